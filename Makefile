@@ -1,0 +1,44 @@
+# Every target explains itself: `make help`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+export PYTHONDONTWRITEBYTECODE ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check laws format clean
+
+help: ## what can be made here
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): requirements.lock pyproject.toml producers/client/pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV) from requirements.lock (once; about a minute)" >&2
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e producers/client -e .
+	@touch $@
+
+install: $(STAMP) ## make .venv from the lock file (every other target does it when needed)
+
+demo: $(STAMP) ## the whole walk of a turn on real servers, in under two minutes
+	@$(BIN)/afterturn demo
+
+test: $(STAMP) ## everything: real PostgreSQL, real Valkey, real HTTP, faults included
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+check: $(STAMP) ## format, lint, types, import directions, fast tests
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"
+
+laws: $(STAMP) ## break each law on purpose, in a copy, and see its test turn red
+	@$(BIN)/python -m tests.laws
+
+format: $(STAMP) ## format and mend what can be mended
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+clean: ## remove the environment and caches (data of `afterturn up` stays)
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,1 @@
+"""How it runs: settings, command line, API and worker entry points, embedded servers."""

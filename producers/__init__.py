@@ -1,0 +1,1 @@
+"""Work and questions come in here: the facade, the job messages and the HTTP doors."""

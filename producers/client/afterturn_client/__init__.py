@@ -1,0 +1,1 @@
+"""What runs inside an agent's process: the Afterturn client."""
