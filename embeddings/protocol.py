@@ -1,0 +1,38 @@
+"""What every embedder promises; the one module of this room that the store may import."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors that are compared by their dot product."""
+
+    @property
+    def name(self) -> str:
+        """The model and its variant, for people to read."""
+        ...
+
+    @property
+    def dimensions(self) -> int:
+        """Length of each vector."""
+        ...
+
+    @property
+    def generation(self) -> int:
+        """A small stable number for model and variant: vectors of two generations are never compared."""
+        ...
+
+    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return one vector a text, in order: shape (n, dimensions), float32, unit length, never NaN.
+
+        Runs off the event loop. Texts longer than the model's window are cut at it.
+        Raises EmbeddingError when no vectors can be had.
+        """
+        ...
+
+    def estimate_ms(self, texts: Sequence[str]) -> float:
+        """Say how long `embed` would take for these texts, in milliseconds, without doing it."""
+        ...
