@@ -1,0 +1,208 @@
+"""One request, one outcome: httpx's exceptions become values here and go no further.
+
+An httpx exception keeps the request, and with it the key and the text. So it is never raised on nor
+chained: `exchange` returns either a `Reply` or a `Lost`.
+"""
+
+import asyncio
+import ipaddress
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import httpx
+
+from afterturn_client.errors import InvalidRequestError
+
+#: An answer longer than this many bytes is read no further.
+MAX_REPLY_BYTES = 32 * 1024 * 1024
+
+#: What httpx raises before a byte of the request has left.
+UNSENT = (
+    httpx.ConnectError,
+    httpx.ConnectTimeout,
+    httpx.PoolTimeout,
+    httpx.ProxyError,
+    httpx.UnsupportedProtocol,
+    httpx.LocalProtocolError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to send: `path` relative to the base URL, percent-encoded; `body` JSON bytes or None."""
+
+    method: str
+    path: str
+    params: Mapping[str, str | int] = field(default_factory=dict)
+    body: bytes | None = field(default=None, repr=False)
+    timeout_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The service answered. `body` is None when it was too long or could not be decoded."""
+
+    status: int
+    body: bytes | None = field(repr=False)
+    retry_after: float | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """No answer came. `sent` is False only when it is certain that nothing left."""
+
+    category: Literal["timeout", "connection"]
+    sent: bool
+    seconds: float = 0.0
+
+
+def encode(value: object) -> bytes:
+    """Return compact UTF-8 JSON. Raises InvalidRequestError for what JSON or UTF-8 cannot carry."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        problem = type(error).__name__
+    raise InvalidRequestError(f"the request cannot be written as UTF-8 JSON ({problem})")
+
+
+def check_base_url(base_url: str) -> str:
+    """Return the URL without a trailing slash. Raises InvalidRequestError, which never shows the URL."""
+    try:
+        parts = urlsplit(base_url)
+        good = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
+        httpx.URL(base_url)
+    except (ValueError, TypeError, httpx.InvalidURL):
+        good = False
+    if not good or parts.query or parts.fragment:
+        raise InvalidRequestError("base_url must look like http://host:port or https://host/path")
+    return base_url.rstrip("/")
+
+
+def is_loopback(base_url: str) -> bool:
+    """Whether the URL names this machine; a proxy of the environment must not stand in between."""
+    host = urlsplit(base_url).hostname or ""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def masked(base_url: str) -> str:
+    """Return the URL without user and password."""
+    parts = urlsplit(base_url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+class Sent:
+    """Learns from httpcore's trace whether the request has begun to leave."""
+
+    def __init__(self, *, known: bool) -> None:
+        self.begun = not known
+
+    async def watch(self, event: str, _info: Mapping[str, Any]) -> None:
+        """Take one trace event."""
+        self.begun = self.begun or event.endswith("send_request_headers.started")
+
+
+async def exchange(client: httpx.AsyncClient, request: Request, *, traced: bool = True) -> Reply | Lost:
+    """Send once and wait at most `timeout_s` seconds in all, whatever arrives meanwhile.
+
+    `traced` is False for a transport of the caller's own that tells nothing of its progress: then a
+    time-out counts as sent.
+    """
+    started = time.monotonic()
+    sent = Sent(known=traced)
+    outgoing = _build(client, request)
+    outgoing.extensions["trace"] = sent.watch
+    try:
+        async with asyncio.timeout(request.timeout_s):
+            response = await client.send(outgoing, stream=True)
+            try:
+                body = await _read(response)
+            finally:
+                await response.aclose()
+    except TimeoutError:
+        return Lost("timeout", sent.begun, time.monotonic() - started)
+    except httpx.RequestError as error:
+        return _lost(error, time.monotonic() - started)
+    return _reply(response, body, time.monotonic() - started)
+
+
+def exchange_blocking(client: httpx.Client, request: Request) -> Reply | Lost:
+    """Send once; each step of it (connect, write, every read) waits at most `timeout_s` seconds."""
+    started = time.monotonic()
+    try:
+        response = client.send(_build(client, request), stream=True)
+        try:
+            body = _read_blocking(response)
+        finally:
+            response.close()
+    except httpx.RequestError as error:
+        return _lost(error, time.monotonic() - started)
+    return _reply(response, body, time.monotonic() - started)
+
+
+def parse_retry_after(value: str | None) -> float | None:
+    """Return a Retry-After header in seconds from now (delta or HTTP date), None when it says nothing."""
+    if value is None:
+        return None
+    if value.strip().isascii() and value.strip().isdigit():
+        return float(value.strip()[:9])
+    try:
+        moment = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    return max(0.0, moment.timestamp() - time.time())
+
+
+def _build(client: httpx.AsyncClient | httpx.Client, request: Request) -> httpx.Request:
+    headers = {"content-type": "application/json"} if request.body is not None else {}
+    return client.build_request(
+        request.method,
+        request.path,
+        params=dict(request.params) or None,
+        content=request.body,
+        headers=headers,
+        timeout=request.timeout_s,
+    )
+
+
+async def _read(response: httpx.Response) -> bytes | None:
+    pieces = bytearray()
+    try:
+        async for piece in response.aiter_bytes():
+            pieces += piece
+            if len(pieces) > MAX_REPLY_BYTES:
+                return None
+    except httpx.DecodingError:
+        return None
+    return bytes(pieces)
+
+
+def _read_blocking(response: httpx.Response) -> bytes | None:
+    pieces = bytearray()
+    try:
+        for piece in response.iter_bytes():
+            pieces += piece
+            if len(pieces) > MAX_REPLY_BYTES:
+                return None
+    except httpx.DecodingError:
+        return None
+    return bytes(pieces)
+
+
+def _reply(response: httpx.Response, body: bytes | None, seconds: float) -> Reply:
+    return Reply(response.status_code, body, parse_retry_after(response.headers.get("retry-after")), seconds)
+
+
+def _lost(error: httpx.RequestError, seconds: float) -> Lost:
+    category: Literal["timeout", "connection"] = (
+        "timeout" if isinstance(error, httpx.TimeoutException) else "connection"
+    )
+    return Lost(category, sent=not isinstance(error, UNSENT), seconds=seconds)

@@ -1,0 +1,132 @@
+"""Servers on loopback that record what they are sent and answer as a test says."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+Answer = Callable[["Seen"], Response]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One request as it arrived."""
+
+    method: str
+    path: str
+    raw_path: str
+    params: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return orjson.loads(self.body)
+
+
+@dataclass
+class Loopback:
+    """A running server: `url`, what it has `seen`, and the `answer` a test may replace at any time."""
+
+    url: str = ""
+    answer: Answer = field(default=lambda _seen: JSONResponse({"ok": True}))
+    seen: list[Seen] = field(default_factory=list)
+
+    async def handle(self, request: Request) -> Response:
+        seen = Seen(
+            request.method,
+            request.url.path,
+            request.scope["raw_path"].decode(),
+            dict(request.query_params),
+            dict(request.headers),
+            await request.body(),
+        )
+        self.seen.append(seen)
+        return self.answer(seen)
+
+    def answers(self, *replies: Response) -> None:
+        """Answer with these in turn, the last one for ever."""
+        queue = list(replies)
+        self.answer = lambda _seen: queue.pop(0) if len(queue) > 1 else queue[0]
+
+
+@contextmanager
+def loopback() -> Iterator[Loopback]:
+    """Run a server in a thread for as long as the block lasts."""
+    state = Loopback()
+    methods = ["GET", "POST", "DELETE"]
+    app = Starlette(routes=[Route("/{path:path}", state.handle, methods=methods)])
+    listener = socket.create_server(("127.0.0.1", 0))
+    state.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    config = uvicorn.Config(app, log_level="critical", lifespan="off", ws="none", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.005)
+    try:
+        yield state
+    finally:
+        server.should_exit = True
+        thread.join(10)
+        listener.close()
+
+
+@contextmanager
+def raw_server(reply: bytes, *, linger_s: float = 0.0) -> Iterator[tuple[str, list[bytes]]]:
+    """Read one request a connection, write `reply`, wait `linger_s`, cut the connection."""
+    received: list[bytes] = []
+    listener = socket.create_server(("127.0.0.1", 0))
+    stop = threading.Event()
+
+    def serve() -> None:
+        while not stop.is_set():
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection:
+                received.append(connection.recv(65536))
+                connection.sendall(reply)
+                stop.wait(linger_s)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}", received
+    finally:
+        stop.set()
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(10)
+
+
+def closed_port() -> str:
+    """Return a URL on which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def everything_in(error: BaseException) -> str:
+    """Return all that a log could show of an exception: text, repr, arguments, fields, the whole chain."""
+    pieces: list[str] = []
+    queue: list[BaseException | None] = [error]
+    known: set[int] = set()
+    while queue:
+        one = queue.pop()
+        if one is None or id(one) in known:
+            continue
+        known.add(id(one))
+        pieces += [str(one), repr(one), repr(one.args), repr(vars(one)), *getattr(one, "__notes__", [])]
+        queue += [one.__cause__, one.__context__]
+    return "\n".join(pieces)
