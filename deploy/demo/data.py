@@ -1,0 +1,155 @@
+"""What the demo plays and asks: a conversation, questions with their evidence, texts to read at once."""
+
+import json
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+
+FOLDER = Path(__file__).parent
+Parts = TypeVar("Parts")
+
+
+class DemoDataError(Exception):
+    """The demo's files do not hold what the demo needs; the message names file, line and field."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class DemoMessage(_Part):
+    """One message of the conversation, as `POST /api/v1/turns` takes it."""
+
+    role: str
+    name: str
+    content: str = Field(min_length=1)
+    timestamp: datetime
+
+
+class TurnName(_Part):
+    """Where a turn stands: its session and its name in it."""
+
+    session_id: str
+    turn_id: str
+
+
+class DemoTurn(_Part):
+    """One turn of the conversation: one line of the file, one body of `POST /api/v1/turns`."""
+
+    bank: str
+    session_id: str
+    turn_id: str
+    user_id: str
+    occurred_at: datetime
+    messages: tuple[DemoMessage, ...] = Field(min_length=1)
+
+    @property
+    def name(self) -> TurnName:
+        """The session and turn this is."""
+        return TurnName(session_id=self.session_id, turn_id=self.turn_id)
+
+
+class QuestionKind(StrEnum):
+    """What a question asks for."""
+
+    FACT = "fact"
+    WHEN = "when"
+    WHO = "who"
+    CHANGED = "changed"
+    LIST = "list"
+
+
+class Question(_Part):
+    """A question about the conversation and the turns that hold its answer (any one is enough)."""
+
+    question: str = Field(min_length=1)
+    kind: QuestionKind
+    evidence: tuple[TurnName, ...] = Field(min_length=1)
+
+
+class How(StrEnum):
+    """How a fresh text is asked for: by its one rare word, or in other words altogether."""
+
+    WORD = "word"
+    PARAPHRASE = "paraphrase"
+
+
+class FreshWrite(_Part):
+    """A text to be written as a turn of its own, and the question that must find it at once."""
+
+    text: str = Field(min_length=1)
+    ask: str = Field(min_length=1)
+    how: How
+
+
+class DemoData(_Part):
+    """Everything the demo plays and asks, checked: names are unique and evidence exists."""
+
+    turns: tuple[DemoTurn, ...]
+    questions: tuple[Question, ...]
+    writes: tuple[FreshWrite, ...]
+
+    @property
+    def sessions(self) -> tuple[str, ...]:
+        """The sessions in the order of their first turn."""
+        return tuple(dict.fromkeys(turn.session_id for turn in self.turns))
+
+    @model_validator(mode="after")
+    def _names_hold(self) -> Self:
+        names = {turn.name for turn in self.turns}
+        if len(names) != len(self.turns):
+            raise ValueError("two turns have the same session_id and turn_id")
+        for question in self.questions:
+            if missing := [ref for ref in question.evidence if ref not in names]:
+                raise ValueError(f"{question.question!r} names turns that do not exist: {missing}")
+        return self
+
+
+def load(folder: Path = FOLDER) -> DemoData:
+    """Read and check the demo's three files.
+
+    Raises DemoDataError when one is missing, malformed or contradicts another.
+    """
+    try:
+        return DemoData(
+            turns=_turns(folder / "conversation.jsonl"),
+            questions=_list(folder / "questions.json", TypeAdapter(tuple[Question, ...])),
+            writes=_list(folder / "read_your_writes.json", TypeAdapter(tuple[FreshWrite, ...])),
+        )
+    except ValidationError as error:
+        raise DemoDataError(_reason(error)) from error
+
+
+def _turns(path: Path) -> tuple[DemoTurn, ...]:
+    return tuple(_turn(path, number, line) for number, line in enumerate(_text(path).splitlines(), start=1))
+
+
+def _turn(path: Path, number: int, line: str) -> DemoTurn:
+    try:
+        return DemoTurn.model_validate_json(line)
+    except ValidationError as error:
+        raise DemoDataError(f"{path.name}, line {number}: {_reason(error)}") from error
+
+
+def _list(path: Path, adapter: TypeAdapter[Parts]) -> Parts:
+    try:
+        return adapter.validate_python(json.loads(_text(path)))
+    except (ValidationError, json.JSONDecodeError) as error:
+        reason = _reason(error) if isinstance(error, ValidationError) else str(error)
+        raise DemoDataError(f"{path.name}: {reason}") from error
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise DemoDataError(f"{path.name} cannot be read: {error.strerror}") from error
+
+
+def _reason(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return f"{where}: {first['msg']}" if where else first["msg"]
