@@ -1,0 +1,86 @@
+"""Connections to PostgreSQL: one helper opens every transaction, and it names the tenant first."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import event, text
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from store import vectors
+from store.settings import DatabaseSettings
+
+SET_TENANT = text("select set_config('afterturn.host', :host, true)")
+
+#: What every connection is told at its start. A transaction that idles holds back every reader of the log.
+SERVER_SETTINGS = {
+    "search_path": "afterturn,public",
+    "timezone": "UTC",
+    "jit": "off",
+    "application_name": "afterturn",
+    "idle_in_transaction_session_timeout": "30s",
+}
+
+
+class Database:
+    """Two pools on one database: the application's, behind the tenants' wall, and the operator's.
+
+    The operator passes the wall for the ledger, claims and keys alone and reads no column that holds content.
+    An instance belongs to one event loop.
+    """
+
+    def __init__(self, settings: DatabaseSettings) -> None:
+        self._app = _engine(settings.url.get_secret_value(), settings.pool_size)
+        self._operator = _engine(settings.operator_url.get_secret_value(), max(2, settings.pool_size // 2))
+
+    @asynccontextmanager
+    async def tenant(self, host: UUID) -> AsyncGenerator[AsyncConnection]:
+        """Open one transaction that sees and writes the rows of `host` alone; it commits when the block ends well."""
+        async with self._app.begin() as connection:
+            await connection.execute(SET_TENANT, {"host": str(host)})
+            yield connection
+
+    @asynccontextmanager
+    async def call(self) -> AsyncGenerator[AsyncConnection]:
+        """Lend a connection for one self-contained function call: no transaction is begun, the call is one.
+
+        The function must set the tenant itself; without that, every table raises.
+        """
+        async with self._app.connect() as connection:
+            yield await connection.execution_options(isolation_level="AUTOCOMMIT")
+
+    @asynccontextmanager
+    async def operator(self) -> AsyncGenerator[AsyncConnection]:
+        """Open one transaction over the ledger, claims and keys of all hosts; content is out of its reach."""
+        async with self._operator.begin() as connection:
+            yield connection
+
+    async def close(self) -> None:
+        """Give every connection back; call it on the loop that used them."""
+        await self._app.dispose()
+        await self._operator.dispose()
+
+
+def _engine(url: str, pool_size: int) -> AsyncEngine:
+    engine = create_async_engine(
+        url,
+        pool_size=pool_size,
+        max_overflow=pool_size,
+        pool_pre_ping=False,
+        pool_timeout=10,
+        connect_args={
+            "server_settings": SERVER_SETTINGS,
+            "ssl": False if "127.0.0.1" in url else None,
+            "prepared_statement_cache_size": 500,
+            "timeout": 5,
+            "command_timeout": 60,
+        },
+    )
+    event.listen(engine.sync_engine, "connect", _register_codecs)
+    return engine
+
+
+def _register_codecs(connection: Any, _entry: ConnectionPoolEntry) -> None:
+    connection.run_async(vectors.register)

@@ -1,0 +1,1 @@
+"""The log's vocabulary: event types, aggregate ids and the CloudEvents envelope."""

@@ -1,0 +1,103 @@
+"""What a read shows, and how far the stages have come: the freshness block of every answer."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.database import Database
+from store.errors import PositionBeyondLog
+
+#: How often a waiting read looks again, in seconds.
+LOOK_AGAIN_S = 0.02
+
+FRESHNESS = text("""
+    select coalesce((select max(t.position) from afterturn.turn_t t where t.host_id = :host and t.bank_id = :bank), 0)
+               as shown,
+           f.embedded, f.extracted, f.projected, f.pending
+      from (select min(l.position) filter (where l.stage = 'embedding') as embedded,
+                   min(l.position) filter (where l.stage = 'extraction') as extracted,
+                   min(l.position) filter (where l.stage = 'projection') as projected,
+                   count(*) filter (where l.stage <> 'gateway') as pending
+              from afterturn.ledger_t l
+             where l.host_id = :host and l.bank_id = :bank and l.undone) f""")
+SHOWS = text(
+    "select exists (select from afterturn.event_store_t where host_id = :host and position = :position)"
+)
+ISSUED = text("select case when is_called then last_value else 0 end from afterturn.log_position_seq")
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """Positions of one bank.
+
+    `position`: the highest this read shows. `embedded`, `extracted`, `projected`: up to where no row of that stage
+    is undone. `pending`: undone rows of these three stages.
+    """
+
+    position: int
+    embedded: int
+    extracted: int
+    projected: int
+    pending: int
+
+
+async def freshness(connection: AsyncConnection, host: UUID, bank: UUID) -> Freshness:
+    """Read the freshness of a bank inside the tenant's transaction; a bank nobody wrote to is all zero."""
+    row = (await connection.execute(FRESHNESS, {"host": host, "bank": bank})).one()
+
+    def passed(first_undone: int | None) -> int:
+        return row.shown if first_undone is None else min(row.shown, first_undone - 1)
+
+    return Freshness(
+        row.shown, passed(row.embedded), passed(row.extracted), passed(row.projected), row.pending
+    )
+
+
+class Waiter:
+    """Lets reads wait until they can show a position, and never pretends that they do."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def shown(self, host: UUID, position: int, wait_ms: int) -> bool:
+        """Wait until a read of `host` shows `position`, at most `wait_ms`; say whether it does.
+
+        Raises PositionBeyondLog for a position that was never issued.
+        """
+
+        async def looks() -> bool:
+            async with self._database.tenant(host) as connection:
+                if position <= 0:
+                    return True
+                if (await connection.execute(SHOWS, {"host": host, "position": position})).scalar():
+                    return True
+                if position > int((await connection.execute(ISSUED)).scalar_one()):
+                    raise PositionBeyondLog("this position was never issued by this log")
+                return False
+
+        return await _poll(looks, wait_ms)
+
+    async def passed(self, host: UUID, bank: UUID, position: int, wait_ms: int) -> bool:
+        """Wait until extraction, embedding and projection of the bank passed `position`; say whether they did."""
+
+        async def looks() -> bool:
+            async with self._database.tenant(host) as connection:
+                now = await freshness(connection, host, bank)
+            behind = min(now.embedded, now.extracted, now.projected)
+            return behind >= min(position, now.position) and now.position >= 0
+
+        return await self.shown(host, position, wait_ms) and await _poll(looks, wait_ms)
+
+
+async def _poll(look: Callable[[], Awaitable[bool]], wait_ms: int) -> bool:
+    deadline = time.monotonic() + wait_ms / 1000
+    while not await look():
+        if time.monotonic() >= deadline:
+            return False
+        await asyncio.sleep(LOOK_AGAIN_S)
+    return True

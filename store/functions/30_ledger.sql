@@ -1,0 +1,109 @@
+-- The ledger's transitions. A worker claims streams (a session, a bank, or a single item), works without a
+-- connection, and settles rows in the transaction that writes its result.
+
+-- Ends or postpones rows of one stage. Whatever way a turn's extraction ended, its projection may begin.
+create or replace function afterturn.settle(p_host uuid, p_stage text, p_items uuid[], p_status text[],
+                                            p_category text[], p_reason text[], p_retry_at timestamptz[]) returns void
+language sql as $$
+    with settled as (
+        update afterturn.ledger_t l
+           set status = s.status, error_category = s.category, error_reason = s.reason,
+               next_attempt_at = coalesce(s.retry_at, l.next_attempt_at), updated_at = now()
+          from unnest(p_items, p_status, p_category, p_reason, p_retry_at) as s(item, status, category, reason, retry_at)
+         where l.host_id = p_host and l.stage = p_stage and l.item_id = s.item
+        returning l.turn_id, l.undone
+    )
+    update afterturn.ledger_t p set next_attempt_at = now()
+      from settled s
+     where p_stage = 'extraction' and not s.undone
+       and p.host_id = p_host and p.stage = 'projection' and p.turn_id = s.turn_id and p.next_attempt_at = 'infinity'
+$$;
+
+-- Claims up to p_streams streams that have ready work and no living lease, and hands out their first p_rows rows.
+-- Attempts are counted here, before the work: a row that kills its worker ends in quarantine too.
+-- p_ordered: nothing overtakes a row of its stream that waits for its next attempt.
+create or replace function afterturn.claim_work(p_stage text, p_streams int, p_rows int, p_lease interval,
+                                                p_worker text, p_ordered boolean, p_max_attempts int)
+returns table (host_id uuid, stream_id uuid, epoch bigint, item_id uuid, bank_id uuid, session_id uuid, turn_id uuid,
+               "position" bigint, status text, attempts int, accepted_at timestamptz)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+    v_hosts uuid[];
+    v_streams uuid[];
+    v_epochs bigint[];
+begin
+    -- Only winning the claim makes a stream ours; its rows are read by the next statement, whose snapshot shows
+    -- what the previous holder left behind.
+    with ready as (
+        select l.host_id, l.stream_id, min(l.position) as position
+          from (select l.* from afterturn.ledger_t l
+                 where l.stage = p_stage and l.undone and l.next_attempt_at <= now()
+                   and not exists (select from afterturn.claim_t c
+                                    where c.host_id = l.host_id and c.stage = p_stage and c.stream_id = l.stream_id
+                                      and c.lease_until > now())
+                   and (not p_ordered or not exists (
+                        select from afterturn.ledger_t e
+                         where e.host_id = l.host_id and e.stage = p_stage and e.stream_id = l.stream_id and e.undone
+                           and e.position < l.position))
+                 order by l.position limit p_streams) l
+         group by 1, 2
+    ), won as (
+        insert into afterturn.claim_t as c (host_id, stage, stream_id, epoch, lease_until, worker)
+        select r.host_id, p_stage, r.stream_id, nextval('afterturn.claim_epoch_seq'), now() + p_lease, p_worker
+          from ready r order by r.host_id, r.stream_id
+        on conflict (host_id, stage, stream_id) do update
+           set epoch = excluded.epoch, lease_until = excluded.lease_until, worker = excluded.worker
+         where c.lease_until <= now()
+        returning c.host_id, c.stream_id, c.epoch
+    )
+    select array_agg(w.host_id), array_agg(w.stream_id), array_agg(w.epoch) into v_hosts, v_streams, v_epochs from won w;
+
+    return query
+    with mine as (
+        select c.host_id, c.stream_id, c.epoch, r.item_id, r.attempts >= p_max_attempts as exhausted
+          from unnest(v_hosts, v_streams, v_epochs) as c(host_id, stream_id, epoch),
+               lateral (select l.item_id, l.attempts from afterturn.ledger_t l
+                         where l.host_id = c.host_id and l.stage = p_stage and l.stream_id = c.stream_id and l.undone
+                           and l.next_attempt_at <= now()
+                           and (not p_ordered or not exists (
+                                select from afterturn.ledger_t e
+                                 where e.host_id = l.host_id and e.stage = p_stage and e.stream_id = l.stream_id
+                                   and e.undone and e.position < l.position and e.next_attempt_at > now()))
+                         order by l.position limit p_rows) r
+    ), counted as (
+        update afterturn.ledger_t l
+           set attempts = l.attempts + (not m.exhausted)::int,
+               status = case when m.exhausted and l.status in ('pending', 'running') then 'dead'
+                             when l.status = 'pending' then 'running' else l.status end,
+               error_category = case when m.exhausted then 'exhausted' else l.error_category end,
+               error_reason = case when m.exhausted then coalesce(l.error_reason, 'every attempt ended without an answer')
+                                   else l.error_reason end,
+               updated_at = now()
+          from mine m
+         where l.host_id = m.host_id and l.stage = p_stage and l.item_id = m.item_id
+        returning l.*
+    ), released as (
+        update afterturn.ledger_t p set next_attempt_at = now()
+          from counted d
+         where p_stage = 'extraction' and not d.undone
+           and p.host_id = d.host_id and p.stage = 'projection' and p.turn_id = d.turn_id
+           and p.next_attempt_at = 'infinity'
+    )
+    select c.host_id, c.stream_id, c.epoch, d.item_id, d.bank_id, d.session_id, d.turn_id, d.position,
+           d.status, d.attempts, d.accepted_at
+      from unnest(v_hosts, v_streams, v_epochs) as c(host_id, stream_id, epoch)
+      left join counted d on d.host_id = c.host_id and d.stream_id = c.stream_id and d.undone
+     order by c.epoch, d.position;
+end $$;
+
+-- Gives a claim back, if it is still held. False: the lease ran out and somebody else holds the stream now.
+create or replace function afterturn.drop_claim(p_host uuid, p_stage text, p_stream uuid, p_epoch bigint) returns boolean
+language sql as $$
+    with gone as (
+        delete from afterturn.claim_t c
+         where c.host_id = p_host and c.stage = p_stage and c.stream_id = p_stream and c.epoch = p_epoch
+        returning 1
+    )
+    select exists (select from gone)
+$$;

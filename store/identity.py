@@ -1,0 +1,40 @@
+"""Names become uuids: the same name in the same place is the same thing, on every machine and in every replay."""
+
+from uuid import UUID, uuid5
+
+NAMESPACE = UUID("6f1b2c1e-6c1d-5f0e-9a57-8c8a0f2d7b11")
+
+
+def host_id(name: str) -> UUID:
+    """Return the id of the host (tenant) called `name`."""
+    return uuid5(NAMESPACE, name)
+
+
+def bank_id(host: UUID, name: str) -> UUID:
+    """Return the id of a bank of `host`; names longer than a column are told apart by this id alone."""
+    return uuid5(host, name)
+
+
+def session_id(bank: UUID, name: str) -> UUID:
+    """Return the id of the session an agent calls `name` in `bank`."""
+    return uuid5(bank, name)
+
+
+def user_id(host: UUID, name: str | None) -> UUID:
+    """Return the id of a user of `host`; without a name, of the host's system user."""
+    return uuid5(host, name or "")
+
+
+def turn_id(session: UUID, name: str) -> UUID:
+    """Return the id of the turn an agent calls `name` in `session`."""
+    return uuid5(session, name)
+
+
+def unit_id(turn: UUID, ordinal: int) -> UUID:
+    """Return the id of the unit that holds message `ordinal` (from 0) of `turn` verbatim."""
+    return uuid5(turn, f"message:{ordinal}")
+
+
+def event_id(host: UUID, aggregate_id: str, version: str) -> UUID:
+    """Return the id of the event that brought the aggregate to `version`."""
+    return uuid5(host, f"{aggregate_id}@{version}")

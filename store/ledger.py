@@ -1,0 +1,292 @@
+"""The ledger: what is still to be done for each turn, who does it now, and how everything ended."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.database import Database
+from store.errors import LeaseLost
+
+
+class Stage(StrEnum):
+    """The stages every turn must pass."""
+
+    GATEWAY = "gateway"
+    EXTRACTION = "extraction"
+    EMBEDDING = "embedding"
+    PROJECTION = "projection"
+
+
+#: Stages that see the turns of a session in the order they were accepted.
+ORDERED = frozenset({Stage.GATEWAY, Stage.EXTRACTION})
+
+#: What a status of the ledger is called outside; those not named here are called the same.
+PUBLIC = {
+    "adding": "running",
+    "added": "running",
+    "flushing": "running",
+    "flushed": "done",
+    "add_unknown": "unknown",
+    "add_failed": "dead",
+    "flush_failed": "dead",
+}
+PUBLIC_STATUSES = ("pending", "running", "done", "skipped", "unknown", "dead")
+
+
+def public_status(status: str) -> str:
+    """Return the status as users see it: pending, running, done, skipped, unknown or dead."""
+    return PUBLIC.get(status, status)
+
+
+@dataclass(frozen=True, slots=True)
+class StageStatus:
+    """How a stage of a turn stands; the error is a category and a sanitised reason."""
+
+    status: str
+    attempts: int
+    updated_at: datetime
+    error_category: str | None
+    error_reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """One piece of work: a turn in a stage, or a follow-up that a stage opened."""
+
+    item_id: UUID
+    bank_id: UUID
+    session_id: UUID
+    turn_id: UUID
+    position: int
+    status: str
+    attempts: int
+    accepted_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A stream held under a lease: its first undone rows, in order of position."""
+
+    host_id: UUID
+    stage: Stage
+    stream_id: UUID
+    epoch: int
+    rows: tuple[LedgerRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one row ends (`status` final), or when it is tried again (`status` pending with `retry_at`)."""
+
+    item_id: UUID
+    status: str = "done"
+    category: str | None = None
+    reason: str | None = None
+    retry_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StageCounts:
+    """Turns of one stage by public status, and the age of its oldest undone row in seconds."""
+
+    counts: Mapping[str, int]
+    oldest_undone_s: float
+
+
+CLAIM = text(
+    "select * from afterturn.claim_work(:stage, :streams, :rows, :lease, :worker, :ordered, :max_attempts)"
+)
+RENEW = text("""
+    update afterturn.claim_t c set lease_until = now() + :lease
+      from unnest(cast(:epochs as bigint[])) as e(epoch) where c.epoch = e.epoch and c.stage = :stage returning c.epoch""")
+DROP = text("select afterturn.drop_claim(:host, :stage, :stream, :epoch)")
+SETTLE = text("""
+    select afterturn.settle(:host, :stage, cast(:items as uuid[]), cast(:status as text[]), cast(:category as text[]),
+                            cast(:reason as text[]), cast(:retry_at as timestamptz[]))""")
+OPEN = text("""
+    insert into afterturn.ledger_t (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position, accepted_at)
+    values (:host, :stage, :item, :item, :bank, :session, :turn, :position, :accepted_at) on conflict do nothing""")
+MARK = text("""
+    update afterturn.ledger_t set status = :status, updated_at = now()
+     where host_id = :host and stage = :stage and item_id = :item""")
+HELD = text("""
+    select 1 from afterturn.claim_t
+     where host_id = :host and stage = :stage and stream_id = :stream and epoch = :epoch for update""")
+COUNTS = text("""
+    select stage, status, count(*) as turns,
+           coalesce(extract(epoch from now() - min(accepted_at) filter (where undone)), 0)::float8 as oldest
+      from afterturn.ledger_t where item_id = turn_id group by stage, status""")
+GAUGES = text("""
+    select stage, status, count(*) as turns, extract(epoch from now() - min(accepted_at))::float8 as oldest
+      from afterturn.ledger_t where undone group by stage, status
+    union all
+    select stage, status, count(*), 0::float8 from afterturn.ledger_t
+     where status in ('dead', 'unknown', 'add_failed', 'add_unknown', 'flush_failed') group by stage, status""")
+RINGS = text("""
+    select s.stage from unnest(cast(:stages as text[])) as s(stage)
+     where exists (select from afterturn.ledger_t l
+                    where l.stage = s.stage and l.undone and l.next_attempt_at <= now()
+                      and not exists (select from afterturn.claim_t c
+                                       where c.host_id = l.host_id and c.stage = l.stage and c.stream_id = l.stream_id
+                                         and c.lease_until > now()))""")
+
+
+class Ledger:
+    """Hands out work under leases and records how it ended.
+
+    Claims, renewals and counts run as the operator, over all hosts; results are closed by the tenant's own
+    transaction, so that work and its record are one.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def claim(
+        self, stage: Stage, *, streams: int, rows: int, lease: timedelta, worker: str, max_attempts: int
+    ) -> list[Claim]:
+        """Claim up to `streams` streams with ready work and hand out at most `rows` first rows of each.
+
+        The attempt of each row is counted before it is handed out; a row that has used up `max_attempts` is put
+        into quarantine instead. A stream whose lease ran out is taken over under a new epoch.
+        """
+        arguments = {
+            "stage": stage.value,
+            "streams": streams,
+            "rows": rows,
+            "lease": lease,
+            "worker": worker,
+            "ordered": stage in ORDERED,
+            "max_attempts": max_attempts,
+        }
+        async with self._database.operator() as connection:
+            found = (await connection.execute(CLAIM, arguments)).all()
+        claims: dict[tuple[UUID, UUID, int], list[LedgerRow]] = {}
+        for row in found:
+            held = claims.setdefault((row.host_id, row.stream_id, row.epoch), [])
+            if row.item_id is not None:
+                held.append(LedgerRow(*row[3:]))
+        empty = [Claim(h, stage, s, e, ()) for (h, s, e), held in claims.items() if not held]
+        await self.release(empty)
+        return [Claim(h, stage, s, e, tuple(held)) for (h, s, e), held in claims.items() if held]
+
+    async def renew(self, claims: Sequence[Claim], lease: timedelta) -> set[int]:
+        """Prolong the leases of claims of one stage; returns the epochs that are still held."""
+        if not claims:
+            return set()
+        arguments = {"lease": lease, "epochs": [c.epoch for c in claims], "stage": claims[0].stage.value}
+        async with self._database.operator() as connection:
+            return set((await connection.execute(RENEW, arguments)).scalars())
+
+    async def release(self, claims: Iterable[Claim]) -> None:
+        """Give claims back without a word about their rows; they are ready for anybody at once."""
+        if arguments := [_held(claim) for claim in claims]:
+            async with self._database.operator() as connection:
+                for one in arguments:
+                    await connection.execute(DROP, one)
+
+    async def fail(self, claim: Claim, outcomes: Sequence[Outcome]) -> bool:
+        """Record outcomes that wrote nothing else, and give the claim back. False: the claim was lost."""
+        try:
+            async with self._database.operator() as connection:
+                await close(connection, claim, outcomes)
+        except LeaseLost:
+            return False
+        return True
+
+    async def counts(self) -> dict[Stage, StageCounts]:
+        """Count the turns of every stage by public status, done ones included (reads the whole ledger)."""
+        return await self._count(COUNTS)
+
+    async def gauges(self) -> dict[Stage, StageCounts]:
+        """Count only what is undone or failed: cheap at any size of the ledger."""
+        return await self._count(GAUGES)
+
+    async def rings(self) -> list[Stage]:
+        """Name the stages that have ready work nobody holds."""
+        async with self._database.operator() as connection:
+            found = await connection.execute(RINGS, {"stages": [s.value for s in Stage]})
+            return [Stage(stage) for stage in found.scalars()]
+
+    async def _count(self, query: object) -> dict[Stage, StageCounts]:
+        async with self._database.operator() as connection:
+            rows = (await connection.execute(query)).all()  # type: ignore[call-overload]  # one of the two texts above
+        counts = {stage: dict.fromkeys(PUBLIC_STATUSES, 0) for stage in Stage}
+        oldest = dict.fromkeys(Stage, 0.0)
+        for row in rows:
+            stage = Stage(row.stage)
+            counts[stage][public_status(row.status)] += row.turns
+            oldest[stage] = max(oldest[stage], row.oldest)
+        return {stage: StageCounts(counts[stage], oldest[stage]) for stage in Stage}
+
+
+async def close(connection: AsyncConnection, claim: Claim, outcomes: Sequence[Outcome]) -> None:
+    """Settle rows and give the claim back, inside the transaction that wrote their result.
+
+    Rows without an outcome stay as they are, ready for the next claim. Raises LeaseLost when the claim is not
+    held any more: the caller's transaction must then end without a trace.
+    """
+    if not (await connection.execute(DROP, _held(claim))).scalar():
+        raise LeaseLost("the lease ran out and the work was given to somebody else")
+    await settle(connection, claim, outcomes)
+
+
+async def settle(connection: AsyncConnection, claim: Claim, outcomes: Sequence[Outcome]) -> None:
+    """Settle rows and keep the claim, for work that ends row by row; check it with `held` in the same transaction."""
+    await connection.execute(
+        SETTLE,
+        {
+            "host": claim.host_id,
+            "stage": claim.stage.value,
+            "items": [o.item_id for o in outcomes],
+            "status": [o.status for o in outcomes],
+            "category": [o.category for o in outcomes],
+            "reason": [o.reason for o in outcomes],
+            "retry_at": [o.retry_at for o in outcomes],
+        },
+    )
+
+
+async def held(connection: AsyncConnection, claim: Claim) -> None:
+    """Lock the claim until the transaction ends. Raises LeaseLost when it belongs to somebody else."""
+    if (await connection.execute(HELD, _held(claim))).scalar() is None:
+        raise LeaseLost("the lease ran out and the work was given to somebody else")
+
+
+async def mark(connection: AsyncConnection, claim: Claim, item: UUID, status: str) -> None:
+    """Write an intermediate status of one row (the gateway's adding, added, flushing); needs `held` before it."""
+    await connection.execute(
+        MARK, {"host": claim.host_id, "stage": claim.stage.value, "item": item, "status": status}
+    )
+
+
+async def open_follow_up(
+    connection: AsyncConnection, claim: Claim, stage: Stage, item: UUID, row: LedgerRow, position: int
+) -> None:
+    """Open more work for a turn, once: `item` names it, `position` is where what it needs stands in the log."""
+    await connection.execute(
+        OPEN,
+        {
+            "host": claim.host_id,
+            "stage": stage.value,
+            "item": item,
+            "bank": row.bank_id,
+            "session": row.session_id,
+            "turn": row.turn_id,
+            "position": position,
+            "accepted_at": row.accepted_at,
+        },
+    )
+
+
+def _held(claim: Claim) -> dict[str, object]:
+    return {
+        "host": claim.host_id,
+        "stage": claim.stage.value,
+        "stream": claim.stream_id,
+        "epoch": claim.epoch,
+    }

@@ -1,0 +1,30 @@
+"""The schema's history: alembic revisions, then the functions, which are always the newest."""
+
+from importlib.resources import files
+
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+
+
+def _config(owner_url: str) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(files(__package__)))
+    config.attributes["url"] = owner_url
+    return config
+
+
+def upgrade(owner_url: str) -> None:
+    """Bring the database to this code's schema; safe to run again, and by several starters at once.
+
+    Must not be called from a running event loop. Raises what the database says when it cannot be reached.
+    """
+    command.upgrade(_config(owner_url), "head")
+
+
+def head() -> str:
+    """Return the newest revision this code knows."""
+    revision = ScriptDirectory.from_config(_config("")).get_current_head()
+    if revision is None:
+        raise RuntimeError("the migrations folder holds no revision")
+    return revision

@@ -1,0 +1,239 @@
+"""Completed turns: accepted once, durable and readable when `append` returns."""
+
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import orjson
+from sqlalchemy import text
+
+from store import identity
+from store.database import Database
+from store.errors import NotFound, StoreError, TurnBusy, TurnConflict
+from store.events.catalog import EventType
+from store.events.envelope import Origin, offer
+from store.ledger import Stage, StageStatus, public_status
+from store.recall.terms import analyse, lexical_text
+
+Clock = Callable[[], datetime]
+
+APPEND = text(
+    "select ord, outcome, position from afterturn.append_turns(:host, cast(:turns as jsonb)) order by ord"
+)
+DIGEST_KEY = text("select digest_key from afterturn.host_t where host_id = :host")
+TURN_STATUS = text("""
+    select t.position as turn_position, t.accepted_at as turn_accepted_at, l.stage, l.status, l.attempts, l.updated_at,
+           l.error_category, l.error_reason
+      from afterturn.turn_t t
+      join afterturn.ledger_t l on l.host_id = t.host_id and l.turn_id = t.turn_id and l.item_id = t.turn_id
+     where t.host_id = :host and t.turn_id = :turn""")
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """One message of a turn; `parts` keeps the content parts where there was more than text."""
+
+    role: str
+    content: str
+    name: str | None = None
+    occurred_at: datetime | None = None
+    parts: Sequence[Mapping[str, Any]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewTurn:
+    """A completed turn as a door hands it in, validated; names are the agent's own."""
+
+    bank: str
+    session_id: str
+    turn_id: str
+    messages: Sequence[NewMessage]
+    user_id: str | None = None
+    occurred_at: datetime | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    gateway: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The turn is in the log; a read that shows `position` shows the turn."""
+
+    position: int
+    duplicate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The turn was not accepted; nothing of it was written."""
+
+    error: StoreError
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStatus:
+    """How far a turn has come."""
+
+    position: int
+    accepted_at: datetime
+    stages: Mapping[Stage, StageStatus]
+
+
+class TurnStore:
+    """Appends turns and tells how far they have come."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._digest_keys: dict[UUID, bytes] = {}
+
+    async def append(self, host: UUID, turns: Sequence[NewTurn]) -> list[Appended | Refused]:
+        """Append turns in one transaction and one call, and answer for each, in order.
+
+        An accepted turn is durable, readable, and has a ledger row for every stage. The same turn and body again
+        is a duplicate with the first position; another body is refused with TurnConflict; a turn that another
+        request is writing at this moment with TurnBusy. A refused turn undoes no other.
+        """
+        key = await self._digest_key(host)
+        now = self._clock()
+        offered = [_offer(host, turn, ordinal, now, key) for ordinal, turn in enumerate(turns)]
+        async with self._database.call() as connection:
+            rows = await connection.execute(APPEND, {"host": host, "turns": orjson.dumps(offered).decode()})
+            return [_answer(row.outcome, row.position) for row in rows]
+
+    async def status(self, host: UUID, bank: str, session_id: str, turn_id: str) -> TurnStatus:
+        """Say how far the turn has come, stage by stage. Raises NotFound for an unknown or foreign turn."""
+        turn = identity.turn_id(identity.session_id(identity.bank_id(host, bank), session_id), turn_id)
+        async with self._database.tenant(host) as connection:
+            rows = (await connection.execute(TURN_STATUS, {"host": host, "turn": turn})).all()
+        if not rows:
+            raise NotFound("no such turn")
+        stages = {
+            Stage(row.stage): StageStatus(
+                public_status(row.status), row.attempts, row.updated_at, row.error_category, row.error_reason
+            )
+            for row in rows
+        }
+        return TurnStatus(rows[0].turn_position, rows[0].turn_accepted_at, stages)
+
+    async def _digest_key(self, host: UUID) -> bytes:
+        if host not in self._digest_keys:
+            async with self._database.tenant(host) as connection:
+                key = (await connection.execute(DIGEST_KEY, {"host": host})).scalar()
+            if key is None:
+                raise NotFound("no such host")
+            self._digest_keys[host] = bytes(key)
+        return self._digest_keys[host]
+
+
+def _answer(outcome: str, position: int | None) -> Appended | Refused:
+    if outcome == "busy":
+        return Refused(TurnBusy("this turn is being written by another request"))
+    if outcome == "conflict" or position is None:
+        return Refused(TurnConflict("this turn was accepted before with another body"))
+    return Appended(position, outcome == "duplicate")
+
+
+def _digest(turn: NewTurn, key: bytes) -> str:
+    """Return the HMAC of a turn's body, hexadecimal: tells bodies apart and betrays nothing of them."""
+    body = [
+        turn.user_id,
+        _timestamp(turn.occurred_at),
+        dict(turn.metadata),
+        turn.gateway,
+        [[m.role, m.name, m.content, _timestamp(m.occurred_at), m.parts] for m in turn.messages],
+    ]
+    return hmac.new(key, orjson.dumps(body, option=orjson.OPT_SORT_KEYS), hashlib.sha256).hexdigest()
+
+
+def _timestamp(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.astimezone(UTC).isoformat()
+
+
+def _offer(host: UUID, turn: NewTurn, ordinal: int, now: datetime, key: bytes) -> dict[str, Any]:
+    """Return one turn in the form `append_turns` takes: its identity, its events and its words."""
+    bank = identity.bank_id(host, turn.bank)
+    session = identity.session_id(bank, turn.session_id)
+    turn_uuid = identity.turn_id(session, turn.turn_id)
+    origin = Origin(host, bank, identity.user_id(host, turn.user_id), now)
+    place = {
+        "sessionId": str(session),
+        "sessionName": turn.session_id,
+        "turnId": str(turn_uuid),
+        "turnName": turn.turn_id,
+    }
+    units = [identity.unit_id(turn_uuid, n) for n in range(len(turn.messages))]
+    said = [m.occurred_at or turn.occurred_at or now for m in turn.messages]
+    return {
+        "ord": ordinal,
+        "turn": str(turn_uuid),
+        "bank": str(bank),
+        "session": str(session),
+        "user": str(origin.user),
+        "digest": _digest(turn, key),
+        "gateway": turn.gateway,
+        "accepted_at": now.isoformat(),
+        "events": [
+            offer(origin, EventType.BANK_CREATED, (), {"bankName": turn.bank}),
+            offer(
+                origin,
+                EventType.SESSION_CREATED,
+                (session,),
+                {k: place[k] for k in ("sessionId", "sessionName")},
+            ),
+            offer(
+                origin,
+                EventType.SESSION_APPENDED,
+                (session,),
+                _appended(turn, place, units, said),
+                nth=str(turn_uuid),
+            ),
+            *(
+                offer(origin, EventType.UNIT_RETAINED, (unit,), _retained(turn, n, unit, said[n], place))
+                for n, unit in enumerate(units)
+            ),
+        ],
+        "postings": [
+            _posting(unit, message, at) for unit, message, at in zip(units, turn.messages, said, strict=True)
+        ],
+    }
+
+
+def _appended(
+    turn: NewTurn, place: Mapping[str, str], units: Sequence[UUID], said: Sequence[datetime]
+) -> dict[str, Any]:
+    """Return what the history event says: who spoke when, and in which unit the words are kept (once)."""
+    return {
+        **place,
+        "metadata": dict(turn.metadata),
+        "messages": [
+            {"unitId": str(unit), "role": m.role, "name": m.name, "timestamp": at.isoformat()}
+            for unit, m, at in zip(units, turn.messages, said, strict=True)
+        ],
+    }
+
+
+def _retained(turn: NewTurn, n: int, unit: UUID, at: datetime, place: Mapping[str, str]) -> dict[str, Any]:
+    message = turn.messages[n]
+    return {
+        **place,
+        "unitId": str(unit),
+        "content": message.content,
+        "factType": "experience",
+        "eventDate": at.isoformat(),
+        "mentionedAt": at.isoformat(),
+        "metadata": dict(turn.metadata),
+        "origin": "message",
+        "ordinal": n,
+        "role": message.role,
+        "name": message.name,
+        **({"parts": message.parts} if message.parts else {}),
+    }
+
+
+def _posting(unit: UUID, message: NewMessage, at: datetime) -> dict[str, Any]:
+    terms = analyse(lexical_text(message.name or message.role, at, message.content))
+    return {"unit": str(unit), "terms": dict(terms.counts), "length": terms.length}

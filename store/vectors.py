@@ -1,0 +1,40 @@
+"""Vectors on the wire: numpy arrays to pgvector's binary halfvec and back, without a detour through text.
+
+Wire form (pgvector's halfvec_send): int16 dimensions, int16 zero, then big-endian IEEE half floats.
+"""
+
+import struct
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy.types import UserDefinedType
+
+_HEADER = struct.Struct(">HH")
+
+
+def encode(vector: NDArray[np.float32]) -> bytes:
+    """Return the binary halfvec of one vector."""
+    return _HEADER.pack(vector.shape[0], 0) + vector.astype(">f2").tobytes()
+
+
+def decode(data: bytes) -> NDArray[np.float32]:
+    """Return the vector of a binary halfvec, as float32."""
+    return np.frombuffer(data, dtype=">f2", offset=_HEADER.size).astype(np.float32)
+
+
+class HalfVector(UserDefinedType[Any]):
+    """A halfvec column that binds and returns numpy arrays; the driver's codec does the work."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **_: Any) -> str:
+        """Return the type's name in DDL and casts."""
+        return "halfvec"
+
+
+async def register(connection: Any) -> None:
+    """Teach an asyncpg connection the binary form of halfvec."""
+    await connection.set_type_codec(
+        "halfvec", schema="public", encoder=encode, decoder=decode, format="binary"
+    )
