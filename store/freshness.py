@@ -25,9 +25,7 @@ FRESHNESS = text("""
                    count(*) filter (where l.stage <> 'gateway') as pending
               from afterturn.ledger_t l
              where l.host_id = :host and l.bank_id = :bank and l.undone) f""")
-SHOWS = text(
-    "select exists (select from afterturn.event_store_t where host_id = :host and position = :position)"
-)
+SHOWS = text("select exists (select from afterturn.event_store_t where host_id = :host and position = :position)")
 ISSUED = text("select case when is_called then last_value else 0 end from afterturn.log_position_seq")
 
 
@@ -53,9 +51,7 @@ async def freshness(connection: AsyncConnection, host: UUID, bank: UUID) -> Fres
     def passed(first_undone: int | None) -> int:
         return row.shown if first_undone is None else min(row.shown, first_undone - 1)
 
-    return Freshness(
-        row.shown, passed(row.embedded), passed(row.extracted), passed(row.projected), row.pending
-    )
+    return Freshness(row.shown, passed(row.embedded), passed(row.extracted), passed(row.projected), row.pending)
 
 
 class Waiter:

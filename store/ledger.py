@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
@@ -98,16 +98,15 @@ class StageCounts:
     oldest_undone_s: float
 
 
-CLAIM = text(
-    "select * from afterturn.claim_work(:stage, :streams, :rows, :lease, :worker, :ordered, :max_attempts)"
-)
+CLAIM = text("select * from afterturn.claim_work(:stage, :streams, :rows, :lease, :worker, :ordered, :max_attempts)")
 RENEW = text("""
     update afterturn.claim_t c set lease_until = now() + :lease
-      from unnest(cast(:epochs as bigint[])) as e(epoch) where c.epoch = e.epoch and c.stage = :stage returning c.epoch""")
+      from unnest(cast(:epochs as bigint[])) as e(epoch)
+     where c.epoch = e.epoch and c.stage = :stage returning c.epoch""")
 DROP = text("select afterturn.drop_claim(:host, :stage, :stream, :epoch)")
 SETTLE = text("""
-    select afterturn.settle(:host, :stage, cast(:items as uuid[]), cast(:status as text[]), cast(:category as text[]),
-                            cast(:reason as text[]), cast(:retry_at as timestamptz[]))""")
+    select afterturn.settle(:host, :stage, cast(:items as uuid[]), cast(:status as text[]),
+                            cast(:category as text[]), cast(:reason as text[]), cast(:retry_at as timestamptz[]))""")
 OPEN = text("""
     insert into afterturn.ledger_t (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position, accepted_at)
     values (:host, :stage, :item, :item, :bank, :session, :turn, :position, :accepted_at) on conflict do nothing""")
@@ -212,9 +211,9 @@ class Ledger:
             found = await connection.execute(RINGS, {"stages": [s.value for s in Stage]})
             return [Stage(stage) for stage in found.scalars()]
 
-    async def _count(self, query: object) -> dict[Stage, StageCounts]:
+    async def _count(self, query: TextClause) -> dict[Stage, StageCounts]:
         async with self._database.operator() as connection:
-            rows = (await connection.execute(query)).all()  # type: ignore[call-overload]  # one of the two texts above
+            rows = (await connection.execute(query)).all()
         counts = {stage: dict.fromkeys(PUBLIC_STATUSES, 0) for stage in Stage}
         oldest = dict.fromkeys(Stage, 0.0)
         for row in rows:
@@ -259,13 +258,11 @@ async def held(connection: AsyncConnection, claim: Claim) -> None:
 
 async def mark(connection: AsyncConnection, claim: Claim, item: UUID, status: str) -> None:
     """Write an intermediate status of one row (the gateway's adding, added, flushing); needs `held` before it."""
-    await connection.execute(
-        MARK, {"host": claim.host_id, "stage": claim.stage.value, "item": item, "status": status}
-    )
+    await connection.execute(MARK, {"host": claim.host_id, "stage": claim.stage.value, "item": item, "status": status})
 
 
 async def open_follow_up(
-    connection: AsyncConnection, claim: Claim, stage: Stage, item: UUID, row: LedgerRow, position: int
+    connection: AsyncConnection, claim: Claim, row: LedgerRow, *, stage: Stage, item: UUID, position: int
 ) -> None:
     """Open more work for a turn, once: `item` names it, `position` is where what it needs stands in the log."""
     await connection.execute(

@@ -21,9 +21,7 @@ from store.recall.terms import analyse, lexical_text
 
 Clock = Callable[[], datetime]
 
-APPEND = text(
-    "select ord, outcome, position from afterturn.append_turns(:host, cast(:turns as jsonb)) order by ord"
-)
+APPEND = text("select ord, outcome, position from afterturn.append_turns(:host, cast(:turns as jsonb)) order by ord")
 DIGEST_KEY = text("select digest_key from afterturn.host_t where host_id = :host")
 TURN_STATUS = text("""
     select t.position as turn_position, t.accepted_at as turn_accepted_at, l.stage, l.status, l.attempts, l.updated_at,
@@ -196,9 +194,7 @@ def _offer(host: UUID, turn: NewTurn, ordinal: int, now: datetime, key: bytes) -
                 for n, unit in enumerate(units)
             ),
         ],
-        "postings": [
-            _posting(unit, message, at) for unit, message, at in zip(units, turn.messages, said, strict=True)
-        ],
+        "postings": [_posting(unit, message, at) for unit, message, at in zip(units, turn.messages, said, strict=True)],
     }
 
 

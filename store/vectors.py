@@ -35,6 +35,4 @@ class HalfVector(UserDefinedType[Any]):
 
 async def register(connection: Any) -> None:
     """Teach an asyncpg connection the binary form of halfvec."""
-    await connection.set_type_codec(
-        "halfvec", schema="public", encoder=encode, decoder=decode, format="binary"
-    )
+    await connection.set_type_codec("halfvec", schema="public", encoder=encode, decoder=decode, format="binary")

@@ -11,9 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 APPEND_EVENTS = text("select afterturn.append_events(:host, cast(:events as jsonb))")
 
 
-async def append_events(
-    connection: AsyncConnection, host: UUID, events: Sequence[Mapping[str, Any]]
-) -> int | None:
+async def append_events(connection: AsyncConnection, host: UUID, events: Sequence[Mapping[str, Any]]) -> int | None:
     """Append events made by `offer`, in their order, inside the tenant's transaction; returns the last position.
 
     An event whose aggregate has that version already is the same fact again and changes nothing; None means that

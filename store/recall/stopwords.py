@@ -11,6 +11,4 @@ _JOINTS = "and or but nor so if then than as of at by for from in into on onto t
 _QUESTIONS = "who whom whose which what when where why how there here"
 _CONTRACTED = "s t d m ll re ve im ive youre youve theyre thats whats dont didnt doesnt isnt wasnt"
 
-STOP_WORDS = frozenset(
-    f"{_ARTICLES} {_PEOPLE} {_VERBS} {_MODALS} {_JOINTS} {_QUESTIONS} {_CONTRACTED}".split()
-)
+STOP_WORDS = frozenset(f"{_ARTICLES} {_PEOPLE} {_VERBS} {_MODALS} {_JOINTS} {_QUESTIONS} {_CONTRACTED}".split())
