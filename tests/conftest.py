@@ -1,0 +1,62 @@
+"""Fixtures of every room: a real PostgreSQL with pgvector and a real Valkey, one of each for the run."""
+
+import os
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+
+from tests.servers import Servers, TestPostgres, TestValkey, connected
+
+SERVERS = pytest.StashKey[Servers]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.stash[SERVERS] = Servers()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Hand the controller's servers to an xdist worker; they start before the first worker does."""
+    node.workerinput["servers"] = node.config.stash[SERVERS].urls()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    servers = config.stash.get(SERVERS, None)
+    if servers is not None:
+        servers.stop()
+
+
+@pytest.fixture(scope="session")
+def servers(request: pytest.FixtureRequest) -> tuple[TestPostgres, TestValkey]:
+    """The run's two servers as this test process may use them."""
+    worker = getattr(request.config, "workerinput", None)
+    if worker is None:
+        return connected(request.config.stash[SERVERS].urls())
+    number = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
+    return connected(worker["servers"], number)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def postgres(servers: tuple[TestPostgres, TestValkey]) -> TestPostgres:
+    """A migrated database of this test process alone, kept for the run."""
+    server, _ = servers
+    return await server.create(f"run_{uuid4().hex}")
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def fresh_database(servers: tuple[TestPostgres, TestValkey]) -> AsyncIterator[TestPostgres]:
+    """A migrated database of one test alone, dropped afterwards."""
+    server, _ = servers
+    database = await server.create(f"test_{uuid4().hex}")
+    yield database
+    await database.drop()
+
+
+@pytest.fixture(scope="session")
+def valkey(servers: tuple[TestPostgres, TestValkey]) -> TestValkey:
+    """A numbered database of the run's Valkey that no other test process uses."""
+    return servers[1]
