@@ -49,7 +49,7 @@ async def freshness(connection: AsyncConnection, host: UUID, bank: UUID) -> Fres
     row = (await connection.execute(FRESHNESS, {"host": host, "bank": bank})).one()
 
     def passed(first_undone: int | None) -> int:
-        return row.shown if first_undone is None else min(row.shown, first_undone - 1)
+        return int(row.shown if first_undone is None else min(row.shown, first_undone - 1))
 
     return Freshness(row.shown, passed(row.embedded), passed(row.extracted), passed(row.projected), row.pending)
 

@@ -81,12 +81,16 @@ class Keys:
             return believed[1]
         async with self._database.operator() as connection:
             row = (await connection.execute(FIND, {"hash": hashed})).one_or_none()
-        grant = row and Grant(
-            row.key_id,
-            row.host_id,
-            None if row.banks is None else frozenset(row.banks),
-            row.can_write,
-            row.gateway_user,
+        grant = (
+            None
+            if row is None
+            else Grant(
+                row.key_id,
+                row.host_id,
+                None if row.banks is None else frozenset(row.banks),
+                row.can_write,
+                row.gateway_user,
+            )
         )
         if len(self._known) >= CACHE_LIMIT:
             self._known.clear()

@@ -106,10 +106,12 @@ RENEW = text("""
 DROP = text("select afterturn.drop_claim(:host, :stage, :stream, :epoch)")
 SETTLE = text("""
     select afterturn.settle(:host, :stage, cast(:items as uuid[]), cast(:status as text[]),
-                            cast(:category as text[]), cast(:reason as text[]), cast(:retry_at as timestamptz[]))""")
+                            cast(:category as text[]), cast(:reason as text[]),
+                            cast(:retry_at as timestamptz[]))""")
 OPEN = text("""
     insert into afterturn.ledger_t (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position, accepted_at)
-    values (:host, :stage, :item, :item, :bank, :session, :turn, :position, :accepted_at) on conflict do nothing""")
+    values (:host, :stage, :item, :item, :bank, :session, :turn, :position, :accepted_at)
+    on conflict do nothing""")
 MARK = text("""
     update afterturn.ledger_t set status = :status, updated_at = now()
      where host_id = :host and stage = :stage and item_id = :item""")

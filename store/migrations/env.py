@@ -8,14 +8,11 @@ from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
+from store.migrations.scripts import run_script
+
 FUNCTIONS = Path(__file__).parent.parent / "functions"
 #: Starters that arrive together wait here for the first one.
 MIGRATION_LOCK = 7_305_412_208_117
-
-
-def run_script(connection: Connection, sql: str) -> None:
-    """Run a script of several statements, which a prepared statement cannot hold."""
-    connection.connection.dbapi_connection.run_async(lambda driver: driver.execute(sql))  # type: ignore[union-attr]  # asyncpg's adapter
 
 
 def _migrate(connection: Connection) -> None:

@@ -4,14 +4,14 @@ from pathlib import Path
 
 from alembic import op
 
+from store.migrations.scripts import run_script
+
 revision = "0001"
 down_revision = None
 
 
 def upgrade() -> None:
-    script = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
-    connection = op.get_bind().connection.dbapi_connection
-    connection.run_async(lambda driver: driver.execute(script))
+    run_script(op.get_bind(), Path(__file__).with_suffix(".sql").read_text(encoding="utf-8"))
 
 
 def downgrade() -> None:
