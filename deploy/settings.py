@@ -1,0 +1,139 @@
+"""One tree of settings: each room defines its own part, this file composes and reads them.
+
+What is asked for on the command line goes before the environment (`AFTERTURN_`, parts joined by `__`),
+that before one YAML or JSON file (`AFTERTURN_CONFIG`), that before the defaults, which work.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from deploy import settings_layers as layers
+from deploy.settings_errors import Problem, SettingsError, explain
+from embeddings.settings import EmbeddingSettings
+from producers.settings import ApiSettings, BrokerSettings
+from store.settings import DatabaseSettings
+from workers.settings import GatewaySettings, WorkerSettings
+
+
+class LogFormat(StrEnum):
+    """How a line of the log looks."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    """From which level on lines are written."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogSettings(BaseModel):
+    """What the service says on standard error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: LogFormat = Field(default=LogFormat.TEXT, description="text or json")
+    level: LogLevel = Field(default=LogLevel.INFO, description="debug, info, warning or error")
+
+
+class Settings(BaseSettings):
+    """The whole tree. Made by `load`; constructed directly, it reads nothing but its arguments."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        env_prefix=layers.PREFIX,
+        env_nested_delimiter=layers.DELIMITER,
+        hide_input_in_errors=True,
+    )
+
+    data: Path = Field(
+        default_factory=lambda: platformdirs.user_data_path("afterturn"),
+        description="where `afterturn up` keeps its data, and where other commands find it",
+    )
+    metrics_dir: Path = Field(
+        default_factory=lambda known: known["data"] / "metrics",
+        description="where the processes of this service leave their samples",
+    )
+    database: DatabaseSettings = Field(default_factory=DatabaseSettings)
+    broker: BrokerSettings = Field(default_factory=BrokerSettings)
+    api: ApiSettings = Field(default_factory=ApiSettings)
+    gateway: GatewaySettings = Field(default_factory=GatewaySettings)
+    worker: WorkerSettings = Field(default_factory=WorkerSettings)
+    embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
+    log: LogSettings = Field(default_factory=LogSettings)
+
+    @field_validator("data", "metrics_dir")
+    @classmethod
+    def _absolute(cls, folder: Path) -> Path:
+        return folder.expanduser().absolute()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take arguments alone; `load` reads the layers, so that each value's origin is known."""
+        del settings_cls, env_settings, dotenv_settings, file_secret_settings
+        return (init_settings,)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The effective settings; `origins` says of each dotted key that is not a default where it is from.
+
+    `ignored` lists AFTERTURN_ variables that name no setting (Kubernetes makes some for its services).
+    """
+
+    settings: Settings
+    origins: Mapping[str, str]
+    ignored: tuple[str, ...]
+
+
+def load(
+    environ: Mapping[str, str] | None = None,
+    *,
+    config: Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> Loaded:
+    """Read all layers; `overrides` is nested like the tree and wins.
+
+    Raises SettingsError with every problem found: its key, what is wrong, what is allowed, never a value.
+    """
+    environ = os.environ if environ is None else environ
+    chosen = config or (Path(environ["AFTERTURN_CONFIG"]) if environ.get("AFTERTURN_CONFIG") else None)
+    stack = [layers.from_file(chosen)] if chosen else []
+    stack.append(layers.from_environment(Settings, environ))
+    stack.append(layers.Layer("option", dict(overrides or {})))
+    merged, origins = layers.merge(stack)
+    problems = [problem for layer in stack for problem in layers.check(Settings, layer)]
+    settings = _validate(merged, origins, problems)
+    if settings is None or problems:
+        raise SettingsError(tuple(problems))
+    return Loaded(settings, origins, layers.ignored(Settings, environ))
+
+
+def _validate(merged: Mapping[str, Any], origins: Mapping[str, str], problems: list[Problem]) -> Settings | None:
+    """Return the settings, or None with the problems added: pydantic's error keeps the values it refused."""
+    known = {problem.key for problem in problems}
+    try:
+        return Settings(**merged)
+    except ValidationError as error:
+        problems += [one for one in explain(Settings, error, origins) if one.key not in known]
+    return None

@@ -1,0 +1,120 @@
+"""What is wrong with a setting, in words: its key, the problem, what is allowed. Never its value.
+
+SettingsError   one or more settings cannot be used; `problems` names each
+"""
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Literal, get_args, get_origin
+
+import annotated_types
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One wrong setting: `key` dotted, `origin` the file or variable it is from, `allowed` a range or ''."""
+
+    key: str
+    problem: str
+    origin: str = ""
+    allowed: str = ""
+
+    def __str__(self) -> str:
+        place = f" ({self.origin})" if self.origin else ""
+        allowed = f"; allowed: {self.allowed}" if self.allowed else ""
+        return f"{self.key}{place}: {self.problem}{allowed}"
+
+
+class SettingsError(Exception):
+    """One or more settings cannot be used."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = problems
+
+
+def explain(model: type[BaseModel], error: ValidationError, origins: Mapping[str, str]) -> Iterator[Problem]:
+    """Yield a problem for each of pydantic's errors, without the values that pydantic keeps in them."""
+    for detail in error.errors(include_url=False, include_input=False):
+        names = [str(part) for part in detail["loc"]]
+        key = ".".join(names)
+        origin = origins.get(key) or _first_below(key, origins)
+        field = field_at(model, names)
+        if detail["type"] == "extra_forbidden":
+            yield Problem(key, "there is no such setting" + _nearest(model, names), origin)
+        elif field is None or is_part(field):
+            yield Problem(key, detail["msg"].removeprefix("Value error, "), origin)
+        else:
+            yield Problem(key, _plain(detail["type"], detail["msg"]), origin, allowed(field))
+
+
+def allowed(field: FieldInfo) -> str:
+    """Return the values a field takes, in words: `1..64`, `one of off, self, url`, or ''."""
+    choices = _choices(field.annotation)
+    if choices:
+        return "one of " + ", ".join(choices)
+    parts = [text for rule in field.metadata if (text := _rule(rule))]
+    low, high = _bound(field, annotated_types.Ge, "ge"), _bound(field, annotated_types.Le, "le")
+    if low is not None and high is not None:
+        rest = [text for text in parts if not text.startswith((">= ", "<= "))]
+        return ", ".join([f"{low}..{high}", *rest])
+    return ", ".join(parts)
+
+
+def field_at(model: type[BaseModel], names: Sequence[str]) -> FieldInfo | None:
+    """Return the field that the dotted names lead to, or None."""
+    field = model.model_fields.get(names[0]) if names else None
+    if field is None or len(names) == 1:
+        return field
+    annotation = field.annotation
+    return field_at(annotation, names[1:]) if is_part(field) and isinstance(annotation, type) else None
+
+
+def is_part(field: FieldInfo) -> bool:
+    """Whether the field is a part of the tree and not a leaf."""
+    return isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+
+
+def _plain(kind: str, message: str) -> str:
+    """Return pydantic's words only where they cannot repeat the value."""
+    return "is not of the form it must have" if kind in {"value_error", "assertion_error"} else message
+
+
+def _choices(annotation: Any) -> list[str]:
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return [str(member.value) for member in annotation]
+    return [str(value) for value in get_args(annotation)] if get_origin(annotation) is Literal else []
+
+
+def _rule(rule: object) -> str:
+    signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+    for name, sign in signs.items():
+        if getattr(rule, name, None) is not None:
+            return f"{sign} {getattr(rule, name)}"
+    if getattr(rule, "min_length", None) is not None:
+        return f"at least {rule.min_length} characters"  # type: ignore[attr-defined]  # asked a line above
+    if getattr(rule, "max_length", None) is not None:
+        return f"at most {rule.max_length} characters"  # type: ignore[attr-defined]  # asked a line above
+    pattern = getattr(rule, "pattern", None)
+    return f"matching {pattern}" if pattern else ""
+
+
+def _bound(field: FieldInfo, rule: type, name: str) -> Any:
+    return next((getattr(one, name) for one in field.metadata if isinstance(one, rule)), None)
+
+
+def _nearest(model: type[BaseModel], names: Sequence[str]) -> str:
+    parent = field_at(model, names[:-1]) if len(names) > 1 else None
+    siblings: Iterable[str] = model.model_fields
+    if parent is not None and isinstance(parent.annotation, type) and is_part(parent):
+        siblings = parent.annotation.model_fields
+    close = difflib.get_close_matches(names[-1], list(siblings), 1)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def _first_below(key: str, origins: Mapping[str, str]) -> str:
+    return next((origin for name, origin in origins.items() if name.startswith(f"{key}.")), "")

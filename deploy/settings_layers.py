@@ -1,0 +1,194 @@
+"""Where settings come from: one file, the environment, options. Each layer is nested like the tree."""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, EnvSettingsSource
+
+from deploy.settings_errors import Problem, SettingsError, allowed, field_at, is_part
+
+PREFIX = "AFTERTURN_"
+DELIMITER = "__"
+
+#: Names with a meaning of their own, outside the tree.
+NOT_SETTINGS = frozenset({"AFTERTURN_CONFIG", "AFTERTURN_API_KEY"})
+#: The gateway's contract names these two without the delimiter.
+ALIASES = {
+    "AFTERTURN_GATEWAY_USER_ID": "AFTERTURN_GATEWAY__USER_ID",
+    "AFTERTURN_GATEWAY_USER_KEY": "AFTERTURN_GATEWAY__USER_KEY",
+}
+
+
+class _Yaml(yaml.SafeLoader):
+    """YAML in which only true and false are booleans: `mode: off` is a word here."""
+
+
+_Yaml.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in rules if tag != "tag:yaml.org,2002:bool"]
+    for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Yaml.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+)
+
+_INTEGER = re.compile(r"[+-]?\d{1,18}")
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Values of one origin."""
+
+    origin: str
+    values: dict[str, Any] = field(repr=False)
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    def origin_of(self, key: str) -> str:
+        """Return where a dotted key of this layer is from; for the environment, the variable."""
+        if self.origin != "environment":
+            return self.origin
+        name = PREFIX + key.upper().replace(".", DELIMITER)
+        return f"environment {self.variables.get(name, name)}"
+
+
+class _Environment(EnvSettingsSource):
+    """pydantic-settings' own reading of nested names, from a mapping that is handed in."""
+
+    def __init__(self, tree: type[BaseSettings], environ: Mapping[str, str]) -> None:
+        super().__init__(tree)
+        self.env_vars = {name.lower(): value for name, value in environ.items()}
+
+
+def from_environment(tree: type[BaseSettings], environ: Mapping[str, str]) -> Layer:
+    """Return what the environment says, misspelt parts included, so that they are found wrong.
+
+    Raises SettingsError for a part whose JSON cannot be read.
+    """
+    spelled = {ALIASES.get(name, name): value for name, value in environ.items()}
+    try:
+        values = _Environment(tree, spelled)()
+    except ValueError:
+        values = None
+    if values is None:
+        raise SettingsError(tuple(_unreadable(tree, environ)))
+    for name, value in spelled.items():
+        part, delimiter, rest = name.lower().removeprefix(PREFIX.lower()).partition(DELIMITER)
+        if name.upper().startswith(PREFIX) and delimiter and part not in tree.model_fields:
+            values.setdefault(part, {})[rest] = value
+    variables = {ALIASES.get(name, name).upper(): name for name in environ}
+    return Layer("environment", _numbers(tree, values), variables)
+
+
+def _unreadable(tree: type[BaseModel], environ: Mapping[str, str]) -> Iterator[Problem]:
+    for name, value in environ.items():
+        found = tree.model_fields.get(name.lower().removeprefix(PREFIX.lower()))
+        if found is not None and is_part(found) and name.upper().startswith(PREFIX):
+            try:
+                json.loads(value)
+            except ValueError:
+                key = name.lower().removeprefix(PREFIX.lower())
+                yield Problem(key, "must be a JSON object", f"environment {name}")
+
+
+def from_file(path: Path) -> Layer:
+    """Return what a YAML or JSON file says. Raises SettingsError naming the line, never its text."""
+    problem = ""
+    try:
+        text = path.read_text(encoding="utf-8")
+        values = json.loads(text) if path.suffix == ".json" else yaml.load(text, _Yaml)  # noqa: S506 - a SafeLoader
+    except OSError as error:
+        problem = error.strerror or "cannot be read"
+    except UnicodeDecodeError:
+        problem = "is not UTF-8"
+    except json.JSONDecodeError as error:
+        problem = f"is not JSON (line {error.lineno}, column {error.colno})"
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = "is not YAML" + (f" (line {mark.line + 1}, column {mark.column + 1})" if mark else "")
+    except RecursionError:
+        problem = "is nested too deeply"
+    if not problem and not isinstance(values, dict | None):
+        problem = "must hold a mapping of settings"
+    if problem:
+        raise SettingsError((Problem(str(path), problem),))
+    return Layer(f"file {path}", values or {})
+
+
+def merge(stack: Sequence[Layer]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the values of all layers, later ones winning leaf by leaf, and each leaf's origin."""
+    merged: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for layer in stack:
+        for names, value in leaves(layer.values):
+            _place(merged, names, value)
+            origins[".".join(names)] = layer.origin_of(".".join(names))
+    return merged, origins
+
+
+def leaves(values: Mapping[Any, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield every value that says something and is not a mapping, with the names that lead to it."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, (*above, str(name)))
+        elif value is not None:
+            yield (*above, str(name)), value
+
+
+def check(tree: type[BaseModel], layer: Layer) -> Iterator[Problem]:
+    """Yield what pydantic would let pass: a boolean or a NaN where a number belongs."""
+    for names, value in leaves(layer.values):
+        found = field_at(tree, names)
+        if found is None or not _numeric(found):
+            continue
+        key = ".".join(names)
+        if isinstance(value, bool):
+            yield Problem(key, "a boolean is not a number", layer.origin_of(key), allowed(found))
+        elif isinstance(value, float) and not math.isfinite(value):
+            yield Problem(key, "must be a finite number", layer.origin_of(key), allowed(found))
+
+
+def ignored(tree: type[BaseModel], environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the AFTERTURN_ variables that name no setting."""
+    names = [name for name in environ if name.upper().startswith(PREFIX)]
+    known = {PREFIX + name.upper() for name in tree.model_fields} | NOT_SETTINGS | set(ALIASES)
+    return tuple(sorted(name for name in names if DELIMITER not in name and name.upper() not in known))
+
+
+def _place(tree: dict[str, Any], names: Sequence[str], value: Any) -> None:
+    for name in names[:-1]:
+        below = tree.get(name)
+        tree[name] = below if isinstance(below, dict) else {}
+        tree = tree[name]
+    tree[names[-1]] = value
+
+
+def _numbers(tree: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values with text turned into numbers where the tree wants numbers."""
+    return {name: _number(tree.model_fields.get(name), value) for name, value in values.items()}
+
+
+def _number(found: FieldInfo | None, value: Any) -> Any:
+    if found is None:
+        return value
+    if is_part(found) and isinstance(value, dict) and isinstance(found.annotation, type):
+        return _numbers(found.annotation, value)
+    if not isinstance(value, str) or not _numeric(found):
+        return value
+    if _INTEGER.fullmatch(value.strip()):
+        return int(value)
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
+def _numeric(found: FieldInfo) -> bool:
+    kinds = {found.annotation, *get_args(found.annotation)}
+    return bool(kinds & {int, float}) and bool not in kinds

@@ -1,0 +1,175 @@
+"""Settings: three layers, one tree, and errors that name everything but the value."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from deploy.settings import Settings, load
+from deploy.settings_errors import SettingsError
+from tests.client.loopback import everything_in
+
+SECRET = "hunter2-distinctive"
+
+
+def problems(environ: dict[str, str], file: Path | None = None) -> dict[str, str]:
+    with pytest.raises(SettingsError) as caught:
+        load(environ, config=file)
+    assert SECRET not in everything_in(caught.value)
+    return {problem.key: str(problem) for problem in caught.value.problems}
+
+
+def written(folder: Path, text: str, name: str = "afterturn.yaml") -> Path:
+    file = folder / name
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_the_defaults_work() -> None:
+    loaded = load({})
+    assert loaded.settings.api.port == 8300
+    assert loaded.settings.metrics_dir == loaded.settings.data / "metrics"
+    assert loaded.origins == {}
+
+
+def test_constructing_the_tree_reads_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AFTERTURN_API__PORT", "9")
+    assert Settings().api.port == 8300
+    assert load().settings.api.port == 9
+
+
+def test_option_beats_environment_beats_file_beats_default(tmp_path: Path) -> None:
+    file = written(tmp_path, "api:\n  port: 1\n  host: file.example\nworker:\n  max_attempts: 2\n")
+    environ = {"AFTERTURN_API__PORT": "3", "AFTERTURN_WORKER__MAX_ATTEMPTS": "4", "AFTERTURN_CONFIG": str(file)}
+    loaded = load(environ, overrides={"api": {"port": 5}})
+    assert (loaded.settings.api.port, loaded.settings.api.host) == (5, "file.example")
+    assert loaded.settings.worker.max_attempts == 4
+    assert loaded.origins == {
+        "api.port": "option",
+        "api.host": f"file {file}",
+        "worker.max_attempts": "environment AFTERTURN_WORKER__MAX_ATTEMPTS",
+    }
+
+
+def test_a_json_file_says_the_same_as_a_yaml_file(tmp_path: Path) -> None:
+    as_json = written(tmp_path, '{"api":\t{"port": 12}}', "afterturn.json")
+    as_yaml = written(tmp_path, "api:\n  port: 12\nworker:\n")
+    assert load({}, config=as_json).settings == load({}, config=as_yaml).settings
+
+
+def test_an_environment_variable_may_hold_a_whole_part_as_json() -> None:
+    loaded = load({"AFTERTURN_API": '{"port": 1, "host": "a"}', "AFTERTURN_API__PORT": "2"})
+    assert (loaded.settings.api.port, loaded.settings.api.host) == (2, "a")
+
+
+def test_off_is_a_word_in_yaml_too(tmp_path: Path) -> None:
+    assert load({}, config=written(tmp_path, "gateway:\n  mode: off\n")).settings.gateway.mode == "off"
+
+
+def test_a_folder_is_made_absolute_and_home_is_expanded() -> None:
+    settings = load({"AFTERTURN_DATA": "~/somewhere", "AFTERTURN_METRICS_DIR": "here"}).settings
+    assert settings.data == Path("~/somewhere").expanduser()
+    assert settings.metrics_dir == Path.cwd() / "here"
+
+
+def test_the_gateways_credentials_are_found_under_the_contracts_names() -> None:
+    environ = {
+        "AFTERTURN_GATEWAY__MODE": "url",
+        "AFTERTURN_GATEWAY__BASE_URL": "http://gateway.example",
+        "AFTERTURN_GATEWAY_USER_ID": "ana",
+        "AFTERTURN_GATEWAY_USER_KEY": SECRET,
+    }
+    loaded = load(environ)
+    assert loaded.settings.gateway.user_id == "ana"
+    assert loaded.settings.gateway.user_key == SecretStr(SECRET)
+    assert loaded.origins["gateway.user_key"] == "environment AFTERTURN_GATEWAY_USER_KEY"
+    assert SECRET not in repr(loaded)
+
+
+@pytest.mark.parametrize(
+    "name,value,parts",
+    [
+        ("AFTERTURN_API__PORT", "99999", ["api.port", "AFTERTURN_API__PORT", "0..65535"]),
+        ("AFTERTURN_API__PORT", SECRET, ["api.port", "integer", "0..65535"]),
+        ("AFTERTURN_API__PORT", "true", ["api.port", "0..65535"]),
+        ("AFTERTURN_API__PORT", "1.5", ["api.port", "0..65535"]),
+        ("AFTERTURN_WORKER__LEASE_SECONDS", "nan", ["worker.lease_seconds", "finite", "1..3600"]),
+        ("AFTERTURN_WORKER__LEASE_SECONDS", "inf", ["worker.lease_seconds", "finite", "1..3600"]),
+        ("AFTERTURN_DATABASE__POOL_SIZE", "0", ["database.pool_size", "1..200"]),
+        ("AFTERTURN_GATEWAY__TIMEOUT_SECONDS", "0", ["gateway.timeout_seconds", "> 0, <= 600"]),
+        ("AFTERTURN_LOG__LEVEL", SECRET, ["log.level", "one of debug, info, warning, error"]),
+        ("AFTERTURN_GATEWAY__MODE", SECRET, ["gateway.mode", "one of off, self, url"]),
+        ("AFTERTURN_BROKER__NAMESPACE", SECRET + " ", ["broker.namespace", "matching"]),
+    ],
+)
+def test_a_wrong_value_names_key_origin_and_range(name: str, value: str, parts: list[str]) -> None:
+    ((key, text),) = problems({name: value}).items()
+    assert key == parts[0]
+    assert f"environment {name}" in text
+    for part in parts:
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    "text,key",
+    [
+        ("api: {port: true}", "api.port"),
+        ("worker: {lease_seconds: .nan}", "worker.lease_seconds"),
+        ("worker: {lease_seconds: .inf}", "worker.lease_seconds"),
+        ("worker: {lease_seconds: false}", "worker.lease_seconds"),
+        ("database: {pool_size: true}", "database.pool_size"),
+        ("database: {url: [hunter2-distinctive]}", "database.url"),
+        ("gateway: {user_key: {a: hunter2-distinctive}}", "gateway.user_key"),
+        ("api: hunter2-distinctive", "api"),
+    ],
+)
+def test_a_wrong_type_in_a_file_names_its_key(tmp_path: Path, text: str, key: str) -> None:
+    assert list(problems({}, written(tmp_path, text))) == [key]
+
+
+def test_every_problem_is_told_at_once(tmp_path: Path) -> None:
+    file = written(tmp_path, "api: {port: true, prt: 1}\nworker: {sweep_seconds: 0}\n")
+    found = problems({"AFTERTURN_LOG__LEVEL": "loud"}, file)
+    assert set(found) == {"api.port", "api.prt", "worker.sweep_seconds", "log.level"}
+    assert "did you mean port?" in found["api.prt"]
+
+
+def test_a_misspelt_part_in_the_environment_is_found() -> None:
+    found = problems({"AFTERTURN_DATABSE__URL": SECRET})
+    assert "did you mean database?" in found["databse"]
+
+
+def test_variables_that_name_no_setting_are_left_alone_and_listed() -> None:
+    """Kubernetes makes such variables for a service called afterturn."""
+    loaded = load({"AFTERTURN_SERVICE_HOST": "10.0.0.1", "AFTERTURN_PORT": "tcp://10.0.0.1:80", "HOME": "/"})
+    assert loaded.ignored == ("AFTERTURN_PORT", "AFTERTURN_SERVICE_HOST")
+
+
+def test_a_gateway_by_url_needs_its_credentials() -> None:
+    found = problems({"AFTERTURN_GATEWAY__MODE": "url", "AFTERTURN_GATEWAY__USER_ID": " "})
+    assert "missing: base_url, user_id, user_key" in found["gateway"]
+
+
+@pytest.mark.parametrize(
+    "name,content",
+    [
+        ("a.yaml", b"api: [hunter2-distinctive"),
+        ("a.yaml", b"- hunter2-distinctive"),
+        ("a.json", b'{"api": "hunter2-distinctive'),
+        ("a.json", b"[" * 100_000),
+        ("a.yaml", b"\xff\xfehunter2-distinctive"),
+        ("a.yaml", b"!!python/object/apply:os.system ['true']"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named_without_its_text(tmp_path: Path, name: str, content: bytes) -> None:
+    file = tmp_path / name
+    file.write_bytes(content)
+    assert list(problems({}, file)) == [str(file)]
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    assert "No such file" in problems({}, tmp_path / "none.yaml")[str(tmp_path / "none.yaml")]
+
+
+def test_a_part_that_is_no_json_in_the_environment_is_named() -> None:
+    assert list(problems({"AFTERTURN_API": "{" + SECRET})) == ["api"]

@@ -1,0 +1,62 @@
+"""What can be chosen about what happens after the turn."""
+
+from enum import StrEnum
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+
+
+class GatewayMode(StrEnum):
+    """Whether a turn is also handed to a Memory Gateway."""
+
+    OFF = "off"
+    #: To this service's own /memories/add and /memories/flush.
+    SELF = "self"
+    #: To somebody else's, at `base_url`.
+    URL = "url"
+
+
+class GatewayRetry(StrEnum):
+    """When a failed call to a gateway may be made again."""
+
+    #: Only when it is known that it was not processed.
+    UNSENT = "unsent"
+    NEVER = "never"
+
+
+class GatewaySettings(BaseModel):
+    """The Memory Gateway every turn is delivered to, if there is one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    mode: GatewayMode = Field(default=GatewayMode.OFF, description="off, self or url")
+    base_url: str = Field(default="", description="where the gateway is; /memories/add is appended")
+    user_id: str = Field(default="", description="whose memories they are")
+    user_key: SecretStr = Field(default=SecretStr(""), description="that user's key")
+    app_id: str = Field(default="default", min_length=1, max_length=128, description="application scope")
+    project_id: str = Field(default="default", min_length=1, max_length=128, description="project scope")
+    timeout_seconds: float = Field(default=10.0, gt=0, le=600, description="patience with one call")
+    retry: GatewayRetry = Field(default=GatewayRetry.UNSENT, description="unsent or never")
+
+    @model_validator(mode="after")
+    def _url_needs_an_address_and_credentials(self) -> Self:
+        given = {
+            "base_url": self.base_url,
+            "user_id": self.user_id,
+            "user_key": self.user_key.get_secret_value(),
+        }
+        missing = [name for name, value in given.items() if not value.strip()]
+        if self.mode is GatewayMode.URL and missing:
+            raise ValueError(f"mode url needs base_url, user_id and user_key; missing: {', '.join(missing)}")
+        return self
+
+
+class WorkerSettings(BaseModel):
+    """How workers claim work and how long they hold on to it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    threads: int = Field(default=4, ge=1, le=64, description="messages one process works on at a time")
+    lease_seconds: float = Field(default=30.0, ge=1, le=3600, description="how long a claim is good for")
+    max_attempts: int = Field(default=5, ge=1, le=100, description="attempts before quarantine")
+    sweep_seconds: float = Field(default=2.0, ge=0.1, le=300, description="pause between two sweeps")
