@@ -9,8 +9,8 @@ from sqlalchemy import event, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from store import vectors
 from store.settings import DatabaseSettings
+from store.vectors import register
 
 SET_TENANT = text("select set_config('afterturn.host', :host, true)")
 
@@ -83,4 +83,4 @@ def _engine(url: str, pool_size: int) -> AsyncEngine:
 
 
 def _register_codecs(connection: Any, _entry: ConnectionPoolEntry) -> None:
-    connection.run_async(vectors.register)
+    connection.run_async(register)

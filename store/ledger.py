@@ -109,7 +109,8 @@ SETTLE = text("""
                             cast(:category as text[]), cast(:reason as text[]),
                             cast(:retry_at as timestamptz[]))""")
 OPEN = text("""
-    insert into afterturn.ledger_t (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position, accepted_at)
+    insert into afterturn.ledger_t
+        (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position, accepted_at)
     values (:host, :stage, :item, :item, :bank, :session, :turn, :position, :accepted_at)
     on conflict do nothing""")
 MARK = text("""
