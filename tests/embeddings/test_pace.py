@@ -1,0 +1,29 @@
+"""The running measure of the model's pace."""
+
+import pytest
+
+from embeddings.pace import Pace
+
+
+def test_nothing_takes_no_time() -> None:
+    assert Pace(256).estimate_ms([]) == 0
+
+
+def test_the_estimate_comes_to_what_was_measured() -> None:
+    pace = Pace(256)
+    texts = ["x" * 100] * 4
+    for _ in range(60):
+        pace.learn(texts, 50.0)
+    assert pace.estimate_ms(texts) == pytest.approx(50.0, rel=0.01)
+
+
+def test_text_beyond_the_window_costs_nothing() -> None:
+    pace = Pace(256)
+    assert pace.estimate_ms(["x" * 5000]) == pace.estimate_ms(["x" * 50000])
+
+
+def test_one_slow_run_does_not_overturn_the_measure() -> None:
+    pace = Pace(256)
+    before = pace.estimate_ms(["hello"])
+    pace.learn(["hello"], before * 3)
+    assert pace.estimate_ms(["hello"]) < before * 2
