@@ -2,7 +2,8 @@
 -- and thousands in replay. Every value, times included, comes from the event.
 
 create or replace function afterturn.project_bank_created(p_events afterturn.event_store_t[]) returns void
-language sql as $$
+language plpgsql as $$
+begin
     insert into afterturn.agent_memory_bank_t as b
         (host_id, bank_id, agent_def_id, user_id, bank_name, disposition, background,
          aggregate_version, active, update_ts, update_user)
@@ -15,11 +16,12 @@ language sql as $$
        set (agent_def_id, user_id, bank_name, disposition, background, aggregate_version, active, update_ts, update_user)
          = row (excluded.agent_def_id, excluded.user_id, excluded.bank_name, excluded.disposition, excluded.background,
                 excluded.aggregate_version, true, excluded.update_ts, excluded.update_user)
-     where b.aggregate_version < excluded.aggregate_version and not b.active
-$$;
+     where b.aggregate_version < excluded.aggregate_version and not b.active;
+end $$;
 
 create or replace function afterturn.project_session_created(p_events afterturn.event_store_t[]) returns void
-language sql as $$
+language plpgsql as $$
+begin
     insert into afterturn.agent_session_history_t as s
         (host_id, session_id, bank_id, metadata, session_name, last_position,
          aggregate_version, active, update_ts, update_user)
@@ -32,11 +34,12 @@ language sql as $$
             aggregate_version, active, update_ts, update_user)
          = row (excluded.metadata, excluded.session_name, 0, 0, excluded.last_position,
                 excluded.aggregate_version, true, excluded.update_ts, excluded.update_user)
-     where s.aggregate_version < excluded.aggregate_version and not s.active
-$$;
+     where s.aggregate_version < excluded.aggregate_version and not s.active;
+end $$;
 
 create or replace function afterturn.project_session_appended(p_events afterturn.event_store_t[]) returns void
-language sql as $$
+language plpgsql as $$
+begin
     update afterturn.agent_session_history_t s
        set message_count = s.message_count + n.messages, turn_count = s.turn_count + n.turns,
            last_position = n.last_position, aggregate_version = n.version,
@@ -53,11 +56,12 @@ language sql as $$
                and h.aggregate_version < e.aggregate_version
              where e.event_type = 'AgentSessionHistoryAppendedEvent'
              group by 1, 2, 3) n
-     where s.host_id = n.host_id and s.bank_id = n.bank_id and s.session_id = n.session_id
-$$;
+     where s.host_id = n.host_id and s.bank_id = n.bank_id and s.session_id = n.session_id;
+end $$;
 
 create or replace function afterturn.project_unit_retained(p_events afterturn.event_store_t[]) returns void
-language sql as $$
+language plpgsql as $$
+begin
     insert into afterturn.agent_memory_unit_t as u
         (host_id, unit_id, bank_id, doc_id, content, context, event_date, occurred_start, occurred_end, mentioned_at,
          fact_type, metadata, proof_count, source_memory_ids, user_id, origin, session_id, turn_id, session_name,
@@ -72,12 +76,13 @@ language sql as $$
            e.aggregate_version, true, e.event_ts, e.user_id::text
       from unnest(p_events) e, lateral (select e.payload->'data') as x(d)
      where e.event_type = 'AgentMemoryUnitRetainedEvent'
-    on conflict (host_id, bank_id, unit_id) do nothing
-$$;
+    on conflict (host_id, bank_id, unit_id) do nothing;
+end $$;
 
 -- Forgetting is soft in the row and at once for every reader; words and vectors go with it.
 create or replace function afterturn.project_unit_deleted(p_events afterturn.event_store_t[]) returns void
-language sql as $$
+language plpgsql as $$
+begin
     with gone as (
         update afterturn.agent_memory_unit_t u
            set active = false, aggregate_version = e.aggregate_version, update_ts = e.event_ts, update_user = e.user_id::text
@@ -94,11 +99,12 @@ language sql as $$
     )
     update afterturn.agent_memory_unit_entity_t l set removed_at = g.update_ts
       from gone g
-     where l.host_id = g.host_id and l.bank_id = g.bank_id and l.unit_id = g.unit_id and l.removed_at is null
-$$;
+     where l.host_id = g.host_id and l.bank_id = g.bank_id and l.unit_id = g.unit_id and l.removed_at is null;
+end $$;
 
 create or replace function afterturn.project_entity_created(p_events afterturn.event_store_t[]) returns void
-language sql as $$
+language plpgsql as $$
+begin
     insert into afterturn.agent_memory_entity_t as n
         (host_id, entity_id, bank_id, user_id, canonical_name, metadata, aggregate_version, active, update_ts, update_user)
     select e.host_id, (d->>'entityId')::uuid, e.bank_id, (d->>'userId')::uuid, d->>'canonicalName',
@@ -109,20 +115,22 @@ language sql as $$
        set (canonical_name, metadata, aggregate_version, active, update_ts, update_user)
          = row (excluded.canonical_name, excluded.metadata, excluded.aggregate_version, true,
                 excluded.update_ts, excluded.update_user)
-     where n.aggregate_version < excluded.aggregate_version and not n.active
-$$;
+     where n.aggregate_version < excluded.aggregate_version and not n.active;
+end $$;
 
 create or replace function afterturn.project_unit_entity_linked(p_events afterturn.event_store_t[]) returns void
-language sql as $$
+language plpgsql as $$
+begin
     insert into afterturn.agent_memory_unit_entity_t (host_id, bank_id, unit_id, entity_id, mentions)
     select e.host_id, e.bank_id, (d->>'unitId')::uuid, (d->>'entityId')::uuid, coalesce((d->>'mentions')::int, 1)
       from unnest(p_events) e, lateral (select e.payload->'data') as x(d)
      where e.event_type = 'AgentMemoryUnitEntityLinkedEvent'
-    on conflict (host_id, bank_id, unit_id, entity_id) do nothing
-$$;
+    on conflict (host_id, bank_id, unit_id, entity_id) do nothing;
+end $$;
 
 create or replace function afterturn.project_link_created(p_events afterturn.event_store_t[]) returns void
-language sql as $$
+language plpgsql as $$
+begin
     insert into afterturn.agent_memory_link_t as l
         (host_id, bank_id, from_unit_id, to_unit_id, link_type, weight, aggregate_version, active, update_ts, update_user)
     select e.host_id, e.bank_id, (d->>'fromUnitId')::uuid, (d->>'toUnitId')::uuid, d->>'linkType',
@@ -132,8 +140,8 @@ language sql as $$
     on conflict (host_id, bank_id, from_unit_id, to_unit_id, link_type) do update
        set (weight, aggregate_version, active, update_ts, update_user)
          = row (excluded.weight, excluded.aggregate_version, true, excluded.update_ts, excluded.update_user)
-     where l.aggregate_version < excluded.aggregate_version and not l.active
-$$;
+     where l.aggregate_version < excluded.aggregate_version and not l.active;
+end $$;
 
 -- Applies a batch in the order of its foreign keys, each projector only where the batch holds its type.
 create or replace function afterturn.project(p_events afterturn.event_store_t[]) returns void

@@ -1,4 +1,7 @@
 -- The write path: what a door accepted becomes events, projections, words and ledger rows in one call.
+--
+-- A table is probed through scalar subqueries and laterals with OFFSET 0: the planner cannot know how short the
+-- lists are, and must not be free to read a whole table instead of a few rows of its key.
 
 create or replace function afterturn.lock_key(p_kind text, p_id uuid) returns bigint
 language sql immutable parallel safe
@@ -19,9 +22,9 @@ begin
                            id uuid, type text, aggregate text, subject text, bank uuid, "user" uuid, ts timestamptz,
                            version bigint, payload jsonb)) with ordinality
                        as o(id, type, aggregate, subject, bank, "user", ts, version, payload, ord)
-                 where not exists (select from afterturn.event_store_t s
-                                    where s.host_id = p_host and s.aggregate_id = o.subject
-                                      and s.aggregate_version = o.version)
+                 where (select true from afterturn.event_store_t s
+                         where s.host_id = p_host and s.aggregate_id = o.subject
+                           and s.aggregate_version = o.version) is null
                  order by o.ord offset 0) o
     ), written as (
         insert into afterturn.event_store_t (id, host_id, user_id, nonce, aggregate_id, aggregate_version,
@@ -42,7 +45,7 @@ end $$;
 -- accepted, duplicate (with the first position), conflict, or busy (another request is writing it right now).
 create or replace function afterturn.append_turns(p_host uuid, p_turns jsonb)
 returns table (ord int, outcome text, "position" bigint)
-language plpgsql as $$
+language plpgsql set plan_cache_mode to force_generic_plan as $$
 #variable_conflict use_column
 declare
     v_busy int[];
@@ -70,7 +73,7 @@ begin
       from (select t.ord, t.turn, row_number() over (partition by t.turn order by t.ord) as nth
               from jsonb_to_recordset(p_turns) as t(ord int, turn uuid) where t.ord <> all (v_busy)) t
      where t.nth = 1
-       and not exists (select from afterturn.turn_t g where g.host_id = p_host and g.turn_id = t.turn);
+       and (select true from afterturn.turn_t g where g.host_id = p_host and g.turn_id = t.turn) is null;
 
     v_events := afterturn.number_turn_events(p_host, p_turns, v_accepted);
     insert into afterturn.event_store_t select e.* from unnest(v_events) e;
@@ -85,7 +88,8 @@ begin
                 else 'conflict' end,
            g.position
       from jsonb_to_recordset(p_turns) as t(ord int, turn uuid, digest text)
-      left join afterturn.turn_t g on g.host_id = p_host and g.turn_id = t.turn
+      left join lateral (select g.digest, g.position from afterturn.turn_t g
+                          where g.host_id = p_host and g.turn_id = t.turn offset 0) g on true
      order by t.ord;
 end $$;
 
@@ -93,7 +97,9 @@ end $$;
 -- Banks and sessions that exist already are left out.
 create or replace function afterturn.number_turn_events(p_host uuid, p_turns jsonb, p_accepted int[])
 returns afterturn.event_store_t[]
-language sql as $$
+language plpgsql as $$
+begin
+    return (
     with offered as (
         select t.ord, t.bank, t.session, o.*
           from jsonb_to_recordset(p_turns) as t(ord int, bank uuid, session uuid, events jsonb),
@@ -114,11 +120,14 @@ language sql as $$
                             then coalesce(s.aggregate_version, 1) + f.turn_in_session else 1 end as version,
                        coalesce(s.message_count, 0) + f.message_in_session - 1 as sequence
                   from fresh f
-                  left join afterturn.agent_session_history_t s
-                    on s.host_id = p_host and s.bank_id = f.bank and s.session_id = f.session
+                  left join lateral (select h.session_id, h.aggregate_version, h.message_count
+                                       from afterturn.agent_session_history_t h
+                                      where h.host_id = p_host and h.bank_id = f.bank and h.session_id = f.session
+                                     offset 0) s on true
                  where case f.type
-                       when 'AgentMemoryBankCreatedEvent' then f.same = 1 and not exists (
-                            select from afterturn.agent_memory_bank_t b where b.host_id = p_host and b.bank_id = f.bank)
+                       when 'AgentMemoryBankCreatedEvent' then f.same = 1 and (
+                            select true from afterturn.agent_memory_bank_t b
+                             where b.host_id = p_host and b.bank_id = f.bank) is null
                        when 'AgentSessionHistoryCreatedEvent' then f.same = 1 and s.session_id is null
                        else true end
                  order by f.ord, f.nth offset 0) f
@@ -135,7 +144,8 @@ language sql as $$
                null, bank, position, pg_current_xact_id())::afterturn.event_store_t
            order by position)
       from numbered
-$$;
+    );
+end $$;
 
 -- What stands beside the projections of an accepted turn: its guard, its words, and a ledger row for each stage.
 create or replace function afterturn.open_turns(p_host uuid, p_turns jsonb, p_accepted int[],
@@ -151,12 +161,14 @@ begin
      where t.ord = any (p_accepted);
 
     insert into afterturn.posting_t (host_id, bank_id, term, unit_id, session_id, seq, tf, length)
-    select p_host, t.bank, w.key, p.unit, t.session, u.seq, w.value::int, p.length
+    select p_host, t.bank, w.key, p.unit, t.session, u.sequence, w.value::int, p.length
       from jsonb_to_recordset(p_turns) as t(ord int, bank uuid, session uuid, postings jsonb),
            jsonb_to_recordset(t.postings) as p(unit uuid, terms jsonb, length int),
            jsonb_each_text(p.terms) w,
-           afterturn.agent_memory_unit_t u
-     where t.ord = any (p_accepted) and u.host_id = p_host and u.bank_id = t.bank and u.unit_id = p.unit;
+           (select (d->>'unitId')::uuid as unit, (d->>'sequence')::int as sequence
+              from unnest(p_events) e, lateral (select e.payload->'data') x(d)
+             where e.event_type = 'AgentMemoryUnitRetainedEvent') u
+     where t.ord = any (p_accepted) and u.unit = p.unit;
 
     -- The projection row waits (infinity) until extraction has said what the turn names.
     insert into afterturn.ledger_t (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position,
@@ -165,7 +177,8 @@ begin
            s.status, s.ready, t.accepted_at, t.accepted_at
       from jsonb_to_recordset(p_turns) as t(ord int, turn uuid, bank uuid, session uuid, gateway boolean,
                                             accepted_at timestamptz)
-      join afterturn.turn_t g on g.host_id = p_host and g.turn_id = t.turn,
+      join lateral (select g.position from afterturn.turn_t g
+                     where g.host_id = p_host and g.turn_id = t.turn offset 0) g on true,
            lateral (values ('gateway', t.session, case when t.gateway then 'pending' else 'skipped' end, now()),
                            ('extraction', t.session, 'pending', now()),
                            ('embedding', t.turn, 'pending', now()),

@@ -4,7 +4,8 @@
 -- Ends or postpones rows of one stage. Whatever way a turn's extraction ended, its projection may begin.
 create or replace function afterturn.settle(p_host uuid, p_stage text, p_items uuid[], p_status text[],
                                             p_category text[], p_reason text[], p_retry_at timestamptz[]) returns void
-language sql as $$
+language plpgsql set plan_cache_mode to force_generic_plan as $$
+begin
     with settled as (
         update afterturn.ledger_t l
            set status = s.status, error_category = s.category, error_reason = s.reason,
@@ -16,8 +17,8 @@ language sql as $$
     update afterturn.ledger_t p set next_attempt_at = now()
       from settled s
      where p_stage = 'extraction' and not s.undone
-       and p.host_id = p_host and p.stage = 'projection' and p.turn_id = s.turn_id and p.next_attempt_at = 'infinity'
-$$;
+       and p.host_id = p_host and p.stage = 'projection' and p.turn_id = s.turn_id and p.next_attempt_at = 'infinity';
+end $$;
 
 -- Claims up to p_streams streams that have ready work and no living lease, and hands out their first p_rows rows.
 -- Attempts are counted here, before the work: a row that kills its worker ends in quarantine too.
@@ -26,7 +27,7 @@ create or replace function afterturn.claim_work(p_stage text, p_streams int, p_r
                                                 p_worker text, p_ordered boolean, p_max_attempts int)
 returns table (host_id uuid, stream_id uuid, epoch bigint, item_id uuid, bank_id uuid, session_id uuid, turn_id uuid,
                "position" bigint, status text, attempts int, accepted_at timestamptz)
-language plpgsql as $$
+language plpgsql set plan_cache_mode to force_generic_plan as $$
 #variable_conflict use_column
 declare
     v_hosts uuid[];
@@ -99,11 +100,9 @@ end $$;
 
 -- Gives a claim back, if it is still held. False: the lease ran out and somebody else holds the stream now.
 create or replace function afterturn.drop_claim(p_host uuid, p_stage text, p_stream uuid, p_epoch bigint) returns boolean
-language sql as $$
-    with gone as (
-        delete from afterturn.claim_t c
-         where c.host_id = p_host and c.stage = p_stage and c.stream_id = p_stream and c.epoch = p_epoch
-        returning 1
-    )
-    select exists (select from gone)
-$$;
+language plpgsql as $$
+begin
+    delete from afterturn.claim_t c
+     where c.host_id = p_host and c.stage = p_stage and c.stream_id = p_stream and c.epoch = p_epoch;
+    return found;
+end $$;
