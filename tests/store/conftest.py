@@ -1,0 +1,82 @@
+"""A store on a real database: one shared by the tests of this process, each test in a host of its own."""
+
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+import pytest_asyncio
+from pydantic import SecretStr
+from sqlalchemy import text
+
+from store import identity
+from store.database import Database
+from store.keys import Keys
+from store.ledger import Ledger
+from store.settings import DatabaseSettings
+from store.turns import NewMessage, NewTurn, TurnStore
+from tests.servers import TestPostgres
+
+NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+def settings_of(postgres: TestPostgres) -> DatabaseSettings:
+    return DatabaseSettings(
+        url=SecretStr(postgres.app_url), operator_url=SecretStr(postgres.operator_url), owner_url=SecretStr("")
+    )
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def database(postgres: TestPostgres) -> AsyncIterator[Database]:
+    database = Database(settings_of(postgres))
+    yield database
+    await database.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def lonely(fresh_database: TestPostgres) -> AsyncIterator[Database]:
+    """A store on a database no other test touches: for what counts over all hosts."""
+    database = Database(settings_of(fresh_database))
+    yield database
+    await database.close()
+
+
+async def new_host(database: Database) -> UUID:
+    name = f"host-{uuid4().hex}"
+    await Keys(database).create(name, "test")
+    return identity.host_id(name)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def host(database: Database) -> UUID:
+    return await new_host(database)
+
+
+@pytest.fixture
+def turns(database: Database) -> TurnStore:
+    return TurnStore(database, lambda: NOON)
+
+
+@pytest.fixture
+def ledger(lonely: Database) -> Ledger:
+    return Ledger(lonely)
+
+
+@pytest.fixture
+def numbers() -> Iterator[int]:
+    return count()
+
+
+def turn(turn_id: str = "t1", *said: str, session: str = "s1", bank: str = "home", **more: Any) -> NewTurn:
+    """Make a turn of the given messages, user and agent by turns."""
+    roles = ("user", "assistant")
+    messages = tuple(NewMessage(roles[n % 2], words) for n, words in enumerate(said or (f"words of {turn_id}",)))
+    return NewTurn(bank, session, turn_id, messages, **more)
+
+
+async def rows(database: Database, host: UUID, query: str, **arguments: object) -> list[tuple[Any, ...]]:
+    """Run a query as the tenant and return plain tuples."""
+    async with database.tenant(host) as connection:
+        return [tuple(row) for row in await connection.execute(text(query), arguments)]

@@ -1,0 +1,216 @@
+"""The write path: accepted once, durable, readable, and opened for every stage."""
+
+import asyncio
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+
+from store import identity
+from store.database import Database
+from store.errors import NotFound, TurnBusy, TurnConflict
+from store.ledger import Stage
+from store.turns import Appended, NewMessage, NewTurn, Refused, TurnStore
+from tests.store.conftest import NOON, new_host, rows, turn
+
+
+async def test_an_accepted_turn_is_in_the_log_in_the_projections_and_in_the_ledger(
+    turns: TurnStore, database: Database, host: UUID
+) -> None:
+    [answer] = await turns.append(host, [turn("t1", "I moved to Porto", "Noted")])
+    assert isinstance(answer, Appended)
+    assert not answer.duplicate
+    events = await rows(database, host, "select event_type, aggregate_version from event_store_t order by position")
+    assert events == [
+        ("AgentMemoryBankCreatedEvent", 1),
+        ("AgentSessionHistoryCreatedEvent", 1),
+        ("AgentSessionHistoryAppendedEvent", 2),
+        ("AgentMemoryUnitRetainedEvent", 1),
+        ("AgentMemoryUnitRetainedEvent", 1),
+    ]
+    units = await rows(database, host, "select content, role, seq, fact_type from agent_memory_unit_t order by seq")
+    assert units == [("I moved to Porto", "user", 0, "experience"), ("Noted", "assistant", 1, "experience")]
+    ledger = await rows(database, host, "select stage, status from ledger_t order by stage")
+    assert ledger == [
+        ("embedding", "pending"),
+        ("extraction", "pending"),
+        ("gateway", "skipped"),
+        ("projection", "pending"),
+    ]
+
+
+async def test_the_position_of_an_answer_is_the_last_event_of_the_turn(
+    turns: TurnStore, database: Database, host: UUID
+) -> None:
+    [answer] = await turns.append(host, [turn()])
+    assert isinstance(answer, Appended)
+    assert await rows(database, host, "select max(position) from event_store_t") == [(answer.position,)]
+
+
+@pytest.mark.law("L2")
+async def test_the_same_turn_again_changes_nothing_and_answers_with_the_first_position(
+    turns: TurnStore, database: Database, host: UUID
+) -> None:
+    [first] = await turns.append(host, [turn("t1", "hello")])
+    before = await rows(database, host, "select count(*) from event_store_t")
+    [again] = await turns.append(host, [turn("t1", "hello")])
+    assert isinstance(first, Appended)
+    assert again == Appended(first.position, duplicate=True)
+    assert await rows(database, host, "select count(*) from event_store_t") == before
+
+
+@pytest.mark.law("L2")
+async def test_the_same_turn_with_another_body_is_a_conflict_and_writes_nothing(
+    turns: TurnStore, database: Database, host: UUID
+) -> None:
+    await turns.append(host, [turn("t1", "hello")])
+    [answer] = await turns.append(host, [turn("t1", "goodbye")])
+    assert isinstance(answer, Refused)
+    assert isinstance(answer.error, TurnConflict)
+    assert await rows(database, host, "select content from agent_memory_unit_t") == [("hello",)]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        turn("t1", "hello", user_id="ann"),
+        turn("t1", "hello", occurred_at=NOON),
+        turn("t1", "hello", metadata={"a": "b"}),
+        turn("t1", "hello", gateway=True),
+        NewTurn("home", "s1", "t1", (NewMessage("user", "hello", name="Ann"),)),
+        NewTurn("home", "s1", "t1", (NewMessage("system", "hello"),)),
+    ],
+)
+async def test_every_part_of_the_body_counts_for_a_conflict(turns: TurnStore, host: UUID, other: NewTurn) -> None:
+    await turns.append(host, [turn("t1", "hello")])
+    [answer] = await turns.append(host, [other])
+    assert isinstance(answer, Refused)
+
+
+async def test_a_batch_answers_each_turn_in_order_and_a_refused_one_undoes_no_other(
+    turns: TurnStore, database: Database, host: UUID
+) -> None:
+    await turns.append(host, [turn("known", "a")])
+    batch = [turn("new"), turn("known", "b"), turn("known", "a"), turn("new"), turn("new", "else"), turn("last")]
+    answers = await turns.append(host, batch)
+    assert [type(a).__name__ for a in answers] == ["Appended", "Refused", "Appended", "Appended", "Refused", "Appended"]
+    assert [a.duplicate for a in answers if isinstance(a, Appended)] == [False, True, True, False]
+    assert await rows(database, host, "select count(*) from turn_t") == [(3,)]
+
+
+async def test_a_turn_being_written_by_another_request_is_busy(
+    turns: TurnStore, database: Database, host: UUID
+) -> None:
+    identity_of = identity.turn_id(identity.session_id(identity.bank_id(host, "home"), "s1"), "t1")
+    async with database.tenant(host) as connection:
+        await connection.execute(
+            text("select pg_advisory_xact_lock(afterturn.lock_key('turn', :turn))"), {"turn": identity_of}
+        )
+        [busy, free] = await turns.append(host, [turn("t1"), turn("t2")])
+    assert isinstance(busy, Refused)
+    assert isinstance(busy.error, TurnBusy)
+    assert isinstance(free, Appended)
+    [now] = await turns.append(host, [turn("t1")])
+    assert isinstance(now, Appended)
+
+
+@pytest.mark.law("L2")
+async def test_the_same_turn_sent_by_many_at_once_is_written_once(
+    turns: TurnStore, database: Database, host: UUID
+) -> None:
+    answers = await asyncio.gather(*(turns.append(host, [turn("t1", "hello")]) for _ in range(16)))
+    flat = [answer for [answer] in answers]
+    assert sum(isinstance(a, Appended) and not a.duplicate for a in flat) == 1
+    assert all(isinstance(a, Appended) or isinstance(a.error, TurnBusy) for a in flat)
+    assert await rows(database, host, "select count(*) from agent_memory_unit_t") == [(1,)]
+
+
+@pytest.mark.law("L3")
+async def test_writers_that_meet_in_a_session_leave_it_numbered_without_gaps_in_order_of_position(
+    turns: TurnStore, database: Database, host: UUID
+) -> None:
+    await asyncio.gather(*(turns.append(host, [turn(f"t{n}", "a", "b")]) for n in range(24)))
+    numbered = await rows(database, host, "select seq, turn_id from agent_memory_unit_t order by position")
+    assert [seq for seq, _ in numbered] == list(range(48))
+    assert [a == b for (_, a), (_, b) in zip(numbered[::2], numbered[1::2], strict=True)] == [True] * 24
+    versions = await rows(
+        database,
+        host,
+        "select aggregate_version from event_store_t where aggregate_type = 'AgentSessionHistory' order by position",
+    )
+    assert [v for (v,) in versions] == list(range(1, 26))
+
+
+async def test_batches_with_sessions_in_any_order_do_not_deadlock(turns: TurnStore, host: UUID) -> None:
+    def batch(n: int) -> list[NewTurn]:
+        sessions = [f"s{m}" for m in range(6)]
+        return [turn(f"t{n}", session=s) for s in (sessions if n % 2 else sessions[::-1])]
+
+    answers = await asyncio.gather(*(turns.append(host, batch(n)) for n in range(12)))
+    assert all(isinstance(a, Appended) for one in answers for a in one)
+
+
+async def test_the_word_of_a_turn_is_indexed_when_the_answer_is_given(
+    turns: TurnStore, database: Database, host: UUID
+) -> None:
+    await turns.append(host, [turn("t1", "the quokka sleeps")])
+    found = await rows(database, host, "select tf, seq from posting_t where term = 'quokka'")
+    assert found == [(1, 0)]
+
+
+async def test_the_history_of_a_session_shows_its_newest_forty_messages(
+    turns: TurnStore, database: Database, host: UUID
+) -> None:
+    await turns.append(host, [turn(f"t{n}", f"message {n}") for n in range(45)])
+    [(messages, count)] = await rows(
+        database,
+        host,
+        "select h.messages, b.message_count from hindsight.agent_session_history_t h "
+        "join afterturn.agent_session_history_t b using (host_id, bank_id, session_id)",
+    )
+    assert [m["content"] for m in messages] == [f"message {n}" for n in range(5, 45)]
+    assert count == 45
+
+
+async def test_a_turn_tells_how_far_it_has_come(turns: TurnStore, host: UUID) -> None:
+    [answer] = await turns.append(host, [turn("a/b", gateway=True)])
+    status = await turns.status(host, "home", "s1", "a/b")
+    assert isinstance(answer, Appended)
+    assert (status.position, status.accepted_at) == (answer.position, NOON)
+    assert {stage: one.status for stage, one in status.stages.items()} == dict.fromkeys(Stage, "pending")
+
+
+@pytest.mark.law("L6")
+async def test_a_turn_of_another_host_does_not_exist(turns: TurnStore, database: Database, host: UUID) -> None:
+    await turns.append(host, [turn("t1")])
+    with pytest.raises(NotFound):
+        await turns.status(await new_host(database), "home", "s1", "t1")
+
+
+@pytest.mark.law("L1")
+async def test_an_append_that_breaks_in_the_middle_leaves_nothing(
+    turns: TurnStore, database: Database, host: UUID
+) -> None:
+    await turns.append(host, [turn("t1")])
+    async with database.tenant(host) as connection:
+        with pytest.raises(Exception, match="planted"):
+            await connection.execute(
+                text(
+                    "do $$ begin perform afterturn.append_turns(afterturn.current_host(), '[]'); "
+                    "delete from afterturn.ledger_t; raise 'planted'; end $$"
+                )
+            )
+        await connection.rollback()
+    assert await rows(database, host, "select count(*) from ledger_t") == [(4,)]
+
+
+async def test_the_whole_event_is_a_cloud_event(turns: TurnStore, database: Database, host: UUID) -> None:
+    await turns.append(host, [turn("t1", "hello")])
+    found = await rows(database, host, "select payload, position, aggregate_id from event_store_t order by position")
+    for payload, position, aggregate_id in found:
+        assert payload["specversion"] == "1.0"
+        assert payload["subject"] == aggregate_id
+        assert payload["nonce"] == position
+        assert payload["host"] == str(host)
+        assert payload["data"]["newAggregateVersion"] == payload["aggregateversion"]
+        assert "embedding" not in payload["data"]
