@@ -104,6 +104,12 @@ RENEW = text("""
       from unnest(cast(:epochs as bigint[])) as e(epoch)
      where c.epoch = e.epoch and c.stage = :stage returning c.epoch""")
 DROP = text("select afterturn.drop_claim(:host, :stage, :stream, :epoch)")
+DROP_TOGETHER = text("""
+    delete from afterturn.claim_t c
+     using unnest(cast(:streams as uuid[]), cast(:epochs as bigint[])) as h(stream_id, epoch)
+     where c.host_id = :host and c.stage = :stage and c.stream_id = h.stream_id and c.epoch = h.epoch
+    returning c.epoch""")
+GIVE_BACK = text("select afterturn.give_back(:host, :stage, cast(:items as uuid[]))")
 SETTLE = text("""
     select afterturn.settle(:host, :stage, cast(:items as uuid[]), cast(:status as text[]),
                             cast(:category as text[]), cast(:reason as text[]),
@@ -185,11 +191,12 @@ class Ledger:
             return set((await connection.execute(RENEW, arguments)).scalars())
 
     async def release(self, claims: Iterable[Claim]) -> None:
-        """Give claims back without a word about their rows; they are ready for anybody at once."""
-        if arguments := [_held(claim) for claim in claims]:
+        """Give claims back unworked: their rows are ready for anybody at once, and the attempt was none."""
+        if claims := list(claims):
             async with self._database.operator() as connection:
-                for one in arguments:
-                    await connection.execute(DROP, one)
+                for claim in claims:
+                    if (await connection.execute(DROP, _held(claim))).scalar():
+                        await _give_back(connection, claim, ())
 
     async def fail(self, claim: Claim, outcomes: Sequence[Outcome]) -> bool:
         """Record outcomes that wrote nothing else, and give the claim back. False: the claim was lost."""
@@ -229,12 +236,36 @@ class Ledger:
 async def close(connection: AsyncConnection, claim: Claim, outcomes: Sequence[Outcome]) -> None:
     """Settle rows and give the claim back, inside the transaction that wrote their result.
 
-    Rows without an outcome stay as they are, ready for the next claim. Raises LeaseLost when the claim is not
-    held any more: the caller's transaction must then end without a trace.
+    Rows without an outcome are ready for the next claim, and their attempt was none. Raises LeaseLost when the
+    claim is not held any more: the caller's transaction must then end without a trace.
     """
     if not (await connection.execute(DROP, _held(claim))).scalar():
         raise LeaseLost("the lease ran out and the work was given to somebody else")
     await settle(connection, claim, outcomes)
+    await _give_back(connection, claim, outcomes)
+
+
+async def close_together(
+    connection: AsyncConnection, claims: Sequence[Claim], outcomes: Sequence[Outcome]
+) -> list[Claim]:
+    """Settle rows of many claims of one host and stage at once, and give the claims back.
+
+    For results that anybody may write twice. Returns the claims that were still held; the others' rows stay as
+    whoever took them over left them.
+    """
+    if not claims:
+        return []
+    arguments = {
+        "host": claims[0].host_id,
+        "stage": claims[0].stage.value,
+        "streams": [c.stream_id for c in claims],
+        "epochs": [c.epoch for c in claims],
+    }
+    dropped = set((await connection.execute(DROP_TOGETHER, arguments)).scalars())
+    ours = [claim for claim in claims if claim.epoch in dropped]
+    items = {row.item_id for claim in ours for row in claim.rows}
+    await settle(connection, claims[0], [o for o in outcomes if o.item_id in items])
+    return ours
 
 
 async def settle(connection: AsyncConnection, claim: Claim, outcomes: Sequence[Outcome]) -> None:
@@ -281,6 +312,13 @@ async def open_follow_up(
             "accepted_at": row.accepted_at,
         },
     )
+
+
+async def _give_back(connection: AsyncConnection, claim: Claim, outcomes: Sequence[Outcome]) -> None:
+    settled = {outcome.item_id for outcome in outcomes}
+    if items := [row.item_id for row in claim.rows if row.item_id not in settled]:
+        arguments = {"host": claim.host_id, "stage": claim.stage.value, "items": items}
+        await connection.execute(GIVE_BACK, arguments)
 
 
 def _held(claim: Claim) -> dict[str, object]:

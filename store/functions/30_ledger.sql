@@ -23,6 +23,7 @@ end $$;
 -- Claims up to p_streams streams that have ready work and no living lease, and hands out their first p_rows rows.
 -- Attempts are counted here, before the work: a row that kills its worker ends in quarantine too.
 -- p_ordered: nothing overtakes a row of its stream that waits for its next attempt.
+-- What was tried before is handed out alone, so that a row that kills its worker takes no other into quarantine.
 create or replace function afterturn.claim_work(p_stage text, p_streams int, p_rows int, p_lease interval,
                                                 p_worker text, p_ordered boolean, p_max_attempts int)
 returns table (host_id uuid, stream_id uuid, epoch bigint, item_id uuid, bank_id uuid, session_id uuid, turn_id uuid,
@@ -36,19 +37,22 @@ declare
 begin
     -- Only winning the claim makes a stream ours; its rows are read by the next statement, whose snapshot shows
     -- what the previous holder left behind.
-    with ready as (
-        select l.host_id, l.stream_id, min(l.position) as position
-          from (select l.* from afterturn.ledger_t l
-                 where l.stage = p_stage and l.undone and l.next_attempt_at <= now()
-                   and not exists (select from afterturn.claim_t c
-                                    where c.host_id = l.host_id and c.stage = p_stage and c.stream_id = l.stream_id
-                                      and c.lease_until > now())
-                   and (not p_ordered or not exists (
-                        select from afterturn.ledger_t e
-                         where e.host_id = l.host_id and e.stage = p_stage and e.stream_id = l.stream_id and e.undone
-                           and e.position < l.position))
-                 order by l.position limit p_streams) l
-         group by 1, 2
+    with waiting as (
+        select l.host_id, l.stream_id, l.position, l.attempts from afterturn.ledger_t l
+         where l.stage = p_stage and l.undone and l.next_attempt_at <= now()
+           and not exists (select from afterturn.claim_t c
+                            where c.host_id = l.host_id and c.stage = p_stage and c.stream_id = l.stream_id
+                              and c.lease_until > now())
+           and (not p_ordered or not exists (
+                select from afterturn.ledger_t e
+                 where e.host_id = l.host_id and e.stage = p_stage and e.stream_id = l.stream_id and e.undone
+                   and e.position < l.position))
+         order by l.position limit p_streams
+    ), ready as (
+        select distinct w.host_id, w.stream_id
+          from (select w.*, row_number() over o as nth, bool_or(w.attempts > 0) over o as tried
+                  from waiting w window o as (order by w.position rows unbounded preceding)) w
+         where w.nth = 1 or not w.tried
     ), won as (
         insert into afterturn.claim_t as c (host_id, stage, stream_id, epoch, lease_until, worker)
         select r.host_id, p_stage, r.stream_id, nextval('afterturn.claim_epoch_seq'), now() + p_lease, p_worker
@@ -64,14 +68,18 @@ begin
     with mine as (
         select c.host_id, c.stream_id, c.epoch, r.item_id, r.attempts >= p_max_attempts as exhausted
           from unnest(v_hosts, v_streams, v_epochs) as c(host_id, stream_id, epoch),
-               lateral (select l.item_id, l.attempts from afterturn.ledger_t l
-                         where l.host_id = c.host_id and l.stage = p_stage and l.stream_id = c.stream_id and l.undone
-                           and l.next_attempt_at <= now()
-                           and (not p_ordered or not exists (
-                                select from afterturn.ledger_t e
-                                 where e.host_id = l.host_id and e.stage = p_stage and e.stream_id = l.stream_id
-                                   and e.undone and e.position < l.position and e.next_attempt_at > now()))
-                         order by l.position limit p_rows) r
+               lateral (select l.item_id, l.attempts, row_number() over o as nth, bool_or(l.attempts > 0) over o as tried
+                          from (select l.* from afterturn.ledger_t l
+                                 where l.host_id = c.host_id and l.stage = p_stage and l.stream_id = c.stream_id
+                                   and l.undone and l.next_attempt_at <= now()
+                                   and (not p_ordered or not exists (
+                                        select from afterturn.ledger_t e
+                                         where e.host_id = l.host_id and e.stage = p_stage
+                                           and e.stream_id = l.stream_id and e.undone
+                                           and e.position < l.position and e.next_attempt_at > now()))
+                                 order by l.position limit p_rows) l
+                        window o as (order by l.position rows unbounded preceding)) r
+         where r.nth = 1 or not r.tried
     ), counted as (
         update afterturn.ledger_t l
            set attempts = l.attempts + (not m.exhausted)::int,
@@ -105,4 +113,13 @@ begin
     delete from afterturn.claim_t c
      where c.host_id = p_host and c.stage = p_stage and c.stream_id = p_stream and c.epoch = p_epoch;
     return found;
+end $$;
+
+-- Rows that were handed out and not worked on: their attempt was none.
+create or replace function afterturn.give_back(p_host uuid, p_stage text, p_items uuid[]) returns void
+language plpgsql as $$
+begin
+    update afterturn.ledger_t l set status = 'pending', attempts = l.attempts - 1, updated_at = now()
+     where l.host_id = p_host and l.stage = p_stage and l.item_id = any (p_items)
+       and l.status = 'running' and l.attempts > 0;
 end $$;
