@@ -11,13 +11,13 @@ class EmbeddedError(Exception):
     """An embedded server cannot be used; the text says why and what to do."""
 
 
-class PartMissing(EmbeddedError):  # noqa: N818  (reads as what happened)
+class PartMissing(EmbeddedError):
     """A server's binary is not installed, or not reachable by the account that must run it."""
 
 
-class FolderUnusable(EmbeddedError):  # noqa: N818
+class FolderUnusable(EmbeddedError):
     """A data folder belongs to someone else, another version, or is gone."""
 
 
-class DidNotStart(EmbeddedError):  # noqa: N818
+class DidNotStart(EmbeddedError):
     """A process ended, or was not ready in time; the text ends with what it last wrote."""

@@ -3,6 +3,8 @@
 import random
 import socket
 
+import psutil
+
 LOOPBACK = "127.0.0.1"
 # Below the range from which the kernel takes ports for outgoing connections: while a server restarts,
 # a client that keeps dialling its port must not be given that very port as its own.
@@ -10,12 +12,13 @@ FIRST, LAST = 15000, 31999
 ATTEMPTS = 200
 
 
-def is_free(port: int) -> bool:
-    """Say whether a server could listen on a port of 127.0.0.1 now."""
-    with socket.socket() as probe:
+def is_free(port: int, host: str = LOOPBACK) -> bool:
+    """Say whether a server could listen on a port now."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((LOOPBACK, port))
+            probe.bind((host, port))
         except OSError:
             return False
     return True
@@ -28,3 +31,12 @@ def free_port() -> int:
         if is_free(port):
             return port
     raise OSError("no free port between 15000 and 31999 on 127.0.0.1")
+
+
+def holder(port: int) -> str:
+    """Say who listens on a port, as far as we may see: ` (process 12, nginx)`, or nothing."""
+    try:
+        found = [one.pid for one in psutil.net_connections("tcp") if one.laddr and one.laddr.port == port and one.pid]
+        return f" (process {found[0]}, {psutil.Process(found[0]).name()})" if found else ""
+    except psutil.Error:
+        return ""

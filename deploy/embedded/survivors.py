@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 #: Environment variable that names the data folder a process was started for.
-MARK = "AFTERTURN_STACK"
+MARK = "_AFTERTURN_STACK"  # not AFTERTURN_: it is no setting
 SERVERS = frozenset({"postgres", "valkey-server"})
 STOP_SECONDS = 15.0
 LEAVE_SECONDS = 5.0

@@ -1,0 +1,106 @@
+"""`afterturn up`: the whole product in the foreground, with nothing else installed."""
+
+import json
+import shlex
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from deploy.embedded.errors import EmbeddedError
+from deploy.folder_lock import FolderTaken
+from deploy.local import LocalStack, PortTaken
+from deploy.settings import LogFormat, load
+from deploy.settings_errors import SettingsError
+from deploy.stack import Stack
+from workers.settings import GatewayMode
+
+WORKERS = 2
+TURN = {
+    "session_id": "hello",
+    "turn_id": "1",
+    "messages": [
+        {"role": "user", "content": "I moved to Ljubljana in May."},
+        {"role": "assistant", "content": "Noted."},
+    ],
+}
+QUESTION = {"query": "Where do I live?"}
+
+
+def up_command(
+    *,
+    data: Annotated[Path | None, typer.Option(help="Where everything is kept.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="The API's port; 0 picks a free one.")] = None,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Worker processes.")] = WORKERS,
+    gateway: Annotated[
+        str | None, typer.Option(metavar="self|off|URL", help="The Memory Gateway turns are handed to.")
+    ] = None,
+    log_format: Annotated[LogFormat | None, typer.Option(help="How log lines look.")] = None,
+    config: Annotated[Path | None, typer.Option(help="A YAML or JSON file of settings.")] = None,
+) -> None:
+    """Start PostgreSQL, Valkey, the API and the workers, and keep them running until Ctrl-C."""
+    overrides = _overrides(data, port, gateway, log_format)
+    try:
+        settings = load(config=config, overrides=overrides).settings
+    except SettingsError as error:
+        typer.echo(error, err=True)
+        raise typer.Exit(2) from None
+    settings = settings.model_copy(update={"data": settings.data.resolve()})
+    say = _speaker(settings.log.format)
+    stack = LocalStack(settings, worker_count=workers, say=say, ready=_show)
+    try:
+        status = stack.run()
+    except (EmbeddedError, FolderTaken, PortTaken) as error:
+        say(str(error))
+        status = 1
+    raise typer.Exit(status)
+
+
+def _overrides(
+    data: Path | None, port: int | None, gateway: str | None, log_format: LogFormat | None
+) -> dict[str, Any]:
+    """Return the options as settings, nested like the tree; None says nothing."""
+    return {
+        "data": data,
+        "api": {"port": port},
+        "gateway": _gateway(gateway),
+        "log": {"format": log_format},
+    }
+
+
+def _gateway(wanted: str | None) -> dict[str, str]:
+    if wanted is None:
+        return {}
+    if wanted in (GatewayMode.OFF, GatewayMode.SELF):
+        return {"mode": wanted}
+    return {"mode": GatewayMode.URL, "base_url": wanted}
+
+
+def _speaker(log_format: LogFormat) -> Callable[[str], None]:
+    def in_words(line: str) -> None:
+        print(f"afterturn: {line}", file=sys.stderr, flush=True)
+
+    def in_json(line: str) -> None:
+        now = datetime.now(UTC).isoformat()
+        record = {"timestamp": now, "level": "warning", "logger": "deploy.supervisor", "event": line}
+        print(json.dumps(record), file=sys.stderr, flush=True)
+
+    return in_json if log_format is LogFormat.JSON else in_words
+
+
+def _show(stack: Stack) -> None:
+    """Print the READY line, then how to talk to the stack."""
+    print(stack.ready_line())
+    print("Remember something, then ask for it:")
+    print(f"  {_curl(stack, 'turns', TURN)}")
+    print(f"  {_curl(stack, 'recall', QUESTION)}")
+    print("Ctrl-C stops everything; what was remembered stays.", flush=True)
+
+
+def _curl(stack: Stack, call: str, body: dict[str, Any]) -> str:
+    key = f'"Authorization: Bearer $(cat {shlex.quote(str(stack.api_key_file))})"'
+    sent = shlex.quote(json.dumps(body))
+    return f"curl -sS {stack.api}/api/v1/{call} -H {key} -H 'Content-Type: application/json' -d {sent}"

@@ -1,0 +1,59 @@
+"""One `up` for one data folder: a lock the kernel lets go of when its holder dies, however it dies."""
+
+import fcntl
+import os
+import time
+from pathlib import Path
+
+NAME = "lock"
+#: Somebody who only asks whether the lock is held holds it for an instant.
+PATIENCE_SECONDS = 0.5
+
+
+class FolderTaken(Exception):
+    """Another process works in this data folder."""
+
+
+class FolderLock:
+    """An exclusive lock on a folder that exists, for as long as this process lives or until `release`."""
+
+    def __init__(self, folder: Path) -> None:
+        """Take the lock; raises FolderTaken, which names the process that holds it."""
+        self._folder = folder
+        self._file = os.open(folder / NAME, os.O_RDWR | os.O_CREAT, 0o600)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not _locked(self._file, fcntl.LOCK_EX):
+            if time.monotonic() > deadline:
+                raise FolderTaken(self._refusal())
+            time.sleep(0.02)
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, str(os.getpid()).encode(), 0)
+
+    def release(self) -> None:
+        """Let go of the lock."""
+        os.close(self._file)
+
+    def _refusal(self) -> str:
+        holder = os.pread(self._file, 20, 0).decode(errors="replace") or "?"
+        os.close(self._file)
+        return f"the data folder {self._folder} is in use by process {holder}: stop that one, or use another --data"
+
+
+def is_held(folder: Path) -> bool:
+    """Say whether a process holds the lock of a folder now."""
+    try:
+        file = os.open(folder / NAME, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        return not _locked(file, fcntl.LOCK_SH)
+    finally:
+        os.close(file)
+
+
+def _locked(file: int, kind: int) -> bool:
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

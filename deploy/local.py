@@ -1,0 +1,160 @@
+"""The whole product on one machine: embedded servers, API and workers under one supervisor."""
+
+import asyncio
+import os
+import shutil
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from deploy.bootstrap import API_KEY_FILE, Credentials, bootstrap
+from deploy.embedded import Child, EmbeddedPostgres, EmbeddedValkey, ports, survivors
+from deploy.embedded.errors import FolderUnusable
+from deploy.folder_lock import FolderLock
+from deploy.restarts import DeathCounter
+from deploy.services import Services, api, workers
+from deploy.settings import Settings
+from deploy.stack import FILE, Stack, StackProcess
+from deploy.supervisor import Running, Supervisor
+
+
+class PortTaken(Exception):
+    """The API's port is in use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What runs beside the servers, as functions, so that a test can put stand-ins in their place."""
+
+    api: Callable[[Services], Child] = api
+    workers: Callable[[Services, int], Sequence[Child]] = workers
+    bootstrap: Callable[..., Credentials] = bootstrap
+
+
+class LocalStack:
+    """One stack in one data folder; `say` tells a person what happens, `ready` hears of the stack once."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        worker_count: int,
+        say: Callable[[str], None],
+        ready: Callable[[Stack], None],
+        parts: Parts | None = None,
+    ) -> None:
+        self._settings = settings
+        self._data = settings.data
+        self._worker_count = worker_count
+        self._say = say
+        self._ready = ready
+        self._parts = parts or Parts()
+        self._stack: Stack | None = None
+
+    def run(self) -> int:
+        """Run until a signal (0) or until a child died too often (1); nothing is left running.
+
+        Raises FolderTaken, FolderUnusable, PortTaken or DidNotStart when it cannot begin.
+        """
+        _make_folder(self._data)
+        locks = [FolderLock(self._data)]
+        try:
+            self._end_survivors()
+            self._port = self._free_port()
+            self._postgres = EmbeddedPostgres(self._data)
+            if self._postgres.cluster.folder.parent != self._data:
+                locks.append(FolderLock(self._postgres.cluster.folder.parent))
+            return self._supervise()
+        finally:
+            for lock in locks:
+                lock.release()
+
+    def _supervise(self) -> int:
+        self._valkey = EmbeddedValkey(self._data)
+        self._postgres.create()
+        self._valkey.create()
+        deaths = self._count_deaths()
+        self._supervisor = Supervisor(say=self._say, on_death=deaths.count, on_change=self._save)
+        try:
+            return asyncio.run(self._supervisor.run(self._begin))
+        finally:
+            deaths.close()
+            (self._data / FILE).unlink(missing_ok=True)
+
+    async def _begin(self) -> None:
+        await self._supervisor.start(self._postgres.child(), self._valkey.child())
+        await asyncio.to_thread(self._postgres.create_database)
+        credentials = await asyncio.to_thread(self._parts.bootstrap, self._data, self._postgres.endpoint)
+        services = self._services(credentials)
+        await self._supervisor.start(self._parts.api(services))
+        await self._supervisor.start(*self._parts.workers(services, self._worker_count))
+        self._stack = self._describe(services)
+        self._save(self._supervisor.running)
+        self._ready(self._stack)
+
+    def _services(self, credentials: Credentials) -> Services:
+        return Services(
+            settings=self._settings,
+            port=self._port,
+            database=self._postgres.endpoint,
+            broker_url=self._valkey.url,
+            credentials=credentials,
+        )
+
+    def _describe(self, services: Services) -> Stack:
+        endpoint = self._postgres.endpoint
+        return Stack(
+            pid=os.getpid(),
+            api=services.api_url,
+            metrics=f"{services.api_url}/metrics",
+            docs=f"{services.api_url}/docs",
+            api_key_file=self._data / API_KEY_FILE,
+            database_url=SecretStr(endpoint.app_url),
+            operator_url=SecretStr(endpoint.operator_url),
+            owner_url=SecretStr(endpoint.owner_url),
+            redis_url=SecretStr(self._valkey.url),
+            postgres_dir=self._postgres.cluster.folder,
+        )
+
+    def _save(self, running: tuple[Running, ...]) -> None:
+        """Write stack.json, once there is a stack to speak of."""
+        if self._stack is not None:
+            processes = tuple(StackProcess(name=one.name, pid=one.pid) for one in running)
+            self._stack.model_copy(update={"processes": processes}).save(self._data)
+
+    def _end_survivors(self) -> None:
+        """End the services an earlier `up` left behind; each server ends its own."""
+        (self._data / FILE).unlink(missing_ok=True)
+        left = survivors.marked(self._data)
+        if left:
+            self._say(f"ending {len(left)} processes an earlier run left behind")
+            survivors.end(left, [process.pid for process in left], signal.SIGTERM)
+
+    def _free_port(self) -> int:
+        host, port = self._settings.api.host, self._settings.api.port
+        if port == 0:
+            return ports.free_port()
+        if not ports.is_free(port, host):
+            raise PortTaken(
+                f"port {port} is taken{ports.holder(port)}: choose another with --port N, or --port 0 for a free one"
+            )
+        return port
+
+    def _count_deaths(self) -> DeathCounter:
+        folder = self._settings.metrics_dir
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700, parents=True)
+        names = ["postgres", "valkey", "api", *(f"worker-{n}" for n in range(1, self._worker_count + 1))]
+        return DeathCounter(folder, names)
+
+
+def _make_folder(data: Path) -> None:
+    try:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise FolderUnusable(f"{data} cannot be made: {error.strerror}; choose another with --data") from error
+    if not os.access(data, os.R_OK | os.W_OK | os.X_OK):
+        raise FolderUnusable(f"{data} cannot be written by you: choose another with --data")

@@ -1,0 +1,96 @@
+"""The running stack, as `afterturn up` leaves it in DIR/stack.json for every other command."""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import platformdirs
+from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError, field_serializer
+
+from deploy.embedded.passwords import write_private
+from deploy.folder_lock import is_held
+
+FILE = "stack.json"
+SECRET_FIELDS = ("database_url", "operator_url", "owner_url", "redis_url")
+PASSWORD = re.compile(r"(?<=://)([^:@/]*):[^@/]*@")
+
+
+class NoStack(Exception):
+    """No stack runs in the data folder; the text says what to do next."""
+
+
+class StackProcess(BaseModel):
+    """One process of a stack."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    pid: int
+
+
+class Stack(BaseModel):
+    """Where a stack's doors and servers are; URLs of servers hold passwords, so the file is 0600."""
+
+    model_config = ConfigDict(frozen=True)
+
+    version: Literal[1] = 1
+    pid: int
+    api: str
+    metrics: str
+    docs: str
+    api_key_file: Path
+    database_url: SecretStr
+    operator_url: SecretStr
+    owner_url: SecretStr
+    redis_url: SecretStr
+    postgres_dir: Path
+    processes: tuple[StackProcess, ...] = ()
+
+    @field_serializer(*SECRET_FIELDS, when_used="json")
+    def _plain(self, secret: SecretStr) -> str:
+        return secret.get_secret_value()
+
+    def save(self, data: Path) -> None:
+        """Write DIR/stack.json, whole or not at all, for its owner's eyes."""
+        write_private(data / FILE, self.model_dump_json(indent=2) + "\n")
+
+    def ready_line(self) -> str:
+        """Return the line that tells a harness the stack is ready; passwords are masked."""
+        shown = self.model_dump_json(include={"api", "metrics", "docs", "api_key_file", "database_url", "redis_url"})
+        return f"READY {PASSWORD.sub(_masked, shown)}"
+
+    def api_key(self) -> str:
+        """Return the key of the stack's default host."""
+        return self.api_key_file.read_text(encoding="ascii").strip()
+
+
+def default_data(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the data folder nobody named: AFTERTURN_DATA, else the platform's folder for user data."""
+    named = (os.environ if environ is None else environ).get("AFTERTURN_DATA")
+    return Path(named).expanduser() if named else platformdirs.user_data_path("afterturn")
+
+
+def find_stack(data: Path | None = None) -> Stack:
+    """Return the stack that runs in a data folder (None: the default one); raises NoStack."""
+    folder = (data or default_data()).expanduser().absolute()
+    try:
+        text = (folder / FILE).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        text = ""
+    except OSError as error:
+        raise NoStack(f"{folder / FILE} cannot be read: {error.strerror}") from error
+    if not text or not is_held(folder):
+        raise NoStack(
+            f"no stack runs in {folder}: start one with `afterturn up --data {folder}`, "
+            "or name the folder of a running one with --data or AFTERTURN_DATA"
+        )
+    try:
+        return Stack.model_validate_json(text)
+    except ValidationError:  # its text would quote passwords
+        raise NoStack(f"{folder / FILE} is of another version: use the `afterturn` that runs there") from None
+
+
+def _masked(found: re.Match[str]) -> str:
+    return f"{found[1]}:***@"
