@@ -1,0 +1,124 @@
+"""Rings for workers after a commit: best effort, coalesced, and never in the way of a request."""
+
+import asyncio
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from uuid import UUID
+
+import redis
+from dramatiq.brokers.redis import RedisBroker
+from dramatiq.errors import BrokerError
+
+from producers import metrics
+from producers.jobs import FLAG_MS, flag_key, recall_message, stage_message
+from store.ledger import Stage
+
+#: Pause between two trips to Redis: what is rung for meanwhile shares the next one.
+SPACING_S = 0.005
+#: Pause after a trip that failed.
+BACK_OFF_S = 1.0
+#: How long a closing process tries to hand in its last rings.
+LAST_WORD_S = 1.0
+#: Recall jobs that wait for Redis to come back; the sweeper rings for the rest.
+JOBS_KEPT = 1000
+
+FAULTS = (redis.RedisError, BrokerError, OSError)
+
+
+class Doorbell:
+    """Tells workers that there is something to do. Ring after the commit, on the loop that owns the instance.
+
+    Ringing returns at once; a task of its own does the talking on a thread of its own, with the timeouts of the
+    broker's client. A broker that is down costs nothing but the metric: rings are kept and handed in when it is back.
+    """
+
+    def __init__(self, broker: RedisBroker) -> None:
+        self._broker = broker
+        self._stages: set[Stage] = set()
+        self._jobs: deque[tuple[UUID, UUID]] = deque(maxlen=JOBS_KEPT)
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="doorbell")
+
+    def ring(self, *stages: Stage) -> None:
+        """Note that these stages have new work, and wake the task."""
+        self._stages.update(stages)
+        self._awake()
+
+    def ask(self, host: UUID, job: UUID) -> None:
+        """Note that a recall job waits for its answer."""
+        self._jobs.append((host, job))
+        self._awake()
+
+    def answered(self, stage: Stage) -> None:
+        """Take the flag down; a worker calls it before it claims. Talks to Redis: not for the event loop.
+
+        A broker that is down is no reason not to work: the flag then ends by itself.
+        """
+        with suppress(*FAULTS):
+            self._broker.client.delete(flag_key(self._broker.namespace, stage))
+
+    async def reachable(self) -> bool:
+        """Say whether Redis answers."""
+        try:
+            return bool(await asyncio.get_running_loop().run_in_executor(None, self._broker.client.ping))
+        except FAULTS:
+            return False
+
+    async def close(self) -> None:
+        """Hand in what was rung for, for a second at most, and stop."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            with suppress(TimeoutError, *FAULTS):
+                async with asyncio.timeout(LAST_WORD_S):
+                    await self._trip()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _awake(self) -> None:
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="doorbell")
+        self._wake.set()
+
+    async def _run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self._trip()
+            except FAULTS:
+                metrics.RINGS.labels("failed").inc()
+                self._wake.set()
+                await asyncio.sleep(BACK_OFF_S)
+            await asyncio.sleep(SPACING_S)
+
+    async def _trip(self) -> None:
+        """Bring what was rung for to Redis; what could not be brought stays noted."""
+        stages, jobs = list(self._stages), list(self._jobs)
+        self._stages.clear()
+        self._jobs.clear()
+        if not stages and not jobs:
+            return
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._send, stages, jobs)
+        except BaseException:
+            self._stages.update(stages)
+            self._jobs.extendleft(reversed(jobs))
+            raise
+
+    def _send(self, stages: list[Stage], jobs: list[tuple[UUID, UUID]]) -> None:
+        for stage in self._unflagged(stages):
+            self._broker.enqueue(stage_message(stage))
+            metrics.RINGS.labels("sent").inc()
+        for host, job in jobs:
+            self._broker.enqueue(recall_message(host, job))
+
+    def _unflagged(self, stages: list[Stage]) -> list[Stage]:
+        """Flag all stages in one trip; return those whose flag was down."""
+        pipeline = self._broker.client.pipeline(transaction=False)
+        for stage in stages:
+            pipeline.set(flag_key(self._broker.namespace, stage), 1, nx=True, px=FLAG_MS)
+        ours = [stage for stage, won in zip(stages, pipeline.execute(), strict=True) if won]
+        metrics.RINGS.labels("coalesced").inc(len(stages) - len(ours))
+        return ours

@@ -1,0 +1,74 @@
+"""Errors of the doors.
+
+ProducerError
+├── Invalid            what was handed in breaks a rule; names the fields, never their values
+├── TooLarge           something is past its size limit; names the limit
+├── Unauthenticated    no key, or one that opens nothing
+├── PermissionDenied   the key is known, and does not reach this
+└── Unavailable        the database cannot answer now; nothing was promised, try again
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+#: More problems than these help nobody.
+PROBLEMS_SHOWN = 10
+
+
+class ProducerError(Exception):
+    """The base of everything the doors raise on purpose; its text never holds content."""
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        """What a program may want to know, free of content."""
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One rule that is broken: the dotted path of the field, and what is wrong with it."""
+
+    field: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.problem}" if self.field else self.problem
+
+
+class Invalid(ProducerError):
+    """What was handed in breaks a rule."""
+
+    def __init__(self, *problems: Problem) -> None:
+        super().__init__("; ".join(map(str, problems[:PROBLEMS_SHOWN])))
+        self.problems: Sequence[Problem] = problems[:PROBLEMS_SHOWN]
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        """The broken rules, field by field."""
+        return {"problems": [{"field": p.field, "problem": p.problem} for p in self.problems]}
+
+
+class TooLarge(ProducerError):
+    """Something is past its size limit."""
+
+    def __init__(self, field: str, limit: str, limit_bytes: int) -> None:
+        super().__init__(f"{field} is larger than {limit} allows: {limit_bytes} bytes")
+        self._details = {"field": field, "limit": limit, "limit_bytes": limit_bytes}
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        """The limit by its name in the settings."""
+        return self._details
+
+
+class Unauthenticated(ProducerError):
+    """No key, or one that opens nothing."""
+
+
+class PermissionDenied(ProducerError):
+    """The key is known, and does not reach this."""
+
+
+class Unavailable(ProducerError):
+    """The database cannot answer now."""

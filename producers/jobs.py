@@ -1,0 +1,58 @@
+"""The one place where queue names, actor names and job payloads are written. Payloads are ids, never content.
+
+A nudge says that a stage has work; the work itself stands in the ledger. Nudges are coalesced by a flag in Redis:
+
+    <namespace>:ring:<stage>   set by whoever rings (SET NX PX 1000), deleted by the worker before it claims
+
+No ring is lost by that. Whoever rings has committed first. If it finds the flag, the nudge that belongs to the flag
+has not been answered yet: its worker will delete the flag, then claim, and so see the committed row. A worker that
+deleted the flag before it claimed lets the next ringer enqueue again. A ringer that dies between flag and nudge costs
+a second, then the flag is gone; and the sweeper rings for whatever was forgotten.
+"""
+
+from enum import StrEnum
+from uuid import UUID
+
+from dramatiq import Message
+
+from store.ledger import Stage
+
+#: How long a ring may stay unanswered before the next ringer enqueues again, in milliseconds.
+FLAG_MS = 1000
+
+
+class Queue(StrEnum):
+    """One queue for each class of latency."""
+
+    RECALL = "recall"
+    GATEWAY = "gateway"
+    EXTRACTION = "extraction"
+    EMBEDDING = "embedding"
+
+
+QUEUES = {
+    Stage.GATEWAY: Queue.GATEWAY,
+    Stage.EXTRACTION: Queue.EXTRACTION,
+    Stage.PROJECTION: Queue.EXTRACTION,
+    Stage.EMBEDDING: Queue.EMBEDDING,
+}
+
+#: The actor that answers a ring, one for each stage; it takes no arguments.
+STAGE_ACTORS = {stage: f"work_{stage}" for stage in Stage}
+#: The actor that answers a recall job: (host id, job id), both as text.
+RECALL_ACTOR = "answer_recall"
+
+
+def stage_message(stage: Stage) -> "Message[None]":
+    """Return the nudge for a stage."""
+    return Message(queue_name=QUEUES[stage], actor_name=STAGE_ACTORS[stage], args=(), kwargs={}, options={})
+
+
+def recall_message(host: UUID, job: UUID) -> "Message[None]":
+    """Return the nudge for one recall job; question and answer stay in its row."""
+    return Message(queue_name=Queue.RECALL, actor_name=RECALL_ACTOR, args=(str(host), str(job)), kwargs={}, options={})
+
+
+def flag_key(namespace: str, stage: Stage) -> str:
+    """Return the Redis key that is set while a ring for `stage` waits for its worker."""
+    return f"{namespace}:ring:{stage}"

@@ -1,0 +1,36 @@
+"""What the doors count. Labels are outcomes and route templates: never a host, a bank, a session or content.
+
+The first seven names are the seed's (MCP-native memory tools, section 13), counted for every door alike.
+"""
+
+from prometheus_client import Counter, Histogram
+
+STATUSES = ("ok", "duplicate", "conflict", "busy", "error")
+
+BEFORE_TURN = Counter("mcp_memory_before_turn", "Recalls asked for, by how they ended", ["status"])
+AFTER_TURN = Counter("mcp_memory_after_turn", "Turns handed in at any door, by how they ended", ["status"])
+AFTER_TURN_MS = Histogram(
+    "mcp_memory_after_turn_duration_ms",
+    "Milliseconds from a turn's arrival at the facade to its answer, counted per call",
+    buckets=(1, 2, 3, 5, 8, 12, 20, 30, 50, 80, 120, 200, 500, 1000, 5000),
+)
+MAINTENANCE = Counter("mcp_memory_maintenance", "Maintenance runs, by how they ended", ["status"])
+COMPACTION = Counter("mcp_memory_compaction", "Compactions done")
+FACT_WRITES = Counter("mcp_memory_fact_write", "Units written, by tier", ["tier"])
+CONFLICTS = Counter("mcp_memory_idempotency_conflicts", "Turns refused because they were known with another body")
+
+RECALL_SECONDS = Histogram(
+    "afterturn_recall_seconds",
+    "Seconds a recall took, waiting for a position left out",
+    buckets=(0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.5, 1, 5),
+)
+REQUESTS = Counter("afterturn_http_requests", "HTTP requests answered", ["method", "route", "status"])
+RINGS = Counter("afterturn_rings", "Nudges for workers: sent, coalesced with one that waits, or failed", ["outcome"])
+
+# A series that exists only after its first event makes the first one invisible to rate().
+for _status in STATUSES:
+    AFTER_TURN.labels(_status)
+for _status in ("ok", "error"):
+    BEFORE_TURN.labels(_status)
+for _outcome in ("sent", "coalesced", "failed"):
+    RINGS.labels(_outcome)

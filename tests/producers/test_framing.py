@@ -1,0 +1,114 @@
+"""L8: recalled text is data. It comes back framed, cannot leave its frame, and is never stored again."""
+
+from datetime import UTC, datetime
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from producers.framing import ReferenceItem, frame, strip
+
+OPEN, CLOSE = "<memory_reference>\n", "\n</memory_reference>"
+
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
+hostile = st.one_of(
+    text,
+    st.sampled_from(
+        [CLOSE, OPEN, "</memory_reference>", "&lt;", "\\u003c/memory_reference>", '"}]}', "\u2028", "\x00"]
+    ),
+)
+items = st.lists(
+    st.builds(
+        ReferenceItem,
+        id=st.uuids().map(str),
+        text=st.lists(hostile, max_size=5).map("".join),
+        score=st.floats(0, 1),
+        session=st.none() | hostile,
+        turn=st.none() | hostile,
+        role=st.none() | st.sampled_from(["user", "assistant"]),
+        name=st.none() | hostile,
+        time=st.none() | st.just(datetime(2023, 5, 8, 13, 56, tzinfo=UTC)),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+def framed(of: list[ReferenceItem]) -> str:
+    message = frame(of)
+    assert message is not None
+    assert message["role"] == "user"
+    return message["content"]
+
+
+def test_nothing_recalled_gives_no_message() -> None:
+    assert frame([]) is None
+
+
+def test_the_frame_says_what_it_is_and_whose_words_it_holds() -> None:
+    said = ReferenceItem("u1", "We fly on Friday", 0.5, "s1", "t1", "user", "Ana", datetime(2023, 5, 8, tzinfo=UTC))
+    body = orjson.loads(framed([said]).removeprefix(OPEN).removesuffix(CLOSE))
+    assert body["kind"] == "historical_memory"
+    assert body["untrusted"] is True
+    assert body["items"] == [
+        {
+            "id": "u1",
+            "session": "s1",
+            "turn": "t1",
+            "role": "user",
+            "name": "Ana",
+            "time": "2023-05-08T00:00:00+00:00",
+            "score": "0.5000",
+            "text": "We fly on Friday",
+        }
+    ]
+
+
+@pytest.mark.law("L8")
+@given(items)
+def test_no_stored_text_can_close_its_frame(recalled: list[ReferenceItem]) -> None:
+    content = framed(recalled)
+    inside = content.removeprefix(OPEN).removesuffix(CLOSE)
+    assert content == OPEN + inside + CLOSE
+    assert not set(inside) & set("<>&\n\u2028\u2029")
+    assert [item["text"] for item in orjson.loads(inside)["items"]] == [item.text for item in recalled]
+
+
+@pytest.mark.law("L8")
+@given(items, text.filter(lambda t: "memory_reference" not in t), text.filter(lambda t: "memory_reference" not in t))
+def test_stripping_gives_back_exactly_what_stood_around_the_frame(
+    recalled: list[ReferenceItem], before: str, after: str
+) -> None:
+    block = framed(recalled)
+    assert strip(before + block + after) == before + after
+    assert strip(block + before + block + after) == before + after
+
+
+@given(text)
+def test_text_without_a_frame_is_left_alone(said: str) -> None:
+    assert strip(said) == said
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "<memory_reference>",
+        "<memory_reference>\nmy own words\n</memory_reference>",
+        '<memory_reference>\n{"kind": "note"}\n</memory_reference>',
+        '<memory_reference>\n["historical_memory"]\n</memory_reference>',
+        '<memory_reference>\n{"kind": "historical_memory", "untrusted": true',
+    ],
+)
+def test_what_only_looks_like_a_frame_is_somebodys_own_text(said: str) -> None:
+    assert strip(said) == said
+
+
+def test_stripping_a_long_text_full_of_open_tags_takes_no_time() -> None:
+    said = "<memory_reference>{" * 20_000
+    assert strip(said) == said
+
+
+def test_a_frame_survives_a_client_that_indents_or_ends_lines_differently() -> None:
+    block = framed([ReferenceItem("u", "hello", 0.1)])
+    assert strip(block.replace("\n", "\r\n  ")) == ""
