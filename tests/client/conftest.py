@@ -5,7 +5,13 @@ import pytest
 from tests.client.loopback import Loopback, loopback
 
 
+@pytest.fixture(scope="module")
+def running() -> Iterator[Loopback]:
+    with loopback() as server:
+        yield server
+
+
 @pytest.fixture
-def server() -> Iterator[Loopback]:
-    with loopback() as running:
-        yield running
+def server(running: Loopback) -> Loopback:
+    running.reset()
+    return running

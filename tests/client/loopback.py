@@ -42,6 +42,11 @@ class Loopback:
     answer: Answer = field(default=lambda _seen: JSONResponse({"ok": True}))
     seen: list[Seen] = field(default_factory=list)
 
+    def reset(self) -> None:
+        """Forget what was seen and answer as in the beginning."""
+        self.seen = []
+        self.answer = lambda _seen: JSONResponse({"ok": True})
+
     async def handle(self, request: Request) -> Response:
         seen = Seen(
             request.method,

@@ -140,9 +140,7 @@ async def test_an_unusable_answer_is_a_typed_error_with_its_status(
 
 
 @pytest.mark.parametrize("results", [None, {}, "x", [1], [{"text": "a"}, "b"]])
-async def test_search_results_of_another_shape_are_an_invalid_response(
-    server: Loopback, results: object
-) -> None:
+async def test_search_results_of_another_shape_are_an_invalid_response(server: Loopback, results: object) -> None:
     server.answers(JSONResponse({"results": results}))
     async with client(server.url) as gateway:
         error = await failure(gateway.search("s", "q", ["current_chat"], 8))
@@ -227,9 +225,7 @@ async def test_no_connection_is_kept_between_calls() -> None:
         lambda _url: client(f"http://u:{KEY}@127.0.0.1:9").add("s", MESSAGES),
     ],
 )
-async def test_no_error_shows_the_key_or_a_text(
-    server: Loopback, break_it: Callable[[str], Awaitable[object]]
-) -> None:
+async def test_no_error_shows_the_key_or_a_text(server: Loopback, break_it: Callable[[str], Awaitable[object]]) -> None:
     server.answers(JSONResponse({"error": f"{TEXT} {KEY}"}, 500))
     shown = everything_in(await failure(break_it(server.url)))
     assert KEY not in shown
@@ -237,9 +233,7 @@ async def test_no_error_shows_the_key_or_a_text(
     gc.collect()
 
 
-@pytest.mark.parametrize(
-    "url", [f"http://u:{KEY}/x@h:1", f"ftp://{KEY}", f"http://h:{KEY}", "", f"http://h/?k={KEY}"]
-)
+@pytest.mark.parametrize("url", [f"http://u:{KEY}/x@h:1", f"ftp://{KEY}", f"http://h:{KEY}", "", f"http://h/?k={KEY}"])
 def test_a_bad_base_url_is_refused_without_being_shown(url: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         client(url)

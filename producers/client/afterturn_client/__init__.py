@@ -1,1 +1,79 @@
-"""What runs inside an agent's process: the Afterturn client."""
+"""What runs inside an agent's process: the Afterturn client.
+
+Hands out `AsyncAfterturn`, its blocking twin `Afterturn`, what they take and answer, and their errors;
+`afterturn_client.gateway` speaks to a Memory Gateway.
+"""
+
+from afterturn_client.answers import (
+    Freshness,
+    Health,
+    RecallAnswer,
+    Recalled,
+    RecallJob,
+    RecallJobState,
+    RefusedTurn,
+    StageStatus,
+    TurnReceipt,
+    TurnStatus,
+    Unit,
+)
+from afterturn_client.client import Afterturn, AsyncAfterturn
+from afterturn_client.errors import (
+    AfterturnError,
+    ApiError,
+    BadRequestError,
+    GatewayError,
+    InvalidAnswerError,
+    InvalidArgumentError,
+    InvalidRequestError,
+    NotFoundError,
+    PayloadTooLargeError,
+    PermissionDeniedError,
+    QuotaExceededError,
+    RateLimitedError,
+    ResourceBusyError,
+    TurnConflictError,
+    UnauthenticatedError,
+    UnavailableError,
+    UnknownOutcomeError,
+    UnreachableError,
+)
+from afterturn_client.retry import RetryPolicy
+from afterturn_client.turns import Message, NewTurn
+
+__all__ = [
+    "Afterturn",
+    "AfterturnError",
+    "ApiError",
+    "AsyncAfterturn",
+    "BadRequestError",
+    "Freshness",
+    "GatewayError",
+    "Health",
+    "InvalidAnswerError",
+    "InvalidArgumentError",
+    "InvalidRequestError",
+    "Message",
+    "NewTurn",
+    "NotFoundError",
+    "PayloadTooLargeError",
+    "PermissionDeniedError",
+    "QuotaExceededError",
+    "RateLimitedError",
+    "RecallAnswer",
+    "RecallJob",
+    "RecallJobState",
+    "Recalled",
+    "RefusedTurn",
+    "ResourceBusyError",
+    "RetryPolicy",
+    "StageStatus",
+    "TurnConflictError",
+    "TurnReceipt",
+    "TurnStatus",
+    "UnauthenticatedError",
+    "UnavailableError",
+    "Unit",
+    "UnknownOutcomeError",
+    "UnreachableError",
+]

@@ -43,11 +43,7 @@ class GatewayMessage:
     content: str = field(repr=False)
 
     def __post_init__(self) -> None:
-        if (
-            isinstance(self.timestamp_ms, bool)
-            or not isinstance(self.timestamp_ms, int)
-            or self.timestamp_ms < 1
-        ):
+        if isinstance(self.timestamp_ms, bool) or not isinstance(self.timestamp_ms, int) or self.timestamp_ms < 1:
             raise InvalidRequestError("timestamp_ms must be a positive integer (UTC epoch milliseconds)")
 
 
@@ -117,9 +113,7 @@ class GatewayClient:
         reply = await self._call("search", {**self._identity, **asked, **self._scope})
         results = reply.get("results")
         if not isinstance(results, list) or not all(isinstance(item, dict) for item in results):
-            raise GatewayError(
-                operation="search", path="/memories/search", category="invalid_response", status=200
-            )
+            raise GatewayError(operation="search", path="/memories/search", category="invalid_response", status=200)
         return tuple(hit for hit in map(_hit, results) if hit is not None)
 
     async def aclose(self) -> None:
@@ -142,9 +136,7 @@ class GatewayClient:
         request = Request("POST", path, body=encode(body), timeout_s=self._timeout)
         outcome = await exchange(self._http, request, traced=self._traced)
         if isinstance(outcome, Lost):
-            raise GatewayError(
-                operation=operation, path=path, category=outcome.category, unsent=not outcome.sent
-            )
+            raise GatewayError(operation=operation, path=path, category=outcome.category, unsent=not outcome.sent)
         answer = _read(outcome)
         if isinstance(answer, dict):
             return answer

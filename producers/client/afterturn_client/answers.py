@@ -1,0 +1,216 @@
+"""What the service answers, as frozen values. No repr of them shows a remembered text."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from afterturn_client.errors import ApiError
+from afterturn_client.reading import Fields
+
+
+@dataclass(frozen=True, slots=True)
+class TurnReceipt:
+    """The turn is durable. `position` is its place in the log; `duplicate` says it was there before."""
+
+    session_id: str
+    turn_id: str
+    position: int
+    duplicate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedTurn:
+    """One turn of a batch that was not taken, and why; the others are not affected."""
+
+    session_id: str
+    turn_id: str
+    error: ApiError
+
+
+@dataclass(frozen=True, slots=True)
+class StageStatus:
+    """Where a turn is in one stage: pending, running, done, skipped, unknown or dead."""
+
+    status: str
+    attempts: int
+    updated_at: datetime | None
+    error: Mapping[str, Any] | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStatus:
+    """A turn's position and its way through the stages, by name."""
+
+    position: int
+    accepted_at: datetime
+    stages: Mapping[str, StageStatus]
+
+    @property
+    def settled(self) -> bool:
+        """Whether no stage is pending or running any more."""
+        return all(stage.status not in {"pending", "running"} for stage in self.stages.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """Up to which position of the log each stage of the bank is complete; `pending` rows are undone.
+
+    `waited_ms` and `met` answer the call's own `min_position` or `position`.
+    """
+
+    position: int
+    embedded: int
+    extracted: int
+    projected: int
+    pending: int
+    waited_ms: float = 0.0
+    met: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """One unit that was recalled. `arms` are the searches that found it."""
+
+    unit_id: str
+    kind: str
+    text: str = field(repr=False)
+    score: float
+    session_id: str | None
+    turn_id: str | None
+    role: str | None
+    name: str | None
+    occurred_at: datetime | None
+    arms: tuple[str, ...]
+    explain: Mapping[str, Any] | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RecallAnswer:
+    """What was recalled, best first.
+
+    `reference` is the ready-made message for the prompt (role user, framed as untrusted) or None.
+    `raw` is the service's answer as it came.
+    """
+
+    results: tuple[Recalled, ...]
+    reference: Mapping[str, str] | None = field(repr=False)
+    freshness: Freshness
+    took_ms: float
+    raw: Mapping[str, Any] = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RecallJob:
+    """A recall that runs meanwhile; its answer can be had until `expires_at`."""
+
+    job_id: str
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RecallJobState:
+    """A recall job: pending, done, failed or expired; `answer` when it is done."""
+
+    status: str
+    answer: RecallAnswer | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One remembered unit; `raw` holds it with its whole provenance."""
+
+    unit_id: str
+    text: str | None = field(repr=False)
+    kind: str | None
+    raw: Mapping[str, Any] = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether the service is ready; `raw` names the failing parts and the reasons of a degraded one."""
+
+    status: Literal["ready", "degraded", "failing"]
+    raw: Mapping[str, Any] = field(compare=False)
+
+
+def read_turn_status(value: object) -> TurnStatus:
+    """Read the answer of GET /api/v1/turns/{session_id}/{turn_id}."""
+    fields = Fields.of(value, "turn status")
+    stages = fields.object("stages")
+    return TurnStatus(
+        fields.integer("position"),
+        fields.moment("accepted_at"),
+        {name: _stage(stages.object(name)) for name in stages.values},
+    )
+
+
+def read_freshness(value: object) -> Freshness:
+    """Read a freshness block."""
+    return _freshness(Fields.of(value, "freshness"))
+
+
+def read_recall(value: object) -> RecallAnswer:
+    """Read the answer of POST /api/v1/recall."""
+    fields = Fields.of(value, "recall")
+    reference = None
+    if fields.values.get("reference") is not None:
+        message = fields.object("reference")
+        reference = {"role": message.text("role"), "content": message.text("content")}
+    return RecallAnswer(
+        tuple(_recalled(one) for one in fields.objects("results")),
+        reference,
+        _freshness(fields.object("freshness")),
+        fields.real("took_ms"),
+        fields.values,
+    )
+
+
+def read_job(value: object) -> RecallJob:
+    """Read the answer of POST /api/v1/recall/jobs."""
+    fields = Fields.of(value, "recall job")
+    return RecallJob(fields.text("job_id"), fields.moment("expires_at"))
+
+
+def read_job_state(value: object) -> RecallJobState:
+    """Read the answer of GET /api/v1/recall/jobs/{id}."""
+    fields = Fields.of(value, "recall job")
+    result = fields.values.get("result")
+    return RecallJobState(fields.text("status"), None if result is None else read_recall(result))
+
+
+def read_unit(value: object) -> Unit:
+    """Read the answer of GET /api/v1/units/{unit_id}."""
+    fields = Fields.of(value, "unit")
+    kind = fields.maybe_text("kind")
+    return Unit(fields.text("unit_id"), fields.maybe_text("text"), kind, fields.values)
+
+
+def _stage(fields: Fields) -> StageStatus:
+    error = None if fields.values.get("error") is None else fields.object("error").values
+    return StageStatus(fields.text("status"), fields.integer("attempts"), fields.maybe_moment("updated_at"), error)
+
+
+def _freshness(fields: Fields) -> Freshness:
+    return Freshness(
+        *(fields.integer(name) for name in ("position", "embedded", "extracted", "projected", "pending")),
+        waited_ms=fields.real("waited_ms") if "waited_ms" in fields.values else 0.0,
+        met=fields.flag("met") if "met" in fields.values else True,
+    )
+
+
+def _recalled(fields: Fields) -> Recalled:
+    explain = None if fields.values.get("explain") is None else fields.object("explain").values
+    return Recalled(
+        unit_id=fields.text("unit_id"),
+        kind=fields.text("kind"),
+        text=fields.text("text"),
+        score=fields.real("score"),
+        session_id=fields.maybe_text("session_id"),
+        turn_id=fields.maybe_text("turn_id"),
+        role=fields.maybe_text("role"),
+        name=fields.maybe_text("name"),
+        occurred_at=fields.maybe_moment("occurred_at"),
+        arms=fields.texts("arms"),
+        explain=explain,
+    )

@@ -1,0 +1,208 @@
+"""Each call of the native API as a value: what to send, how to read the answer, what may be repeated.
+
+Nothing here does I/O: both clients, the one that awaits and the one that blocks, run these same calls.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypedDict, TypeVar
+from urllib.parse import quote
+
+from afterturn_client import answers
+from afterturn_client.errors import ApiError, InvalidAnswerError
+from afterturn_client.reading import Fields
+from afterturn_client.refusals import read_error
+from afterturn_client.transport import Reply, Request, encode
+from afterturn_client.turns import Moment, NewTurn, moment, texts_of, turn_body
+
+T = TypeVar("T")
+
+_OK = range(200, 300)
+_UNAVAILABLE = 503
+
+
+class RecallOptions(TypedDict, total=False):
+    """What a recall may be narrowed by; the service's defaults hold for what is left out.
+
+    `k` 1..100; `wait_ms` 0..10000, how long to wait for `min_position`; `kinds` fact types; `sources`
+    local and gateway; `as_of` what was known then.
+    """
+
+    bank: str
+    k: int
+    session_id: str
+    exclude_session: bool
+    max_tokens: int
+    kinds: Sequence[str]
+    tags: Sequence[str]
+    as_of: Moment
+    min_position: int
+    wait_ms: int
+    sources: Sequence[str]
+    explain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One call. `read` takes the reply's JSON (None when it has no body).
+
+    `idempotent`: it may be sent again although the first outcome is unknown. `also` reads statuses beside
+    2xx that carry an answer; `private` texts must not appear in an error.
+    """
+
+    request: Request
+    read: Callable[[Any], T] = field(repr=False)
+    idempotent: bool = True
+    also: Mapping[int, Callable[[Any], T]] = field(default_factory=dict, repr=False)
+    private: tuple[str, ...] = field(default=(), repr=False)
+
+
+def add_turn(turn: NewTurn, bank: str, timeout_s: float) -> Call[answers.TurnReceipt]:
+    """POST /api/v1/turns."""
+    body = encode(turn_body(turn, bank))
+    request = Request("POST", "/api/v1/turns", body=body, timeout_s=timeout_s)
+    return Call(request, lambda value: _receipt(turn, value), private=tuple(texts_of(turn)))
+
+
+def add_turns(
+    turns: Sequence[NewTurn], bank: str, timeout_s: float
+) -> Call[tuple[answers.TurnReceipt | answers.RefusedTurn, ...]]:
+    """POST /api/v1/turns:batch; one result a turn, in order."""
+    body = encode({"turns": [turn_body(turn, bank) for turn in turns]})
+    request = Request("POST", "/api/v1/turns:batch", body=body, timeout_s=timeout_s)
+    private = tuple(text for turn in turns for text in texts_of(turn))
+    return Call(request, lambda value: _results(turns, value), private=private)
+
+
+def turn_status(session_id: str, turn_id: str, bank: str, timeout_s: float) -> Call[answers.TurnStatus]:
+    """GET /api/v1/turns/{session_id}/{turn_id}."""
+    path = f"/api/v1/turns/{segment(session_id)}/{segment(turn_id)}"
+    request = Request("GET", path, {"bank": bank}, timeout_s=timeout_s)
+    return Call(request, answers.read_turn_status)
+
+
+def recall(query: str, options: RecallOptions, timeout_s: float) -> Call[answers.RecallAnswer]:
+    """POST /api/v1/recall; the wait the options ask for is added to the time-out."""
+    patience = timeout_s + (options.get("wait_ms") or 0) / 1000
+    body = encode(_recall_body(query, options))
+    request = Request("POST", "/api/v1/recall", body=body, timeout_s=patience)
+    return Call(request, answers.read_recall, private=(query,))
+
+
+def start_recall(query: str, options: RecallOptions, ttl_s: int | None, timeout_s: float) -> Call[answers.RecallJob]:
+    """POST /api/v1/recall/jobs; not repeated after an unknown outcome, which would leave two jobs."""
+    body = _recall_body(query, options) | ({} if ttl_s is None else {"ttl_s": ttl_s})
+    request = Request("POST", "/api/v1/recall/jobs", body=encode(body), timeout_s=timeout_s)
+    return Call(request, answers.read_job, idempotent=False, private=(query,))
+
+
+def recall_job(job_id: str, wait_ms: int, timeout_s: float) -> Call[answers.RecallJobState]:
+    """GET /api/v1/recall/jobs/{id}."""
+    path = f"/api/v1/recall/jobs/{segment(job_id)}"
+    params = {"wait_ms": wait_ms} if wait_ms else {}
+    return Call(Request("GET", path, params, timeout_s=timeout_s + wait_ms / 1000), answers.read_job_state)
+
+
+def cancel_recall(job_id: str, timeout_s: float) -> Call[None]:
+    """DELETE /api/v1/recall/jobs/{id}."""
+    return Call(Request("DELETE", f"/api/v1/recall/jobs/{segment(job_id)}", timeout_s=timeout_s), _nothing)
+
+
+def freshness(bank: str, position: int | None, wait_ms: int, timeout_s: float) -> Call[answers.Freshness]:
+    """GET /api/v1/banks/{bank}/freshness."""
+    params = {} if position is None else {"position": position, "wait_ms": wait_ms}
+    path = f"/api/v1/banks/{segment(bank)}/freshness"
+    return Call(Request("GET", path, params, timeout_s=timeout_s + wait_ms / 1000), answers.read_freshness)
+
+
+def get_unit(unit_id: str, bank: str, timeout_s: float) -> Call[answers.Unit]:
+    """GET /api/v1/units/{unit_id}."""
+    request = Request("GET", f"/api/v1/units/{segment(unit_id)}", {"bank": bank}, timeout_s=timeout_s)
+    return Call(request, answers.read_unit)
+
+
+def delete_unit(unit_id: str, bank: str, timeout_s: float) -> Call[None]:
+    """DELETE /api/v1/units/{unit_id}."""
+    request = Request("DELETE", f"/api/v1/units/{segment(unit_id)}", {"bank": bank}, timeout_s=timeout_s)
+    return Call(request, _nothing)
+
+
+def health(timeout_s: float) -> Call[answers.Health]:
+    """GET /health/ready; a service that is not ready answers too."""
+    request = Request("GET", "/health/ready", timeout_s=timeout_s)
+    return Call(request, _ready, also={_UNAVAILABLE: _failing})
+
+
+def judge(call: Call[T], reply: Reply, key: str) -> T | ApiError:
+    """Return what the reply says, or the error it is. Raises InvalidAnswerError for what cannot be read."""
+    value = _json(reply)
+    if reply.status in call.also and isinstance(value, dict):
+        return call.also[reply.status](value)
+    if reply.status in _OK:
+        if value is _UNREADABLE:
+            raise InvalidAnswerError(f"{call.request.method} {reply.status}: the answer is not JSON")
+        return call.read(value)
+    return read_error(value, reply.status, reply.retry_after, (key, *call.private))
+
+
+def segment(name: str) -> str:
+    """Return a name as one segment of a path: a slash, a dot segment or any other sign stays a name."""
+    quoted = quote(name, safe="", errors="replace")
+    return quoted.replace(".", "%2E") if not name.strip(".") else quoted
+
+
+_UNREADABLE = object()
+
+
+def _json(reply: Reply) -> Any:
+    if reply.body == b"":
+        return None
+    try:
+        return json.loads(reply.body) if reply.body is not None else _UNREADABLE
+    except (ValueError, RecursionError):
+        return _UNREADABLE
+
+
+def _receipt(turn: NewTurn, value: object) -> answers.TurnReceipt:
+    fields = Fields.of(value, "turn")
+    return answers.TurnReceipt(turn.session_id, turn.turn_id, fields.integer("position"), fields.flag("duplicate"))
+
+
+def _results(turns: Sequence[NewTurn], value: object) -> tuple[answers.TurnReceipt | answers.RefusedTurn, ...]:
+    results = Fields.of(value, "batch").objects("results")
+    if len(results) != len(turns):
+        raise InvalidAnswerError("batch: not one result for each turn")
+    return tuple(_result(turn, fields) for turn, fields in zip(turns, results, strict=True))
+
+
+def _result(turn: NewTurn, fields: Fields) -> answers.TurnReceipt | answers.RefusedTurn:
+    if fields.flag("ok"):
+        return _receipt(turn, fields.values)
+    error = read_error(fields.values, None, None, texts_of(turn))
+    return answers.RefusedTurn(turn.session_id, turn.turn_id, error)
+
+
+def _recall_body(query: str, options: RecallOptions) -> dict[str, Any]:
+    body: dict[str, Any] = {"query": query}
+    body |= {name: value for name, value in options.items() if value is not None}
+    for name in ("kinds", "tags", "sources"):
+        if name in body:
+            body[name] = list(body[name])
+    if "as_of" in body:
+        body["as_of"] = moment(body["as_of"])
+    return body
+
+
+def _ready(value: object) -> answers.Health:
+    raw = Fields.of(value, "health").values
+    degraded = raw.get("status") == "degraded" or bool(raw.get("degraded"))
+    return answers.Health("degraded" if degraded else "ready", raw)
+
+
+def _failing(value: object) -> answers.Health:
+    return answers.Health("failing", Fields.of(value, "health").values)
+
+
+def _nothing(_value: object) -> None:
+    return None

@@ -1,0 +1,237 @@
+"""The clients: `AsyncAfterturn` awaits, `Afterturn` blocks; both run the calls of `calls.py`."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self, TypeVar, Unpack
+
+import httpx
+
+from afterturn_client import answers, calls
+from afterturn_client.calls import Call, RecallOptions
+from afterturn_client.retry import Pause, RetryPolicy, attempts
+from afterturn_client.target import Target
+from afterturn_client.transport import Lost, Reply, exchange, exchange_blocking
+from afterturn_client.turns import Messages, NewTurn, TurnOptions
+
+T = TypeVar("T")
+
+
+class AsyncAfterturn:
+    """The native API of one Afterturn service, for one key. Use it on one event loop, and close it.
+
+    `bank` is meant where a call names none. Every call waits at most `timeout_s` seconds an attempt and is
+    repeated as `retry` says, where that is safe: a turn has its name before it is first sent, so it is
+    written once however often it is sent. With `read_your_writes` (the default) a recall carries the
+    position of this client's last write as `min_position`: a replica that is behind waits for it instead
+    of answering without it; a server alone pays one more short query for it.
+
+    Every method raises subclasses of AfterturnError, none of which holds the key or a text.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        key: str,
+        *,
+        bank: str = "default",
+        timeout_s: float = 10.0,
+        retry: RetryPolicy | None = None,
+        read_your_writes: bool = True,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._target = Target(base_url, key, bank, timeout_s, retry or RetryPolicy(), read_your_writes)
+        self._traced = transport is None
+        self._http = httpx.AsyncClient(transport=transport, **self._target.http_options())
+
+    def __repr__(self) -> str:
+        return f"AsyncAfterturn({self._target})"
+
+    @property
+    def position(self) -> int | None:
+        """The position of this client's last acknowledged write; None before the first."""
+        return self._target.position
+
+    async def add_turn(
+        self, session_id: str, messages: Messages, **options: Unpack[TurnOptions]
+    ) -> answers.TurnReceipt:
+        """Store one completed turn; when this returns, it is durable and can be recalled.
+
+        Without a `turn_id` one is made, and the receipt names it. Raises TurnConflictError when a turn of
+        that name has another body.
+        """
+        return await self._run(self._target.add_turn(session_id, messages, options))
+
+    async def add_turns(self, turns: Sequence[NewTurn]) -> tuple[answers.TurnReceipt | answers.RefusedTurn, ...]:
+        """Store up to 500 turns in one transaction; one result a turn, in order."""
+        return await self._run(self._target.add_turns(turns))
+
+    async def turn_status(self, session_id: str, turn_id: str, *, bank: str | None = None) -> answers.TurnStatus:
+        """Say where a turn is in each stage. Raises NotFoundError."""
+        return await self._run(self._target.turn_status(session_id, turn_id, bank))
+
+    async def recall(self, query: str, **options: Unpack[RecallOptions]) -> answers.RecallAnswer:
+        """Recall what the bank holds on the query, best first."""
+        return await self._run(self._target.recall(query, options))
+
+    async def start_recall(
+        self, query: str, *, ttl_s: int | None = None, **options: Unpack[RecallOptions]
+    ) -> answers.RecallJob:
+        """Let a recall run meanwhile; its answer is kept for `ttl_s` seconds (the service's default: 300)."""
+        return await self._run(self._target.start_recall(query, ttl_s, options))
+
+    async def recall_job(self, job_id: str, *, wait_ms: int = 0) -> answers.RecallJobState:
+        """Ask for a job's answer, waiting for it at most `wait_ms`. Raises NotFoundError."""
+        return await self._run(calls.recall_job(job_id, wait_ms, self._target.timeout_s))
+
+    async def cancel_recall(self, job_id: str) -> None:
+        """Let a job and its answer go. Raises NotFoundError."""
+        await self._run(calls.cancel_recall(job_id, self._target.timeout_s))
+
+    async def freshness(
+        self, *, bank: str | None = None, position: int | None = None, wait_ms: int = 0
+    ) -> answers.Freshness:
+        """Say how far the bank's stages are; with `position`, wait until all have passed it, or `wait_ms`."""
+        return await self._run(self._target.freshness(bank, position, wait_ms))
+
+    async def get_unit(self, unit_id: str, *, bank: str | None = None) -> answers.Unit:
+        """Return one unit with its provenance. Raises NotFoundError."""
+        return await self._run(calls.get_unit(unit_id, bank or self._target.bank, self._target.timeout_s))
+
+    async def delete_unit(self, unit_id: str, *, bank: str | None = None) -> None:
+        """Erase one unit from every read at once. Raises NotFoundError."""
+        await self._run(calls.delete_unit(unit_id, bank or self._target.bank, self._target.timeout_s))
+
+    async def health(self) -> answers.Health:
+        """Say whether the service is ready; needs no key."""
+        return await self._run(calls.health(self._target.timeout_s))
+
+    async def aclose(self) -> None:
+        """Close what is open."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _run(self, call: Call[T]) -> T:
+        steps = attempts(call, self._target.retry, self._target.key)
+        outcome: Reply | Lost | None = None
+        try:
+            while True:
+                step = steps.send(outcome)
+                if isinstance(step, Pause):
+                    await asyncio.sleep(step.seconds)
+                    outcome = None
+                else:
+                    outcome = await exchange(self._http, step, traced=self._traced)
+        except StopIteration as done:
+            result: T = done.value
+        return result
+
+
+class Afterturn:
+    """The blocking twin of AsyncAfterturn: the same calls, the same answers, the same errors.
+
+    `timeout_s` bounds each wait on the network, not the whole attempt. Use it in one thread at a time.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        key: str,
+        *,
+        bank: str = "default",
+        timeout_s: float = 10.0,
+        retry: RetryPolicy | None = None,
+        read_your_writes: bool = True,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._target = Target(base_url, key, bank, timeout_s, retry or RetryPolicy(), read_your_writes)
+        self._http = httpx.Client(transport=transport, **self._target.http_options())
+
+    def __repr__(self) -> str:
+        return f"Afterturn({self._target})"
+
+    @property
+    def position(self) -> int | None:
+        """As AsyncAfterturn.position."""
+        return self._target.position
+
+    def add_turn(self, session_id: str, messages: Messages, **options: Unpack[TurnOptions]) -> answers.TurnReceipt:
+        """As AsyncAfterturn.add_turn."""
+        return self._run(self._target.add_turn(session_id, messages, options))
+
+    def add_turns(self, turns: Sequence[NewTurn]) -> tuple[answers.TurnReceipt | answers.RefusedTurn, ...]:
+        """As AsyncAfterturn.add_turns."""
+        return self._run(self._target.add_turns(turns))
+
+    def turn_status(self, session_id: str, turn_id: str, *, bank: str | None = None) -> answers.TurnStatus:
+        """As AsyncAfterturn.turn_status."""
+        return self._run(self._target.turn_status(session_id, turn_id, bank))
+
+    def recall(self, query: str, **options: Unpack[RecallOptions]) -> answers.RecallAnswer:
+        """As AsyncAfterturn.recall."""
+        return self._run(self._target.recall(query, options))
+
+    def start_recall(
+        self, query: str, *, ttl_s: int | None = None, **options: Unpack[RecallOptions]
+    ) -> answers.RecallJob:
+        """As AsyncAfterturn.start_recall."""
+        return self._run(self._target.start_recall(query, ttl_s, options))
+
+    def recall_job(self, job_id: str, *, wait_ms: int = 0) -> answers.RecallJobState:
+        """As AsyncAfterturn.recall_job."""
+        return self._run(calls.recall_job(job_id, wait_ms, self._target.timeout_s))
+
+    def cancel_recall(self, job_id: str) -> None:
+        """As AsyncAfterturn.cancel_recall."""
+        self._run(calls.cancel_recall(job_id, self._target.timeout_s))
+
+    def freshness(self, *, bank: str | None = None, position: int | None = None, wait_ms: int = 0) -> answers.Freshness:
+        """As AsyncAfterturn.freshness."""
+        return self._run(self._target.freshness(bank, position, wait_ms))
+
+    def get_unit(self, unit_id: str, *, bank: str | None = None) -> answers.Unit:
+        """As AsyncAfterturn.get_unit."""
+        return self._run(calls.get_unit(unit_id, bank or self._target.bank, self._target.timeout_s))
+
+    def delete_unit(self, unit_id: str, *, bank: str | None = None) -> None:
+        """As AsyncAfterturn.delete_unit."""
+        self._run(calls.delete_unit(unit_id, bank or self._target.bank, self._target.timeout_s))
+
+    def health(self) -> answers.Health:
+        """As AsyncAfterturn.health."""
+        return self._run(calls.health(self._target.timeout_s))
+
+    def close(self) -> None:
+        """Close what is open."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self, call: Call[T]) -> T:
+        steps = attempts(call, self._target.retry, self._target.key)
+        outcome: Reply | Lost | None = None
+        try:
+            while True:
+                step = steps.send(outcome)
+                if isinstance(step, Pause):
+                    time.sleep(step.seconds)
+                    outcome = None
+                else:
+                    outcome = exchange_blocking(self._http, step)
+        except StopIteration as done:
+            result: T = done.value
+        return result

@@ -1,0 +1,64 @@
+"""The service's error body becomes a typed error, screened: a refusal must not repeat what was refused."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from afterturn_client.errors import BY_CODE, ApiError
+
+#: A run of the request's own text this long in an error message means that it was repeated.
+TELLING = 16
+#: A private text shorter than this is found in any sentence and tells nothing.
+SHORT = 4
+LONGEST_MESSAGE = 500
+
+_TRANSIENT = frozenset({429, 502, 503, 504})
+_STATUS_OF = {
+    "BAD_REQUEST": 400,
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
+    "TURN_CONFLICT": 409,
+    "RESOURCE_BUSY": 409,
+    "PAYLOAD_TOO_LARGE": 413,
+    "INVALID_ARGUMENT": 422,
+    "RATE_LIMITED": 429,
+    "QUOTA_EXCEEDED": 429,
+    "UNAVAILABLE": 503,
+}
+_CODE_OF = {status: code for code, status in reversed(_STATUS_OF.items())}
+
+
+def read_error(value: object, status: int | None, retry_after: float | None, private: Iterable[str]) -> ApiError:
+    """Return the error that a body `{"error": {...}, "request_id": ...}` stands for.
+
+    `status` None takes the status from the code (an item of a batch). A body of another shape, as a proxy
+    sends it, is judged by its status alone.
+    """
+    body: Mapping[str, Any] = value if isinstance(value, dict) else {}
+    found = body.get("error")
+    error: Mapping[str, Any] = found if isinstance(found, dict) else {}
+    code = error.get("code") if error.get("code") in BY_CODE else None
+    code = code or _CODE_OF.get(status or 0, "UNKNOWN")
+    status = status if status is not None else _STATUS_OF.get(code, 0)
+    retryable = error.get("retryable")
+    request_id = body.get("request_id")
+    return BY_CODE.get(code, ApiError)(
+        screened(error.get("message"), private),
+        status=status,
+        code=code,
+        retryable=retryable if isinstance(retryable, bool) else status in _TRANSIENT,
+        retry_after=retry_after,
+        request_id=screened(request_id, private) if isinstance(request_id, str) else None,
+    )
+
+
+def screened(message: object, private: Iterable[str]) -> str:
+    """Return a message fit for a log: one printable line, or '' when it repeats a private text."""
+    if not isinstance(message, str):
+        return ""
+    line = "".join(sign if sign.isprintable() else " " for sign in message[:LONGEST_MESSAGE]).strip()
+    runs = {line[at : at + TELLING] for at in range(max(0, len(line) - TELLING + 1))}
+    for text in private:
+        if (len(text) >= SHORT and text in line) or any(run in text for run in runs):
+            return ""
+    return line

@@ -1,0 +1,89 @@
+"""When a call is made again. Pure: yields what to send and how long to pause, and is told what came of it."""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from afterturn_client.calls import Call, judge
+from afterturn_client.errors import AfterturnError, ApiError, UnknownOutcomeError, UnreachableError
+from afterturn_client.transport import Lost, Reply, Request
+
+T = TypeVar("T")
+
+#: A gateway in between answers these when the service behind it is away.
+_AWAY = frozenset({429, 502, 503, 504})
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often and for how long.
+
+    `pauses_s` are the pauses in seconds before the second, third, ... attempt. With `patience_s`, the last
+    pause repeats until that many seconds were spent on the call. A Retry-After longer than
+    `longest_pause_s` is not waited for.
+    """
+
+    pauses_s: tuple[float, ...] = (0.2, 0.5, 1.0, 2.0)
+    patience_s: float | None = None
+    longest_pause_s: float = 30.0
+
+    def pause(self, attempt: int, spent_s: float, asked_s: float | None) -> float | None:
+        """Return the pause in seconds after the failed `attempt` (from 0), or None to give up."""
+        if not self.pauses_s or (attempt >= len(self.pauses_s) and self.patience_s is None):
+            return None
+        pause = max(self.pauses_s[min(attempt, len(self.pauses_s) - 1)], asked_s or 0.0)
+        if pause > self.longest_pause_s:
+            return None
+        return None if self.patience_s is not None and spent_s + pause > self.patience_s else pause
+
+
+#: Send once.
+NEVER = RetryPolicy(pauses_s=())
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait so many seconds before going on."""
+
+    seconds: float
+
+
+def attempts(call: Call[T], policy: RetryPolicy, key: str) -> Generator[Request | Pause, Reply | Lost | None, T]:
+    """Yield requests and pauses; a request is answered with its Reply or Lost, a pause with None.
+
+    Returns what the call reads from its answer; raises the last error when it is not worth another try.
+    """
+    spent = 0.0
+    attempt = 0
+    while True:
+        outcome = yield call.request
+        if outcome is None:
+            raise RuntimeError("a request must be answered with its outcome")
+        spent += outcome.seconds
+        result = _lost(outcome, call) if isinstance(outcome, Lost) else judge(call, outcome, key)
+        if not isinstance(result, AfterturnError):
+            return result
+        asked = result.retry_after if isinstance(result, ApiError) else None
+        pause = policy.pause(attempt, spent, asked) if worth_another(call, result) else None
+        if pause is None:
+            raise result
+        yield Pause(pause)
+        spent += pause
+        attempt += 1
+
+
+def worth_another(call: Call[T], error: AfterturnError) -> bool:
+    """Say whether the same request may be sent again: what was not done, or may safely be done twice."""
+    if isinstance(error, UnreachableError):
+        return True
+    if isinstance(error, UnknownOutcomeError):
+        return call.idempotent
+    if not isinstance(error, ApiError) or not error.retryable:
+        return False
+    not_done = error.code in {"RESOURCE_BUSY", "RATE_LIMITED", "QUOTA_EXCEEDED"}
+    return not_done or (call.idempotent and error.status in _AWAY)
+
+
+def _lost(lost: Lost, call: Call[T]) -> AfterturnError:
+    place = f"{call.request.method} (no answer: {lost.category})"
+    return UnknownOutcomeError(place) if lost.sent else UnreachableError(place)

@@ -1,0 +1,87 @@
+"""Whom a client speaks to, as whom, and what it has written so far. Both clients share this; no I/O."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from afterturn_client import answers, calls
+from afterturn_client.calls import Call, RecallOptions
+from afterturn_client.errors import InvalidRequestError
+from afterturn_client.retry import RetryPolicy
+from afterturn_client.transport import check_base_url, is_loopback, masked
+from afterturn_client.turns import Messages, NewTurn, TurnOptions
+
+T = TypeVar("T")
+
+#: How long a recall waits for the client's own last write, in milliseconds, unless it says otherwise.
+OWN_WRITE_WAIT_MS = 1000
+
+
+@dataclass
+class Target:
+    """One service, one key, one default bank; `position` is that of the last acknowledged write."""
+
+    base_url: str
+    key: str = field(repr=False)
+    bank: str
+    timeout_s: float
+    retry: RetryPolicy
+    read_your_writes: bool
+    position: int | None = None
+
+    def __post_init__(self) -> None:
+        self.base_url = check_base_url(self.base_url)
+        if not self.key or not self.key.isascii() or not self.key.isprintable() or " " in self.key:
+            raise InvalidRequestError("the key must be one word of printable ASCII")
+
+    def __str__(self) -> str:
+        return f"{masked(self.base_url)!r}, bank={self.bank!r}"
+
+    def http_options(self) -> dict[str, Any]:
+        """Return how to set up either httpx client."""
+        return {
+            "base_url": self.base_url,
+            "headers": {"authorization": f"Bearer {self.key}", "accept": "application/json"},
+            "trust_env": not is_loopback(self.base_url),
+            "follow_redirects": False,
+        }
+
+    def add_turn(self, session_id: str, messages: Messages, options: TurnOptions) -> Call[answers.TurnReceipt]:
+        """Build the call that stores one turn and remembers its position."""
+        call = calls.add_turn(NewTurn(session_id, messages, **options), self.bank, self.timeout_s)
+        return replace(call, read=lambda value: self._wrote(call.read(value)))
+
+    def add_turns(self, turns: Sequence[NewTurn]) -> Call[tuple[answers.TurnReceipt | answers.RefusedTurn, ...]]:
+        """Build the call that stores many turns and remembers the last position."""
+        call = calls.add_turns(turns, self.bank, self.timeout_s)
+        return replace(call, read=lambda value: tuple(map(self._wrote, call.read(value))))
+
+    def turn_status(self, session_id: str, turn_id: str, bank: str | None) -> Call[answers.TurnStatus]:
+        """Build the call that asks where a turn is."""
+        return calls.turn_status(session_id, turn_id, bank or self.bank, self.timeout_s)
+
+    def recall(self, query: str, options: RecallOptions) -> Call[answers.RecallAnswer]:
+        """Build a recall."""
+        return calls.recall(query, self._completed(options), self.timeout_s)
+
+    def start_recall(self, query: str, ttl_s: int | None, options: RecallOptions) -> Call[answers.RecallJob]:
+        """Build the call that starts a recall job."""
+        return calls.start_recall(query, self._completed(options), ttl_s, self.timeout_s)
+
+    def freshness(self, bank: str | None, position: int | None, wait_ms: int) -> Call[answers.Freshness]:
+        """Build the call that asks how far the stages are."""
+        return calls.freshness(bank or self.bank, position, wait_ms, self.timeout_s)
+
+    def _wrote(self, result: T) -> T:
+        if isinstance(result, answers.TurnReceipt):
+            self.position = max(result.position, self.position or 0)
+        return result
+
+    def _completed(self, options: RecallOptions) -> RecallOptions:
+        """Return the options with the bank, and with the own last write as the least a read must show."""
+        given: Mapping[str, Any] = {name: value for name, value in options.items() if value is not None}
+        full: RecallOptions = {"bank": self.bank, **given}  # type: ignore[typeddict-item]  # a subset of options
+        if self.read_your_writes and self.position is not None and "min_position" not in full:
+            full["min_position"] = self.position
+            full.setdefault("wait_ms", OWN_WRITE_WAIT_MS)
+        return full

@@ -1,0 +1,109 @@
+"""What an agent hands in: messages, turns, and the wire form of both. No I/O."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, TypedDict
+
+from afterturn_client.errors import InvalidRequestError
+
+#: RFC 3339 text, an aware datetime, or epoch milliseconds.
+Moment = datetime | str | int
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a turn. `role` is user, assistant, tool or system; `content` text or content parts."""
+
+    role: str
+    content: str | Sequence[Mapping[str, Any]] = field(repr=False)
+    name: str | None = None
+    timestamp: Moment | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewTurn:
+    """A completed turn. A mapping is taken for a message as it is.
+
+    `turn_id` names the turn within its session and makes writing it idempotent: the same turn sent again
+    is the same turn. It is made here when it is not given, so a retry never writes twice.
+    """
+
+    session_id: str
+    messages: Sequence[Message | Mapping[str, Any]] = field(repr=False)
+    turn_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    bank: str | None = None
+    user_id: str | None = None
+    occurred_at: Moment | None = None
+    metadata: Mapping[str, str] | None = field(default=None, repr=False)
+    gateway: bool | None = None
+
+
+#: What a turn is made of; a mapping stands for a message as it is.
+Messages = Sequence[Message | Mapping[str, Any]]
+
+
+class TurnOptions(TypedDict, total=False):
+    """What may be said about a turn beside its session and messages; see NewTurn."""
+
+    turn_id: str
+    bank: str | None
+    user_id: str | None
+    occurred_at: Moment | None
+    metadata: Mapping[str, str] | None
+    gateway: bool | None
+
+
+def turn_body(turn: NewTurn, bank: str) -> dict[str, Any]:
+    """Return the JSON object of POST /api/v1/turns; `bank` is for a turn that names none."""
+    return {
+        "bank": turn.bank or bank,
+        "session_id": turn.session_id,
+        "turn_id": turn.turn_id,
+        "messages": [_message(message) for message in turn.messages],
+    } | _given(
+        user_id=turn.user_id,
+        occurred_at=moment(turn.occurred_at),
+        metadata=None if turn.metadata is None else dict(turn.metadata),
+        gateway=turn.gateway,
+    )
+
+
+def moment(value: Moment | None) -> str | int | None:
+    """Return a time as the wire has it, in UTC. Raises InvalidRequestError for a time without a zone."""
+    if not isinstance(value, datetime):
+        return value
+    if value.tzinfo is None:
+        raise InvalidRequestError("a time needs a time zone (say datetime.now(UTC))")
+    return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def texts_of(turn: NewTurn) -> list[str]:
+    """Return every text of a turn that must never appear in an error."""
+    found = list((turn.metadata or {}).values())
+    for message in turn.messages:
+        found += _texts(message.content if isinstance(message, Message) else dict(message))
+    return found
+
+
+def _message(message: Message | Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(message, Message):
+        return dict(message)
+    content = message.content if isinstance(message.content, str) else [dict(part) for part in message.content]
+    body: dict[str, Any] = {"role": message.role, "content": content}
+    return body | _given(name=message.name, timestamp=moment(message.timestamp))
+
+
+def _given(**fields: object) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _texts(value: object) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, Mapping):
+        return [text for one in value.values() for text in _texts(one)]
+    if isinstance(value, Sequence):
+        return [text for one in value for text in _texts(one)]
+    return []
