@@ -1,0 +1,43 @@
+"""The commands of `afterturn`, put together."""
+
+import sys
+from importlib import import_module
+
+import typer
+
+#: Each command: where its function, or its group of commands, is.
+COMMANDS = {
+    "up": "deploy.cli.up:up_command",
+}
+
+
+def build(*names: str) -> typer.Typer:
+    """Return the command line with these commands, or with all; only what is named is imported."""
+    app = typer.Typer(
+        name="afterturn",
+        help="The memory pipeline for AI agents: durable when a turn ends, at hand when the next begins.",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode="markdown",
+        # A traceback with locals would show keys and texts.
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_root)
+    for name in names or COMMANDS:
+        module, _, attribute = COMMANDS[name].partition(":")
+        command = getattr(import_module(module), attribute)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
+    return app
+
+
+def main() -> None:
+    """Run the command line; exits 0 when what was asked holds, 1 when not, 2 for wrong usage or no stack."""
+    wanted = [name for name in sys.argv[1:2] if name in COMMANDS]
+    build(*wanted)()
+
+
+def _root() -> None:
+    """Make a single command keep its name: without this, typer would drop it."""
