@@ -29,7 +29,7 @@ class Account:
 
 
 def run_as(account: Account | None) -> dict[str, Any]:
-    """Return the arguments of subprocess.run that make it someone else, or nobody but us."""
+    """Return the arguments of subprocess that run a program as an account (None: as ourselves)."""
     if account is None:
         return {}
     return {"user": account.uid, "group": account.gid, "extra_groups": []}

@@ -115,10 +115,14 @@ class EmbeddedPostgres:
 
     def end_survivors(self) -> None:
         """Stop a postmaster nobody owns any more, and wait for the backends of one that was killed."""
+        leaders = [int(line) for line in self._status_lines()[:1]]
         servers = survivors.servers_in(self.cluster.folder)
         if servers:
-            leader = [int(line) for line in self._status_lines()[:1]]
-            survivors.end(servers, leader, signal.SIGINT)
+            survivors.end(servers, leaders, signal.SIGINT)
+        if not any(survivors.is_running(leader, "postgres") for leader in leaders):
+            # Its number may belong to another process by now (in a container it soon does), and
+            # PostgreSQL would take that one for a postmaster.
+            (self.cluster.folder / "postmaster.pid").unlink(missing_ok=True)
 
     def create_database(self) -> None:
         """Make database, extension and roles if missing, and give the roles the passwords we keep."""
@@ -126,6 +130,7 @@ class EmbeddedPostgres:
 
     def start(self) -> PostgresEndpoint:
         """Start without a supervisor, ready with database and roles; raises EmbeddedError."""
+        self.stop()
         self.create()
         self._process = child.start(self.child())
         self.create_database()

@@ -15,7 +15,8 @@ import psutil
 MARK = "_AFTERTURN_STACK"  # not AFTERTURN_: it is no setting
 SERVERS = frozenset({"postgres", "valkey-server"})
 STOP_SECONDS = 15.0
-LEAVE_SECONDS = 5.0
+#: Backends leave by themselves when their postmaster is gone, unless they are deep in a query.
+LEAVE_SECONDS = 1.0
 
 
 def servers_in(folder: Path) -> list[psutil.Process]:
@@ -42,19 +43,26 @@ def marked(data: Path) -> list[psutil.Process]:
     return found
 
 
-def end(
-    processes: Iterable[psutil.Process], leaders: Iterable[int], stop_signal: signal.Signals
-) -> list[psutil.Process]:
-    """Ask the leaders to stop, wait, kill what is left; returns what was there."""
-    everyone = list(processes)
-    asked = [process for process in everyone if process.pid in set(leaders)]
-    for process in asked:
+def end(processes: Iterable[psutil.Process], leaders: Iterable[int], stop_signal: signal.Signals) -> None:
+    """Ask the leaders to stop and wait for them; whoever is left a moment later is killed."""
+    everyone, asked = list(processes), set(leaders)
+    leading = [process for process in everyone if process.pid in asked]
+    for process in leading:
         _signal(process, stop_signal)
-    _, stubborn = psutil.wait_procs(everyone, timeout=STOP_SECONDS if asked else LEAVE_SECONDS)
+    psutil.wait_procs(leading, timeout=STOP_SECONDS)
+    _, stubborn = psutil.wait_procs(everyone, timeout=LEAVE_SECONDS)
     for process in stubborn:
         _signal(process, signal.SIGKILL)
-    psutil.wait_procs(stubborn, timeout=LEAVE_SECONDS)
-    return everyone
+    psutil.wait_procs(stubborn, timeout=STOP_SECONDS)
+
+
+def is_running(pid: int, name: str) -> bool:
+    """Say whether a process id belongs to a live process of that name (one nobody reaped is dead)."""
+    try:
+        process = psutil.Process(pid)
+        return process.name() == name and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
 
 
 def _signal(process: psutil.Process, stop_signal: signal.Signals) -> None:

@@ -81,6 +81,7 @@ class EmbeddedValkey:
 
     def start(self) -> str:
         """Start without a supervisor and return the URL; raises EmbeddedError."""
+        self.stop()
         self.create()
         self._process = child.start(self.child())
         return self.url
