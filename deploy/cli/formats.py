@@ -1,0 +1,146 @@
+"""What `afterturn ingest` reads: our JSON Lines, OpenAI chat messages, `Name: text` transcripts. Pure parsing.
+
+Every parser yields, in the order of the file, either a turn or a bad line with its number; nothing in a
+file makes it raise.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Any, BinaryIO, Literal
+
+from afterturn_client.turns import Message, NewTurn
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from deploy.cli.chat import chat_turns
+from deploy.cli.lines import BOM, read_lines
+from deploy.cli.parsed import BadLine, Parsed, checked, first_problem, turn_name
+
+#: The service's own default for a request; a line longer than that cannot be sent.
+LONGEST_LINE = 2_097_152
+LONGEST_SESSION_ID = 128
+_VOTERS = 50
+
+_NAMED = re.compile(r'(?P<name>[^\s:{}\[\]"][^:{}\[\]"]{0,127}):\s+(?P<text>\S.*)')
+_ROLES = {"assistant": "assistant", "ai": "assistant", "agent": "assistant", "bot": "assistant", "system": "system"}
+
+
+class Format(StrEnum):
+    """The forms a file may have."""
+
+    JSONL = "jsonl"
+    CHAT = "chat"
+    TRANSCRIPT = "transcript"
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", hide_input_in_errors=True)
+
+
+class _Message(_Strict):
+    role: Literal["user", "assistant", "tool", "system"]
+    content: str | list[dict[str, Any]] = Field(repr=False)
+    name: str | None = None
+    timestamp: str | int | None = None
+
+
+class _Turn(_Strict):
+    session_id: str
+    turn_id: str
+    messages: list[_Message] = Field(min_length=1, repr=False)
+    bank: str | None = None
+    user_id: str | None = None
+    occurred_at: str | int | None = None
+    metadata: dict[str, str] | None = Field(default=None, repr=False)
+    gateway: bool | None = None
+
+
+def detect(head: bytes) -> Format | None:
+    """Say which format a file that begins so has; None when nothing speaks for any."""
+    text = head.removeprefix(BOM).decode(errors="replace").strip()
+    if re.match(r"\[\s*[{\]]", text):
+        return Format.CHAT
+    lines = [line.strip() for line in text.splitlines()[:_VOTERS] if line.strip()]
+    if text.startswith("{") and _is_chat_object(text, lines[0]):
+        return Format.CHAT
+    objects = sum(line.startswith("{") for line in lines)
+    named = sum(_NAMED.fullmatch(line) is not None for line in lines)
+    if not objects and not named:
+        return None if lines else Format.JSONL
+    return Format.JSONL if objects >= named else Format.TRANSCRIPT
+
+
+def parse(stream: BinaryIO, form: Format, session_id: str, longest: int = LONGEST_LINE) -> Iterator[Parsed]:
+    """Yield the turns of a file; `session_id` is for the formats that name none."""
+    if form is Format.CHAT:
+        return chat_turns(stream, session_id)
+    return _jsonl(stream, longest) if form is Format.JSONL else _transcript(stream, session_id, longest)
+
+
+def session_name(file_name: str) -> str:
+    """Return the session id that a file's name stands for: itself, or cut and hashed when it is too long."""
+    name = "".join("_" if sign in "/\\" or not sign.isprintable() else sign for sign in file_name)
+    raw = name.encode(errors="replace")
+    if len(raw) <= LONGEST_SESSION_ID and name not in {"", ".", ".."}:
+        return raw.decode()
+    return f"{raw[:64].decode(errors='ignore')}~{hashlib.sha256(raw).hexdigest()[:32]}"
+
+
+def _jsonl(stream: BinaryIO, longest: int) -> Iterator[Parsed]:
+    for line in read_lines(stream, longest):
+        if line.text is None:
+            yield BadLine(line.number, line.error, line.offset)
+        elif line.text.strip():
+            yield _json_turn(line.text, line.number, line.offset)
+
+
+def _json_turn(text: str, number: int, offset: int) -> Parsed:
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+        if not isinstance(value, dict):
+            return BadLine(number, "not a JSON object", offset)
+        wire = _Turn.model_validate(value)
+    except ValidationError as error:
+        return BadLine(number, first_problem(error), offset)
+    except json.JSONDecodeError as error:
+        return BadLine(number, f"not JSON ({error.msg.lower()}, column {error.colno})", offset)
+    except (ValueError, RecursionError):
+        return BadLine(number, "not JSON that can be read (a number or a nesting out of range)", offset)
+    messages = [Message(one.role, one.content, one.name, one.timestamp) for one in wire.messages]
+    rest = wire.model_dump(exclude={"messages", "session_id"}, exclude_none=True)
+    return checked(NewTurn(wire.session_id, messages, **rest), number, offset)
+
+
+def _transcript(stream: BinaryIO, session_id: str, longest: int) -> Iterator[Parsed]:
+    for line in read_lines(stream, longest):
+        if line.text is None:
+            yield BadLine(line.number, line.error, line.offset)
+        elif line.text.strip():
+            yield _spoken(line.text.strip(), line.number, line.offset, session_id)
+
+
+def _spoken(line: str, number: int, offset: int, session_id: str) -> Parsed:
+    found = _NAMED.fullmatch(line)
+    if found is None:
+        return BadLine(number, "not `Name: text`", offset)
+    role = _ROLES.get(found["name"].strip().lower(), "user")
+    messages = [Message(role, found["text"], found["name"].strip())]
+    turn = NewTurn(session_id, messages, turn_name(number, role, found["text"]))
+    return checked(turn, number, offset)
+
+
+def _is_chat_object(text: str, first_line: str) -> bool:
+    """Whether a file that begins with `{` is one chat document and not lines of turns."""
+    for candidate in (first_line, text):
+        try:
+            value = json.loads(candidate)
+        except (ValueError, RecursionError):
+            continue
+        return isinstance(value, dict) and "messages" in value and not {"session_id", "turn_id"} & set(value)
+    return first_line in {"{", '{"messages": [', '{"messages":['} or not first_line.endswith("}")
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(name)

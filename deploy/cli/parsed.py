@@ -1,0 +1,57 @@
+"""What a parser yields: a turn or a bad line, each with its number."""
+
+import hashlib
+from dataclasses import dataclass
+
+from afterturn_client.errors import InvalidRequestError
+from afterturn_client.transport import encode
+from afterturn_client.turns import NewTurn, texts_of, turn_body
+from pydantic import ValidationError
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedTurn:
+    """A turn and where it stands; `size` is its length on the wire in bytes."""
+
+    line: int
+    turn: NewTurn
+    size: int
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    """A line that is no turn, and why; the error holds nothing of its text."""
+
+    line: int
+    error: str
+    offset: int = 0
+
+
+Parsed = ParsedTurn | BadLine
+
+
+def turn_name(ordinal: int, role: str, text: str) -> str:
+    """Return `<ordinal>-<12 hex of sha256(role, text)>`: the same place and text is the same turn."""
+    digest = hashlib.sha256(b"\0".join((role.encode(), text.encode(errors="surrogatepass"))))
+    return f"{ordinal}-{digest.hexdigest()[:12]}"
+
+
+def checked(turn: NewTurn, line: int, offset: int) -> Parsed:
+    """Return the turn if it can be written and stored as text, else a bad line."""
+    names = [turn.session_id, turn.turn_id, turn.bank or "", turn.user_id or "", *(turn.metadata or {})]
+    if any("\0" in text for text in [*names, *texts_of(turn)]):
+        return BadLine(line, "holds a NUL character", offset)
+    try:
+        size = len(encode(turn_body(turn, "")))
+    except InvalidRequestError:
+        return BadLine(line, "holds half a character (a lone surrogate) or a number that JSON has not", offset)
+    return ParsedTurn(line, turn, size, offset)
+
+
+def first_problem(error: ValidationError) -> str:
+    """Return the first thing pydantic found wrong: where and what, never the value."""
+    detail = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    place = ".".join(str(part) for part in detail["loc"])
+    shown = "".join(sign if sign.isprintable() else "?" for sign in place)[:100]
+    return f"{shown}: {detail['msg']}" if shown else detail["msg"]
