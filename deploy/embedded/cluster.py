@@ -52,7 +52,7 @@ class Cluster:
         shutil.rmtree(self.folder, ignore_errors=True)
         shutil.rmtree(self.passwords, ignore_errors=True)
         if self.folder.parent.parent == SYSTEM_FOLDER:
-            self.folder.parent.rmdir()
+            shutil.rmtree(self.folder.parent, ignore_errors=True)
 
     def _initialise(self) -> None:
         half = self.folder.with_name("pg.half")

@@ -6,6 +6,7 @@ both overwrite the memory that shows their environment); everything else by a ma
 
 import os
 import signal
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import psutil
 MARK = "_AFTERTURN_STACK"  # not AFTERTURN_: it is no setting
 SERVERS = frozenset({"postgres", "valkey-server"})
 STOP_SECONDS = 15.0
+POLL_SECONDS = 0.02
 #: Backends leave by themselves when their postmaster is gone, unless they are deep in a query.
 LEAVE_SECONDS = 1.0
 
@@ -49,20 +51,38 @@ def end(processes: Iterable[psutil.Process], leaders: Iterable[int], stop_signal
     leading = [process for process in everyone if process.pid in asked]
     for process in leading:
         _signal(process, stop_signal)
-    psutil.wait_procs(leading, timeout=STOP_SECONDS)
-    _, stubborn = psutil.wait_procs(everyone, timeout=LEAVE_SECONDS)
+    _left_after(leading, STOP_SECONDS)
+    stubborn = _left_after(everyone, LEAVE_SECONDS)
     for process in stubborn:
         _signal(process, signal.SIGKILL)
-    psutil.wait_procs(stubborn, timeout=STOP_SECONDS)
+    _left_after(stubborn, STOP_SECONDS)
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """Say whether a process lives; one that ended and was reaped by nobody does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
 
 
 def is_running(pid: int, name: str) -> bool:
-    """Say whether a process id belongs to a live process of that name (one nobody reaped is dead)."""
+    """Say whether a process number belongs to a live process of that name."""
     try:
         process = psutil.Process(pid)
-        return process.name() == name and process.status() != psutil.STATUS_ZOMBIE
+        return process.name() == name and is_alive(process)
     except psutil.Error:
         return False
+
+
+def _left_after(processes: list[psutil.Process], seconds: float) -> list[psutil.Process]:
+    """Wait until none lives or the time is over; return those that live."""
+    deadline = time.monotonic() + seconds
+    while alive := [process for process in processes if is_alive(process)]:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(POLL_SECONDS)
+    return alive
 
 
 def _signal(process: psutil.Process, stop_signal: signal.Signals) -> None:

@@ -1,0 +1,37 @@
+"""`afterturn up` with a tiny API and sleeping workers in the places of the real ones."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import typer
+
+from deploy import services
+from deploy.cli import up
+from deploy.embedded import Child
+from deploy.local import LocalStack, Parts
+
+API = """
+import http.server, os
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+    def log_message(self, *_): pass
+http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["AFTERTURN_API__PORT"])), Handler).serve_forever()
+"""
+
+
+def api(told: services.Services) -> Child:
+    return replace(services.api(told), argv=(sys.executable, "-P", "-c", API))
+
+
+def workers(told: services.Services, count: int) -> Sequence[Child]:
+    return [replace(worker, argv=("sleep", "600")) for worker in services.workers(told, count)]
+
+
+if __name__ == "__main__":
+    stack = partial(LocalStack, parts=Parts(api=api, workers=workers))
+    setattr(up, "LocalStack", stack)  # noqa: B010  (a stand-in is not the type it stands for)
+    typer.run(up.up_command)

@@ -1,0 +1,100 @@
+"""Runs `afterturn up` as a process of its own, the way a person does."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psutil
+
+from deploy.embedded import survivors
+from deploy.embedded.cluster import cluster_of
+from deploy.stack import Stack, find_stack
+
+STAND_IN = Path(__file__).with_name("stand_in_up.py")
+READY_SECONDS = 60.0
+
+
+class Up:
+    """One `up` on one data folder; leaving the block ends it and removes its database."""
+
+    def __init__(self, data: Path, *options: str, prefix: Sequence[str] = (), **environment: str) -> None:
+        self.data = data
+        self.out, self.err = data.with_suffix(".out"), data.with_suffix(".err")
+        python = prefix or (sys.executable,)
+        with self.out.open("wb") as out, self.err.open("wb") as err:
+            self.process = subprocess.Popen(
+                [*python, "-P", str(STAND_IN), "--data", str(data), *options],
+                stdout=out,
+                stderr=err,
+                env=os.environ | environment,
+            )
+
+    def ready(self) -> dict[str, Any]:
+        """Wait for the READY line and return its object."""
+        deadline = time.monotonic() + READY_SECONDS
+        while time.monotonic() < deadline:
+            lines = self.out.read_text().splitlines()
+            found = [line for line in lines if line.startswith("READY ")]
+            if found and len(lines) > 1:
+                return dict(json.loads(found[0].removeprefix("READY ")))
+            assert self.process.poll() is None, self.said
+            time.sleep(0.05)
+        raise AssertionError(f"not ready: {self.said}")
+
+    @property
+    def said(self) -> str:
+        """What stands on standard error so far."""
+        return self.err.read_text()
+
+    @property
+    def stack(self) -> Stack:
+        return find_stack(self.data)
+
+    def pid(self, name: str) -> int:
+        return next(process.pid for process in self.stack.processes if process.name == name)
+
+    def kill_child(self, name: str) -> int:
+        """Kill a child and return the process id of the one that took its place."""
+        before = self.pid(name)
+        os.kill(before, signal.SIGKILL)
+        self.wait(lambda: any(one.name == name and one.pid != before for one in self.stack.processes))
+        return self.pid(name)
+
+    def wait(self, holds: Any, seconds: float = 30.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < deadline, self.said
+            time.sleep(0.05)
+
+    def everyone(self) -> list[psutil.Process]:
+        """Every process that belongs to this data folder."""
+        data = self.data.resolve()
+        servers = [*survivors.servers_in((data / "pg").resolve()), *survivors.servers_in(data / "valkey")]
+        return [*survivors.marked(data), *servers]
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Stop it and return its exit status."""
+        self.process.send_signal(number)
+        return self.process.wait(60)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self.process.poll() is None:
+            self.stop()
+
+
+def remove(data: Path) -> None:
+    """Remove a data folder and the database that belongs to it."""
+    if (data / "pg").exists():
+        cluster_of(data).remove()
+    shutil.rmtree(data, ignore_errors=True)
