@@ -1,0 +1,100 @@
+"""A turn's text in, everything that follows from it out: the one way into the rules."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime
+
+from workers.extraction.addresses import addresses, masked
+from workers.extraction.canonical import canonical, shown
+from workers.extraction.dates import dates
+from workers.extraction.facts import facts
+from workers.extraction.model import (
+    Entity,
+    Extraction,
+    Mention,
+    MentionKind,
+    MessageText,
+    TurnText,
+)
+from workers.extraction.names import names_in
+
+#: Output is write-once for each (turn, stage, version): a change of the rules is a new version.
+VERSION = "rules-1"
+
+
+def extract(turn: TurnText) -> Extraction:
+    """Return the mentions, entities and facts of a turn; what it returns depends on the turn alone.
+
+    Never raises, whatever the text; takes time in proportion to the text. Mentions come in the order of the
+    text (the speaker of a message first) and no two overlap; entities are sorted by normalised name. Facts
+    come from messages of role `user` only.
+    """
+    said = _day(turn.occurred_at)
+    mentions = [*_speakers(turn.messages), *_written(turn.messages, said)]
+    mentions.sort(key=_place)
+    found = [fact for ordinal, message in enumerate(turn.messages) for fact in facts(message, ordinal)]
+    return Extraction(tuple(mentions), _entities(mentions), tuple(found))
+
+
+def _day(moment: datetime | None) -> date | None:
+    if moment is None:
+        return None
+    return (moment.astimezone(UTC) if moment.tzinfo else moment).date()
+
+
+def _place(mention: Mention) -> tuple[int, int]:
+    return mention.ordinal, -1 if mention.span is None else mention.span.start
+
+
+def _speakers(messages: Sequence[MessageText]) -> Iterable[Mention]:
+    for ordinal, message in enumerate(messages):
+        if name := canonical(message.name or ""):
+            yield Mention(MentionKind.PERSON, ordinal, None, (message.name or "").strip(), name)
+
+
+def _written(messages: Sequence[MessageText], said: date | None) -> Iterable[Mention]:
+    """Addresses first, then dates, then names: each in what the ones before have left of the text."""
+    left: list[str] = []
+    for ordinal, message in enumerate(messages):
+        found = [*_addresses(ordinal, message.content)]
+        bare = _without(message.content, found)
+        found_dates = [*_dates(ordinal, message.content, bare, said)]
+        left.append(_without(bare, found_dates))
+        yield from (*found, *found_dates)
+    yield from _names(messages, left)
+
+
+def _addresses(ordinal: int, text: str) -> Iterable[Mention]:
+    for kind, span, name in addresses(text):
+        yield Mention(kind, ordinal, span, text[span.start : span.end], name)
+
+
+def _dates(ordinal: int, text: str, bare: str, said: date | None) -> Iterable[Mention]:
+    for dated in dates(bare, said):
+        name = dated.day.isoformat() if dated.day else None
+        surface = text[dated.span.start : dated.span.end]
+        yield Mention(MentionKind.DATE, ordinal, dated.span, surface, name, dated.day)
+
+
+def _names(messages: Sequence[MessageText], left: Sequence[str]) -> Iterable[Mention]:
+    people = [message.name for message in messages if message.name]
+    for named in names_in(left, people):
+        text = messages[named.ordinal].content
+        surface = text[named.span.start : named.span.end]
+        yield Mention(named.kind, named.ordinal, named.span, surface, named.normalised)
+
+
+def _without(text: str, mentions: Iterable[Mention]) -> str:
+    return masked(text, [(m.span.start, m.span.end) for m in mentions if m.span is not None])
+
+
+def _entities(mentions: Iterable[Mention]) -> tuple[Entity, ...]:
+    found: dict[str, Entity] = {}
+    for mention in mentions:
+        if mention.entity is not None and mention.entity not in found:
+            found[mention.entity] = Entity(mention.entity, _shown(mention), mention.kind)
+    return tuple(found[name] for name in sorted(found))
+
+
+def _shown(mention: Mention) -> str:
+    written = mention.kind in {MentionKind.DATE, MentionKind.URL, MentionKind.EMAIL, MentionKind.HANDLE}
+    return mention.entity or "" if written else shown(mention.surface)

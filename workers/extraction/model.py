@@ -1,0 +1,110 @@
+"""What goes into the rules and what comes out of them: texts in, mentions, entities and facts out."""
+
+from dataclasses import dataclass
+from datetime import date, datetime
+from enum import StrEnum
+
+
+class MentionKind(StrEnum):
+    """What a mention is a mention of; `name` is a named thing of no kind the rules can tell."""
+
+    PERSON = "person"
+    PLACE = "place"
+    ORGANISATION = "organisation"
+    NAME = "name"
+    DATE = "date"
+    EMAIL = "email"
+    URL = "url"
+    HANDLE = "handle"
+
+
+class Tier(StrEnum):
+    """How long a fact is worth keeping: L0 for good, L1 for a day, L2 for a week."""
+
+    L0 = "L0"
+    L1 = "L1"
+    L2 = "L2"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageText:
+    """One message as the rules see it: who spoke in which role, and what was said."""
+
+    role: str
+    content: str
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnText:
+    """One turn as the rules see it; relative dates need `occurred_at` (an aware time)."""
+
+    messages: tuple[MessageText, ...]
+    occurred_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """Where something stands in a message: characters, `start` included, `end` not."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """One place where a turn speaks of something.
+
+    `ordinal` is the message's number in the turn. `span` is None for the speaker, who stands beside the
+    text, not in it; else `surface == content[span.start : span.end]`. `entity` is the normalised name of
+    the entity meant, None for a date that names no certain day. `day` is the day a date means.
+    """
+
+    kind: MentionKind
+    ordinal: int
+    span: Span | None
+    surface: str
+    entity: str | None
+    day: date | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """Something a turn speaks of, once however often: `normalised` is its identity, `name` for people to read.
+
+    A day is an entity named in ISO form.
+    """
+
+    normalised: str
+    name: str
+    kind: MentionKind
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something durable a person said of themselves; `span` is where its value stands.
+
+    `fact_id` and `key` are its identity together with `subject`, the speaker's name if there is one. `slug`
+    is unique within a message. `value` keeps its case and has at most 128 bytes of UTF-8. `statement` is the
+    fact as a sentence. `confidence` is between 0 and 1.
+    """
+
+    fact_id: str
+    key: str
+    slug: str
+    value: str
+    tier: Tier
+    confidence: float
+    subject: str | None
+    statement: str
+    ordinal: int
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """All that follows from one turn: mentions and facts in the order of the text, entities by name."""
+
+    mentions: tuple[Mention, ...]
+    entities: tuple[Entity, ...]
+    facts: tuple[Fact, ...]

@@ -1,0 +1,103 @@
+"""The names of a turn: runs of capitalised words, judged in their message and then across the turn."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from workers.extraction.canonical import canonical
+from workers.extraction.gazetteer import names
+from workers.extraction.kinds import Guess, believable, guess
+from workers.extraction.model import MentionKind, Span
+from workers.extraction.runs import Run, everyday, runs
+from workers.extraction.tokens import Token, tokens
+
+_JOINS = frozenset({", ", " "})
+# Places that are words, too: without a capital they are the words.
+_LOW_WORDS = frozenset(["split", "cork", "turkey", "phoenix", "buffalo", "orlando", "york", "chad", "guinea"])
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A name found in message `ordinal` of a turn, its kind, and whether it is a name for certain."""
+
+    ordinal: int
+    span: Span
+    normalised: str
+    kind: MentionKind
+    sure: bool
+    certain: bool
+
+
+def names_in(texts: Sequence[str], people: Iterable[str]) -> list[Named]:
+    """Return the names of a turn's messages in order; `people` are its speakers, known to be persons.
+
+    A name is judged once for the whole turn: what is sure in one place counts in all others.
+    """
+    speakers = _with_first_names(people)
+    found = [named for ordinal, text in enumerate(texts) for named in _message(ordinal, text)]
+    kinds = {named.normalised: named.kind for named in reversed(found) if named.sure and named.certain}
+    kinds |= dict.fromkeys(speakers, MentionKind.PERSON)
+    certain = {named.normalised for named in found if named.certain} | set(speakers)
+    return [
+        replace(named, kind=kinds.get(named.normalised, named.kind), certain=True)
+        for named in found
+        if named.normalised in certain
+    ]
+
+
+def _with_first_names(people: Iterable[str]) -> list[str]:
+    whole = [name for person in people if (name := canonical(person))]
+    return [*whole, *(name.split(" ")[0] for name in whole)]
+
+
+def _message(ordinal: int, text: str) -> list[Named]:
+    words_found = tokens(text)
+    judged = [(run, guess(run)) for run in runs(words_found)]
+    found = [_named(ordinal, text, run, seen) for run, seen in _coordinated(judged)]
+    found += [_place(ordinal, span, text[span.start : span.end]) for span in _low_places(words_found, text)]
+    return sorted(found, key=lambda named: named.span)
+
+
+def _named(ordinal: int, text: str, run: Run, seen: Guess) -> Named:
+    surface = text[run.start : run.end]
+    return Named(ordinal, Span(run.start, run.end), canonical(surface), seen.kind, seen.sure, believable(run, seen))
+
+
+def _coordinated(judged: list[tuple[Run, Guess]]) -> list[tuple[Run, Guess]]:
+    """Let "X and Y" be of one kind when only one of them is known; first along the text, then back."""
+    along = _passed_on(judged)
+    return _passed_on(along[::-1])[::-1]
+
+
+def _passed_on(judged: list[tuple[Run, Guess]]) -> list[tuple[Run, Guess]]:
+    passed: list[tuple[Run, Guess]] = []
+    for run, seen in judged:
+        before = passed[-1] if passed else None
+        if not seen.sure and before is not None and before[1].sure and _beside(run, before[0]):
+            passed.append((run, before[1]))
+        else:
+            passed.append((run, seen))
+    return passed
+
+
+def _beside(one: Run, other: Run) -> bool:
+    early, late = sorted((one, other), key=lambda run: run.first)
+    between = late.words[early.last : late.first]
+    head = late.parts[0]
+    if head.opens or len(between) > 1:
+        return False
+    if not between:
+        return head.gap == ", "
+    return between[0].low in {"and", "or"} and between[0].gap in _JOINS
+
+
+def _low_places(found: list[Token], text: str) -> Iterator[Span]:
+    """Yield known places written without a capital, where a preposition says that a place comes."""
+    for before, token in pairwise(found):
+        small = text[token.start].islower() and token.gap == " " and before.low in {"in", "to", "from", "near"}
+        if small and token.low in names("countries", "places") and token.low not in _LOW_WORDS | everyday():
+            yield Span(token.start, token.start + len(token.bare))
+
+
+def _place(ordinal: int, span: Span, surface: str) -> Named:
+    return Named(ordinal, span, canonical(surface), MentionKind.PLACE, sure=True, certain=True)

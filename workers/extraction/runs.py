@@ -1,0 +1,195 @@
+"""Runs of capitalised words: what may be a name, before anybody asks of what."""
+
+from dataclasses import dataclass
+from functools import cache
+
+from workers.extraction.gazetteer import names, words
+from workers.extraction.tokens import Token
+
+_LONGEST_RUN = 6
+_LONGEST_WORD = 40
+_PRONOUNS = frozenset({"i", "i'm", "i'll", "i'd", "i've"})
+_PARTICLES = frozenset(
+    {
+        *("de", "la", "le", "van", "von", "der", "den", "del", "della", "da", "dos", "das"),
+        *("di", "du", "el", "al", "bin", "ibn", "zu"),
+    }
+)
+_OF = frozenset({"of", "for", "the", "and", "without"})
+_OF_HEADS = frozenset({"lord", "isle", "republic", "kingdom", "gulf", "bay", "house", "city", "king", "queen"})
+_SPACES = frozenset({" ", "\u00a0", ". "})
+_LEADS = frozenset({"the", "a", "an", "my", "our"})
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The words `first` to `last` (not included) of a message's words, all of one name."""
+
+    words: list[Token]
+    first: int
+    last: int
+
+    @property
+    def start(self) -> int:
+        """Where the name begins in the text."""
+        return self.words[self.first].start
+
+    @property
+    def end(self) -> int:
+        """Where the name ends in the text, a possessive left out."""
+        last = self.words[self.last - 1]
+        return last.start + len(last.bare)
+
+    @property
+    def parts(self) -> list[Token]:
+        """The words of the name."""
+        return self.words[self.first : self.last]
+
+    @property
+    def lows(self) -> list[str]:
+        """The words of the name, for looking up."""
+        return [token.low for token in self.parts]
+
+    @property
+    def name(self) -> str:
+        """The name as one text, for looking up."""
+        return " ".join(self.lows)
+
+    @property
+    def opens(self) -> bool:
+        """Whether the name begins a sentence, where a capital proves nothing."""
+        return self.words[self.first].opens
+
+    def before(self, steps: int = 1) -> Token | None:
+        """Return the word so many steps before the name."""
+        place = self.first - steps
+        return self.words[place] if place >= 0 else None
+
+    def after(self, steps: int = 1) -> Token | None:
+        """Return the word so many steps behind the name."""
+        place = self.last - 1 + steps
+        return self.words[place] if place < len(self.words) else None
+
+
+@cache
+def known() -> frozenset[str]:
+    """Every place and organisation of the lists."""
+    return names("countries", "places", "organisations")
+
+
+@cache
+def everyday() -> frozenset[str]:
+    """Words that a capital does not make a name."""
+    return words("common_words") | _people()
+
+
+@cache
+def _never() -> frozenset[str]:
+    weekdays = words("dates", "weekday")
+    return weekdays | {f"{day}s" for day in weekdays} | words("dates", "month") | _PRONOUNS
+
+
+def runs(found: list[Token]) -> list[Run]:
+    """Return the runs of a message's words, each trimmed to what can be a name; none is empty."""
+    kept: list[Run] = []
+    place = 0
+    while place < len(found):
+        end = _end(found, place) if nameable(found[place]) else place
+        if end > place and (run := _trimmed(Run(found, place, end))):
+            kept.append(run)
+        place = max(end, place + 1)
+    return kept
+
+
+def nameable(token: Token) -> bool:
+    """Whether a word by itself may stand in a name: a capital, no digits, no shouting, not on the lists."""
+    low = token.low
+    if not token.capital or len(token.text) > _LONGEST_WORD:
+        return False
+    if low in known() or token.text.casefold() in known():
+        return True
+    shouted = len(token.bare) > 1 and token.bare.isupper()
+    return low not in _never() and not shouted and not any(map(str.isdigit, token.text))
+
+
+def _end(found: list[Token], first: int) -> int:
+    end = first + 1
+    while end < len(found) and end - first < _LONGEST_RUN:
+        step = _step(found, first, end)
+        if not step:
+            break
+        end += step
+    return end
+
+
+def _step(found: list[Token], first: int, end: int) -> int:
+    """Return how many words from `end` on belong to the name that began at `first`."""
+    if found[end - 1].possessive and found[end].low not in words("organisation", "any"):
+        return 0
+    head = found[first + 1 if found[first].low in _LEADS else first]
+    for width in (1, 2, 3):
+        if end + width > len(found):
+            return 0
+        *links, last = found[end : end + width]
+        if not all(_linked(head, link) for link in links) or not _close(last):
+            return 0
+        if nameable(last):
+            return width
+    return 0
+
+
+def _close(token: Token) -> bool:
+    if token.opens:
+        return False
+    tail = token.low in words("organisation", "any")
+    return token.gap in _SPACES or (token.gap in {"' ", "\u2019 "} and tail)
+
+
+def _linked(head: Token, link: Token) -> bool:
+    if link.text[0].isupper() or not _close(link):
+        return False
+    if link.low in _PARTICLES:
+        return True
+    heads = words("organisation", "any") | _OF_HEADS
+    return link.low in _OF and head.low in heads
+
+
+def _trimmed(run: Run) -> Run | None:
+    """Leave out what only a sentence's beginning or an article made part of the run."""
+    first, last = run.first, run.last
+    while first < last and _leads(Run(run.words, first, last)):
+        first += 1
+    while last > first and _trails(Run(run.words, first, last)):
+        last -= 1
+    return Run(run.words, first, last) if first < last else None
+
+
+def _whole(run: Run) -> bool:
+    """Whether the run is a name as it stands: listed, titled, or ending like an organisation's."""
+    lows = run.lows
+    titled = lows[0] in words("people", "title")
+    return titled or run.name in known() or (len(lows) > 1 and lows[-1] in words("organisation", "any"))
+
+
+def _leads(run: Run) -> bool:
+    """Whether the first word of a run is no part of the name."""
+    token = run.parts[0]
+    if run.name in known():
+        return False
+    if token.low in _LEADS:
+        return True
+    if _whole(run) or token.low in words("not_names"):
+        return not _whole(run)
+    if token.low in _people():
+        return len(run.parts) > 1 or token.low not in words("given_names")
+    everyday_word = token.low in everyday() and token.low not in words("given_names")
+    return everyday_word and (token.opens or len(run.parts) == 1)
+
+
+def _trails(run: Run) -> bool:
+    """Whether the last word of a run is no part of the name."""
+    return run.lows[-1] in _PARTICLES | words("not_names") and not _whole(run)
+
+
+def _people() -> frozenset[str]:
+    return words("people", "person") | words("people", "animal")
