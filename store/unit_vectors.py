@@ -1,0 +1,76 @@
+"""Vectors of units: which are missing, and writing them once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+# A turn's own messages and the facts drawn from it later are two pieces of work.
+MISSING = text("""
+    select u.bank_id, u.unit_id, u.content
+      from unnest(cast(:banks as uuid[]), cast(:turns as uuid[]), cast(:facts as boolean[])) as w(bank, turn, facts),
+           lateral (select u.bank_id, u.unit_id, u.content from afterturn.agent_memory_unit_t u
+                     where u.host_id = :host and u.bank_id = w.bank and u.turn_id = w.turn and u.active
+                       and (u.origin = 'extraction') = w.facts offset 0) u
+     where (select true from afterturn.unit_vector_t v
+             where v.host_id = :host and v.bank_id = u.bank_id and v.generation = :generation
+               and v.unit_id = u.unit_id and v.chunk = 0) is null""")
+# Locked against being forgotten until the vector is there to be forgotten too.
+INSERT = text("""
+    insert into afterturn.unit_vector_t (host_id, bank_id, unit_id, chunk, generation, embedding)
+    select u.host_id, u.bank_id, u.unit_id, 0, cast(:generation as smallint), cast(:embedding as public.halfvec)
+      from afterturn.agent_memory_unit_t u
+     where u.host_id = :host and u.bank_id = :bank and u.unit_id = :unit and u.active for share
+    on conflict do nothing""")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The units of a turn that are to have vectors: its messages, or the facts drawn from it."""
+
+    bank_id: UUID
+    turn_id: UUID
+    facts: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Unembedded:
+    """A unit without a vector of the generation asked for."""
+
+    bank_id: UUID
+    unit_id: UUID
+    content: str = field(repr=False)
+
+
+async def missing(
+    connection: AsyncConnection, host: UUID, generation: int, wanted: Sequence[Wanted]
+) -> list[Unembedded]:
+    """Return the active units of these turns that have no vector of this generation."""
+    arguments = {
+        "host": host,
+        "generation": generation,
+        "banks": [one.bank_id for one in wanted],
+        "turns": [one.turn_id for one in wanted],
+        "facts": [one.facts for one in wanted],
+    }
+    return [Unembedded(*row) for row in await connection.execute(MISSING, arguments)]
+
+
+async def insert(
+    connection: AsyncConnection,
+    host: UUID,
+    generation: int,
+    units: Sequence[Unembedded],
+    vectors: NDArray[np.float32],
+) -> None:
+    """Write the vectors (one row a unit, in order) of units that are still active and have none yet."""
+    rows = [
+        {"host": host, "bank": unit.bank_id, "unit": unit.unit_id, "generation": generation, "embedding": vector}
+        for unit, vector in zip(units, vectors, strict=True)
+    ]
+    if rows:
+        await connection.execute(INSERT, rows)

@@ -1,0 +1,97 @@
+"""Stages and runners as the worker process builds them, with a small embedder of known vectors."""
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import numpy as np
+from numpy.typing import NDArray
+
+from afterturn_client.gateway import GatewayClient
+from embeddings.errors import EmbeddingError
+from store.ledger import Ledger, Stage
+from tests.workers.conftest import World, now
+from workers.embedding import EmbeddingStage
+from workers.extraction.stage import ExtractionStage
+from workers.gateway import GatewayStage
+from workers.projection import ProjectionStage
+from workers.retry import Backoff, Verdict
+from workers.runner import Runner, StageWork
+from workers.settings import GatewaySettings
+
+LEASE = timedelta(seconds=30)
+
+
+@dataclass
+class KnownEmbedder:
+    """A vector for every text, made from its digest; `poison` is a text it fails on."""
+
+    name: str = "known"
+    dimensions: int = 384
+    generation: int = 1
+    poison: str | None = None
+    slow_s: float = 0.0
+    batches: list[list[str]] = field(default_factory=list)
+
+    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        self.batches.append(list(texts))
+        if self.slow_s:
+            await asyncio.sleep(self.slow_s)
+        if self.poison is not None and any(self.poison in text for text in texts):
+            raise EmbeddingError
+        return np.stack([self.vector(text) for text in texts])
+
+    def vector(self, text: str) -> NDArray[np.float32]:
+        seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+        drawn = np.random.default_rng(seed).standard_normal(self.dimensions).astype(np.float32)
+        return np.asarray(drawn / np.linalg.norm(drawn), dtype=np.float32)
+
+    def estimate_ms(self, texts: Sequence[str]) -> float:
+        return float(len(texts))
+
+
+def verdict(max_attempts: int = 5) -> Verdict:
+    return Verdict(Backoff(base_s=60.0, chance=lambda: 0.5), max_attempts, now)
+
+
+@dataclass
+class Crew:
+    """One worker process's runners; `rung` lists the stages it rang for."""
+
+    world: World
+    embedder: KnownEmbedder = field(default_factory=KnownEmbedder)
+    gateway: GatewayClient | None = None
+    settings: GatewaySettings = field(default_factory=lambda: GatewaySettings(user_id="user-1"))
+    max_attempts: int = 5
+    lease: timedelta = LEASE
+    rung: list[Stage] = field(default_factory=list)
+
+    def work(self, stage: Stage) -> StageWork:
+        database = self.world.database
+        match stage:
+            case Stage.GATEWAY:
+                return GatewayStage(database, self.gateway, self.settings, verdict(self.max_attempts))
+            case Stage.EXTRACTION:
+                return ExtractionStage(database)
+            case Stage.EMBEDDING:
+                return EmbeddingStage(database, self.embedder)
+            case Stage.PROJECTION:
+                return ProjectionStage(database)
+
+    def runner(self, stage: Stage, work: StageWork | None = None, ledger: Ledger | None = None) -> Runner:
+        return Runner(
+            ledger=ledger or self.world.ledger,
+            work=work or self.work(stage),
+            ring=self.rung.append,
+            verdict=verdict(self.max_attempts),
+            lease=self.lease,
+            worker="crew",
+            pause_s=0.01,
+        )
+
+    async def drain(self, *stages: Stage) -> None:
+        """Work through these stages (all of them, in their order) until nothing is ready."""
+        for stage in stages or (Stage.GATEWAY, Stage.EXTRACTION, Stage.EMBEDDING, Stage.PROJECTION):
+            await self.runner(stage).drain()

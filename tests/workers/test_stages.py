@@ -1,0 +1,170 @@
+"""Each stage's result, and that doing it twice changes nothing."""
+
+from typing import Any
+
+from store import projections
+from store.ledger import Stage
+from store.recall.terms import analyse
+from tests.workers.conftest import BANK, HOST, World, dialogue
+from tests.workers.stages import Crew, KnownEmbedder
+
+TABLES = (
+    "event_store_t",
+    "agent_memory_unit_t",
+    "agent_memory_entity_t",
+    "agent_memory_unit_entity_t",
+    "agent_memory_entity_cooccur_t",
+    "agent_memory_link_t",
+    "posting_t",
+    "term_t",
+    "bank_statistics_t",
+    "unit_vector_t",
+)
+
+
+async def tables(world: World) -> dict[str, list[str]]:
+    return {
+        name: sorted(str(tuple(row)) for row in await world.sql(f"select * from afterturn.{name}")) for name in TABLES
+    }
+
+
+async def a_conversation(world: World) -> None:
+    texts = (
+        ("I live in Lisbon and my email is ann@example.com.", "Noted, Ann: you live in Lisbon."),
+        ("Please meet Karl Berger in Kyoto on 8 May 2023.", "I will meet Karl Berger in Kyoto."),
+        ("Karl Berger moved from Kyoto to Lisbon.", "So Karl Berger is in Lisbon now."),
+    )
+    for n, (user, assistant) in enumerate(texts):
+        await world.append("s", f"t{n}", messages=dialogue(user, assistant))
+
+
+async def test_every_stage_of_a_turn_ends(world: World) -> None:
+    await a_conversation(world)
+    await Crew(world).drain()
+    for stage, status in (
+        (Stage.GATEWAY, "skipped"),
+        (Stage.EXTRACTION, "done"),
+        (Stage.EMBEDDING, "done"),
+        (Stage.PROJECTION, "done"),
+    ):
+        assert set(await world.statuses(stage)) == {status}, stage
+    assert await world.sql("select 1 from afterturn.claim_t") == []
+
+
+async def test_extraction_links_what_messages_name_and_keeps_facts_beside_their_source(world: World) -> None:
+    await a_conversation(world)
+    crew = Crew(world)
+    await crew.drain(Stage.EXTRACTION)
+    names = await world.sql("""
+        select u.content, e.canonical_name from afterturn.agent_memory_unit_entity_t l
+          join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)
+          join afterturn.agent_memory_entity_t e using (host_id, bank_id, entity_id)""")
+    assert ("Karl Berger moved from Kyoto to Lisbon.", "Kyoto") in {tuple(row) for row in names}
+    facts = await world.sql("""
+        select f.content, f.fact_type, f.source_memory_ids, s.unit_id, l.link_type, f.session_id = s.session_id as here
+          from afterturn.agent_memory_unit_t f
+          join afterturn.agent_memory_link_t l on l.from_unit_id = f.unit_id
+          join afterturn.agent_memory_unit_t s on s.unit_id = l.to_unit_id
+         where f.origin = 'extraction' and s.origin = 'message'""")
+    assert facts
+    assert all(row.fact_type == "world" and row.source_memory_ids == [row.unit_id] and row.here for row in facts)
+    assert {Stage.PROJECTION, Stage.EMBEDDING} <= set(crew.rung)
+
+
+async def test_a_fact_is_found_by_its_words_and_embedded_as_a_follow_up_of_its_turn(world: World) -> None:
+    await a_conversation(world)
+    crew = Crew(world)
+    await crew.drain(Stage.EXTRACTION)
+    facts = await world.sql("""
+        select unit_id, turn_id, content, position from afterturn.agent_memory_unit_t where origin = 'extraction'""")
+    for fact in facts:
+        words = await world.sql("select term, tf from afterturn.posting_t where unit_id = :unit", unit=fact.unit_id)
+        counts = {row.term: row.tf for row in words}
+        assert set(analyse(fact.content).counts) <= set(counts)
+    follow_ups = await world.sql("""
+        select turn_id, position from afterturn.ledger_t where stage = 'embedding' and item_id <> turn_id""")
+    assert {row.turn_id for row in follow_ups} == {fact.turn_id for fact in facts}
+    for row in follow_ups:
+        assert row.position == min(fact.position for fact in facts if fact.turn_id == row.turn_id)
+    await crew.drain(Stage.EMBEDDING)
+    embedded = {row.unit_id for row in await world.sql("select unit_id from afterturn.unit_vector_t")}
+    assert {fact.unit_id for fact in facts} <= embedded
+
+
+async def test_embedding_writes_the_vector_of_every_unit_in_one_batch(world: World) -> None:
+    await a_conversation(world)
+    crew = Crew(world)
+    await crew.drain(Stage.EMBEDDING)
+    assert [len(batch) for batch in crew.embedder.batches] == [6]
+    rows = await world.sql("""
+        select u.content, v.embedding::text as embedding, v.generation, v.chunk from afterturn.unit_vector_t v
+          join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)""")
+    assert len(rows) == 6
+    for row in rows:
+        stored = [float(x) for x in row.embedding.strip("[]").split(",")]
+        expected = crew.embedder.vector(row.content)
+        assert max(abs(a - b) for a, b in zip(stored, expected, strict=True)) < 1e-3
+        assert (row.generation, row.chunk) == (1, 0)
+
+
+async def test_a_forgotten_unit_gets_no_vector(world: World) -> None:
+    await a_conversation(world)
+    await world.sql("update afterturn.agent_memory_unit_t set active = false where ordinal = 0")
+    crew = Crew(world, KnownEmbedder())
+    await crew.drain(Stage.EMBEDDING)
+    assert len(await world.sql("select 1 from afterturn.unit_vector_t")) == 3
+    assert set(await world.statuses(Stage.EMBEDDING)) == {"done"}
+
+
+async def test_one_text_that_cannot_be_embedded_does_not_hold_up_its_batch(world: World) -> None:
+    await a_conversation(world)
+    crew = Crew(world, KnownEmbedder(poison="Kyoto on 8 May"), max_attempts=1)
+    await crew.drain(Stage.EMBEDDING)
+    assert await world.statuses(Stage.EMBEDDING) == ["done", "dead", "done"]
+    rows = await world.sql("select error_category, error_reason from afterturn.ledger_t where status = 'dead'")
+    assert [tuple(row) for row in rows] == [("embedding", "EmbeddingError")]
+
+
+async def test_every_stage_done_twice_is_done_once(world: World) -> None:
+    """L2: the rows are opened again behind the workers' back, as a replayed ledger would."""
+    await a_conversation(world)
+    crew = Crew(world)
+    await crew.drain()
+    before = await tables(world)
+    await world.sql("""
+        update afterturn.ledger_t set status = 'pending', attempts = 0
+         where stage in ('extraction', 'embedding')""")
+    await crew.drain()
+    assert await tables(world) == before
+
+
+async def test_the_projection_counts_what_a_count_from_nothing_gives(world: World) -> None:
+    await a_conversation(world)
+    await Crew(world).drain()
+    await projections_hold(world)
+    assert (await world.sql("select max(cooccur_count) as most from afterturn.agent_memory_entity_cooccur_t"))[
+        0
+    ].most > 1
+
+
+async def projections_hold(world: World) -> None:
+    """Compare the derived tables with a count from nothing."""
+    place = {"host": HOST, "bank": BANK}
+
+    async def same(actual: str, expected: Any) -> None:
+        found = [tuple(row) for row in await world.sql(actual, **place)]
+        wanted = [tuple(row) for row in await world.sql(expected.text, **place)]
+        assert found == wanted
+
+    where = "where host_id = :host and bank_id = :bank"
+    await same(
+        "select entity_id_1, entity_id_2, cooccur_count, last_cooccurred"
+        f" from afterturn.agent_memory_entity_cooccur_t {where} order by 1, 2",
+        projections.EXPECTED_PAIRS,
+    )
+    await same(
+        f"select entity_id, mention_count from afterturn.agent_memory_entity_t {where} order by 1",
+        projections.EXPECTED_MENTIONS,
+    )
+    await same(f"select term, df from afterturn.term_t {where} order by 1", projections.EXPECTED_TERMS)
+    await same(f"select units, tokens from afterturn.bank_statistics_t {where}", projections.EXPECTED_STATISTICS)

@@ -1,0 +1,54 @@
+"""The embedding stage: the texts of many turns become vectors in one go."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+from uuid import UUID
+
+from embeddings.protocol import Embedder
+from store.database import Database
+from store.errors import LeaseLost
+from store.ledger import Claim, Outcome, Stage, close_together
+from store.unit_vectors import Unembedded, Wanted, insert, missing
+from workers.metrics import EMBEDDED_TEXTS
+from workers.runner import Shape, Worked
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingStage:
+    """Batches are sorted and cut by the embedder; here they are only made large enough."""
+
+    database: Database
+    embedder: Embedder
+    stage: ClassVar[Stage] = Stage.EMBEDDING
+    #: Turns at a time: about two texts each, which keeps a batch well below a lease and fills the model's runs.
+    shape: ClassVar[Shape] = Shape(streams=64, rows=1, together=True)
+
+    async def work(self, claims: Sequence[Claim]) -> Worked:
+        """Embed what these turns still lack; vectors are written once, whoever is first."""
+        by_host: dict[UUID, list[Claim]] = defaultdict(list)
+        for claim in claims:
+            by_host[claim.host_id].append(claim)
+        outcomes = [outcome for host, held in by_host.items() for outcome in await self._host(host, held)]
+        if not outcomes:
+            raise LeaseLost("every lease of the batch ran out")
+        return Worked(outcomes)
+
+    async def _host(self, host: UUID, claims: Sequence[Claim]) -> list[Outcome]:
+        units = await self._missing(host, claims)
+        vectors = await self.embedder.embed([unit.content for unit in units]) if units else None
+        outcomes = [Outcome(row.item_id) for claim in claims for row in claim.rows]
+        async with self.database.tenant(host) as connection:
+            if vectors is not None:
+                await insert(connection, host, self.embedder.generation, units, vectors)
+            ours = await close_together(connection, claims, outcomes)
+        EMBEDDED_TEXTS.inc(len(units))
+        items = {row.item_id for claim in ours for row in claim.rows}
+        return [outcome for outcome in outcomes if outcome.item_id in items]
+
+    async def _missing(self, host: UUID, claims: Sequence[Claim]) -> list[Unembedded]:
+        rows = [row for claim in claims for row in claim.rows]
+        wanted = [Wanted(row.bank_id, row.turn_id, row.item_id != row.turn_id) for row in rows]
+        async with self.database.tenant(host) as connection:
+            return await missing(connection, host, self.embedder.generation, wanted)

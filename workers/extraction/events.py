@@ -1,0 +1,139 @@
+"""What follows from a turn as events: entities, who names them where, facts beside the words they come from.
+
+Everything here is derived from the turn alone, ids and times included: offered twice, it is the same once.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID, uuid5
+
+from store.events.catalog import EventType
+from store.events.envelope import Origin, offer
+from store.postings import UnitTerms
+from store.recall.terms import analyse, lexical_text
+from store.turn_units import TurnMessage
+from workers.extraction import VERSION, Extraction, Fact, Mention
+
+Event = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """All that is written for one turn. `entities` may be offered by many turns and come first, sorted."""
+
+    turn_id: UUID
+    entities: Mapping[str, Event] = field(repr=False)
+    events: Sequence[Event] = field(repr=False)
+    words: Sequence[UnitTerms] = field(repr=False)
+    facts: int
+
+
+def entity_id(bank: UUID, normalised: str) -> UUID:
+    """Return the id of what a bank calls by this normalised name."""
+    return uuid5(bank, f"entity:{normalised}")
+
+
+def fact_unit_id(turn: UUID, fact: Fact) -> UUID:
+    """Return the id of the unit a fact of a turn becomes."""
+    return uuid5(turn, f"fact:{VERSION}:{fact.ordinal}:{fact.slug}:{fact.key}:{fact.value}")
+
+
+def follow_up_id(turn: UUID) -> UUID:
+    """Return the id of the ledger row that has a turn's facts embedded."""
+    return uuid5(turn, f"facts:{VERSION}")
+
+
+def derive(origin: Origin, turn: Sequence[TurnMessage], found: Extraction) -> Derived:
+    """Return the events and words that follow from one turn (not empty).
+
+    `found` counts the messages handed in from 0, whatever their ordinals: forgotten ones leave gaps.
+    """
+    by_ordinal = dict(enumerate(turn))
+    entities = [_entity(origin, entity.normalised, entity.name, entity.kind.value) for entity in found.entities]
+    facts = {fact_unit_id(turn[0].turn_id, fact): fact for fact in found.facts}
+    return Derived(
+        turn_id=turn[0].turn_id,
+        entities={event["subject"]: event for event in entities},
+        events=[
+            *_mentions(origin, by_ordinal, found.mentions),
+            *(_fact(origin, unit, fact, by_ordinal[fact.ordinal]) for unit, fact in facts.items()),
+            *(_link(origin, unit, by_ordinal[fact.ordinal].unit_id) for unit, fact in facts.items()),
+        ],
+        words=[_words(unit, fact, by_ordinal[fact.ordinal]) for unit, fact in facts.items()],
+        facts=len(facts),
+    )
+
+
+def _entity(origin: Origin, normalised: str, name: str, kind: str) -> Event:
+    entity = entity_id(origin.bank, normalised)
+    data = {
+        "entityId": str(entity),
+        "canonicalName": name,
+        "metadata": {"kind": kind, "normalised": normalised},
+    }
+    return offer(origin, EventType.ENTITY_CREATED, (entity,), data)
+
+
+def _mentions(origin: Origin, by_ordinal: Mapping[int, TurnMessage], mentions: Sequence[Mention]) -> list[Event]:
+    """Return one event for each unit and entity, with how often and where the unit names it."""
+    places: dict[tuple[UUID, UUID], list[Mention]] = defaultdict(list)
+    for mention in mentions:
+        if mention.entity is not None:
+            unit = by_ordinal[mention.ordinal].unit_id
+            places[unit, entity_id(origin.bank, mention.entity)].append(mention)
+    return [
+        offer(
+            origin,
+            EventType.UNIT_ENTITY_LINKED,
+            (unit, entity),
+            {
+                "unitId": str(unit),
+                "entityId": str(entity),
+                "mentions": len(named),
+                "spans": [[m.span.start, m.span.end] for m in named if m.span is not None],
+                "extractor": VERSION,
+            },
+        )
+        for (unit, entity), named in places.items()
+    ]
+
+
+def _fact(origin: Origin, unit: UUID, fact: Fact, source: TurnMessage) -> Event:
+    at = source.event_date.isoformat()
+    data = {
+        "unitId": str(unit),
+        "content": fact.statement,
+        "factType": "world",
+        "origin": "extraction",
+        "eventDate": at,
+        "mentionedAt": at,
+        "sourceMemoryIds": [str(source.unit_id)],
+        "sessionId": str(source.session_id),
+        "sessionName": source.session_name,
+        "turnId": str(source.turn_id),
+        "turnName": source.turn_name,
+        "metadata": {
+            "fact_id": fact.fact_id,
+            "key": fact.key,
+            "slug": fact.slug,
+            "value": fact.value,
+            "tier": fact.tier.value,
+            "confidence": f"{fact.confidence:g}",
+            "extractor": VERSION,
+            **({"subject": fact.subject} if fact.subject else {}),
+        },
+    }
+    return offer(origin, EventType.UNIT_RETAINED, (unit,), data)
+
+
+def _link(origin: Origin, unit: UUID, source: UUID) -> Event:
+    """Link a fact to its source: it says the same, so the link is one of meaning."""
+    data = {"fromUnitId": str(unit), "toUnitId": str(source), "linkType": "semantic", "weight": 1.0}
+    return offer(origin, EventType.LINK_CREATED, (unit, source, "semantic"), data)
+
+
+def _words(unit: UUID, fact: Fact, source: TurnMessage) -> UnitTerms:
+    terms = analyse(lexical_text(None, source.event_date, fact.statement))
+    return UnitTerms(unit, terms.counts, terms.length)

@@ -1,0 +1,145 @@
+"""The delivery of one turn to a Memory Gateway, as rules: what is sent, and what an answer makes of the row.
+
+    pending -> adding -> added -> flushing -> flushed
+                  |-> add_failed, add_unknown    |-> flush_failed          pending -> skipped
+
+`add` is not idempotent on the other side, so a call whose outcome nobody knows is never made again. What is known
+not to have been processed (no connection was made; 429 with Retry-After) may be, if the settings say so.
+Source: seed 000 (Memory Gateway client); the retry of unsent calls is a stated deviation from it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from afterturn_client.errors import GatewayError
+from afterturn_client.gateway import SESSION_PREFIX, GatewayMessage
+
+from workers.settings import GatewayRetry
+
+#: Who speaks for the agent, in the words of the seed.
+AGENT_SENDER = "beaver"
+TOO_MANY_REQUESTS = 429
+
+
+class Event(StrEnum):
+    """The audit rows of deliveries."""
+
+    ADD_SUCCEEDED = "memory_gateway_add_succeeded"
+    ADD_FAILED = "memory_gateway_add_failed"
+    ADD_UNKNOWN = "memory_gateway_add_unknown"
+    FLUSH_SUCCEEDED = "memory_gateway_flush_succeeded"
+    FLUSH_FAILED = "memory_gateway_flush_failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One message of a turn: role, content, when (aware)."""
+
+    role: str
+    content: str = field(repr=False)
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How an attempt ended: the row's status and the audit row.
+
+    `back` is the status to go back to when the call may be made again, after `retry_after` seconds at least.
+    """
+
+    status: str
+    event: Event
+    payload: dict[str, Any]
+    category: str | None = None
+    reason: str | None = None
+    back: str | None = None
+    retry_after: float | None = None
+
+
+def delivery(turn: Sequence[Said], user_id: str) -> tuple[GatewayMessage, GatewayMessage] | None:
+    """Return the two messages of a turn: the user's original prompt and the agent's final text.
+
+    Several user messages before the final text are one prompt, joined by a blank line. None when the turn lacks
+    either. Times are epoch milliseconds, positive, the second never before the first.
+    """
+    answers = [n for n, said in enumerate(turn) if said.role == "assistant" and said.content.strip()]
+    if not answers:
+        return None
+    prompt = [said for said in turn[: answers[-1]] if said.role == "user" and said.content.strip()]
+    if not prompt:
+        return None
+    asked, answer = _epoch_ms(prompt[0].at), turn[answers[-1]]
+    text = "\n\n".join(said.content for said in prompt)
+    return (
+        GatewayMessage(user_id, "user", asked, text),
+        GatewayMessage(AGENT_SENDER, "assistant", max(asked, _epoch_ms(answer.at)), answer.content),
+    )
+
+
+def after_add(session: str, error: GatewayError | None, retry: GatewayRetry) -> Ending:
+    """Say what the answer to `add` makes of the row."""
+    where = {"gateway_session": SESSION_PREFIX + session}
+    if error is None:
+        return Ending("added", Event.ADD_SUCCEEDED, {**where, "messages": 2})
+    if error.unknown:
+        return unknown_add(session, error.category)
+    ending = Ending("add_failed", Event.ADD_FAILED, where, back="pending")
+    return _failed(ending, error, retry)
+
+
+def unknown_add(session: str, category: str) -> Ending:
+    """Say what an `add` nobody saw the answer of makes of the row: it is left to a person."""
+    payload = {"gateway_session": SESSION_PREFIX + session, "operation": "add", "category": category}
+    return Ending("add_unknown", Event.ADD_UNKNOWN, payload, category, "nobody knows whether the gateway has it")
+
+
+def after_flush(session: str, error: GatewayError | None, retry: GatewayRetry) -> Ending:
+    """Say what the answer to `flush` makes of the row."""
+    where = {"gateway_session": SESSION_PREFIX + session}
+    if error is None:
+        return Ending("flushed", Event.FLUSH_SUCCEEDED, where)
+    ending = Ending("flush_failed", Event.FLUSH_FAILED, {**where, "add_succeeded": True}, back="added")
+    return _failed(ending, error, retry)
+
+
+def refused_add(session: str) -> Ending:
+    """Say what a turn that cannot be written as a request makes of the row: nothing was sent."""
+    payload = {"gateway_session": SESSION_PREFIX + session, "operation": "add", "category": "invalid_request"}
+    return Ending("add_failed", Event.ADD_FAILED, payload, "invalid_request", "it cannot be written as a request")
+
+
+def unknown_flush(session: str) -> Ending:
+    """Say what a `flush` nobody saw the answer of makes of the row."""
+    where = {"gateway_session": SESSION_PREFIX + session, "add_succeeded": True}
+    payload = {**where, "operation": "flush", "category": "unknown"}
+    return Ending("flush_failed", Event.FLUSH_FAILED, payload, "unknown", "the worker died while it waited")
+
+
+def _failed(ending: Ending, error: GatewayError, retry: GatewayRetry) -> Ending:
+    """Fill in what the error says, and leave the way back open only where nothing can have happened."""
+    payload = {**ending.payload, "operation": error.operation, "category": error.category}
+    if error.status is not None:
+        payload["http_status"] = error.status
+    limited = error.status == TOO_MANY_REQUESTS and error.retry_after is not None
+    again = retry is GatewayRetry.UNSENT and (error.unsent or limited)
+    return replace(
+        ending,
+        payload=payload,
+        category=error.category,
+        reason=_reason(error),
+        back=ending.back if again else None,
+        retry_after=error.retry_after if again else None,
+    )
+
+
+def _reason(error: GatewayError) -> str:
+    if error.status is not None:
+        return f"status {error.status}"
+    return "no connection was made" if error.unsent else "no answer came"
+
+
+def _epoch_ms(moment: datetime) -> int:
+    return max(1, int(moment.timestamp() * 1000))

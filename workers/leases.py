@@ -1,0 +1,57 @@
+"""Leases of work in flight: renewed while it lasts, and the work given up when they are lost."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import structlog
+
+from store.ledger import Claim, Ledger
+from workers.metrics import LEASES_LOST
+
+log = structlog.get_logger(__name__)
+
+Jobs = Mapping[asyncio.Task[None], Sequence[Claim]]
+
+
+@asynccontextmanager
+async def renewed(ledger: Ledger, jobs: Jobs, lease: timedelta) -> AsyncGenerator[None]:
+    """Renew the claims of the running tasks every third of a lease; cancel a task that holds none any more.
+
+    A database that is out of reach is no reason to stop before the lease must have run out.
+    """
+    keeper = asyncio.create_task(_keep(ledger, jobs, lease))
+    try:
+        yield
+    finally:
+        keeper.cancel()
+        await asyncio.gather(keeper, return_exceptions=True)
+
+
+async def _keep(ledger: Ledger, jobs: Jobs, lease: timedelta) -> None:
+    good_until = time.monotonic() + lease.total_seconds()
+    while True:
+        await asyncio.sleep(lease.total_seconds() / 3)
+        asked = time.monotonic()
+        running = {task: claims for task, claims in jobs.items() if not task.done()}
+        try:
+            held = await ledger.renew([one for claims in running.values() for one in claims], lease)
+        except Exception as error:  # noqa: BLE001 - whatever the driver raises: the lease has its own end
+            log.warning("leases could not be renewed", error=type(error).__name__)
+            if time.monotonic() < good_until:
+                continue
+            held = set()
+        else:
+            good_until = asked + lease.total_seconds()
+        for task, claims in running.items():
+            if not task.done() and not any(one.epoch in held for one in claims):
+                lost(claims)
+                task.cancel()
+
+
+def lost(claims: Sequence[Claim]) -> None:
+    """Count and tell that a result is thrown away."""
+    LEASES_LOST.labels(claims[0].stage.value).inc(len(claims))
+    log.warning("lease lost, result thrown away", stage=claims[0].stage.value, claims=len(claims))

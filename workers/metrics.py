@@ -1,0 +1,24 @@
+"""What the workers count. Labels are stages and statuses: never a host, a bank or a session."""
+
+from prometheus_client import Counter, Histogram
+
+STAGE_AGE = Histogram(
+    "afterturn_stage_age_seconds",
+    "From a turn's acceptance to the end of a stage",
+    ["stage"],
+    buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200),
+)
+STAGE_TOTAL = Counter("afterturn_stage_total", "Rows of the ledger that a stage settled", ["stage", "status"])
+STAGE_FAILURES = Counter("afterturn_stage_failures_total", "Attempts that failed, by category", ["stage", "category"])
+LEASES_LOST = Counter("afterturn_stage_leases_lost_total", "Results thrown away because the lease ran out", ["stage"])
+GATEWAY_CALLS = Counter("afterturn_gateway_calls_total", "Calls to the Memory Gateway", ["operation", "outcome"])
+GATEWAY_SECONDS = Histogram(
+    "afterturn_gateway_call_seconds",
+    "Duration of calls to the Memory Gateway",
+    ["operation"],
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+)
+EMBEDDED_TEXTS = Counter("afterturn_embedded_texts_total", "Texts that got a vector")
+SWEEPS = Counter("afterturn_sweeps_total", "Looks at the ledger for work nobody was told of", ["outcome"])
+RINGS = Counter("afterturn_sweeper_rings_total", "Nudges the sweeper gave", ["stage"])
+RECALL_JOBS = Counter("afterturn_recall_jobs_total", "Recall jobs that were worked on", ["outcome"])

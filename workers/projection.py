@@ -1,0 +1,32 @@
+"""The projection stage: one writer a bank counts what its turns add to it, each turn once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from store.database import Database
+from store.ledger import Claim, Outcome, Stage, close, held
+from store.projections import count_links, count_words
+from workers.runner import Shape, Worked
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectionStage:
+    """The ledger row is the guard: counts and the row that says they were made are written together."""
+
+    database: Database
+    stage: ClassVar[Stage] = Stage.PROJECTION
+    shape: ClassVar[Shape] = Shape(streams=4, rows=64)
+
+    async def work(self, claims: Sequence[Claim]) -> Worked:
+        """Count the first turns of a bank that extraction is through with."""
+        claim = claims[0]
+        bank = claim.rows[0].bank_id
+        turns = [row.turn_id for row in claim.rows]
+        outcomes = [Outcome(row.item_id) for row in claim.rows]
+        async with self.database.tenant(claim.host_id) as connection:
+            await held(connection, claim)
+            await count_links(connection, claim.host_id, bank, turns)
+            await count_words(connection, claim.host_id, bank, turns)
+            await close(connection, claim, outcomes)
+        return Worked(outcomes)

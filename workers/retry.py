@@ -1,0 +1,77 @@
+"""What becomes of work that failed: tried again, how soon, or quarantine. Pure rules."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from embeddings.errors import EmbeddingError
+from store.ledger import LedgerRow, Outcome
+from workers.errors import Permanent, WorkError
+
+Clock = Callable[[], datetime]
+
+#: The longest a Retry-After is followed, in seconds.
+LONGEST_RETRY_AFTER_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Waits that grow fourfold: 1 s, 4 s, 16 s, 64 s, each half to one and a half times that."""
+
+    base_s: float = 1.0
+    factor: float = 4.0
+    longest_s: float = 600.0
+    chance: Callable[[], float] = field(default=random.random)
+
+    def seconds(self, attempts: int) -> float:
+        """Return how long to wait after so many attempts (from 1)."""
+        plain = min(self.longest_s, self.base_s * self.factor ** max(0, attempts - 1))
+        return plain * (0.5 + self.chance())
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a row ends that could not be worked on."""
+
+    backoff: Backoff
+    max_attempts: int
+    clock: Clock
+
+    def outcome(self, row: LedgerRow, error: Exception, *, alone: bool) -> Outcome:
+        """Return the row's outcome; what failed among others is always tried again, alone."""
+        category, reason = named(error)
+        final = isinstance(error, Permanent) or row.attempts >= self.max_attempts
+        if alone and final:
+            return Outcome(row.item_id, "dead", category, reason)
+        return self.again(row, category, reason, getattr(error, "retry_after", None))
+
+    def again(
+        self,
+        row: LedgerRow,
+        category: str,
+        reason: str,
+        retry_after: float | None = None,
+        status: str = "pending",
+    ) -> Outcome:
+        """Return the outcome of a row that is tried again later, not before `retry_after` seconds."""
+        wait = max(
+            self.backoff.seconds(row.attempts),
+            min(LONGEST_RETRY_AFTER_S, retry_after or 0.0),
+        )
+        retry_at = self.clock() + timedelta(seconds=wait)
+        return Outcome(row.item_id, status, category, reason, retry_at)
+
+
+def named(error: Exception) -> tuple[str, str]:
+    """Return category and reason of any failure; of what was not foreseen only the class is told."""
+    if isinstance(error, WorkError):
+        return error.category, error.reason
+    kind = type(error).__name__
+    if isinstance(error, EmbeddingError):
+        return "embedding", kind
+    if isinstance(error, SQLAlchemyError):
+        return "database", kind
+    return "internal", kind
