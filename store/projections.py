@@ -54,7 +54,9 @@ COUNT_LINKS = text("""
     ), counted as (
         insert into afterturn.agent_memory_entity_cooccur_t as c
             (host_id, bank_id, entity_id_1, entity_id_2, cooccur_count, last_cooccurred)
-        select cast(:host as uuid), cast(:bank as uuid), p.first, p.second, p.change, coalesce(p.newest, '-infinity') from pairs p
+        select cast(:host as uuid), cast(:bank as uuid), p.first, p.second, p.change,
+               coalesce(p.newest, '-infinity')
+          from pairs p
         on conflict (host_id, bank_id, entity_id_1, entity_id_2) do update
            set cooccur_count = c.cooccur_count + excluded.cooccur_count,
                last_cooccurred = greatest(c.last_cooccurred, excluded.last_cooccurred)

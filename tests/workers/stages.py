@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 import numpy as np
+from afterturn_client.gateway import GatewayClient
 from numpy.typing import NDArray
 
-from afterturn_client.gateway import GatewayClient
 from embeddings.errors import EmbeddingError
 from store.ledger import Ledger, Stage
 from tests.workers.conftest import World, now
