@@ -1,0 +1,59 @@
+"""The application behind the HTTP door."""
+
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+from starlette.types import Lifespan
+
+from producers.http import memories, problems, recall, service, turns, units
+from producers.http.door import REQUEST_ID, Door
+from producers.http.openapi import describe
+from producers.memory import Memory
+from producers.recalls import RecallBody, RecallJobBody
+from producers.settings import ApiSettings
+from producers.turns import BatchBody, MessageBody, TurnBody
+from store.keys import Keys
+
+SUMMARY = "Remembers what agents and people said: durable when a turn ends, at hand when the next begins."
+
+
+def create_app(
+    memory: Memory,
+    keys: Keys,
+    health: service.Health,
+    metrics: service.Metrics,
+    settings: ApiSettings,
+    *,
+    lifespan: "Lifespan[FastAPI] | None" = None,
+) -> FastAPI:
+    """Return the ASGI application: the native API (version 1), the gateway's three calls, health, metrics, docs.
+
+    Every failure is answered as the contract says, with a request id that also stands in the log. No other origin
+    is allowed to use it from a browser.
+    """
+    app = FastAPI(
+        title="Afterturn",
+        version="1",
+        summary=SUMMARY,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+        exception_handlers={HTTPException: _unrouted},
+    )
+    app.add_middleware(Door, settings=settings)
+    for router in (
+        turns.routes(memory, keys),
+        recall.routes(memory, keys),
+        units.routes(memory, keys),
+        memories.routes(memory, keys),
+        service.routes(health, metrics),
+    ):
+        app.include_router(router)
+    describe(app, [TurnBody, MessageBody, BatchBody, RecallBody, RecallJobBody])
+    return app
+
+
+async def _unrouted(request: Request, error: Exception) -> Response:
+    """Answer for the router: no such path, no such method."""
+    status = getattr(error, "status_code", 404)
+    message = {404: "no such path", 405: "this path does not take this method"}.get(status, "cannot be routed")
+    return problems.routed(status, message, request.scope[REQUEST_ID], getattr(error, "headers", None))

@@ -1,0 +1,60 @@
+"""The Memory Gateway's three calls, so that a hybrid agent can point its base URL here."""
+
+import hmac
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from producers.errors import Invalid, Unauthenticated
+from producers.gateway import AddBody, Credentials, FlushBody, SearchBody
+from producers.http.door import REQUEST_ID
+from producers.http.openapi import documented
+from producers.http.reading import body_of, replied
+from producers.memory import Memory
+from producers.turns import read
+from store.keys import Grant, Keys
+
+REFUSAL = "these credentials open nothing"
+
+
+def routes(memory: Memory, keys: Keys) -> APIRouter:
+    """Return the routes of the gateway."""
+    router = APIRouter(prefix="/memories", tags=["gateway"])
+
+    @router.post("/add", **documented("Remember messages of a session", AddBody, key=False))
+    async def add(request: Request) -> Response:
+        value = await body_of(request)
+        grant = await _user(value, keys)
+        stored = await memory.add_messages(grant, value)
+        data = {"message_count": stored, "status": "accumulated"}
+        return replied({"request_id": request.scope[REQUEST_ID], "data": data})
+
+    @router.post(
+        "/flush", **documented("Nothing waits here: extraction began when the message came", FlushBody, key=False)
+    )
+    async def flush(request: Request) -> Response:
+        value = await body_of(request)
+        await _user(value, keys)
+        read(FlushBody, value)
+        return replied({"request_id": request.scope[REQUEST_ID], "data": {"status": "extracted"}})
+
+    @router.post("/search", **documented("Recall for a conversation", SearchBody, key=False))
+    async def search(request: Request) -> Response:
+        value = await body_of(request)
+        grant = await _user(value, keys)
+        return replied({"results": await memory.search_messages(grant, value)})
+
+    return router
+
+
+async def _user(value: Any, keys: Keys) -> Grant:
+    """Return the grant of the user in the body. Raises Unauthenticated, alike for whatever part is wrong."""
+    try:
+        told = read(Credentials, value)
+    except Invalid:
+        raise Unauthenticated(REFUSAL) from None
+    grant = await keys.authenticate(told.user_key)
+    owner = (grant.gateway_user if grant else None) or ""
+    if grant is None or not owner or not hmac.compare_digest(owner.encode(), told.user_id.encode(errors="replace")):
+        raise Unauthenticated(REFUSAL)
+    return grant

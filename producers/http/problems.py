@@ -1,0 +1,91 @@
+"""Errors on the wire: the one place where a failure becomes a status, a code and a body.
+
+No message here holds content: errors of ours are written so, of any other only that it happened is told.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from fastapi import Response
+from starlette.requests import ClientDisconnect
+
+from producers.errors import Invalid, PermissionDenied, TooLarge, Unauthenticated, Unavailable
+from store.errors import NotFound, PositionBeyondLog, SchemaMismatch, TurnBusy, TurnConflict
+from store.outage import is_outage
+
+
+class Malformed(Exception):
+    """The body is not JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """How one kind of failure looks outside."""
+
+    status: int
+    code: str
+    retryable: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+AGAIN = {"retry-after": "1"}
+UNAVAILABLE = Wire(503, "UNAVAILABLE", retryable=True, headers=AGAIN)
+INTERNAL = Wire(500, "INTERNAL")
+
+WIRES: Mapping[type[Exception], Wire] = {
+    Malformed: Wire(400, "BAD_REQUEST"),
+    ClientDisconnect: Wire(400, "BAD_REQUEST"),
+    Unauthenticated: Wire(401, "UNAUTHENTICATED", headers={"www-authenticate": "Bearer"}),
+    PermissionDenied: Wire(403, "PERMISSION_DENIED"),
+    NotFound: Wire(404, "NOT_FOUND"),
+    TurnConflict: Wire(409, "TURN_CONFLICT"),
+    TurnBusy: Wire(409, "RESOURCE_BUSY", retryable=True),
+    TooLarge: Wire(413, "PAYLOAD_TOO_LARGE"),
+    Invalid: Wire(422, "INVALID_ARGUMENT"),
+    PositionBeyondLog: Wire(422, "INVALID_ARGUMENT"),
+    Unavailable: UNAVAILABLE,
+    SchemaMismatch: UNAVAILABLE,
+}
+
+#: What the router itself refuses.
+ROUTER_CODES = {400: "BAD_REQUEST", 404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
+
+
+def wire(error: Exception) -> Wire:
+    """Return how a failure looks outside."""
+    for kind in type(error).__mro__:
+        if kind in WIRES:
+            return WIRES[kind]
+    return UNAVAILABLE if is_outage(error) else INTERNAL
+
+
+def described(error: Exception) -> dict[str, Any]:
+    """Return the `error` object of a body: code, message, whether to try again, details."""
+    known = wire(error)
+    if known is INTERNAL:
+        message = "an unexpected error; the request id leads to its line in the log"
+    elif known is UNAVAILABLE:
+        message = "the database cannot answer now; nothing was promised, try again"
+    else:
+        message = str(error) or known.code
+    details = dict(getattr(error, "details", None) or {})
+    return {"code": known.code, "message": message, "retryable": known.retryable, "details": details}
+
+
+def answer(error: Exception, request_id: str) -> Response:
+    """Return the whole answer for a failure."""
+    known = wire(error)
+    return _response(known.status, described(error), request_id, known.headers)
+
+
+def routed(status: int, message: str, request_id: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return the answer when no route fits."""
+    body = {"code": ROUTER_CODES.get(status, "BAD_REQUEST"), "message": message, "retryable": False, "details": {}}
+    return _response(status, body, request_id, headers or {})
+
+
+def _response(status: int, error: Mapping[str, Any], request_id: str, headers: Mapping[str, str]) -> Response:
+    body = orjson.dumps({"error": error, "request_id": request_id})
+    return Response(body, status, dict(headers), media_type="application/json")

@@ -1,0 +1,97 @@
+"""From a request to values: the key's grant, the JSON body, the parameters."""
+
+import json
+from typing import Any, TypeVar
+from uuid import UUID
+
+import orjson
+from fastapi import Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from producers.errors import Invalid, PermissionDenied, Problem, Unauthenticated
+from producers.fields import POSITION_MAX, BankName
+from producers.http.problems import Malformed
+from producers.turns import read
+from store.errors import NotFound
+from store.keys import Grant, Keys
+
+P = TypeVar("P", bound=BaseModel)
+
+MAX_WAIT_MS = 10_000
+
+
+class Nothing(BaseModel):
+    """A call that takes no parameters."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class BankParameters(Nothing):
+    """In which bank."""
+
+    bank: BankName = "default"
+
+
+class WaitParameters(Nothing):
+    """How long to wait for an end."""
+
+    wait_ms: int = Field(0, ge=0, le=MAX_WAIT_MS)
+
+
+class FreshnessParameters(WaitParameters):
+    """Which position to wait for, and how long."""
+
+    position: int | None = Field(None, ge=0, le=POSITION_MAX)
+
+
+async def grant_of(request: Request, keys: Keys) -> Grant:
+    """Return what the bearer's key allows. Raises Unauthenticated; PermissionDenied for a key of another door."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    grant = await keys.authenticate(token.strip()) if scheme.lower() == "bearer" and token else None
+    if grant is None:
+        raise Unauthenticated("a valid key is needed: Authorization: Bearer <key>")
+    if grant.gateway_user is not None:
+        raise PermissionDenied("this key opens /memories/* only")
+    return grant
+
+
+async def body_of(request: Request) -> Any:
+    """Return the JSON value of the body. Raises Malformed."""
+    raw = await request.body()
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return _as_the_standard_reads(raw)
+
+
+def _as_the_standard_reads(raw: bytes) -> Any:
+    """Return what the faster parser refuses though it is JSON (lone surrogates, great numbers), to judge it by rule."""
+    try:
+        return json.loads(raw, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        raise Malformed("the body is not JSON") from None
+
+
+def _refuse_constant(_name: str) -> None:
+    raise ValueError("not JSON")
+
+
+def parameters(request: Request, model: type[P]) -> P:
+    """Return the query's parameters. Raises Invalid for unknown, repeated and wrong ones."""
+    given = request.query_params.multi_items()
+    if len({name for name, _ in given}) < len(given):
+        raise Invalid(Problem("query", "a parameter is given more than once"))
+    return read(model, dict(given))
+
+
+def identifier(text: str) -> UUID:
+    """Return the id in a path. Raises NotFound: what is no id names nothing."""
+    try:
+        return UUID(text)
+    except ValueError:
+        raise NotFound("no such id") from None
+
+
+def replied(value: Any, status: int = 200) -> Response:
+    """Return a JSON answer."""
+    return Response(orjson.dumps(value), status, media_type="application/json")

@@ -1,0 +1,66 @@
+"""Turns in, and how far they have come."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from producers.fields import SessionName, TurnName
+from producers.http import problems
+from producers.http.openapi import documented
+from producers.http.reading import BankParameters, Nothing, body_of, grant_of, parameters, replied
+from producers.memory import Accepted, Memory
+from producers.turns import BatchBody, TurnBody, read
+from store.keys import Keys
+from store.ledger import StageStatus
+from store.turns import Appended, TurnStatus
+
+
+class TurnPlace(Nothing):
+    """Which turn, in the agent's own names."""
+
+    session_id: SessionName
+    turn_id: TurnName
+
+
+def routes(memory: Memory, keys: Keys) -> APIRouter:
+    """Return the routes of turns."""
+    router = APIRouter(prefix="/api/v1", tags=["turns"])
+
+    @router.post("/turns", **documented("Take in a completed turn", TurnBody, created=True))
+    async def after_turn(request: Request) -> Response:
+        grant = await grant_of(request, keys)
+        appended = await memory.after_turn(grant, await body_of(request))
+        return replied(_appended(appended), 200 if appended.duplicate else 201)
+
+    @router.post("/turns:batch", **documented("Take in up to 500 turns", BatchBody))
+    async def after_turns(request: Request) -> Response:
+        grant = await grant_of(request, keys)
+        answers = await memory.after_turns(grant, await body_of(request))
+        return replied({"results": [_result(answer) for answer in answers]})
+
+    @router.get("/turns/{session_id}/{turn_id:path}", **documented("How far a turn has come", query=BankParameters))
+    async def turn(request: Request, session_id: str, turn_id: str) -> Response:
+        grant = await grant_of(request, keys)
+        place = read(TurnPlace, {"session_id": session_id, "turn_id": turn_id})
+        bank = parameters(request, BankParameters).bank
+        return replied(_status(await memory.turn(grant, bank, place.session_id, place.turn_id)))
+
+    return router
+
+
+def _appended(appended: Appended) -> dict[str, Any]:
+    return {"ok": True, "position": appended.position, "duplicate": appended.duplicate}
+
+
+def _result(answer: Accepted) -> dict[str, Any]:
+    return _appended(answer) if isinstance(answer, Appended) else {"ok": False, "error": problems.described(answer)}
+
+
+def _status(status: TurnStatus) -> dict[str, Any]:
+    stages = {stage.value: _stage(how) for stage, how in status.stages.items()}
+    return {"position": status.position, "accepted_at": status.accepted_at, "stages": stages}
+
+
+def _stage(how: StageStatus) -> dict[str, Any]:
+    error = how.error_category and {"category": how.error_category, "reason": how.error_reason}
+    return {"status": how.status, "attempts": how.attempts, "updated_at": how.updated_at, "error": error}

@@ -1,0 +1,50 @@
+"""Single units: one with its provenance, one forgotten."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from producers.http.openapi import documented
+from producers.http.reading import BankParameters, grant_of, identifier, parameters, replied
+from producers.memory import Memory
+from store.keys import Keys
+from store.units import Unit
+
+
+def routes(memory: Memory, keys: Keys) -> APIRouter:
+    """Return the routes of units."""
+    router = APIRouter(prefix="/api/v1", tags=["units"])
+
+    @router.get("/units/{unit_id}", **documented("A unit with its provenance", query=BankParameters))
+    async def unit(request: Request, unit_id: str) -> Response:
+        grant = await grant_of(request, keys)
+        bank = parameters(request, BankParameters).bank
+        return replied(_unit(await memory.unit(grant, bank, identifier(unit_id))))
+
+    @router.delete("/units/{unit_id}", **documented("Forget a unit", query=BankParameters))
+    async def forget(request: Request, unit_id: str) -> Response:
+        grant = await grant_of(request, keys)
+        bank = parameters(request, BankParameters).bank
+        await memory.forget(grant, bank, identifier(unit_id))
+        return Response(status_code=204)
+
+    return router
+
+
+def _unit(unit: Unit) -> dict[str, Any]:
+    return {
+        "unit_id": str(unit.unit_id),
+        "kind": unit.kind,
+        "text": unit.text,
+        "origin": unit.origin,
+        "session_id": unit.session_id,
+        "turn_id": unit.turn_id,
+        "ordinal": unit.ordinal,
+        "role": unit.role,
+        "name": unit.name,
+        "occurred_at": unit.occurred_at,
+        "position": unit.position,
+        "metadata": unit.metadata,
+        "sources": [str(source) for source in unit.sources],
+        "entities": unit.entities,
+    }

@@ -1,0 +1,260 @@
+"""The facade: everything that can be asked of the memory, the same for every door.
+
+Every call takes the grant of a key; the tenant comes from it and from nothing else. Calls take JSON values and judge
+them, so that no door has rules of its own.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from producers import metrics
+from producers.doorbell import Doorbell
+from producers.errors import PermissionDenied, ProducerError
+from producers.gateway import AddBody, SearchBody, question_of, results_of, turns_of
+from producers.recalls import Answer, Freshly, RecallBody, RecallJobBody, Recalls
+from producers.settings import ApiSettings
+from producers.turns import BatchBody, read, read_turn
+from store.errors import NotFound, StoreError, TurnBusy, TurnConflict
+from store.keys import Grant
+from store.ledger import Stage
+from store.recall_jobs import RecallJob, RecallJobs
+from store.turns import Appended, NewTurn, Refused, TurnStatus, TurnStore
+from store.units import Unit, Units
+
+Accepted = Appended | ProducerError | StoreError
+
+#: How often a waiting call looks again, in seconds.
+LOOK_AGAIN_S = 0.025
+#: How often a message is offered again that another request is just writing.
+BUSY_LOOKS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class JobTicket:
+    """Where the answer to a recall job can be fetched, and until when."""
+
+    job_id: UUID
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the facade stands on."""
+
+    turns: TurnStore
+    units: Units
+    recalls: Recalls
+    jobs: RecallJobs
+    doorbell: Doorbell
+
+
+class Memory:
+    """What an agent can do with its memory."""
+
+    def __init__(self, parts: Parts, settings: ApiSettings, *, gateway: bool) -> None:
+        """Stand on these parts; `gateway` says whether turns are delivered to a gateway where nothing else is said."""
+        self._parts = parts
+        self._settings = settings
+        self._gateway = gateway
+
+    async def after_turn(self, grant: Grant, turn: Any) -> Appended:
+        """Take in one completed turn: durable, readable and on its way through the stages when this returns.
+
+        Raises Invalid, TooLarge, PermissionDenied, TurnConflict, TurnBusy.
+        """
+        answer = (await self._take_in(grant, [turn]))[0]
+        if isinstance(answer, Appended):
+            return answer
+        raise answer
+
+    async def after_turns(self, grant: Grant, batch: Any) -> list[Accepted]:
+        """Take in turns together and answer for each, in order; a refused turn undoes no other.
+
+        Raises Invalid for what is no batch, PermissionDenied for a key that may not write.
+        """
+        return await self._take_in(grant, read(BatchBody, batch).turns)
+
+    async def add_messages(self, grant: Grant, added: Any) -> int:
+        """Take in messages as a gateway's client adds them, each as a turn; returns how many are now remembered.
+
+        The same message again is the same turn. Raises Invalid, TooLarge, PermissionDenied, TurnBusy.
+        """
+        body = read(AddBody, added)
+        _writes(grant)
+        _reach(grant, body.bank)
+        turns = turns_of(body, self._settings)
+        with _timed(len(turns)):
+            answers = _counted(await self._insist(grant, turns))
+        if refusals := [answer for answer in answers if not isinstance(answer, Appended)]:
+            raise refusals[0]
+        return len(turns)
+
+    async def search_messages(self, grant: Grant, asked: Any) -> list[dict[str, Any]]:
+        """Answer a gateway's client; an answer without results is an empty list. Raises Invalid, PermissionDenied."""
+        with _asked():
+            body = read(SearchBody, asked)
+            _reach(grant, body.bank)
+            question = question_of(body)
+            found = await self._parts.recalls.find(grant.host_id, question) if question else None
+        return results_of(body, found.items) if found else []
+
+    async def turn(self, grant: Grant, bank: str, session_id: str, turn_id: str) -> TurnStatus:
+        """Say how far a turn has come. Raises NotFound, PermissionDenied."""
+        _reach(grant, bank)
+        return await self._parts.turns.status(grant.host_id, bank, session_id, turn_id)
+
+    async def recall(self, grant: Grant, asked: Any) -> Answer:
+        """Answer a question from one bank. Raises Invalid, PermissionDenied, PositionBeyondLog."""
+        with _asked():
+            body = read(RecallBody, asked)
+            _reach(grant, body.bank)
+            return await self._parts.recalls.answer(grant.host_id, body)
+
+    async def request_recall(self, grant: Grant, asked: Any) -> JobTicket:
+        """Have a worker answer a question; `recall_job` has the answer until it expires. Raises as `recall`."""
+        with _asked():
+            body = read(RecallJobBody, asked)
+            _reach(grant, body.bank)
+            request = body.model_dump(mode="json", exclude={"ttl_s"}, exclude_defaults=True) | {"bank": body.bank}
+            ticket = await self._parts.jobs.open(grant.host_id, request, timedelta(seconds=body.ttl_s))
+        self._parts.doorbell.ask(grant.host_id, ticket[0])
+        return JobTicket(*ticket)
+
+    async def recall_job(self, grant: Grant, job: UUID, wait_ms: int = 0) -> RecallJob:
+        """Say how a recall job stands, waiting for its end at most `wait_ms`. Raises NotFound."""
+        deadline = time.monotonic() + wait_ms / 1000
+        while True:
+            found = await self._job(grant, job)
+            if found.status != "pending" or time.monotonic() >= deadline:
+                return found
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+    async def cancel_recall(self, grant: Grant, job: UUID) -> None:
+        """Remove a recall job and its answer. Raises NotFound."""
+        await self._job(grant, job)
+        await self._parts.jobs.cancel(grant.host_id, job)
+
+    async def freshness(self, grant: Grant, bank: str, position: int | None = None, wait_ms: int = 0) -> Freshly:
+        """Say how far the stages of a bank have come; with a position, wait until all passed it or time is up.
+
+        Raises PermissionDenied, PositionBeyondLog.
+        """
+        _reach(grant, bank)
+        return await self._parts.recalls.freshness(grant.host_id, bank, position, wait_ms)
+
+    async def unit(self, grant: Grant, bank: str, unit: UUID) -> Unit:
+        """Return one unit with its provenance. Raises NotFound, PermissionDenied."""
+        _reach(grant, bank)
+        return await self._parts.units.get(grant.host_id, bank, unit)
+
+    async def forget(self, grant: Grant, bank: str, unit: UUID) -> None:
+        """Forget one unit; facts drawn from it are units of their own and stay. Raises NotFound, PermissionDenied."""
+        _writes(grant)
+        _reach(grant, bank)
+        await self._parts.units.forget(grant.host_id, bank, unit)
+
+    async def _job(self, grant: Grant, job: UUID) -> RecallJob:
+        """Return a job the grant may see; another bank's does not exist."""
+        found = await self._parts.jobs.read(grant.host_id, job)
+        if not grant.allows(found.bank):
+            raise NotFound("no such recall job")
+        return found
+
+    async def _take_in(self, grant: Grant, values: Sequence[Any]) -> list[Accepted]:
+        with _timed(len(values)):
+            _writes(grant)
+            judged = [self._judge(grant, value) for value in values]
+            answers = iter(await self._append(grant, [one for one in judged if isinstance(one, NewTurn)]))
+            return _counted([next(answers) if isinstance(one, NewTurn) else one for one in judged])
+
+    def _judge(self, grant: Grant, value: Any) -> NewTurn | ProducerError:
+        try:
+            turn = read_turn(value, self._settings, gateway=self._gateway)
+            _reach(grant, turn.bank)
+        except ProducerError as refusal:
+            return refusal
+        return turn
+
+    async def _insist(self, grant: Grant, turns: list[NewTurn]) -> list[Accepted]:
+        """Append turns; what another request is just writing is offered again until that has ended."""
+        answers = await self._append(grant, turns)
+        for _ in range(BUSY_LOOKS):
+            busy = [n for n, answer in enumerate(answers) if isinstance(answer, TurnBusy)]
+            if not busy:
+                break
+            await asyncio.sleep(LOOK_AGAIN_S)
+            again = await self._append(grant, [turns[n] for n in busy])
+            for n, answer in zip(busy, again, strict=True):
+                answers[n] = answer
+        return answers
+
+    async def _append(self, grant: Grant, turns: list[NewTurn]) -> list[Accepted]:
+        """Append judged turns, then ring for the stages that have something to do now."""
+        if not turns:
+            return []
+        answers = await self._parts.turns.append(grant.host_id, turns)
+        new = [t for t, a in zip(turns, answers, strict=True) if isinstance(a, Appended) and not a.duplicate]
+        if new:
+            metrics.FACT_WRITES.labels("experience").inc(sum(len(turn.messages) for turn in new))
+            self._parts.doorbell.ring(Stage.EXTRACTION, Stage.EMBEDDING)
+        if any(turn.gateway for turn in new):
+            self._parts.doorbell.ring(Stage.GATEWAY)
+        return [answer.error if isinstance(answer, Refused) else answer for answer in answers]
+
+
+def _reach(grant: Grant, bank: str) -> None:
+    if not grant.allows(bank):
+        raise PermissionDenied("this key does not reach this bank")
+
+
+def _writes(grant: Grant) -> None:
+    if not grant.write:
+        raise PermissionDenied("this key may only read")
+
+
+@contextmanager
+def _timed(turns: int) -> Iterator[None]:
+    """Time one call; when it ends without an answer, none of its turns went well."""
+    start = time.perf_counter()
+    try:
+        yield
+    except Exception:
+        metrics.AFTER_TURN.labels("error").inc(turns)
+        raise
+    finally:
+        metrics.AFTER_TURN_MS.observe((time.perf_counter() - start) * 1000)
+
+
+def _counted(answers: list[Accepted]) -> list[Accepted]:
+    for answer in answers:
+        metrics.AFTER_TURN.labels(_status(answer)).inc()
+        if isinstance(answer, TurnConflict):
+            metrics.CONFLICTS.inc()
+    return answers
+
+
+def _status(answer: Accepted) -> str:
+    match answer:
+        case Appended(duplicate=duplicate):
+            return "duplicate" if duplicate else "ok"
+        case TurnConflict():
+            return "conflict"
+        case TurnBusy():
+            return "busy"
+    return "error"
+
+
+@contextmanager
+def _asked() -> Iterator[None]:
+    try:
+        yield
+    except Exception:
+        metrics.BEFORE_TURN.labels("error").inc()
+        raise
+    metrics.BEFORE_TURN.labels("ok").inc()

@@ -1,0 +1,199 @@
+"""Questions to the memory: what may be asked, how it is answered, how the answer looks. The same for every door.
+
+A recall waits for the position it was told to show, then reads once; it says what it could not show.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Literal, Protocol, Self
+from uuid import UUID
+
+import orjson
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from producers import metrics
+from producers.fields import POSITION_MAX, BankName, Moment, Name, SessionName, refuse, storable
+from producers.framing import ReferenceItem, frame
+from store import identity
+from store.database import Database
+from store.freshness import Freshness, Waiter, freshness
+from store.recall.query import RecallAnswer, Recalled, RecallQuery
+
+MAX_QUERY_BYTES = 16_384
+MAX_WAIT_MS = 10_000
+MAX_TTL_S = 86_400
+
+Source = Literal["local", "gateway"]
+
+
+def _question(text: str) -> str:
+    if not storable(text).strip() or len(text.encode()) > MAX_QUERY_BYTES:
+        raise refuse(f"must not be blank, and have at most {MAX_QUERY_BYTES} bytes")
+    return text
+
+
+def _local() -> list[Source]:
+    return ["local"]
+
+
+class RecallBody(BaseModel):
+    """A question to one bank."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    bank: BankName = "default"
+    query: Annotated[str, AfterValidator(_question)] = Field(repr=False)
+    k: int = Field(10, ge=1, le=100)
+    session_id: SessionName | None = None
+    exclude_session: bool = False
+    max_tokens: int | None = Field(None, ge=1, le=1_000_000)
+    kinds: list[Literal["world", "experience", "opinion", "observation", "mental_model"]] = Field(default_factory=list)
+    tags: list[Name] = Field(default_factory=list, max_length=64)
+    as_of: Moment | None = None
+    min_position: int | None = Field(None, ge=0, le=POSITION_MAX)
+    wait_ms: int = Field(0, ge=0, le=MAX_WAIT_MS)
+    sources: list[Source] = Field(default_factory=_local, min_length=1, max_length=2)
+    explain: bool = False
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Self:
+        if self.exclude_session and self.session_id is None:
+            raise refuse("exclude_session needs a session_id")
+        if "gateway" in self.sources:
+            raise refuse("sources: this service has no gateway to ask; use local")
+        return self
+
+    def query_of_store(self) -> RecallQuery:
+        """Return the question in the store's terms."""
+        return RecallQuery(
+            bank=self.bank,
+            text=self.query,
+            k=self.k,
+            session_id=self.session_id,
+            exclude_session=self.exclude_session,
+            kinds=self.kinds,
+            tags=self.tags,
+            as_of=self.as_of,
+            explain=self.explain,
+            max_tokens=self.max_tokens,
+        )
+
+
+class RecallJobBody(RecallBody):
+    """A question for a worker, and how long its answer is kept."""
+
+    ttl_s: int = Field(300, ge=1, le=MAX_TTL_S)
+
+
+class Recaller(Protocol):
+    """Finds units; the store's recaller is one."""
+
+    async def recall(self, host: UUID, query: RecallQuery) -> RecallAnswer:
+        """Return the units found, best first, and how fresh the read was."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Freshly:
+    """A bank's freshness; whether what was waited for came, and how long that took (milliseconds)."""
+
+    freshness: Freshness
+    waited_ms: int
+    met: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was recalled, best first; `took_ms` leaves the waiting out."""
+
+    items: Sequence[Recalled]
+    freshly: Freshly
+    took_ms: float
+    explain: bool = False
+
+
+class Recalls:
+    """Answers questions; the API and the workers that answer recall jobs use it alike."""
+
+    def __init__(self, database: Database, recaller: Recaller, waiter: Waiter) -> None:
+        self._database = database
+        self._recaller = recaller
+        self._waiter = waiter
+
+    async def answer(self, host: UUID, body: RecallBody) -> Answer:
+        """Answer a question. Raises PositionBeyondLog for a position that was never issued."""
+        start = time.perf_counter()
+        met = True
+        if body.min_position is not None:
+            met = await self._waiter.shown(host, body.min_position, body.wait_ms)
+        begin = time.perf_counter()
+        found = await self.find(host, body.query_of_store())
+        waited = round((begin - start) * 1000) if body.min_position is not None else 0
+        took = (time.perf_counter() - begin) * 1000
+        return Answer(found.items, Freshly(found.freshness, waited, met), round(took, 2), body.explain)
+
+    async def find(self, host: UUID, query: RecallQuery) -> RecallAnswer:
+        """Ask the store and take the time."""
+        with metrics.RECALL_SECONDS.time():
+            return await self._recaller.recall(host, query)
+
+    async def freshness(self, host: UUID, bank: str, position: int | None, wait_ms: int) -> Freshly:
+        """Return a bank's freshness, once all stages passed `position` or the wait is over."""
+        start = time.perf_counter()
+        bank_id = identity.bank_id(host, bank)
+        met = position is None or await self._waiter.passed(host, bank_id, position, wait_ms)
+        waited = 0 if position is None else round((time.perf_counter() - start) * 1000)
+        async with self._database.tenant(host) as connection:
+            return Freshly(await freshness(connection, host, bank_id), waited, met)
+
+
+def as_json(answer: Answer) -> bytes:
+    """Return the answer as the contract writes it, with the reference message ready for a prompt."""
+    return orjson.dumps(
+        {
+            "results": [_result(item, explain=answer.explain) for item in answer.items],
+            "reference": frame([reference_item(item) for item in answer.items]),
+            "freshness": freshness_json(answer.freshly),
+            "took_ms": answer.took_ms,
+        }
+    )
+
+
+def freshness_json(freshly: Freshly) -> dict[str, Any]:
+    """Return the freshness block."""
+    return {**asdict(freshly.freshness), "waited_ms": freshly.waited_ms, "met": freshly.met}
+
+
+def reference_item(item: Recalled) -> ReferenceItem:
+    """Return a recalled unit as an agent is shown it."""
+    return ReferenceItem(
+        id=str(item.unit_id),
+        text=item.text,
+        score=item.score,
+        session=item.session_id,
+        turn=item.turn_id,
+        role=item.role,
+        name=item.name,
+        time=item.occurred_at,
+    )
+
+
+def _result(item: Recalled, *, explain: bool) -> Mapping[str, Any]:
+    result = {
+        "unit_id": str(item.unit_id),
+        "kind": item.kind,
+        "text": item.text,
+        "score": item.score,
+        "session_id": item.session_id,
+        "turn_id": item.turn_id,
+        "role": item.role,
+        "name": item.name,
+        "occurred_at": item.occurred_at,
+        "arms": item.arms,
+    }
+    if len(item.turn_ids) > 1:
+        result["turn_ids"] = item.turn_ids
+    if explain and item.explain is not None:
+        result["explain"] = asdict(item.explain)
+    return result

@@ -1,0 +1,158 @@
+"""What a completed turn must be to come in, at every door. Pure: a JSON value in, a `NewTurn` or a typed error out.
+
+Frames of recalled text are taken out here, so that memory never remembers its own echo; a message that was nothing
+but a frame, or blank, is left out; a turn with nothing left is refused.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeVar
+
+import orjson
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+
+from producers.errors import Invalid, Problem, TooLarge
+from producers.fields import BankName, Moment, Name, SessionName, Text, TurnName, refuse, storable, storable_json
+from producers.framing import strip
+from producers.settings import ApiSettings
+from store.turns import NewMessage, NewTurn
+
+MAX_BATCH = 500
+MAX_METADATA_BYTES = 16_384
+TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
+
+B = TypeVar("B", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A message's words without frames; `parts` where there was more than text."""
+
+    text: str
+    parts: Sequence[Mapping[str, Any]] | None = None
+
+
+def read_content(value: Any) -> Content:
+    """Read a string or a list of content parts (objects with a `type`; those of type text carry `text`)."""
+    if isinstance(value, str):
+        return Content(strip(storable(value)))
+    if not isinstance(value, list) or not value:
+        raise refuse("must be a string or a list of content parts")
+    storable_json(value)
+    parts = [_part(part) for part in value]
+    text = "\n".join(told for part in parts if (told := _told(part)))
+    return Content(text, None if all(part["type"] in TEXT_PARTS for part in parts) else parts)
+
+
+def _part(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict) or not isinstance(value.get("type"), str):
+        raise refuse("a content part must be an object with a type")
+    if value["type"] not in TEXT_PARTS:
+        return value
+    if not isinstance(value.get("text"), str):
+        raise refuse("a text part must carry a text")
+    return {**value, "text": strip(value["text"])}
+
+
+def _told(part: Mapping[str, Any]) -> str:
+    """Return what a part says in words: its text, or that there was an image, a file, a tool's call."""
+    if part["type"] in TEXT_PARTS:
+        return str(part["text"])
+    name = part.get("name")
+    return f"[{part['type']}: {name}]" if isinstance(name, str) and name else f"[{part['type']}]"
+
+
+ContentField = Annotated[
+    Content,
+    BeforeValidator(read_content),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "object"}}]}),
+]
+
+
+class MessageBody(BaseModel):
+    """One message of a turn."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    role: Literal["user", "assistant", "tool", "system"]
+    name: Name | None = None
+    content: ContentField
+    timestamp: Moment | None = None
+
+
+class TurnBody(BaseModel):
+    """A completed turn as an agent hands it in."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    bank: BankName = "default"
+    session_id: SessionName
+    turn_id: TurnName
+    user_id: Name | None = None
+    occurred_at: Moment | None = None
+    messages: list[MessageBody] = Field(min_length=1)
+    metadata: dict[Text, Text] = Field(default_factory=dict)
+    gateway: bool | None = None
+
+
+class BatchBody(BaseModel):
+    """Turns handed in together; each is judged by itself."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    turns: list[Any] = Field(
+        min_length=1, max_length=MAX_BATCH, json_schema_extra={"items": {"$ref": "#/components/schemas/TurnBody"}}
+    )
+
+
+def read(model: type[B], value: Any) -> B:
+    """Return the body a JSON value is. Raises Invalid with every broken rule, free of values."""
+    if not isinstance(value, dict):
+        raise Invalid(Problem("", "must be a JSON object"))
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+    raise Invalid(*(Problem(_path(one["loc"]), one["msg"]) for one in found))
+
+
+def _path(place: tuple[int | str, ...]) -> str:
+    """Return a dotted path; names the sender made up are cut."""
+    return ".".join(str(step)[:64].encode(errors="replace").decode() for step in place)
+
+
+def read_turn(value: Any, settings: ApiSettings, *, gateway: bool) -> NewTurn:
+    """Return the turn a JSON value is; `gateway` says whether there is a gateway to deliver to.
+
+    Raises Invalid, or TooLarge for a message past its limit.
+    """
+    body = read(TurnBody, value)
+    if len(body.messages) > settings.max_messages:
+        raise Invalid(Problem("messages", f"max_messages allows {settings.max_messages} messages a turn"))
+    if sum(len(k.encode()) + len(v.encode()) for k, v in body.metadata.items()) > MAX_METADATA_BYTES:
+        raise TooLarge("metadata", "max_metadata_bytes", MAX_METADATA_BYTES)
+    for n, message in enumerate(body.messages):
+        if size_of(message.content) > settings.max_message_bytes:
+            raise TooLarge(f"messages.{n}.content", "max_message_bytes", settings.max_message_bytes)
+    said = [_message(message) for message in body.messages if message.content.parts or message.content.text.strip()]
+    if not said:
+        raise Invalid(Problem("messages", "nothing to remember: every message is blank or recalled text"))
+    return NewTurn(
+        bank=body.bank,
+        session_id=body.session_id,
+        turn_id=body.turn_id,
+        messages=said,
+        user_id=body.user_id,
+        occurred_at=body.occurred_at,
+        metadata=body.metadata,
+        gateway=gateway and body.gateway is not False,
+    )
+
+
+def size_of(content: Content) -> int:
+    """Return the bytes a message's content takes."""
+    return len(orjson.dumps(content.parts)) if content.parts else len(content.text.encode())
+
+
+def _message(body: MessageBody) -> NewMessage:
+    return NewMessage(body.role, body.content.text, body.name, body.timestamp, body.content.parts)

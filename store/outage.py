@@ -1,0 +1,25 @@
+"""Tells a database that cannot answer now from a statement that is wrong."""
+
+from asyncpg.exceptions import InterfaceError, PostgresError
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+#: Classes of SQLSTATE that another try may not meet: connection, resources, operator's hand, system, rollback.
+PASSING_CLASSES = ("08", "53", "57", "58", "40")
+#: A standby after a failover; a lock that was not to be had.
+PASSING_STATES = frozenset({"25006", "55P03"})
+
+
+def is_outage(error: BaseException) -> bool:
+    """Say whether the database was out of reach or out of means: nothing is wrong with what was asked."""
+    if isinstance(error, DBAPIError):
+        state = str(getattr(error.orig, "sqlstate", None) or "")
+        return error.connection_invalidated or not state or _passing(state)
+    if isinstance(error, PostgresError):
+        return _passing(str(getattr(error, "sqlstate", None) or ""))
+    # Opening a connection raises what the socket and the driver raise, unwrapped.
+    return isinstance(error, PoolTimeout | OSError | TimeoutError | InterfaceError)
+
+
+def _passing(state: str) -> bool:
+    return state.startswith(PASSING_CLASSES) or state in PASSING_STATES

@@ -1,0 +1,158 @@
+"""Recalls asked for now and answered by a worker: question and answer wait in a row of the tenant, and expire.
+
+What was asked and answered is wiped when the job expires; the empty row goes a day later. Attempts are counted when a
+job is taken and fence its result: a worker that lost its lease writes nothing.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import orjson
+from sqlalchemy import text
+
+from store.database import Database
+from store.errors import NotFound
+
+#: Attempts before a job has failed.
+MAX_ATTEMPTS = 3
+#: How long an expired job still says that it expired.
+REMEMBERED = timedelta(days=1)
+SWEEP_LIMIT = 500
+
+OPEN = text("""
+    insert into afterturn.recall_job_t (host_id, job_id, request, created_at, expires_at)
+    values (:host, :job, cast(:request as jsonb), :now, :expires_at)""")
+READ = text("""
+    select request->>'bank' as bank, status, cast(result as text) as result, error_category, expires_at
+      from afterturn.recall_job_t where host_id = :host and job_id = :job""")
+CANCEL = text("delete from afterturn.recall_job_t where host_id = :host and job_id = :job")
+TAKE = text("""
+    update afterturn.recall_job_t
+       set status = case when attempts < :max_attempts then 'running' else 'failed' end,
+           error_category = case when attempts < :max_attempts then null else 'exhausted' end,
+           attempts = attempts + (attempts < :max_attempts)::int, lease_until = now() + :lease
+     where host_id = :host and job_id = :job and status in ('pending', 'running') and expires_at > :now
+       and (lease_until is null or lease_until <= now())
+    returning status, cast(request as text) as request, attempts""")
+# The bank stays: it decides who may read the row.
+FINISH = text("""
+    update afterturn.recall_job_t
+       set status = :status, result = cast(:result as jsonb), error_category = :category, lease_until = null,
+           request = jsonb_build_object('bank', request->'bank')
+     where host_id = :host and job_id = :job and status = 'running' and attempts = :attempt""")
+WAITING = text("""
+    select host_id, job_id from afterturn.recall_job_t
+     where status in ('pending', 'running') and expires_at > :now and (lease_until is null or lease_until <= now())
+     order by created_at limit :limit""")
+EXPIRED = text("""
+    select host_id, array_agg(job_id) as jobs from afterturn.recall_job_t
+     where expires_at <= :now and (status <> 'failed' or lease_until is not null) group by host_id limit :limit""")
+WIPE = text("""
+    update afterturn.recall_job_t
+       set status = 'failed', error_category = 'expired', result = null, lease_until = null,
+           request = jsonb_build_object('bank', request->'bank')
+     where host_id = :host and job_id = any(:jobs)""")
+FORGET = text("delete from afterturn.recall_job_t where expires_at <= :before")
+
+
+@dataclass(frozen=True, slots=True)
+class RecallJob:
+    """How a job stands: pending, done, failed or expired; `result` as the worker left it, JSON, when done."""
+
+    bank: str
+    status: str
+    result: bytes | None = field(repr=False)
+    error_category: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TakenJob:
+    """A job under a lease; `attempt` is its fence."""
+
+    host_id: UUID
+    job_id: UUID
+    attempt: int
+    request: Mapping[str, Any] = field(repr=False)
+
+
+class RecallJobs:
+    """Keeps recall jobs; `clock` says what has expired."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def open(self, host: UUID, request: Mapping[str, Any], ttl: timedelta) -> tuple[UUID, datetime]:
+        """Open a job; returns its id and when it expires. The request must name its `bank`."""
+        job, now = uuid4(), self._clock()
+        arguments = {"host": host, "job": job, "request": orjson.dumps(request).decode()}
+        async with self._database.tenant(host) as connection:
+            await connection.execute(OPEN, {**arguments, "now": now, "expires_at": now + ttl})
+        return job, now + ttl
+
+    async def read(self, host: UUID, job: UUID) -> RecallJob:
+        """Say how a job stands. Raises NotFound, for foreign jobs too."""
+        async with self._database.tenant(host) as connection:
+            row = (await connection.execute(READ, {"host": host, "job": job})).one_or_none()
+        if row is None:
+            raise NotFound("no such recall job")
+        if row.expires_at <= self._clock():
+            return RecallJob(row.bank, "expired", None, "expired")
+        status = "pending" if row.status == "running" else row.status
+        return RecallJob(row.bank, status, row.result and row.result.encode(), row.error_category)
+
+    async def cancel(self, host: UUID, job: UUID) -> None:
+        """Remove a job and its answer at once. Raises NotFound."""
+        async with self._database.tenant(host) as connection:
+            gone = await connection.execute(CANCEL, {"host": host, "job": job})
+        if not gone.rowcount:
+            raise NotFound("no such recall job")
+
+    async def take(self, host: UUID, job: UUID, lease: timedelta) -> TakenJob | None:
+        """Take a job under a lease; None when it is done, expired, cancelled, exhausted or somebody else's now."""
+        arguments = {"host": host, "job": job, "lease": lease, "max_attempts": MAX_ATTEMPTS, "now": self._clock()}
+        async with self._database.tenant(host) as connection:
+            row = (await connection.execute(TAKE, arguments)).one_or_none()
+        if row is None or row.status != "running":
+            return None
+        return TakenJob(host, job, row.attempts, orjson.loads(row.request))
+
+    async def finish(self, taken: TakenJob, result: bytes) -> bool:
+        """Leave the answer (JSON) for whoever asked. False: the job was lost or cancelled meanwhile."""
+        return await self._end(taken, "done", result, None)
+
+    async def fail(self, taken: TakenJob, category: str) -> bool:
+        """Say that there will be no answer, and what kind of fault it was. False: the job was lost."""
+        return await self._end(taken, "failed", None, category)
+
+    async def waiting(self) -> list[tuple[UUID, UUID]]:
+        """Name jobs (host, job) that nobody works on, oldest first: the sweeper rings for them."""
+        async with self._database.operator() as connection:
+            rows = await connection.execute(WAITING, {"now": self._clock(), "limit": SWEEP_LIMIT})
+            return [(row.host_id, row.job_id) for row in rows]
+
+    async def sweep(self) -> int:
+        """Wipe what expired, forget what expired long ago; returns how many jobs were wiped."""
+        now = self._clock()
+        async with self._database.operator() as connection:
+            await connection.execute(FORGET, {"before": now - REMEMBERED})
+            expired = (await connection.execute(EXPIRED, {"now": now, "limit": SWEEP_LIMIT})).all()
+        for row in expired:
+            async with self._database.tenant(row.host_id) as connection:
+                await connection.execute(WIPE, {"host": row.host_id, "jobs": row.jobs})
+        return sum(len(row.jobs) for row in expired)
+
+    async def _end(self, taken: TakenJob, status: str, result: bytes | None, category: str | None) -> bool:
+        arguments = {
+            "host": taken.host_id,
+            "job": taken.job_id,
+            "attempt": taken.attempt,
+            "status": status,
+            "result": result and result.decode(),
+            "category": category,
+        }
+        async with self._database.tenant(taken.host_id) as connection:
+            return bool((await connection.execute(FINISH, arguments)).rowcount)

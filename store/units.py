@@ -1,0 +1,112 @@
+"""Single units: read one with its provenance, forget one."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import orjson
+from sqlalchemy import Row, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store import identity
+from store.database import Database
+from store.errors import NotFound
+from store.events.catalog import EventType
+from store.events.envelope import Origin, offer
+from store.events.log import append_events
+
+GET = text("""
+    select u.unit_id, u.content, u.fact_type, u.origin, u.session_id, u.session_name, u.turn_name, u.ordinal, u.role,
+           u.name, u.event_date, u.position, u.aggregate_version, cast(u.metadata as text) as metadata,
+           u.source_memory_ids,
+           array(select n.canonical_name
+                   from afterturn.agent_memory_unit_entity_t l
+                   join afterturn.agent_memory_entity_t n using (host_id, bank_id, entity_id)
+                  where l.host_id = u.host_id and l.bank_id = u.bank_id and l.unit_id = u.unit_id
+                    and l.removed_at is null
+                  order by 1) as entities
+      from afterturn.agent_memory_unit_t u
+     where u.host_id = :host and u.bank_id = :bank and u.unit_id = :unit and u.active""")
+# As an append does: the bank shared, the session alone, both before anything is written.
+LOCK = text("""
+    select pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
+           pg_advisory_xact_lock(afterturn.lock_key('session', :session))""")
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A unit and where it comes from; names are the agent's own, `sources` the units a fact was drawn from."""
+
+    unit_id: UUID
+    kind: str
+    text: str = field(repr=False)
+    origin: str
+    session_id: str | None
+    turn_id: str | None
+    ordinal: int | None
+    role: str | None
+    name: str | None = field(repr=False)
+    occurred_at: datetime
+    position: int
+    metadata: Mapping[str, str] = field(repr=False)
+    sources: tuple[UUID, ...]
+    entities: tuple[str, ...] = field(repr=False)
+
+
+class Units:
+    """Reads and forgets single units."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def get(self, host: UUID, bank: str, unit: UUID) -> Unit:
+        """Return a unit of a bank. Raises NotFound for what is unknown, forgotten or foreign."""
+        async with self._database.tenant(host) as connection:
+            return _unit(await _find(connection, host, identity.bank_id(host, bank), unit))
+
+    async def forget(self, host: UUID, bank: str, unit: UUID) -> int:
+        """Forget one unit: gone from every read when this returns; returns the event's position.
+
+        Its words, vectors and mentions go with it. Facts drawn from it are units of their own and stay.
+        Raises NotFound.
+        """
+        bank_id = identity.bank_id(host, bank)
+        async with self._database.tenant(host) as connection:
+            found = await _find(connection, host, bank_id, unit)
+            await connection.execute(LOCK, {"bank": bank_id, "session": found.session_id or unit})
+            version = (await _find(connection, host, bank_id, unit)).aggregate_version + 1
+            origin = Origin(host, bank_id, identity.user_id(host, None), self._clock())
+            event = offer(origin, EventType.UNIT_DELETED, (unit,), {"unitId": str(unit)}, nth=str(version))
+            position = await append_events(connection, host, [event])
+        if position is None:
+            raise NotFound("no such unit")
+        return position
+
+
+async def _find(connection: AsyncConnection, host: UUID, bank: UUID, unit: UUID) -> Row[Any]:
+    row = (await connection.execute(GET, {"host": host, "bank": bank, "unit": unit})).one_or_none()
+    if row is None:
+        raise NotFound("no such unit")
+    return row
+
+
+def _unit(row: Row[Any]) -> Unit:
+    return Unit(
+        unit_id=row.unit_id,
+        kind=row.fact_type,
+        text=row.content,
+        origin=row.origin,
+        session_id=row.session_name,
+        turn_id=row.turn_name,
+        ordinal=row.ordinal,
+        role=row.role,
+        name=row.name,
+        occurred_at=row.event_date,
+        position=row.position,
+        metadata=orjson.loads(row.metadata),
+        sources=tuple(row.source_memory_ids),
+        entities=tuple(row.entities),
+    )
