@@ -8,6 +8,8 @@ import typer
 #: Each command: where its function, or its group of commands, is.
 COMMANDS = {
     "up": "deploy.cli.up:up_command",
+    "ingest": "deploy.cli.ingest:ingest_command",
+    "recall": "deploy.cli.recall:recall_command",
 }
 
 

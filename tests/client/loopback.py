@@ -66,12 +66,12 @@ class Loopback:
 
 
 @contextmanager
-def loopback() -> Iterator[Loopback]:
-    """Run a server in a thread for as long as the block lasts."""
+def loopback(port: int = 0) -> Iterator[Loopback]:
+    """Run a server in a thread for as long as the block lasts; port 0 is a free one."""
     state = Loopback()
     methods = ["GET", "POST", "DELETE"]
     app = Starlette(routes=[Route("/{path:path}", state.handle, methods=methods)])
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = socket.create_server(("127.0.0.1", port))
     state.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     config = uvicorn.Config(app, log_level="critical", lifespan="off", ws="none", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)

@@ -1,0 +1,70 @@
+"""`afterturn recall`: a question goes in, what is remembered comes out."""
+
+from typing import Annotated
+
+import typer
+from afterturn_client import RecallAnswer, Recalled
+from afterturn_client.calls import RecallOptions
+from rich.console import Group
+from rich.padding import Padding
+from rich.text import Text
+
+from deploy.cli.finding import BankOption, DataOption, JsonOption, client_of, ending_well, running_stack
+from deploy.cli.printing import answer, console, printable
+
+
+def recall_command(
+    question: Annotated[str, typer.Argument(help="What to look for, in plain words.")],
+    *,
+    bank: BankOption = "default",
+    session: Annotated[str | None, typer.Option(help="The session the question comes from.")] = None,
+    exclude_session: Annotated[
+        bool, typer.Option("--exclude-session", help="Leave that session's own turns out.")
+    ] = False,
+    k: Annotated[int, typer.Option("-k", min=1, max=100, help="How many results at most.")] = 10,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="How long the results may be together.")] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option(help="Only units of this kind (experience, world, ...); may be repeated.")
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Say how each result came to its place.")] = False,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask the running stack what it remembers, best first.
+
+    **Example:** `afterturn recall "where does Ana live?" -k 5`
+    """
+    stack = running_stack(data)
+    options: RecallOptions = {"k": k, "explain": explain, "exclude_session": exclude_session}
+    if session is not None:
+        options["session_id"] = session
+    if max_tokens is not None:
+        options["max_tokens"] = max_tokens
+    if kind:
+        options["kinds"] = kind
+    with client_of(stack, bank) as client, ending_well(stack):
+        found = client.recall(question, **options)
+    if as_json:
+        answer(found.raw)
+    else:
+        console().print(_in_words(found))
+
+
+def _in_words(found: RecallAnswer) -> Group:
+    lines = [_shown(rank, one) for rank, one in enumerate(found.results, 1)]
+    behind = f", {found.freshness.pending} pieces of work pending" if found.freshness.pending else ""
+    closing = Text(f"{len(found.results)} recalled in {found.took_ms:.1f} ms{behind}", style="dim")
+    return Group(*lines, closing)
+
+
+def _shown(rank: int, one: Recalled) -> Group:
+    when = one.occurred_at.strftime("%Y-%m-%d %H:%M") if one.occurred_at else ""
+    place = "/".join(part for part in (one.session_id, one.turn_id) if part)
+    who = one.name or one.role or one.kind
+    facts = [f"{rank:>2}.", f"{one.score:.4f}", when, who, place, "+".join(one.arms)]
+    head = Text(printable("  ".join(fact for fact in facts if fact)), style="bold")
+    body = Padding(Text(printable(one.text)), (0, 0, 0, 4))
+    if one.explain is None:
+        return Group(head, body)
+    why = ", ".join(f"{name} {value}" for name, value in one.explain.items())
+    return Group(head, body, Padding(Text(printable(why), style="dim"), (0, 0, 0, 4)))

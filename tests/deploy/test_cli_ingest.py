@@ -1,0 +1,283 @@
+"""`afterturn ingest` against a stand-in API: what it sends, counts, repeats, and says."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from typer.testing import CliRunner, Result
+
+from deploy.cli.app import build
+from tests.client.loopback import Loopback, Seen, loopback
+from tests.deploy.native_double import NativeDouble, refusal, stand_in
+
+COMMAND = [sys.executable, "-c", "from deploy.cli import main; main()"]
+
+
+class Stacked:
+    """A folder with a running stand-in, and a way to ingest into it."""
+
+    def __init__(self, folder: Path, server: Loopback, double: NativeDouble) -> None:
+        self.folder, self.server, self.double = folder, server, double
+
+    def write(self, name: str, data: str | bytes) -> Path:
+        file = self.folder / name
+        file.write_bytes(data.encode() if isinstance(data, str) else data)
+        return file
+
+    def ingest(self, file: Path, *options: str) -> Result:
+        arguments = ["ingest", str(file), "--data", str(self.folder), *options]
+        return CliRunner().invoke(build("ingest"), arguments)
+
+    def counted(self, file: Path, *options: str) -> tuple[dict[str, Any], int]:
+        result = self.ingest(file, "--json", *options)
+        return json.loads(result.stdout.splitlines()[-1]), result.exit_code
+
+    def start(self, *arguments: str, **options: Any) -> "subprocess.Popen[bytes]":
+        command = [*COMMAND, "ingest", *arguments, "--data", str(self.folder), "--json"]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Loopback]:
+    with loopback() as running:
+        yield running
+
+
+@pytest.fixture
+def stacked(server: Loopback, tmp_path: Path) -> Iterator[Stacked]:
+    double = NativeDouble()
+    server.reset()
+    lock = stand_in(tmp_path / "data", server, double)
+    yield Stacked(tmp_path / "data", server, double)
+    lock.release()
+
+
+def lines(count: int, session: str = "s") -> str:
+    turns = (
+        {"session_id": session, "turn_id": str(n), "messages": [{"role": "user", "content": f"text {n}"}]}
+        for n in range(count)
+    )
+    return "".join(json.dumps(turn) + "\n" for turn in turns)
+
+
+def test_every_turn_goes_in_once_in_order_and_the_counts_say_so(stacked: Stacked) -> None:
+    file = stacked.write("turns.jsonl", lines(250))
+    first, status = stacked.counted(file)
+    seconds = first.pop("seconds")
+    assert first == {
+        "read": 250,
+        "accepted": 250,
+        "duplicates": 0,
+        "conflicts": 0,
+        "bad_lines": [],
+        "position": 250,
+    }
+    assert seconds > 0
+    assert status == 0
+    assert stacked.double.texts() == [f"text {n}" for n in range(250)]
+    assert stacked.double.batches == [100, 100, 50]
+
+
+def test_ingesting_again_changes_nothing(stacked: Stacked) -> None:
+    for name, data in (("a.txt", "Ana: one\nBen: two\nAna: one\n"), ("b.json", '[{"role": "user", "content": "x"}]')):
+        file = stacked.write(name, data)
+        assert stacked.counted(file)[0]["accepted"] > 0
+        before = dict(stacked.double.turns)
+        again, status = stacked.counted(file)
+        assert (again["accepted"], again["conflicts"], status) == (0, 0, 0)
+        assert again["duplicates"] == again["read"]
+        assert stacked.double.turns == before
+
+
+def test_sessions_and_banks_of_a_transcript_are_the_files_name_and_the_option(stacked: Stacked) -> None:
+    stacked.ingest(stacked.write("talk.txt", "Ana: one\n"), "--bank", "work")
+    stacked.ingest(stacked.write("talk.txt", "Ana: one\n"), "--session", "other")
+    assert [name[:2] for name in stacked.double.turns] == [("work", "talk.txt"), ("default", "other")]
+
+
+def test_bad_lines_are_told_by_number_and_the_rest_goes_in(stacked: Stacked) -> None:
+    good = lines(3).splitlines()
+    data = "\n".join([good[0], "{broken", good[1], "\x00", good[2]])
+    result = stacked.ingest(stacked.write("a.jsonl", data), "--json")
+    counted = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert (counted["read"], counted["accepted"]) == (5, 3)
+    assert [bad["line"] for bad in counted["bad_lines"]] == [2, 4]
+    assert "line 2: not JSON" in result.stderr
+    assert "line 4: holds a NUL" in result.stderr
+
+
+def test_a_turn_the_service_refuses_is_found_among_its_neighbours(stacked: Stacked) -> None:
+    data = lines(40).splitlines()
+    data[17] = data[17].replace("text 17", "unacceptable")
+    counted, status = stacked.counted(stacked.write("a.jsonl", "\n".join(data)))
+    assert (counted["accepted"], status) == (39, 1)
+    assert counted["bad_lines"] == [{"line": 18, "error": "422 INVALID_ARGUMENT: content is not acceptable"}]
+    assert stacked.double.texts() == [f"text {n}" for n in range(40) if n != 17]
+
+
+def test_a_turn_known_with_another_body_is_a_conflict(stacked: Stacked) -> None:
+    stacked.counted(stacked.write("a.jsonl", lines(2)))
+    changed = lines(2).replace("text 1", "text one")
+    result = stacked.ingest(stacked.write("a.jsonl", changed), "--json")
+    counted = json.loads(result.stdout)
+    assert (counted["duplicates"], counted["conflicts"], result.exit_code) == (1, 1, 1)
+    assert "line 2" in result.stderr
+
+
+def test_large_turns_go_in_requests_the_service_takes(stacked: Stacked) -> None:
+    turns = [
+        {"session_id": "s", "turn_id": str(n), "messages": [{"role": "user", "content": "é" * 200_000}]}
+        for n in range(8)
+    ]
+    counted, _status = stacked.counted(
+        stacked.write("a.jsonl", "\n".join(json.dumps(turn, ensure_ascii=False) for turn in turns))
+    )
+    assert counted["accepted"] == 8
+    assert max(len(seen.body) for seen in stacked.server.seen) < 1_100_000
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        JSONResponse(refusal("UNAVAILABLE", "", retryable=True), 503, headers={"retry-after": "0"}),
+        JSONResponse(refusal("RATE_LIMITED", "", retryable=True), 429),
+        PlainTextResponse("bad gateway", 502),
+        PlainTextResponse("oops", 500),
+        PlainTextResponse("<html>", 200),
+    ],
+)
+def test_a_service_that_stumbles_is_asked_again(stacked: Stacked, failure: Response) -> None:
+    failures = [failure, failure]
+    stacked.double.before = lambda _seen: failures.pop() if failures else None
+    counted, status = stacked.counted(stacked.write("a.jsonl", lines(3)))
+    assert (counted["accepted"], status) == (3, 0)
+
+
+def test_busy_turns_are_sent_again_alone(stacked: Stacked) -> None:
+    busy = [True]
+
+    def before(seen: Seen) -> Response | None:
+        if not busy:
+            return None
+        busy.clear()
+        results = json.loads(bytes(stacked.double._batch(seen.json).body))["results"]
+        results[1] = {"ok": False, **refusal("RESOURCE_BUSY", "", retryable=True)}
+        return JSONResponse({"results": results})
+
+    stacked.double.before = before
+    counted, status = stacked.counted(stacked.write("a.jsonl", lines(3)))
+    assert (counted["accepted"] + counted["duplicates"], counted["read"], status) == (3, 3, 0)
+    assert [len(seen.json["turns"]) for seen in stacked.server.seen] == [3, 1]
+
+
+def test_patience_ends_and_says_how_far_it_got(stacked: Stacked) -> None:
+    answered: list[int] = []
+
+    def before(_seen: Seen) -> Response | None:
+        answered.append(1)
+        return PlainTextResponse("away", 503) if len(answered) > 1 else None
+
+    stacked.double.before = before
+    result = stacked.ingest(stacked.write("a.jsonl", lines(150)), "--json", "--patience", "0.5")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["accepted"] == 100
+    assert "after line 100" in result.stderr
+    assert "Run the same command again" in result.stderr
+
+
+def test_a_wrong_key_is_wrong_usage(stacked: Stacked) -> None:
+    (stacked.folder / "api-key").write_text("at_other")
+    result = stacked.ingest(stacked.write("a.jsonl", lines(1)))
+    assert result.exit_code == 2
+    assert "api-key" in result.stderr
+    assert "at_other" not in result.stderr
+
+
+def test_no_stack_no_file_and_no_format_are_wrong_usage(stacked: Stacked, tmp_path: Path) -> None:
+    file = stacked.write("words.txt", "just words\n")
+    nowhere = CliRunner().invoke(build("ingest"), ["ingest", str(file), "--data", str(tmp_path / "none")])
+    assert (nowhere.exit_code, "afterturn up" in nowhere.stderr) == (2, True)
+    missing = stacked.ingest(tmp_path / "missing.txt")
+    assert (missing.exit_code, "No such file" in missing.stderr) == (2, True)
+    assert stacked.ingest(tmp_path).exit_code == 2
+    unclear = stacked.ingest(file)
+    assert (unclear.exit_code, "--format" in unclear.stderr) == (2, True)
+    assert stacked.ingest(stacked.write("empty.jsonl", "")).exit_code == 0
+
+
+def test_for_people_the_answer_is_a_sentence(stacked: Stacked) -> None:
+    result = stacked.ingest(stacked.write("a.jsonl", lines(2)))
+    assert result.stdout.startswith("2 read: 2 new, 0 known already, 0 in conflict, 0 bad; position 2;")
+
+
+def test_a_service_killed_and_restarted_in_the_middle_loses_nothing(tmp_path: Path) -> None:
+    """The first server dies while it answers; one on the same port takes over."""
+    double = NativeDouble()
+    with loopback() as first:
+        port = int(first.url.rpartition(":")[2])
+        lock = stand_in(tmp_path / "data", first, double)
+        stacked = Stacked(tmp_path / "data", first, double)
+        process = stacked.start(str(stacked.write("a.jsonl", lines(2000))))
+        while len(double.turns) < 300:
+            time.sleep(0.005)
+    half = len(double.turns)
+    assert half < 2000
+    time.sleep(0.5)
+    with loopback(port) as second:
+        second.answer = double.answer
+        out, err = process.communicate(timeout=60)
+    lock.release()
+    counted = json.loads(out)
+    assert process.returncode == 0, err
+    assert counted["accepted"] + counted["duplicates"] == 2000
+    assert double.texts() == [f"text {n}" for n in range(2000)]
+
+
+def test_ctrl_c_says_how_far_it_got_and_a_second_run_goes_on(stacked: Stacked) -> None:
+    slow = threading.Event()
+
+    def before(_seen: Seen) -> Response | None:
+        if len(stacked.double.turns) >= 300:
+            slow.wait(0.3)
+        return None
+
+    stacked.double.before = before
+    file = stacked.write("a.jsonl", lines(2000))
+    process = stacked.start(str(file))
+    while len(stacked.double.turns) < 300:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    slow.set()
+    counted = json.loads(out)
+    assert process.returncode == 1
+    assert 0 < counted["accepted"] < 2000
+    assert f"interrupted after line {counted['accepted']}" in err.decode()
+    assert b"Traceback" not in err
+    again, status = stacked.counted(file)
+    assert (again["accepted"] + again["duplicates"], status) == (2000, 0)
+    assert stacked.double.texts() == [f"text {n}" for n in range(2000)]
+
+
+def test_standard_input_is_read_as_it_comes(stacked: Stacked) -> None:
+    process = stacked.start("-", stdin=subprocess.PIPE, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    out, err = process.communicate(b"Ana: one\nBen: two\n", timeout=20)
+    assert process.returncode == 0, err
+    assert json.loads(out)["accepted"] == 2
+    assert {session for _bank, session, _turn in stacked.double.turns} == {"stdin"}
+
+
+def test_only_the_answer_is_on_standard_output(stacked: Stacked) -> None:
+    result = stacked.ingest(stacked.write("a.jsonl", lines(1) + "{broken\n"), "--json")
+    assert len(result.stdout.splitlines()) == 1
+    assert result.stdout.isascii()
