@@ -19,8 +19,8 @@ from workers.retry import Verdict, named
 
 log = structlog.get_logger(__name__)
 
-#: One nudge is worked on for at most this long, in seconds; then it is passed on, so that no message grows old.
-LONGEST_DRAIN_S = 60.0
+#: One nudge is worked on for about this long, in seconds; then it is passed on, so that others get their turn.
+LONGEST_DRAIN_S = 5.0
 #: Pause after the database could not be reached, in seconds.
 OUTAGE_PAUSE_S = 1.0
 
@@ -65,7 +65,11 @@ class StageWork(Protocol):
 
 @dataclass(slots=True)
 class Runner:
-    """Drains one stage's ready work. `ring` tells workers of a stage; it returns at once and never raises."""
+    """Drains one stage's ready work, on one event loop.
+
+    `ring` tells workers of a stage; it returns at once and never raises. `drains` is how many nudges are worked on
+    at a time, each on as much as the stage's shape says.
+    """
 
     ledger: Ledger
     work: StageWork
@@ -73,16 +77,28 @@ class Runner:
     verdict: Verdict
     lease: timedelta
     worker: str
+    drains: int = 1
     pause_s: float = OUTAGE_PAUSE_S
     stopping: bool = False
+    _again: bool = False
     _running: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def drain(self) -> None:
-        """Work until nothing is ready. Never raises, so that a nudge is never repeated by the queue."""
+        """Work until nothing is ready. Never raises, so that a nudge is never repeated by the queue.
+
+        When `drains` of them are at it in this process, one of those looks again instead.
+        """
+        if len(self._running) >= self.drains:
+            self._again = True
+            return
         task = asyncio.ensure_future(self._drain())
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-        await asyncio.wait({task})
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
         if not task.cancelled() and (error := task.exception()):
             log.error("a drain ended by accident", stage=self.work.stage.value, error=type(error).__name__)
 
@@ -98,14 +114,16 @@ class Runner:
 
     async def _drain(self) -> None:
         until = time.monotonic() + LONGEST_DRAIN_S
-        while not self.stopping and (claims := await self._claim()):
-            full = len(claims) >= self.work.shape.streams
-            late = time.monotonic() > until
-            if full or late:
-                self.ring(self.work.stage)
-            await self._all(claims)
-            if late:
-                return
+        self._again = True
+        while self._again and not self.stopping:
+            self._again = False
+            while not self.stopping and (claims := await self._claim()):
+                late = time.monotonic() > until
+                if late or len(claims) >= self.work.shape.streams:
+                    self.ring(self.work.stage)
+                await self._all(claims)
+                if late:
+                    return
 
     async def _claim(self) -> list[Claim]:
         shape = self.work.shape

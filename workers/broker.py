@@ -1,0 +1,112 @@
+"""dramatiq on Redis or Valkey as a doorbell: what it is told here never matters for what is true.
+
+Nothing is made at import. Messages carry ids alone, are not retried by the queue (the ledger retries) and are never
+delayed; a message that is lost costs the sweeper's pause.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+import dramatiq
+import redis
+from dramatiq.asyncio import async_to_sync
+from dramatiq.brokers.redis import RedisBroker
+from dramatiq.middleware import TimeLimit
+
+from producers.jobs import QUEUES, RECALL_ACTOR, STAGE_ACTORS, Queue
+from producers.settings import BrokerSettings
+from store.ledger import Stage
+from workers.recall import RecallWork
+from workers.runner import Runner
+
+#: Commands of a million that look after messages of dead processes: soon enough, and cheap on a small keyspace.
+MAINTENANCE_CHANCE = 50_000
+#: Longer than any call that keeps the interpreter from its heartbeat, in milliseconds.
+HEARTBEAT_MS = 60_000
+#: Nothing is worth keeping of a message that failed, in milliseconds.
+DEAD_MESSAGE_MS = 3_600_000
+#: A thread that hangs longer than this is told so, in milliseconds; every call has its own, shorter limit.
+TIME_LIMIT_MS = 600_000
+CONNECT_S = 2.0
+ANSWER_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """What actors work with; all of it belongs to dramatiq's event loop. `answered` takes a ring's flag down."""
+
+    runners: Mapping[Stage, Runner]
+    recall: RecallWork
+    answered: Callable[[Stage], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Threads of their own for one class of latency; each looks for messages every `idle_ms` when it has none."""
+
+    queue: Queue
+    threads: int
+    idle_ms: int
+
+
+def create_broker(settings: BrokerSettings) -> RedisBroker:
+    """Return a broker that is not connected yet; its client gives up soon, and says so."""
+    client = redis.Redis.from_url(
+        settings.url.get_secret_value(),
+        socket_connect_timeout=CONNECT_S,
+        socket_timeout=ANSWER_S,
+        health_check_interval=15,
+    )
+    return RedisBroker(  # type: ignore[no-untyped-call]  # dramatiq leaves this constructor without annotations
+        client=client,
+        namespace=settings.namespace,
+        middleware=[TimeLimit(time_limit=TIME_LIMIT_MS)],
+        maintenance_chance=MAINTENANCE_CHANCE,
+        heartbeat_timeout=HEARTBEAT_MS,
+        dead_message_ttl=DEAD_MESSAGE_MS,
+    )
+
+
+def register(broker: RedisBroker, dependencies: Dependencies) -> Mapping[str, "dramatiq.Actor[..., None]"]:
+    """Make the actors of all queues, by name. They never raise."""
+    actors = [_stage_actor(broker, dependencies, stage) for stage in dependencies.runners]
+    actors.append(_recall_actor(broker, dependencies.recall))
+    return {actor.actor_name: actor for actor in actors}
+
+
+def pools(threads: int) -> tuple[Pool, ...]:
+    """Return the pools of one process; `threads` are those of the pools whose work is mostly waiting."""
+    return (
+        Pool(Queue.RECALL, threads, 20),
+        Pool(Queue.GATEWAY, threads, 100),
+        Pool(Queue.EXTRACTION, 2, 100),
+        Pool(Queue.EMBEDDING, 1, 100),
+    )
+
+
+def worker(broker: RedisBroker, pool: Pool) -> dramatiq.Worker:
+    """Return a worker for one pool, not started; it fetches no message that it has no thread for."""
+    made = dramatiq.Worker(broker, queues={pool.queue.value}, worker_timeout=pool.idle_ms, worker_threads=pool.threads)
+    made.queue_prefetch = made.delay_prefetch = pool.threads
+    return made
+
+
+def _stage_actor(broker: RedisBroker, dependencies: Dependencies, stage: Stage) -> "dramatiq.Actor[..., None]":
+    drain = async_to_sync(dependencies.runners[stage].drain)
+
+    def work() -> None:
+        # The flag first: who commits after this rings again, who committed before is seen by the claim.
+        dependencies.answered(stage)
+        drain()
+
+    return dramatiq.actor(broker=broker, actor_name=STAGE_ACTORS[stage], queue_name=QUEUES[stage])(work)
+
+
+def _recall_actor(broker: RedisBroker, work: RecallWork) -> "dramatiq.Actor[..., None]":
+    answer = async_to_sync(work.answer)
+
+    def recall(host: str, job: str) -> None:
+        answer(UUID(host), UUID(job))
+
+    return dramatiq.actor(broker=broker, actor_name=RECALL_ACTOR, queue_name=Queue.RECALL)(recall)

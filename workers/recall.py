@@ -1,0 +1,53 @@
+"""Recall jobs: a question that waits in its row gets its answer beside it."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from uuid import UUID
+
+import orjson
+import structlog
+from pydantic import ValidationError
+
+from producers.errors import ProducerError
+from producers.recalls import RecallBody, Recalls, as_json
+from store.errors import PositionBeyondLog
+from store.outage import is_outage
+from store.recall_jobs import RecallJobs, TakenJob
+from workers.metrics import RECALL_JOBS
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RecallWork:
+    """Answers recall jobs; what a worker left unanswered is taken again when its lease is over."""
+
+    jobs: RecallJobs
+    recalls: Recalls
+    lease: timedelta
+
+    async def answer(self, host: UUID, job: UUID) -> None:
+        """Answer one job, if it still waits. Never raises, so that a nudge is never repeated by the queue."""
+        try:
+            taken = await self.jobs.take(host, job, self.lease)
+            if taken is not None:
+                RECALL_JOBS.labels(await self._answer(taken)).inc()
+        except Exception as error:  # noqa: BLE001 - whatever it was, the lease runs out and the sweeper rings
+            RECALL_JOBS.labels("interrupted").inc()
+            log.warning("a recall job was interrupted", error=type(error).__name__)
+
+    async def _answer(self, taken: TakenJob) -> str:
+        try:
+            body = RecallBody.model_validate_json(orjson.dumps(taken.request))
+            answer = await self.recalls.answer(taken.host_id, body)
+        except Exception as error:
+            if is_outage(error):
+                raise
+            category = _category(error)
+            log.warning("a recall job failed", category=category, error=type(error).__name__)
+            return "failed" if await self.jobs.fail(taken, category) else "lost"
+        return "done" if await self.jobs.finish(taken, as_json(answer)) else "lost"
+
+
+def _category(error: Exception) -> str:
+    return "invalid" if isinstance(error, ValidationError | ProducerError | PositionBeyondLog) else "internal"

@@ -1,0 +1,87 @@
+"""The sweeper: looks at the ledger now and then and rings for what nobody was told of, or was forgotten."""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import structlog
+
+from store.ledger import Ledger, Stage
+from store.recall_jobs import RecallJobs
+from workers.metrics import RINGS, SWEEPS
+
+log = structlog.get_logger(__name__)
+
+#: How often expired recall jobs are wiped, in seconds.
+WIPE_EVERY_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bell:
+    """How work is told of: `ring` a stage, `ask` for a recall job, and whether the queue is `reachable`."""
+
+    ring: Callable[[Stage], None]
+    ask: Callable[[UUID, UUID], None]
+    reachable: Callable[[], Awaitable[bool]]
+
+
+@dataclass(slots=True)
+class Sweeper:
+    """One of these in every worker process; they may all sweep at once. Without Redis, it works by itself.
+
+    `here` answers a ring in this very process.
+    """
+
+    ledger: Ledger
+    jobs: RecallJobs
+    bell: Bell
+    here: Mapping[Stage, Callable[[], Awaitable[None]]]
+    every_s: float
+    chance: Callable[[], float] = field(default=random.random)
+    _wiped_at: float = float("-inf")
+    _working: set[asyncio.Future[None]] = field(default_factory=set)
+
+    async def run(self) -> None:
+        """Sweep until cancelled. A sweep that fails is counted and followed by the next."""
+        try:
+            while True:
+                await asyncio.sleep(self.every_s * (0.5 + self.chance()))
+                await self._safely()
+        finally:
+            for work in self._working:
+                work.cancel()
+
+    async def sweep(self) -> list[Stage]:
+        """Ring once for every stage with ready work nobody holds, and for recall jobs that wait."""
+        stages = await self.ledger.rings()
+        jobs = await self.jobs.waiting()
+        if stages and not await self.bell.reachable():
+            log.warning("the queue cannot be reached, working from the ledger alone", stages=len(stages))
+            for stage in stages:
+                self._work_here(stage)
+        for stage in stages:
+            RINGS.labels(stage.value).inc()
+            self.bell.ring(stage)
+        for host, job in jobs:
+            self.bell.ask(host, job)
+        if time.monotonic() - self._wiped_at >= WIPE_EVERY_S:
+            await self.jobs.sweep()
+            self._wiped_at = time.monotonic()
+        return stages
+
+    async def _safely(self) -> None:
+        try:
+            await self.sweep()
+        except Exception as error:  # noqa: BLE001 - whatever the driver raises, the next sweep comes
+            SWEEPS.labels("failed").inc()
+            log.warning("a sweep failed", error=type(error).__name__)
+        else:
+            SWEEPS.labels("ok").inc()
+
+    def _work_here(self, stage: Stage) -> None:
+        work = asyncio.ensure_future(self.here[stage]())
+        self._working.add(work)
+        work.add_done_callback(self._working.discard)
