@@ -20,6 +20,10 @@ from deploy.settings import Settings
 from deploy.stack import FILE, Stack, StackProcess
 from deploy.supervisor import Running, Supervisor
 
+#: A process holds two pools, one of `pool_size` and one of half of it, and each may overflow by its size.
+CONNECTIONS_A_POOL_SIZE = 3
+SPARE_CONNECTIONS = 50
+
 
 class PortTaken(Exception):
     """The API's port is in use."""
@@ -53,6 +57,7 @@ class LocalStack:
         self._ready = ready
         self._parts = parts or Parts()
         self._stack: Stack | None = None
+        self._locks: list[FolderLock] = []
 
     def run(self) -> int:
         """Run until a signal (0) or until a child died too often (1); nothing is left running.
@@ -60,31 +65,20 @@ class LocalStack:
         Raises FolderTaken, FolderUnusable, PortTaken or DidNotStart when it cannot begin.
         """
         _make_folder(self._data)
-        locks = [FolderLock(self._data)]
+        self._lock(self._data)
         try:
             self._end_survivors()
             self._port = self._free_port()
-            self._postgres = EmbeddedPostgres(self._data)
-            if self._postgres.cluster.folder.parent != self._data:
-                locks.append(FolderLock(self._postgres.cluster.folder.parent))
-            return self._supervise()
-        finally:
-            for lock in locks:
-                lock.release()
-
-    def _supervise(self) -> int:
-        self._valkey = EmbeddedValkey(self._data)
-        self._postgres.create()
-        self._valkey.create()
-        deaths = self._count_deaths()
-        self._supervisor = Supervisor(say=self._say, on_death=deaths.count, on_change=self._save)
-        try:
+            deaths = self._count_deaths()
+            self._supervisor = Supervisor(say=self._say, on_death=deaths.count, on_change=self._save)
             return asyncio.run(self._supervisor.run(self._begin))
         finally:
-            deaths.close()
             (self._data / FILE).unlink(missing_ok=True)
+            for lock in self._locks:
+                lock.release()
 
     async def _begin(self) -> None:
+        await asyncio.to_thread(self._make_servers)
         await self._supervisor.start(self._postgres.child(), self._valkey.child())
         await asyncio.to_thread(self._postgres.create_database)
         credentials = await asyncio.to_thread(self._parts.bootstrap, self._data, self._postgres.endpoint)
@@ -94,6 +88,19 @@ class LocalStack:
         self._stack = self._describe(services)
         self._save(self._supervisor.running)
         self._ready(self._stack)
+
+    def _make_servers(self) -> None:
+        """Place and make both servers' data; a copied data folder may link to a cluster that is in use."""
+        pools = CONNECTIONS_A_POOL_SIZE * self._settings.database.pool_size * (self._worker_count + 1)
+        self._postgres = EmbeddedPostgres(self._data, connections=SPARE_CONNECTIONS + pools)
+        if self._postgres.cluster.folder.parent != self._data:
+            self._lock(self._postgres.cluster.folder.parent)
+        self._valkey = EmbeddedValkey(self._data)
+        self._postgres.create()
+        self._valkey.create()
+
+    def _lock(self, folder: Path) -> None:
+        self._locks.append(FolderLock(folder))
 
     def _services(self, credentials: Credentials) -> Services:
         return Services(

@@ -32,10 +32,6 @@ class DeathCounter:
         value, _ = self._file.read_value(key)
         self._file.write_value(key, value + 1, 0.0)
 
-    def close(self) -> None:
-        """Let go of the file."""
-        self._file.close()
-
     @staticmethod
     def _key(name: str) -> str:
         return str(mmap_key(METRIC, f"{METRIC}_total", ["process"], [name], HELP))

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from deploy.bootstrap import Credentials
 from deploy.embedded import Child, PostgresEndpoint, survivors
@@ -57,6 +58,10 @@ class Services:
         ours = {name: value for name, value in os.environ.items() if name != "AFTERTURN_DATABASE__OWNER_URL"}
         return ours | told | self._gateway()
 
+    def log(self, name: str) -> Path:
+        """Return where a process writes; not to our own output, which nobody may be reading."""
+        return self.settings.data / "logs" / f"{name}.log"
+
     def is_live(self) -> bool:
         """Say whether the API answers."""
         connection = http.client.HTTPConnection(self.address, self.port, timeout=HEALTH_SECONDS)
@@ -86,6 +91,7 @@ def api(services: Services) -> Child:
         name="api",
         argv=(sys.executable, "-P", "-m", "deploy.api"),
         environment=services.environment(),
+        log=services.log("api"),
         ready=lambda _pid: services.is_live(),
     )
 
@@ -94,4 +100,5 @@ def workers(services: Services, count: int) -> Sequence[Child]:
     """Describe `count` worker processes."""
     argv = (sys.executable, "-P", "-m", "deploy.worker")
     environment = services.environment()
-    return [Child(name=f"worker-{n}", argv=argv, environment=environment) for n in range(1, count + 1)]
+    names = [f"worker-{n}" for n in range(1, count + 1)]
+    return [Child(name=name, argv=argv, environment=environment, log=services.log(name)) for name in names]

@@ -21,6 +21,7 @@ WINDOW_SECONDS = 60.0
 BACKOFF_SECONDS = 0.1
 LONGEST_BACKOFF_SECONDS = 5.0
 POLL_SECONDS = 0.05
+LOG_SECONDS = 60.0
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -181,7 +182,7 @@ class _Keeper:
         self._supervisor.changed()
         if not await self._becomes_ready(process):
             end_group(process.pid)
-        status = await process.wait()
+        status = await self._end_of(process)
         end_group(process.pid)  # what it started itself goes with it
         return f"(pid {process.pid}) {_told(status)}"
 
@@ -206,6 +207,13 @@ class _Keeper:
                 return True
             await asyncio.sleep(POLL_SECONDS)
         return process.returncode is not None
+
+    async def _end_of(self, process: asyncio.subprocess.Process) -> int:
+        """Wait for the process to end, looking after its log meanwhile; returns its exit status."""
+        while True:
+            with suppress(TimeoutError):
+                return await asyncio.wait_for(process.wait(), LOG_SECONDS)
+            self.child.trim_log()
 
     def _tell_ready(self, pid: int) -> None:
         if self._ready.done():

@@ -1,7 +1,6 @@
 """The servers of one pytest run: one PostgreSQL, one Valkey, a migrated template and its copies."""
 
 import asyncio
-import importlib.util
 import os
 import shutil
 import tempfile
@@ -14,6 +13,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from deploy.embedded import EmbeddedPostgres, EmbeddedValkey
 from deploy.embedded.postgres import OWNER
+from store import migrations
 
 TEMPLATE = "template_afterturn"
 FOLDER_PREFIX = "afterturn-tests-"
@@ -95,7 +95,7 @@ class Servers:
     def _start(self) -> None:
         _remove_folders_of_dead_runs()
         self._folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-"))
-        self._postgres = EmbeddedPostgres(self._folder, durable=False)
+        self._postgres = EmbeddedPostgres(self._folder, connections=400, durable=False)
         self._valkey = EmbeddedValkey(self._folder)
         self._postgres.start()
         self._valkey.start()
@@ -111,8 +111,7 @@ def connected(urls: dict[str, str], worker: int = 0) -> tuple[TestPostgres, Test
 def _make_template(server: TestPostgres) -> None:
     """Copy the empty database, and migrate the copy once for the whole run."""
     template = asyncio.run(server.create(TEMPLATE, template="afterturn"))
-    if importlib.util.find_spec("store.migrations") is not None:
-        importlib.import_module("store.migrations").upgrade(template.owner_url)
+    migrations.upgrade(template.owner_url)
 
 
 def _remove_folders_of_dead_runs() -> None:

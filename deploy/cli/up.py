@@ -1,12 +1,13 @@
 """`afterturn up`: the whole product in the foreground, with nothing else installed."""
 
 import json
+import os
 import shlex
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -81,23 +82,34 @@ def _gateway(wanted: str | None) -> dict[str, str]:
 
 def _speaker(log_format: LogFormat) -> Callable[[str], None]:
     def in_words(line: str) -> None:
-        print(f"afterturn: {line}", file=sys.stderr, flush=True)
+        _print(f"afterturn: {line}", sys.stderr)
 
     def in_json(line: str) -> None:
         now = datetime.now(UTC).isoformat()
         record = {"timestamp": now, "level": "warning", "logger": "deploy.supervisor", "event": line}
-        print(json.dumps(record), file=sys.stderr, flush=True)
+        _print(json.dumps(record), sys.stderr)
 
     return in_json if log_format is LogFormat.JSON else in_words
 
 
 def _show(stack: Stack) -> None:
     """Print the READY line, then how to talk to the stack."""
-    print(stack.ready_line())
-    print("Remember something, then ask for it:")
-    print(f"  {_curl(stack, 'turns', TURN)}")
-    print(f"  {_curl(stack, 'recall', QUESTION)}")
-    print("Ctrl-C stops everything; what was remembered stays.", flush=True)
+    lines = (
+        stack.ready_line(),
+        "Remember something, then ask for it:",
+        f"  {_curl(stack, 'turns', TURN)}",
+        f"  {_curl(stack, 'recall', QUESTION)}",
+        f"Logs are in {stack.api_key_file.with_name('logs')}. Ctrl-C stops everything; what was remembered stays.",
+    )
+    _print("\n".join(lines), sys.stdout)
+
+
+def _print(text: str, stream: TextIO) -> None:
+    """Print at once; whoever reads may have gone away, and that is no reason to stop."""
+    try:
+        print(text, file=stream, flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _curl(stack: Stack, call: str, body: dict[str, Any]) -> str:

@@ -1,11 +1,12 @@
 """A process of ours as data: what to run, when it counts as ready, how it is stopped."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -16,7 +17,7 @@ LAUNCHER = Path(__file__).with_name("launch.py")
 POLL_SECONDS = 0.02
 STANDARD_ERROR = 2
 TAIL_BYTES = 2000
-#: A log past this size is put aside (one generation) when its process starts.
+#: A log past this size is put aside, one generation of it.
 LOG_BYTES = 16 * 1024 * 1024
 
 
@@ -60,9 +61,7 @@ class Child:
 
     def command(self) -> list[str]:
         """Return the argument vector that starts this child tied to our own process."""
-        account = self.account or Account(-1, -1)
-        tie = [str(number) for number in (os.getpid(), int(self.orphan_signal), account.uid, account.gid)]
-        return [sys.executable, "-I", "-S", str(LAUNCHER), *tie, *self.argv]
+        return tied(self.argv, self.account, self.orphan_signal)
 
     def popen_arguments(self, output: IO[bytes] | None) -> dict[str, Any]:
         """Return the keyword arguments of Popen: a session of its own, so that Ctrl-C reaches only us."""
@@ -77,19 +76,32 @@ class Child:
         }
 
     def open_log(self) -> IO[bytes] | None:
-        """Open the log for appending (0600), putting a large one aside first."""
+        """Open the log for appending (0600)."""
         if self.log is None:
             return None
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        if self.log.exists() and self.log.stat().st_size > LOG_BYTES:
-            self.log.replace(self.log.with_suffix(".log.1"))
+        self.log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.trim_log()
         return os.fdopen(os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
+
+    def trim_log(self) -> None:
+        """Put a large log aside; safe while the child writes, since it appends."""
+        if self.log is not None and self.log.exists() and self.log.stat().st_size > LOG_BYTES:
+            shutil.copy2(self.log, self.log.with_suffix(".log.1"))
+            os.truncate(self.log, 0)
 
     def last_words(self) -> str:
         """Return the end of the log, for an error message."""
         if self.log is None or not self.log.exists():
             return ""
         return self.log.read_bytes()[-TAIL_BYTES:].decode(errors="replace").strip()
+
+
+def tied(argv: Sequence[str], account: Account | None, orphan_signal: signal.Signals) -> list[str]:
+    """Return the argument vector that runs a program as an account, with the signal it gets when we die."""
+    who = account or Account(-1, -1)
+    tie = [str(number) for number in (os.getpid(), int(orphan_signal), who.uid, who.gid)]
+    program = shutil.which(argv[0]) or argv[0]
+    return [sys.executable, "-I", "-S", str(LAUNCHER), *tie, program, *argv[1:]]
 
 
 def start(child: Child) -> subprocess.Popen[bytes]:

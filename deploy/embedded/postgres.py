@@ -29,7 +29,6 @@ READY_SECONDS = 300.0  # crash recovery reads up to max_wal_size
 
 SETTINGS = {
     "unix_socket_directories": "",
-    "max_connections": "200",
     "timezone": "UTC",
     "log_timezone": "UTC",
     "jit": "off",
@@ -60,16 +59,18 @@ class PostgresEndpoint:
 class EmbeddedPostgres:
     """One PostgreSQL for one data folder, with the database `afterturn` and its three login roles."""
 
-    def __init__(self, data: Path, *, port: int = 0, log: Path | None = None, durable: bool = True) -> None:
+    def __init__(self, data: Path, *, port: int = 0, connections: int = 100, durable: bool = True) -> None:
         """Take a data folder (made if missing) and a port (0: a free one, kept for our lifetime).
 
-        `durable=False` is for tests: no fsync, no synchronous commit.
+        `connections` is how many are allowed at once. `durable=False` is for tests: no fsync, no
+        synchronous commit.
         """
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.cluster: Cluster = cluster_of(data)
         self._port = port or free_port()
-        self._log = log or data / "logs" / "postgres.log"
-        self._settings = SETTINGS if durable else SETTINGS | FRAGILE
+        self._log = data / "logs" / "postgres.log"
+        own = {"listen_addresses": LOOPBACK, "port": str(self._port), "max_connections": str(connections)}
+        self._settings = own | SETTINGS | ({} if durable else FRAGILE)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -91,8 +92,7 @@ class EmbeddedPostgres:
 
     def child(self) -> Child:
         """Describe the server for a supervisor (SIGINT is PostgreSQL's fast stop, SIGQUIT the immediate)."""
-        settings = {"listen_addresses": LOOPBACK, "port": str(self._port)} | self._settings
-        options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        options = [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
         binary = postgres_binaries(self.cluster.account) / "postgres"
         return Child(
             name="postgres",

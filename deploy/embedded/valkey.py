@@ -32,12 +32,12 @@ maxmemory-policy noeviction
 class EmbeddedValkey:
     """One Valkey for one data folder; its files live in DIR/valkey."""
 
-    def __init__(self, data: Path, *, port: int = 0, log: Path | None = None) -> None:
+    def __init__(self, data: Path, *, port: int = 0) -> None:
         """Take a data folder (made if missing) and a port (0: a free one, kept for our lifetime)."""
         self.folder = data.resolve() / "valkey"
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._port = port or free_port()
-        self._log = log or data / "logs" / "valkey.log"
+        self._log = data / "logs" / "valkey.log"
         self._password = passwords.kept(data / "passwords", "valkey")
         self._process: subprocess.Popen[bytes] | None = None
 

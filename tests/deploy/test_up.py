@@ -75,6 +75,31 @@ def test_no_password_and_no_key_is_printed(data: Path) -> None:
         assert not any(secret in printed for secret in secrets)
 
 
+def test_it_goes_on_when_nobody_reads_what_it_prints(data: Path) -> None:
+    command = [sys.executable, "-P", str(STAND_IN), "--data", str(data), "--port", "0", "--workers", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith(b"READY ")
+        process.stdout.close()
+        process.stderr.close()
+        worker = find_stack(data).processes[-1]
+        os.kill(worker.pid, signal.SIGKILL)
+        while find_stack(data).processes[-1] in (worker, find_stack(data).processes[-2]):
+            assert process.poll() is None
+        process.terminate()
+        assert process.wait(30) == 0
+
+
+def test_a_stop_during_the_start_is_a_clean_stop_too(data: Path) -> None:
+    with Up(data, "--port", "0") as up:
+        up.wait(lambda: any(data.glob("pg*")))
+        everyone = up.everyone()
+        assert up.stop() == 0
+        assert not any(is_alive(process) for process in everyone)
+        assert up.everyone() == []
+
+
 def test_each_kind_of_child_that_is_killed_is_started_again_where_it_was(data: Path) -> None:
     with Up(data, "--port", "0", "--workers", "2", "--log-format", "json") as up:
         ready = up.ready()

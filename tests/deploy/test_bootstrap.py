@@ -1,0 +1,64 @@
+"""The first key, and the schema it opens."""
+
+import asyncio
+import stat
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from deploy.bootstrap import Credentials, bootstrap
+from deploy.embedded import PostgresEndpoint
+from store.database import Database
+from store.identity import host_id
+from store.keys import Grant, Keys
+from store.settings import DatabaseSettings
+from tests.servers import TestPostgres
+
+
+def endpoint(postgres: TestPostgres) -> PostgresEndpoint:
+    return PostgresEndpoint(
+        "127.0.0.1", 0, postgres.owner_url, postgres.app_url, postgres.operator_url, postgres.superuser_url
+    )
+
+
+async def made(data: Path, postgres: TestPostgres) -> Credentials:
+    return await asyncio.to_thread(bootstrap, data, endpoint(postgres))
+
+
+async def grant(postgres: TestPostgres, token: str) -> Grant | None:
+    url, operator = SecretStr(postgres.app_url), SecretStr(postgres.operator_url)
+    database = Database(DatabaseSettings(url=url, operator_url=operator))
+    try:
+        return await Keys(database).authenticate(token)
+    finally:
+        await database.close()
+
+
+async def test_the_first_start_makes_a_key_of_the_default_host_and_keeps_it(
+    tmp_path: Path, fresh_database: TestPostgres
+) -> None:
+    credentials = await made(tmp_path, fresh_database)
+    path = tmp_path / "api-key"
+    assert path.read_text() == credentials.api_key
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    found = await grant(fresh_database, credentials.api_key)
+    assert found is not None
+    assert (found.host_id, found.banks, found.write, found.gateway_user) == (host_id("default"), None, True, None)
+
+
+async def test_the_gateways_user_has_a_key_of_its_own(tmp_path: Path, fresh_database: TestPostgres) -> None:
+    credentials = await made(tmp_path, fresh_database)
+    found = await grant(fresh_database, credentials.gateway_key)
+    assert found is not None
+    assert found.gateway_user == credentials.gateway_user
+
+
+async def test_a_second_start_keeps_both_keys(tmp_path: Path, fresh_database: TestPostgres) -> None:
+    assert await made(tmp_path, fresh_database) == await made(tmp_path, fresh_database)
+
+
+async def test_a_key_that_opens_nothing_any_more_is_replaced(tmp_path: Path, fresh_database: TestPostgres) -> None:
+    (tmp_path / "api-key").write_text("at_of_an_older_database")
+    credentials = await made(tmp_path, fresh_database)
+    assert await grant(fresh_database, credentials.api_key) is not None
+    assert (tmp_path / "api-key").read_text() == credentials.api_key
