@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers import Tokenizer
 
 from embeddings.batching import batches
 from embeddings.errors import EmbedderClosed, ModelMismatch
@@ -48,6 +49,7 @@ class LocalEmbedder:
         self._cache = cache
         self._model: TextEmbedding | None = None
         self._thread: ThreadPoolExecutor | None = None
+        self._tokenizer: Tokenizer | None = None
         self._closed = False
         self._pace = Pace(MAX_TOKENS)
 
@@ -70,6 +72,16 @@ class LocalEmbedder:
     def estimate_ms(self, texts: Sequence[str]) -> float:
         """Say how long these texts would take, from their characters and the pace measured so far."""
         return self._pace.estimate_ms(texts)
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Return how many tokens each text has, uncut, without the two that frame it; blocks for long texts."""
+        if self._tokenizer is None:
+            folder = model_folder(self._settings, self._cache)
+            self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+            self._tokenizer.no_truncation()
+            self._tokenizer.no_padding()
+        readable = [text.encode(errors="replace").decode() for text in texts]
+        return [len(found) for found in self._tokenizer.encode_batch(readable, add_special_tokens=False)]
 
     async def close(self) -> None:
         """Let the model and its thread go; what is being embedded is finished first."""

@@ -1,7 +1,7 @@
 """What every embedder promises; the one module of this room that the store may import."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,4 +35,13 @@ class Embedder(Protocol):
 
     def estimate_ms(self, texts: Sequence[str]) -> float:
         """Say how long `embed` would take for these texts, in milliseconds, without doing it."""
+        ...
+
+
+@runtime_checkable
+class TokenCounter(Protocol):
+    """An embedder that can also say how long texts are to its model's tokenizer."""
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Return the tokens of each text, uncut. Takes time on long texts: not for the event loop."""
         ...

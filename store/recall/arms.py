@@ -1,0 +1,60 @@
+"""What an arm of recall is: one way to find units, and to score what the others found."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.recall.lexical import Place, Statistics
+from store.recall.pool import Pool
+from store.recall.question import Question
+from store.recall.settings import RecallSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """One question to one bank as the arms see it.
+
+    `vector` is the question's, of the given generation; `tail` are vectors of units that have none stored yet, and
+    have passed the filters.
+    """
+
+    host: UUID
+    bank: UUID
+    question: Question
+    statistics: Statistics
+    generation: int
+    vector: NDArray[np.float32] = field(repr=False)
+    tail: Mapping[UUID, NDArray[np.float32]] = field(repr=False)
+    filters: Mapping[str, Any] = field(repr=False)
+    settings: RecallSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An arm's best units, by id or by place in their session, and its view of any pool: scores from 0 to 1."""
+
+    units: Sequence[UUID]
+    places: Sequence[Place]
+    score: Callable[[Pool], NDArray[np.float64]]
+
+
+class Arm(Protocol):
+    """One way to find units; filters act inside it."""
+
+    @property
+    def name(self) -> str:
+        """What answers and explanations call it."""
+        ...
+
+    def weight(self, settings: RecallSettings) -> float:
+        """Return how much its scores count in the sum."""
+        ...
+
+    async def find(self, connection: AsyncConnection, search: Search) -> Found:
+        """Search the bank inside the tenant's transaction."""
+        ...

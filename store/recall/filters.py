@@ -1,0 +1,45 @@
+"""Who may be found at all: the filters of a question, as every arm applies them itself."""
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from store import identity
+from store.recall.query import RecallQuery
+
+
+def conditions(unit: str) -> str:
+    """Return the filters as SQL over the unit row of that alias; each falls away where its parameter is null."""
+    return f"""{unit}.active
+      and (cast(:kinds as text[]) is null or {unit}.fact_type = any(cast(:kinds as text[])))
+      and (cast(:only_session as uuid) is null or {unit}.session_id = cast(:only_session as uuid))
+      and (cast(:not_session as uuid) is null or {unit}.session_id is distinct from cast(:not_session as uuid))
+      and (cast(:as_of as timestamptz) is null
+           or coalesce({unit}.occurred_start, {unit}.event_date) <= cast(:as_of as timestamptz))
+      and (cast(:tags as text[]) is null
+           or jsonb_exists_any({unit}.metadata->'tags', cast(:tags as text[])))"""
+
+
+def own_session(query: RecallQuery, bank: UUID) -> UUID | None:
+    """Return the id of the session that asks, None when the question names none."""
+    return None if query.session_id is None else identity.session_id(bank, query.session_id)
+
+
+def parameters(query: RecallQuery, bank: UUID) -> Mapping[str, Any]:
+    """Return the parameters of `conditions`."""
+    session = own_session(query, bank)
+    return {
+        "kinds": list(query.kinds) or None,
+        "only_session": session if query.only_session else None,
+        "not_session": session if query.exclude_session else None,
+        "as_of": query.as_of,
+        "tags": list(query.tags) or None,
+    }
+
+
+def is_filtered(filters: Mapping[str, Any]) -> bool:
+    """Say whether the question filters anything: else the arms need not look at the units themselves.
+
+    A forgotten unit has neither words nor vectors, so no filter is needed to pass it over.
+    """
+    return any(value is not None for value in filters.values())

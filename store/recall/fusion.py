@@ -1,0 +1,56 @@
+"""Arms become one order: a weighted sum of their scores, moved by the rules. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.recall.pool import Pool
+from store.recall.query import ArmScore, Explanation
+from store.recall.question import Question
+from store.recall.rules import RULES
+from store.recall.settings import RankingSettings
+
+Scores = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The pool in order: indexes best first, final scores by index, and what each arm and rule said."""
+
+    order: Sequence[int]
+    scores: Scores
+    arms: Mapping[str, Scores]
+    moved: Mapping[str, Scores]
+
+    def found_by(self, index: int) -> tuple[str, ...]:
+        """Name the arms that found something in a unit."""
+        return tuple(name for name, scores in self.arms.items() if scores[index] > 0)
+
+    def explain(self, index: int) -> Explanation:
+        """Say of one unit how each arm ranked it and how far each rule moved it."""
+        arms = {
+            name: ArmScore(1 + int(np.sum(scores > scores[index])), float(scores[index]))
+            for name, scores in self.arms.items()
+        }
+        return Explanation(arms, {name: float(by[index]) for name, by in self.moved.items() if by[index]})
+
+
+def rank(
+    pool: Pool, arms: Mapping[str, Scores], weights: Mapping[str, float], question: Question, ranking: RankingSettings
+) -> Ranking:
+    """Order the pool by the weighted sum of the arms' raw scores, as the rules move it; ties by unit id.
+
+    All raw scores lie between 0 and 1 by their own nature, so nothing is stretched query by query.
+    """
+    scores = np.zeros(len(pool))
+    for name, raw in arms.items():
+        scores = scores + weights[name] * raw
+    moved: dict[str, Scores] = {}
+    for name, rule in RULES:
+        after = rule(scores, pool, question, ranking)
+        moved[name] = after - scores
+        scores = after
+    order = sorted(range(len(pool)), key=lambda index: (-scores[index], pool.candidates[index].unit_id))
+    return Ranking(order, scores, arms, moved)

@@ -1,0 +1,149 @@
+"""Scoring by words: BM25 with the context of neighbouring messages, on a scale from 0 to 1. Pure rules.
+
+A posting says that a term stands in a message. Its weight is BM25's; a message also has half the weight of its
+neighbours' words (same session), and of own and neighbours' weights the largest counts, so no word pays twice. The
+sum over the question's terms is divided by the most a text could reach: so it can be added to a cosine.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.recall.question import Question
+from store.recall.settings import RankingSettings
+from store.recall.terms import BIGRAM_PREFIX
+
+#: One posting as the database packs it. A unit that is not a message stands alone: its own id for a session, seq -1.
+POSTING = np.dtype([("session", "V16"), ("seq", ">i4"), ("tf", ">i4"), ("length", ">i4")])
+
+Postings = NDArray[np.void]
+Place = tuple[UUID, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """A bank in numbers: its units, their mean length in words, and in how many units each asked term stands."""
+
+    units: int
+    mean_length: float
+    frequency: Mapping[str, int] = field(repr=False)
+
+    def idf(self, term: str) -> float:
+        """Return ln(1 + (n - df + .5) / (df + .5)): how much finding the term says."""
+        df = min(self.frequency.get(term, 0), self.units)
+        return float(np.log1p((self.units - df + 0.5) / (df + 0.5)))
+
+
+def readable_terms(question: Question, statistics: Statistics, budget: int) -> list[str]:
+    """Return the question's terms that the bank has, rarest first, as long as their postings fit the budget.
+
+    A term in very many units says little and costs most: leaving it out of a large bank's search loses nothing that
+    the rarer ones do not find. The rarest is always read.
+    """
+    terms = [term for term in (*question.words, *question.pairs) if statistics.frequency.get(term)]
+    terms.sort(key=lambda term: (statistics.frequency[term], term))
+    spent = np.cumsum([statistics.frequency[term] for term in terms])
+    return [term for n, term in enumerate(terms) if n == 0 or spent[n] <= budget]
+
+
+class LexicalScores:
+    """The score of every message and fact that holds one of the terms, or stands beside one that does."""
+
+    def __init__(self, places: "_Places", scores: NDArray[np.float64]) -> None:
+        self._places = places
+        self._scores = scores
+
+    def best(self, count: int) -> list[Place]:
+        """Return the places of the best scores, best first; a unit that is not a message is (its id, -1)."""
+        count = min(count, len(self._scores))
+        top = np.argpartition(-self._scores, count - 1)[:count] if count else np.empty(0, dtype=np.intp)
+        return [self._places.name(slot) for slot in top[np.argsort(-self._scores[top], kind="stable")]]
+
+    def of(self, places: Sequence[Place]) -> NDArray[np.float64]:
+        """Return the scores of these places, 0 where nothing was found; shape (len(places),)."""
+        slots = [self._places.slot(place) for place in places]
+        return np.array([0.0 if slot is None else self._scores[slot] for slot in slots])
+
+
+def score(
+    postings: Mapping[str, Postings], question: Question, statistics: Statistics, ranking: RankingSettings
+) -> LexicalScores:
+    """Score all places that the postings name; `postings` holds what was read for each term."""
+    places = _Places(list(postings.values()))
+    total = np.zeros(len(places))
+    for nth, (term, found) in enumerate(postings.items()):
+        weight = _importance(term, question, ranking) * statistics.idf(term)
+        total += weight * places.with_context(nth, _bm25(term, found, statistics, ranking), ranking.lexical_context)
+    most = sum(count * statistics.idf(term) for term, count in question.words.items() if term in postings)
+    return LexicalScores(places, total / most if most else total)
+
+
+def _importance(term: str, question: Question, ranking: RankingSettings) -> float:
+    if term in question.pairs:
+        return ranking.pair_weight
+    return float(question.words[term])
+
+
+def _bm25(term: str, found: Postings, statistics: Statistics, ranking: RankingSettings) -> NDArray[np.float64]:
+    """Return tf / (tf + k1 (1 - b + b length / mean length)) of each posting; a text has one pair less than words."""
+    less = int(term.startswith(BIGRAM_PREFIX))
+    tf = found["tf"].astype(np.float64)
+    relative = np.maximum(1, found["length"] - less) / max(1.0, statistics.mean_length - less)
+    share = ranking.length_share
+    weight: NDArray[np.float64] = tf / (tf + ranking.saturation * (1 - share + share * relative))
+    return weight
+
+
+class _Places:
+    """All places that own a posting or stand beside one, numbered from 0.
+
+    A place's key is its session's number in the upper half, seq + 1 in the lower: neighbours differ by one.
+    """
+
+    def __init__(self, postings: Sequence[Postings]) -> None:
+        together = np.concatenate(postings) if postings else np.empty(0, dtype=POSTING)
+        # The last 8 bytes of a uuid5 are random enough to stand for it.
+        tails = np.ascontiguousarray(together["session"]).view(">u8").reshape(-1, 2)[:, 1].astype(np.uint64)
+        self._tails, first, number = np.unique(tails, return_index=True, return_inverse=True)
+        self._sessions = together["session"][first]
+        seq = together["seq"].astype(np.int64)
+        own = (number.astype(np.int64) << 32) | (seq + 1)
+        before, after = np.where(seq > 0, own - 1, own), np.where(seq >= 0, own + 1, own)
+        self._keys = np.unique(np.concatenate((own, before, after)))
+        slots = (np.searchsorted(self._keys, keys) for keys in (own, before, after))
+        bounds = np.cumsum([0, *map(len, postings)])
+        self._own, self._before, self._after = (
+            [some[left:right] for left, right in pairwise(bounds)] for some in slots
+        )
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def with_context(self, nth: int, weights: NDArray[np.float64], context: float) -> NDArray[np.float64]:
+        """Return the nth term's weight at every place: its own, or a share of a neighbour's if that is more."""
+        result = np.zeros(len(self))
+        for slots in (self._before[nth], self._after[nth]):
+            beside = np.zeros(len(self))
+            beside[slots] = context * weights
+            np.maximum(result, beside, out=result)
+        own = self._own[nth]
+        result[own] = np.maximum(result[own], weights)
+        return result
+
+    def name(self, slot: Any) -> Place:
+        key = int(self._keys[slot])
+        return UUID(bytes=self._sessions[key >> 32].tobytes()), (key & 0xFFFFFFFF) - 1
+
+    def slot(self, place: Place) -> int | None:
+        tail = np.uint64(int.from_bytes(place[0].bytes[8:]))
+        number = int(np.searchsorted(self._tails, tail))
+        if number == len(self._tails) or self._tails[number] != tail:
+            return None
+        key = (number << 32) | (place[1] + 1)
+        slot = int(np.searchsorted(self._keys, key))
+        return slot if slot < len(self._keys) and self._keys[slot] == key else None

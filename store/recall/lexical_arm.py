@@ -1,0 +1,63 @@
+"""The arm that knows words: reads the postings of the question's terms and scores them."""
+
+import numpy as np
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.recall.arms import Found, Search
+from store.recall.filters import conditions, is_filtered
+from store.recall.lexical import POSTING, Postings, readable_terms, score
+from store.recall.pool import Pool
+from store.recall.settings import RecallSettings
+
+# One string of bytes a term (the fields of POSTING, in its order): thousands of rows cross in a millisecond.
+# The limit holds back a term that turns out commoner than its statistics said.
+POSTINGS = """
+    select q.term, string_agg(uuid_send(p.session_id) || int4send(p.seq) || int4send(p.tf) || int4send(p.length), '')
+      from unnest(cast(:terms as text[])) q(term),
+           lateral (select case when p.seq is null then p.unit_id else p.session_id end as session_id,
+                           coalesce(p.seq, -1) as seq, p.tf, p.length
+                      from afterturn.posting_t p {units}
+                     where p.host_id = :host and p.bank_id = :bank and p.term = q.term {conditions}
+                     limit :postings) p
+     group by q.term"""
+PLAIN = text(POSTINGS.format(units="", conditions=""))
+FILTERED = text(
+    POSTINGS.format(
+        units="join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)",
+        conditions=f"and {conditions('u')}",
+    )
+)
+
+
+class LexicalArm:
+    """BM25 over the postings table, with the context of neighbouring messages."""
+
+    name = "lexical"
+
+    def weight(self, _settings: RecallSettings) -> float:
+        """Words are the measure; the other arms are weighed against them."""
+        return 1.0
+
+    async def find(self, connection: AsyncConnection, search: Search) -> Found:
+        """Score everything that holds one of the question's readable terms."""
+        postings = await _read(connection, search)
+        scores = score(postings, search.question, search.statistics, search.settings.ranking)
+
+        def view(pool: Pool) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+            return scores.of(pool.places)
+
+        places = scores.best(search.settings.candidates)
+        return Found([unit for unit, seq in places if seq < 0], [place for place in places if place[1] >= 0], view)
+
+
+async def _read(connection: AsyncConnection, search: Search) -> dict[str, Postings]:
+    terms = readable_terms(search.question, search.statistics, search.settings.postings)
+    if not terms:
+        return {}
+    arguments = {"host": search.host, "bank": search.bank, "terms": terms, "postings": search.settings.postings}
+    filtered = is_filtered(search.filters)
+    found = await connection.execute(
+        FILTERED if filtered else PLAIN, {**arguments, **search.filters} if filtered else arguments
+    )
+    return {term: np.frombuffer(packed, dtype=POSTING) for term, packed in found}

@@ -1,0 +1,63 @@
+"""The units that are compared: everything the arms found, with what the rules need to know of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.recall.lexical import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One unit; `seq` is its number in the session, None for what is not a message.
+
+    `text` may be cut, which `whole` tells; `sources` are the units a fact was drawn from.
+    """
+
+    unit_id: UUID
+    kind: str
+    text: str = field(repr=False)
+    whole: bool
+    session_id: UUID | None
+    session_name: str | None
+    turn_name: str | None
+    seq: int | None
+    role: str | None
+    name: str | None = field(repr=False)
+    occurred_at: datetime
+    sources: tuple[UUID, ...]
+
+    @property
+    def place(self) -> Place:
+        """Where the word index keeps it."""
+        if self.seq is None or self.session_id is None:
+            return self.unit_id, -1
+        return self.session_id, self.seq
+
+    @property
+    def speaker(self) -> str | None:
+        """The name of who said it, or the role where there is no name."""
+        return self.name or self.role
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Candidates, and their vectors with those of their neighbours: shape (n, d), zeros where there is none."""
+
+    candidates: Sequence[Candidate]
+    own: NDArray[np.float32] = field(repr=False)
+    before: NDArray[np.float32] = field(repr=False)
+    after: NDArray[np.float32] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.candidates)
+
+    @cached_property
+    def places(self) -> list[Place]:
+        """Where the word index keeps each candidate."""
+        return [candidate.place for candidate in self.candidates]

@@ -1,0 +1,106 @@
+"""What has to be known of a bank before it can be searched."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store import identity
+from store.freshness import Freshness, freshness
+from store.recall import filters
+from store.recall.lexical import Statistics
+from store.recall.query import RecallQuery
+from store.recall.question import Question
+from store.recall.settings import RecallSettings
+from store.recall.tail import Fresh, missing
+
+#: A question's terms beyond so many are not looked up: a pasted document is not a question.
+MAX_TERMS = 160
+#: When the projection stage has not counted yet.
+DEFAULT_MEAN_LENGTH = 12.0
+
+# The projection stage counts units and words; before its first pass the sessions' own counters serve.
+BANK = text("""
+    select coalesce(s.units, (select sum(h.message_count) from afterturn.agent_session_history_t h
+                               where h.host_id = b.host_id and h.bank_id = b.bank_id), 0) as units,
+           case when s.units > 0 then s.tokens::float8 / s.units end as mean_length
+      from afterturn.agent_memory_bank_t b
+      left join afterturn.bank_statistics_t s on s.host_id = b.host_id and s.bank_id = b.bank_id
+     where b.host_id = :host and b.bank_id = :bank and b.active""")
+
+# How many units hold each term: as counted by the projection stage where that is many, else counted now, so that
+# the newest turns count too. And who speaks in a few of them: a speaker's name stands in the words of each of his
+# messages, so a small sample tells whether a word is a participant's name, without a list of participants.
+TERMS = text("""
+    select q.term, f.df, s.speakers
+      from unnest(cast(:terms as text[])) q(term)
+      left join afterturn.term_t t on t.host_id = :host and t.bank_id = :bank and t.term = q.term
+     cross join lateral (
+           select case when t.df > 1000 then t.df else (
+                  select count(*) from (select from afterturn.posting_t p
+                                         where p.host_id = :host and p.bank_id = :bank and p.term = q.term
+                                         limit 5000) p) end as df) f
+     cross join lateral (
+           select array_agg(distinct coalesce(u.name, u.role)) as speakers
+             from (select p.unit_id from afterturn.posting_t p
+                    where p.host_id = :host and p.bank_id = :bank and p.term = q.term and q.term not like '2:%'
+                    limit 24) p
+             join afterturn.agent_memory_unit_t u
+               on u.host_id = :host and u.bank_id = :bank and u.unit_id = p.unit_id
+            where u.seq is not null) s""")
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """A bank as it stood before the search: nothing up to `freshness.position` can escape what follows."""
+
+    freshness: Freshness
+    statistics: Statistics
+    speakers: frozenset[str] = field(repr=False)
+    tail: Sequence[Fresh] = field(repr=False)
+
+
+async def prepare(
+    connection: AsyncConnection,
+    host: UUID,
+    query: RecallQuery,
+    *,
+    question: Question,
+    settings: RecallSettings,
+    generation: int,
+) -> Preparation | Freshness:
+    """Read all of it in the tenant's transaction; of a bank that does not exist there is its freshness alone.
+
+    Freshness comes first: what is written while this reads may be found, but is not promised.
+    """
+    bank = identity.bank_id(host, query.bank)
+    key = {"host": host, "bank": bank}
+    fresh = await freshness(connection, host, bank)
+    row = (await connection.execute(BANK, key)).one_or_none()
+    if row is None:
+        return fresh
+    terms = [*question.words, *question.pairs][:MAX_TERMS]
+    found = (await connection.execute(TERMS, {**key, "terms": terms})).all() if terms else []
+    frequency = {term: df for term, df, _ in found if df}
+    units = max(int(row.units), *frequency.values(), 1)
+    return Preparation(
+        fresh,
+        Statistics(units, row.mean_length or DEFAULT_MEAN_LENGTH, frequency),
+        frozenset(name for _, _, names in found for name in names or () if name),
+        await missing(connection, _tail_arguments(key, query, settings, generation)),
+    )
+
+
+def _tail_arguments(
+    key: Mapping[str, Any], query: RecallQuery, settings: RecallSettings, generation: int
+) -> Mapping[str, Any]:
+    return {
+        **key,
+        **filters.parameters(query, key["bank"]),
+        "session": filters.own_session(query, key["bank"]),
+        "chunks": settings.fresh_tail_chunks,
+        "generation": generation,
+    }

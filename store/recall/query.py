@@ -1,0 +1,77 @@
+"""What is asked of the memory and what it answers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+from store.freshness import Freshness
+
+DEFAULT_K = 10
+
+
+@dataclass(frozen=True, slots=True)
+class RecallQuery:
+    """A question to one bank; empty filters filter nothing.
+
+    `session_id` is the agent's own name of the session that asks: its newest messages are read first. With
+    `only_session` nothing else is searched, with `exclude_session` all but it. `kinds` are fact types; a unit has
+    to carry one of `tags`; `as_of` hides what happened later. `max_tokens` bounds the texts of the answer together.
+    """
+
+    bank: str
+    text: str = field(repr=False)
+    k: int = DEFAULT_K
+    session_id: str | None = None
+    exclude_session: bool = False
+    only_session: bool = False
+    kinds: Sequence[str] = ()
+    tags: Sequence[str] = ()
+    as_of: datetime | None = None
+    explain: bool = False
+    max_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArmScore:
+    """Where one arm put a unit: rank from 1 among the units compared, and its raw score."""
+
+    rank: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a unit stands where it does: each arm's view, and by how much each rule moved the score."""
+
+    arms: Mapping[str, ArmScore]
+    moved: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """One unit found; `session_id`, `turn_id` and `turn_ids` are the agent's own names.
+
+    `turn_ids` are all turns the unit stands for, its own first; `arms` those that found something in it.
+    """
+
+    unit_id: UUID
+    kind: str
+    text: str = field(repr=False)
+    score: float
+    session_id: str | None
+    turn_id: str | None
+    turn_ids: tuple[str, ...]
+    role: str | None
+    name: str | None = field(repr=False)
+    occurred_at: datetime
+    arms: tuple[str, ...]
+    explain: Explanation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecallAnswer:
+    """The units found, best first (equal scores by unit id), and how fresh this read is."""
+
+    items: tuple[Recalled, ...]
+    freshness: Freshness

@@ -1,0 +1,123 @@
+"""Recall: what the memory holds for a question, now."""
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from embeddings.protocol import Embedder
+from store import identity
+from store.database import Database
+from store.recall import filters
+from store.recall.arms import Arm, Search
+from store.recall.budget import within
+from store.recall.candidates import load, whole_texts
+from store.recall.dense_arm import DenseArm
+from store.recall.folding import folded
+from store.recall.fusion import Ranking, rank
+from store.recall.lexical_arm import LexicalArm
+from store.recall.pool import Candidate, Pool
+from store.recall.preparation import Preparation, prepare
+from store.recall.query import RecallAnswer, Recalled, RecallQuery
+from store.recall.question import Question, named, understand, without_names
+from store.recall.settings import RecallSettings
+from store.recall.tail import affordable
+
+#: A question is read so far; the sentence model reads less.
+MAX_CHARACTERS = 8192
+
+ARMS: tuple[Arm, ...] = (DenseArm(), LexicalArm())
+
+
+class Recaller:
+    """Answers questions to a bank; waits for no stage, and covers what has no vector yet itself.
+
+    One call to the embedder, two short transactions around it, none open meanwhile.
+    """
+
+    def __init__(
+        self, database: Database, embedder: Embedder, settings: RecallSettings, arms: Sequence[Arm] = ARMS
+    ) -> None:
+        self._database = database
+        self._embedder = embedder
+        self._settings = settings
+        self._arms = arms
+
+    async def recall(self, host: UUID, query: RecallQuery) -> RecallAnswer:
+        """Return the best `k` units of the bank, best first; a bank that does not exist gives none.
+
+        Raises EmbeddingError when the question cannot be embedded.
+        """
+        bank = identity.bank_id(host, query.bank)
+        question = understand(query.text[:MAX_CHARACTERS])
+        async with self._database.tenant(host) as connection:
+            prepared = await prepare(
+                connection,
+                host,
+                query,
+                question=question,
+                settings=self._settings,
+                generation=self._embedder.generation,
+            )
+        if not isinstance(prepared, Preparation):
+            return RecallAnswer((), prepared)
+        vector, tail = await self._embed(question, prepared)
+        search = Search(
+            host=host,
+            bank=bank,
+            question=question,
+            statistics=prepared.statistics,
+            generation=self._embedder.generation,
+            vector=vector,
+            tail=tail,
+            filters=filters.parameters(query, bank),
+            settings=self._settings,
+        )
+        async with self._database.tenant(host) as connection:
+            items = await self._search(connection, search, query)
+        return RecallAnswer(await within(items, query.max_tokens, self._embedder), prepared.freshness)
+
+    async def _embed(
+        self, question: Question, prepared: Preparation
+    ) -> tuple[NDArray[np.float32], Mapping[UUID, NDArray[np.float32]]]:
+        """Embed the question, names cut out, and the fresh tail together."""
+        asked = without_names(question.text, named(question, prepared.speakers))
+        tail = affordable(prepared.tail, asked, self._settings.fresh_tail_ms, self._embedder.estimate_ms)
+        vectors = await self._embedder.embed([asked, *(fresh.content for fresh in tail)])
+        return vectors[0], {fresh.unit_id: vector for fresh, vector in zip(tail, vectors[1:], strict=True)}
+
+    async def _search(self, connection: AsyncConnection, search: Search, query: RecallQuery) -> list[Recalled]:
+        found = {arm.name: await arm.find(connection, search) for arm in self._arms}
+        pool = await load(connection, search, list(found.values()))
+        ranking = rank(
+            pool,
+            {name: arm.score(pool) for name, arm in found.items()},
+            {arm.name: arm.weight(self._settings) for arm in self._arms},
+            search.question,
+            self._settings.ranking,
+        )
+        best = list(islice(folded(ranking, pool), query.k))
+        cut = [pool.candidates[index].unit_id for index in best if not pool.candidates[index].whole]
+        texts = await whole_texts(connection, search, cut)
+        return [_recalled(index, pool, ranking, texts, explain=query.explain) for index in best]
+
+
+def _recalled(index: int, pool: Pool, ranking: Ranking, texts: Mapping[UUID, str], *, explain: bool) -> Recalled:
+    unit: Candidate = pool.candidates[index]
+    return Recalled(
+        unit_id=unit.unit_id,
+        kind=unit.kind,
+        text=texts.get(unit.unit_id, unit.text),
+        score=float(ranking.scores[index]),
+        session_id=unit.session_name,
+        turn_id=unit.turn_name,
+        turn_ids=() if unit.turn_name is None else (unit.turn_name,),
+        role=unit.role,
+        name=unit.name,
+        occurred_at=unit.occurred_at,
+        arms=ranking.found_by(index),
+        explain=ranking.explain(index) if explain else None,
+    )

@@ -1,0 +1,113 @@
+"""What moves a score besides words and meaning. Pure rules, applied one after the other."""
+
+import re
+from collections.abc import Callable, Sequence
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from store.recall.languages import LANGUAGES, Language
+from store.recall.pool import Pool
+from store.recall.question import Question, named
+from store.recall.settings import RankingSettings
+
+Scores = NDArray[np.float64]
+Rule = Callable[[Scores, Pool, Question, RankingSettings], Scores]
+
+#: A longer question also tells something.
+SHORT_QUESTION_WORDS = 16
+#: The length brake takes hold beyond so many words.
+BRAKE_WORDS = 100
+#: A session is judged by so many of its units.
+BEST_OF_SESSION = 3
+
+_SENTENCE_END = re.compile(r"(?<=[.!?\uff1f\u3002])\s+|\n+")
+
+
+def speaker(scores: Scores, pool: Pool, question: Question, ranking: RankingSettings) -> Scores:
+    """Raise what was said by the one speaker whom the question names."""
+    speakers = [candidate.speaker for candidate in pool.candidates]
+    asked = named(question, {name for name in speakers if name})
+    if len(asked) != 1:
+        return scores
+    return scores + ranking.speaker * np.array([name in asked for name in speakers], dtype=float)
+
+
+def session(scores: Scores, pool: Pool, _question: Question, ranking: RankingSettings) -> Scores:
+    """Raise what stands in a session that has other good units: by a share of the mean of its three best."""
+    by_session: dict[UUID | None, list[float]] = {}
+    for candidate, score in zip(pool.candidates, scores, strict=True):
+        by_session.setdefault(candidate.session_id, []).append(float(score))
+    # What no arm found in a session scores at most what the least of the found units does.
+    floor = float(min(scores, default=0.0))
+    mean = {key: 0.0 if key is None else _mean_of_best(found, floor) for key, found in by_session.items()}
+    return scores + ranking.session * np.array([mean[c.session_id] for c in pool.candidates], dtype=float)
+
+
+def short_questions(scores: Scores, pool: Pool, _question: Question, ranking: RankingSettings) -> Scores:
+    """Hold back texts that ask: a short question does not tell."""
+    share = np.array([asking_share(candidate.text) for candidate in pool.candidates])
+    return scores * (1 - ranking.short_question * share)
+
+
+def assistant(scores: Scores, pool: Pool, question: Question, ranking: RankingSettings) -> Scores:
+    """Hold back what the assistant said, unless that is what is asked for."""
+    if question.wants_assistant:
+        return scores
+    said = np.array([candidate.role == "assistant" for candidate in pool.candidates], dtype=float)
+    return scores * (1 - ranking.assistant * said)
+
+
+def long_texts(scores: Scores, pool: Pool, _question: Question, ranking: RankingSettings) -> Scores:
+    """Hold back long texts that are no person's and no assistant's: documents and what tools put out."""
+    words = [
+        0 if candidate.role in ("user", "assistant") else candidate.text.count(" ") + 1 for candidate in pool.candidates
+    ]
+    over = np.log(np.maximum(1.0, np.array(words, dtype=float) / BRAKE_WORDS))
+    return scores / (1 + ranking.length_brake * over)
+
+
+def answer_type(scores: Scores, pool: Pool, question: Question, ranking: RankingSettings) -> Scores:
+    """Raise texts that hold a time when one is asked for, or else a number."""
+    if question.wants_time:
+        told = [_holds(candidate.text, "tells_time") for candidate in pool.candidates]
+    elif question.wants_number:
+        told = [_holds(candidate.text, "tells_number") for candidate in pool.candidates]
+    else:
+        return scores
+    return scores * (1 + ranking.answer_type * np.array(told, dtype=float))
+
+
+#: Name and rule, in the order they are applied.
+RULES: Sequence[tuple[str, Rule]] = (
+    ("speaker", speaker),
+    ("session", session),
+    ("short question", short_questions),
+    ("assistant", assistant),
+    ("length", long_texts),
+    ("answer type", answer_type),
+)
+
+
+def asking_share(text: str) -> float:
+    """Return the share of a text's words that stand in short questions, from 0 to 1."""
+    if "?" not in text and "\uff1f" not in text:
+        return 0.0
+    sentences = [part.strip() for part in _SENTENCE_END.split(text) if part.strip()]
+    words = [len(sentence.split()) for sentence in sentences]
+    asking = sum(
+        count
+        for sentence, count in zip(sentences, words, strict=True)
+        if sentence[-1] in "?\uff1f" and count <= SHORT_QUESTION_WORDS
+    )
+    return asking / max(1, sum(words))
+
+
+def _mean_of_best(scores: Sequence[float], floor: float) -> float:
+    best = sorted(scores, reverse=True)[:BEST_OF_SESSION]
+    return (sum(best) + floor * (BEST_OF_SESSION - len(best))) / BEST_OF_SESSION
+
+
+def _holds(text: str, pattern: str, languages: Sequence[Language] = LANGUAGES) -> bool:
+    return any(getattr(language, pattern).search(text) for language in languages)

@@ -1,0 +1,71 @@
+"""The fresh tail: the newest messages that have no vector yet, read along with the question (law L4)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.recall.filters import conditions
+
+#: More characters than the sentence model reads.
+CHARACTERS = 8192
+
+# The session that asks comes first, newest message first: only its newest are looked at, for what is older comes with
+# the bank's undone embeddings, newest first again. Materialized: each part stays small whatever the planner thinks.
+TAIL = text(f"""
+    with own as materialized (
+        select u.unit_id, u.position, u.seq from afterturn.agent_memory_unit_t u
+         where u.host_id = :host and u.bank_id = :bank and u.session_id = cast(:session as uuid) and u.seq is not null
+         order by u.seq desc limit :chunks
+    ), undone as materialized (
+        select l.turn_id from afterturn.ledger_t l
+         where l.host_id = :host and l.bank_id = :bank and l.stage = 'embedding' and l.undone
+         order by l.position desc limit :chunks
+    ), missing as (
+        select unit_id, true as is_own from own
+        union all
+        select u.unit_id, false from undone l join afterturn.agent_memory_unit_t u
+            on u.host_id = :host and u.bank_id = :bank and u.turn_id = l.turn_id and u.seq is not null
+    )
+    select u.unit_id, left(u.content, :characters) as content, bool_or(m.is_own) as is_own
+      from missing m join afterturn.agent_memory_unit_t u
+        on u.host_id = :host and u.bank_id = :bank and u.unit_id = m.unit_id
+     where not exists (select from afterturn.unit_vector_t v
+                        where v.host_id = :host and v.bank_id = :bank and v.generation = :generation
+                          and v.unit_id = u.unit_id)
+       and {conditions("u")}
+     group by u.unit_id, u.content, u.position, u.seq
+     order by is_own desc, u.position desc, u.seq desc
+     limit :chunks""")  # noqa: S608 - put together from constants
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """A message without a vector."""
+
+    unit_id: UUID
+    content: str = field(repr=False)
+
+
+async def missing(connection: AsyncConnection, arguments: Mapping[str, Any]) -> list[Fresh]:
+    """Return the messages that lack a vector: the own session's first, the newest first."""
+    rows = await connection.execute(TAIL, {"characters": CHARACTERS, **arguments})
+    return [Fresh(row.unit_id, row.content) for row in rows]
+
+
+def affordable(
+    tail: Sequence[Fresh], question: str, budget_ms: float, estimate_ms: Callable[[Sequence[str]], float]
+) -> Sequence[Fresh]:
+    """Return the beginning of the tail that fits the time, question included; never less than the newest.
+
+    Texts are taken in order, so what is left out is told by one fact: it is older than what was read.
+    """
+    spent = estimate_ms([question])
+    for count, fresh in enumerate(tail):
+        spent += estimate_ms([fresh.content])
+        if count and spent > budget_ms:
+            return tail[:count]
+    return tail
