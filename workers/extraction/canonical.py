@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from functools import lru_cache
 
 from workers.extraction.gazetteer import words
 
@@ -10,6 +11,7 @@ _POSSESSIVE = re.compile(r"(?:'s|(?<=s)')$")
 _SPACES = re.compile(r"\s+")
 
 
+@lru_cache(maxsize=4096)
 def canonical(surface: str) -> str:
     """Return the normalised name of a surface: compatibility forms, no case, no title, no possessive.
 

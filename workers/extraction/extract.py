@@ -1,6 +1,7 @@
 """A turn's text in, everything that follows from it out: the one way into the rules."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime
 
 from workers.extraction.addresses import addresses, masked
@@ -19,17 +20,19 @@ from workers.extraction.names import names_in
 
 #: Output is write-once for each (turn, stage, version): a change of the rules is a new version.
 VERSION = "rules-1"
+#: The first so many mentions of a message are kept: what names more is a list, and pairs grow with the square.
+MAX_MENTIONS = 256
 
 
 def extract(turn: TurnText) -> Extraction:
     """Return the mentions, entities and facts of a turn; what it returns depends on the turn alone.
 
-    Never raises, whatever the text; takes time in proportion to the text. Mentions come in the order of the
-    text (the speaker of a message first) and no two overlap; entities are sorted by normalised name. Facts
-    come from messages of role `user` only.
+    Never raises, whatever the text; takes time in proportion to the text; keeps the first 256 mentions of a
+    message. Mentions come in the order of the text (the speaker of a message first) and no two overlap;
+    entities are sorted by normalised name. Facts come from messages of role `user` only.
     """
     said = _day(turn.occurred_at)
-    mentions = [*_speakers(turn.messages), *_written(turn.messages, said)]
+    mentions = [*_speakers(turn.messages), *_first(_written(turn.messages, said))]
     mentions.sort(key=_place)
     found = [fact for ordinal, message in enumerate(turn.messages) for fact in facts(message, ordinal)]
     return Extraction(tuple(mentions), _entities(mentions), tuple(found))
@@ -43,6 +46,14 @@ def _day(moment: datetime | None) -> date | None:
 
 def _place(mention: Mention) -> tuple[int, int]:
     return mention.ordinal, -1 if mention.span is None else mention.span.start
+
+
+def _first(mentions: Iterable[Mention]) -> Iterator[Mention]:
+    kept: Counter[int] = Counter()
+    for mention in sorted(mentions, key=_place):
+        kept[mention.ordinal] += 1
+        if kept[mention.ordinal] <= MAX_MENTIONS:
+            yield mention
 
 
 def _speakers(messages: Sequence[MessageText]) -> Iterable[Mention]:

@@ -30,7 +30,8 @@ class Rule:
     """An opening phrase and the fact it opens.
 
     `key` None means that the matched group `key`, or else the value, is the key. `says` is the fact as a
-    sentence with {who}, {key}, {relation} and {value}. A contracted rule takes its value as it comes.
+    sentence with {who}, {key}, {relation} and {value}. A text with none of the words `needs` is not searched.
+    A contracted rule takes its value as it comes.
     """
 
     opening: re.Pattern[str]
@@ -40,6 +41,7 @@ class Rule:
     tier: Tier
     confidence: float
     says: str
+    needs: tuple[str, ...]
     shape: Shape = Shape.ANY
     contracted: bool = False
 
@@ -67,6 +69,7 @@ RULES = (
         Tier.L0,
         0.95,
         "{who}'s name is {value}.",
+        needs=("name",),
         contracted=True,
     ),
     Rule(
@@ -77,6 +80,7 @@ RULES = (
         Tier.L0,
         0.92,
         "{who} prefers {value}.",
+        needs=("prefer",),
         contracted=True,
     ),
     Rule(
@@ -87,6 +91,7 @@ RULES = (
         Tier.L2,
         0.85,
         "{who} likes {value}.",
+        needs=("like",),
         contracted=True,
     ),
     Rule(
@@ -97,6 +102,7 @@ RULES = (
         Tier.L1,
         0.80,
         "{who} needs {value} today.",
+        needs=("today",),
         contracted=True,
     ),
     Rule(
@@ -107,6 +113,7 @@ RULES = (
         Tier.L2,
         0.82,
         "{who} needs {value} this week.",
+        needs=("week",),
         contracted=True,
     ),
     Rule(
@@ -117,7 +124,8 @@ RULES = (
         Tier.L0,
         0.90,
         "{who} lives in {value}.",
-        Shape.NAME,
+        needs=("live",),
+        shape=Shape.NAME,
     ),
     Rule(
         _phrase(f"(?:i|we){_HAVE_JUST} moved(?: from [^\\s.,;!?]{{1,40}})? to"),
@@ -127,7 +135,8 @@ RULES = (
         Tier.L0,
         0.90,
         "{who} moved to {value}.",
-        Shape.NAME,
+        needs=("moved",),
+        shape=Shape.NAME,
     ),
     Rule(
         _phrase("(?:(?:i am|i'm|i come) from|(?:i was born|i grew up) in)"),
@@ -137,7 +146,12 @@ RULES = (
         Tier.L0,
         0.85,
         "{who} comes from {value}.",
-        Shape.NAME,
+        needs=(
+            "from",
+            "born",
+            "grew",
+        ),
+        shape=Shape.NAME,
     ),
     Rule(
         _phrase("i(?: now| currently)? work (?:at|for)"),
@@ -147,7 +161,8 @@ RULES = (
         Tier.L0,
         0.88,
         "{who} works at {value}.",
-        Shape.THING,
+        needs=("work",),
+        shape=Shape.THING,
     ),
     Rule(
         _phrase("i(?: now| currently)? work as"),
@@ -157,6 +172,7 @@ RULES = (
         Tier.L0,
         0.88,
         "{who} works as {value}.",
+        needs=("work",),
     ),
     Rule(
         _phrase("my birthday is(?: on)?"),
@@ -166,7 +182,8 @@ RULES = (
         Tier.L0,
         0.95,
         "{who}'s birthday is {value}.",
-        Shape.DAY,
+        needs=("birthday",),
+        shape=Shape.DAY,
     ),
     Rule(
         _phrase("(?:i'm|i am)(?: very| severely| badly)? allergic to"),
@@ -176,6 +193,7 @@ RULES = (
         Tier.L0,
         0.95,
         "{who} is allergic to {value}.",
+        needs=("allergic",),
     ),
     Rule(
         _phrase(rf"(?:i'm|i am)(?: now)?(?: an?)?(?= (?:{DIETS})\b)"),
@@ -185,7 +203,14 @@ RULES = (
         Tier.L0,
         0.88,
         "{who} is {value}.",
-        Shape.DIET,
+        needs=(
+            "vegan",
+            "tarian",
+            "liac",
+            "diabetic",
+            "intolerant",
+        ),
+        shape=Shape.DIET,
     ),
     Rule(
         _phrase("(?:i hate|i dislike|i don't like|i do not like|i can't stand)"),
@@ -195,6 +220,11 @@ RULES = (
         Tier.L2,
         0.85,
         "{who} dislikes {value}.",
+        needs=(
+            "hate",
+            "like",
+            "stand",
+        ),
     ),
     Rule(
         _phrase("i love"),
@@ -204,16 +234,18 @@ RULES = (
         Tier.L2,
         0.85,
         "{who} loves {value}.",
-        Shape.DOING,
+        needs=("love",),
+        shape=Shape.DOING,
     ),
     Rule(
-        _phrase("my favou?rite (?P<key>[^\\W_]{2,30}(?: [^\\W_]{2,30})?) is"),
+        _phrase(r"my favou?rite (?P<key>[^\W_]{2,30}(?: [^\W_]{2,30})?) is"),
         "user_favourite",
         None,
         "favourite",
         Tier.L0,
         0.88,
         "{who}'s favourite {key} is {value}.",
+        needs=("favo",),
     ),
     Rule(
         _phrase(rf"(?:my|our) (?P<relation>{_RELATIONS})(?:(?:'s name)? is(?: called| named)?| called| named)?"),
@@ -223,6 +255,10 @@ RULES = (
         Tier.L0,
         0.90,
         "{who}'s {relation} is called {value}.",
-        Shape.NAME,
+        needs=(
+            "my",
+            "our",
+        ),
+        shape=Shape.NAME,
     ),
 )

@@ -67,7 +67,7 @@ def _listed(run: Run) -> MentionKind | None:
 
 def _human(run: Run) -> bool:
     before = run.before()
-    somewhere = before is not None and before.low in words("place", "before") | {"to", "from"}
+    somewhere = before is not None and (before.low in words("place", "before") or before.low in {"to", "from"})
     return not somewhere and (_relation(run) or _acts(run)) == MentionKind.PERSON
 
 
@@ -111,7 +111,8 @@ def _relation(run: Run) -> MentionKind | None:
 def _described(noun: Token) -> MentionKind | None:
     if noun.low in words("people", "animal"):
         return MentionKind.NAME
-    return MentionKind.PERSON if noun.low in words("people", "person") | _SOMEBODY else None
+    person = noun.low in words("people", "person") or noun.low in _SOMEBODY
+    return MentionKind.PERSON if person else None
 
 
 def _called(run: Run) -> MentionKind | None:

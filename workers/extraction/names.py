@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from workers.extraction.canonical import canonical
 from workers.extraction.gazetteer import names
@@ -11,6 +11,10 @@ from workers.extraction.model import MentionKind, Span
 from workers.extraction.runs import Run, everyday, runs
 from workers.extraction.tokens import Token, tokens
 
+#: So many capitalised runs of a message are judged; far more than are kept in the end.
+MOST_RUNS = 1024
+
+_BEFORE_PLACE = frozenset({"in", "to", "from", "near"})
 _JOINS = frozenset({", ", " "})
 # Places that are words, too: without a capital they are the words.
 _LOW_WORDS = frozenset(["split", "cork", "turkey", "phoenix", "buffalo", "orlando", "york", "chad", "guinea"])
@@ -52,7 +56,7 @@ def _with_first_names(people: Iterable[str]) -> list[str]:
 
 def _message(ordinal: int, text: str) -> list[Named]:
     words_found = tokens(text)
-    judged = [(run, guess(run)) for run in runs(words_found)]
+    judged = [(run, guess(run)) for run in islice(runs(words_found), MOST_RUNS)]
     found = [_named(ordinal, text, run, seen) for run, seen in _coordinated(judged)]
     found += [_place(ordinal, span, text[span.start : span.end]) for span in _low_places(words_found, text)]
     return sorted(found, key=lambda named: named.span)
@@ -94,9 +98,12 @@ def _beside(one: Run, other: Run) -> bool:
 def _low_places(found: list[Token], text: str) -> Iterator[Span]:
     """Yield known places written without a capital, where a preposition says that a place comes."""
     for before, token in pairwise(found):
-        small = text[token.start].islower() and token.gap == " " and before.low in {"in", "to", "from", "near"}
-        if small and token.low in names("countries", "places") and token.low not in _LOW_WORDS | everyday():
+        if before.low in _BEFORE_PLACE and token.gap == " " and text[token.start].islower() and _small(token.low):
             yield Span(token.start, token.start + len(token.bare))
+
+
+def _small(low: str) -> bool:
+    return low in names("countries", "places") and low not in _LOW_WORDS and low not in everyday()
 
 
 def _place(ordinal: int, span: Span, surface: str) -> Named:

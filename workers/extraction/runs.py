@@ -1,5 +1,6 @@
 """Runs of capitalised words: what may be a name, before anybody asks of what."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -8,6 +9,7 @@ from workers.extraction.tokens import Token
 
 _LONGEST_RUN = 6
 _LONGEST_WORD = 40
+_MOST_LINKS = 2
 _PRONOUNS = frozenset({"i", "i'm", "i'll", "i'd", "i've"})
 _PARTICLES = frozenset(
     {
@@ -89,27 +91,25 @@ def _never() -> frozenset[str]:
     return weekdays | {f"{day}s" for day in weekdays} | words("dates", "month") | _PRONOUNS
 
 
-def runs(found: list[Token]) -> list[Run]:
-    """Return the runs of a message's words, each trimmed to what can be a name; none is empty."""
-    kept: list[Run] = []
+def runs(found: list[Token]) -> Iterator[Run]:
+    """Yield the runs of a message's words, each trimmed to what can be a name; none is empty."""
     place = 0
     while place < len(found):
         end = _end(found, place) if nameable(found[place]) else place
         if end > place and (run := _trimmed(Run(found, place, end))):
-            kept.append(run)
+            yield run
         place = max(end, place + 1)
-    return kept
 
 
 def nameable(token: Token) -> bool:
     """Whether a word by itself may stand in a name: a capital, no digits, no shouting, not on the lists."""
-    low = token.low
-    if not token.capital or len(token.text) > _LONGEST_WORD:
+    text, low = token.text, token.low
+    if not token.capital or len(text) > _LONGEST_WORD:
         return False
-    if low in known() or token.text.casefold() in known():
+    if low in known():
         return True
-    shouted = len(token.bare) > 1 and token.bare.isupper()
-    return low not in _never() and not shouted and not any(map(str.isdigit, token.text))
+    shouted = len(text) > 1 and token.bare.isupper()
+    return low not in _never() and not shouted and (text.isalpha() or not any(map(str.isdigit, text)))
 
 
 def _end(found: list[Token], first: int) -> int:
@@ -124,17 +124,16 @@ def _end(found: list[Token], first: int) -> int:
 
 def _step(found: list[Token], first: int, end: int) -> int:
     """Return how many words from `end` on belong to the name that began at `first`."""
-    if found[end - 1].possessive and found[end].low not in words("organisation", "any"):
+    if end == len(found) or (found[end - 1].possessive and found[end].low not in words("organisation", "any")):
         return 0
     head = found[first + 1 if found[first].low in _LEADS else first]
-    for width in (1, 2, 3):
-        if end + width > len(found):
+    for width, token in enumerate(found[end : end + 1 + _MOST_LINKS], start=1):
+        if not _close(token):
             return 0
-        *links, last = found[end : end + width]
-        if not all(_linked(head, link) for link in links) or not _close(last):
-            return 0
-        if nameable(last):
+        if nameable(token):
             return width
+        if not _links(head, token):
+            return 0
     return 0
 
 
@@ -145,13 +144,11 @@ def _close(token: Token) -> bool:
     return token.gap in _SPACES or (token.gap in {"' ", "\u2019 "} and tail)
 
 
-def _linked(head: Token, link: Token) -> bool:
-    if link.text[0].isupper() or not _close(link):
-        return False
-    if link.low in _PARTICLES:
+def _links(head: Token, token: Token) -> bool:
+    """Whether a small word may stand inside the name that begins with `head`."""
+    if token.low in _PARTICLES:
         return True
-    heads = words("organisation", "any") | _OF_HEADS
-    return link.low in _OF and head.low in heads
+    return token.low in _OF and (head.low in _OF_HEADS or head.low in words("organisation", "any"))
 
 
 def _trimmed(run: Run) -> Run | None:
@@ -166,15 +163,15 @@ def _trimmed(run: Run) -> Run | None:
 
 def _whole(run: Run) -> bool:
     """Whether the run is a name as it stands: listed, titled, or ending like an organisation's."""
-    lows = run.lows
-    titled = lows[0] in words("people", "title")
-    return titled or run.name in known() or (len(lows) > 1 and lows[-1] in words("organisation", "any"))
+    first, last = run.words[run.first].low, run.words[run.last - 1].low
+    organised = run.last - run.first > 1 and last in words("organisation", "any")
+    return organised or first in words("people", "title") or run.name in known()
 
 
 def _leads(run: Run) -> bool:
     """Whether the first word of a run is no part of the name."""
-    token = run.parts[0]
-    if run.name in known():
+    token = run.words[run.first]
+    if token.low not in _may_lead() or run.name in known():
         return False
     if token.low in _LEADS:
         return True
@@ -188,8 +185,15 @@ def _leads(run: Run) -> bool:
 
 def _trails(run: Run) -> bool:
     """Whether the last word of a run is no part of the name."""
-    return run.lows[-1] in _PARTICLES | words("not_names") and not _whole(run)
+    low = run.words[run.last - 1].low
+    return (low in _PARTICLES or low in words("not_names")) and not _whole(run)
 
 
+@cache
+def _may_lead() -> frozenset[str]:
+    return everyday() | words("not_names") | _LEADS
+
+
+@cache
 def _people() -> frozenset[str]:
     return words("people", "person") | words("people", "animal")

@@ -1,8 +1,7 @@
 """A text as words with their places, and which of them begin a sentence."""
 
 import re
-from dataclasses import dataclass
-from functools import cached_property
+from typing import NamedTuple
 
 from workers.extraction.canonical import folded
 from workers.extraction.gazetteer import words
@@ -13,20 +12,22 @@ _SENTENCE_END = re.compile(r"[.!?\u2026\u3002:;\n\r\0*\u2022|>\"\u201c\u201e\u00
 _POSSESSIVES = ("'s", "\u2019s", "\u02bcs", "'S", "\u2019S")
 
 
-@dataclass(frozen=True)
-class Token:
-    """A word: `text` stands at `start`:`end`, `gap` is what stands between it and the word before."""
+class Token(NamedTuple):
+    """A word: `text` stands at `start`, `gap` is what stands between it and the word before.
+
+    `low` is the word for looking up, without case and possessive; `opens` says that it begins a sentence.
+    """
 
     text: str
     start: int
-    end: int
     gap: str
+    low: str
     opens: bool
 
-    @cached_property
-    def low(self) -> str:
-        """The word for looking up: no case, no possessive."""
-        return folded(self.bare)
+    @property
+    def end(self) -> int:
+        """Where the word ends in the text."""
+        return self.start + len(self.text)
 
     @property
     def possessive(self) -> bool:
@@ -49,11 +50,22 @@ def tokens(text: str) -> list[Token]:
     found: list[Token] = []
     before = 0
     for match in _WORD.finditer(text):
-        gap = text[before : match.start()]
-        opens = not found or (_SENTENCE_END.search(gap) is not None and not _joined(found[-1], gap))
-        found.append(Token(match.group(), match.start(), match.end(), gap, opens))
+        word, start = match.group(), match.start()
+        gap = text[before:start]
+        found.append(Token(word, start, gap, _low(word), _opens(found, gap)))
         before = match.end()
     return found
+
+
+def _low(word: str) -> str:
+    bare = word[:-2] if word.endswith(_POSSESSIVES) else word
+    return bare.lower() if bare.isascii() else folded(bare)
+
+
+def _opens(found: list[Token], gap: str) -> bool:
+    if gap == " " and found:
+        return False
+    return not found or (_SENTENCE_END.search(gap) is not None and not _joined(found[-1], gap))
 
 
 def _joined(before: Token, gap: str) -> bool:
