@@ -19,6 +19,7 @@ from deploy import settings_layers as layers
 from deploy.settings_errors import Problem, SettingsError, explain
 from embeddings.settings import EmbeddingSettings
 from producers.settings import ApiSettings, BrokerSettings
+from store.recall.settings import RecallSettings
 from store.settings import DatabaseSettings
 from workers.settings import GatewaySettings, WorkerSettings
 
@@ -71,6 +72,7 @@ class Settings(BaseSettings):
     broker: BrokerSettings = Field(default_factory=BrokerSettings)
     api: ApiSettings = Field(default_factory=ApiSettings)
     gateway: GatewaySettings = Field(default_factory=GatewaySettings)
+    recall: RecallSettings = Field(default_factory=RecallSettings)
     worker: WorkerSettings = Field(default_factory=WorkerSettings)
     embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
     log: LogSettings = Field(default_factory=LogSettings)

@@ -11,6 +11,7 @@ import orjson
 from fastapi import Response
 from starlette.requests import ClientDisconnect
 
+from embeddings.errors import EmbeddingError
 from producers.errors import Invalid, PermissionDenied, TooLarge, Unauthenticated, Unavailable
 from store.errors import NotFound, PositionBeyondLog, SchemaMismatch, TurnBusy, TurnConflict
 from store.outage import is_outage
@@ -47,6 +48,7 @@ WIRES: Mapping[type[Exception], Wire] = {
     PositionBeyondLog: Wire(422, "INVALID_ARGUMENT"),
     Unavailable: UNAVAILABLE,
     SchemaMismatch: UNAVAILABLE,
+    EmbeddingError: UNAVAILABLE,
 }
 
 #: What the router itself refuses.
@@ -67,7 +69,7 @@ def described(error: Exception) -> dict[str, Any]:
     if known is INTERNAL:
         message = "an unexpected error; the request id leads to its line in the log"
     elif known is UNAVAILABLE:
-        message = "the database cannot answer now; nothing was promised, try again"
+        message = "the service cannot do this now; nothing was promised, try again"
     else:
         message = str(error) or known.code
     details = dict(getattr(error, "details", None) or {})

@@ -1,0 +1,53 @@
+"""The API process: `python -P -m deploy.api`. Exit codes: 0 stopped when told to, 2 settings or address unusable."""
+
+import argparse
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from deploy.settings import Settings, load
+from deploy.settings_errors import SettingsError
+
+BACKLOG = 2048
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read the settings, take the address, serve until SIGTERM or SIGINT."""
+    parser = argparse.ArgumentParser(prog="deploy.api", description="serve the Afterturn API")
+    parser.add_argument("--config", type=Path, help="a YAML or JSON file of settings")
+    try:
+        settings = load(config=parser.parse_args(arguments).config).settings
+    except SettingsError as error:
+        print(f"deploy.api: {error}", file=sys.stderr)
+        return 2
+    listening = _listen(settings.api.host, settings.api.port)
+    if isinstance(listening, OSError):
+        place = f"{settings.api.host}:{settings.api.port}"
+        print(f"deploy.api: cannot listen on {place}: {listening.strerror or listening}", file=sys.stderr)
+        return 2
+    _share_samples(settings)
+    # Only now: the library of metrics decides at its import whether processes share their samples.
+    from deploy.api_process import run  # noqa: PLC0415
+
+    run(settings, listening)
+    return 0
+
+
+def _listen(host: str, port: int) -> socket.socket | OSError:
+    """Take the address, so that its being taken is known before anything else is started."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+    except OSError as error:
+        return error
+
+
+def _share_samples(settings: Settings) -> None:
+    settings.metrics_dir.mkdir(parents=True, exist_ok=True)
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(settings.metrics_dir)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

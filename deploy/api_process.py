@@ -1,0 +1,160 @@
+"""What the API process is made of; import it only when the folder of samples is known (deploy/api.py)."""
+
+import asyncio
+import signal
+import socket
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime
+
+import redis
+import structlog
+import uvicorn
+import uvloop
+from dramatiq.brokers.redis import RedisBroker
+from fastapi import FastAPI
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from deploy import logs
+from deploy.health import ApiHealth
+from deploy.metrics import Exposition, LedgerCounts
+from deploy.settings import Settings
+from embeddings.errors import EmbeddingError
+from embeddings.local import LocalEmbedder
+from embeddings.registry import create_embedder
+from producers.doorbell import Doorbell
+from producers.http.app import create_app
+from producers.memory import Memory, Parts
+from producers.recalls import Recalls
+from producers.settings import BrokerSettings
+from store.database import Database
+from store.freshness import Waiter
+from store.keys import Keys
+from store.ledger import Ledger
+from store.recall.recaller import Recaller
+from store.recall_jobs import RecallJobs
+from store.turns import TurnStore
+from store.units import Units
+from workers.settings import GatewayMode
+
+#: A nudge is not worth waiting for: patience with Redis, in seconds.
+REDIS_S = 0.5
+#: How long an idle client's connection is kept, in seconds: longer than clients think of using it again.
+KEEP_ALIVE_S = 75
+#: How long requests may take to end when the process is told to stop, in seconds.
+GRACE_S = 10
+
+log = structlog.get_logger("afterturn.api")
+
+
+def run(settings: Settings, listening: socket.socket) -> None:
+    """Serve on a listening socket until SIGTERM or SIGINT; requests that run are answered first."""
+    logs.configure(settings.log)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(settings, listening))
+
+
+async def _serve(settings: Settings, listening: socket.socket) -> None:
+    config = uvicorn.Config(
+        compose(settings),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=GRACE_S,
+    )
+    server = _Server(config)
+    loop = asyncio.get_running_loop()
+    for ending in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(ending, server.end)
+    host, port = listening.getsockname()[:2]
+    log.info("listening", host=host, port=port)
+    await server.serve(sockets=[listening])
+    log.info("stopped")
+
+
+class _Server(uvicorn.Server):
+    """Ends by our own signal handlers, so that a stop that was asked for is no death by signal."""
+
+    def end(self) -> None:
+        self.should_exit = True
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def compose(settings: Settings) -> FastAPI:
+    """Build the API from its settings; everything is opened and closed with the application, on its loop."""
+    database = Database(settings.database)
+    embedder = create_embedder(settings.embedding, settings.data)
+    doorbell = Doorbell(_broker(settings.broker))
+    model = _Model(embedder)
+    counts = LedgerCounts(Ledger(database))
+    recalls = Recalls(database, Recaller(database, embedder, settings.recall), Waiter(database))
+    parts = Parts(TurnStore(database, _now), Units(database, _now), recalls, RecallJobs(database, _now), doorbell)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncGenerator[None]:
+        async with model.loading():
+            yield
+        await doorbell.close()
+        await database.close()
+        await embedder.close()
+
+    return create_app(
+        Memory(parts, settings.api, gateway=settings.gateway.mode is not GatewayMode.OFF),
+        Keys(database),
+        ApiHealth(database, doorbell, counts, model.wrong),
+        Exposition(settings.metrics_dir, counts),
+        settings.api,
+        lifespan=lifespan,
+    )
+
+
+class _Model:
+    """The sentence model as it is being loaded, beside the first requests."""
+
+    def __init__(self, embedder: LocalEmbedder) -> None:
+        self._embedder = embedder
+        self._wrong = "the sentence model is being loaded"
+
+    def wrong(self) -> str:
+        return self._wrong
+
+    @asynccontextmanager
+    async def loading(self) -> AsyncGenerator[None]:
+        task = asyncio.create_task(self._load(), name="load the sentence model")
+        yield
+        task.cancel()
+        await asyncio.wait([task])
+
+    async def _load(self) -> None:
+        try:
+            await self._embedder.load()
+        except EmbeddingError as error:
+            self._wrong = type(error).__name__
+            log.error("the sentence model cannot be used", error=self._wrong)  # noqa: TRY400 - a log holds no tracebacks
+        else:
+            self._wrong = ""
+            log.info("the sentence model is loaded", model=self._embedder.name)
+
+
+def _broker(settings: BrokerSettings) -> RedisBroker:
+    client = redis.Redis.from_url(
+        settings.url.get_secret_value(),
+        socket_connect_timeout=REDIS_S,
+        socket_timeout=REDIS_S,
+        retry=Retry(NoBackoff(), 1),
+    )
+    return RedisBroker(  # type: ignore[no-untyped-call]  # dramatiq leaves this constructor without annotations
+        client=client, namespace=settings.namespace, middleware=[]
+    )
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,58 @@
+"""One log on standard error, as text or JSON; of what libraries say, only what cannot hold content."""
+
+import logging
+import sys
+from typing import Any
+
+import orjson
+import structlog
+from structlog.typing import Processor
+
+from deploy.settings import LogFormat, LogSettings
+
+#: Longest line kept of what a library says.
+FOREIGN_LENGTH = 200
+
+
+def configure(settings: LogSettings) -> None:
+    """Set up logging for this process; call it once, before anything is logged."""
+    level = logging.getLevelNamesMapping()[settings.level.upper()]
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *_rendered(settings.format),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=_factory(settings.format),
+        cache_logger_on_first_use=True,
+    )
+    logging.basicConfig(level=max(level, logging.WARNING), handlers=[_Foreign()], force=True)
+
+
+class _Foreign(logging.Handler):
+    """Passes on that a library complained: its name, the first line of its own words, the kind of error.
+
+    Arguments, reprs and tracebacks stay out: an error of a driver repeats the statement's parameters, and those are
+    what people said.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        said = str(record.msg).partition("\n")[0][:FOREIGN_LENGTH]
+        error = record.exc_info and record.exc_info[0]
+        told: dict[str, Any] = {"logger": record.name, "said": said}
+        if error:
+            told["error"] = error.__name__
+        structlog.get_logger("library").log(record.levelno, "library", **told)
+
+
+def _rendered(form: LogFormat) -> list[Processor]:
+    if form is LogFormat.JSON:
+        return [structlog.processors.JSONRenderer(serializer=orjson.dumps)]
+    return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+
+
+def _factory(form: LogFormat) -> Any:
+    if form is LogFormat.JSON:
+        return structlog.BytesLoggerFactory(sys.stderr.buffer)
+    return structlog.PrintLoggerFactory(sys.stderr)

@@ -1,0 +1,127 @@
+"""One exposition for all processes of the service, and the ledger's gauges, which only the API shows.
+
+Processes leave their samples in files of one folder, named by kind and pid. What the dead left is merged into one
+file of each kind, so that restarts neither lose a count nor pile up files.
+"""
+
+import asyncio
+import fcntl
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import no_type_check
+
+import psutil
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.mmap_dict import MmapedDict
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
+
+from store.ledger import Ledger, Stage, StageCounts
+from store.outage import is_outage
+
+#: How long counts of the ledger are believed, in seconds.
+COUNTS_S = 5.0
+#: What the cheap query counts; done and skipped would cost a walk over the whole ledger.
+SHOWN = ("pending", "running", "unknown", "dead")
+MERGED = "merged"
+
+Counts = Mapping[Stage, StageCounts]
+
+
+class LedgerCounts:
+    """What is undone or failed, read at most every five seconds, however many ask."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._lock = asyncio.Lock()
+        self._counts: Counts = {}
+        self._until = 0.0
+
+    async def read(self) -> Counts:
+        """Return the counts; nothing while the database cannot answer."""
+        async with self._lock:
+            if time.monotonic() >= self._until:
+                self._counts = await self._fresh()
+                self._until = time.monotonic() + COUNTS_S
+            return self._counts
+
+    async def _fresh(self) -> Counts:
+        try:
+            return await self._ledger.gauges()
+        except Exception as error:
+            if is_outage(error):
+                return {}
+            raise
+
+
+class Exposition:
+    """Prometheus text of all processes that leave their samples in `folder`."""
+
+    def __init__(self, folder: Path, counts: LedgerCounts) -> None:
+        self._folder = folder
+        self._counts = counts
+        self._lock = asyncio.Lock()
+
+    async def __call__(self) -> bytes:
+        """Return the text; reading the files is left to a thread."""
+        counts = await self._counts.read()
+        async with self._lock:
+            return await asyncio.to_thread(self._expose, counts)
+
+    def _expose(self, counts: Counts) -> bytes:
+        merge_the_dead(self._folder)
+        registry = CollectorRegistry()
+        registry.register(_LedgerGauges(counts))
+        MultiProcessCollector(registry, str(self._folder))  # type: ignore[no-untyped-call]  # the library leaves it bare
+        return generate_latest(registry)
+
+
+class _LedgerGauges(Collector):
+    def __init__(self, counts: Counts) -> None:
+        self._counts = counts
+
+    def collect(self) -> Iterable[Metric]:
+        rows = GaugeMetricFamily("afterturn_ledger_rows", "Rows undone or failed", labels=["stage", "status"])
+        oldest = GaugeMetricFamily(
+            "afterturn_ledger_oldest_undone_seconds", "Age of the oldest undone row", labels=["stage"]
+        )
+        for stage, found in self._counts.items():
+            oldest.add_metric([stage], found.oldest_undone_s)
+            for status in SHOWN:
+                rows.add_metric([stage, status], found.counts[status])
+        return (rows, oldest)
+
+
+def merge_the_dead(folder: Path) -> None:
+    """Merge what dead processes counted into one file of each kind; their gauges say nothing any more."""
+    dead = [path for path in folder.glob("*.db") if _is_of_the_dead(path)]
+    if not dead:
+        return
+    with (folder / "merge.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for path in dead:
+            if path.exists():
+                _merge(path)
+
+
+def _is_of_the_dead(path: Path) -> bool:
+    pid = path.stem.rpartition("_")[2]
+    return pid.isdecimal() and not psutil.pid_exists(int(pid))
+
+
+def _merge(path: Path) -> None:
+    kind = path.stem.partition("_")[0]
+    if kind != "gauge":
+        _add(path, path.with_name(f"{kind}_{MERGED}.db"))
+    path.unlink()
+
+
+@no_type_check  # the library leaves its files' class without annotations
+def _add(path: Path, to: Path) -> None:
+    sums = MmapedDict(str(to))
+    for key, value, _, _ in MmapedDict.read_all_values_from_file(str(path)):
+        sums.write_value(key, sums.read_value(key)[0] + value, 0.0)
+    sums.close()
