@@ -51,11 +51,11 @@ def end(processes: Iterable[psutil.Process], leaders: Iterable[int], stop_signal
     leading = [process for process in everyone if process.pid in asked]
     for process in leading:
         _signal(process, stop_signal)
-    _left_after(leading, STOP_SECONDS)
-    stubborn = _left_after(everyone, LEAVE_SECONDS)
+    left_after(leading, STOP_SECONDS)
+    stubborn = left_after(everyone, LEAVE_SECONDS)
     for process in stubborn:
         _signal(process, signal.SIGKILL)
-    _left_after(stubborn, STOP_SECONDS)
+    left_after(stubborn, STOP_SECONDS)
 
 
 def is_alive(process: psutil.Process) -> bool:
@@ -75,7 +75,7 @@ def is_running(pid: int, name: str) -> bool:
         return False
 
 
-def _left_after(processes: list[psutil.Process], seconds: float) -> list[psutil.Process]:
+def left_after(processes: list[psutil.Process], seconds: float) -> list[psutil.Process]:
     """Wait until none lives or the time is over; return those that live."""
     deadline = time.monotonic() + seconds
     while alive := [process for process in processes if is_alive(process)]:

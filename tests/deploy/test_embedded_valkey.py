@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 import redis
 
@@ -78,5 +77,4 @@ def test_the_kernel_stops_it_when_the_process_that_started_it_dies(tmp_path: Pat
         servers = survivors.servers_in(tmp_path / "valkey")
         assert len(servers) == 1
         starter.send_signal(signal.SIGKILL)
-    _, alive = psutil.wait_procs(servers, timeout=10)
-    assert alive == []
+    assert survivors.left_after(servers, 10) == []

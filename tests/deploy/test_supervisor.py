@@ -16,6 +16,7 @@ import pytest
 
 from deploy.embedded import Child
 from deploy.embedded.errors import DidNotStart
+from deploy.embedded.survivors import is_running, left_after
 from deploy.supervisor import Running, Supervisor
 
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"
@@ -177,7 +178,7 @@ async def test_what_a_child_started_itself_goes_with_it(tmp_path: Path) -> None:
         ready=lambda _pid: pid_file.exists() and pid_file.read_text() != "",
     )
     await run(listener, lambda: listener.supervisor.start(child))
-    await until(lambda: not psutil.pid_exists(int(pid_file.read_text())))
+    await until(lambda: not is_running(int(pid_file.read_text()), "sleep"))
 
 
 def supervising(tmp_path: Path) -> subprocess.Popen[str]:
@@ -212,6 +213,5 @@ def test_children_die_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
         assert process.stdout is not None
         children = [psutil.Process(int(word)) for word in process.stdout.readline().split()]
         process.kill()
-    gone, alive = psutil.wait_procs(children, timeout=5)
-    assert len(gone) == 2
-    assert alive == []
+    assert len(children) == 2
+    assert left_after(children, 5) == []
