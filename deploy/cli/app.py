@@ -10,6 +10,10 @@ COMMANDS = {
     "up": "deploy.cli.up:up_command",
     "ingest": "deploy.cli.ingest:ingest_command",
     "recall": "deploy.cli.recall:recall_command",
+    "status": "deploy.cli.status:status_command",
+    "keys": "deploy.cli.keys:keys_app",
+    "config": "deploy.cli.config:config_command",
+    "doctor": "deploy.cli.doctor:doctor_command",
 }
 
 

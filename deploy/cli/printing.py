@@ -8,6 +8,9 @@ from typing import Any
 import typer
 from rich.console import Console
 
+#: Columns when nobody's terminal sets them.
+PIPE_WIDTH = 400
+
 
 def say(line: str) -> None:
     """Tell a person something, on standard error."""
@@ -31,5 +34,8 @@ def printable(text: str) -> str:
 
 
 def console() -> Console:
-    """Return where answers for people go; texts are shown as they are, not read as markup."""
-    return Console(markup=False, highlight=False, emoji=False)
+    """Return where answers for people go; texts are shown as they are, not read as markup.
+
+    What is not a terminal is as wide as it needs to be: nothing is cut off in a pipe.
+    """
+    return Console(markup=False, highlight=False, emoji=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)

@@ -1,0 +1,79 @@
+"""`afterturn config`: the settings in force, and where each came from."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+import typer
+from pydantic import BaseModel, SecretStr
+from rich.table import Table
+
+from deploy.cli.finding import JsonOption
+from deploy.cli.printing import answer, console, ended, printable, say
+from deploy.settings import load
+from deploy.settings_errors import SettingsError
+
+MASK = "********"
+
+
+def config_command(
+    *,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A YAML or JSON file (default: AFTERTURN_CONFIG).")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show every setting in force and where it came from: default, file or environment. Secrets are masked.
+
+    A setting `api.port` is the variable `AFTERTURN_API__PORT`, or `port:` below `api:` in the file.
+
+    **Example:** `AFTERTURN_API__PORT=9000 afterturn config`
+    """
+    try:
+        loaded = load(config=config)
+    except SettingsError as error:
+        raise ended(f"these settings cannot be used:\n{error}", 2) from None
+    shown = {key: (value, loaded.origins.get(key, "default")) for key, value in leaves(loaded.settings)}
+    if loaded.ignored:
+        say(f"not settings, left alone: {', '.join(loaded.ignored)}")
+    if as_json:
+        answer({"settings": {key: {"value": value, "from": origin} for key, (value, origin) in shown.items()}})
+        return
+    table = Table("setting", "value", "from", box=None, pad_edge=False)
+    for key, (value, origin) in shown.items():
+        table.add_row(*map(printable, (key, str(value), origin)))
+    console().print(table)
+
+
+def leaves(part: BaseModel, above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every setting below a part as (dotted key, value fit to be shown)."""
+    for name in type(part).model_fields:
+        value = getattr(part, name)
+        if isinstance(value, BaseModel):
+            yield from leaves(value, f"{above}{name}.")
+        else:
+            yield above + name, masked(value)
+
+
+def masked(value: Any) -> Any:
+    """Return a value fit to be shown: a secret is hidden, of a URL only its password and its query."""
+    if isinstance(value, SecretStr):
+        plain = value.get_secret_value()
+        return (_masked_url(plain) if "://" in plain else MASK) if plain else ""
+    if isinstance(value, bool | int | float) or value is None:
+        return value
+    return _masked_url(str(value)) if "://" in str(value) else str(value)
+
+
+def _masked_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return MASK
+    login, at, place = parts.netloc.rpartition("@")
+    user, colon, _password = login.partition(":")
+    if "@" in user or "/" in user or not place or "@" in parts.path:
+        return MASK
+    query = MASK if parts.query else ""
+    return parts._replace(netloc=f"{user}{colon}{MASK if colon else ''}{at}{place}", query=query, fragment="").geturl()

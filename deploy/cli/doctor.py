@@ -1,0 +1,76 @@
+"""`afterturn doctor`: what is wrong on this machine, and what to do about it."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.text import Text
+
+from deploy.cli import examination
+from deploy.cli.examination import Patient
+from deploy.cli.finding import DataOption, JsonOption
+from deploy.cli.findings import Finding, Verdict
+from deploy.cli.printing import answer, console, ended, printable
+from deploy.settings import load
+from deploy.settings_errors import SettingsError
+from deploy.stack import NoStack, Stack, find_stack
+
+_COLOURS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}
+
+
+def doctor_command(
+    *,
+    data: DataOption = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A YAML or JSON file (default: AFTERTURN_CONFIG).")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Examine servers, versions, schema, model, disk and permissions; each line says ok, warn or fail.
+
+    A warning or a failure is followed by what to do. Exits 1 when something fails. Without a running stack
+    it looks at the servers of the settings, and at what `afterturn up` would need.
+
+    **Example:** `afterturn doctor --data ./memory`
+    """
+    try:
+        settings = load(config=config, overrides={"data": data}).settings
+    except SettingsError as error:
+        raise ended(f"these settings cannot be used:\n{error}", 2) from None
+    found = asyncio.run(_examined(Patient(settings, _stack(settings.data))))
+    if as_json:
+        answer(_as_json(found))
+    else:
+        console().print(Group(*map(_line, found)))
+    raise typer.Exit(1 if any(one.verdict is Verdict.FAIL for one in found) else 0)
+
+
+async def _examined(patient: Patient) -> list[Finding]:
+    found = [*examination.folders(patient), *examination.packages(patient), await examination.model(patient)]
+    found += examination.processes(patient)
+    for look in (examination.postgresql, examination.redis, examination.api):
+        found += [one async for one in look(patient)]
+    return found
+
+
+def _stack(data: Path) -> Stack | None:
+    try:
+        return find_stack(data)
+    except NoStack:
+        return None
+
+
+def _line(one: Finding) -> Text:
+    line = Text.assemble(
+        (f"{one.verdict.value:<5}", _COLOURS[one.verdict]), (f"{one.subject}: ", "bold"), printable(one.seen)
+    )
+    return line.append(f"\n      -> {printable(one.remedy)}") if one.remedy else line
+
+
+def _as_json(found: list[Finding]) -> dict[str, Any]:
+    lines = [
+        {"subject": one.subject, "verdict": one.verdict.value, "seen": one.seen, "remedy": one.remedy} for one in found
+    ]
+    return {"healthy": all(one.verdict is not Verdict.FAIL for one in found), "findings": lines}

@@ -1,0 +1,212 @@
+"""What `afterturn doctor` looks at: folders, packages, the model, PostgreSQL, Redis, the API."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+from afterturn_client import AfterturnError, AsyncAfterturn, Health, InvalidRequestError
+from redis.asyncio import Redis
+from redis.exceptions import RedisError, ResponseError
+from sqlalchemy import NullPool, TextClause, text
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from deploy.cli import findings
+from deploy.cli.findings import Finding, fail, ok, warn
+from deploy.embedded.errors import PartMissing
+from deploy.embedded.wheels import POSTGRES_WHEEL, package_folder, valkey_server
+from deploy.settings import Settings
+from deploy.stack import FILE, Stack
+from embeddings.errors import EmbeddingError
+from embeddings.registry import create_embedder
+from store import migrations
+
+SECONDS = 5.0
+START = "start it with `afterturn up`, or look into the folder `logs` of its data folder"
+
+SERVER = text("select current_setting('server_version_num')::int, current_setting('server_version')")
+EXTENSION = text("select extversion from pg_extension where extname = 'vector'")
+WALLS = text("select rolsuper or rolbypassrls from pg_roles where rolname = current_user")
+REVISION = text("select version_num from public.afterturn_version")
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """What is examined: the settings, and the stack that runs in their data folder, if one does."""
+
+    settings: Settings
+    stack: Stack | None
+
+    def url(self, name: str) -> str:
+        """Return one of the servers' URLs: the running stack's, else the settings', else ''."""
+        if self.stack is not None:
+            return str(getattr(self.stack, name).get_secret_value())
+        if name == "redis_url":
+            return self.settings.broker.url.get_secret_value()
+        own = {"database_url": "url", "operator_url": "operator_url", "owner_url": "owner_url"}[name]
+        return str(getattr(self.settings.database, own).get_secret_value())
+
+
+def folders(patient: Patient) -> Iterator[Finding]:
+    """Look at the data folder: there, ours alone, writable, on a disk with space."""
+    data = patient.settings.data
+    if not data.exists():
+        yield ok("data folder", f"{data} does not exist yet; `afterturn up` makes it")
+    elif not data.is_dir() or not os.access(data, os.R_OK | os.W_OK | os.X_OK):
+        yield fail("data folder", f"{data} cannot be used by this user", "give it to this user, or name another --data")
+    else:
+        yield ok("data folder", str(data))
+        yield findings.of_privacy(str(data), data.stat().st_mode, holds_secrets=False)
+        for name in (FILE, "api-key", "gateway-key"):
+            if (data / name).exists():
+                yield findings.of_privacy(str(data / name), (data / name).stat().st_mode, holds_secrets=True)
+    places = [data, *([patient.stack.postgres_dir] if patient.stack else [])]
+    for place in dict.fromkeys(_existing(place) for place in places):
+        yield findings.of_space(str(place), shutil.disk_usage(place).free)
+
+
+def packages(patient: Patient) -> Iterator[Finding]:
+    """Look for the embedded servers' packages, unless servers of one's own are configured."""
+    if patient.stack is None and patient.url("database_url"):
+        return
+    looks = {"embedded PostgreSQL": lambda: package_folder(POSTGRES_WHEEL), "embedded Valkey": valkey_server}
+    for subject, look in looks.items():
+        try:
+            yield ok(subject, str(look()))
+        except PartMissing as error:
+            yield fail(subject, str(error), "pip install 'afterturn[embedded]', or configure servers of your own")
+
+
+async def model(patient: Patient) -> Finding:
+    """Load the sentence model as a worker does, and let it prove that it is the right one."""
+    kept = patient.settings.data / "models"
+    with tempfile.TemporaryDirectory() as spare:
+        embedder = create_embedder(patient.settings.embedding, patient.settings.data if kept.is_dir() else Path(spare))
+        try:
+            await embedder.load()
+        except (EmbeddingError, OSError) as error:
+            remedy = "pip install 'afterturn[embedded]'; if it is damaged, remove the folder models and start again"
+            return fail("sentence model", str(error), remedy)
+        finally:
+            await embedder.close()
+    return ok("sentence model", f"{embedder.name}, {embedder.dimensions} dimensions")
+
+
+def processes(patient: Patient) -> Iterator[Finding]:
+    """Look whether every process of the running stack is there."""
+    if patient.stack is None:
+        yield warn("stack", f"none runs in {patient.settings.data}", "start one with `afterturn up`, if you want one")
+        return
+    gone = [process.name for process in patient.stack.processes if not psutil.pid_exists(process.pid)]
+    if gone:
+        yield fail("stack", f"not running: {', '.join(gone)}", "wait for `afterturn up` to start them, or see its log")
+    else:
+        yield ok("stack", f"{len(patient.stack.processes)} processes run in {patient.settings.data}")
+
+
+async def api(patient: Patient) -> AsyncIterator[Finding]:
+    """Ask the running stack's API whether it is ready, and whether its key opens it."""
+    if patient.stack is None:
+        return
+    try:
+        async with AsyncAfterturn(patient.stack.api, patient.stack.api_key(), timeout_s=SECONDS) as client:
+            health = await client.health()
+            await client.freshness()
+    except (OSError, UnicodeDecodeError, InvalidRequestError):
+        yield fail("API", f"no key can be read from {patient.stack.api_key_file}", "restart `afterturn up`")
+    except AfterturnError as error:
+        yield fail("API", f"{patient.stack.api}: {error}", START)
+    else:
+        yield _of_health(patient.stack.api, health)
+
+
+async def postgresql(patient: Patient) -> AsyncIterator[Finding]:
+    """Look at the database as the application, and as the owner for its schema."""
+    url, owner_url = patient.url("database_url"), patient.url("owner_url")
+    if not url:
+        return
+    try:
+        number, version = (await _row(url, SERVER)) or (0, "unknown")
+        yield findings.of_postgresql(number, version)
+        yield findings.of_pgvector(_only(await _row(url, EXTENSION)))
+        yield findings.of_role(passes_walls=bool(_only(await _row(url, WALLS))))
+        await _row(patient.url("operator_url") or url, SERVER)
+    except (SQLAlchemyError, OSError, TimeoutError) as error:
+        yield fail("PostgreSQL", f"does not answer ({_kind(error)})", START)
+        return
+    yield await _migrations(owner_url)
+
+
+async def redis(patient: Patient) -> AsyncIterator[Finding]:
+    """Look at Redis or Valkey: there, its version, and that it throws nothing away."""
+    url = patient.url("redis_url")
+    if not url:
+        return
+    client = Redis.from_url(url, socket_timeout=SECONDS, socket_connect_timeout=SECONDS, decode_responses=True)
+    try:
+        about = await client.info("server")
+        name = "Valkey" if "valkey_version" in about else "Redis"
+        yield ok("Redis", f"{name} {about.get('valkey_version') or about.get('redis_version')}")
+        yield findings.of_eviction(await _eviction(client))
+    except (RedisError, OSError, TimeoutError) as error:
+        yield fail("Redis", f"does not answer ({_kind(error)})", START)
+    finally:
+        await client.aclose()
+
+
+async def _migrations(owner_url: str) -> Finding:
+    if not owner_url:
+        return warn("migrations", "cannot be seen", "set database.owner_url to have them checked")
+    try:
+        found = _only(await _row(owner_url, REVISION))
+    except SQLAlchemyError:
+        found = None
+    except (OSError, TimeoutError) as error:
+        return fail("migrations", f"the owner cannot connect ({_kind(error)})", "check database.owner_url")
+    return findings.of_revision(found, migrations.head())
+
+
+async def _row(url: str, query: TextClause) -> Sequence[Any] | None:
+    connecting = {"timeout": SECONDS, "command_timeout": SECONDS}
+    engine = create_async_engine(url, poolclass=NullPool, connect_args=connecting)
+    try:
+        async with engine.connect() as connection:
+            return (await connection.execute(query)).first()
+    finally:
+        await engine.dispose()
+
+
+async def _eviction(client: Redis) -> str | None:
+    try:
+        return str((await client.config_get("maxmemory-policy"))["maxmemory-policy"])
+    except (ResponseError, KeyError):
+        return None
+
+
+def _of_health(url: str, health: Health) -> Finding:
+    seen = f"{url} is {health.status}"
+    if health.status == "ready":
+        return ok("API", seen)
+    said = [f"{part}: {reason}" for part, reason in dict(health.raw.get("failing") or {}).items()]
+    said += [str(reason) for reason in health.raw.get("reasons") or ()]
+    remedy = "; ".join(said) or "ask `afterturn status`"
+    return warn("API", seen, remedy) if health.status == "degraded" else fail("API", seen, remedy)
+
+
+def _only(row: Sequence[Any] | None) -> Any:
+    return None if row is None else row[0]
+
+
+def _existing(folder: Path) -> Path:
+    return folder if folder.exists() else _existing(folder.parent)
+
+
+def _kind(error: Exception) -> str:
+    """Return what kind of error it is; its text could show a URL with a password."""
+    origin = getattr(error, "orig", None)
+    return type(origin or error).__name__

@@ -1,0 +1,109 @@
+"""What `afterturn doctor` makes of what it sees: pure rules, each with what to do."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+#: Older ones lack what the schema uses.
+LEAST_POSTGRESQL = 16
+#: Earlier ones corrupt an HNSW index under vacuum.
+LEAST_PGVECTOR = (0, 8, 5)
+LOW_DISK_BYTES = 2 * 1024**3
+NO_DISK_BYTES = 256 * 1024**2
+
+
+class Verdict(StrEnum):
+    """How it stands with one thing."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the doctor's answer; `remedy` says what to do unless all is well."""
+
+    subject: str
+    verdict: Verdict
+    seen: str
+    remedy: str = ""
+
+
+def ok(subject: str, seen: str) -> Finding:
+    """Return a finding that all is well."""
+    return Finding(subject, Verdict.OK, seen)
+
+
+def warn(subject: str, seen: str, remedy: str) -> Finding:
+    """Return a finding that something may hurt later."""
+    return Finding(subject, Verdict.WARN, seen, remedy)
+
+
+def fail(subject: str, seen: str, remedy: str) -> Finding:
+    """Return a finding that something does not work."""
+    return Finding(subject, Verdict.FAIL, seen, remedy)
+
+
+def of_postgresql(number: int, text: str) -> Finding:
+    """Judge `server_version_num`."""
+    if number // 10_000 >= LEAST_POSTGRESQL:
+        return ok("PostgreSQL version", text)
+    return fail("PostgreSQL version", text, f"upgrade to PostgreSQL {LEAST_POSTGRESQL} or newer")
+
+
+def of_pgvector(text: str | None) -> Finding:
+    """Judge the extension's version; None: it is not there."""
+    least = ".".join(map(str, LEAST_PGVECTOR))
+    if text is None:
+        return fail("pgvector", "not installed in this database", f"install pgvector {least} or newer, then migrate")
+    found = tuple(int(part) for part in re.findall(r"\d+", text)[:3])
+    if found >= LEAST_PGVECTOR:
+        return ok("pgvector", text)
+    return fail("pgvector", text, f"install pgvector {least} or newer, then `alter extension vector update`")
+
+
+def of_revision(found: str | None, newest: str) -> Finding:
+    """Judge the schema's revision against the newest one this code knows."""
+    if found == newest:
+        return ok("migrations", f"revision {newest}")
+    seen = f"revision {found}, this code has {newest}" if found else "never run"
+    return fail("migrations", seen, "restart `afterturn up` of this version: it migrates when it starts")
+
+
+def of_role(*, passes_walls: bool) -> Finding:
+    """Judge whether the application's role is held by row-level security."""
+    if not passes_walls:
+        return ok("tenant wall", "the application's role is held by row-level security")
+    return fail(
+        "tenant wall",
+        "the application's role passes row-level security",
+        "set database.url to the role afterturn_app, neither superuser nor BYPASSRLS",
+    )
+
+
+def of_eviction(policy: str | None) -> Finding:
+    """Judge `maxmemory-policy`; None: the server does not say."""
+    if policy == "noeviction":
+        return ok("Redis eviction", policy)
+    if policy is None:
+        return warn("Redis eviction", "cannot be read (CONFIG is not allowed)", "see to it that it is noeviction")
+    return fail("Redis eviction", policy, "set maxmemory-policy noeviction: an evicted nudge delays work")
+
+
+def of_space(folder: str, free: int) -> Finding:
+    """Judge the free bytes of a folder's file system."""
+    seen = f"{free / 1024**3:.1f} GiB free at {folder}"
+    if free >= LOW_DISK_BYTES:
+        return ok("disk", seen)
+    remedy = "free some space, or move the data folder to a larger disk"
+    return warn("disk", seen, remedy) if free >= NO_DISK_BYTES else fail("disk", seen, remedy)
+
+
+def of_privacy(path: str, mode: int, *, holds_secrets: bool) -> Finding:
+    """Judge whether others on this machine may look into a file or folder."""
+    seen = f"{path} {mode & 0o777:04o}"
+    if not mode & 0o077:
+        return ok("permissions", seen)
+    remedy = f"chmod go-rwx {path}"
+    return fail("permissions", seen, remedy) if holds_secrets else warn("permissions", seen, remedy)
