@@ -152,7 +152,7 @@ FORMS = (
     ),
     _form(rf"{_OPENS}{_ON_WEEKDAY}{_DAY}{_S}(?:of{_S})?{_MONTH}{_THEN_YEAR}{_CLOSES}", _written, *_MONTHS),
     _form(rf"{_OPENS}{_ON_WEEKDAY}{_MONTH}{_S}(?:the{_S})?{_DAY}{_THEN_YEAR}{_CLOSES}", _written, *_MONTHS),
-    _form(rf"\b{_MONTH},?{_S}{_YEAR}{_CLOSES}", _month_alone, *_YEARS),
+    _form(rf"(?<!\d\s)\b{_MONTH},?{_S}{_YEAR}{_CLOSES}", _month_alone, *_YEARS),
     _form(rf"\b(?:{_BEFORE_SPAN}){_S}(?P<only>(?P<month>{_LONG_MONTH}))\b(?!{_S}\d)", _month_alone, *_MONTHS),
     _form(rf"\b(?:in|since|until|till|by|from|before|after|during){_S}(?P<only>{_YEAR}){_CLOSES}", _no_day, *_YEARS),
     _form(rf"\b(?P<which>next|last|this){_S}{_WEEKDAY}\b", _relative_weekday, "day"),

@@ -1,0 +1,133 @@
+import time
+from datetime import UTC, datetime
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.extraction import Extraction, MessageText, TurnText, canonical, extract
+from workers.extraction.extract import MAX_MENTIONS
+
+QUARTER_MEGABYTE = 262_144
+SECONDS = 1.0
+# Wide enough for machines under load; quadratic time would need minutes.
+PATIENCE = 3
+
+FRAGMENTS = st.sampled_from(
+    [
+        *("I like ", "my name is ", "I moved to ", "my sister ", "our cat is called ", "I'm allergic to "),
+        *("Zoë ", "Łódź ", "São Paulo ", "O'Brien ", "Dr. ", "in ", "to ", "and ", "the ", "of ", "Anna's "),
+        *("next Friday ", "three weeks ago ", "14 May 2026 ", "2026-02-31 ", "31/12/2025 ", "May ", "the 3rd "),
+        *("https://a.example/x?(y) ", "a@b.example ", "@handle ", "@", "://", "www.", ". ", ", ", "\n", "'", "\u2019"),
+        *("I ", "你好", "😀", "\u0308", "\0", "\ud800", "İ", "ß", "ﬁ", "١٢ May", "\u00a0", "\u200d", "A" * 70),
+    ]
+)
+TEXTS = st.one_of(st.text(max_size=200), st.lists(FRAGMENTS, max_size=30).map("".join))
+MOMENTS = st.one_of(st.none(), st.datetimes(timezones=st.just(UTC)))
+MESSAGES = st.builds(
+    MessageText,
+    role=st.sampled_from(["user", "assistant", "tool", "system"]),
+    content=TEXTS,
+    name=st.one_of(st.none(), st.text(max_size=20), st.sampled_from(["Ines", "Zoë"])),
+)
+TURNS = st.builds(TurnText, st.lists(MESSAGES, max_size=4).map(tuple), MOMENTS)
+
+
+@given(TURNS)
+def test_any_text_is_read_and_every_mention_stands_where_it_says(turn: TurnText) -> None:
+    found = extract(turn)
+    for mention in found.mentions:
+        message = turn.messages[mention.ordinal]
+        if mention.span is None:
+            assert mention.surface == (message.name or "").strip()
+        else:
+            assert 0 <= mention.span.start < mention.span.end <= len(message.content)
+            assert message.content[mention.span.start : mention.span.end] == mention.surface
+
+
+@given(TURNS)
+def test_every_fact_is_what_its_message_says_and_fits(turn: TurnText) -> None:
+    for fact in extract(turn).facts:
+        message = turn.messages[fact.ordinal]
+        assert message.role == "user"
+        assert message.content[fact.span.start : fact.span.end] == fact.value
+        assert fact.value.strip() == fact.value != ""
+        assert len(fact.value.encode("utf-8", "surrogatepass")) <= 128
+        assert 0 < fact.confidence <= 1
+        assert fact.value in fact.statement
+
+
+@given(TURNS)
+def test_slugs_are_unique_within_a_message(turn: TurnText) -> None:
+    slugs = [(fact.ordinal, fact.slug) for fact in extract(turn).facts]
+    assert len(slugs) == len(set(slugs))
+
+
+@given(TURNS)
+def test_the_same_turn_gives_the_same_answer(turn: TurnText) -> None:
+    assert extract(turn) == extract(TurnText(tuple(turn.messages), turn.occurred_at))
+
+
+@given(TURNS, TURNS)
+def test_what_was_read_before_changes_nothing(one: TurnText, other: TurnText) -> None:
+    alone = extract(one)
+    extract(other)
+    assert extract(one) == alone
+
+
+@given(TURNS)
+def test_spans_of_a_message_come_in_order_and_do_not_overlap(turn: TurnText) -> None:
+    mentions = extract(turn).mentions
+    for ordinal in range(len(turn.messages)):
+        spans = [mention.span for mention in mentions if mention.ordinal == ordinal and mention.span]
+        assert all(before.end <= after.start for before, after in pairwise(spans))
+        assert len(spans) <= MAX_MENTIONS
+
+
+@given(TURNS)
+def test_entities_are_just_the_names_of_the_mentions_once_each(turn: TurnText) -> None:
+    found = extract(turn)
+    named = {mention.entity for mention in found.mentions if mention.entity is not None}
+    assert [entity.normalised for entity in found.entities] == sorted(named)
+    assert all(entity.name for entity in found.entities)
+
+
+@given(TEXTS)
+def test_a_normalised_name_is_its_own_normalised_name_for_names_found(text: str) -> None:
+    for entity in extract(TurnText((MessageText("user", text),))).entities:
+        assert canonical(entity.normalised) == entity.normalised
+
+
+def _extract(text: str) -> Extraction:
+    return extract(TurnText((MessageText("user", text, "Ines"),), datetime(2026, 3, 10, tzinfo=UTC)))
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *("a", "A ", "1 ", "1. ", "@", "a@", "a@a.", "www.", "http://a/www.", "May ", "3 ", "in ", " ", "\n"),
+        *("De La ", "I like ", "my sister ", "my sister called ", "Anna and ", "Anna, ", "'s ", "O'", "\u0308"),
+        *("Zoë ", "中", "in a ", "20", "2026-", "1/", "Dr. ", "I. ", "University of the ", "my birthday is "),
+        *("my favourite ", "we moved from ", "Monday, ", "The Hague ", "-", "12 March, ", "a.", "😀"),
+    ],
+)
+def test_a_quarter_megabyte_of_anything_is_read_in_time(piece: str) -> None:
+    text = (piece * (QUARTER_MEGABYTE // len(piece) + 1))[:QUARTER_MEGABYTE]
+    started = time.process_time()
+    found = _extract(text)
+    assert time.process_time() - started < SECONDS * PATIENCE
+    assert len(found.mentions) <= MAX_MENTIONS + 1
+
+
+@pytest.mark.parametrize("piece", ["Anna and Ben met in Oslo on 3 May. ", "my sister Maud said I like tea. "])
+def test_twice_the_text_takes_about_twice_the_time(piece: str) -> None:
+    def seconds(length: int) -> float:
+        started = time.process_time()
+        _extract(piece * (length // len(piece)))
+        return time.process_time() - started
+
+    seconds(1_000)
+    once = min(seconds(QUARTER_MEGABYTE // 2) for _ in range(2))
+    twice = min(seconds(QUARTER_MEGABYTE) for _ in range(2))
+    assert twice < once * 3 + 0.1
