@@ -111,9 +111,7 @@ def test_every_fresh_text_is_well_among_the_first_ten_when_both_arms_are_joined(
         ("read_your_writes.json", lambda text: text.replace('"word"', '"guess"'), "how"),
     ],
 )
-def test_spoiled_files_are_refused_by_name(
-    tmp_path: Path, file: str, spoil: Callable[[str], str], reason: str
-) -> None:
+def test_spoiled_files_are_refused_by_name(tmp_path: Path, file: str, spoil: Callable[[str], str], reason: str) -> None:
     for path in FOLDER.glob("*.json*"):
         text = path.read_text(encoding="utf-8")
         (tmp_path / path.name).write_text(spoil(text) if path.name == file else text, encoding="utf-8")
