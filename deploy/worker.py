@@ -1,0 +1,39 @@
+"""A worker process: `python -P -m deploy.worker`. Exit codes: 0 stopped when told to, 1 no model, 2 wrong settings."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from deploy.settings import Settings, load
+from deploy.settings_errors import SettingsError
+
+#: How long dramatiq waits before it looks for Redis again, in milliseconds.
+RECONNECT_MS = 500
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read the settings and work until SIGTERM or SIGINT."""
+    parser = argparse.ArgumentParser(prog="deploy.worker", description="work on what the ledger holds")
+    parser.add_argument("--config", type=Path, help="a YAML or JSON file of settings")
+    try:
+        settings = load(config=parser.parse_args(arguments).config).settings
+    except SettingsError as error:
+        print(f"deploy.worker: {error}", file=sys.stderr)
+        return 2
+    _prepare(settings)
+    # Only now: dramatiq and the library of metrics read the environment when they are imported.
+    from deploy.worker_process import run  # noqa: PLC0415
+
+    return run(settings)
+
+
+def _prepare(settings: Settings) -> None:
+    settings.metrics_dir.mkdir(parents=True, exist_ok=True)
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(settings.metrics_dir)
+    os.environ.setdefault("dramatiq_restart_delay", str(RECONNECT_MS))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

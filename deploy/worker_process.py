@@ -1,0 +1,204 @@
+"""What a worker process is made of; import it only when the environment is prepared (deploy/worker.py).
+
+Everything asynchronous lives on one event loop, dramatiq's, and is built and disposed of there. Threads of dramatiq
+wait for messages; the main thread waits for a signal.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import dramatiq
+import structlog
+from afterturn_client.gateway import GatewayClient
+from dramatiq.asyncio import EventLoopThread, set_event_loop_thread
+from dramatiq.brokers.redis import RedisBroker
+
+from deploy import logs
+from deploy.settings import Settings
+from embeddings.errors import EmbeddingError
+from embeddings.local import LocalEmbedder
+from embeddings.registry import create_embedder
+from producers.doorbell import Doorbell
+from producers.recalls import Recalls
+from store.database import Database
+from store.freshness import Waiter
+from store.ledger import Ledger, Stage
+from store.recall.recaller import Recaller
+from store.recall_jobs import RecallJobs
+from workers.broker import Dependencies, create_broker, pools, register, worker
+from workers.embedding import EmbeddingStage
+from workers.extraction.stage import ExtractionStage
+from workers.gateway import GatewayStage
+from workers.projection import ProjectionStage
+from workers.recall import RecallWork
+from workers.retry import Backoff, Verdict
+from workers.runner import Runner, StageWork
+from workers.settings import GatewayMode, GatewaySettings
+from workers.sweeper import Bell, Sweeper
+
+#: How long work in flight may take to end when the process is told to stop, in seconds.
+GRACE_S = 3.0
+#: How long threads may take to notice that they are to end, in milliseconds.
+THREADS_END_MS = 5000
+#: Deliveries mostly wait for somebody else: so many nudges of that stage are worked on at a time.
+GATEWAY_DRAINS = 4
+
+log = structlog.get_logger("afterturn.worker")
+
+
+@dataclass(slots=True)
+class Parts:
+    """What belongs to the event loop, and in which order it is let go."""
+
+    database: Database
+    embedder: LocalEmbedder
+    gateway: GatewayClient | None
+    doorbell: Doorbell
+    dependencies: Dependencies
+    sweeping: asyncio.Task[None]
+
+    async def calm(self) -> None:
+        """Claim no more; what runs may end, then it is cut and given back."""
+        self.sweeping.cancel()
+        runners = self.dependencies.runners.values()
+        await asyncio.gather(self.sweeping, *(r.stop(GRACE_S) for r in runners), return_exceptions=True)
+
+    async def dispose(self) -> None:
+        """Close everything; nothing may be working any more."""
+        await self.doorbell.close()
+        if self.gateway is not None:
+            await self.gateway.aclose()
+        await self.embedder.close()
+        await self.database.close()
+
+
+def run(settings: Settings) -> int:
+    """Work until SIGTERM or SIGINT, then end within seconds; returns the exit code."""
+    logs.configure(settings.log)
+    logging.getLogger("dramatiq.broker.RedisBroker").addFilter(_is_news)
+    ending = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ending.set())
+    loop = EventLoopThread(logging.getLogger("afterturn.worker.loop"))
+    loop.start(timeout=10)
+    set_event_loop_thread(loop)
+    broker = create_broker(settings.broker)
+    parts = loop.run_coroutine(_build(settings, broker))
+    register(broker, parts.dependencies)
+    broker.emit_after("process_boot")
+    workers = [worker(broker, pool) for pool in pools(settings.worker.threads)]
+    try:
+        return _work(loop, parts, workers, ending)
+    finally:
+        _end(loop, parts, workers)
+        broker.close()
+        log.info("stopped", pid=os.getpid())
+
+
+def _work(loop: EventLoopThread, parts: Parts, workers: Sequence[dramatiq.Worker], ending: threading.Event) -> int:
+    for one in workers:
+        one.start()
+    log.info("working", pid=os.getpid(), gateway=parts.gateway is not None)
+    try:
+        loop.run_coroutine(parts.embedder.load())
+    except EmbeddingError as error:
+        log.error("the sentence model cannot be used", error=type(error).__name__)  # noqa: TRY400 - no tracebacks
+        return 1
+    log.info("the sentence model is loaded", model=parts.embedder.name)
+    ending.wait()
+    return 0
+
+
+def _end(loop: EventLoopThread, parts: Parts, workers: Sequence[dramatiq.Worker]) -> None:
+    loop.run_coroutine(parts.calm())
+    with ThreadPoolExecutor(len(workers)) as threads:
+        for one in workers:
+            threads.submit(one.stop, THREADS_END_MS)
+    loop.run_coroutine(parts.dispose())
+    set_event_loop_thread(None)
+    loop.stop()  # type: ignore[no-untyped-call]  # dramatiq leaves it without annotations
+
+
+async def _build(settings: Settings, broker: RedisBroker) -> Parts:
+    database = Database(settings.database)
+    embedder = create_embedder(settings.embedding, settings.data)
+    gateway = _gateway(settings.gateway)
+    doorbell = Doorbell(broker)
+    ledger, jobs = Ledger(database), RecallJobs(database, _now)
+    recalls = Recalls(database, Recaller(database, embedder, settings.recall), Waiter(database))
+    lease = timedelta(seconds=settings.worker.lease_seconds)
+    runners = _runners(settings, ledger, _stages(settings, database, embedder, gateway), doorbell)
+    sweeper = Sweeper(
+        ledger=ledger,
+        jobs=jobs,
+        bell=Bell(doorbell.ring, doorbell.ask, doorbell.reachable),
+        here={stage: runner.drain for stage, runner in runners.items()},
+        every_s=settings.worker.sweep_seconds,
+    )
+    dependencies = Dependencies(runners, RecallWork(jobs, recalls, lease), doorbell.answered)
+    sweeping = asyncio.get_running_loop().create_task(sweeper.run(), name="sweeper")
+    return Parts(database, embedder, gateway, doorbell, dependencies, sweeping)
+
+
+def _stages(
+    settings: Settings, database: Database, embedder: LocalEmbedder, gateway: GatewayClient | None
+) -> Sequence[StageWork]:
+    return (
+        GatewayStage(database, gateway, settings.gateway, _verdict(settings)),
+        ExtractionStage(database),
+        EmbeddingStage(database, embedder),
+        ProjectionStage(database),
+    )
+
+
+def _runners(
+    settings: Settings, ledger: Ledger, stages: Sequence[StageWork], doorbell: Doorbell
+) -> Mapping[Stage, Runner]:
+    name = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+    return {
+        work.stage: Runner(
+            ledger=ledger,
+            work=work,
+            ring=doorbell.ring,
+            verdict=_verdict(settings),
+            lease=timedelta(seconds=settings.worker.lease_seconds),
+            worker=name,
+            drains=GATEWAY_DRAINS if work.stage is Stage.GATEWAY else 1,
+        )
+        for work in stages
+    }
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Leave out that each pool of threads brings the broker a middleware of the same type: it is meant so."""
+    return "middleware of the same type twice" not in str(record.msg)
+
+
+def _verdict(settings: Settings) -> Verdict:
+    return Verdict(Backoff(), settings.worker.max_attempts, _now)
+
+
+def _gateway(settings: GatewaySettings) -> GatewayClient | None:
+    if settings.mode is GatewayMode.OFF:
+        return None
+    return GatewayClient(
+        settings.base_url,
+        settings.user_id,
+        settings.user_key.get_secret_value(),
+        settings.app_id,
+        settings.project_id,
+        settings.timeout_seconds,
+    )
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

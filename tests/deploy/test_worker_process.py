@@ -1,0 +1,162 @@
+"""The worker process as it is started: real PostgreSQL, real Valkey, a model, signals."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+
+from producers.doorbell import Doorbell
+from producers.recalls import RecallBody
+from producers.settings import BrokerSettings
+from store.ledger import Stage
+from store.recall_jobs import RecallJobs
+from tests.servers import TestPostgres, TestValkey
+from tests.workers.conftest import HOST, World, dialogue, now, open_world
+from workers.broker import create_broker
+
+Start = Callable[[], "subprocess.Popen[bytes]"]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def world(fresh_database: TestPostgres) -> AsyncIterator[World]:
+    opened = await open_world(fresh_database)
+    yield opened
+    await opened.database.close()
+
+
+@pytest.fixture
+def namespace() -> str:
+    return f"test-{uuid4().hex[:12]}"
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def doorbell(valkey: TestValkey, namespace: str) -> AsyncIterator[Doorbell]:
+    settings = BrokerSettings.model_validate({"url": valkey.url, "namespace": namespace})
+    bell = Doorbell(create_broker(settings))
+    yield bell
+    await bell.close()
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture
+def start(world: World, valkey: TestValkey, namespace: str, models: Path, tmp_path: Path) -> Iterator[Start]:
+    """Start worker processes that end with the test."""
+    environment = os.environ | {
+        "AFTERTURN_DATA": str(models),
+        "AFTERTURN_METRICS_DIR": str(tmp_path / "metrics"),
+        "AFTERTURN_DATABASE__URL": world.postgres.app_url,
+        "AFTERTURN_DATABASE__OPERATOR_URL": world.postgres.operator_url,
+        "AFTERTURN_BROKER__URL": valkey.url,
+        "AFTERTURN_BROKER__NAMESPACE": namespace,
+        "AFTERTURN_WORKER__LEASE_SECONDS": "2",
+        "AFTERTURN_WORKER__SWEEP_SECONDS": "0.5",
+        "AFTERTURN_LOG__FORMAT": "json",
+    }
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start_one() -> "subprocess.Popen[bytes]":
+        with (tmp_path / "worker.log").open("ab") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "deploy.worker"], env=environment, stdout=output, stderr=output
+            )
+        started.append(process)
+        return process
+
+    yield start_one
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+async def undone(world: World) -> int:
+    rows = await world.sql("""
+        select (select count(*) from afterturn.ledger_t where undone)
+             + (select count(*) from afterturn.recall_job_t where status in ('pending', 'running')) as rows""")
+    return int(rows[0].rows)
+
+
+async def all_done(world: World, patience_s: float = 60.0) -> None:
+    deadline = time.monotonic() + patience_s
+    while await undone(world):
+        assert time.monotonic() < deadline, await world.sql(
+            "select stage, status, count(*) from afterturn.ledger_t group by 1, 2"
+        )
+        await asyncio.sleep(0.05)
+
+
+async def ended(process: "subprocess.Popen[bytes]", patience_s: float) -> int:
+    return await asyncio.to_thread(process.wait, patience_s)
+
+
+async def append(world: World, count: int, prefix: str = "t") -> None:
+    for n in range(count):
+        text = f"Karl Berger visited Lisbon on day {n}."
+        await world.append(f"s{n % 4}", f"{prefix}{n}", messages=dialogue(text, "Noted, Karl Berger was in Lisbon."))
+
+
+async def test_a_worker_takes_turns_through_every_stage_and_stops_when_told(
+    world: World, doorbell: Doorbell, start: Start, tmp_path: Path
+) -> None:
+    worker = start()
+    await append(world, 20)
+    doorbell.ring(*Stage)
+    await all_done(world)
+    assert len(await world.sql("select 1 from afterturn.unit_vector_t")) == 40
+    worker.send_signal(signal.SIGTERM)
+    begun = time.monotonic()
+    assert await ended(worker, 10) == 0
+    assert time.monotonic() - begun < 5
+    assert list((tmp_path / "metrics").glob("histogram_*.db"))
+    log = (tmp_path / "worker.log").read_text()
+    assert "Lisbon" not in log
+    assert '"level":"error"' not in log
+    assert '"level":"warning"' not in log
+
+
+async def test_turns_nobody_rang_for_are_found_by_the_sweeper(world: World, start: Start) -> None:
+    await append(world, 5)
+    start()
+    await all_done(world)
+
+
+@pytest.mark.slow
+async def test_a_killed_worker_loses_nothing_and_its_successor_does_nothing_twice(world: World, start: Start) -> None:
+    await append(world, 60)
+    for _ in range(3):
+        worker = start()
+        await asyncio.sleep(2.0)
+        worker.send_signal(signal.SIGKILL)
+        await ended(worker, 5)
+    start()
+    await all_done(world)
+    statuses = await world.sql("select distinct stage, status from afterturn.ledger_t")
+    assert {row.status for row in statuses} == {"done", "skipped"}
+    units = await world.sql("select count(*) as n from afterturn.agent_memory_unit_t where origin = 'message'")
+    assert units[0].n == 120
+
+
+async def test_a_recall_job_is_answered(world: World, doorbell: Doorbell, start: Start) -> None:
+    await append(world, 3)
+    jobs = RecallJobs(world.database, now)
+    request = RecallBody(query="Who visited Lisbon?").model_dump(mode="json", exclude_defaults=True)
+    job, _ = await jobs.open(HOST, {**request, "bank": "default"}, timedelta(minutes=5))
+    start()
+    doorbell.ask(HOST, job)
+    await all_done(world)
+    found = await jobs.read(HOST, job)
+    assert found.status == "done"
+    assert found.result is not None
+    assert b"Karl Berger" in found.result
