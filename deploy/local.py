@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from deploy.supervisor import Running, Supervisor
 #: A process holds two pools, one of `pool_size` and one of half of it, and each may overflow by its size.
 CONNECTIONS_A_POOL_SIZE = 3
 SPARE_CONNECTIONS = 50
+LOAD_SECONDS = 60.0
+LOAD_POLL_SECONDS = 0.1
 
 
 class PortTaken(Exception):
@@ -85,9 +88,17 @@ class LocalStack:
         services = self._services(credentials)
         await self._supervisor.start(self._parts.api(services))
         await self._supervisor.start(*self._parts.workers(services, self._worker_count))
+        await self._loaded(services)
         self._stack = self._describe(services)
         self._save(self._supervisor.running)
         self._ready(self._stack)
+
+    async def _loaded(self, services: Services) -> None:
+        """Wait for the model, but not for ever: without it, the API still finds by word."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOAD_SECONDS):
+                while await asyncio.to_thread(services.is_loading):  # noqa: ASYNC110 - another process sets no event
+                    await asyncio.sleep(LOAD_POLL_SECONDS)
 
     def _make_servers(self) -> None:
         """Place and make both servers' data; a copied data folder may link to a cluster that is in use."""

@@ -14,7 +14,9 @@ from deploy.settings import Settings
 from workers.settings import GatewayMode
 
 ANY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104  (recognised, not bound)
-HEALTH = "/health/live"
+LIVE, READY = "/health/live", "/health/ready"
+#: What the API's readiness says of its model meanwhile.
+LOADING = b"is being loaded"
 HEALTH_SECONDS = 2.0
 
 
@@ -64,12 +66,21 @@ class Services:
 
     def is_live(self) -> bool:
         """Say whether the API answers."""
+        return self._answer(LIVE) is not None
+
+    def is_loading(self) -> bool:
+        """Say whether the API still loads its model, so that its first answers would be slow."""
+        return LOADING in (self._answer(READY) or b"")
+
+    def _answer(self, path: str) -> bytes | None:
+        """Return what the API answers with status 200, else nothing."""
         connection = http.client.HTTPConnection(self.address, self.port, timeout=HEALTH_SECONDS)
         try:
-            connection.request("GET", HEALTH)
-            return connection.getresponse().status == http.client.OK
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.read() if answer.status == http.client.OK else None
         except (OSError, http.client.HTTPException):
-            return False
+            return None
         finally:
             connection.close()
 
