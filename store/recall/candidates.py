@@ -1,12 +1,12 @@
 """From what the arms found to the pool that is compared: one read of units, vectors and neighbours."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import fields
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Row, text
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.recall.arms import Found, Search
@@ -16,17 +16,21 @@ from store.recall.pool import Candidate, Pool
 #: The rules judge a text by its beginning; a message may be 256 KiB.
 CHARACTERS = 4000
 
+#: The first columns of a row are a Candidate's fields, in their order.
+_FIELDS = len(fields(Candidate))
+
 _NEIGHBOUR = f"""
     select n.unit_id, w.embedding
       from afterturn.agent_memory_unit_t n
       left join afterturn.unit_vector_t w
         on w.host_id = :host and w.bank_id = :bank and w.generation = :generation and w.unit_id = n.unit_id
        and w.chunk = 0
-     where n.host_id = :host and n.bank_id = :bank and n.session_id = u.session_id and n.seq = u.seq {{step}}
+     where n.host_id = :host and n.bank_id = :bank and n.session_id = u.session_id and n.seq = u.{{seq}}
        and {conditions("n")}"""  # noqa: S608 - put together from constants
 
 # A found fact brings the messages it was drawn from, so that it can be folded into them. Neighbours are fetched by
-# their number in the session; the same filters hold for them.
+# their number in the session; the same filters hold for them. That number is worked out beforehand: arithmetic is not
+# leakproof, and beside it row-level security would keep the planner from the index.
 POOL = text(f"""
     with found as materialized (
         select unnest(cast(:units as uuid[])) as unit_id
@@ -40,21 +44,25 @@ POOL = text(f"""
         union
         select unnest(f.source_memory_ids) from found w join afterturn.agent_memory_unit_t f
             on f.host_id = :host and f.bank_id = :bank and f.unit_id = w.unit_id
+    ), told as materialized (
+        select u.unit_id, u.fact_type, left(u.content, :characters) as content,
+               length(u.content) <= :characters as whole, u.session_id, u.session_name, u.turn_name, u.seq, u.role,
+               u.name, coalesce(u.occurred_start, u.event_date) as occurred_at, u.source_memory_ids,
+               u.seq - 1 as seq_before, u.seq + 1 as seq_after
+          from wanted w
+          join afterturn.agent_memory_unit_t u on u.host_id = :host and u.bank_id = :bank and u.unit_id = w.unit_id
+         where {conditions("u")}
     )
-    select u.unit_id, u.fact_type, left(u.content, :characters) as content,
-           length(u.content) <= :characters as whole, u.session_id, u.session_name, u.turn_name, u.seq, u.role, u.name,
-           coalesce(u.occurred_start, u.event_date) as occurred_at, u.source_memory_ids,
+    select u.unit_id, u.fact_type, u.content, u.whole, u.session_id, u.session_name, u.turn_name, u.seq, u.role, u.name,
+           u.occurred_at, u.source_memory_ids,
            v.embedding as own, b.unit_id as before_id, b.embedding as before, a.unit_id as after_id,
            a.embedding as after
-      from wanted w
-      join afterturn.agent_memory_unit_t u on u.host_id = :host and u.bank_id = :bank and u.unit_id = w.unit_id
+      from told u
       left join afterturn.unit_vector_t v
         on v.host_id = :host and v.bank_id = :bank and v.generation = :generation and v.unit_id = u.unit_id
        and v.chunk = 0
-      left join lateral ({_NEIGHBOUR.format(step="- 1")}) b on true
-      left join lateral ({_NEIGHBOUR.format(step="+ 1")}) a on true
-     where {conditions("u")}""")  # noqa: S608 - put together from constants
-
+      left join lateral ({_NEIGHBOUR.format(seq="seq_before")}) b on true
+      left join lateral ({_NEIGHBOUR.format(seq="seq_after")}) a on true""")  # noqa: S608 - put together from constants
 TEXTS = text("""
     select u.unit_id, u.content from afterturn.agent_memory_unit_t u
      where u.host_id = :host and u.bank_id = :bank and u.unit_id = any(cast(:units as uuid[]))""")
@@ -74,7 +82,7 @@ async def load(connection: AsyncConnection, search: Search, found: Sequence[Foun
     }
     rows = (await connection.execute(POOL, {**arguments, **search.filters})).all()
     return Pool(
-        [_candidate(row) for row in rows],
+        [Candidate(*row[:_FIELDS]) for row in rows],
         _vectors([(row.unit_id, row.own) for row in rows], search),
         _vectors([(row.before_id, row.before) for row in rows], search),
         _vectors([(row.after_id, row.after) for row in rows], search),
@@ -85,23 +93,6 @@ async def whole_texts(connection: AsyncConnection, search: Search, units: Sequen
     """Return the full texts of these units."""
     arguments = {"host": search.host, "bank": search.bank, "units": list(units)}
     return dict((await connection.execute(TEXTS, arguments)).tuples().all()) if units else {}
-
-
-def _candidate(row: Row[Any]) -> Candidate:
-    return Candidate(
-        unit_id=row.unit_id,
-        kind=row.fact_type,
-        text=row.content,
-        whole=row.whole,
-        session_id=row.session_id,
-        session_name=row.session_name,
-        turn_name=row.turn_name,
-        seq=row.seq,
-        role=row.role,
-        name=row.name,
-        occurred_at=row.occurred_at,
-        sources=tuple(row.source_memory_ids),
-    )
 
 
 def _vectors(stored: Sequence[tuple[UUID | None, NDArray[np.float32] | None]], search: Search) -> NDArray[np.float32]:

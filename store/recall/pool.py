@@ -30,7 +30,7 @@ class Candidate:
     role: str | None
     name: str | None = field(repr=False)
     occurred_at: datetime
-    sources: tuple[UUID, ...]
+    sources: Sequence[UUID]
 
     @property
     def place(self) -> Place:

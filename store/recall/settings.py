@@ -33,6 +33,6 @@ class RecallSettings(BaseModel):
 
     fresh_tail_chunks: int = Field(default=64, ge=0, le=1024, description="texts without a vector read at most")
     fresh_tail_ms: float = Field(default=40.0, ge=0, le=10_000, description="time for embedding them at most")
-    candidates: int = Field(default=120, ge=10, le=2000, description="each arm's best units that are compared")
+    candidates: int = Field(default=80, ge=10, le=2000, description="each arm's best units that are compared")
     postings: int = Field(default=20_000, ge=1000, description="entries of the word index read at most")
     ranking: RankingSettings = Field(default_factory=RankingSettings)
