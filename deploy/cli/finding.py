@@ -27,7 +27,7 @@ DataOption = Annotated[
     typer.Option(metavar="DIR", help="The running stack's data folder (default: AFTERTURN_DATA, else the usual one)."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on one line.")]
-BankOption = Annotated[str, typer.Option(help="The bank of memories.")]
+BankOption = Annotated[str, typer.Option(help="The bank of memories; a line that names its own keeps it.")]
 
 #: The stack is there, but what was asked is wrong or not allowed.
 _WRONG = (BadRequestError, InvalidArgumentError, InvalidRequestError, PermissionDeniedError)

@@ -1,16 +1,18 @@
 """`afterturn recall`: a question goes in, what is remembered comes out."""
 
+import json
+from textwrap import indent
 from typing import Annotated
 
 import typer
 from afterturn_client import RecallAnswer, Recalled
 from afterturn_client.calls import RecallOptions
-from rich.console import Group
-from rich.padding import Padding
 from rich.text import Text
 
 from deploy.cli.finding import BankOption, DataOption, JsonOption, client_of, ending_well, running_stack
 from deploy.cli.printing import answer, console, printable
+
+MARGIN = "    "
 
 
 def recall_command(
@@ -47,24 +49,23 @@ def recall_command(
     if as_json:
         answer(found.raw)
     else:
-        console().print(_in_words(found))
+        console().print(_in_words(found), soft_wrap=True)
 
 
-def _in_words(found: RecallAnswer) -> Group:
-    lines = [_shown(rank, one) for rank, one in enumerate(found.results, 1)]
+def _in_words(found: RecallAnswer) -> Text:
     behind = f", {found.freshness.pending} pieces of work pending" if found.freshness.pending else ""
     closing = Text(f"{len(found.results)} recalled in {found.took_ms:.1f} ms{behind}", style="dim")
-    return Group(*lines, closing)
+    return Text("\n").join([*(_shown(rank, one) for rank, one in enumerate(found.results, 1)), closing])
 
 
-def _shown(rank: int, one: Recalled) -> Group:
+def _shown(rank: int, one: Recalled) -> Text:
     when = one.occurred_at.strftime("%Y-%m-%d %H:%M") if one.occurred_at else ""
     place = "/".join(part for part in (one.session_id, one.turn_id) if part)
     who = one.name or one.role or one.kind
     facts = [f"{rank:>2}.", f"{one.score:.4f}", when, who, place, "+".join(one.arms)]
-    head = Text(printable("  ".join(fact for fact in facts if fact)), style="bold")
-    body = Padding(Text(printable(one.text)), (0, 0, 0, 4))
-    if one.explain is None:
-        return Group(head, body)
-    why = ", ".join(f"{name} {value}" for name, value in one.explain.items())
-    return Group(head, body, Padding(Text(printable(why), style="dim"), (0, 0, 0, 4)))
+    shown = Text(printable("  ".join(fact for fact in facts if fact)), style="bold")
+    shown.append(f"\n{indent(printable(one.text), MARGIN)}", style="not bold")
+    if one.explain is not None:
+        why = json.dumps(one.explain, ensure_ascii=False)
+        shown.append(f"\n{indent(printable(why), MARGIN)}", style="not bold dim")
+    return shown

@@ -1,0 +1,202 @@
+"""`afterturn status`, `keys` and `doctor` on a real database and a real Valkey."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from pydantic import SecretStr
+from typer.testing import CliRunner, Result
+
+from deploy.bootstrap import HOST
+from deploy.cli import findings
+from deploy.cli.app import build
+from deploy.cli.findings import Verdict
+from deploy.folder_lock import FolderLock
+from deploy.stack import Stack
+from store import identity
+from store.database import Database
+from store.keys import Keys
+from store.settings import DatabaseSettings
+from store.turns import NewMessage, NewTurn, TurnStore
+from tests.client.loopback import closed_port
+from tests.servers import TestPostgres, TestValkey
+
+
+class Operated:
+    """A data folder whose stack is the test's own servers, without an API."""
+
+    def __init__(self, folder: Path, postgres: TestPostgres) -> None:
+        self.folder, self.postgres = folder, postgres
+
+    def database(self) -> Database:
+        app, operator = SecretStr(self.postgres.app_url), SecretStr(self.postgres.operator_url)
+        return Database(DatabaseSettings(url=app, operator_url=operator, pool_size=1))
+
+    async def run(self, *arguments: str) -> Result:
+        """Run a command in a thread: it has an event loop of its own."""
+        command = [*arguments, "--data", str(self.folder)]
+        return await asyncio.to_thread(CliRunner().invoke, build(arguments[0]), command)
+
+    async def answer(self, *arguments: str) -> dict[str, Any]:
+        result = await self.run(*arguments, "--json")
+        assert len(result.stdout.splitlines()) == 1, result.stderr
+        return dict(json.loads(result.stdout))
+
+
+def stack(folder: Path, postgres: TestPostgres, valkey_url: str) -> Stack:
+    return Stack(
+        pid=1,
+        api=closed_port(),
+        metrics="",
+        docs="",
+        api_key_file=folder / "api-key",
+        database_url=SecretStr(postgres.app_url),
+        operator_url=SecretStr(postgres.operator_url),
+        owner_url=SecretStr(postgres.owner_url),
+        redis_url=SecretStr(valkey_url),
+        postgres_dir=folder / "pg",
+    )
+
+
+@pytest.fixture
+async def operated(tmp_path: Path, fresh_database: TestPostgres, valkey: TestValkey) -> AsyncIterator[Operated]:
+    folder = tmp_path / "data"
+    folder.mkdir(mode=0o700)
+    (folder / "api-key").write_text("at_some-key")
+    (folder / "api-key").chmod(0o600)
+    lock = FolderLock(folder)
+    stack(folder, fresh_database, valkey.url).save(folder)
+    yield Operated(folder, fresh_database)
+    lock.release()
+
+
+async def test_status_of_an_empty_stack_is_all_zero(operated: Operated) -> None:
+    status = await operated.answer("status")
+    zero = {"pending": 0, "running": 0, "done": 0, "skipped": 0, "unknown": 0, "dead": 0}
+    stages = dict.fromkeys(["gateway", "extraction", "embedding", "projection"], zero)
+    assert status == {"turns": 0, "stages": stages, "oldest_undone_s": 0.0, "dead": 0, "undone": 0}
+
+
+async def test_status_counts_turns_by_stage(operated: Operated) -> None:
+    database = operated.database()
+    host = identity.host_id(HOST)
+    await Keys(database).create(HOST, "test")
+    turns = [NewTurn("b", "s", str(n), [NewMessage("user", f"text {n}")]) for n in range(3)]
+    await TurnStore(database, lambda: datetime.now(UTC)).append(host, turns)
+    await database.close()
+    status = await operated.answer("status")
+    assert status["turns"] == 3
+    assert status["stages"]["embedding"] == {
+        "pending": 3,
+        "running": 0,
+        "done": 0,
+        "skipped": 0,
+        "unknown": 0,
+        "dead": 0,
+    }
+    assert status["oldest_undone_s"] > 0
+    assert status["undone"] >= 9
+    shown = (await operated.run("status")).stdout
+    assert "3 turns" in shown
+    assert "embedding" in shown
+
+
+async def test_a_key_is_created_listed_and_revoked(operated: Operated) -> None:
+    made = await operated.answer("keys", "create", "--label", "bot", "--bank", "a", "--bank", "b", "--read-only")
+    assert (made["banks"], made["write"], made["label"]) == (["a", "b"], False, "bot")
+    database = operated.database()
+    grant = await Keys(database).authenticate(made["key"])
+    assert grant is not None
+    assert (grant.banks, grant.write, grant.host_id) == (frozenset({"a", "b"}), False, identity.host_id(HOST))
+    listed = await operated.run("keys", "list", "--json")
+    assert made["key"] not in listed.stdout
+    (key,) = json.loads(listed.stdout)["keys"]
+    assert (key["key_id"], key["banks"], key["revoked_at"]) == (str(grant.key_id), ["a", "b"], None)
+    assert (await operated.answer("keys", "revoke", key["key_id"]))["revoked"]
+    assert await Keys(database).authenticate(made["key"]) is None
+    await database.close()
+    assert "bot" in (await operated.run("keys", "list")).stdout
+
+
+async def test_a_key_for_people_is_alone_on_standard_output(operated: Operated) -> None:
+    result = await operated.run("keys", "create", "--gateway-user", "ana")
+    assert result.stdout.startswith("uk_")
+    assert len(result.stdout.split()) == 1
+
+
+async def test_revoking_what_is_not_there_holds_not(operated: Operated) -> None:
+    assert (await operated.run("keys", "revoke", str(uuid4()))).exit_code == 1
+    assert (await operated.run("keys", "revoke", "not-an-id")).exit_code == 2
+
+
+async def test_a_database_that_is_away_is_said_in_words_without_its_password(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    lock = FolderLock(folder)
+    port = closed_port().rpartition(":")[2]
+    url = f"postgresql+asyncpg://app:hunter2@127.0.0.1:{port}/x"
+    away = TestPostgres("x", url, url, url, url)
+    stack(folder, away, f"redis://:hunter2@127.0.0.1:{port}/0").save(folder)
+    operated = Operated(folder, away)
+    for command in (["status"], ["keys", "list"], ["doctor"]):
+        result = await operated.run(*command)
+        assert result.exit_code == 1
+        assert "does not answer" in result.stdout + result.stderr
+        assert "hunter2" not in result.stdout + result.stderr
+    lock.release()
+
+
+async def test_without_a_stack_operators_commands_end_with_2(tmp_path: Path) -> None:
+    operated = Operated(tmp_path / "none", TestPostgres("", "", "", "", ""))
+    for command in (["status"], ["keys", "list"], ["keys", "create"]):
+        assert (await operated.run(*command)).exit_code == 2
+
+
+async def test_the_doctor_finds_healthy_servers_and_a_missing_api(operated: Operated) -> None:
+    found = {one["subject"]: one for one in (await operated.answer("doctor"))["findings"]}
+    healthy = ["data folder", "permissions", "disk", "PostgreSQL version", "pgvector", "tenant wall", "migrations"]
+    for subject in [*healthy, "Redis", "sentence model"]:
+        assert found[subject]["verdict"] == "ok", found[subject]
+    assert found["API"]["verdict"] == "fail"
+    assert found["API"]["remedy"]
+
+
+async def test_the_doctor_sees_what_others_could_read(operated: Operated) -> None:
+    (operated.folder / "api-key").chmod(0o644)
+    result = await operated.run("doctor")
+    assert result.exit_code == 1
+    assert f"chmod go-rwx {operated.folder / 'api-key'}" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "finding,verdict",
+    [
+        (findings.of_postgresql(150_004, "15.4"), Verdict.FAIL),
+        (findings.of_postgresql(160_000, "16.0"), Verdict.OK),
+        (findings.of_pgvector(None), Verdict.FAIL),
+        (findings.of_pgvector("0.8.4"), Verdict.FAIL),
+        (findings.of_pgvector("0.8.5"), Verdict.OK),
+        (findings.of_pgvector("0.10"), Verdict.OK),
+        (findings.of_revision(None, "0001"), Verdict.FAIL),
+        (findings.of_revision("0001", "0002"), Verdict.FAIL),
+        (findings.of_revision("0002", "0002"), Verdict.OK),
+        (findings.of_role(passes_walls=True), Verdict.FAIL),
+        (findings.of_eviction("allkeys-lru"), Verdict.FAIL),
+        (findings.of_eviction(None), Verdict.WARN),
+        (findings.of_eviction("noeviction"), Verdict.OK),
+        (findings.of_space("/", 10 * 1024**3), Verdict.OK),
+        (findings.of_space("/", 1024**3), Verdict.WARN),
+        (findings.of_space("/", 1024), Verdict.FAIL),
+        (findings.of_privacy("/x", 0o100600, holds_secrets=True), Verdict.OK),
+        (findings.of_privacy("/x", 0o100640, holds_secrets=True), Verdict.FAIL),
+        (findings.of_privacy("/x", 0o40755, holds_secrets=False), Verdict.WARN),
+    ],
+)
+def test_each_rule_says_what_to_do_unless_all_is_well(finding: findings.Finding, verdict: Verdict) -> None:
+    assert finding.verdict is verdict
+    assert bool(finding.remedy) == (verdict is not Verdict.OK)

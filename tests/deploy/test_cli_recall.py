@@ -1,0 +1,167 @@
+"""`afterturn recall`, `config` and the command line as a whole."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from deploy.cli.app import COMMANDS, build
+from deploy.cli.config import masked
+from tests.client.loopback import Loopback, loopback
+from tests.deploy.native_double import NativeDouble, stand_in
+
+SECRET = "hunter2-distinctive"
+ANSWER = {
+    "results": [
+        {
+            "unit_id": "u",
+            "kind": "experience",
+            "text": "red [bold]herring[/bold]\x1b[31m \u2028 :smile:",
+            "score": 0.5,
+            "session_id": "s",
+            "turn_id": "t/1",
+            "role": "user",
+            "name": "Ana",
+            "occurred_at": "2026-01-02T03:04:05Z",
+            "arms": ["dense", "lexical"],
+            "explain": {"dense": {"rank": 1}},
+        }
+    ],
+    "reference": None,
+    "freshness": {
+        "position": 1,
+        "embedded": 1,
+        "extracted": 1,
+        "projected": 1,
+        "pending": 3,
+        "waited_ms": 0,
+        "met": True,
+    },
+    "took_ms": 4.25,
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Loopback]:
+    with loopback() as running:
+        yield running
+
+
+@pytest.fixture
+def data(server: Loopback, tmp_path: Path) -> Iterator[Path]:
+    server.reset()
+    lock = stand_in(tmp_path / "data", server, NativeDouble(answers={"/api/v1/recall": ANSWER}))
+    yield tmp_path / "data"
+    lock.release()
+
+
+def test_a_question_is_sent_with_what_narrows_it(server: Loopback, data: Path) -> None:
+    options = ["--bank", "b", "--session", "s", "--exclude-session", "-k", "3", "--max-tokens", "9", "--kind", "world"]
+    result = CliRunner().invoke(build("recall"), ["recall", "who?", "--data", str(data), "--explain", *options])
+    assert result.exit_code == 0, result.stderr
+    assert server.seen[0].json == {
+        "query": "who?",
+        "bank": "b",
+        "session_id": "s",
+        "exclude_session": True,
+        "k": 3,
+        "max_tokens": 9,
+        "kinds": ["world"],
+        "explain": True,
+    }
+
+
+def test_json_is_the_services_answer_on_one_ascii_line(data: Path) -> None:
+    result = CliRunner().invoke(build("recall"), ["recall", "who?", "--data", str(data), "--json"])
+    assert len(result.stdout.splitlines()) == 1
+    assert json.loads(result.stdout) == ANSWER
+
+
+def test_for_people_texts_cannot_steer_the_terminal(data: Path) -> None:
+    result = CliRunner().invoke(build("recall"), ["recall", "who?", "--data", str(data), "--explain"])
+    assert "red [bold]herring[/bold]" in result.stdout
+    assert ":smile:" in result.stdout
+    assert "\x1b" not in result.stdout
+    for shown in ("0.5000", "2026-01-02 03:04", "Ana", "s/t/1", "dense+lexical", '{"dense": {"rank": 1}}', "3 pieces"):
+        assert shown in result.stdout
+
+
+def test_a_wrong_number_and_a_wrong_command_are_wrong_usage(data: Path) -> None:
+    assert CliRunner().invoke(build("recall"), ["recall", "q", "-k", "0", "--data", str(data)]).exit_code == 2
+    assert CliRunner().invoke(build(), ["nonsense"]).exit_code == 2
+
+
+def test_an_environment_variable_names_the_data_folder(data: Path) -> None:
+    result = CliRunner().invoke(build("recall"), ["recall", "q", "--json"], env={"AFTERTURN_DATA": str(data)})
+    assert result.exit_code == 0
+
+
+@pytest.mark.parametrize("command", sorted(set(COMMANDS) - {"keys", "demo"}))
+def test_help_teaches_with_an_example(command: str) -> None:
+    result = CliRunner().invoke(build(command), [command, "--help"])
+    assert result.exit_code == 0
+    assert command == "up" or "Example" in result.stdout
+
+
+def test_the_installed_command_knows_every_command() -> None:
+    command = [sys.executable, "-c", "from deploy.cli import main; main()", "--help"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert all(name in shown for name in COMMANDS)
+
+
+CONFIGURED = {
+    "AFTERTURN_DATABASE__URL": f"postgresql+asyncpg://app:{SECRET}@db.example:5432/x",
+    "AFTERTURN_BROKER__URL": f"redis://:{SECRET}@cache.example:6379/0?password={SECRET}",
+    "AFTERTURN_GATEWAY__BASE_URL": f"http://user:{SECRET}@gateway.example/",
+    "AFTERTURN_GATEWAY_USER_KEY": SECRET,
+    "AFTERTURN_API__PORT": "9000",
+    "AFTERTURN_PORT": "tcp://10.0.0.1:80",
+}
+
+
+def test_config_shows_values_and_origins_and_no_secret(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text("worker: {max_attempts: 7}\n")
+    result = CliRunner().invoke(build("config"), ["config", "--config", str(file), "--json"], env=CONFIGURED)
+    settings = json.loads(result.stdout)["settings"]
+    assert settings["api.port"] == {"value": 9000, "from": "environment AFTERTURN_API__PORT"}
+    assert settings["worker.max_attempts"] == {"value": 7, "from": f"file {file}"}
+    assert settings["worker.sweep_seconds"]["from"] == "default"
+    assert settings["database.url"]["value"] == "postgresql+asyncpg://app:********@db.example:5432/x"
+    assert settings["broker.url"]["value"] == "redis://:********@cache.example:6379/0?********"
+    assert settings["gateway.user_key"]["value"] == "********"
+    assert "AFTERTURN_PORT" in result.stderr
+    for_people = CliRunner().invoke(build("config"), ["config"], env=CONFIGURED)
+    assert "api.port" in for_people.stdout
+    for shown in (result.stdout, result.stderr, for_people.stdout, for_people.stderr):
+        assert SECRET not in shown
+
+
+def test_config_says_what_is_wrong_and_ends_with_2() -> None:
+    environ = {"AFTERTURN_API__PORT": SECRET, "AFTERTURN_DATABASE__URL": f"postgresql://u:{SECRET}@h/x"}
+    result = CliRunner().invoke(build("config"), ["config"], env=environ)
+    assert result.exit_code == 2
+    assert "api.port (environment AFTERTURN_API__PORT)" in result.stderr
+    assert "0..65535" in result.stderr
+    assert SECRET not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql://app:{SECRET}@h/x",
+        f"postgresql://app:pa/{SECRET}@h/x",
+        f"postgresql://app:pa@{SECRET}@h/x",
+        f"postgresql://app:pa#{SECRET}@h/x",
+        f"postgresql://app:pa?{SECRET}@h/x",
+        f"postgresql://[{SECRET}@h/x",
+        f"postgresql://h/x?password={SECRET}",
+        f"postgresql://h/x#{SECRET}",
+    ],
+)
+def test_no_password_of_a_url_is_shown_however_it_is_written(url: str) -> None:
+    assert SECRET not in masked(url)
