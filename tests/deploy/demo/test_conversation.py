@@ -82,11 +82,13 @@ def test_a_word_question_has_exactly_one_word_of_its_text_and_no_other_text_has_
         assert frequency[shared.pop()] == 1, write.ask
 
 
-def test_a_paraphrase_shares_no_content_word_with_its_text(demo: DemoData) -> None:
+def test_a_paraphrase_shares_no_content_word_with_any_text(demo: DemoData, full_index: Index) -> None:
+    """So nothing but meaning can find its text, and no word can lead elsewhere."""
+    frequency = full_index.document_frequency()
     for write in (write for write in demo.writes if write.how is How.PARAPHRASE):
         asked = set(analyse(write.ask).counts)
         assert asked, write.ask
-        assert not asked & set(analyse(write.text).counts), write.ask
+        assert not [term for term in asked if frequency[term]], write.ask
 
 
 def test_a_paraphrase_is_among_the_first_three_by_meaning_alone(demo: DemoData, full_index: Index) -> None:
@@ -98,7 +100,7 @@ def test_every_fresh_text_is_well_among_the_first_ten_when_both_arms_are_joined(
     demo: DemoData, full_index: Index
 ) -> None:
     for write in demo.writes:
-        assert full_index.fused_rank(write.ask, write.text) <= 6, write.ask
+        assert full_index.fused_rank(write.ask, write.text) <= 3, write.ask
 
 
 @pytest.mark.parametrize(
