@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import yaml
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource
 
@@ -71,7 +71,8 @@ def from_environment(tree: type[BaseSettings], environ: Mapping[str, str]) -> La
 
     Raises SettingsError for a part whose JSON cannot be read.
     """
-    spelled = {ALIASES.get(name, name): value for name, value in environ.items()}
+    variables = _variables(environ)
+    spelled = {spelling: environ[name] for spelling, name in variables.items()}
     try:
         values = _Environment(tree, spelled)()
     except ValueError:
@@ -82,8 +83,26 @@ def from_environment(tree: type[BaseSettings], environ: Mapping[str, str]) -> La
         part, delimiter, rest = name.lower().removeprefix(PREFIX.lower()).partition(DELIMITER)
         if name.upper().startswith(PREFIX) and delimiter and part not in tree.model_fields:
             values.setdefault(part, {})[rest] = value
-    variables = {ALIASES.get(name, name).upper(): name for name in environ}
     return Layer("environment", _numbers(tree, values), variables)
+
+
+def to_environment(tree: BaseModel, above: str = PREFIX) -> dict[str, str]:
+    """Return the variables that make another process read exactly these settings; secrets are plain in them."""
+    found: dict[str, str] = {}
+    for name in type(tree).model_fields:
+        value = getattr(tree, name)
+        if isinstance(value, BaseModel):
+            found |= to_environment(value, f"{above}{name.upper()}{DELIMITER}")
+        else:
+            plain = value.get_secret_value() if isinstance(value, SecretStr) else value
+            found[above + name.upper()] = str(plain)
+    return found
+
+
+def _variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return each variable under the name it is read by; where both spellings are set, the tree's own wins."""
+    aliased = {ALIASES[name]: name for name in environ if name in ALIASES}
+    return aliased | {name.upper(): name for name in environ if name not in ALIASES}
 
 
 def _unreadable(tree: type[BaseModel], environ: Mapping[str, str]) -> Iterator[Problem]:
