@@ -1,8 +1,7 @@
-"""Entities and how strongly they belong together, as the projection stage counted them."""
+"""Entities of a bank and what they stand beside, as the projection stage counted them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import text
@@ -10,33 +9,42 @@ from sqlalchemy import text
 from store import identity
 from store.database import Database
 
-STRONGEST = text("""
-    select a.canonical_name as one, b.canonical_name as other, c.cooccur_count, c.last_cooccurred,
-           a.mention_count as one_mentions, b.mention_count as other_mentions
-      from afterturn.agent_memory_entity_cooccur_t c
-      join afterturn.agent_memory_entity_t a
-        on a.host_id = c.host_id and a.bank_id = c.bank_id and a.entity_id = c.entity_id_1 and a.active
-      join afterturn.agent_memory_entity_t b
-        on b.host_id = c.host_id and b.bank_id = c.bank_id and b.entity_id = c.entity_id_2 and b.active
-     where c.host_id = :host and c.bank_id = :bank
-     order by c.cooccur_count desc, c.last_cooccurred desc, c.entity_id_1, c.entity_id_2
-     limit :limit""")
+MOST_MENTIONED = text("""
+    select e.canonical_name, coalesce(e.metadata->>'kind', '') as kind, e.mention_count, b.names, b.counts
+      from (select * from afterturn.agent_memory_entity_t
+             where host_id = :host and bank_id = :bank and active
+             order by mention_count desc, canonical_name, entity_id limit :limit) e
+      cross join lateral (
+            select coalesce(array_agg(n.canonical_name), '{}') as names,
+                   coalesce(array_agg(n.cooccur_count), '{}') as counts
+              from (select o.canonical_name, c.cooccur_count
+                      from afterturn.agent_memory_entity_cooccur_t c
+                      join afterturn.agent_memory_entity_t o
+                        on o.host_id = c.host_id and o.bank_id = c.bank_id and o.active
+                       and o.entity_id = case c.entity_id_1 when e.entity_id then c.entity_id_2 else c.entity_id_1 end
+                     where c.host_id = e.host_id and c.bank_id = e.bank_id
+                       and e.entity_id in (c.entity_id_1, c.entity_id_2)
+                     order by c.cooccur_count desc, o.canonical_name, o.entity_id limit :beside) n) b
+     order by e.mention_count desc, e.canonical_name, e.entity_id""")
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """Two entities that stand in the same units: in how many, when last, and how often each is mentioned."""
+class EntityView:
+    """An entity, how often it is mentioned, and in how many units it stands beside which others (strongest first)."""
 
-    one: str
-    other: str
-    count: int
-    last: datetime
-    one_mentions: int
-    other_mentions: int
+    name: str
+    kind: str
+    mentions: int
+    beside: tuple[tuple[str, int], ...]
 
 
-async def strongest_pairs(database: Database, host: UUID, bank: str, limit: int = 10) -> Sequence[Pair]:
-    """Return the pairs of a bank that co-occur most, strongest first; ties by the newest, then by id."""
-    arguments = {"host": host, "bank": identity.bank_id(host, bank), "limit": limit}
+async def most_mentioned(
+    database: Database, host: UUID, bank: str, *, limit: int = 10, beside: int = 3
+) -> Sequence[EntityView]:
+    """Return the most mentioned entities of a bank with their strongest co-occurrences."""
+    arguments = {"host": host, "bank": identity.bank_id(host, bank), "limit": limit, "beside": beside}
     async with database.tenant(host) as connection:
-        return [Pair(*row) for row in await connection.execute(STRONGEST, arguments)]
+        rows = (await connection.execute(MOST_MENTIONED, arguments)).all()
+    return [
+        EntityView(r.canonical_name, r.kind, r.mention_count, tuple(zip(r.names, r.counts, strict=True))) for r in rows
+    ]

@@ -14,6 +14,7 @@ COMMANDS = {
     "keys": "deploy.cli.keys:keys_app",
     "config": "deploy.cli.config:config_command",
     "doctor": "deploy.cli.doctor:doctor_command",
+    "demo": "deploy.cli.demo:demo_command",
 }
 
 
