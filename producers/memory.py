@@ -121,7 +121,7 @@ class Memory:
         with _asked():
             body = read(RecallJobBody, asked)
             _reach(grant, body.bank)
-            request = body.model_dump(mode="json", exclude={"ttl_s"}, exclude_defaults=True) | {"bank": body.bank}
+            request = {name: value for name, value in asked.items() if name != "ttl_s"} | {"bank": body.bank}
             ticket = await self._parts.jobs.open(grant.host_id, request, timedelta(seconds=body.ttl_s))
         self._parts.doorbell.ask(grant.host_id, ticket[0])
         return JobTicket(*ticket)

@@ -1,0 +1,152 @@
+"""The HTTP door as clients meet it, in this process, on a real PostgreSQL and a real Valkey."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+import pytest_asyncio
+import redis
+from dramatiq.brokers.redis import RedisBroker
+from pydantic import SecretStr
+from sqlalchemy import NullPool, text
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from producers.doorbell import Doorbell
+from producers.http.app import create_app
+from producers.http.service import Readiness
+from producers.memory import Memory, Parts
+from producers.recalls import Recalls
+from producers.settings import ApiSettings
+from store.database import Database
+from store.freshness import Waiter
+from store.keys import Keys
+from store.recall.recaller import Recaller
+from store.recall.settings import RecallSettings
+from store.recall_jobs import RecallJobs
+from store.settings import DatabaseSettings
+from store.turns import TurnStore
+from store.units import Units
+from tests.producers.words import WordEmbedder
+from tests.servers import TestPostgres, TestValkey
+
+
+@dataclass
+class Clock:
+    """The time, which a test may move."""
+
+    ahead: timedelta = timedelta()
+
+    def __call__(self) -> datetime:
+        return datetime.now(UTC) + self.ahead
+
+
+@dataclass
+class Healthy:
+    """What the health check finds, as a test says."""
+
+    found: Readiness = field(default_factory=Readiness)
+
+    async def ready(self) -> Readiness:
+        return self.found
+
+
+@dataclass
+class World:
+    """One API on one database; `sql` asks the database anything, as the superuser."""
+
+    postgres: TestPostgres
+    database: Database
+    keys: Keys
+    broker: RedisBroker
+    doorbell: Doorbell
+    recalls: Recalls
+    jobs: RecallJobs
+    app: Any
+    clock: Clock
+    health: Healthy
+
+    async def tenant(self, name: str | None = None, **rights: Any) -> "Tenant":
+        """Make a key of a host, of a new one where none is named."""
+        host = name or f"host-{uuid4().hex}"
+        token = await self.keys.create(host, "test", **rights)
+        return Tenant(host, token, self.client({"authorization": f"Bearer {token}"}))
+
+    def client(self, headers: dict[str, str] | None = None) -> httpx.AsyncClient:
+        transport = httpx.ASGITransport(self.app, raise_app_exceptions=True)
+        return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8300", headers=headers or {})
+
+    async def sql(self, statement: str, **values: Any) -> list[Any]:
+        engine = create_async_engine(self.postgres.superuser_url, poolclass=NullPool)
+        async with engine.begin() as connection:
+            rows = await connection.execute(text(statement), values)
+            found = list(rows.all()) if rows.returns_rows else []
+        await engine.dispose()
+        return found
+
+
+@dataclass
+class Tenant:
+    """A host's key and a client that shows it."""
+
+    host: str
+    token: str
+    http: httpx.AsyncClient
+
+
+def database_of(postgres: TestPostgres) -> Database:
+    urls = DatabaseSettings(url=SecretStr(postgres.app_url), operator_url=SecretStr(postgres.operator_url), pool_size=8)
+    return Database(urls)
+
+
+def broker_of(url: str, namespace: str) -> RedisBroker:
+    client = redis.Redis.from_url(url, socket_timeout=0.5, socket_connect_timeout=0.5)
+    return RedisBroker(client=client, namespace=namespace, middleware=[])  # type: ignore[no-untyped-call]  # dramatiq's
+
+
+def build(postgres: TestPostgres, broker: RedisBroker, *, gateway: bool = True, settings: ApiSettings) -> World:
+    """Compose the API as deploy does, with words for meaning."""
+    database, clock, health = database_of(postgres), Clock(), Healthy()
+    keys, doorbell, jobs = Keys(database), Doorbell(broker), RecallJobs(database, clock)
+    recalls = Recalls(database, Recaller(database, WordEmbedder(), RecallSettings()), Waiter(database))
+    parts = Parts(TurnStore(database, clock), Units(database, clock), recalls, jobs, doorbell)
+
+    async def metrics() -> bytes:
+        return b"# nothing\n"
+
+    app = create_app(Memory(parts, settings, gateway=gateway), keys, health, metrics, settings)
+    return World(postgres, database, keys, broker, doorbell, recalls, jobs, app, clock, health)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def world(postgres: TestPostgres, valkey: TestValkey) -> AsyncIterator[World]:
+    """The API most tests share; every test brings a host of its own."""
+    made = build(postgres, broker_of(valkey.url, f"api-{uuid4().hex}"), settings=ApiSettings())
+    yield made
+    await made.doorbell.close()
+    await made.database.close()
+    made.broker.client.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def ana(world: World) -> AsyncIterator[Tenant]:
+    """A host of this test alone, with a key that may do everything."""
+    tenant = await world.tenant()
+    yield tenant
+    await tenant.http.aclose()
+
+
+@pytest.fixture
+def turn() -> dict[str, Any]:
+    """A completed turn as an agent hands it in."""
+    return {
+        "session_id": "monday",
+        "turn_id": "1",
+        "messages": [
+            {"role": "user", "name": "Ana", "content": "We fly to Lisbon on Friday"},
+            {"role": "assistant", "content": "Noted. Shall I book the usual hotel?"},
+        ],
+    }

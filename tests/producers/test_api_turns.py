@@ -1,0 +1,151 @@
+"""POST /api/v1/turns, turns:batch and a turn's status, row by row of the contract."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from producers import metrics
+from tests.producers.conftest import Tenant, World
+
+TURNS = "/api/v1/turns"
+BATCH = "/api/v1/turns:batch"
+
+
+async def test_a_turn_is_accepted_with_its_position(ana: Tenant, turn: dict[str, Any]) -> None:
+    reply = await ana.http.post(TURNS, json=turn)
+    assert reply.status_code == 201
+    assert reply.json() == {"ok": True, "position": reply.json()["position"], "duplicate": False}
+    assert reply.json()["position"] > 0
+    assert len(reply.headers["x-request-id"]) == 32
+
+
+@pytest.mark.law("L2")
+async def test_the_same_turn_again_is_a_duplicate_with_the_first_position(ana: Tenant, turn: dict[str, Any]) -> None:
+    first = (await ana.http.post(TURNS, json=turn)).json()
+    again = await ana.http.post(TURNS, json=turn)
+    assert again.status_code == 200
+    assert again.json() == {"ok": True, "position": first["position"], "duplicate": True}
+
+
+@pytest.mark.law("L2")
+async def test_the_same_turn_with_another_body_is_a_conflict(ana: Tenant, turn: dict[str, Any]) -> None:
+    await ana.http.post(TURNS, json=turn)
+    reply = await ana.http.post(TURNS, json={**turn, "messages": turn["messages"][:1]})
+    assert reply.status_code == 409
+    error = reply.json()["error"]
+    assert (error["code"], error["retryable"]) == ("TURN_CONFLICT", False)
+
+
+@pytest.mark.law("L2")
+async def test_of_many_at_once_one_is_first_and_no_other_is_new(
+    world: World, ana: Tenant, turn: dict[str, Any]
+) -> None:
+    replies = await asyncio.gather(*(ana.http.post(TURNS, json=turn) for _ in range(12)))
+    assert sorted({r.status_code for r in replies}) in ([201], [200, 201], [201, 409], [200, 201, 409])
+    assert [r.status_code for r in replies].count(201) == 1
+    for reply in replies:
+        if reply.status_code == 409:
+            assert reply.json()["error"]["code"] == "RESOURCE_BUSY"
+            assert reply.json()["error"]["retryable"] is True
+    known = await world.sql(
+        "select count(*) from afterturn.agent_memory_unit_t where host_id ="
+        " (select host_id from afterturn.host_t where name = :host)",
+        host=ana.host,
+    )
+    assert known[0][0] == 2
+
+
+async def test_first_turns_of_many_sessions_of_a_new_bank_are_all_accepted(ana: Tenant, turn: dict[str, Any]) -> None:
+    told = [{**turn, "session_id": f"s{n}", "bank": "new"} for n in range(12)]
+    replies = await asyncio.gather(*(ana.http.post(TURNS, json=one) for one in told))
+    assert [reply.status_code for reply in replies] == [201] * 12
+
+
+@pytest.mark.law("L8")
+async def test_a_turn_with_and_without_its_echo_is_one_turn(ana: Tenant, turn: dict[str, Any]) -> None:
+    await ana.http.post(TURNS, json=turn)
+    reference = (await ana.http.post("/api/v1/recall", json={"query": "Lisbon"})).json()["reference"]
+    reply = await ana.http.post(TURNS, json={**turn, "messages": [reference, *turn["messages"]]})
+    assert reply.json()["duplicate"] is True
+
+
+async def test_a_batch_answers_for_each_turn_in_order(ana: Tenant, turn: dict[str, Any]) -> None:
+    await ana.http.post(TURNS, json={**turn, "turn_id": "old"})
+    turns = [
+        {**turn, "turn_id": "a"},
+        {**turn, "turn_id": "old"},
+        {**turn, "turn_id": "old", "metadata": {"other": "body"}},
+        {**turn, "session_id": "a/b"},
+        {**turn, "turn_id": "b", "colour": "red"},
+        "no turn",
+        {**turn, "turn_id": "large", "messages": [{"role": "user", "content": "x" * 300_000}]},
+        {**turn, "turn_id": "b"},
+    ]
+    reply = await ana.http.post(BATCH, json={"turns": turns})
+    assert reply.status_code == 200
+    results = reply.json()["results"]
+    outcomes = [result["error"]["code"] if not result["ok"] else result["duplicate"] for result in results]
+    invalid = "INVALID_ARGUMENT"
+    assert outcomes == [False, True, "TURN_CONFLICT", invalid, invalid, invalid, "PAYLOAD_TOO_LARGE", False]
+    assert results[0]["position"] < results[-1]["position"]
+    assert "session_id" in results[3]["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "body", [[], {}, {"turns": []}, {"turns": {}}, {"turns": None}, {"turns": [{}] * 501}, {"turns": [{}], "more": 1}]
+)
+async def test_what_is_no_batch_is_refused_whole(ana: Tenant, body: Any) -> None:
+    reply = await ana.http.post(BATCH, json=body)
+    assert reply.status_code == 422
+    assert reply.json()["error"]["code"] == "INVALID_ARGUMENT"
+
+
+async def test_a_turns_status_names_all_stages(ana: Tenant, turn: dict[str, Any]) -> None:
+    accepted = (await ana.http.post(TURNS, json={**turn, "turn_id": "a/b c?/ü", "bank": "b/1"})).json()
+    reply = await ana.http.get(f"{TURNS}/monday/a/b%20c%3F/%C3%BC", params={"bank": "b/1"})
+    assert reply.status_code == 200
+    status = reply.json()
+    assert status["position"] == accepted["position"]
+    assert set(status["stages"]) == {"gateway", "extraction", "embedding", "projection"}
+    assert {stage["status"] for stage in status["stages"].values()} == {"pending"}
+    assert set(status["stages"]["gateway"]) == {"status", "attempts", "updated_at", "error"}
+
+
+async def test_a_turn_that_wants_no_gateway_skips_it(ana: Tenant, turn: dict[str, Any]) -> None:
+    await ana.http.post(TURNS, json={**turn, "gateway": False})
+    assert (await ana.http.get(f"{TURNS}/monday/1")).json()["stages"]["gateway"]["status"] == "skipped"
+
+
+async def test_a_failed_stage_shows_its_category(world: World, ana: Tenant, turn: dict[str, Any]) -> None:
+    await ana.http.post(TURNS, json=turn)
+    await world.sql(
+        "update afterturn.ledger_t set status = 'add_failed', error_category = 'timeout', error_reason = 'no answer'"
+        " where stage = 'gateway' and host_id = (select host_id from afterturn.host_t where name = :host)",
+        host=ana.host,
+    )
+    gateway = (await ana.http.get(f"{TURNS}/monday/1")).json()["stages"]["gateway"]
+    assert (gateway["status"], gateway["error"]) == ("dead", {"category": "timeout", "reason": "no answer"})
+
+
+async def test_an_unknown_turn_is_not_found(ana: Tenant) -> None:
+    reply = await ana.http.get(f"{TURNS}/monday/nothing")
+    assert (reply.status_code, reply.json()["error"]["code"]) == (404, "NOT_FOUND")
+
+
+@pytest.mark.parametrize("query", ["?bnak=x", "?bank=a&bank=b", "?bank=", "?bank=" + "x" * 257])
+async def test_wrong_parameters_are_refused(ana: Tenant, query: str) -> None:
+    assert (await ana.http.get(f"{TURNS}/monday/1{query}")).status_code == 422
+
+
+async def test_every_door_counts_how_a_turn_ended(ana: Tenant, turn: dict[str, Any]) -> None:
+    before = _counts()
+    await ana.http.post(TURNS, json=turn)
+    await ana.http.post(TURNS, json=turn)
+    await ana.http.post(BATCH, json={"turns": [{**turn, "metadata": {"a": "b"}}, {}, {**turn, "turn_id": "2"}]})
+    grown = {status: count - before[status] for status, count in _counts().items()}
+    assert grown == {"ok": 2, "duplicate": 1, "conflict": 1, "busy": 0, "error": 1}
+
+
+def _counts() -> dict[str, float]:
+    return {status: metrics.AFTER_TURN.labels(status)._value.get() for status in metrics.STATUSES}
