@@ -1,0 +1,254 @@
+"""The clients and the commands against the product itself: `afterturn up`, everything real."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from afterturn_client import (
+    Afterturn,
+    AsyncAfterturn,
+    InvalidArgumentError,
+    Message,
+    NewTurn,
+    NotFoundError,
+    PermissionDeniedError,
+    RefusedTurn,
+    ResourceBusyError,
+    TurnConflictError,
+    TurnReceipt,
+    UnauthenticatedError,
+)
+
+from deploy.demo.data import FOLDER
+from deploy.stack import Stack, find_stack
+from tests.deploy.upper import remove
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("live-stack")]
+
+COMMAND = [sys.executable, "-P", "-c", "from deploy.cli import main; main()"]
+READY_S = 90.0
+
+
+class Live:
+    """The running product in a data folder, and its commands."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+
+    @property
+    def stack(self) -> Stack:
+        return find_stack(self.data)
+
+    def run(self, *arguments: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
+        command = [*COMMAND, *arguments, "--data", str(self.data)]
+        return subprocess.run(command, input=stdin, capture_output=True, timeout=300, check=False)
+
+    def answer(self, *arguments: str, stdin: bytes = b"") -> dict[str, Any]:
+        done = self.run(*arguments, "--json", stdin=stdin)
+        assert done.stdout, done.stderr.decode()
+        return dict(json.loads(done.stdout.splitlines()[-1]))
+
+    def kill(self, name: str) -> None:
+        """Kill a process of the stack as the kernel would, and wait until another has its place."""
+        before = next(one.pid for one in self.stack.processes if one.name == name)
+        os.kill(before, signal.SIGKILL)
+        deadline = time.monotonic() + READY_S
+        while not any(one.name == name and one.pid != before for one in self.stack.processes):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    def client(self, key: str = "", bank: str = "default") -> AsyncAfterturn:
+        return AsyncAfterturn(self.stack.api, key or self.stack.api_key(), bank=bank)
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    data = tmp_path_factory.mktemp("live") / "data"
+    command = [*COMMAND, "up", "--data", str(data), "--port", "0", "--workers", "1"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("READY ")
+    yield Live(data)
+    process.terminate()
+    process.communicate(timeout=60)
+    remove(data)
+    assert process.returncode == 0
+
+
+@pytest.fixture
+async def client(live: Live) -> AsyncIterator[AsyncAfterturn]:
+    async with live.client() as made:
+        yield made
+
+
+def said(text: str) -> list[Message]:
+    return [Message("user", text, name="Ana")]
+
+
+async def test_a_turn_is_durable_named_and_found_at_once(client: AsyncAfterturn) -> None:
+    receipt = await client.add_turn("s", said("the zeppelin lands on Tuesday"))
+    again = await client.add_turn("s", said("the zeppelin lands on Tuesday"), turn_id=receipt.turn_id)
+    assert (again.position, again.duplicate, client.position) == (receipt.position, True, receipt.position)
+    answer = await client.recall("when does the zeppelin land?", k=3, explain=True)
+    assert answer.freshness.met
+    assert answer.results[0].turn_id == receipt.turn_id
+    assert answer.results[0].name == "Ana"
+    assert answer.reference is not None
+    assert answer.reference["role"] == "user"
+
+
+async def test_the_same_turn_with_another_body_is_a_conflict(client: AsyncAfterturn) -> None:
+    receipt = await client.add_turn("s", said("one"))
+    with pytest.raises(TurnConflictError):
+        await client.add_turn("s", said("another"), turn_id=receipt.turn_id)
+
+
+async def test_a_turn_written_by_many_at_once_is_written_once(live: Live) -> None:
+    async with live.client() as client:
+        calls = [client.add_turn("race", said("all at once"), turn_id="t") for _ in range(8)]
+        receipts = await asyncio.gather(*calls, return_exceptions=True)
+    assert not [one for one in receipts if isinstance(one, BaseException) and not isinstance(one, ResourceBusyError)]
+    landed = [one for one in receipts if isinstance(one, TurnReceipt)]
+    assert sum(not one.duplicate for one in landed) == 1
+    assert len({one.position for one in landed}) == 1
+
+
+async def test_a_batch_refuses_one_turn_and_takes_the_others(client: AsyncAfterturn) -> None:
+    await client.add_turn("batch", said("first"), turn_id="b")
+    turns = [NewTurn("batch", said(text), turn_id=name) for name, text in (("a", "1"), ("b", "other"), ("c", "3"))]
+    first, second, third = await client.add_turns(turns)
+    assert isinstance(first, TurnReceipt)
+    assert isinstance(second, RefusedTurn)
+    assert isinstance(second.error, TurnConflictError)
+    assert isinstance(third, TurnReceipt)
+
+
+async def test_a_turn_goes_through_every_stage_and_freshness_tells_when(client: AsyncAfterturn) -> None:
+    receipt = await client.add_turn("s", said("stages"), turn_id="a/b c?#%2F")
+    fresh = await client.freshness(position=receipt.position, wait_ms=10_000)
+    assert fresh.met
+    status = await client.turn_status("s", "a/b c?#%2F")
+    assert status.settled
+    assert status.position == receipt.position
+    assert {name: stage.status for name, stage in status.stages.items()} == {
+        "gateway": "skipped",
+        "extraction": "done",
+        "embedding": "done",
+        "projection": "done",
+    }
+
+
+async def test_a_unit_is_shown_with_its_provenance_and_can_be_forgotten(client: AsyncAfterturn) -> None:
+    receipt = await client.add_turn("s", said("the okapi is called Marzipan"))
+    found = (await client.recall("okapi Marzipan", k=1)).results[0]
+    unit = await client.get_unit(found.unit_id)
+    assert (unit.text, unit.raw["turn_id"]) == ("the okapi is called Marzipan", receipt.turn_id)
+    await client.delete_unit(found.unit_id)
+    assert found.unit_id not in {one.unit_id for one in (await client.recall("okapi Marzipan")).results}
+    with pytest.raises(NotFoundError):
+        await client.get_unit(found.unit_id)
+
+
+async def test_a_recall_job_waits_for_its_reader(client: AsyncAfterturn) -> None:
+    await client.add_turn("s", said("the ferry to Vis leaves at noon"))
+    job = await client.start_recall("ferry to Vis", ttl_s=60)
+    state = await client.recall_job(job.job_id, wait_ms=10_000)
+    assert state.status == "done"
+    assert state.answer is not None
+    assert "ferry" in state.answer.results[0].text
+    await client.cancel_recall(job.job_id)
+    with pytest.raises(NotFoundError):
+        await client.recall_job(job.job_id)
+
+
+async def test_wrong_questions_are_typed(live: Live, client: AsyncAfterturn) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        await client.recall("q", k=0)
+    assert "k" in str(caught.value)
+    with pytest.raises(NotFoundError):
+        await client.turn_status("s", "none")
+    async with live.client("at_wrong-key") as stranger:
+        with pytest.raises(UnauthenticatedError):
+            await stranger.recall("q")
+
+
+async def test_the_blocking_twin_does_the_same(live: Live) -> None:
+    def walk() -> None:
+        with Afterturn(live.stack.api, live.stack.api_key(), bank="twin") as client:
+            receipt = client.add_turn("s", said("a walrus in the twin's bank"))
+            assert client.recall("walrus").results[0].turn_id == receipt.turn_id
+            assert client.health().status == "ready"
+
+    await asyncio.to_thread(walk)
+
+
+async def test_a_scoped_key_opens_its_bank_alone_until_it_is_revoked(live: Live) -> None:
+    made = live.answer("keys", "create", "--bank", "narrow", "--read-only")
+    async with live.client(made["key"], bank="narrow") as client:
+        await client.recall("q")
+        with pytest.raises(PermissionDeniedError):
+            await client.recall("q", bank="default")
+        with pytest.raises(PermissionDeniedError):
+            await client.add_turn("s", said("x"))
+        listed = live.answer("keys", "list")["keys"]
+        key_id = next(one["key_id"] for one in listed if one["banks"] == ["narrow"])
+        assert live.run("keys", "revoke", key_id).returncode == 0
+        await asyncio.sleep(2.5)
+        with pytest.raises(UnauthenticatedError):
+            await client.recall("q")
+
+
+def settled(live: Live, seconds: float = 180.0) -> dict[str, Any]:
+    """Wait until nothing is pending or running, and return the status."""
+    deadline = time.monotonic() + seconds
+    while (status := live.answer("status"))["undone"]:
+        assert time.monotonic() < deadline, status
+        time.sleep(0.5)
+    return status
+
+
+def test_a_conversation_goes_in_once_passes_every_stage_and_comes_back(live: Live) -> None:
+    before = settled(live)["turns"]
+    file = str(FOLDER / "conversation.jsonl")
+    first = live.answer("ingest", file)
+    again = live.answer("ingest", file)
+    assert (first["accepted"], first["bad_lines"], first["conflicts"]) == (first["read"], [], 0)
+    assert (again["accepted"], again["duplicates"]) == (0, first["read"])
+    status = settled(live)
+    assert (status["turns"] - before, status["dead"]) == (first["read"], 0)
+    answer = live.answer("recall", "What is the cat called?", "--bank", "demo", "-k", "5")
+    assert any("Biscuit" in one["text"] for one in answer["results"])
+
+
+def test_the_api_killed_in_the_middle_of_an_ingest_loses_and_doubles_nothing(live: Live, tmp_path: Path) -> None:
+    before = settled(live)["turns"]
+    file = tmp_path / "many.jsonl"
+    turns = (
+        {"bank": "killed", "session_id": f"s{n % 7}", "turn_id": str(n), "messages": [{"role": "user", "content": "x"}]}
+        for n in range(3000)
+    )
+    file.write_text("".join(json.dumps(turn) + "\n" for turn in turns))
+    command = [*COMMAND, "ingest", str(file), "--json", "--data", str(live.data)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while live.answer("status")["turns"] < before + 200:
+        assert process.poll() is None
+    live.kill("api")
+    out, err = process.communicate(timeout=120)
+    counted = json.loads(out)
+    assert process.returncode == 0, err
+    assert counted["accepted"] + counted["duplicates"] == counted["read"] == 3000
+    assert live.answer("status")["turns"] == before + 3000
+
+
+def test_the_doctor_finds_the_running_stack_healthy(live: Live) -> None:
+    found = live.answer("doctor")
+    assert found["healthy"], found
+    assert {one["subject"] for one in found["findings"]} >= {"stack", "API", "PostgreSQL version", "Redis"}
