@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from deploy.embedded import PostgresEndpoint
-from deploy.embedded.passwords import write_private
+from deploy.private_files import write_private
 from store import migrations
 from store.database import Database
 from store.keys import Keys

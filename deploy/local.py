@@ -51,6 +51,7 @@ class LocalStack:
         worker_count: int,
         say: Callable[[str], None],
         ready: Callable[[Stack], None],
+        config: Path | None = None,
         parts: Parts | None = None,
     ) -> None:
         self._settings = settings
@@ -58,6 +59,7 @@ class LocalStack:
         self._worker_count = worker_count
         self._say = say
         self._ready = ready
+        self._config = config
         self._parts = parts or Parts()
         self._stack: Stack | None = None
         self._locks: list[FolderLock] = []
@@ -120,6 +122,7 @@ class LocalStack:
             database=self._postgres.endpoint,
             broker_url=self._valkey.url,
             credentials=credentials,
+            config=self._config,
         )
 
     def _describe(self, services: Services) -> Stack:

@@ -4,7 +4,7 @@ import http.client
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from deploy.bootstrap import Credentials
@@ -27,8 +27,9 @@ class Services:
     settings: Settings
     port: int
     database: PostgresEndpoint
-    broker_url: str
+    broker_url: str = field(repr=False)
     credentials: Credentials
+    config: Path | None = None
 
     @property
     def address(self) -> str:
@@ -58,7 +59,8 @@ class Services:
             "AFTERTURN_LOG__FORMAT": settings.log.format.value,
         }
         ours = {name: value for name, value in os.environ.items() if name != "AFTERTURN_DATABASE__OWNER_URL"}
-        return ours | told | self._gateway()
+        file = {"AFTERTURN_CONFIG": str(self.config.absolute())} if self.config else {}
+        return ours | file | told | self._gateway()
 
     def log(self, name: str) -> Path:
         """Return where a process writes; not to our own output, which nobody may be reading."""

@@ -9,8 +9,8 @@ from typing import Literal
 import platformdirs
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError, field_serializer
 
-from deploy.embedded.passwords import write_private
 from deploy.folder_lock import is_held
+from deploy.private_files import write_private
 
 FILE = "stack.json"
 SECRET_FIELDS = ("database_url", "operator_url", "owner_url", "redis_url")

@@ -51,7 +51,7 @@ def up_command(
         raise typer.Exit(2) from None
     settings = settings.model_copy(update={"data": settings.data.resolve()})
     say = _speaker(settings.log.format)
-    stack = LocalStack(settings, worker_count=workers, say=say, ready=_show)
+    stack = LocalStack(settings, worker_count=workers, say=say, ready=_show, config=config)
     try:
         status = stack.run()
     except (EmbeddedError, FolderTaken, PortTaken) as error:

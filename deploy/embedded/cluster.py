@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
 
-from deploy.embedded import passwords
 from deploy.embedded.child import Account, tied
 from deploy.embedded.errors import DidNotStart, FolderUnusable
 from deploy.embedded.wheels import SYSTEM_FOLDER, postgres_binaries
+from deploy.private_files import kept_password, write_private
 
 MAJOR = "18"
 SUPERUSER = "postgres"
@@ -88,7 +88,7 @@ class Cluster:
     def _password_file(self) -> Iterator[Path]:
         """Lend the superuser's password to initdb in a file only its account can read."""
         path = self.folder.with_name("pg.password")
-        passwords.write_private(path, passwords.kept(self.passwords, SUPERUSER))
+        write_private(path, kept_password(self.passwords, SUPERUSER))
         try:
             if self.account is not None:
                 os.chown(path, self.account.uid, self.account.gid)

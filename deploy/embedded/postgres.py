@@ -15,11 +15,12 @@ from pathlib import Path
 from sqlalchemy import NullPool, make_url, text
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
-from deploy.embedded import child, passwords, survivors
+from deploy.embedded import child, survivors
 from deploy.embedded.child import Child
 from deploy.embedded.cluster import SUPERUSER, Cluster, cluster_of, server_environment
 from deploy.embedded.ports import LOOPBACK, free_port
 from deploy.embedded.wheels import postgres_binaries
+from deploy.private_files import kept_password
 
 DATABASE = "afterturn"
 OWNER, APP, OPERATOR = "afterturn_owner", "afterturn_app", "afterturn_operator"
@@ -149,7 +150,7 @@ class EmbeddedPostgres:
             return []
 
     def _password(self, role: str) -> str:
-        return passwords.kept(self.cluster.passwords, role)
+        return kept_password(self.cluster.passwords, role)
 
     def _url(self, role: str) -> str:
         return f"postgresql+asyncpg://{role}:{self._password(role)}@{LOOPBACK}:{self._port}/{DATABASE}"

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import redis
 
-from deploy.embedded import child, passwords, survivors
+from deploy.embedded import child, survivors
 from deploy.embedded.child import Child
 from deploy.embedded.cluster import server_environment
 from deploy.embedded.ports import LOOPBACK, free_port
 from deploy.embedded.wheels import valkey_server
+from deploy.private_files import kept_password, write_private
 
 DATABASES = 64
 PING_SECONDS = 1.0
@@ -38,7 +39,7 @@ class EmbeddedValkey:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._port = port or free_port()
         self._log = data / "logs" / "valkey.log"
-        self._password = passwords.kept(data / "passwords", "valkey")
+        self._password = kept_password(data / "passwords", "valkey")
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -51,7 +52,7 @@ class EmbeddedValkey:
         text = CONFIGURATION.format(
             host=LOOPBACK, port=self._port, password=self._password, folder=self.folder, databases=DATABASES
         )
-        passwords.write_private(self.folder / "valkey.conf", text)
+        write_private(self.folder / "valkey.conf", text)
         self.end_survivors()
 
     def child(self) -> Child:

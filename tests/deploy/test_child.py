@@ -10,7 +10,7 @@ import pytest
 
 from deploy.embedded import Child, child
 from deploy.embedded.child import LAUNCHER, Account, tied
-from deploy.embedded.passwords import kept
+from deploy.private_files import kept_password
 
 
 def test_the_launcher_becomes_the_program_with_the_same_process_id() -> None:
@@ -52,7 +52,7 @@ def test_a_large_log_is_put_aside_while_the_child_goes_on_writing(
 
 
 def test_a_password_is_made_once_and_differs_from_the_next(tmp_path: Path) -> None:
-    first = kept(tmp_path / "passwords", "one")
-    assert kept(tmp_path / "passwords", "one") == first
-    assert kept(tmp_path / "passwords", "two") != first
+    first = kept_password(tmp_path / "passwords", "one")
+    assert kept_password(tmp_path / "passwords", "one") == first
+    assert kept_password(tmp_path / "passwords", "two") != first
     assert len(first) >= 32

@@ -1,5 +1,6 @@
 """What the API and the workers are told about the stack they belong to."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,14 @@ def test_its_environment_reads_back_as_the_settings_of_this_stack(tmp_path: Path
     assert settings.api.port == 8301
     assert settings.log.format == "json"
     assert settings.gateway.mode == "off"
+
+
+def test_a_file_of_settings_is_passed_on_by_its_full_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "settings.yaml").write_text("worker: {threads: 7}")
+    monkeypatch.chdir(tmp_path)
+    told = api(replace(services(tmp_path), config=Path("settings.yaml"))).environment
+    monkeypatch.chdir("/")
+    assert load(told).settings.worker.threads == 7
 
 
 def test_neither_api_nor_workers_are_told_how_to_be_the_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,12 @@
-"""Passwords made once and kept in files of their own (0600)."""
+"""Files that only their owner can read: passwords made once, keys, addresses with passwords in them."""
 
 import os
 import secrets
 from pathlib import Path
 
 
-def kept(folder: Path, name: str) -> str:
-    """Return the password of that name, making it at the first call."""
+def kept_password(folder: Path, name: str) -> str:
+    """Return the password kept in a file of that name, making it at the first call."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / name
     if not path.exists():
