@@ -92,7 +92,9 @@ async def load(connection: AsyncConnection, search: Search, found: Sequence[Foun
 async def whole_texts(connection: AsyncConnection, search: Search, units: Sequence[UUID]) -> Mapping[UUID, str]:
     """Return the full texts of these units."""
     arguments = {"host": search.host, "bank": search.bank, "units": list(units)}
-    return dict((await connection.execute(TEXTS, arguments)).tuples().all()) if units else {}
+    if not units:
+        return {}
+    return {row.unit_id: row.content for row in await connection.execute(TEXTS, arguments)}
 
 
 def _vectors(stored: Sequence[tuple[UUID | None, NDArray[np.float32] | None]], search: Search) -> NDArray[np.float32]:

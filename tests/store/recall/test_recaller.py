@@ -1,0 +1,322 @@
+"""Recall on a real database with the real sentence model: what is said is found, and only by whom it may be."""
+
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import NullPool, text
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from store.freshness import Freshness
+from store.recall.candidates import POOL
+from store.recall.filters import parameters
+from store.recall.query import RecallQuery
+from store.recall.settings import RecallSettings
+from store.turns import NewMessage
+from store.units import Units
+from tests.servers import TestPostgres
+from tests.store.conftest import NOON, new_host, rows
+from tests.store.recall.conftest import BANK, Memory
+
+CHATTER = (
+    "The printer on the third floor is out of toner again.",
+    "Our quarterly report goes to the board on Tuesday.",
+    "I think the new coffee machine is far too loud.",
+    "Could somebody water the plants while I am away?",
+    "The parking garage will be closed for repairs.",
+    "My train was late, so I missed the first meeting.",
+    "The intern fixed the broken link on our home page.",
+    "We ordered sandwiches for the whole team.",
+    "The fire drill is planned for next month.",
+    "Please update the shared calendar with your holidays.",
+    "The heating in the small meeting room does not work.",
+    "Someone left an umbrella at the reception.",
+)
+
+
+@pytest.mark.law("L4")
+async def test_a_turn_is_found_by_its_word_as_soon_as_it_is_acknowledged(memory: Memory) -> None:
+    await memory.say(*CHATTER)
+    await memory.say("Remember the codeword: xylophonist.", session="s2")
+    memory.settings = RecallSettings(fresh_tail_chunks=0)
+    assert (await memory.texts("What about the xylophonist?"))[0] == "Remember the codeword: xylophonist."
+
+
+@pytest.mark.law("L4")
+async def test_a_turn_is_found_by_its_meaning_before_any_worker_saw_it(memory: Memory) -> None:
+    await memory.say(*CHATTER)
+    await memory.embed_all()
+    await memory.say("Biscuit chewed up my slippers, that naughty puppy.", session="s2")
+    found = await memory.texts("Which animal does the person own?", session_id="s2")
+    assert "Biscuit chewed up my slippers, that naughty puppy." in found[:3]
+
+
+@pytest.mark.law("L4")
+async def test_the_newest_message_of_the_own_session_is_read_whatever_the_time(memory: Memory) -> None:
+    await memory.say("an older thing", "the newest thing", session="mine")
+    await memory.say("said later elsewhere", session="other")
+    memory.settings = RecallSettings(fresh_tail_ms=0)
+    await memory.ask("anything?", session_id="mine")
+    assert memory.embedder.heard == [["anything?", "the newest thing"]]
+
+
+@pytest.mark.law("L4")
+async def test_the_fresh_tail_is_read_own_session_first_newest_first_and_only_as_time_allows(memory: Memory) -> None:
+    await memory.say("mine 1", "mine 2", session="mine")
+    await memory.say("other 1", "other 2", "other 3", session="other")
+    memory.settings = RecallSettings(fresh_tail_ms=50)
+    await memory.ask("anything?", session_id="mine")
+    assert memory.embedder.heard == [["anything?", "mine 2", "mine 1", "other 3", "other 2"]]
+
+
+@pytest.mark.law("L4")
+async def test_the_fresh_tail_has_a_length(memory: Memory) -> None:
+    await memory.say(*(f"message {n}" for n in range(10)))
+    memory.settings = RecallSettings(fresh_tail_chunks=4, fresh_tail_ms=1000)
+    await memory.ask("anything?")
+    assert memory.embedder.heard == [["anything?", "message 9", "message 8", "message 7", "message 6"]]
+
+
+async def test_what_has_a_vector_is_not_embedded_again(memory: Memory) -> None:
+    await memory.say("one", "two", session="mine")
+    await memory.embed_all()
+    await memory.ask("anything?", session_id="mine")
+    assert memory.embedder.heard == [["anything?"]]
+
+
+async def test_a_stored_vector_scores_like_one_read_with_the_question(memory: Memory) -> None:
+    await memory.say(*CHATTER)
+    memory.settings = RecallSettings(fresh_tail_ms=1000)
+    before = await memory.ask("Is it cold in the office?", k=3)
+    await memory.embed_all()
+    after = await memory.ask("Is it cold in the office?", k=3)
+    assert [item.unit_id for item in before.items] == [item.unit_id for item in after.items]
+    assert [item.score for item in before.items] == pytest.approx([item.score for item in after.items], abs=2e-3)
+
+
+@pytest.mark.law("L10")
+async def test_no_transaction_is_open_while_the_model_works(memory: Memory) -> None:
+    await memory.say("hello")
+    open_at: list[int] = []
+    inner = memory.embedder.inner.embed
+
+    async def looking(texts: list[str]) -> object:
+        pool = memory.database._app.sync_engine.pool
+        open_at.append(pool.checkedout())  # type: ignore[attr-defined] # a QueuePool counts what is lent
+        return await inner(texts)
+
+    memory.embedder.embed = looking  # type: ignore[assignment, method-assign] # listening more closely
+    await memory.ask("hello?")
+    assert open_at == [0]
+
+
+@pytest.mark.law("L6")
+async def test_another_host_with_the_same_names_is_another_memory(memory: Memory) -> None:
+    await memory.say("my secret is teal")
+    other = Memory(memory.database, await new_host(memory.database), memory.embedder)
+    await other.say("nothing to see here")
+    assert await other.texts("what is the secret teal?") == ["nothing to see here"]
+
+
+async def test_other_banks_are_not_searched(memory: Memory) -> None:
+    await memory.say("the teapot is red", bank="kitchen")
+    await memory.say("hello")
+    assert await memory.texts("what colour is the teapot?") == ["hello"]
+
+
+async def test_a_bank_that_does_not_exist_gives_nothing_and_costs_no_embedding(memory: Memory) -> None:
+    answer = await memory.ask("hello?", bank="nowhere")
+    assert answer.items == ()
+    assert answer.freshness == Freshness(0, 0, 0, 0, 0)
+    assert memory.embedder.heard == []
+
+
+async def test_freshness_tells_what_the_read_shows(memory: Memory) -> None:
+    await memory.say("one", "two")
+    shown = (await memory.ask("one?")).freshness
+    assert (shown.embedded < shown.position, shown.pending) == (True, 6)
+
+
+async def test_k_bounds_the_answer_and_the_best_comes_first(memory: Memory) -> None:
+    await memory.say(*CHATTER)
+    answer = await memory.ask("Who watered the plants?", k=4)
+    assert len(answer.items) == 4
+    assert answer.items[0].text == "Could somebody water the plants while I am away?"
+    scores = [item.score for item in answer.items]
+    assert scores == sorted(scores, reverse=True)
+
+
+async def test_only_and_without_a_session(memory: Memory) -> None:
+    await memory.say("the blue kayak is here", session="a")
+    await memory.say("the blue kayak is there", session="b")
+    await memory.embed_all()
+    asked = "where is the blue kayak?"
+    assert await memory.texts(asked, session_id="a", only_session=True) == ["the blue kayak is here"]
+    assert await memory.texts(asked, session_id="a", exclude_session=True) == ["the blue kayak is there"]
+    assert len(await memory.texts(asked, session_id="a")) == 2
+
+
+async def test_filters_hold_in_the_fresh_tail_too(memory: Memory) -> None:
+    await memory.say("the blue kayak is here", session="a")
+    await memory.say("the blue kayak is there", session="b")
+    await memory.ask("a boat?", session_id="a", exclude_session=True)
+    assert memory.embedder.heard == [["a boat?", "the blue kayak is there"]]
+
+
+async def test_as_of_hides_what_happened_later(memory: Memory) -> None:
+    await memory.say(NewMessage("user", "I live in Oslo", occurred_at=NOON - timedelta(days=9)))
+    await memory.say(NewMessage("user", "I live in Rome now", occurred_at=NOON), session="s2")
+    await memory.embed_all()
+    assert await memory.texts("Where do I live?", as_of=NOON - timedelta(days=1)) == ["I live in Oslo"]
+
+
+async def test_kinds_and_tags_filter(memory: Memory) -> None:
+    await memory.say("the anchor is rusty", "the anchor is shiny", "the anchor is lost")
+    await memory.sql(
+        "update afterturn.agent_memory_unit_t set fact_type = 'opinion' where content like '%rusty'",
+    )
+    await memory.sql(
+        """update afterturn.agent_memory_unit_t set metadata = '{"tags": ["boat", "work"]}'
+            where content like '%shiny'""",
+    )
+    await memory.embed_all()
+    assert await memory.texts("the anchor?", kinds=["opinion"]) == ["the anchor is rusty"]
+    assert await memory.texts("the anchor?", tags=["work", "home"]) == ["the anchor is shiny"]
+    assert await memory.texts("the anchor?", tags=["home"]) == []
+    assert await memory.texts("the anchor?", kinds=["world"]) == []
+
+
+@pytest.mark.law("L11")
+async def test_what_is_forgotten_is_gone_from_the_next_recall(memory: Memory) -> None:
+    await memory.say("the safe opens with 4711", "the safe is behind the painting")
+    await memory.embed_all()
+    first = (await memory.ask("what opens the safe?")).items[0]
+    await Units(memory.database, lambda: NOON).forget(memory.host, BANK, first.unit_id)
+    assert await memory.texts("what opens the safe?") == ["the safe is behind the painting"]
+
+
+async def test_a_fact_folds_into_the_message_it_was_drawn_from(memory: Memory) -> None:
+    await memory.say(*CHATTER, "I moved to Lisbon in May.")
+    fact = await _add_fact(memory, "The user lives in Lisbon.", source="I moved to Lisbon in May.")
+    await memory.embed_all()
+    found = (await memory.ask("Who lives in Lisbon?")).items
+    assert found[0].text == "I moved to Lisbon in May."
+    assert fact not in {item.unit_id for item in found}
+
+
+async def test_a_fact_whose_message_is_filtered_out_stands_for_its_turn(memory: Memory) -> None:
+    await memory.say("I moved to Lisbon in May.")
+    fact = await _add_fact(memory, "The user lives in Lisbon.", source="I moved to Lisbon in May.")
+    await memory.embed_all()
+    (found,) = (await memory.ask("Who lives in Lisbon?", kinds=["world"])).items
+    assert (found.unit_id, found.kind, found.turn_id) == (fact, "world", "s1-I moved to Lisbon in May.")
+
+
+async def test_an_explanation_names_each_arms_rank_and_what_moved_the_score(memory: Memory) -> None:
+    await memory.say(*CHATTER)
+    await memory.embed_all()
+    best = (await memory.ask("When is the fire drill?", explain=True)).items[0]
+    assert best.text == "The fire drill is planned for next month."
+    assert best.arms == ("dense", "lexical")
+    assert best.explain is not None
+    assert best.explain.arms["lexical"].rank == 1
+    assert best.explain.moved["answer type"] > 0
+    raw = 0.75 * best.explain.arms["dense"].score + best.explain.arms["lexical"].score
+    assert best.score == pytest.approx(raw + sum(best.explain.moved.values()))
+
+
+async def test_without_explain_there_is_none(memory: Memory) -> None:
+    await memory.say("hello")
+    assert (await memory.ask("hello?")).items[0].explain is None
+
+
+async def test_a_long_message_comes_back_whole(memory: Memory) -> None:
+    long = "The logbook of the expedition. " + "Day after day the ice held us. " * 400
+    await memory.say(long)
+    assert await memory.texts("What did the ice do to the expedition?") == [long]
+
+
+async def test_a_budget_of_tokens_is_kept(memory: Memory) -> None:
+    await memory.say(*CHATTER)
+    found = await memory.texts("the printer toner on the third floor", max_tokens=30)
+    assert found[0] == CHATTER[0]
+    assert 0 < len(found) < len(CHATTER)
+    assert sum(len(text) / 4 for text in found) <= 30
+
+
+async def test_a_speakers_name_is_cut_from_the_question_the_model_reads(memory: Memory) -> None:
+    await memory.say(NewMessage("user", "I adopted a greyhound", name="Marta"))
+    await memory.ask("Which dog did Marta adopt?")
+    assert memory.embedder.heard[0][0] == "Which dog did adopt?"
+
+
+@pytest.mark.parametrize("question", ["the of and", "?!", "\U0001f600", "猫", "x" * 20000, "word " * 4000, "' -- ; \\"])
+async def test_any_question_is_answered(memory: Memory, question: str) -> None:
+    await memory.say("我喜欢猫", "a b c")
+    assert len((await memory.ask(question)).items) == 2
+
+
+async def test_words_of_scripts_without_spaces_are_found(memory: Memory) -> None:
+    memory.settings = RecallSettings(fresh_tail_chunks=0)
+    await memory.say("我喜欢猫", "今天下雨", "昨天很热")
+    assert (await memory.texts("谁喜欢猫?"))[0] == "我喜欢猫"
+
+
+async def test_neighbours_are_found_by_the_index_alone(memory: Memory, postgres: TestPostgres) -> None:
+    """Arithmetic beside row-level security would read the whole session for every candidate."""
+    await memory.say(*(f"message number {n}" for n in range(400)))
+    owner = create_async_engine(postgres.owner_url, poolclass=NullPool)
+    async with owner.begin() as connection:
+        await connection.execute(text("analyze afterturn.agent_memory_unit_t"))
+    await owner.dispose()
+    units = [unit for (unit,) in await rows(memory.database, memory.host, "select unit_id from agent_memory_unit_t")]
+    arguments = {
+        "host": memory.host,
+        "bank": memory.bank,
+        "generation": 1,
+        "characters": 100,
+        "units": units[:50],
+        "sessions": [],
+        "seqs": [],
+        **parameters(RecallQuery(BANK, "?"), memory.bank),
+    }
+    async with memory.database.tenant(memory.host) as connection:
+        # Small tables would be read whole, which proves nothing about large ones.
+        await connection.execute(text("set local enable_hashjoin = off"))
+        await connection.execute(text("set local enable_mergejoin = off"))
+        plan = await connection.execute(text(f"explain (costs off) {POOL}"), arguments)
+        lines = [line.strip() for (line,) in plan]
+    for neighbour in ("seq_before", "seq_after"):
+        assert any(line.startswith("Index Cond") and f"seq = u.{neighbour}" in line for line in lines), "\n".join(lines)
+
+
+async def _add_fact(memory: Memory, content: str, source: str) -> UUID:
+    """Write a fact and its words as extraction does."""
+    fact = uuid4()
+    ((unit, session),) = await rows(
+        memory.database,
+        memory.host,
+        "select unit_id, session_id from afterturn.agent_memory_unit_t where content = :source",
+        source=source,
+    )
+    await memory.sql(
+        """insert into afterturn.agent_memory_unit_t
+               (host_id, unit_id, bank_id, content, event_date, fact_type, source_memory_ids, user_id, origin,
+                session_id, turn_id, session_name, turn_name, position, update_ts, update_user)
+           select host_id, :fact, bank_id, :content, event_date, 'world', array[unit_id], user_id, 'extraction',
+                  session_id, turn_id, session_name, turn_name, position, update_ts, update_user
+             from afterturn.agent_memory_unit_t where unit_id = :unit""",
+        fact=fact,
+        content=content,
+        unit=unit,
+    )
+    await memory.sql(
+        """insert into afterturn.posting_t (host_id, bank_id, term, unit_id, session_id, tf, length)
+           select :host, :bank, term, :fact, :session, 1, 4 from unnest(cast(:terms as text[])) term""",
+        host=memory.host,
+        bank=memory.bank,
+        fact=fact,
+        session=session,
+        terms=["user", "live", "lisbon"],
+    )
+    return fact
