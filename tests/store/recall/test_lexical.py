@@ -1,0 +1,146 @@
+"""Scoring by words: bounded, at home in its session, and blind to how the postings came."""
+
+from collections.abc import Sequence
+from uuid import UUID, uuid5
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.recall.lexical import POSTING, LexicalScores, Place, Postings, Statistics, readable_terms, score
+from store.recall.question import Question, understand
+from store.recall.settings import RankingSettings
+from store.recall.terms import analyse
+
+SPACE = UUID(int=7)
+WORDS = ("lemon", "banana", "plum", "dragon", "emerald")
+NO_PAIRS = RankingSettings(pair_weight=0)
+
+sessions = st.lists(st.lists(st.lists(st.sampled_from(WORDS), max_size=6), max_size=6), min_size=1, max_size=4)
+
+
+def _session(number: int) -> UUID:
+    return uuid5(SPACE, str(number))
+
+
+def _postings(texts: Sequence[Sequence[Sequence[str]]]) -> dict[str, Postings]:
+    found: dict[str, list[tuple[bytes, int, int, int]]] = {}
+    for number, messages in enumerate(texts):
+        for seq, words in enumerate(messages):
+            terms = analyse(" ".join(words))
+            for term, count in terms.counts.items():
+                found.setdefault(term, []).append((_session(number).bytes, seq, count, terms.length))
+    return {term: np.array(rows, dtype=POSTING) for term, rows in found.items()}
+
+
+def _scored(
+    texts: Sequence[Sequence[Sequence[str]]], question: str, ranking: RankingSettings = NO_PAIRS
+) -> LexicalScores:
+    asked = understand(question)
+    postings = _postings(texts)
+    units = sum(len(messages) for messages in texts)
+    statistics = Statistics(max(1, units), 3.0, {term: len(rows) for term, rows in postings.items()})
+    read = {term: postings[term] for term in readable_terms(asked, statistics, 10_000)}
+    return score(read, asked, statistics, ranking)
+
+
+def _places(texts: Sequence[Sequence[Sequence[str]]]) -> list[Place]:
+    return [(_session(n), seq) for n, messages in enumerate(texts) for seq in range(len(messages))]
+
+
+@given(sessions, st.lists(st.sampled_from(WORDS), min_size=1, max_size=4))
+def test_scores_lie_between_nothing_and_one(texts: list[list[list[str]]], question: list[str]) -> None:
+    values = _scored(texts, " ".join(question)).of(_places(texts))
+    assert ((values >= 0) & (values <= 1)).all()
+
+
+@given(sessions, st.sampled_from(WORDS))
+def test_only_what_holds_a_word_or_stands_beside_it_scores(texts: list[list[list[str]]], word: str) -> None:
+    values = _scored(texts, word).of(_places(texts))
+    for value, (session, seq) in zip(values, _places(texts), strict=True):
+        messages = texts[[_session(n) for n in range(len(texts))].index(session)]
+        near = any(word in messages[at] for at in (seq - 1, seq, seq + 1) if 0 <= at < len(messages))
+        assert (value > 0) == near
+
+
+@given(sessions, st.lists(st.sampled_from(WORDS), min_size=1, max_size=3))
+def test_other_sessions_change_nothing_but_what_a_word_is_worth(
+    texts: list[list[list[str]]], question: list[str]
+) -> None:
+    """The order of sessions, and so of postings, is nothing to the scores."""
+    asked = " ".join(question)
+    forth = _scored(texts, asked).of(_places(texts))
+    postings = {term: rows[::-1].copy() for term, rows in _postings(texts).items()}
+    terms = understand(asked)
+    statistics = Statistics(max(1, len(_places(texts))), 3.0, {term: len(rows) for term, rows in postings.items()})
+    read = {term: postings[term] for term in readable_terms(terms, statistics, 10_000)}
+    assert score(read, terms, statistics, NO_PAIRS).of(_places(texts)) == pytest.approx(forth)
+
+
+def test_a_neighbours_word_is_worth_half_and_does_not_pay_twice() -> None:
+    texts = [[["lemon"], ["banana"], ["lemon"], [], ["plum"]]]
+    first, between, third, after, far = _scored(texts, "lemon").of(_places(texts))
+    assert first == third
+    assert between == after == pytest.approx(first / 2)
+    assert far == 0
+
+
+def test_the_first_message_of_a_session_has_no_neighbour_in_the_one_before() -> None:
+    texts = [[["banana"], ["lemon"]], [["plum"]]]
+    assert _scored(texts, "lemon").of([(_session(1), 0)]) == [0]
+
+
+def test_a_unit_that_is_no_message_stands_alone() -> None:
+    fact = uuid5(SPACE, "fact")
+    postings = {"lemon": np.array([(fact.bytes, -1, 1, 3)], dtype=POSTING)}
+    question = understand("lemon")
+    scores = score(postings, question, Statistics(10, 3.0, {"lemon": 1}), NO_PAIRS)
+    assert scores.best(5) == [(fact, -1)]
+    assert (scores.of([(fact, -1), (fact, 0), (_session(0), -1)]) > 0).tolist() == [True, False, False]
+
+
+def test_the_rarer_word_is_worth_more() -> None:
+    texts = [[["lemon", "x"], ["y"], ["z"], ["lemon"], ["w"], ["v"], ["banana", "x"]]]
+    values = _scored(texts, "lemon banana").of(_places(texts))
+    assert values[6] > values[0]
+
+
+def test_words_that_stand_together_beat_words_that_stand_apart() -> None:
+    texts = [[["lemon", "banana", "plum"]], [["lemon", "plum", "banana"]]]
+    together, apart = _scored(texts, "lemon banana", RankingSettings()).of(_places(texts))
+    assert together > apart
+
+
+def test_best_comes_first() -> None:
+    texts = [[["lemon", "banana"]], [["lemon", "x", "y"]], [["dragon"]]]
+    scores = _scored(texts, "lemon banana")
+    assert scores.best(10) == [(_session(0), 0), (_session(0), 1), (_session(1), 0), (_session(1), 1)]
+    assert scores.best(1) == [(_session(0), 0)]
+    assert scores.best(0) == []
+
+
+def test_nothing_asked_scores_nothing() -> None:
+    scores = score({}, understand("?"), Statistics(3, 3.0, {}), RankingSettings())
+    assert scores.best(5) == []
+    assert scores.of([(_session(0), 0)]) == [0]
+
+
+def _question(*words: str) -> Question:
+    return understand(" ".join(words))
+
+
+def test_very_common_terms_are_left_out_when_the_budget_is_small() -> None:
+    statistics = Statistics(1000, 5.0, {"lemon": 900, "banana": 30, "plum": 20})
+    asked = _question("lemon", "banana", "plum")
+    assert readable_terms(asked, statistics, 100) == ["plum", "banana"]
+    assert readable_terms(asked, statistics, 1000) == ["plum", "banana", "lemon"]
+
+
+def test_the_rarest_term_is_always_read() -> None:
+    assert readable_terms(_question("lemon"), Statistics(1000, 5.0, {"lemon": 900}), 1) == ["lemon"]
+
+
+@given(st.integers(1, 10**6), st.integers(0, 10**6))
+def test_no_word_counts_against_a_text(units: int, frequency: int) -> None:
+    assert Statistics(units, 5.0, {"lemon": frequency}).idf("lemon") > 0

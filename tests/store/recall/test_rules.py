@@ -1,0 +1,179 @@
+"""What moves a score besides words and meaning, and the order that comes of it."""
+
+from typing import Any
+from uuid import UUID, uuid5
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.recall import rules
+from store.recall.folding import folded
+from store.recall.fusion import rank
+from store.recall.pool import Candidate, Pool
+from store.recall.question import named, understand, without_names
+from store.recall.settings import RankingSettings
+from tests.store.conftest import NOON
+
+SPACE = UUID(int=3)
+SETTINGS = RankingSettings()
+
+
+def _unit(number: int, text: str = "we talk", **more: Any) -> Candidate:
+    session = more.pop("session", "s")
+    known: dict[str, Any] = {
+        "unit_id": UUID(int=number),
+        "kind": "experience",
+        "text": text,
+        "whole": True,
+        "session_id": None if session is None else uuid5(SPACE, session),
+        "session_name": session,
+        "turn_name": f"t{number}",
+        "seq": number,
+        "role": "user",
+        "name": None,
+        "occurred_at": NOON,
+        "sources": (),
+    }
+    return Candidate(**{**known, **more})
+
+
+def _pool(*units: Candidate) -> Pool:
+    nothing = np.zeros((len(units), 4), dtype=np.float32)
+    return Pool(units, nothing, nothing, nothing)
+
+
+def _moved(rule: rules.Rule, pool: Pool, question: str = "anything") -> list[float]:
+    before = np.linspace(1.0, 0.5, len(pool))
+    after = rule(before, pool, understand(question), SETTINGS)
+    assert after.shape == before.shape
+    return [round(float(value), 6) for value in after - before]
+
+
+def test_the_one_speaker_named_is_raised() -> None:
+    pool = _pool(_unit(1, name="Marta"), _unit(2, name="Igor"))
+    assert _moved(rules.speaker, pool, "What did Marta cook?") == [0.1, 0]
+    assert _moved(rules.speaker, pool, "what did marta's guests eat?") == [0.1, 0]
+    assert _moved(rules.speaker, pool, "What did Marta and Igor cook?") == [0, 0]
+    assert _moved(rules.speaker, pool, "What was cooked?") == [0, 0]
+
+
+def test_a_session_with_several_good_units_raises_them_all() -> None:
+    pool = _pool(_unit(1, session="a"), _unit(2, session="a"), _unit(3, session="a"), _unit(4, session="b"))
+    a, _, _, b = _moved(rules.session, pool)
+    assert a > b > 0
+
+
+def test_what_has_no_session_is_not_moved_by_one() -> None:
+    assert _moved(rules.session, _pool(_unit(1, session=None), _unit(2, session=None))) == [0, 0]
+
+
+def test_what_only_asks_is_held_back_by_its_share() -> None:
+    pool = _pool(_unit(1, "Where is it?"), _unit(2, "Where is it? It is here now."), _unit(3, "It is here."))
+    asks, half, tells = _moved(rules.short_questions, pool)
+    assert asks < half < tells == 0
+
+
+def test_a_long_question_also_tells() -> None:
+    assert rules.asking_share(" ".join(["word"] * 30) + "?") == 0
+
+
+@given(st.text())
+def test_the_share_of_asking_is_a_share(text: str) -> None:
+    assert 0 <= rules.asking_share(text) <= 1
+
+
+def test_the_assistant_is_held_back_unless_asked_for() -> None:
+    pool = _pool(_unit(1, role="assistant"), _unit(2))
+    assert _moved(rules.assistant, pool, "Which hotel was it?") == [-0.2, 0]
+    assert _moved(rules.assistant, pool, "Which hotel did you recommend?") == [0, 0]
+
+
+def test_long_texts_of_tools_are_held_back_and_long_turns_are_not() -> None:
+    long = "word " * 1000
+    moved = _moved(rules.long_texts, _pool(_unit(1, long, role="tool"), _unit(2, long), _unit(3, role="tool")))
+    assert moved[0] < 0
+    assert moved[1:] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "question, told",
+    [
+        ("When did she leave?", "We left last Tuesday"),
+        ("How long was the trip?", "It took a week"),
+        ("What year was it?", "in 2019 I think"),
+        ("How many cats are there?", "I have three cats"),
+    ],
+)
+def test_a_text_that_holds_what_is_asked_for_is_raised(question: str, told: str) -> None:
+    raised, other = _moved(rules.answer_type, _pool(_unit(1, told), _unit(2, "so nice")), question)
+    assert raised == pytest.approx(0.1)
+    assert other == 0
+
+
+def test_a_question_for_neither_time_nor_number_moves_nothing() -> None:
+    assert _moved(rules.answer_type, _pool(_unit(1, "in 2019"), _unit(2)), "Who was there?") == [0, 0]
+
+
+def test_every_rule_takes_an_empty_pool() -> None:
+    for name, rule in rules.RULES:
+        assert _moved(rule, _pool(), "When did Marta go, and how many?") == [], name
+
+
+@pytest.mark.parametrize(
+    "question, names, bare",
+    [
+        ("What did Marta cook?", ["Marta"], "What did cook?"),
+        ("Is Marta\u2019s dog old?", ["Marta"], "Is dog old?"),
+        ("what did marta say", ["Marta Silva"], "what did say"),
+        ("Marta?", ["Marta"], "Marta?"),
+        ("Where is the martagon lily?", ["Marta"], "Where is the martagon lily?"),
+    ],
+)
+def test_names_are_cut_from_what_the_model_reads(question: str, names: list[str], bare: str) -> None:
+    assert without_names(question, names) == bare
+
+
+@given(st.text(), st.lists(st.text()))
+def test_cutting_names_never_fails_and_never_leaves_nothing(question: str, names: list[str]) -> None:
+    bare = without_names(question, names)
+    assert bool(bare.strip()) == bool(question.strip()) or not question.strip()
+
+
+def test_only_speakers_whom_the_question_names_count_as_named() -> None:
+    assert named(understand("What did Jose say?"), ["José Lima", "Josefine", "user"]) == {"José Lima"}
+
+
+def test_equal_scores_are_ordered_by_unit_id() -> None:
+    pool = _pool(_unit(9), _unit(2), _unit(5))
+    scores = np.full(3, 0.5)
+    ranking = rank(pool, {"lexical": scores}, {"lexical": 1.0}, understand("x"), SETTINGS)
+    assert [pool.candidates[i].unit_id.int for i in ranking.order] == [2, 5, 9]
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0, 2))
+def test_a_final_score_is_the_weighted_sum_and_what_moved_it(raw: list[float], weight: float) -> None:
+    pool = _pool(*(_unit(n, f"I have {n}?", session=f"s{n % 3}") for n in range(len(raw))))
+    dense = np.array(raw)
+    arms = {"dense": dense, "lexical": dense[::-1].copy()}
+    ranking = rank(pool, arms, {"dense": weight, "lexical": 1.0}, understand("how many?"), SETTINGS)
+    for index in range(len(raw)):
+        moved = ranking.explain(index).moved
+        expected = weight * arms["dense"][index] + arms["lexical"][index] + sum(moved.values())
+        assert float(ranking.scores[index]) == pytest.approx(expected)
+
+
+def test_an_arm_that_found_nothing_in_a_unit_is_not_named() -> None:
+    pool = _pool(_unit(1), _unit(2))
+    arms = {"dense": np.array([0.5, 0.0]), "lexical": np.array([0.0, 0.4])}
+    ranking = rank(pool, arms, {"dense": 1.0, "lexical": 1.0}, understand("x"), SETTINGS)
+    assert [ranking.found_by(0), ranking.found_by(1)] == [("dense",), ("lexical",)]
+
+
+def test_facts_fold_into_their_source_where_it_stands() -> None:
+    source, fact = _unit(1), _unit(2, kind="world", sources=(UUID(int=1),))
+    orphan = _unit(3, kind="world", sources=(UUID(int=77),))
+    pool = _pool(source, fact, orphan)
+    ranking = rank(pool, {"lexical": np.array([0.1, 0.9, 0.5])}, {"lexical": 1.0}, understand("x"), SETTINGS)
+    assert [pool.candidates[i] for i in folded(ranking, pool)] == [orphan, source]
