@@ -65,10 +65,7 @@ def test_only_what_holds_a_word_or_stands_beside_it_scores(texts: list[list[list
 
 
 @given(sessions, st.lists(st.sampled_from(WORDS), min_size=1, max_size=3))
-def test_other_sessions_change_nothing_but_what_a_word_is_worth(
-    texts: list[list[list[str]]], question: list[str]
-) -> None:
-    """The order of sessions, and so of postings, is nothing to the scores."""
+def test_the_order_of_postings_changes_nothing(texts: list[list[list[str]]], question: list[str]) -> None:
     asked = " ".join(question)
     forth = _scored(texts, asked).of(_places(texts))
     postings = {term: rows[::-1].copy() for term, rows in _postings(texts).items()}
