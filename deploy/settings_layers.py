@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import yaml
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource
 
@@ -84,19 +84,6 @@ def from_environment(tree: type[BaseSettings], environ: Mapping[str, str]) -> La
         if name.upper().startswith(PREFIX) and delimiter and part not in tree.model_fields:
             values.setdefault(part, {})[rest] = value
     return Layer("environment", _numbers(tree, values), variables)
-
-
-def to_environment(tree: BaseModel, above: str = PREFIX) -> dict[str, str]:
-    """Return the variables that make another process read exactly these settings; secrets are plain in them."""
-    found: dict[str, str] = {}
-    for name in type(tree).model_fields:
-        value = getattr(tree, name)
-        if isinstance(value, BaseModel):
-            found |= to_environment(value, f"{above}{name.upper()}{DELIMITER}")
-        else:
-            plain = value.get_secret_value() if isinstance(value, SecretStr) else value
-            found[above + name.upper()] = str(plain)
-    return found
 
 
 def _variables(environ: Mapping[str, str]) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 import sys
 from importlib import import_module
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
@@ -46,5 +48,16 @@ def main() -> None:
     build(*wanted)()
 
 
-def _root() -> None:
+def _say_version(wanted: bool) -> None:  # noqa: FBT001 - typer hands it over so
+    if wanted:
+        print(version("afterturn"))
+        raise typer.Exit
+
+
+def _root(
+    *,
+    _version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_say_version, help="Print the version.")
+    ] = False,
+) -> None:
     """Make a single command keep its name: without this, typer would drop it."""

@@ -19,6 +19,8 @@ from afterturn_client import (
 )
 
 from deploy.cli.printing import ended
+from deploy.settings import load
+from deploy.settings_errors import SettingsError
 from deploy.stack import NoStack, Stack, find_stack
 from store.settings import DatabaseSettings
 
@@ -34,9 +36,11 @@ _WRONG = (BadRequestError, InvalidArgumentError, InvalidRequestError, Permission
 
 
 def running_stack(data: Path | None) -> Stack:
-    """Return the stack of a data folder, or end with status 2."""
+    """Return the stack of a data folder (None: that of the settings), or end with status 2."""
     try:
-        return find_stack(data)
+        return find_stack(data or load().settings.data)
+    except SettingsError as error:
+        raise ended(f"these settings cannot be used:\n{error}", 2) from None
     except NoStack as error:
         raise ended(str(error), 2) from None
 

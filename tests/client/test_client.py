@@ -1,12 +1,16 @@
 """Both clients against a real socket: what they send, what they make of the answers, what they repeat."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
+from urllib.parse import unquote
 
 import afterturn_client as module
+import httpx
 import pytest
 from afterturn_client import (
     Afterturn,
@@ -24,7 +28,10 @@ from afterturn_client import (
     UnknownOutcomeError,
     UnreachableError,
 )
+from afterturn_client.calls import segment
 from afterturn_client.errors import BY_CODE
+from hypothesis import given
+from hypothesis import strategies as st
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from tests.client.loopback import Loopback, Seen, closed_port, everything_in, raw_server
@@ -414,7 +421,7 @@ async def test_an_echo_of_the_request_does_not_reach_the_error(server: Loopback,
 async def test_no_failure_shows_the_key_or_the_text(twin: Twin) -> None:
     turn = ("add_turn", "s", [Message("user", TEXT)])
     with raw_server(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{") as (cut, _received):
-        for url in (closed_port(), cut, f"http://user:{KEY}@127.0.0.1:9"):
+        for url in (closed_port(), cut):
             with pytest.raises(AfterturnError) as caught:
                 await twin(twin.client(url, retry=RetryPolicy(pauses_s=())), *turn)
             shown = everything_in(caught.value)
@@ -443,8 +450,15 @@ def test_a_key_that_no_header_can_carry_is_refused_without_being_shown(twin: Twi
     assert not key or key not in everything_in(caught.value)
 
 
+@pytest.mark.parametrize("url", [f"http://u:{KEY}@h:1", f"http://{KEY}@h", f"http://h:{KEY}", f"http://h/?k={KEY}", ""])
+def test_a_base_url_with_a_password_or_none_at_all_is_refused_without_being_shown(twin: Twin, url: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        twin.kind(url, "at_key")
+    assert KEY not in everything_in(caught.value)
+
+
 def test_reprs_show_neither_key_nor_text(twin: Twin) -> None:
-    client = twin.client(f"http://user:{KEY}@127.0.0.1:9", bank="b")
+    client = twin.client("http://127.0.0.1:9", bank="b")
     turn = NewTurn("s", [Message("user", TEXT)], metadata={"note": TEXT})
     answer = module.RecallAnswer((), {"content": TEXT}, module.Freshness(1, 1, 1, 1, 0), 1.0, {"results": [TEXT]})
     shown = repr(client) + str(client) + repr(turn) + repr(answer) + repr(Message("user", TEXT))
@@ -486,3 +500,19 @@ def test_every_answer_is_frozen() -> None:
     answers = [getattr(module, name) for name in module.__all__ if is_dataclass(getattr(module, name))]
     assert len(answers) > 10
     assert all(answer.__dataclass_params__.frozen and fields(answer) for answer in answers)
+
+
+def test_importing_it_brings_httpx_and_nothing_of_the_service() -> None:
+    script = "import sys; old = set(sys.modules); import httpx; base = set(sys.modules); import afterturn_client; \
+import afterturn_client.gateway; print(*sorted({name.partition('.')[0] for name in set(sys.modules) - base}))"
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    brought = {name for name in shown.split() if name not in sys.stdlib_module_names}
+    assert brought == {"afterturn_client"}
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
+def test_any_name_is_one_segment_of_a_path_and_comes_back(name: str) -> None:
+    quoted = segment(name)
+    assert unquote(quoted) == name
+    assert not set(quoted) & set("/?# \\")
+    assert httpx.URL(f"http://h/a/{quoted}/b").raw_path.decode() == f"/a/{quoted}/b"

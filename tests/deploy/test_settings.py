@@ -7,7 +7,6 @@ from pydantic import SecretStr
 
 from deploy.settings import Settings, load
 from deploy.settings_errors import SettingsError
-from deploy.settings_layers import to_environment
 from tests.client.loopback import everything_in
 
 SECRET = "hunter2-distinctive"
@@ -174,13 +173,6 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_a_part_that_is_no_json_in_the_environment_is_named() -> None:
     assert list(problems({"AFTERTURN_API": "{" + SECRET})) == ["api"]
-
-
-def test_settings_survive_the_way_through_an_environment(tmp_path: Path) -> None:
-    """So a parent can hand a child what it read from a file."""
-    file = written(tmp_path, "api: {port: 7, host: '::1'}\nworker: {sweep_seconds: 0.5}\ngateway: {user_key: k}\n")
-    settings = load({"AFTERTURN_LOG__LEVEL": "debug"}, config=file).settings
-    assert load(to_environment(settings)).settings == settings
 
 
 def test_the_trees_own_name_goes_before_the_contracts() -> None:

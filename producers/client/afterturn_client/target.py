@@ -3,18 +3,25 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
 
 from afterturn_client import answers, calls
 from afterturn_client.calls import Call, RecallOptions
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.retry import RetryPolicy
-from afterturn_client.transport import check_base_url, is_loopback, masked
+from afterturn_client.transport import check_base_url, is_loopback
 from afterturn_client.turns import Messages, NewTurn, TurnOptions
 
 T = TypeVar("T")
 
 #: How long a recall waits for the client's own last write, in milliseconds, unless it says otherwise.
 OWN_WRITE_WAIT_MS = 1000
+
+#: How long an idle connection is kept, in seconds: shorter than servers keep theirs (uvicorn: 5), so that none
+#: is cut while a request is on its way.
+KEEPALIVE_S = 4.0
 
 
 @dataclass
@@ -31,11 +38,14 @@ class Target:
 
     def __post_init__(self) -> None:
         self.base_url = check_base_url(self.base_url)
+        if "@" in urlsplit(self.base_url).netloc:
+            # httpx would send it as basic authentication, in the place of the key.
+            raise InvalidRequestError("base_url must not hold a user or a password: the key says who asks")
         if not self.key or not self.key.isascii() or not self.key.isprintable() or " " in self.key:
             raise InvalidRequestError("the key must be one word of printable ASCII")
 
     def __str__(self) -> str:
-        return f"{masked(self.base_url)!r}, bank={self.bank!r}"
+        return f"{self.base_url!r}, bank={self.bank!r}"
 
     def http_options(self) -> dict[str, Any]:
         """Return how to set up either httpx client."""
@@ -44,6 +54,7 @@ class Target:
             "headers": {"authorization": f"Bearer {self.key}", "accept": "application/json"},
             "trust_env": not is_loopback(self.base_url),
             "follow_redirects": False,
+            "limits": httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=KEEPALIVE_S),
         }
 
     def add_turn(self, session_id: str, messages: Messages, options: TurnOptions) -> Call[answers.TurnReceipt]:
