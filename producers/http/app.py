@@ -4,13 +4,14 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 from starlette.types import Lifespan
 
+from producers.gateway import AddBody, FlushBody, SearchBody
 from producers.http import memories, problems, recall, service, turns, units
 from producers.http.door import REQUEST_ID, Door
 from producers.http.openapi import describe
 from producers.memory import Memory
 from producers.recalls import RecallBody, RecallJobBody
 from producers.settings import ApiSettings
-from producers.turns import BatchBody, MessageBody, TurnBody
+from producers.turns import BatchBody, TurnBody
 from store.keys import Keys
 
 SUMMARY = "Remembers what agents and people said: durable when a turn ends, at hand when the next begins."
@@ -48,7 +49,7 @@ def create_app(
         service.routes(health, metrics),
     ):
         app.include_router(router)
-    describe(app, [TurnBody, MessageBody, BatchBody, RecallBody, RecallJobBody])
+    describe(app, [TurnBody, BatchBody, RecallBody, RecallJobBody, AddBody, FlushBody, SearchBody])
     return app
 
 

@@ -11,6 +11,22 @@ REF = "#/components/schemas/{model}"
 KEY = "key"
 
 
+class Failure(BaseModel):
+    """What went wrong, for a program and for a person."""
+
+    code: str
+    message: str
+    retryable: bool
+    details: dict[str, Any]
+
+
+class ErrorBody(BaseModel):
+    """Every answer that is no success."""
+
+    error: Failure
+    request_id: str
+
+
 def documented(
     summary: str,
     body: type[BaseModel] | None = None,
@@ -27,17 +43,24 @@ def documented(
     if query is not None:
         properties = query.model_json_schema()["properties"].items()
         extra["parameters"] = [{"name": name, "in": "query", "schema": schema} for name, schema in properties]
-    status = 201 if created else 200
-    return {"summary": summary, "openapi_extra": extra, "response_class": Response, "status_code": status}
+    failed = {"application/json": {"schema": {"$ref": REF.format(model=ErrorBody.__name__)}}}
+    return {
+        "summary": summary,
+        "openapi_extra": extra,
+        "response_class": Response,
+        "status_code": 201 if created else 200,
+        "responses": {"4XX": {"description": "refused", "content": failed}},
+    }
 
 
 def describe(app: FastAPI, models: list[type[BaseModel]]) -> None:
     """Make the app's description hold the models its routes point at."""
+    shown: list[type[BaseModel]] = [ErrorBody, *models]
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             described = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
-            _, schemas = models_json_schema([(model, "validation") for model in models], ref_template=REF)
+            _, schemas = models_json_schema([(model, "validation") for model in shown], ref_template=REF)
             components = described.setdefault("components", {})
             components["schemas"] = schemas.get("$defs", {})
             components["securitySchemes"] = {KEY: {"type": "http", "scheme": "bearer"}}

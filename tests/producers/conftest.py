@@ -75,6 +75,11 @@ class World:
         token = await self.keys.create(host, "test", **rights)
         return Tenant(host, token, self.client({"authorization": f"Bearer {token}"}))
 
+    async def close(self) -> None:
+        await self.doorbell.close()
+        await self.database.close()
+        self.broker.client.close()
+
     def client(self, headers: dict[str, str] | None = None) -> httpx.AsyncClient:
         transport = httpx.ASGITransport(self.app, raise_app_exceptions=True)
         return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8300", headers=headers or {})
@@ -126,9 +131,7 @@ async def world(postgres: TestPostgres, valkey: TestValkey) -> AsyncIterator[Wor
     """The API most tests share; every test brings a host of its own."""
     made = build(postgres, broker_of(valkey.url, f"api-{uuid4().hex}"), settings=ApiSettings())
     yield made
-    await made.doorbell.close()
-    await made.database.close()
-    made.broker.client.close()
+    await made.close()
 
 
 @pytest_asyncio.fixture(loop_scope="session")
