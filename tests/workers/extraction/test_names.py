@@ -51,6 +51,9 @@ def test_a_mention_has_its_characters_and_its_kind(text: str, surface: str, kind
         "- First point\n- Second point",
         "He said: Perhaps we should go.",
         "You may march in 5 minutes.",
+        "## Getting Started With Your Garden",
+        "Gardening helped. Tidiness came later.",
+        "Call `MyClass.run()` or:\n```\nfrom Paris import Anna  # 3 May 2026\n```",
         "version 1.2.2026.4 and 12:30 and 3.5.10",
     ],
 )
