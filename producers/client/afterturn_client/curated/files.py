@@ -1,0 +1,101 @@
+"""Files that are whole at every moment: a lock between processes, and writes that replace.
+
+A write goes to a temporary file in the same folder, is synced, renamed over the old one, and the folder is synced: who
+reads, and who comes back after a power cut, sees the old file or the new one.
+"""
+
+import fcntl
+import os
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from afterturn_client.curated.errors import MemoryBusy, MemoryUnreadable
+
+_LOCK = ".lock"
+_UNFINISHED = ".unfinished"
+_LOOK_AGAIN_S = 0.01
+
+
+@contextmanager
+def locked(folder: Path, patience_s: float) -> Iterator[None]:
+    """Hold the folder's lock, made if need be (0700). Raises MemoryBusy after `patience_s` seconds."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        _lock(handle, time.monotonic() + patience_s)
+        yield
+    finally:
+        os.close(handle)
+
+
+def read_text(path: Path) -> str:
+    """Return a file's text, '' when there is none. Raises MemoryUnreadable for what is not UTF-8."""
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        return ""
+    except UnicodeDecodeError as error:
+        at = error.start
+    raise MemoryUnreadable(f"{path.name} is not UTF-8 text (byte {at})")
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Put a new text in the place of the old one. Call it under the folder's lock."""
+    target = Path(os.path.realpath(path))
+    _sweep(target)
+    unfinished = target.with_name(f".{target.name}.{secrets.token_hex(6)}{_UNFINISHED}")
+    try:
+        _write(unfinished, text.encode(), _mode(target))
+        unfinished.replace(target)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+    _sync_folder(target.parent)
+
+
+def _lock(handle: int, deadline: float) -> None:
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                break
+            time.sleep(_LOOK_AGAIN_S)
+        else:
+            return
+    raise MemoryBusy("another process has held the lock for too long; nothing was changed")
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    with os.fdopen(handle, "wb") as file:
+        os.fchmod(handle, mode)
+        file.write(content)
+        file.flush()
+        os.fsync(handle)
+
+
+def _mode(path: Path) -> int:
+    """Return the permissions the file has, or for a new one those of a private file."""
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:
+        return 0o600
+
+
+def _sweep(target: Path) -> None:
+    """Remove what writers that were killed have left; the lock says that none of them is at work."""
+    for path in target.parent.glob(f".{target.name}.*{_UNFINISHED}"):
+        path.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,40 @@
+"""Both files as they are when a run starts; what changes meanwhile is in the prompt from the next run on."""
+
+from dataclasses import dataclass, field
+from typing import Self
+
+from afterturn_client.curated.entries import SEPARATOR, Entries, MemoryState, Target
+from afterturn_client.curated.screen import objection
+from afterturn_client.curated.store import MemoryStore
+
+_TITLES = {
+    Target.MEMORY: "MEMORY.md: your own notes",
+    Target.USER: "USER.md: what you know about your user",
+}
+_EMPTY = "(empty)"
+_WITHHELD = "(an entry that did not pass the screen is withheld here; remove it from the file)"
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySnapshot:
+    """Both files at one moment; `text` is what stands in the system prompt of the whole run."""
+
+    memory: MemoryState
+    user: MemoryState
+    text: str = field(repr=False)
+
+    @classmethod
+    def take(cls, store: MemoryStore) -> Self:
+        """Read both files and render them, once. Raises MemoryUnreadable."""
+        memory, user = store.read(Target.MEMORY), store.read(Target.USER)
+        return cls(memory, user, f"{_block(memory)}\n\n{_block(user)}")
+
+
+def _block(state: MemoryState) -> str:
+    """Return one file under a header that shows its use and limit."""
+    return f"## {_TITLES[state.target]} [{state.usage}]\n\n{_body(state.entries) or _EMPTY}"
+
+
+def _body(entries: Entries) -> str:
+    """Join the entries; one that was written past the screen, by hand or by an attacker, is told of, not shown."""
+    return f"\n{SEPARATOR}\n".join(entry if objection(entry) is None else _WITHHELD for entry in entries)
