@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from workers.extraction.canonical import folded
 from workers.extraction.model import MentionKind, Span
 
 _LONGEST_URL = 2048
@@ -52,8 +53,8 @@ def _url_name(url: str) -> str | None:
         parts = urlsplit(url if "://" in url else f"https://{url}")
     except ValueError:
         return None
-    host = (parts.hostname or "").removeprefix("www.")
-    if "." not in host and host != "localhost":
+    host = folded(parts.hostname or "").removeprefix("www.")
+    if not all(host.split(".")) or ("." not in host and host != "localhost"):
         return None
     query = f"?{parts.query}" if parts.query else ""
     return f"{host}{parts.path.rstrip('/')}{query}"

@@ -1,5 +1,6 @@
 """A turn's text in, everything that follows from it out: the one way into the rules."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime
@@ -22,6 +23,9 @@ from workers.extraction.names import names_in
 VERSION = "rules-1"
 #: The first so many mentions of a message are kept: what names more is a list, and pairs grow with the square.
 MAX_MENTIONS = 256
+
+
+_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]{1,200}`", re.DOTALL)
 
 
 def extract(turn: TurnText) -> Extraction:
@@ -63,11 +67,11 @@ def _speakers(messages: Sequence[MessageText]) -> Iterable[Mention]:
 
 
 def _written(messages: Sequence[MessageText], said: date | None) -> Iterable[Mention]:
-    """Addresses first, then dates, then names: each in what the ones before have left of the text."""
+    """Addresses first, then dates and names outside of code: each in what is left of the text."""
     left: list[str] = []
     for ordinal, message in enumerate(messages):
         found = [*_addresses(ordinal, message.content)]
-        bare = _without(message.content, found)
+        bare = masked(_without(message.content, found), [match.span() for match in _CODE.finditer(message.content)])
         found_dates = [*_dates(ordinal, message.content, bare, said)]
         left.append(_without(bare, found_dates))
         yield from (*found, *found_dates)

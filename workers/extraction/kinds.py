@@ -43,13 +43,21 @@ def guess(run: Run) -> Guess:
 def believable(run: Run, found: Guess) -> bool:
     """Whether the run is a name at all: a capital at a sentence's beginning or on a common word is not enough."""
     if len(run.parts) > 1:
-        return True
+        return found.sure or _telling(run)
     token = run.parts[0]
+    if token.low in words("people", "title"):
+        return False
     if token.low not in everyday():
         return found.sure or not run.opens
     if token.low in words("given_names") and not run.opens:
         return True
     return _acts(run) is not None or _relation(run) is not None or _called(run) is not None
+
+
+def _telling(run: Run) -> bool:
+    """Whether enough of the words are no everyday words, which headings are made of."""
+    strange = sum(low not in everyday() for low in run.lows)
+    return strange * 2 >= len(run.parts) if run.opens else strange > 0
 
 
 def _listed(run: Run) -> MentionKind | None:
@@ -164,7 +172,9 @@ def _acts(run: Run) -> MentionKind | None:
     after = run.after()
     if after is None or run.parts[-1].possessive:
         return None
-    if after.gap == " " and after.low in words("people", "says"):
+    certain_name = not run.opens or run.lows[0] in words("given_names")
+    verbs = words("people", "says" if certain_name else "speaks")
+    if after.gap == " " and after.low in verbs:
         return MentionKind.PERSON
     spoken_to = after.gap == ", " and run.opens and after.low in _LISTENS
     return MentionKind.PERSON if spoken_to else None

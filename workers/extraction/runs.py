@@ -18,7 +18,24 @@ _PARTICLES = frozenset(
     }
 )
 _OF = frozenset({"of", "for", "the", "and", "without"})
-_OF_HEADS = frozenset({"lord", "isle", "republic", "kingdom", "gulf", "bay", "house", "city", "king", "queen"})
+_OF_HEADS = frozenset(
+    {
+        "lord",
+        "isle",
+        "republic",
+        "kingdom",
+        "gulf",
+        "bay",
+        "house",
+        "city",
+        "king",
+        "queen",
+        "statue",
+        "duke",
+        "tower",
+        "sea",
+    }
+)
 _SPACES = frozenset({" ", "\u00a0", ". "})
 _LEADS = frozenset({"the", "a", "an", "my", "our"})
 

@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workers.extraction import Extraction, MentionKind, MessageText, TurnText, canonical, extract
@@ -34,6 +34,7 @@ MESSAGES = st.builds(
 TURNS = st.builds(TurnText, st.lists(MESSAGES, max_size=4).map(tuple), MOMENTS)
 
 
+@settings(deadline=None)
 @given(TURNS)
 def test_any_text_is_read_and_every_mention_stands_where_it_says(turn: TurnText) -> None:
     found = extract(turn)
@@ -46,6 +47,7 @@ def test_any_text_is_read_and_every_mention_stands_where_it_says(turn: TurnText)
             assert message.content[mention.span.start : mention.span.end] == mention.surface
 
 
+@settings(deadline=None)
 @given(TURNS)
 def test_every_fact_is_what_its_message_says_and_fits(turn: TurnText) -> None:
     for fact in extract(turn).facts:
@@ -58,17 +60,20 @@ def test_every_fact_is_what_its_message_says_and_fits(turn: TurnText) -> None:
         assert fact.value in fact.statement
 
 
+@settings(deadline=None)
 @given(TURNS)
 def test_slugs_are_unique_within_a_message(turn: TurnText) -> None:
     slugs = [(fact.ordinal, fact.slug) for fact in extract(turn).facts]
     assert len(slugs) == len(set(slugs))
 
 
+@settings(deadline=None)
 @given(TURNS)
 def test_the_same_turn_gives_the_same_answer(turn: TurnText) -> None:
     assert extract(turn) == extract(TurnText(tuple(turn.messages), turn.occurred_at))
 
 
+@settings(deadline=None)
 @given(TURNS, TURNS)
 def test_what_was_read_before_changes_nothing(one: TurnText, other: TurnText) -> None:
     alone = extract(one)
@@ -76,6 +81,7 @@ def test_what_was_read_before_changes_nothing(one: TurnText, other: TurnText) ->
     assert extract(one) == alone
 
 
+@settings(deadline=None)
 @given(TURNS)
 def test_spans_of_a_message_come_in_order_and_do_not_overlap(turn: TurnText) -> None:
     mentions = extract(turn).mentions
@@ -85,6 +91,7 @@ def test_spans_of_a_message_come_in_order_and_do_not_overlap(turn: TurnText) -> 
         assert len(spans) <= MAX_MENTIONS
 
 
+@settings(deadline=None)
 @given(TURNS)
 def test_entities_are_just_the_names_of_the_mentions_once_each(turn: TurnText) -> None:
     found = extract(turn)
@@ -93,6 +100,7 @@ def test_entities_are_just_the_names_of_the_mentions_once_each(turn: TurnText) -
     assert all(entity.name for entity in found.entities)
 
 
+@settings(deadline=None)
 @given(TEXTS)
 def test_a_normalised_name_is_its_own_normalised_name(text: str) -> None:
     for entity in extract(TurnText((MessageText("user", text),))).entities:
