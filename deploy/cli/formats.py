@@ -7,7 +7,7 @@ file makes it raise.
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Any, BinaryIO, Literal
 
@@ -22,6 +22,7 @@ from deploy.cli.parsed import BadLine, Parsed, checked, first_problem, turn_name
 LONGEST_LINE = 2_097_152
 LONGEST_SESSION_ID = 128
 _VOTERS = 50
+_BEGINNING = 4096
 
 _NAMED = re.compile(r'(?P<name>[^\s:{}\[\]"][^:{}\[\]"]{0,127}):\s+(?P<text>\S.*)')
 _ROLES = {"assistant": "assistant", "ai": "assistant", "agent": "assistant", "bot": "assistant", "system": "system"}
@@ -63,7 +64,7 @@ def detect(head: bytes) -> Format | None:
     if re.match(r"\[\s*[{\]]", text):
         return Format.CHAT
     lines = [line.strip() for line in text.splitlines()[:_VOTERS] if line.strip()]
-    if text.startswith("{") and _is_chat_object(text, lines[0]):
+    if text.startswith("{") and _is_chat_object(text, lines):
         return Format.CHAT
     objects = sum(line.startswith("{") for line in lines)
     named = sum(_NAMED.fullmatch(line) is not None for line in lines)
@@ -131,15 +132,15 @@ def _spoken(line: str, number: int, offset: int, session_id: str) -> Parsed:
     return checked(turn, number, offset)
 
 
-def _is_chat_object(text: str, first_line: str) -> bool:
+def _is_chat_object(text: str, lines: Sequence[str]) -> bool:
     """Whether a file that begins with `{` is one chat document and not lines of turns."""
-    for candidate in (first_line, text):
-        try:
-            value = json.loads(candidate)
-        except (ValueError, RecursionError):
-            continue
-        return isinstance(value, dict) and "messages" in value and not {"session_id", "turn_id"} & set(value)
-    return first_line in {"{", '{"messages": [', '{"messages":['} or not first_line.endswith("}")
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        # More lines than one object, or only the beginning of it: a turn names its session early, a chat never.
+        of_turns = any(name in text[:_BEGINNING] for name in ('"session_id"', '"turn_id"'))
+        return not of_turns and not (len(lines) > 1 and lines[0].endswith("}") and lines[1].startswith("{"))
+    return "messages" in value and not {"session_id", "turn_id"} & set(value)
 
 
 def _refuse_constant(name: str) -> float:

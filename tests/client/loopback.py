@@ -123,7 +123,7 @@ def closed_port() -> str:
 
 
 def everything_in(error: BaseException) -> str:
-    """Return all that a log could show of an exception: text, repr, arguments, fields, the whole chain."""
+    """Return all that a log could show of an exception: text, repr, arguments, fields and theirs, the whole chain."""
     pieces: list[str] = []
     queue: list[BaseException | None] = [error]
     known: set[int] = set()
@@ -133,5 +133,6 @@ def everything_in(error: BaseException) -> str:
             continue
         known.add(id(one))
         pieces += [str(one), repr(one), repr(one.args), repr(vars(one)), *getattr(one, "__notes__", [])]
+        pieces += [repr(vars(value)) for value in vars(one).values() if hasattr(value, "__dict__")]
         queue += [one.__cause__, one.__context__]
     return "\n".join(pieces)
