@@ -34,9 +34,11 @@ class KnownEmbedder:
     poison: str | None = None
     slow_s: float = 0.0
     batches: list[list[str]] = field(default_factory=list)
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         self.batches.append(list(texts))
+        self.begun.set()
         if self.slow_s:
             await asyncio.sleep(self.slow_s)
         if self.poison is not None and any(self.poison in text for text in texts):

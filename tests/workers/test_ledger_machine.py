@@ -1,0 +1,216 @@
+"""The ledger under anything workers can do to it: once, in order, and never more attempts than allowed."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import ClassVar
+from uuid import UUID
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from sqlalchemy import text
+
+from store import audit
+from store.errors import LeaseLost
+from store.ledger import Claim, Outcome, Stage, close
+from tests.servers import TestPostgres
+from tests.workers.conftest import HOST, World, open_world
+from tests.workers.loops import LoopThread, loop_thread
+
+MAX_ATTEMPTS = 3
+SESSIONS = ("a", "b")
+TABLES = ", ".join(
+    f"afterturn.{name}"
+    for name in (
+        "ledger_t",
+        "claim_t",
+        "audit_event_t",
+        "turn_t",
+        "event_store_t",
+        "posting_t",
+        "agent_memory_bank_t",
+    )
+)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where a machine runs: a database that is emptied before each run."""
+
+    world: World
+    loop: LoopThread
+
+
+async def operate(world: World, statement: str) -> None:
+    async with world.database.operator() as connection:
+        await connection.execute(text(statement))
+
+
+class LedgerMachine(RuleBasedStateMachine):
+    """Workers of two stages claim, finish, fail, die, and wake up late.
+
+    Effects are audit rows, written in the transaction that closes the claim.
+    """
+
+    bench: ClassVar[Bench]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.claims: list[Claim] = []
+        self.appended: dict[UUID, list[UUID]] = defaultdict(list)
+        self.turns = 0
+        self.world, self.run = self.bench.world, self.bench.loop.run
+        self.run(self.world.sql(f"truncate {TABLES} cascade"))
+
+    @rule(session=st.sampled_from(SESSIONS))
+    def append(self, session: str) -> None:
+        self.turns += 1
+        self.run(self.world.append(session, f"t{self.turns}"))
+
+    @rule(stage=st.sampled_from((Stage.EXTRACTION, Stage.EMBEDDING)), rows=st.integers(1, 3))
+    def claim(self, stage: Stage, rows: int) -> None:
+        lease = timedelta(hours=1)
+        self.claims += self.run(
+            self.world.ledger.claim(stage, streams=2, rows=rows, lease=lease, worker="w", max_attempts=MAX_ATTEMPTS)
+        )
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data(), keep=st.booleans())
+    def finish(self, data: st.DataObject, keep: bool) -> None:  # noqa: FBT001 - hypothesis passes by name
+        """Finish a claim, perhaps not for the first time, perhaps long after it was lost."""
+        claim = data.draw(st.sampled_from(self.claims))
+        if not keep:
+            self.claims.remove(claim)
+        self.run(self._finish(claim))
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data(), part=st.integers(1, 3))
+    def finish_partly(self, data: st.DataObject, part: int) -> None:
+        claim = data.draw(st.sampled_from(self.claims))
+        self.claims.remove(claim)
+        self.run(self._finish(claim, part))
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data(), dead=st.booleans())
+    def fail(self, data: st.DataObject, dead: bool) -> None:  # noqa: FBT001 - hypothesis passes by name
+        claim = data.draw(st.sampled_from(self.claims))
+        self.claims.remove(claim)
+        status = "dead" if dead else "pending"
+        self.run(self.world.ledger.fail(claim, [Outcome(row.item_id, status, "test", "told to") for row in claim.rows]))
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data())
+    def give_back(self, data: st.DataObject) -> None:
+        claim = data.draw(st.sampled_from(self.claims))
+        self.claims.remove(claim)
+        self.run(self.world.ledger.release([claim]))
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data())
+    def renew(self, data: st.DataObject) -> None:
+        self.run(self.world.ledger.renew([data.draw(st.sampled_from(self.claims))], timedelta(hours=1)))
+
+    @rule()
+    def leases_run_out(self) -> None:
+        """As after kill -9, or a pause: the claims stay in hand, and may be finished late."""
+        self.run(operate(self.world, "update claim_t set lease_until = now() - interval '1 second'"))
+
+    @invariant()
+    def every_effect_is_there_once_and_in_order(self) -> None:
+        self.run(self._effects())
+
+    @invariant()
+    def attempts_stay_in_bounds(self) -> None:
+        self.run(self._attempts())
+
+    async def _finish(self, claim: Claim, part: int | None = None) -> None:
+        rows = claim.rows[:part]
+        try:
+            async with self.world.database.tenant(HOST) as connection:
+                for row in rows:
+                    await audit.record(connection, HOST, row, f"effect_{claim.stage}", {})
+                await close(connection, claim, [Outcome(row.item_id) for row in rows])
+        except LeaseLost:
+            return
+
+    async def _effects(self) -> None:
+        async with self.world.database.tenant(HOST) as connection:
+            found = await connection.execute(
+                text("""
+                    select l.stage, l.session_id, l.turn_id, l.position, l.status, count(a.audit_id) as effects,
+                           max(a.audit_id) as nth
+                      from ledger_t l
+                      left join audit_event_t a on a.turn_id = l.turn_id and a.event = 'effect_' || l.stage
+                     where l.stage in ('extraction', 'embedding')
+                     group by 1, 2, 3, 4, 5 order by l.position""")
+            )
+            last: dict[UUID, int] = defaultdict(int)
+            for row in found:
+                assert row.effects == (row.status == "done"), row
+                if row.stage == "extraction" and row.nth is not None:
+                    assert row.nth > last[row.session_id], row
+                    last[row.session_id] = row.nth
+
+    async def _attempts(self) -> None:
+        async with self.world.database.operator() as connection:
+            found = (await connection.execute(text("select status, attempts from ledger_t"))).all()
+        for row in found:
+            assert 0 <= row.attempts <= MAX_ATTEMPTS
+            assert row.attempts or row.status in {"pending", "skipped"}, row
+
+    def teardown(self) -> None:
+        """Whatever happened, honest workers bring every row to an end."""
+        self.run(self._drained())
+
+    async def _drained(self) -> None:
+        for _ in range(60):
+            await operate(self.world, "update claim_t set lease_until = now() - interval '1 second'")
+            await operate(
+                self.world, "update ledger_t set next_attempt_at = now() where undone and next_attempt_at < 'infinity'"
+            )
+            for stage in (Stage.EXTRACTION, Stage.EMBEDDING):
+                claims = await self.world.ledger.claim(
+                    stage, streams=4, rows=4, lease=timedelta(hours=1), worker="w", max_attempts=MAX_ATTEMPTS
+                )
+                for claim in claims:
+                    await self._finish(claim)
+            async with self.world.database.operator() as connection:
+                left = await connection.scalar(
+                    text("select count(*) from ledger_t where undone and stage in ('extraction', 'embedding')")
+                )
+            if not left:
+                return
+        raise AssertionError(f"{left} rows never ended")
+
+
+@pytest.fixture
+def bench(servers: tuple[TestPostgres, object]) -> Iterator[Bench]:
+    with loop_thread() as loop:
+        database = loop.run(servers[0].create("ledger_machine"))
+        world = loop.run(open_world(database))
+        yield Bench(world, loop)
+        loop.run(world.database.close())
+        loop.run(database.drop())
+
+
+@pytest.mark.law("L2")
+def test_whatever_workers_do_each_turn_has_its_effect_once_and_in_order(bench: Bench) -> None:
+    LedgerMachine.bench = bench
+    run_state_machine_as_test(
+        LedgerMachine,
+        settings=settings(
+            max_examples=20,
+            stateful_step_count=30,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

@@ -1,0 +1,303 @@
+"""Claim, work, finish: what happens when workers are slow, wrong, killed, or several."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from store.database import Database
+from store.errors import LeaseLost
+from store.ledger import Claim, Ledger, Outcome, Stage, close
+from store.turns import NewTurn, TurnStore
+from tests.servers import TestPostgres
+from tests.workers.conftest import HOST, World, dialogue, now, open_world, settings_of
+from tests.workers.stages import Crew, KnownEmbedder
+from workers.errors import Permanent, Transient
+from workers.runner import Shape, Worked
+
+Hook = Callable[[Claim], Awaitable[None]]
+FEW = Shape(streams=4, rows=3)
+
+
+async def nothing(_claim: Claim) -> None:
+    return
+
+
+@dataclass
+class Recorder:
+    """A stage that notes whose turn it was; `before` happens before its transaction."""
+
+    database: Database
+    stage: Stage = Stage.EXTRACTION
+    shape: Shape = FEW
+    before: Hook = nothing
+    finished: dict[UUID, list[int]] = field(default_factory=lambda: defaultdict(list))
+    begun: int = 0
+    late: int = 0
+
+    async def work(self, claims: Sequence[Claim]) -> Worked:
+        claim = claims[0]
+        self.begun += 1
+        await self.before(claim)
+        outcomes = [Outcome(row.item_id) for row in claim.rows]
+        try:
+            async with self.database.tenant(HOST) as connection:
+                await close(connection, claim, outcomes)
+        except LeaseLost:
+            self.late += 1
+            raise
+        self.finished[claim.stream_id] += [row.position for row in claim.rows]
+        return Worked(outcomes)
+
+
+def failing(error: Exception) -> Hook:
+    async def fail(_claim: Claim) -> None:
+        raise error
+
+    return fail
+
+
+async def rows(world: World, stage: str = "extraction") -> list[tuple[str, int, str | None, str | None]]:
+    found = await world.sql(
+        "select status, attempts, error_category, error_reason from afterturn.ledger_t"
+        " where stage = :stage order by position",
+        stage=stage,
+    )
+    return [tuple(row) for row in found]
+
+
+@pytest.mark.law("L3")
+async def test_two_workers_see_each_session_in_order_and_each_turn_once(world: World) -> None:
+    expected: dict[str, list[int]] = defaultdict(list)
+    for n in range(48):
+        expected[f"s{n % 6}"].append((await world.append(f"s{n % 6}", f"t{n}")).position)
+
+    async def dawdle(_claim: Claim) -> None:
+        await asyncio.sleep(0.002)
+
+    recorder = Recorder(world.database, before=dawdle)
+    crew = Crew(world)
+    workers = [crew.runner(Stage.EXTRACTION, recorder) for _ in range(2)]
+    while "done" not in (seen := set(await world.statuses(Stage.EXTRACTION))) or len(seen) > 1:
+        await asyncio.gather(*(one.drain() for one in workers))
+    assert sorted(recorder.finished.values()) == sorted(expected.values())
+
+
+async def test_a_full_claim_rings_before_it_works_so_that_others_join(world: World) -> None:
+    for n in range(4):
+        await world.append(f"s{n}", "t")
+    crew = Crew(world)
+    rung: list[int] = []
+
+    async def count(_claim: Claim) -> None:
+        rung.append(len(crew.rung))
+
+    await crew.runner(Stage.EXTRACTION, Recorder(world.database, before=count)).drain()
+    assert rung == [1, 1, 1, 1]
+
+
+async def test_a_nudge_while_a_drain_runs_makes_it_look_again(world: World) -> None:
+    await world.append("s", "t0")
+    crew = Crew(world)
+
+    async def more(_claim: Claim) -> None:
+        if recorder.begun == 1:
+            await world.append("s", "t1")
+            await runner.drain()
+
+    recorder = Recorder(world.database, before=more)
+    runner = crew.runner(Stage.EXTRACTION, recorder)
+    await asyncio.gather(*(runner.drain() for _ in range(5)))
+    assert await world.statuses(Stage.EXTRACTION) == ["done", "done"]
+
+
+@pytest.mark.law("L2")
+async def test_a_late_finisher_changes_nothing(world: World) -> None:
+    """A worker stops for longer than its lease; another does the work; the first wakes up and finishes."""
+    await world.append()
+    crew = Crew(world, lease=timedelta(seconds=60))
+    asleep, awake = asyncio.Event(), asyncio.Event()
+
+    async def sleep(_claim: Claim) -> None:
+        asleep.set()
+        await awake.wait()
+
+    slow, quick = Recorder(world.database, before=sleep), Recorder(world.database)
+    first = asyncio.ensure_future(crew.runner(Stage.EXTRACTION, slow).drain())
+    await asleep.wait()
+    await world.expire_leases()
+    await crew.runner(Stage.EXTRACTION, quick).drain()
+    before = await world.sql("select * from afterturn.ledger_t order by stage")
+    awake.set()
+    await first
+    assert slow.late == 1
+    assert not slow.finished
+    assert await world.sql("select * from afterturn.ledger_t order by stage") == before
+    assert await rows(world) == [("done", 2, None, None)]
+
+
+async def test_work_longer_than_its_lease_keeps_it(world: World) -> None:
+    await world.append()
+
+    async def long(_claim: Claim) -> None:
+        await asyncio.sleep(1.2)
+
+    crew = Crew(world, lease=timedelta(seconds=0.5))
+    recorder, thief = Recorder(world.database, before=long), Recorder(world.database)
+    working = asyncio.ensure_future(crew.runner(Stage.EXTRACTION, recorder).drain())
+    for _ in range(5):
+        await asyncio.sleep(0.2)
+        await crew.runner(Stage.EXTRACTION, thief).drain()
+    await working
+    assert thief.begun == 0
+    assert await rows(world) == [("done", 1, None, None)]
+
+
+async def test_work_whose_lease_was_lost_is_cut_short(world: World) -> None:
+    await world.append()
+
+    async def for_ever(_claim: Claim) -> None:
+        await asyncio.sleep(60)
+
+    crew = Crew(world, lease=timedelta(seconds=0.3))
+    recorder = Recorder(world.database, before=for_ever)
+    working = asyncio.ensure_future(crew.runner(Stage.EXTRACTION, recorder).drain())
+    await asyncio.sleep(0.1)
+    await world.sql("update afterturn.claim_t set epoch = 0, lease_until = now() + interval '1 hour'")
+    async with asyncio.timeout(5):
+        await working
+
+
+async def test_an_accident_is_told_by_its_class_alone_and_tried_again(world: World) -> None:
+    await world.append()
+    crew = Crew(world)
+    recorder = Recorder(world.database, before=failing(ValueError("what was said")))
+    await crew.runner(Stage.EXTRACTION, recorder).drain()
+    assert await rows(world) == [("pending", 1, "internal", "ValueError")]
+    wait = await world.sql("""
+        select extract(epoch from next_attempt_at - now()) as s from afterturn.ledger_t where stage = 'extraction'""")
+    assert 30 < wait[0].s < 90
+
+
+async def test_attempts_come_to_an_end_and_the_turn_is_projected_all_the_same(world: World) -> None:
+    await world.append()
+    crew = Crew(world, max_attempts=2)
+    recorder = Recorder(world.database, before=failing(Transient("upstream", "it is away")))
+    for _ in range(4):
+        await crew.runner(Stage.EXTRACTION, recorder).drain()
+        await world.forget_backoff()
+    assert recorder.begun == 2
+    assert await rows(world) == [("dead", 2, "upstream", "it is away")]
+    await crew.drain(Stage.PROJECTION)
+    assert await world.statuses(Stage.PROJECTION) == ["done"]
+
+
+async def test_what_can_never_go_well_is_dead_at_once(world: World) -> None:
+    await world.append()
+    recorder = Recorder(world.database, before=failing(Permanent("input", "not a turn")))
+    await Crew(world).runner(Stage.EXTRACTION, recorder).drain()
+    assert await rows(world) == [("dead", 1, "input", "not a turn")]
+
+
+async def test_one_bad_turn_among_others_ends_alone(world: World) -> None:
+    positions = [(await world.append("s", f"t{n}")).position for n in range(3)]
+
+    async def choke(claim: Claim) -> None:
+        if any(row.position == positions[1] for row in claim.rows):
+            raise Permanent("input", "not a turn")
+
+    recorder = Recorder(world.database, before=choke)
+    crew = Crew(world)
+    for _ in range(4):
+        await crew.runner(Stage.EXTRACTION, recorder).drain()
+        await world.forget_backoff()
+    assert [status for status, *_ in await rows(world)] == ["done", "dead", "done"]
+
+
+async def test_a_turn_that_kills_its_worker_ends_in_quarantine_and_takes_nobody_along(world: World) -> None:
+    """Attempts are counted before the work, so dying counts; the process dies without a word each time."""
+    positions = [(await world.append("s", f"t{n}")).position for n in range(3)]
+    finished: list[int] = []
+    for _ in range(12):
+        claims = await world.ledger.claim(
+            Stage.EXTRACTION, streams=4, rows=3, lease=timedelta(seconds=30), worker="w", max_attempts=3
+        )
+        for claim in claims:
+            if any(row.position == positions[0] for row in claim.rows):
+                await world.expire_leases()
+                continue
+            async with world.database.tenant(HOST) as connection:
+                await close(connection, claim, [Outcome(row.item_id) for row in claim.rows])
+            finished += [row.position for row in claim.rows]
+    assert finished == positions[1:]
+    assert (await rows(world))[0][:3] == ("dead", 3, "exhausted")
+
+
+@pytest.mark.law("L10")
+async def test_slow_work_holds_no_connection(fresh_database: TestPostgres) -> None:
+    """The pool has one connection and an overflow of one; appends go on while an embedder takes its time."""
+    world = await open_world(fresh_database, pool_size=1)
+    await world.append("s", "t0")
+    crew = Crew(world, KnownEmbedder(slow_s=3.0))
+    working = asyncio.ensure_future(crew.drain(Stage.EMBEDDING))
+    await crew.embedder.begun.wait()
+    idle = await world.sql("""
+        select count(*) as n from pg_stat_activity
+         where datname = current_database() and state like 'idle in transaction%'""")
+    assert idle[0].n == 0
+    narrow = Database(settings_of(fresh_database, 1))
+    turns = TurnStore(narrow, now)
+    async with asyncio.timeout(2):
+        for n in range(10):
+            await turns.append(HOST, [NewTurn("default", "s", f"more{n}", dialogue())])
+    assert not working.done()
+    await working
+    await narrow.close()
+    await world.database.close()
+
+
+async def test_a_lost_database_costs_no_attempt_and_no_worker(world: World) -> None:
+    await world.append()
+    crew = Crew(world)
+
+    async def cut(_claim: Claim) -> None:
+        if recorder.begun == 1:
+            await world.sql("""
+                select pg_terminate_backend(pid) from pg_stat_activity
+                 where datname = current_database() and pid <> pg_backend_pid() and usename <> 'postgres'""")
+
+    recorder = Recorder(world.database, before=cut)
+    runner = crew.runner(Stage.EXTRACTION, recorder)
+    for _ in range(5):
+        await runner.drain()
+    await world.expire_leases()
+    await runner.drain()
+    status, attempts, *_ = (await rows(world))[0]
+    assert status == "done"
+    assert attempts <= 2
+
+
+async def test_a_database_that_is_away_is_waited_for(world: World) -> None:
+    away = Database(settings_of(world.postgres.named("not_there")))
+    runner = Crew(world).runner(Stage.EXTRACTION, Recorder(away), Ledger(away))
+    await runner.drain()
+    await away.close()
+
+
+async def test_a_worker_told_to_stop_gives_its_claims_back(world: World) -> None:
+    await world.append()
+
+    async def for_ever(_claim: Claim) -> None:
+        await asyncio.sleep(60)
+
+    runner = Crew(world).runner(Stage.EXTRACTION, Recorder(world.database, before=for_ever))
+    draining = asyncio.ensure_future(runner.drain())
+    await asyncio.sleep(0.2)
+    await runner.stop(grace_s=0.1)
+    await draining
+    assert await rows(world) == [("pending", 0, None, None)]
+    assert await world.sql("select 1 from afterturn.claim_t") == []
