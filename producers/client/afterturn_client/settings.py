@@ -1,0 +1,227 @@
+"""The `memory` section of an agent's configuration, as seed 000 has it: camelCase keys, hybrid unless said otherwise.
+
+    {"memory": {"mode": "hybrid", "gateway": {"baseUrl": ..., "userId": ..., "userKey": ..., "appId": "default",
+     "projectId": "default", "scope": ["current_chat", "resources"], "topK": 8, "timeoutSeconds": 10}}}
+
+Where the seed is silent: `null` counts as absent; a section without a mode is implicit hybrid, its values are judged
+all the same; keys that are not listed are left alone. No error, warning or repr shows a value.
+"""
+
+import logging
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NoReturn, Self
+
+from afterturn_client.errors import AfterturnError, InvalidRequestError
+from afterturn_client.transport import check_base_url, masked
+
+_LOG = logging.getLogger(__name__)
+_TOP_K = range(1, 101)
+
+
+class MemoryConfigError(AfterturnError, ValueError):
+    """The memory configuration cannot be used; the message names the key and what is allowed, never a value."""
+
+
+class Mode(StrEnum):
+    """Which layers an agent remembers with."""
+
+    CURATED = "curated"
+    HYBRID = "hybrid"
+
+
+class Scope(StrEnum):
+    """Where the gateway looks."""
+
+    CURRENT_CHAT = "current_chat"
+    RESOURCES = "resources"
+    ALL_USER_MEMORY = "all_user_memory"
+
+
+class Secret:
+    """A text that is only shown to who asks for it; it cannot be pickled."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """Return the text."""
+        return self._text
+
+    def __bool__(self) -> bool:
+        return bool(self._text.strip())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash((Secret, self._text))
+
+    def __repr__(self) -> str:
+        return "Secret(***)"
+
+    def __deepcopy__(self, _memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a secret is not pickled")
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    """The Memory Gateway of an agent; `missing` says what it lacks to be spoken to."""
+
+    base_url: str = field(default="", repr=False)
+    user_id: str = ""
+    user_key: Secret = field(default=Secret(""), repr=False)
+    app_id: str = "default"
+    project_id: str = "default"
+    scope: tuple[Scope, ...] = (Scope.CURRENT_CHAT, Scope.RESOURCES)
+    top_k: int = 8
+    timeout_seconds: float = 10.0
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The keys without which nothing can be asked, as the configuration calls them."""
+        needed = {"baseUrl": self.base_url, "userId": self.user_id, "userKey": self.user_key}
+        return tuple(key for key, value in needed.items() if not value)
+
+    @classmethod
+    def parse(cls, block: Any) -> Self:
+        """Read `memory.gateway`. Raises MemoryConfigError."""
+        values = _object(block, "memory.gateway")
+        return cls(
+            base_url=_base_url(values.get("baseUrl")),
+            user_id=_text(values, "userId", ""),
+            user_key=Secret(_text(values, "userKey", "")),
+            app_id=_text(values, "appId", "default") or _refuse("appId", "must not be blank"),
+            project_id=_text(values, "projectId", "default") or _refuse("projectId", "must not be blank"),
+            scope=_scope(values.get("scope")),
+            top_k=_top_k(values.get("topK")),
+            timeout_seconds=_timeout(values.get("timeoutSeconds")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySettings:
+    """What was configured. `explicit` says whether the mode was written down; curated mode has no gateway."""
+
+    mode: Mode = Mode.HYBRID
+    explicit: bool = False
+    gateway: GatewaySettings | None = field(default_factory=GatewaySettings)
+
+    @classmethod
+    def parse(cls, config: Mapping[str, Any]) -> Self:
+        """Read the `memory` section of a whole configuration. Raises MemoryConfigError."""
+        section = _object(config.get("memory"), "memory")
+        mode = _mode(section.get("mode"))
+        # A curated agent has no use for the block, so nobody reads it.
+        gateway = None if mode is Mode.CURATED else GatewaySettings.parse(section.get("gateway"))
+        return cls(mode, section.get("mode") is not None, gateway)
+
+    def active_gateway(self) -> GatewaySettings | None:
+        """Return the gateway to use, or None for curated memory alone; called once, when the agent starts.
+
+        Hybrid that was asked for must be complete: raises MemoryConfigError. Hybrid by default goes on without a
+        gateway, with one warning.
+        """
+        if self.gateway is None or not self.gateway.missing:
+            return self.gateway
+        lacking = ", ".join(self.gateway.missing)
+        if self.explicit:
+            raise MemoryConfigError(f"memory.mode is hybrid, so memory.gateway needs {lacking} (not blank)")
+        _LOG.warning("memory.gateway lacks %s; the agent goes on with curated memory alone", lacking)
+        return None
+
+    def status(self) -> dict[str, Any]:
+        """Return what may be shown of it, say on a status page."""
+        gateway = self.gateway
+        shown: dict[str, Any] = {"mode": self.mode.value, "explicit": self.explicit, "gateway": None}
+        if gateway is None or gateway.missing:
+            return shown
+        return shown | {
+            "gateway": {
+                "baseUrl": masked(gateway.base_url),
+                "userKey": "***",
+                "scope": [scope.value for scope in gateway.scope],
+                "topK": gateway.top_k,
+                "timeoutSeconds": gateway.timeout_seconds,
+            }
+        }
+
+
+def _refuse(key: str, problem: str) -> NoReturn:
+    raise MemoryConfigError(f"memory.gateway.{key} {problem}")
+
+
+def _object(value: Any, key: str) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise MemoryConfigError(f"{key} must be an object")
+    return value
+
+
+def _mode(value: Any) -> Mode:
+    if value is None:
+        return Mode.HYBRID
+    if not isinstance(value, str) or value not in [mode.value for mode in Mode]:
+        raise MemoryConfigError("memory.mode must be curated or hybrid")
+    return Mode(value)
+
+
+def _text(values: Mapping[str, Any], key: str, default: str) -> str:
+    """Return a text; a blank one is empty."""
+    value = values.get(key)
+    if value is None:
+        return default
+    if not isinstance(value, str) or any("\ud800" <= sign <= "\udfff" for sign in value):
+        _refuse(key, "must be a text")
+    return value if value.strip() else ""
+
+
+def _base_url(value: Any) -> str:
+    url = _text({"baseUrl": value}, "baseUrl", "").strip()
+    if not url:
+        return ""
+    with suppress(InvalidRequestError):  # it calls the key by another name
+        return check_base_url(url)
+    _refuse("baseUrl", "must look like http://host:port or https://host/path")
+
+
+def _scope(value: Any) -> tuple[Scope, ...]:
+    known = [scope.value for scope in Scope]
+    if value is None:
+        return (Scope.CURRENT_CHAT, Scope.RESOURCES)
+    if not isinstance(value, list | tuple) or not value:
+        _refuse("scope", f"must be a list that is not empty, of {', '.join(known)}")
+    if not all(isinstance(one, str) and one in known for one in value):
+        _refuse("scope", f"may only hold {', '.join(known)}")
+    return tuple(dict.fromkeys(Scope(one) for one in value))
+
+
+def _top_k(value: Any) -> int:
+    if value is None:
+        return 8
+    if isinstance(value, bool) or not isinstance(value, int) or value not in _TOP_K:
+        _refuse("topK", "must be an integer from 1 to 100")
+    return value
+
+
+def _timeout(value: Any) -> float:
+    if value is None:
+        return 10.0
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        _refuse("timeoutSeconds", "must be a number of seconds above 0")
+    try:
+        seconds = float(value)
+    except OverflowError:
+        seconds = math.inf
+    if not math.isfinite(seconds) or seconds <= 0:
+        _refuse("timeoutSeconds", "must be a finite number of seconds above 0")
+    return seconds
