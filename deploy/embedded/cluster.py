@@ -31,17 +31,20 @@ INITDB_OPTIONS = ("--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8",
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One PostgreSQL data folder, the account that owns it, and where its passwords are kept."""
+    """One PostgreSQL data folder, the account that owns it, its passwords, and the link that leads to it."""
 
     folder: Path
     account: Account | None
     passwords: Path
+    link: Path | None = None
 
-    def create(self) -> None:
+    def create(self, *, durable: bool = True) -> None:
         """Make the cluster if it is not there yet, whole or not at all; raises EmbeddedError."""
         version = self.folder / "PG_VERSION"
         if not version.exists():
-            self._initialise()
+            self._initialise(() if durable else ("--no-sync",))
+        if self.link is not None and not self.link.is_symlink():
+            self.link.symlink_to(self.folder)
         found = version.read_text(encoding="ascii").strip()
         if found != MAJOR:
             raise FolderUnusable(
@@ -55,16 +58,16 @@ class Cluster:
         if self.folder.parent.parent == SYSTEM_FOLDER:
             shutil.rmtree(self.folder.parent, ignore_errors=True)
 
-    def _initialise(self) -> None:
+    def _initialise(self, options: tuple[str, ...]) -> None:
         half = self.folder.with_name("pg.half")
         shutil.rmtree(half, ignore_errors=True)
         half.mkdir(mode=0o700)
         if self.account is not None:
             os.chown(half, self.account.uid, self.account.gid)
-        self._initdb(half)
+        self._initdb(half, options)
         half.rename(self.folder)
 
-    def _initdb(self, half: Path) -> None:
+    def _initdb(self, half: Path, options: tuple[str, ...]) -> None:
         with self._password_file() as password_file:
             argv = (
                 str(postgres_binaries(self.account) / "initdb"),
@@ -72,6 +75,7 @@ class Cluster:
                 f"--username={SUPERUSER}",
                 f"--pwfile={password_file}",
                 *INITDB_OPTIONS,
+                *options,
             )
             done = subprocess.run(
                 tied(argv, self.account, signal.SIGKILL),
@@ -132,7 +136,7 @@ def _owner(folder: Path) -> Account | None:
 
 
 def _placed(link: Path) -> Cluster:
-    """Place root's cluster of a data folder that has none yet, and link the two."""
+    """Choose a place for root's cluster of a data folder that has none yet."""
     name = hashlib.sha256(str(link.parent).encode()).hexdigest()[:HEX_DIGITS]
     homes = (SYSTEM_FOLDER / f"{name}{suffix}" for suffix in chain([""], (f".{n}" for n in count(2))))
     home = next(home for home in homes if not (home / "pg").exists())
@@ -140,7 +144,4 @@ def _placed(link: Path) -> Cluster:
     for folder in (SYSTEM_FOLDER, home):
         folder.chmod(0o755)
     nobody = pwd.getpwnam("nobody")
-    cluster = Cluster(home / "pg", Account(nobody.pw_uid, nobody.pw_gid), home / "passwords")
-    cluster.create()
-    link.symlink_to(cluster.folder)
-    return cluster
+    return Cluster(home / "pg", Account(nobody.pw_uid, nobody.pw_gid), home / "passwords", link)

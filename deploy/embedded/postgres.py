@@ -71,6 +71,7 @@ class EmbeddedPostgres:
         self._port = port or free_port()
         self._log = data / "logs" / "postgres.log"
         own = {"listen_addresses": LOOPBACK, "port": str(self._port), "max_connections": str(connections)}
+        self._durable = durable
         self._settings = own | SETTINGS | ({} if durable else FRAGILE)
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -88,7 +89,7 @@ class EmbeddedPostgres:
 
     def create(self) -> None:
         """Make the cluster if there is none, and end what an earlier run left running in it."""
-        self.cluster.create()
+        self.cluster.create(durable=self._durable)
         self.end_survivors()
 
     def child(self) -> Child:

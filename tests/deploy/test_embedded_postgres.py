@@ -16,7 +16,7 @@ from sqlalchemy import NullPool, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from deploy.embedded import EmbeddedPostgres, cluster, survivors, wheels
+from deploy.embedded import EmbeddedPostgres, survivors, wheels
 from deploy.embedded.child import Account, run_as
 from deploy.embedded.cluster import cluster_of
 from deploy.embedded.errors import FolderUnusable
@@ -56,6 +56,16 @@ def postgres(data: Path) -> Iterator[EmbeddedPostgres]:
     server.stop()
 
 
+@pytest.fixture(scope="module")
+def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
+    """A server for tests that change nothing of it."""
+    server = EmbeddedPostgres(tmp_path_factory.mktemp("looked_at"), durable=False)
+    server.start()
+    yield server
+    server.stop()
+    server.cluster.remove()
+
+
 def postmaster(server: EmbeddedPostgres) -> psutil.Process:
     return psutil.Process(int((server.cluster.folder / "postmaster.pid").read_text().split("\n")[0]))
 
@@ -88,6 +98,7 @@ def test_after_a_killed_postmaster_it_starts_again_on_the_same_port_with_its_dat
     postgres.stop()
 
 
+@pytest.mark.slow
 def test_a_backend_that_lingers_after_its_postmaster_does_not_hinder_the_next_start(postgres: EmbeddedPostgres) -> None:
     servers = survivors.servers_in(postgres.cluster.folder)
     leader = postmaster(postgres)
@@ -98,6 +109,7 @@ def test_a_backend_that_lingers_after_its_postmaster_does_not_hinder_the_next_st
     assert not survivors.is_alive(stuck)
 
 
+@pytest.mark.slow
 def test_a_postmaster_nobody_owns_any_more_is_stopped_at_the_next_start(data: Path) -> None:
     first = EmbeddedPostgres(data, durable=False)
     first.start()
@@ -114,6 +126,7 @@ def test_a_postmaster_nobody_owns_any_more_is_stopped_at_the_next_start(data: Pa
     second.stop()
 
 
+@pytest.mark.slow
 def test_a_status_file_whose_process_number_is_someone_elses_by_now_does_not_hinder_the_next_start(
     postgres: EmbeddedPostgres,
 ) -> None:
@@ -124,26 +137,27 @@ def test_a_status_file_whose_process_number_is_someone_elses_by_now_does_not_hin
     postgres.start()
 
 
-def test_it_runs_as_an_ordinary_account_and_shows_its_files_to_no_other(postgres: EmbeddedPostgres) -> None:
+def test_it_runs_as_an_ordinary_account_and_shows_its_files_to_no_other(looked_at: EmbeddedPostgres) -> None:
     expected = NOBODY.uid if AS_ROOT else os.geteuid()
-    assert postmaster(postgres).uids().real == expected
-    assert stat.S_IMODE(postgres.cluster.folder.stat().st_mode) == 0o700
-    kept = list(postgres.cluster.passwords.iterdir())
+    assert postmaster(looked_at).uids().real == expected
+    assert stat.S_IMODE(looked_at.cluster.folder.stat().st_mode) == 0o700
+    kept = list(looked_at.cluster.passwords.iterdir())
     assert {path.name for path in kept} == {"postgres", "afterturn_owner", "afterturn_app", "afterturn_operator"}
     assert {stat.S_IMODE(path.stat().st_mode) for path in kept} == {0o600}
 
 
-def test_it_listens_on_loopback_alone(postgres: EmbeddedPostgres) -> None:
-    listening = [one.laddr for one in postmaster(postgres).net_connections("all") if one.status == "LISTEN"]
-    assert listening == [("127.0.0.1", postgres.endpoint.port)]
+def test_it_listens_on_loopback_alone(looked_at: EmbeddedPostgres) -> None:
+    listening = [one.laddr for one in postmaster(looked_at).net_connections("all") if one.status == "LISTEN"]
+    assert listening == [("127.0.0.1", looked_at.endpoint.port)]
 
 
-def test_a_wrong_password_is_refused(postgres: EmbeddedPostgres) -> None:
-    guessed = postgres.endpoint.app_url.replace(":", "!", 2).split("@")[1]
+def test_a_wrong_password_is_refused(looked_at: EmbeddedPostgres) -> None:
+    guessed = looked_at.endpoint.app_url.replace(":", "!", 2).split("@")[1]
     with pytest.raises(DBAPIError, match="password authentication failed"):
         ask(f"postgresql+asyncpg://afterturn_app:guessed@{guessed}", "SELECT 1")
 
 
+@pytest.mark.slow
 @pytest.mark.law("L7")
 def test_its_log_repeats_nothing_of_a_statement_that_failed(postgres: EmbeddedPostgres, data: Path) -> None:
     keep_a_row(postgres)
@@ -161,10 +175,10 @@ def test_its_log_repeats_nothing_of_a_statement_that_failed(postgres: EmbeddedPo
     assert "zweisamkeit" not in log
 
 
-def test_the_endpoint_shows_no_password_when_printed(postgres: EmbeddedPostgres) -> None:
-    password = (postgres.cluster.passwords / "afterturn_app").read_text()
-    assert password in postgres.endpoint.app_url
-    assert "@" not in repr(postgres.endpoint)
+def test_the_endpoint_shows_no_password_when_printed(looked_at: EmbeddedPostgres) -> None:
+    password = (looked_at.cluster.passwords / "afterturn_app").read_text()
+    assert password in looked_at.endpoint.app_url
+    assert "@" not in repr(looked_at.endpoint)
 
 
 def test_a_cluster_of_another_version_is_refused_by_name(data: Path) -> None:
@@ -175,51 +189,53 @@ def test_a_cluster_of_another_version_is_refused_by_name(data: Path) -> None:
         EmbeddedPostgres(data).create()
 
 
+@pytest.mark.slow
 def test_an_initdb_that_was_cut_short_is_begun_again(data: Path) -> None:
-    half = cluster_of_new(data).folder.with_name("pg.half")
-    half.mkdir(parents=True)
-    (half / "PG_VERSION").write_text("18\n")
     server = EmbeddedPostgres(data, durable=False)
+    half = server.cluster.folder.with_name("pg.half")
+    half.mkdir()
+    (half / "PG_VERSION").write_text("18\n")
     server.start()
     server.stop()
     assert not half.exists()
-
-
-def cluster_of_new(data: Path) -> cluster.Cluster:
-    data.mkdir()
-    found = cluster_of(data)
-    found.remove()
-    (data / "pg").unlink(missing_ok=True)
-    return found
 
 
 if AS_ROOT:
 
     def test_root_keeps_its_cluster_where_nobody_can_reach_it_and_links_to_it(data: Path) -> None:
         server = EmbeddedPostgres(data, durable=False)
+        server.create()
         assert (data / "pg").is_symlink()
         assert server.cluster.folder.parent.parent == Path("/var/lib/afterturn")
         assert len(server.cluster.folder.parent.name) == 12
 
+    @pytest.mark.slow
     def test_a_data_folder_that_was_moved_keeps_its_data(data: Path, tmp_path: Path) -> None:
         server = EmbeddedPostgres(data, durable=False)
+        server.create()
         moved = data.rename(tmp_path / "moved")
         assert EmbeddedPostgres(moved, durable=False).cluster.folder == server.cluster.folder
 
+    @pytest.mark.slow
     def test_a_data_folder_that_was_emptied_begins_anew_and_deletes_nothing(data: Path) -> None:
         old = EmbeddedPostgres(data, durable=False).cluster
+        old.create(durable=False)
         shutil.rmtree(data)
         new = EmbeddedPostgres(data, durable=False).cluster
         assert new.folder.parent.name == f"{old.folder.parent.name}.2"
         assert (old.folder / "PG_VERSION").exists()
         old.remove()
+        new.remove()
 
     def test_a_data_folder_whose_cluster_is_gone_is_an_error(data: Path) -> None:
-        EmbeddedPostgres(data, durable=False).cluster.remove()
+        server = EmbeddedPostgres(data, durable=False)
+        server.create()
+        server.cluster.remove()
         with pytest.raises(FolderUnusable, match="is gone or not yours"):
             EmbeddedPostgres(data)
         (data / "pg").unlink()
 
+    @pytest.mark.slow
     def test_binaries_nobody_can_reach_are_copied_once_and_no_parent_is_opened(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -243,6 +259,7 @@ if AS_ROOT:
         assert stat.S_IMODE(private.stat().st_mode) == 0o700
 
 
+@pytest.mark.slow
 def test_sigint_is_the_fast_stop_and_the_connected_do_not_delay_it(postgres: EmbeddedPostgres) -> None:
     assert postgres.child().stop_signals == (signal.SIGINT, signal.SIGQUIT)
 
