@@ -25,7 +25,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     listening = _listen(settings.api.host, settings.api.port)
     if isinstance(listening, OSError):
         place = f"{settings.api.host}:{settings.api.port}"
-        print(f"deploy.api: cannot listen on {place}: {listening.strerror or listening}", file=sys.stderr)
+        print(
+            f"deploy.api: cannot listen on {place}: {os.strerror(listening.errno) if listening.errno else listening}",
+            file=sys.stderr,
+        )
         return 2
     _share_samples(settings)
     # Only now: the library of metrics decides at its import whether processes share their samples.

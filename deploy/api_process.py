@@ -1,10 +1,12 @@
 """What the API process is made of; import it only when the folder of samples is known (deploy/api.py)."""
 
 import asyncio
+import os
 import signal
 import socket
+import threading
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 
 import redis
@@ -44,6 +46,8 @@ REDIS_S = 0.5
 KEEP_ALIVE_S = 75
 #: How long requests may take to end when the process is told to stop, in seconds.
 GRACE_S = 10
+#: How long a stopping process waits for its sentence model, in seconds.
+MODEL_S = 1.0
 
 log = structlog.get_logger("afterturn.api")
 
@@ -53,6 +57,9 @@ def run(settings: Settings, listening: socket.socket) -> None:
     logs.configure(settings.log)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings, listening))
+        if any(thread.name.startswith("embedder") for thread in threading.enumerate()):
+            # A model that is still being made cannot be interrupted, and nobody waits for it any more.
+            os._exit(0)
 
 
 async def _serve(settings: Settings, listening: socket.socket) -> None:
@@ -104,7 +111,9 @@ def compose(settings: Settings) -> FastAPI:
             yield
         await doorbell.close()
         await database.close()
-        await embedder.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(MODEL_S):
+                await embedder.close()
 
     return create_app(
         Memory(parts, settings.api, gateway=settings.gateway.mode is not GatewayMode.OFF),

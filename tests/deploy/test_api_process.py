@@ -1,0 +1,153 @@
+"""The API as a process of its own: it serves, says what is wrong, and stops when told to."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+from pydantic import SecretStr
+
+from store.database import Database
+from store.keys import Keys
+from store.settings import DatabaseSettings
+from tests.servers import TestPostgres, TestValkey
+
+pytestmark = pytest.mark.slow
+
+TURN = {"session_id": "zq81s", "turn_id": "1", "messages": [{"role": "user", "content": "zq81 flies to Lisbon"}]}
+
+
+def environment(data: Path, postgres: TestPostgres, valkey: TestValkey, port: int) -> dict[str, str]:
+    return os.environ | {
+        "AFTERTURN_DATA": str(data),
+        "AFTERTURN_DATABASE__URL": postgres.app_url,
+        "AFTERTURN_DATABASE__OPERATOR_URL": postgres.operator_url,
+        "AFTERTURN_BROKER__URL": valkey.url,
+        "AFTERTURN_BROKER__NAMESPACE": "api-process",
+        "AFTERTURN_API__PORT": str(port),
+        "AFTERTURN_LOG__FORMAT": "json",
+        # As shipped: nothing has to be made first.
+        "AFTERTURN_EMBEDDING__VARIANT": "weights",
+    }
+
+
+@contextmanager
+def api(told: dict[str, str], folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run the API; its log is in `folder`/log."""
+    with (folder / "log").open("ab") as log:
+        command = [sys.executable, "-P", "-m", "deploy.api"]
+        process = subprocess.Popen(command, env=told, cwd=folder, stdout=log, stderr=log)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+def live(client: httpx.Client, process: "subprocess.Popen[bytes]") -> None:
+    for _ in range(600):
+        assert process.poll() is None
+        try:
+            if client.get("/health/live").status_code == 200:
+                return
+        except httpx.TransportError:
+            time.sleep(0.05)
+    raise AssertionError("the API did not start")
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    return [orjson.loads(line) for line in (folder / "log").read_bytes().splitlines()]
+
+
+@pytest.fixture
+async def token(postgres: TestPostgres) -> str:
+    urls = DatabaseSettings(url=SecretStr(postgres.app_url), operator_url=SecretStr(postgres.operator_url))
+    database = Database(urls)
+    made = await Keys(database).create("api-process", "test")
+    await database.close()
+    return made
+
+
+@pytest.mark.law("L1")
+@pytest.mark.law("L7")
+def test_what_was_acknowledged_outlives_the_process_that_said_so(
+    postgres: TestPostgres, valkey: TestValkey, token: str, tmp_path: Path
+) -> None:
+    port = free_port()
+    told = environment(tmp_path, postgres, valkey, port)
+    headers = {"authorization": f"Bearer {token}"}
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=30) as client:
+        with api(told, tmp_path) as process:
+            live(client, process)
+            first = client.post("/api/v1/turns", json=TURN)
+            process.kill()
+            process.wait()
+        assert first.status_code == 201
+        with api(told, tmp_path) as process:
+            live(client, process)
+            again = client.post("/api/v1/turns", json=TURN)
+            assert again.json() == {**first.json(), "duplicate": True}
+            found = client.post("/api/v1/recall", json={"query": "Who flies to Lisbon?"})
+            assert found.json()["results"][0]["text"] == TURN["messages"][0]["content"]  # type: ignore[index]  # a literal
+            assert client.get("/health/ready").status_code == 200
+            samples = client.get("/metrics").text
+            assert 'mcp_memory_after_turn_total{status="ok"} 1.0' in samples
+            assert 'mcp_memory_after_turn_total{status="duplicate"} 1.0' in samples
+            assert 'afterturn_ledger_rows{stage="extraction",status="pending"}' in samples
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(10) == 0
+    log = (tmp_path / "log").read_text()
+    assert {line["event"] for line in lines(tmp_path)} >= {"listening", "request", "stopped"}
+    assert "zq81" not in log
+    assert token not in log
+
+
+def test_a_taken_address_is_said_and_ends_with_two(postgres: TestPostgres, valkey: TestValkey, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with api(environment(tmp_path, postgres, valkey, port), tmp_path) as process:
+            assert process.wait(20) == 2
+    said = (tmp_path / "log").read_text()
+    assert said == f"deploy.api: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+
+
+def test_a_wrong_setting_is_named_and_ends_with_two(postgres: TestPostgres, valkey: TestValkey, tmp_path: Path) -> None:
+    told = environment(tmp_path, postgres, valkey, 8300) | {"AFTERTURN_API__MAX_MESSAGES": "none-zq81"}
+    with api(told, tmp_path) as process:
+        assert process.wait(20) == 2
+    said = (tmp_path / "log").read_text()
+    assert "api.max_messages" in said
+    assert "zq81" not in said
+
+
+def test_without_a_database_it_lives_but_is_not_ready(
+    postgres: TestPostgres, valkey: TestValkey, tmp_path: Path
+) -> None:
+    port = free_port()
+    nowhere = "postgresql+asyncpg://nobody:zq81@127.0.0.1:9/none"
+    told = environment(tmp_path, postgres, valkey, port)
+    told |= {"AFTERTURN_DATABASE__URL": nowhere, "AFTERTURN_DATABASE__OPERATOR_URL": nowhere}
+    with api(told, tmp_path) as process, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+        live(client, process)
+        ready = client.get("/health/ready")
+        assert (ready.status_code, list(ready.json()["failing"])) == (503, ["database"])
+        reply = client.post("/api/v1/turns", json=TURN, headers={"authorization": "Bearer at_x"})
+        assert (reply.status_code, reply.headers["retry-after"]) == (503, "1")
+        assert client.get("/metrics").status_code == 200
+        process.send_signal(signal.SIGINT)
+        assert process.wait(15) == 0
+    assert "zq81" not in (tmp_path / "log").read_text()

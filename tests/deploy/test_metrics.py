@@ -1,0 +1,121 @@
+"""One exposition for all processes: nothing lost when one dies, nothing counted twice, gauges of the ledger once."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from deploy.metrics import Exposition, LedgerCounts, merge_the_dead
+from store.ledger import Ledger, Stage, StageCounts
+
+COUNTING = """
+from prometheus_client import Counter, Gauge, Histogram
+import os, sys, time
+Counter("told", "help", ["how"]).labels("ok").inc(2)
+Histogram("took", "help", buckets=(1, 2)).observe(1.5)
+Gauge("alive", "help", multiprocess_mode="livesum").set(1)
+print(os.getpid(), flush=True)
+sys.stdin.read()
+"""
+
+
+def counting(folder: Path) -> "subprocess.Popen[str]":
+    environment = os.environ | {"PROMETHEUS_MULTIPROC_DIR": str(folder)}
+    arguments = [sys.executable, "-c", COUNTING]
+    return subprocess.Popen(
+        arguments, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder
+    )
+
+
+class _Counted(Ledger):
+    """Answers without a database, and counts how often it was asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def gauges(self) -> Mapping[Stage, StageCounts]:  # type: ignore[override]  # a plain mapping will do
+        self.asked += 1
+        counts = {"pending": 3, "running": 1, "done": 0, "skipped": 0, "unknown": 0, "dead": 2}
+        return {Stage.EMBEDDING: StageCounts(counts, 7.5)}
+
+
+def shown(folder: Path, ledger: Ledger | None = None) -> dict[str, float]:
+    text = asyncio.run(Exposition(folder, LedgerCounts(ledger or _Counted()))()).decode()
+    lines = [line.rpartition(" ") for line in text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in lines}
+
+
+def test_processes_are_summed_and_the_dead_are_not_forgotten(tmp_path: Path) -> None:
+    for deaths in range(1, 4):
+        with counting(tmp_path) as first, counting(tmp_path) as second:
+            for process in (first, second):
+                assert process.stdout is not None
+                process.stdout.readline()
+            seen = shown(tmp_path)
+            assert seen["alive"] == 2.0
+            assert seen['told_total{how="ok"}'] == 4.0 * deaths
+            first.kill()
+            second.kill()
+    seen = shown(tmp_path)
+    assert seen['told_total{how="ok"}'] == 12.0
+    assert (seen["took_count"], seen['took_bucket{le="2.0"}'], seen['took_bucket{le="1.0"}']) == (6.0, 6.0, 0.0)
+    assert "alive" not in seen
+    assert sorted(path.name for path in tmp_path.glob("*.db")) == ["counter_merged.db", "histogram_merged.db"]
+
+
+def test_a_living_process_is_left_alone(tmp_path: Path) -> None:
+    with counting(tmp_path) as process:
+        assert process.stdout is not None
+        pid = process.stdout.readline().strip()
+        merge_the_dead(tmp_path)
+        assert (tmp_path / f"counter_{pid}.db").exists()
+        process.kill()
+
+
+def test_two_who_merge_at_once_count_once(tmp_path: Path) -> None:
+    for _ in range(6):
+        with counting(tmp_path) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            process.kill()
+    together = [threading.Thread(target=merge_the_dead, args=(tmp_path,)) for _ in range(4)]
+    for thread in together:
+        thread.start()
+    for thread in together:
+        thread.join()
+    assert shown(tmp_path)['told_total{how="ok"}'] == 12.0
+
+
+def test_the_ledgers_gauges_are_those_of_what_is_undone_or_failed(tmp_path: Path) -> None:
+    seen = shown(tmp_path)
+    assert seen['afterturn_ledger_rows{stage="embedding",status="pending"}'] == 3.0
+    assert seen['afterturn_ledger_rows{stage="embedding",status="dead"}'] == 2.0
+    assert seen['afterturn_ledger_oldest_undone_seconds{stage="embedding"}'] == 7.5
+    assert not [name for name in seen if 'status="done"' in name]
+
+
+async def test_however_many_ask_the_ledger_is_read_once_in_five_seconds(tmp_path: Path) -> None:
+    ledger = _Counted()
+    exposition = Exposition(tmp_path, LedgerCounts(ledger))
+    await asyncio.gather(*(exposition() for _ in range(10)))
+    assert ledger.asked == 1
+
+
+async def test_a_database_that_is_away_leaves_the_other_samples_standing(tmp_path: Path) -> None:
+    class Away(_Counted):
+        async def gauges(self) -> Mapping[Stage, StageCounts]:  # type: ignore[override]  # a plain mapping will do
+            raise ConnectionRefusedError
+
+    assert b"afterturn_ledger_rows" in await Exposition(tmp_path, LedgerCounts(Away()))()
+
+
+@pytest.mark.parametrize("name", ["counter_x.db", "nonsense.db", "histogram_.db"])
+def test_foreign_files_are_left_alone(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"")
+    merge_the_dead(tmp_path)
+    assert (tmp_path / name).exists()

@@ -1,0 +1,161 @@
+"""Rings reach the workers' queues, coalesced, without content, and never in the way of a request."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import uuid4
+
+import orjson
+import pytest
+from dramatiq import Message
+from dramatiq.brokers.redis import RedisBroker
+
+from producers.doorbell import Doorbell
+from producers.jobs import FLAG_MS, QUEUES, STAGE_ACTORS, Queue, flag_key
+from store.ledger import Stage
+from tests.producers.conftest import Tenant, World, broker_of
+from tests.servers import TestValkey
+
+
+@pytest.fixture
+def broker(valkey: TestValkey) -> RedisBroker:
+    return broker_of(valkey.url, f"bell-{uuid4().hex}")
+
+
+@pytest.fixture
+async def bell(broker: RedisBroker) -> AsyncIterator[Doorbell]:
+    made = Doorbell(broker)
+    yield made
+    await made.close()
+    broker.client.close()
+
+
+def waiting(broker: RedisBroker, queue: str) -> list["Message[Any]"]:
+    found: Any = broker.client.hvals(f"{broker.namespace}:{queue}.msgs")
+    return [Message.decode(message) for message in found]
+
+
+async def rung(broker: RedisBroker, queue: str, at_least: int = 1) -> list["Message[Any]"]:
+    for _ in range(200):
+        found = waiting(broker, queue)
+        if len(found) >= at_least:
+            return found
+        await asyncio.sleep(0.01)
+    raise AssertionError("nothing was rung for")
+
+
+async def test_a_ring_is_one_message_without_arguments(broker: RedisBroker, bell: Doorbell) -> None:
+    for stage in Stage:
+        bell.ring(stage)
+    for stage in Stage:
+        found = await rung(broker, QUEUES[stage])
+        assert STAGE_ACTORS[stage] in [message.actor_name for message in found]
+        assert all((message.args, message.kwargs) == ((), {}) for message in found)
+
+
+async def test_a_thousand_rings_are_one_message_until_it_is_answered(broker: RedisBroker, bell: Doorbell) -> None:
+    for _ in range(20):
+        for _ in range(50):
+            bell.ring(Stage.EMBEDDING)
+        await asyncio.sleep(0.01)
+    assert len(await rung(broker, Queue.EMBEDDING)) == 1
+    bell.answered(Stage.EMBEDDING)
+    bell.ring(Stage.EMBEDDING)
+    assert len(await rung(broker, Queue.EMBEDDING, 2)) == 2
+
+
+async def test_two_processes_share_one_ring(broker: RedisBroker, bell: Doorbell) -> None:
+    other = Doorbell(broker)
+    bell.ring(Stage.GATEWAY)
+    other.ring(Stage.GATEWAY)
+    await asyncio.sleep(0.1)
+    await other.close()
+    assert len(await rung(broker, Queue.GATEWAY)) == 1
+
+
+async def test_a_ring_that_nobody_answers_is_not_believed_for_ever(broker: RedisBroker, bell: Doorbell) -> None:
+    bell.ring(Stage.GATEWAY)
+    await rung(broker, Queue.GATEWAY)
+    left = broker.client.pttl(flag_key(broker.namespace, Stage.GATEWAY))
+    assert 0 < left <= FLAG_MS
+
+
+@pytest.mark.law("L1")
+async def test_whoever_commits_before_the_flag_falls_is_seen_or_rings_anew(broker: RedisBroker, bell: Doorbell) -> None:
+    """A worker answers, then looks; ringers commit, then ring. Nothing committed stays unseen."""
+    committed: set[int] = set()
+    seen: set[int] = set()
+
+    async def worker() -> None:
+        answered = 0
+        while len(seen) < 200:
+            await asyncio.sleep(0.001)
+            rings = waiting(broker, Queue.EXTRACTION)
+            if len(rings) > answered:
+                answered = len(rings)
+                bell.answered(Stage.EXTRACTION)
+                seen.update(committed)
+
+    async def ringer() -> None:
+        for n in range(200):
+            committed.add(n)
+            bell.ring(Stage.EXTRACTION)
+            await asyncio.sleep(0.001 * (n % 3))
+
+    await asyncio.wait_for(asyncio.gather(worker(), ringer()), FLAG_MS / 1000 * 4)
+    assert seen == committed
+
+
+async def test_ringing_costs_no_time_while_redis_is_away() -> None:
+    away = Doorbell(broker_of("redis://127.0.0.1:9/0", "away"))
+    start = time.perf_counter()
+    for _ in range(1000):
+        away.ring(Stage.EXTRACTION, Stage.EMBEDDING)
+        away.ask(uuid4(), uuid4())
+    assert time.perf_counter() - start < 0.1
+    await asyncio.sleep(0.05)
+    assert await away.reachable() is False
+    await away.close()
+
+
+async def test_what_was_rung_for_while_redis_was_away_is_handed_in_later(
+    broker: RedisBroker, bell: Doorbell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("producers.doorbell.BACK_OFF_S", 0.05)
+    there = broker.client
+    broker.client = broker_of("redis://127.0.0.1:9/0", "away").client
+    bell.ring(Stage.EXTRACTION)
+    await asyncio.sleep(0.1)
+    broker.client = there
+    assert len(await rung(broker, Queue.EXTRACTION)) == 1
+
+
+async def test_a_closing_process_hands_in_its_last_ring(broker: RedisBroker) -> None:
+    last = Doorbell(broker)
+    last.ring(Stage.EXTRACTION)
+    await last.close()
+    assert len(waiting(broker, Queue.EXTRACTION)) == 1
+
+
+async def test_a_turn_rings_for_the_stages_that_can_begin(world: World, ana: Tenant, turn: dict[str, Any]) -> None:
+    for stage in Stage:
+        world.doorbell.answered(stage)
+    world.broker.client.delete(*[f"{world.broker.namespace}:{queue}.msgs" for queue in Queue])
+    assert (await ana.http.post("/api/v1/turns", json=turn)).status_code == 201
+    for queue in (Queue.EXTRACTION, Queue.EMBEDDING, Queue.GATEWAY):
+        assert len(await rung(world.broker, queue)) == 1
+
+
+@pytest.mark.law("L7")
+async def test_a_recall_job_is_told_of_by_its_ids_alone(world: World, ana: Tenant) -> None:
+    reply = await ana.http.post("/api/v1/recall/jobs", json={"query": "a most private question"})
+    job = reply.json()["job_id"]
+    found = [one for one in await rung(world.broker, Queue.RECALL) if job in one.args]
+    for _ in range(100):
+        if found:
+            break
+        await asyncio.sleep(0.01)
+        found = [one for one in waiting(world.broker, Queue.RECALL) if job in one.args]
+    assert len(found[0].args) == 2
+    assert b"private" not in orjson.dumps(found[0].asdict())

@@ -1,0 +1,96 @@
+"""Whatever is sent, the door answers with a status of the contract, and never with an accident."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import httpx
+import orjson
+import pytest_asyncio
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.producers.conftest import World
+
+ALLOWED = {200, 201, 202, 204, 400, 401, 403, 404, 405, 409, 413, 422}
+
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+leaf = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | text
+)
+value = st.recursive(
+    leaf, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(text, inner, max_size=4), max_leaves=8
+)
+FIELDS = (
+    "bank session_id turn_id user_id occurred_at messages metadata gateway turns query k exclude_session max_tokens "
+    "kinds tags as_of min_position wait_ms sources explain ttl_s user_key app_id project_id conversation_id scope top_k"
+)
+names = st.sampled_from(FIELDS.split())
+message = st.fixed_dictionaries(
+    {"role": st.sampled_from(["user", "assistant", "tool", "system"]) | leaf, "content": text | value},
+    optional={"name": leaf, "timestamp": leaf, "more": leaf},
+)
+nearly_a_turn = st.fixed_dictionaries(
+    {"session_id": text, "turn_id": text, "messages": st.lists(message, max_size=3)},
+    optional={"bank": text, "metadata": st.dictionaries(text, text, max_size=2), "occurred_at": leaf, "user_id": leaf},
+)
+body = nearly_a_turn | st.dictionaries(names | text, value, max_size=8) | value | st.lists(nearly_a_turn, max_size=3)
+NATIVE = ("turns", "turns:batch", "recall", "recall/jobs")
+GATEWAY = ("add", "flush", "search")
+path = st.sampled_from([f"/api/v1/{call}" for call in NATIVE] + [f"/memories/{call}" for call in GATEWAY])
+#: The fixtures are of the whole run, and a database takes the time it takes.
+calm = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=60)
+
+
+def assert_contracted(reply: httpx.Response) -> None:
+    assert reply.status_code in ALLOWED, reply.text
+    if reply.status_code >= 400:
+        assert set(reply.json()) == {"error", "request_id"}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def fuzzed(world: World) -> AsyncIterator[httpx.AsyncClient]:
+    tenant = await world.tenant()
+    yield tenant.http
+    await tenant.http.aclose()
+
+
+@calm
+@given(path=path, sent=body)
+async def test_any_json_is_answered_by_the_contract(fuzzed: httpx.AsyncClient, path: str, sent: Any) -> None:
+    assert_contracted(await fuzzed.post(path, content=orjson.dumps(sent)))
+
+
+@calm
+@given(path=path, sent=st.binary(max_size=200))
+async def test_any_bytes_are_answered_by_the_contract(fuzzed: httpx.AsyncClient, path: str, sent: bytes) -> None:
+    assert_contracted(await fuzzed.post(path, content=sent))
+
+
+@calm
+@given(turns=st.lists(nearly_a_turn | value, min_size=1, max_size=4))
+async def test_a_batch_of_anything_answers_for_each(fuzzed: httpx.AsyncClient, turns: list[Any]) -> None:
+    reply = await fuzzed.post("/api/v1/turns:batch", content=orjson.dumps({"turns": turns}))
+    assert reply.status_code == 200
+    assert len(reply.json()["results"]) == len(turns)
+
+
+@calm
+@given(
+    method=st.sampled_from(["GET", "DELETE", "PUT"]),
+    parts=st.lists(
+        st.sampled_from(["api", "v1", "turns", "units", "recall", "jobs", "banks", "freshness"]) | text, max_size=6
+    ),
+    query=st.dictionaries(
+        st.sampled_from(["bank", "position", "wait_ms"]) | text, st.sampled_from(["0", "1"]) | text, max_size=3
+    ),
+)
+async def test_any_path_is_answered_by_the_contract(
+    fuzzed: httpx.AsyncClient, method: str, parts: list[str], query: dict[str, str]
+) -> None:
+    url = "/" + "/".join(quote(part, safe="") for part in parts) + "?" + urlencode(query)
+    assert_contracted(await fuzzed.request(method, f"http://127.0.0.1{url}"))
