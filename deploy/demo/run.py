@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from afterturn_client import AsyncAfterturn
+from afterturn_client.calls import RecallOptions
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -126,8 +127,11 @@ async def _recall(
     memory: AsyncAfterturn, query: str, session_id: str | None = None
 ) -> tuple[tuple[Recalled, ...], float]:
     """Recall over HTTP; the milliseconds are the whole call as the agent feels it."""
+    options: RecallOptions = {"k": FRESH_FIRST}
+    if session_id:
+        options["session_id"] = session_id
     began = time.perf_counter()
-    answer = await memory.recall(query, k=FRESH_FIRST, **({"session_id": session_id} if session_id else {}))
+    answer = await memory.recall(query, **options)
     took_ms = (time.perf_counter() - began) * 1000
     return tuple(Recalled(one.text, _turn_of(one.session_id, one.turn_id)) for one in answer.results), took_ms
 
