@@ -105,11 +105,13 @@ class Supervisor:
         """Pass on that the list of running children is another."""
         self._on_change(self.running)
 
-    def died(self, name: str, deaths: int, how: str) -> float | None:
+    def died(self, child: Child, deaths: int, how: str) -> float | None:
         """Count a death; returns the seconds to back off, or None when that was one too many."""
+        name = child.name
         self._on_death(name)
         if deaths >= DEATHS_ALLOWED:
-            self.say(f"{name} {how}: {deaths} deaths within a minute, giving up")
+            where = f"; what it said is in {child.log}" if child.log else ""
+            self.say(f"{name} {how}: {deaths} deaths within a minute, giving up{where}")
             self.end(1)
             return None
         pause = min(BACKOFF_SECONDS * 2.0 ** (deaths - 1), LONGEST_BACKOFF_SECONDS)
@@ -171,7 +173,7 @@ class _Keeper:
             self._supervisor.changed()
             if not self._ready.done():
                 return
-            pause = self._supervisor.died(self.child.name, self._recent_deaths(), how)
+            pause = self._supervisor.died(self.child, self._recent_deaths(), how)
             if pause is None:
                 return
             await asyncio.sleep(pause)

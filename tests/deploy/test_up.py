@@ -21,9 +21,10 @@ import redis
 
 from deploy.embedded.ports import free_port
 from deploy.embedded.survivors import is_alive
+from deploy.local import remove_data
 from deploy.stack import NoStack, find_stack
 from tests.deploy.test_embedded_postgres import ask
-from tests.deploy.upper import STAND_IN, Up, remove
+from tests.deploy.upper import STAND_IN, Up
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.slow
 def data(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "data"
     yield folder
-    remove(folder)
+    remove_data(folder)
 
 
 def test_it_says_ready_describes_itself_and_a_clean_stop_leaves_nothing(data: Path) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +14,6 @@ from typing import Any, Self
 import psutil
 
 from deploy.embedded import survivors
-from deploy.embedded.cluster import cluster_of
 from deploy.stack import Stack, find_stack
 
 STAND_IN = Path(__file__).with_name("stand_in_up.py")
@@ -91,10 +89,3 @@ class Up:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self.process.poll() is None:
             self.stop()
-
-
-def remove(data: Path) -> None:
-    """Remove a data folder and the database that belongs to it."""
-    if (data / "pg").exists():
-        cluster_of(data).remove()
-    shutil.rmtree(data, ignore_errors=True)
