@@ -15,7 +15,7 @@ from producers.jobs import FLAG_MS, flag_key, recall_message, stage_message
 from store.ledger import Stage
 
 #: Pause between two trips to Redis: what is rung for meanwhile shares the next one.
-SPACING_S = 0.005
+SPACING_S = 0.02
 #: Pause after a trip that failed.
 BACK_OFF_S = 1.0
 #: How long a closing process tries to hand in its last rings.
