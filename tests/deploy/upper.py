@@ -14,10 +14,14 @@ from typing import Any, Self
 import psutil
 
 from deploy.embedded import survivors
+from deploy.local import remove_data
 from deploy.stack import Stack, find_stack
 
 STAND_IN = Path(__file__).with_name("stand_in_up.py")
 READY_SECONDS = 60.0
+
+
+remove = remove_data
 
 
 class Up:
