@@ -21,6 +21,7 @@ STAND_IN = Path(__file__).with_name("stand_in_up.py")
 READY_SECONDS = 60.0
 
 
+#: The name by which tests of faults know it.
 remove = remove_data
 
 
