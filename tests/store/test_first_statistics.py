@@ -1,0 +1,51 @@
+"""Plans on a database that nobody has analyzed yet: the first minute of every stack."""
+
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+
+from store import identity
+from store.database import Database
+from store.turns import TurnStore
+from tests.store.conftest import NOON, new_host, turn
+
+
+async def _index_conditions(database: Database, host: UUID, statement: str) -> list[str]:
+    arguments = {"host": host, "bank": identity.bank_id(host, "home")}
+    async with database.tenant(host) as connection:
+        plan = await connection.execute(text(f"explain (costs off) {statement}"), arguments)
+        return [line.strip() for (line,) in plan if line.strip().startswith("Index Cond")]
+
+
+@pytest.mark.parametrize(
+    "column, statement",
+    [
+        (
+            "term = ",
+            """select p.unit_id from unnest(array['word', 'of']) q(term), lateral (
+                   select p.unit_id from afterturn.posting_t p
+                    where p.host_id = :host and p.bank_id = :bank and p.term = q.term limit 10) p""",
+        ),
+        (
+            "unit_id = ",
+            """select from unnest(array[gen_random_uuid(), gen_random_uuid()]) q(unit_id), lateral (
+                   select from afterturn.agent_memory_unit_t u
+                    where u.host_id = :host and u.bank_id = :bank and u.unit_id = q.unit_id limit 1) u""",
+        ),
+        (
+            "seq = ",
+            """select from unnest(array[1, 2]) q(seq), lateral (
+                   select from afterturn.agent_memory_unit_t u
+                    where u.host_id = :host and u.bank_id = :bank and u.session_id = gen_random_uuid()
+                      and u.seq = q.seq limit 1) u""",
+        ),
+    ],
+)
+async def test_a_new_database_looks_things_up_by_their_own_index(lonely: Database, column: str, statement: str) -> None:
+    host = await new_host(lonely)
+    store = TurnStore(lonely, lambda: NOON)
+    for start in range(0, 800, 100):
+        await store.append(host, [turn(f"t{n}", f"word number {n}", "so it is") for n in range(start, start + 100)])
+    conditions = await _index_conditions(lonely, host, statement)
+    assert any(column in condition for condition in conditions), conditions
