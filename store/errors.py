@@ -6,7 +6,15 @@ StoreError
 ├── NotFound            no such thing for this tenant; a foreign one does not exist either
 ├── LeaseLost           the claim belongs to somebody else by now; nothing was written
 ├── PositionBeyondLog   a read asked for a position that was never issued
-└── SchemaMismatch      the database holds another schema version than this code
+├── SchemaMismatch      the database holds another schema version than this code
+├── InvalidEvent        an event's type, ids, envelope or data are not what the catalog says
+│   └── LegacyEvent     it belongs to the older family of tables, which is kept apart
+├── EventRefused        the log did not take an event: of which aggregate type, what it expected, what it found
+│   ├── ConcurrencyError    somebody else wrote that version of the aggregate
+│   ├── VersionGap          the version before this one is not in the log
+│   └── MissingParent       what the event belongs to was never created
+├── RestoredElsewhere   the log was written by another cluster and is not stamped for this one yet
+└── ReplayError         the log could not be replayed or swapped in as asked
 """
 
 
@@ -36,3 +44,52 @@ class PositionBeyondLog(StoreError):
 
 class SchemaMismatch(StoreError):
     """The database holds another schema version than this code."""
+
+
+class InvalidEvent(StoreError):
+    """An event's type, ids, envelope or data are not what the catalog says."""
+
+
+class LegacyEvent(InvalidEvent):
+    """The event belongs to the older family of tables, which is kept apart."""
+
+
+class EventRefused(StoreError):
+    """The log did not take an event; the transaction that offered it must write nothing.
+
+    `expected` and `actual` are versions of the aggregate, None where there is none to tell.
+    """
+
+    why = "the log did not take an event"
+
+    def __init__(self, aggregate_type: str, expected: int | None = None, actual: int | None = None) -> None:
+        self.aggregate_type = aggregate_type
+        self.expected = expected
+        self.actual = actual
+        super().__init__(f"{self.why} ({aggregate_type}: expected version {expected}, found {actual})")
+
+
+class ConcurrencyError(EventRefused):
+    """Somebody else wrote that version of the aggregate."""
+
+    why = "somebody else wrote that version"
+
+
+class VersionGap(EventRefused):
+    """The version before this one is not in the log."""
+
+    why = "the version before it is not in the log"
+
+
+class MissingParent(EventRefused):
+    """What the event belongs to was never created."""
+
+    why = "what it belongs to was never created"
+
+
+class RestoredElsewhere(StoreError):
+    """The log was written by another cluster and is not stamped for this one yet."""
+
+
+class ReplayError(StoreError):
+    """The log could not be replayed or swapped in as asked."""

@@ -6,11 +6,26 @@ The log itself numbers it: position, nonce and, for a session's history, the ver
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
-from store.events.catalog import EventType, aggregate_id, aggregate_type
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from store.errors import InvalidEvent
+from store.events import data as event_data
+from store.events.catalog import (
+    BEGINNINGS,
+    ID_FIELDS,
+    Aggregate,
+    EventType,
+    aggregate_id,
+    aggregate_id_of,
+    aggregate_type,
+    event_type,
+)
 from store.identity import event_id
+
+SOURCE = "/afterturn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,23 +38,50 @@ class Origin:
     at: datetime
 
 
+class CloudEvent(BaseModel):
+    """The envelope on the wire; extension attributes it does not name are kept as the event's metadata."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    specversion: Literal["1.0"]
+    id: UUID
+    source: str = Field(min_length=1)
+    type: str
+    subject: str
+    time: AwareDatetime
+    datacontenttype: Literal["application/json"] = "application/json"
+    host: UUID
+    user: UUID
+    nonce: int | None = None
+    aggregatetype: str
+    aggregateversion: int = Field(ge=1)
+    data: Mapping[str, Any]
+
+
 def offer(
-    origin: Origin, event: EventType, parts: tuple[object, ...], data: Mapping[str, Any], *, nth: str = "1"
+    origin: Origin,
+    event: EventType,
+    parts: tuple[object, ...],
+    data: Mapping[str, Any],
+    *,
+    nth: str = "1",
+    identity: UUID | None = None,
 ) -> dict[str, Any]:
-    """Return one event in the form the log's functions take.
+    """Return one event in the form the log's functions take, its data as it is: the hot path checks none of it.
 
     `parts` are the aggregate id's parts after host and bank; `nth` tells apart events of one aggregate whose
-    version only the log knows, and is the version where it is known. Data is camelCase and holds no vector.
+    version only the log knows, and is the version where it is known. `identity` is the event's id where it does not
+    follow from the version: a command's, so that two commands that met on a version are not taken for one.
     """
     subject = aggregate_id(origin.host, origin.bank, *parts)
-    identity = event_id(origin.host, subject, nth)
+    identity = identity or event_id(origin.host, subject, nth)
     at = origin.at.isoformat()
     version = int(nth) if nth.isdecimal() else None
     versions = {} if version is None else {"aggregateVersion": version - 1, "newAggregateVersion": version}
     envelope = {
         "specversion": "1.0",
         "id": str(identity),
-        "source": "/afterturn",
+        "source": SOURCE,
         "type": event.value,
         "subject": subject,
         "time": at,
@@ -49,14 +91,62 @@ def offer(
         "aggregatetype": aggregate_type(event),
         "data": {"hostId": str(origin.host), "bankId": str(origin.bank), **data, **versions},
     }
+    return _offered(envelope, str(origin.bank), version)
+
+
+def command(
+    origin: Origin, event: EventType, fields: Mapping[str, Any], *, version: int = 1, identity: UUID | None = None
+) -> dict[str, Any]:
+    """Return an event of checked data (fields by their wire names, ids included), in the form the log's functions take.
+
+    Raises InvalidEvent for data the catalog does not know.
+    """
+    named = {"hostId": str(origin.host), "bankId": str(origin.bank), **fields}
+    checked = event_data.parse(event, named).model_dump(mode="json", by_alias=True, exclude_unset=True)
+    parts = tuple(checked.get(field) for field in ID_FIELDS[Aggregate(aggregate_type(event))])
+    return offer(origin, event, parts, checked, nth=str(version), identity=identity)
+
+
+def reoffer(envelope: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a whole CloudEvent from elsewhere in the form the log's functions take; its nonce is given anew.
+
+    Raises InvalidEvent when envelope, data and ids do not say the same, LegacyEvent for the older family.
+    """
+    try:
+        event = CloudEvent.model_validate(envelope)
+    except ValidationError as error:
+        raise InvalidEvent(event_data.faults(error)) from None
+    kind = event_type(event.type)
+    data = event_data.parse(kind, event.data)
+    if event.aggregatetype != aggregate_type(kind):
+        raise InvalidEvent(f"{kind.value}: aggregatetype is another")
+    if event.subject != aggregate_id_of(Aggregate(event.aggregatetype), event.data) or event.host != data.host_id:
+        raise InvalidEvent(f"{kind.value}: subject, host and data name different things")
+    if event.aggregateversion != _version_of(kind, data):
+        raise InvalidEvent(f"{kind.value}: aggregateversion and newAggregateVersion differ")
+    kept = {name: value for name, value in envelope.items() if name not in ("nonce", "aggregateversion")}
+    metadata = {name: value for name, value in (event.model_extra or {}).items() if value is not None}
+    return _offered(kept, str(data.bank_id), event.aggregateversion, metadata)
+
+
+def _version_of(event: EventType, data: event_data.EventData) -> int | None:
+    if data.new_aggregate_version is None and event in BEGINNINGS:
+        return 1
+    return data.new_aggregate_version
+
+
+def _offered(
+    envelope: Mapping[str, Any], bank: str, version: int | None, metadata: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     return {
-        "id": str(identity),
-        "type": event.value,
+        "id": envelope["id"],
+        "type": envelope["type"],
         "aggregate": envelope["aggregatetype"],
-        "subject": subject,
-        "bank": str(origin.bank),
-        "user": str(origin.user),
-        "ts": at,
+        "subject": envelope["subject"],
+        "bank": bank,
+        "user": envelope["user"],
+        "ts": envelope["time"],
         "version": version,
         "payload": envelope,
+        **({"metadata": metadata} if metadata else {}),
     }

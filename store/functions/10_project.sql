@@ -1,160 +1,116 @@
--- Projectors: one statement per event type over an array of events. The same functions serve one live event
--- and thousands in replay. Every value, times included, comes from the event.
+-- Projectors: one function per event type over an array of events. The same functions serve one live event and
+-- thousands in replay. Every value, times included, comes from the event.
+--
+-- Tables of projections are named without a schema: whoever calls says by search_path whether the live tables are
+-- meant (the log's functions do) or the shadow that a replay builds. One projector, two places.
+--
+-- Guards. A beginning (Created, Retained, Linked) inserts a row or revives an inactive one of a lower version; any
+-- other event applies where the stored version is lower. What is stale changes nothing. That no version is missing
+-- in between is the log's own rule (append_events); here an event whose row was never made is an error.
+-- A child begins alive only while its parents live, and ends with them; its own version does not move by that.
 
-create or replace function afterturn.project_bank_created(p_events afterturn.event_store_t[]) returns void
+-- Types in the order in which a run applies them: parents first, ends last, children's ends before their parents'.
+create or replace function afterturn.event_rank(p_type text) returns int
+language sql immutable parallel safe
+return array_position(array[
+    'AgentMemoryBankCreatedEvent', 'AgentMemoryBankUpdatedEvent',
+    'AgentMemoryDocCreatedEvent', 'AgentMemoryDocUpdatedEvent',
+    'AgentMemoryUnitRetainedEvent', 'AgentMemoryUnitUpdatedEvent',
+    'AgentMemoryEntityCreatedEvent', 'AgentMemoryEntityUpdatedEvent',
+    'AgentMemoryUnitEntityLinkedEvent', 'AgentMemoryUnitEntityUnlinkedEvent',
+    'AgentMemoryLinkCreatedEvent', 'AgentMemoryLinkUpdatedEvent',
+    'AgentMemoryDirectiveCreatedEvent', 'AgentMemoryDirectiveUpdatedEvent',
+    'AgentMemoryReflectionCreatedEvent', 'AgentMemoryReflectionUpdatedEvent',
+    'AgentSessionHistoryCreatedEvent', 'AgentSessionHistoryAppendedEvent', 'AgentSessionHistoryCompactedEvent',
+    'AgentSessionHistoryDeletedEvent', 'AgentMemoryReflectionDeletedEvent', 'AgentMemoryDirectiveDeletedEvent',
+    'AgentMemoryLinkDeletedEvent', 'AgentMemoryEntityDeletedEvent', 'AgentMemoryUnitDeletedEvent',
+    'AgentMemoryDocDeletedEvent', 'AgentMemoryBankDeletedEvent'], p_type);
+
+-- Refuses what was offered, in a form the application knows (store/events/refusals.py). Never content.
+create or replace function afterturn.refuse(p_state text, p_aggregate text, p_expected bigint, p_actual bigint) returns void
 language plpgsql as $$
 begin
-    insert into afterturn.agent_memory_bank_t as b
-        (host_id, bank_id, agent_def_id, user_id, bank_name, disposition, background,
-         aggregate_version, active, update_ts, update_user)
-    select e.host_id, e.bank_id, (d->>'agentDefId')::uuid, (d->>'userId')::uuid, d->>'bankName',
-           coalesce(d->'disposition', '{"skepticism": 3, "literalism": 3, "empathy": 3}'), d->>'background',
-           e.aggregate_version, true, e.event_ts, e.user_id::text
-      from unnest(p_events) e, lateral (select e.payload->'data') as x(d)
-     where e.event_type = 'AgentMemoryBankCreatedEvent'
-    on conflict (host_id, bank_id) do update
-       set (agent_def_id, user_id, bank_name, disposition, background, aggregate_version, active, update_ts, update_user)
-         = row (excluded.agent_def_id, excluded.user_id, excluded.bank_name, excluded.disposition, excluded.background,
-                excluded.aggregate_version, true, excluded.update_ts, excluded.update_user)
-     where b.aggregate_version < excluded.aggregate_version and not b.active;
+    raise exception using errcode = p_state, message = 'the log refused an event',
+        detail = jsonb_build_object('aggregate', p_aggregate, 'expected', p_expected, 'actual', p_actual)::text;
 end $$;
 
-create or replace function afterturn.project_session_created(p_events afterturn.event_store_t[]) returns void
-language plpgsql as $$
-begin
-    insert into afterturn.agent_session_history_t as s
-        (host_id, session_id, bank_id, metadata, session_name, last_position,
-         aggregate_version, active, update_ts, update_user)
-    select e.host_id, (d->>'sessionId')::uuid, e.bank_id, coalesce(d->'metadata', '{}'), d->>'sessionName', e.position,
-           e.aggregate_version, true, e.event_ts, e.user_id::text
-      from unnest(p_events) e, lateral (select e.payload->'data') as x(d)
-     where e.event_type = 'AgentSessionHistoryCreatedEvent'
-    on conflict (host_id, bank_id, session_id) do update
-       set (metadata, session_name, message_count, turn_count, last_position,
-            aggregate_version, active, update_ts, update_user)
-         = row (excluded.metadata, excluded.session_name, 0, 0, excluded.last_position,
-                excluded.aggregate_version, true, excluded.update_ts, excluded.update_user)
-     where s.aggregate_version < excluded.aggregate_version and not s.active;
-end $$;
-
-create or replace function afterturn.project_session_appended(p_events afterturn.event_store_t[]) returns void
-language plpgsql as $$
-begin
-    update afterturn.agent_session_history_t s
-       set message_count = s.message_count + n.messages, turn_count = s.turn_count + n.turns,
-           last_position = n.last_position, aggregate_version = n.version,
-           update_ts = n.event_ts, update_user = n.user_id
-      from (select e.host_id, e.bank_id, (e.payload->'data'->>'sessionId')::uuid as session_id,
-                   sum(jsonb_array_length(e.payload->'data'->'messages'))::int as messages, count(*)::int as turns,
-                   max(e.position) as last_position, max(e.aggregate_version) as version,
-                   (array_agg(e.event_ts order by e.position desc))[1] as event_ts,
-                   (array_agg(e.user_id::text order by e.position desc))[1] as user_id
-              from unnest(p_events) e
-              join afterturn.agent_session_history_t h
-                on h.host_id = e.host_id and h.bank_id = e.bank_id
-               and h.session_id = (e.payload->'data'->>'sessionId')::uuid
-               and h.aggregate_version < e.aggregate_version
-             where e.event_type = 'AgentSessionHistoryAppendedEvent'
-             group by 1, 2, 3) n
-     where s.host_id = n.host_id and s.bank_id = n.bank_id and s.session_id = n.session_id;
-end $$;
-
-create or replace function afterturn.project_unit_retained(p_events afterturn.event_store_t[]) returns void
-language plpgsql as $$
-begin
-    insert into afterturn.agent_memory_unit_t as u
-        (host_id, unit_id, bank_id, doc_id, content, context, event_date, occurred_start, occurred_end, mentioned_at,
-         fact_type, metadata, proof_count, source_memory_ids, user_id, origin, session_id, turn_id, session_name,
-         turn_name, ordinal, seq, role, name, position, aggregate_version, active, update_ts, update_user)
-    select e.host_id, (d->>'unitId')::uuid, e.bank_id, (d->>'docId')::uuid, d->>'content', d->>'context',
-           (d->>'eventDate')::timestamptz, (d->>'occurredStart')::timestamptz, (d->>'occurredEnd')::timestamptz,
-           (d->>'mentionedAt')::timestamptz, d->>'factType', coalesce(d->'metadata', '{}'),
-           coalesce((d->>'proofCount')::int, 1),
-           coalesce((select array_agg(s::uuid) from jsonb_array_elements_text(d->'sourceMemoryIds') s), '{}'),
-           e.user_id, d->>'origin', (d->>'sessionId')::uuid, (d->>'turnId')::uuid, d->>'sessionName',
-           d->>'turnName', (d->>'ordinal')::int, (d->>'sequence')::int, d->>'role', d->>'name', e.position,
-           e.aggregate_version, true, e.event_ts, e.user_id::text
-      from unnest(p_events) e, lateral (select e.payload->'data') as x(d)
-     where e.event_type = 'AgentMemoryUnitRetainedEvent'
-    on conflict (host_id, bank_id, unit_id) do nothing;
-end $$;
-
--- Forgetting is soft in the row and at once for every reader; words and vectors go with it.
-create or replace function afterturn.project_unit_deleted(p_events afterturn.event_store_t[]) returns void
-language plpgsql as $$
-begin
-    with gone as (
-        update afterturn.agent_memory_unit_t u
-           set active = false, aggregate_version = e.aggregate_version, update_ts = e.event_ts, update_user = e.user_id::text
-          from unnest(p_events) e
-         where e.event_type = 'AgentMemoryUnitDeletedEvent' and u.host_id = e.host_id and u.bank_id = e.bank_id
-           and u.unit_id = (e.payload->'data'->>'unitId')::uuid and u.aggregate_version < e.aggregate_version
-        returning u.host_id, u.bank_id, u.unit_id, u.update_ts
-    ), words as (
-        delete from afterturn.posting_t p using gone g
-         where p.host_id = g.host_id and p.bank_id = g.bank_id and p.unit_id = g.unit_id
-    ), vectors as (
-        delete from afterturn.unit_vector_t v using gone g
-         where v.host_id = g.host_id and v.bank_id = g.bank_id and v.unit_id = g.unit_id
-    )
-    update afterturn.agent_memory_unit_entity_t l set removed_at = g.update_ts
-      from gone g
-     where l.host_id = g.host_id and l.bank_id = g.bank_id and l.unit_id = g.unit_id and l.removed_at is null;
-end $$;
-
-create or replace function afterturn.project_entity_created(p_events afterturn.event_store_t[]) returns void
-language plpgsql as $$
-begin
-    insert into afterturn.agent_memory_entity_t as n
-        (host_id, entity_id, bank_id, user_id, canonical_name, metadata, aggregate_version, active, update_ts, update_user)
-    select e.host_id, (d->>'entityId')::uuid, e.bank_id, (d->>'userId')::uuid, d->>'canonicalName',
-           coalesce(d->'metadata', '{}'), e.aggregate_version, true, e.event_ts, e.user_id::text
-      from unnest(p_events) e, lateral (select e.payload->'data') as x(d)
-     where e.event_type = 'AgentMemoryEntityCreatedEvent'
-    on conflict (host_id, bank_id, entity_id) do update
-       set (canonical_name, metadata, aggregate_version, active, update_ts, update_user)
-         = row (excluded.canonical_name, excluded.metadata, excluded.aggregate_version, true,
-                excluded.update_ts, excluded.update_user)
-     where n.aggregate_version < excluded.aggregate_version and not n.active;
-end $$;
-
-create or replace function afterturn.project_unit_entity_linked(p_events afterturn.event_store_t[]) returns void
-language plpgsql as $$
-begin
-    insert into afterturn.agent_memory_unit_entity_t (host_id, bank_id, unit_id, entity_id, mentions)
-    select e.host_id, e.bank_id, (d->>'unitId')::uuid, (d->>'entityId')::uuid, coalesce((d->>'mentions')::int, 1)
-      from unnest(p_events) e, lateral (select e.payload->'data') as x(d)
-     where e.event_type = 'AgentMemoryUnitEntityLinkedEvent'
-    on conflict (host_id, bank_id, unit_id, entity_id) do nothing;
-end $$;
-
-create or replace function afterturn.project_link_created(p_events afterturn.event_store_t[]) returns void
-language plpgsql as $$
-begin
-    insert into afterturn.agent_memory_link_t as l
-        (host_id, bank_id, from_unit_id, to_unit_id, link_type, weight, aggregate_version, active, update_ts, update_user)
-    select e.host_id, e.bank_id, (d->>'fromUnitId')::uuid, (d->>'toUnitId')::uuid, d->>'linkType',
-           coalesce((d->>'weight')::float8, 1.0), e.aggregate_version, true, e.event_ts, e.user_id::text
-      from unnest(p_events) e, lateral (select e.payload->'data') as x(d)
-     where e.event_type = 'AgentMemoryLinkCreatedEvent'
-    on conflict (host_id, bank_id, from_unit_id, to_unit_id, link_type) do update
-       set (weight, aggregate_version, active, update_ts, update_user)
-         = row (excluded.weight, excluded.aggregate_version, true, excluded.update_ts, excluded.update_user)
-     where l.aggregate_version < excluded.aggregate_version and not l.active;
-end $$;
-
--- Applies a batch in the order of its foreign keys, each projector only where the batch holds its type.
+-- Applies events of any mixture. The result is that of applying them one by one in order of position.
+--
+-- Nearly always an array holds nothing but first versions and appended turns; these commute, given parents first.
+-- Otherwise it is cut into runs whose events may be applied type by type. A cut stands
+--   before an event whose aggregate was last touched by a type of the same or a later rank (full states that follow
+--     each other are folded to the last, appended turns are added up);
+--   after the end of something others hang on, and before its revival, since both decide how its children begin.
 create or replace function afterturn.project(p_events afterturn.event_store_t[]) returns void
+language plpgsql as $$
+declare
+    v_run afterturn.event_store_t[];
+begin
+    if (select bool_and(e.aggregate_version = 1 or e.event_type = 'AgentSessionHistoryAppendedEvent')
+          from unnest(p_events) e) is not false then
+        perform afterturn.project_run(p_events);
+        return;
+    end if;
+    for v_run in
+        with known as (
+            select e, e.position, e.event_type, e.aggregate_id, afterturn.event_rank(e.event_type) as rank,
+                   e.event_type in ('AgentMemoryBankDeletedEvent', 'AgentMemoryDocDeletedEvent',
+                                    'AgentMemoryUnitDeletedEvent', 'AgentMemoryEntityDeletedEvent') as ends,
+                   e.aggregate_version > 1 and e.event_type in (
+                       'AgentMemoryBankCreatedEvent', 'AgentMemoryDocCreatedEvent',
+                       'AgentMemoryUnitRetainedEvent', 'AgentMemoryEntityCreatedEvent') as revives
+              from unnest(p_events) e
+        ), beside as (
+            select k.*, lag(k.rank) over (partition by k.aggregate_id order by k.position) as rank_before,
+                   lag(k.event_type) over w as type_before, lag(k.ends) over w as after_end,
+                   lag(k.revives) over w as after_revival
+              from known k window w as (order by k.position)
+        ), cut as (
+            select b.*, sum((
+                       coalesce(b.rank <= b.rank_before and not (b.rank = b.rank_before and (
+                           b.event_type like '%UpdatedEvent' or b.event_type = 'AgentSessionHistoryAppendedEvent')), false)
+                    or coalesce(b.after_end and b.event_type <> b.type_before, false)
+                    or (b.revives and not coalesce(b.after_revival and b.event_type = b.type_before, false))
+                   )::int) over (order by b.position) as run
+              from beside b
+        )
+        select array_agg(c.e order by c.position) from cut c group by c.run order by c.run
+    loop
+        perform afterturn.project_run(v_run);
+    end loop;
+end $$;
+
+-- Applies one run, each projector only where the run holds its type.
+create or replace function afterturn.project_run(p_events afterturn.event_store_t[]) returns void
 language plpgsql as $$
 declare
     v_types text[] := (select array_agg(distinct e.event_type) from unnest(p_events) e);
 begin
     if 'AgentMemoryBankCreatedEvent' = any (v_types) then perform afterturn.project_bank_created(p_events); end if;
+    if 'AgentMemoryBankUpdatedEvent' = any (v_types) then perform afterturn.project_bank_updated(p_events); end if;
+    if 'AgentMemoryDocCreatedEvent' = any (v_types) then perform afterturn.project_doc_created(p_events); end if;
+    if 'AgentMemoryDocUpdatedEvent' = any (v_types) then perform afterturn.project_doc_updated(p_events); end if;
+    if 'AgentMemoryUnitRetainedEvent' = any (v_types) then perform afterturn.project_unit_retained(p_events); end if;
+    if 'AgentMemoryUnitUpdatedEvent' = any (v_types) then perform afterturn.project_unit_updated(p_events); end if;
+    if 'AgentMemoryEntityCreatedEvent' = any (v_types) then perform afterturn.project_entity_created(p_events); end if;
+    if 'AgentMemoryEntityUpdatedEvent' = any (v_types) then perform afterturn.project_entity_updated(p_events); end if;
+    if 'AgentMemoryUnitEntityLinkedEvent' = any (v_types) then perform afterturn.project_unit_entity_linked(p_events); end if;
+    if 'AgentMemoryUnitEntityUnlinkedEvent' = any (v_types) then perform afterturn.project_unit_entity_unlinked(p_events); end if;
+    if 'AgentMemoryLinkCreatedEvent' = any (v_types) then perform afterturn.project_link_created(p_events); end if;
+    if 'AgentMemoryLinkUpdatedEvent' = any (v_types) then perform afterturn.project_link_updated(p_events); end if;
+    if 'AgentMemoryDirectiveCreatedEvent' = any (v_types) then perform afterturn.project_directive_created(p_events); end if;
+    if 'AgentMemoryDirectiveUpdatedEvent' = any (v_types) then perform afterturn.project_directive_updated(p_events); end if;
+    if 'AgentMemoryReflectionCreatedEvent' = any (v_types) then perform afterturn.project_reflection_created(p_events); end if;
+    if 'AgentMemoryReflectionUpdatedEvent' = any (v_types) then perform afterturn.project_reflection_updated(p_events); end if;
     if 'AgentSessionHistoryCreatedEvent' = any (v_types) then perform afterturn.project_session_created(p_events); end if;
     if 'AgentSessionHistoryAppendedEvent' = any (v_types) then perform afterturn.project_session_appended(p_events); end if;
-    if 'AgentMemoryUnitRetainedEvent' = any (v_types) then perform afterturn.project_unit_retained(p_events); end if;
+    if 'AgentSessionHistoryCompactedEvent' = any (v_types) then perform afterturn.project_session_compacted(p_events); end if;
+    if 'AgentSessionHistoryDeletedEvent' = any (v_types) then perform afterturn.project_session_deleted(p_events); end if;
+    if 'AgentMemoryReflectionDeletedEvent' = any (v_types) then perform afterturn.project_reflection_deleted(p_events); end if;
+    if 'AgentMemoryDirectiveDeletedEvent' = any (v_types) then perform afterturn.project_directive_deleted(p_events); end if;
+    if 'AgentMemoryLinkDeletedEvent' = any (v_types) then perform afterturn.project_link_deleted(p_events); end if;
+    if 'AgentMemoryEntityDeletedEvent' = any (v_types) then perform afterturn.project_entity_deleted(p_events); end if;
     if 'AgentMemoryUnitDeletedEvent' = any (v_types) then perform afterturn.project_unit_deleted(p_events); end if;
-    if 'AgentMemoryEntityCreatedEvent' = any (v_types) then perform afterturn.project_entity_created(p_events); end if;
-    if 'AgentMemoryUnitEntityLinkedEvent' = any (v_types) then perform afterturn.project_unit_entity_linked(p_events); end if;
-    if 'AgentMemoryLinkCreatedEvent' = any (v_types) then perform afterturn.project_link_created(p_events); end if;
+    if 'AgentMemoryDocDeletedEvent' = any (v_types) then perform afterturn.project_doc_deleted(p_events); end if;
+    if 'AgentMemoryBankDeletedEvent' = any (v_types) then perform afterturn.project_bank_deleted(p_events); end if;
 end $$;

@@ -7,37 +7,97 @@ create or replace function afterturn.lock_key(p_kind text, p_id uuid) returns bi
 language sql immutable parallel safe
 return hashtextextended(p_kind || p_id::text, 0);
 
--- Offers events that exist at most once ({id, type, aggregate, subject, bank, user, ts, version, payload}) to the
--- log, in the order given, and projects those that were new. An event whose (aggregate, version) is taken is the
--- same fact offered again and changes nothing. Returns the highest position written, null when nothing was new.
-create or replace function afterturn.append_events(p_host uuid, p_events jsonb) returns bigint
-language plpgsql as $$
+-- Every writer of the log holds this shared for its transaction; a swap after a replay takes it alone.
+create or replace function afterturn.log_lock() returns bigint
+language sql immutable parallel safe
+return 4713650204827::bigint;
+
+-- The version an aggregate has in the log, null when the log does not know it.
+create or replace function afterturn.logged_version(p_host uuid, p_subject text) returns bigint
+language plpgsql stable as $$
+begin
+    return (select max(s.aggregate_version) from afterturn.event_store_t s
+             where s.host_id = p_host and s.aggregate_id = p_subject);
+end $$;
+
+-- Offers events ({id, type, aggregate, subject, bank, user, ts, version, payload, metadata}) to the log, in the order
+-- given, and projects those that are new. Returns the highest position written, null when nothing was new.
+--
+-- An id the log knows is the same event again and changes nothing. A version that another event took is refused
+-- (ZA003), or skipped with p_if_absent: stages offer what exists at most once, whoever says it first.
+-- p_expected ({subject: version, 0 for none}) is what the caller saw: an aggregate that moved since refuses what is
+-- new of it (ZA003). Whatever is no beginning follows its predecessor in the log, or is refused (ZA001).
+drop function if exists afterturn.append_events(uuid, jsonb);
+create or replace function afterturn.append_events(p_host uuid, p_events jsonb, p_expected jsonb default '{}',
+                                                   p_if_absent boolean default false) returns bigint
+language plpgsql set plan_cache_mode to force_generic_plan set search_path to afterturn, public as $$
 declare
     v_new afterturn.event_store_t[];
 begin
-    with offered as (
-        select nextval('afterturn.log_position_seq') as position, o.*
-          from (select o.*
-                  from rows from (jsonb_to_recordset(p_events) as (
-                           id uuid, type text, aggregate text, subject text, bank uuid, "user" uuid, ts timestamptz,
-                           version bigint, payload jsonb)) with ordinality
-                       as o(id, type, aggregate, subject, bank, "user", ts, version, payload, ord)
-                 where (select true from afterturn.event_store_t s
-                         where s.host_id = p_host and s.aggregate_id = o.subject
-                           and s.aggregate_version = o.version) is null
-                 order by o.ord offset 0) o
-    ), written as (
-        insert into afterturn.event_store_t (id, host_id, user_id, nonce, aggregate_id, aggregate_version,
-               aggregate_type, event_type, event_ts, payload, bank_id, position)
-        select id, p_host, "user", position, subject, version, aggregate, type, ts,
-               payload || jsonb_build_object('nonce', position, 'aggregateversion', version), bank, position
-          from offered
-        on conflict do nothing
-        returning *
+    perform pg_advisory_xact_lock_shared(afterturn.log_lock());
+    v_new := afterturn.number_events(p_host, p_events);
+    perform afterturn.check_versions(p_host, v_new, p_expected);
+    with written as (
+        insert into afterturn.event_store_t select e.* from unnest(v_new) e on conflict do nothing returning *
     )
     select array_agg(w order by w.position) into v_new from written w;
+    if not p_if_absent then
+        -- Whoever wrote between our look and our insert has committed by now: the insert waited for it.
+        perform afterturn.refuse('ZA003', o.aggregate, o.version - 1, afterturn.logged_version(p_host, o.subject))
+           from jsonb_to_recordset(p_events) as o(id uuid, aggregate text, subject text, version bigint)
+          where (select true from afterturn.event_store_t s where s.host_id = p_host and s.id = o.id) is null;
+    end if;
     perform afterturn.project(v_new);
     return (select max(e.position) from unnest(v_new) e);
+end $$;
+
+-- Numbers the events that are new: their id is unknown and no event took their version.
+create or replace function afterturn.number_events(p_host uuid, p_events jsonb) returns afterturn.event_store_t[]
+language plpgsql as $$
+begin
+    return (
+    with offered as (
+        select o.*
+          from rows from (jsonb_to_recordset(p_events) as (
+                   id uuid, type text, aggregate text, subject text, bank uuid, "user" uuid, ts timestamptz,
+                   version bigint, payload jsonb, metadata jsonb)) with ordinality
+               as o(id, type, aggregate, subject, bank, "user", ts, version, payload, metadata, ord)
+         where (select true from afterturn.event_store_t s where s.host_id = p_host and s.id = o.id) is null
+           and (select true from afterturn.event_store_t s
+                 where s.host_id = p_host and s.aggregate_id = o.subject and s.aggregate_version = o.version) is null
+         order by o.ord offset 0
+    ), numbered as (
+        select nextval('afterturn.log_position_seq') as position, o.* from offered o
+    )
+    select array_agg(row (
+               id, p_host, "user", position, subject, version, aggregate, type, ts,
+               payload || jsonb_build_object('nonce', position, 'aggregateversion', version),
+               metadata, bank, position, pg_current_xact_id())::afterturn.event_store_t
+           order by position)
+      from numbered
+    );
+end $$;
+
+-- Refuses new events of aggregates that moved since the caller looked, and those whose predecessor is missing.
+create or replace function afterturn.check_versions(p_host uuid, p_new afterturn.event_store_t[], p_expected jsonb) returns void
+language plpgsql as $$
+begin
+    if p_expected <> '{}' then
+        perform afterturn.refuse('ZA003', n.aggregate_type, n.expected, n.actual)
+           from (select e.aggregate_type, (p_expected->>e.aggregate_id)::bigint as expected,
+                        coalesce(afterturn.logged_version(p_host, e.aggregate_id), 0) as actual
+                   from unnest(p_new) e where p_expected ? e.aggregate_id) n
+          where n.expected <> n.actual;
+    end if;
+    perform afterturn.refuse('ZA001', e.aggregate_type, coalesce(afterturn.logged_version(p_host, e.aggregate_id), 0) + 1,
+                             e.aggregate_version)
+       from unnest(p_new) e
+      where e.event_type not like '%CreatedEvent'
+        and e.event_type not in ('AgentMemoryUnitRetainedEvent', 'AgentMemoryUnitEntityLinkedEvent')
+        and not exists (select from unnest(p_new) b where b.aggregate_id = e.aggregate_id
+                           and b.aggregate_version = e.aggregate_version - 1 and b.position < e.position)
+        and (select true from afterturn.event_store_t s where s.host_id = p_host and s.aggregate_id = e.aggregate_id
+                and s.aggregate_version = e.aggregate_version - 1) is null;
 end $$;
 
 -- Accepts turns. Each element of p_turns: {ord, turn, bank, session, user, digest, gateway, accepted_at,
@@ -45,14 +105,14 @@ end $$;
 -- accepted, duplicate (with the first position), conflict, or busy (another request is writing it right now).
 create or replace function afterturn.append_turns(p_host uuid, p_turns jsonb)
 returns table (ord int, outcome text, "position" bigint)
-language plpgsql set plan_cache_mode to force_generic_plan as $$
+language plpgsql set plan_cache_mode to force_generic_plan set search_path to afterturn, public as $$
 #variable_conflict use_column
 declare
     v_busy int[];
     v_accepted int[];
     v_events afterturn.event_store_t[];
 begin
-    perform set_config('afterturn.host', p_host::text, true);
+    perform set_config('afterturn.host', p_host::text, true), pg_advisory_xact_lock_shared(afterturn.log_lock());
 
     select coalesce(array_agg(t.ord), '{}') into v_busy
       from jsonb_to_recordset(p_turns) as t(ord int, turn uuid)
@@ -65,12 +125,12 @@ begin
                from jsonb_to_recordset(p_turns) as t(ord int, bank uuid)
               where t.ord <> all (v_busy) order by 1) k;
     -- A new bank is made by one writer; the others wait here, and then see it.
-    perform pg_advisory_xact_lock(n.key)
+    perform pg_advisory_xact_lock(k.key)
        from (select distinct afterturn.lock_key('new bank', t.bank) as key
                from jsonb_to_recordset(p_turns) as t(ord int, bank uuid)
               where t.ord <> all (v_busy)
                 and (select true from afterturn.agent_memory_bank_t b
-                      where b.host_id = p_host and b.bank_id = t.bank) is null order by 1) n;
+                      where b.host_id = p_host and b.bank_id = t.bank and b.active) is null order by 1) k;
     perform pg_advisory_xact_lock(k.key)
        from (select distinct afterturn.lock_key('session', t.session) as key
                from jsonb_to_recordset(p_turns) as t(ord int, session uuid)
@@ -101,7 +161,7 @@ begin
 end $$;
 
 -- Numbers the events of accepted turns: position, version of the session's history, message number in the session.
--- Banks and sessions that exist already are left out.
+-- Banks and sessions that live already are left out; deleted ones begin again, under an id of their own.
 create or replace function afterturn.number_turn_events(p_host uuid, p_turns jsonb, p_accepted int[])
 returns afterturn.event_store_t[]
 language plpgsql as $$
@@ -123,34 +183,42 @@ begin
     ), numbered as (
         select nextval('afterturn.log_position_seq') as position, f.*
           from (select f.*,
-                       case when f.type = 'AgentSessionHistoryAppendedEvent'
-                            then coalesce(s.aggregate_version, 1) + f.turn_in_session else 1 end as version,
+                       case f.type
+                       when 'AgentSessionHistoryAppendedEvent'
+                            then coalesce(s.aggregate_version, 0) + (s.active is not true)::int + f.turn_in_session
+                       when 'AgentSessionHistoryCreatedEvent' then coalesce(s.aggregate_version, 0) + 1
+                       when 'AgentMemoryBankCreatedEvent' then 1 + coalesce((
+                            select b.aggregate_version from afterturn.agent_memory_bank_t b
+                             where b.host_id = p_host and b.bank_id = f.bank), 0)
+                       else 1 end as version,
                        coalesce(s.message_count, 0) + f.message_in_session - 1 as sequence
                   from fresh f
-                  left join lateral (select h.session_id, h.aggregate_version, h.message_count
+                  left join lateral (select h.active, h.aggregate_version, h.message_count
                                        from afterturn.agent_session_history_t h
                                       where h.host_id = p_host and h.bank_id = f.bank and h.session_id = f.session
                                      offset 0) s on true
                  where case f.type
                        when 'AgentMemoryBankCreatedEvent' then f.same = 1 and (
                             select true from afterturn.agent_memory_bank_t b
-                             where b.host_id = p_host and b.bank_id = f.bank) is null
-                       when 'AgentSessionHistoryCreatedEvent' then f.same = 1 and s.session_id is null
+                             where b.host_id = p_host and b.bank_id = f.bank and b.active) is null
+                       when 'AgentSessionHistoryCreatedEvent' then f.same = 1 and s.active is not true
                        else true end
                  order by f.ord, f.nth offset 0) f
     )
     select array_agg(row (
-               id, p_host, "user", position, subject, version, aggregate, type, ts,
+               event_id, p_host, "user", position, subject, version, aggregate, type, ts,
                payload
-                   || jsonb_build_object('nonce', position, 'aggregateversion', version)
-                   || jsonb_build_object('data', payload->'data' || case type
-                        when 'AgentSessionHistoryAppendedEvent'
+                   || jsonb_build_object('id', event_id, 'nonce', position, 'aggregateversion', version)
+                   || jsonb_build_object('data', payload->'data' || case
+                        when type = 'AgentMemoryUnitRetainedEvent' then jsonb_build_object('sequence', sequence)
+                        when version > 1
                             then jsonb_build_object('aggregateVersion', version - 1, 'newAggregateVersion', version)
-                        when 'AgentMemoryUnitRetainedEvent' then jsonb_build_object('sequence', sequence)
                         else '{}'::jsonb end),
                null, bank, position, pg_current_xact_id())::afterturn.event_store_t
            order by position)
-      from numbered
+      from numbered n, lateral (
+           select case when n.version > 1 and n.type like '%CreatedEvent'
+                       then md5(n.id::text || '@' || n.version)::uuid else n.id end as event_id) i
     );
 end $$;
 

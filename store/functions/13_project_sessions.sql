@@ -1,0 +1,122 @@
+-- Projectors of session histories. How projectors work: 10_project.sql.
+--
+-- Messages are rows, numbered within their session (seq): those of turns are units, those that a creation, an
+-- appended history from elsewhere or a compaction brings with their words stand in session_message_t. A history shows
+-- what is numbered from first_seq on.
+
+-- A revived history begins empty; its numbering goes on, so that no message gets the number of an older one.
+create or replace function afterturn.project_session_created(p_events afterturn.event_store_t[]) returns void
+language plpgsql as $$
+begin
+    with made as (
+        insert into agent_session_history_t as s
+            (host_id, session_id, bank_id, metadata, session_name, message_count, last_position,
+             aggregate_version, active, update_ts, update_user)
+        select distinct on (e.aggregate_id)
+               e.host_id, (d->>'sessionId')::uuid, e.bank_id, coalesce(d->'metadata', '{}'), d->>'sessionName',
+               coalesce(jsonb_array_length(d->'messages'), 0), e.position, e.aggregate_version,
+               coalesce((select b.active from agent_memory_bank_t b
+                          where b.host_id = e.host_id and b.bank_id = e.bank_id), true),
+               e.event_ts, e.user_id::text
+          from unnest(p_events) e, lateral (select e.payload->'data') as x(d)
+         where e.event_type = 'AgentSessionHistoryCreatedEvent'
+         order by e.aggregate_id, e.aggregate_version
+        on conflict (host_id, bank_id, session_id) do update
+           set (metadata, session_name, first_seq, message_count, turn_count, last_position,
+                aggregate_version, active, update_ts, update_user)
+             = row (excluded.metadata, excluded.session_name, s.message_count, s.message_count + excluded.message_count,
+                    0, excluded.last_position, excluded.aggregate_version, excluded.active, excluded.update_ts,
+                    excluded.update_user)
+         where s.aggregate_version < excluded.aggregate_version and not s.active
+        returning s.host_id, s.bank_id, s.session_id, s.first_seq, s.aggregate_version
+    )
+    insert into session_message_t (host_id, bank_id, session_id, seq, message)
+    select m.host_id, m.bank_id, m.session_id, m.first_seq + said.nth - 1, said.message
+      from made m
+      join unnest(p_events) e
+        on e.event_type = 'AgentSessionHistoryCreatedEvent' and e.host_id = m.host_id and e.bank_id = m.bank_id
+       and (e.payload->'data'->>'sessionId')::uuid = m.session_id and e.aggregate_version = m.aggregate_version,
+           jsonb_array_elements(e.payload->'data'->'messages') with ordinality as said(message, nth);
+end $$;
+
+create or replace function afterturn.project_session_appended(p_events afterturn.event_store_t[]) returns void
+language plpgsql as $$
+begin
+    perform afterturn.refuse('ZA001', e.aggregate_type, 1, e.aggregate_version) from unnest(p_events) e
+     where e.event_type = 'AgentSessionHistoryAppendedEvent' and (
+           select true from agent_session_history_t s where s.host_id = e.host_id and s.bank_id = e.bank_id
+              and s.session_id = (e.payload->'data'->>'sessionId')::uuid) is null;
+    if exists (select from unnest(p_events) e where e.event_type = 'AgentSessionHistoryAppendedEvent'
+                  and e.payload @? '$.data.messages[*].content') then
+        insert into session_message_t (host_id, bank_id, session_id, seq, message)
+        select n.host_id, n.bank_id, n.session_id, n.before + said.nth - 1, said.message
+          from (select s.host_id, s.bank_id, s.session_id, e.payload->'data'->'messages' as messages,
+                       s.message_count + coalesce(sum(jsonb_array_length(e.payload->'data'->'messages')) over (
+                           partition by e.aggregate_id order by e.aggregate_version
+                           rows between unbounded preceding and 1 preceding), 0) as before
+                  from unnest(p_events) e
+                  join agent_session_history_t s
+                    on s.host_id = e.host_id and s.bank_id = e.bank_id
+                   and s.session_id = (e.payload->'data'->>'sessionId')::uuid
+                   and s.aggregate_version < e.aggregate_version
+                 where e.event_type = 'AgentSessionHistoryAppendedEvent') n,
+               jsonb_array_elements(n.messages) with ordinality as said(message, nth)
+         where said.message ? 'content';
+    end if;
+    update agent_session_history_t s
+       set message_count = s.message_count + n.messages, turn_count = s.turn_count + n.turns,
+           last_position = n.last_position, aggregate_version = n.version,
+           update_ts = n.event_ts, update_user = n.user_id
+      from (select e.host_id, e.bank_id, (e.payload->'data'->>'sessionId')::uuid as session_id,
+                   sum(jsonb_array_length(e.payload->'data'->'messages'))::int as messages, count(*)::int as turns,
+                   max(e.position) as last_position, max(e.aggregate_version) as version,
+                   (array_agg(e.event_ts order by e.position desc))[1] as event_ts,
+                   (array_agg(e.user_id::text order by e.position desc))[1] as user_id
+              from unnest(p_events) e
+              join agent_session_history_t h
+                on h.host_id = e.host_id and h.bank_id = e.bank_id
+               and h.session_id = (e.payload->'data'->>'sessionId')::uuid
+               and h.aggregate_version < e.aggregate_version
+             where e.event_type = 'AgentSessionHistoryAppendedEvent'
+             group by 1, 2, 3) n
+     where s.host_id = n.host_id and s.bank_id = n.bank_id and s.session_id = n.session_id;
+end $$;
+
+-- The history from now on: the messages the event brings, and what is said later.
+create or replace function afterturn.project_session_compacted(p_events afterturn.event_store_t[]) returns void
+language plpgsql as $$
+begin
+    perform afterturn.refuse('ZA001', e.aggregate_type, 1, e.aggregate_version) from unnest(p_events) e
+     where e.event_type = 'AgentSessionHistoryCompactedEvent' and (
+           select true from agent_session_history_t s where s.host_id = e.host_id and s.bank_id = e.bank_id
+              and s.session_id = (e.payload->'data'->>'sessionId')::uuid) is null;
+    with compacted as (
+        update agent_session_history_t s
+           set first_seq = s.message_count,
+               message_count = s.message_count + jsonb_array_length(e.payload->'data'->'messages'),
+               metadata = coalesce(e.payload->'data'->'metadata', s.metadata), last_position = e.position,
+               aggregate_version = e.aggregate_version, update_ts = e.event_ts, update_user = e.user_id::text
+          from unnest(p_events) e
+         where e.event_type = 'AgentSessionHistoryCompactedEvent' and s.host_id = e.host_id and s.bank_id = e.bank_id
+           and s.session_id = (e.payload->'data'->>'sessionId')::uuid and s.aggregate_version < e.aggregate_version
+        returning s.host_id, s.bank_id, s.session_id, s.first_seq, e.payload->'data'->'messages' as messages
+    )
+    insert into session_message_t (host_id, bank_id, session_id, seq, message)
+    select c.host_id, c.bank_id, c.session_id, c.first_seq + said.nth - 1, said.message
+      from compacted c, jsonb_array_elements(c.messages) with ordinality as said(message, nth);
+end $$;
+
+create or replace function afterturn.project_session_deleted(p_events afterturn.event_store_t[]) returns void
+language plpgsql as $$
+begin
+    perform afterturn.refuse('ZA001', e.aggregate_type, 1, e.aggregate_version) from unnest(p_events) e
+     where e.event_type = 'AgentSessionHistoryDeletedEvent' and (
+           select true from agent_session_history_t s where s.host_id = e.host_id and s.bank_id = e.bank_id
+              and s.session_id = (e.payload->'data'->>'sessionId')::uuid) is null;
+    update agent_session_history_t s
+       set active = false, aggregate_version = e.aggregate_version, last_position = e.position,
+           update_ts = e.event_ts, update_user = e.user_id::text
+      from unnest(p_events) e
+     where e.event_type = 'AgentSessionHistoryDeletedEvent' and s.host_id = e.host_id and s.bank_id = e.bank_id
+       and s.session_id = (e.payload->'data'->>'sessionId')::uuid and s.aggregate_version < e.aggregate_version;
+end $$;
