@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import importlib.util
+import os
 import platform
 import shutil
 import subprocess
@@ -60,15 +61,24 @@ def _copy_once() -> Path:
     target = SYSTEM_FOLDER / "bin" / importlib.metadata.version(POSTGRES_WHEEL)
     source = package_folder(POSTGRES_WHEEL)
     if not target.exists():
-        half = target.with_name(f"{target.name}.half")
-        shutil.rmtree(half, ignore_errors=True)
+        half = target.with_name(f"{target.name}.{os.getpid()}")
         shutil.copytree(source / "pginstall", half / POSTGRES_WHEEL / "pginstall")
         libraries = source.with_name(f"{source.name}.libs")
         if libraries.exists():
             shutil.copytree(libraries, half / libraries.name)
         _open_to_all(half)
-        half.rename(target)
+        _settle(half, target)
     return target / POSTGRES_WHEEL
+
+
+def _settle(half: Path, target: Path) -> None:
+    """Give a finished copy its name, unless another start was quicker."""
+    try:
+        half.rename(target)
+    except OSError:
+        if not target.exists():
+            raise
+        shutil.rmtree(half)
 
 
 def _open_to_all(copy: Path) -> None:
