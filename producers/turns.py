@@ -146,6 +146,7 @@ def read_turn(value: Any, settings: ApiSettings, *, gateway: bool) -> NewTurn:
         occurred_at=body.occurred_at,
         metadata=body.metadata,
         gateway=gateway and body.gateway is not False,
+        gateway_asked=body.gateway,
     )
 
 

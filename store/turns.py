@@ -44,7 +44,11 @@ class NewMessage:
 
 @dataclass(frozen=True, slots=True)
 class NewTurn:
-    """A completed turn as a door hands it in, validated; names are the agent's own."""
+    """A completed turn as a door hands it in, validated; names are the agent's own.
+
+    `gateway`: deliver it to the gateway. `gateway_asked`: what the body said about that, if it said anything; the
+    body is what makes two turns the same, whatever the service was configured to when each arrived.
+    """
 
     bank: str
     session_id: str
@@ -54,6 +58,7 @@ class NewTurn:
     occurred_at: datetime | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     gateway: bool = False
+    gateway_asked: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +146,7 @@ def _digest(turn: NewTurn, key: bytes) -> str:
         turn.user_id,
         _timestamp(turn.occurred_at),
         dict(turn.metadata),
-        turn.gateway,
+        turn.gateway_asked,
         [[m.role, m.name, m.content, _timestamp(m.occurred_at), m.parts] for m in turn.messages],
     ]
     return hmac.new(key, orjson.dumps(body, option=orjson.OPT_SORT_KEYS), hashlib.sha256).hexdigest()

@@ -76,7 +76,7 @@ async def test_the_same_turn_with_another_body_is_a_conflict_and_writes_nothing(
         turn("t1", "hello", user_id="ann"),
         turn("t1", "hello", occurred_at=NOON),
         turn("t1", "hello", metadata={"a": "b"}),
-        turn("t1", "hello", gateway=True),
+        turn("t1", "hello", gateway_asked=True),
         NewTurn("home", "s1", "t1", (NewMessage("user", "hello", name="Ann"),)),
         NewTurn("home", "s1", "t1", (NewMessage("system", "hello"),)),
     ],
@@ -85,6 +85,13 @@ async def test_every_part_of_the_body_counts_for_a_conflict(turns: TurnStore, ho
     await turns.append(host, [turn("t1", "hello")])
     [answer] = await turns.append(host, [other])
     assert isinstance(answer, Refused)
+
+
+async def test_a_turn_stays_the_same_when_the_service_is_configured_otherwise(turns: TurnStore, host: UUID) -> None:
+    await turns.append(host, [turn("t1", "hello", gateway=True)])
+    [again] = await turns.append(host, [turn("t1", "hello", gateway=False)])
+    assert isinstance(again, Appended)
+    assert again.duplicate
 
 
 async def test_a_batch_answers_each_turn_in_order_and_a_refused_one_undoes_no_other(
