@@ -1,0 +1,126 @@
+"""The sweeper finds what nobody was told of, and needs no Redis to get it done."""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from producers.recalls import Recalls
+from store.freshness import Freshness, Waiter
+from store.ledger import Stage
+from store.recall.query import RecallAnswer, RecallQuery
+from store.recall_jobs import RecallJobs
+from tests.workers.conftest import HOST, World, now
+from tests.workers.stages import Crew
+from workers.recall import RecallWork
+from workers.sweeper import Bell, Sweeper
+
+
+@dataclass
+class Ears:
+    """What the bell was told."""
+
+    up: bool = True
+    stages: list[Stage] = field(default_factory=list)
+    jobs: list[tuple[UUID, UUID]] = field(default_factory=list)
+
+    def ask(self, host: UUID, job: UUID) -> None:
+        self.jobs.append((host, job))
+
+    async def reachable(self) -> bool:
+        return self.up
+
+    def bell(self) -> Bell:
+        return Bell(self.stages.append, self.ask, self.reachable)
+
+
+@dataclass
+class Answers:
+    """A recaller that finds nothing, or fails."""
+
+    error: Exception | None = None
+
+    async def recall(self, host: UUID, query: RecallQuery) -> RecallAnswer:
+        del host, query
+        if self.error is not None:
+            raise self.error
+        return RecallAnswer((), Freshness(0, 0, 0, 0, 0))
+
+
+def sweeper(world: World, ears: Ears) -> Sweeper:
+    crew = Crew(world)
+    here = {stage: crew.runner(stage).drain for stage in Stage}
+    return Sweeper(world.ledger, RecallJobs(world.database, now), ears.bell(), here, every_s=0.05)
+
+
+@pytest.mark.law("L1")
+async def test_lost_nudges_are_made_good(world: World) -> None:
+    await world.append()
+    ears = Ears()
+    await sweeper(world, ears).sweep()
+    assert sorted(ears.stages) == [Stage.EMBEDDING, Stage.EXTRACTION, Stage.GATEWAY]
+
+
+async def test_a_stage_is_rung_for_again_when_a_lease_ran_out(world: World) -> None:
+    await world.append()
+    await world.ledger.claim(Stage.EXTRACTION, streams=9, rows=9, lease=timedelta(hours=1), worker="w", max_attempts=5)
+    ears = Ears()
+    await sweeper(world, ears).sweep()
+    assert Stage.EXTRACTION not in ears.stages
+    await world.expire_leases()
+    await sweeper(world, ears).sweep()
+    assert Stage.EXTRACTION in ears.stages
+
+
+async def test_nothing_to_do_is_no_ring(world: World) -> None:
+    await world.append()
+    await Crew(world).drain()
+    ears = Ears()
+    await sweeper(world, ears).sweep()
+    assert ears.stages == []
+
+
+async def test_without_redis_the_sweeper_has_the_work_done_here(world: World) -> None:
+    await world.append()
+    one = sweeper(world, Ears(up=False))
+    for _ in range(3):
+        await one.sweep()
+        for work in list(one._working):
+            await work
+    for stage in Stage:
+        assert set(await world.statuses(stage)) <= {"done", "skipped"}
+
+
+async def test_waiting_recall_jobs_are_asked_for_again_and_expired_ones_wiped(world: World) -> None:
+    jobs = RecallJobs(world.database, now)
+    waiting, _ = await jobs.open(HOST, {"bank": "default", "query": "Where is Anna?"}, timedelta(minutes=5))
+    await jobs.open(HOST, {"bank": "default", "query": "Where is Xanthippe?"}, timedelta(seconds=-1))
+    ears = Ears()
+    await sweeper(world, ears).sweep()
+    assert ears.jobs == [(HOST, waiting)]
+    rows = await world.sql("select request::text as request from afterturn.recall_job_t")
+    assert not any("Xanthippe" in row.request for row in rows)
+
+
+def work(world: World, answers: Answers) -> RecallWork:
+    recalls = Recalls(world.database, answers, Waiter(world.database))
+    return RecallWork(RecallJobs(world.database, now), recalls, timedelta(seconds=30))
+
+
+async def test_a_recall_job_is_answered_once_however_often_it_is_asked_for(world: World) -> None:
+    jobs = RecallJobs(world.database, now)
+    job, _ = await jobs.open(HOST, {"bank": "default", "query": "Where is Anna?"}, timedelta(minutes=5))
+    for _ in range(3):
+        await work(world, Answers()).answer(HOST, job)
+    assert (await jobs.read(HOST, job)).status == "done"
+    rows = await world.sql("select attempts from afterturn.recall_job_t")
+    assert [row.attempts for row in rows] == [1]
+
+
+async def test_a_recall_job_that_cannot_be_answered_fails_with_a_category(world: World) -> None:
+    jobs = RecallJobs(world.database, now)
+    job, _ = await jobs.open(HOST, {"bank": "default", "query": "Where is Anna?"}, timedelta(minutes=5))
+    await work(world, Answers(ValueError("what was asked"))).answer(HOST, job)
+    found = await jobs.read(HOST, job)
+    assert (found.status, found.error_category, found.result) == ("failed", "internal", None)
