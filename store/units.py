@@ -29,9 +29,10 @@ GET = text("""
                   order by 1) as entities
       from afterturn.agent_memory_unit_t u
      where u.host_id = :host and u.bank_id = :bank and u.unit_id = :unit and u.active""")
-# As an append does: the bank shared, the session alone, both before anything is written.
+# As an append does, and in its order: the log and the bank shared, the session alone, before anything is written.
 LOCK = text("""
-    select pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
+    select pg_advisory_xact_lock_shared(afterturn.log_lock()),
+           pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
            pg_advisory_xact_lock(afterturn.lock_key('session', :session))""")
 
 

@@ -125,12 +125,12 @@ begin
                from jsonb_to_recordset(p_turns) as t(ord int, bank uuid)
               where t.ord <> all (v_busy) order by 1) k;
     -- A new bank is made by one writer; the others wait here, and then see it.
-    perform pg_advisory_xact_lock(k.key)
+    perform pg_advisory_xact_lock(n.key)
        from (select distinct afterturn.lock_key('new bank', t.bank) as key
                from jsonb_to_recordset(p_turns) as t(ord int, bank uuid)
               where t.ord <> all (v_busy)
                 and (select true from afterturn.agent_memory_bank_t b
-                      where b.host_id = p_host and b.bank_id = t.bank and b.active) is null order by 1) k;
+                      where b.host_id = p_host and b.bank_id = t.bank and b.active) is null order by 1) n;
     perform pg_advisory_xact_lock(k.key)
        from (select distinct afterturn.lock_key('session', t.session) as key
                from jsonb_to_recordset(p_turns) as t(ord int, session uuid)
