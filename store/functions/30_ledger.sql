@@ -20,6 +20,53 @@ begin
        and p.host_id = p_host and p.stage = 'projection' and p.turn_id = s.turn_id and p.next_attempt_at = 'infinity';
 end $$;
 
+-- The streams with ready work that nobody holds, oldest first: for ordered stages only those whose very first undone
+-- row is ready. Looks at the oldest undone rows, which nearly always show enough; where they all belong to streams
+-- that are held (a few long sessions), it walks from stream to stream by index instead of row by row.
+create or replace function afterturn.ready_streams(p_stage text, p_streams int, p_ordered boolean)
+returns table (host_id uuid, stream_id uuid, "position" bigint, attempts int)
+language plpgsql set plan_cache_mode to force_generic_plan as $$
+#variable_conflict use_column
+begin
+    return query
+    select l.host_id, l.stream_id, l.position, l.attempts
+      from (select * from afterturn.ledger_t l
+             where l.stage = p_stage and l.undone and l.next_attempt_at < 'infinity'
+             order by l.position limit 256) l
+     where l.next_attempt_at <= now()
+       and (select true from afterturn.claim_t c
+             where c.host_id = l.host_id and c.stage = p_stage and c.stream_id = l.stream_id
+               and c.lease_until > now()) is null
+       and (not p_ordered or l.position = (
+            select e.position from afterturn.ledger_t e
+             where e.stage = p_stage and e.host_id = l.host_id and e.stream_id = l.stream_id and e.undone
+               and e.next_attempt_at < 'infinity'
+             order by e.position limit 1))
+     order by l.position limit p_streams;
+    if found then
+        return;
+    end if;
+
+    return query
+    with recursive heads as (
+        (select l.host_id, l.stream_id, l.position, l.attempts, l.next_attempt_at from afterturn.ledger_t l
+          where l.stage = p_stage and l.undone and l.next_attempt_at < 'infinity'
+          order by l.host_id, l.stream_id, l.position limit 1)
+        union all
+        select n.* from heads h, lateral (
+            select l.host_id, l.stream_id, l.position, l.attempts, l.next_attempt_at from afterturn.ledger_t l
+             where l.stage = p_stage and l.undone and l.next_attempt_at < 'infinity'
+               and (l.host_id, l.stream_id) > (h.host_id, h.stream_id)
+             order by l.host_id, l.stream_id, l.position limit 1) n
+    )
+    select h.host_id, h.stream_id, h.position, h.attempts from heads h
+     where h.next_attempt_at <= now()
+       and (select true from afterturn.claim_t c
+             where c.host_id = h.host_id and c.stage = p_stage and c.stream_id = h.stream_id
+               and c.lease_until > now()) is null
+     order by h.position limit p_streams;
+end $$;
+
 -- Claims up to p_streams streams that have ready work and no living lease, and hands out their first p_rows rows.
 -- Attempts are counted here, before the work: a row that kills its worker ends in quarantine too.
 -- p_ordered: nothing overtakes a row of its stream that waits for its next attempt.
@@ -38,16 +85,7 @@ begin
     -- Only winning the claim makes a stream ours; its rows are read by the next statement, whose snapshot shows
     -- what the previous holder left behind.
     with waiting as (
-        select l.host_id, l.stream_id, l.position, l.attempts from afterturn.ledger_t l
-         where l.stage = p_stage and l.undone and l.next_attempt_at <= now()
-           and not exists (select from afterturn.claim_t c
-                            where c.host_id = l.host_id and c.stage = p_stage and c.stream_id = l.stream_id
-                              and c.lease_until > now())
-           and (not p_ordered or not exists (
-                select from afterturn.ledger_t e
-                 where e.host_id = l.host_id and e.stage = p_stage and e.stream_id = l.stream_id and e.undone
-                   and e.position < l.position))
-         order by l.position limit p_streams
+        select * from afterturn.ready_streams(p_stage, p_streams, p_ordered)
     ), ready as (
         select distinct w.host_id, w.stream_id
           from (select w.*, row_number() over o as nth, bool_or(w.attempts > 0) over o as tried
@@ -71,11 +109,12 @@ begin
                lateral (select l.item_id, l.attempts, row_number() over o as nth, bool_or(l.attempts > 0) over o as tried
                           from (select l.* from afterturn.ledger_t l
                                  where l.host_id = c.host_id and l.stage = p_stage and l.stream_id = c.stream_id
-                                   and l.undone and l.next_attempt_at <= now()
+                                   and l.undone and l.next_attempt_at < 'infinity' and l.next_attempt_at <= now()
                                    and (not p_ordered or not exists (
                                         select from afterturn.ledger_t e
                                          where e.host_id = l.host_id and e.stage = p_stage
                                            and e.stream_id = l.stream_id and e.undone
+                                           and e.next_attempt_at < 'infinity'
                                            and e.position < l.position and e.next_attempt_at > now()))
                                  order by l.position limit p_rows) l
                         window o as (order by l.position rows unbounded preceding)) r

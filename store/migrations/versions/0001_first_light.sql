@@ -283,10 +283,11 @@ create table afterturn.ledger_t (
     updated_at timestamptz not null default now(),
     primary key (host_id, stage, item_id)
 ) with (fillfactor = 70);
--- WHY: a worker asks for the oldest work of its stage; only what is undone is in the index.
-create index ledger_ready on afterturn.ledger_t (stage, position) where undone;
--- WHY: the head of one stream, and what stands before a row in its stream.
-create index ledger_stream on afterturn.ledger_t (host_id, stage, stream_id, position) where undone;
+-- WHY: a worker asks for the oldest work of its stage; what is done, or waits for another stage, is not in the index.
+create index ledger_ready on afterturn.ledger_t (stage, position) where undone and next_attempt_at < 'infinity';
+-- WHY: the head of one stream, what stands before a row in its stream, and a walk from stream to stream.
+create index ledger_stream on afterturn.ledger_t (stage, host_id, stream_id, position)
+    where undone and next_attempt_at < 'infinity';
 -- WHY: freshness asks for the first undone position of a bank and stage.
 create index ledger_bank on afterturn.ledger_t (host_id, bank_id, stage, position) where undone;
 -- WHY: operators look at what failed; there should be next to nothing.

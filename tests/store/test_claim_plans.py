@@ -1,0 +1,68 @@
+"""A claim reads a few rows, however long the ledger is and whoever holds what."""
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import NullPool, text
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+
+from store.database import Database
+from store.ledger import CLAIM, Stage
+from tests.servers import TestPostgres
+
+pytestmark = pytest.mark.slow
+
+ROWS = 50_000
+FILL = text("""
+    insert into afterturn.ledger_t
+        (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position, accepted_at, next_attempt_at)
+    select h, :stage, gen_random_uuid(), md5((n % :streams)::text)::uuid, h, h, gen_random_uuid(), n, now(),
+           case when :waiting and n % 2 = 0 then 'infinity'::timestamptz else now() end
+      from generate_series(1, :rows) n, (select md5('host')::uuid as h)""")
+READ = text("""
+    select coalesce(seq_scan, 0), coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)
+      from pg_stat_xact_user_tables where schemaname = 'afterturn' and relname = 'ledger_t'""")
+
+
+async def fill(postgres: TestPostgres, stage: Stage, streams: int, *, waiting: bool = False) -> None:
+    engine = create_async_engine(postgres.owner_url, poolclass=NullPool, connect_args={"ssl": False})
+    async with engine.begin() as connection:
+        arguments = {"stage": stage.value, "rows": ROWS, "streams": streams, "waiting": waiting}
+        await connection.execute(FILL, arguments)
+    await engine.dispose()
+
+
+async def claim(connection: AsyncConnection, stage: Stage, *, ordered: bool) -> int:
+    arguments = {
+        "stage": stage.value,
+        "streams": 8,
+        "rows": 20,
+        "lease": timedelta(seconds=30),
+        "worker": "w",
+        "ordered": ordered,
+        "max_attempts": 5,
+    }
+    return len((await connection.execute(CLAIM, arguments)).all())
+
+
+@pytest.mark.parametrize(
+    "stage, streams, ordered, waiting",
+    [
+        (Stage.EXTRACTION, 10, True, False),
+        (Stage.EXTRACTION, 1_000, True, False),
+        (Stage.EXTRACTION, ROWS, True, False),
+        (Stage.EMBEDDING, ROWS, False, False),
+        (Stage.PROJECTION, 10, False, True),
+    ],
+)
+async def test_four_claims_of_a_long_ledger_read_few_rows_and_never_the_whole_table(
+    fresh_database: TestPostgres, lonely: Database, stage: Stage, streams: int, *, ordered: bool, waiting: bool
+) -> None:
+    await fill(fresh_database, stage, streams, waiting=waiting)
+    async with lonely.operator() as connection:
+        handed_out = [await claim(connection, stage, ordered=ordered) for _ in range(4)]
+        scans, read = (await connection.execute(READ)).one()
+    assert handed_out[0] > 0
+    assert scans == 0
+    # Everything handed out is read a few times over (found, checked, counted), and a window of the oldest rows.
+    assert read < 4 * sum(handed_out) + 4 * 1500
