@@ -5,11 +5,11 @@ from dataclasses import fields
 from uuid import UUID
 
 import numpy as np
-from numpy.typing import NDArray
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.recall.arms import Found, Search
+from store.recall.dense import Products, products
 from store.recall.filters import conditions
 from store.recall.pool import Candidate, Pool
 
@@ -19,74 +19,89 @@ CHARACTERS = 4000
 #: The first columns of a row are a Candidate's fields, in their order.
 _FIELDS = len(fields(Candidate))
 
+_VECTOR = """
+    select v.embedding from afterturn.unit_vector_t v
+     where v.host_id = :host and v.bank_id = :bank and v.generation = :generation and v.unit_id = {unit}
+       and v.chunk = 0 limit 1"""
 _NEIGHBOUR = f"""
-    select n.unit_id, w.embedding
-      from afterturn.agent_memory_unit_t n
-      left join afterturn.unit_vector_t w
-        on w.host_id = :host and w.bank_id = :bank and w.generation = :generation and w.unit_id = n.unit_id
-       and w.chunk = 0
+    select n.unit_id, v.embedding
+      from afterturn.agent_memory_unit_t n left join lateral ({_VECTOR.format(unit="n.unit_id")}) v on true
      where n.host_id = :host and n.bank_id = :bank and n.session_id = u.session_id and n.seq = u.{{seq}}
-       and {conditions("n")}"""  # noqa: S608 - put together from constants
+       and {conditions("n")} limit 1"""  # noqa: S608 - put together from constants
 
 # A found fact brings the messages it was drawn from, so that it can be folded into them. Neighbours are fetched by
 # their number in the session; the same filters hold for them. That number is worked out beforehand: arithmetic is not
-# leakproof, and beside it row-level security would keep the planner from the index.
+# leakproof, and beside it row-level security would keep the planner from the index. Vectors stay where they are: what
+# the dense arm needs are their inner products. `limit` and `offset 0` keep each
+# look-up one probe of an index: joined at large, a planner that guesses too many candidates reads the whole bank.
 POOL = text(f"""
     with found as materialized (
         select unnest(cast(:units as uuid[])) as unit_id
         union
         select u.unit_id
-          from unnest(cast(:sessions as uuid[]), cast(:seqs as int[])) p(session_id, seq)
-          join afterturn.agent_memory_unit_t u
-            on u.host_id = :host and u.bank_id = :bank and u.session_id = p.session_id and u.seq = p.seq
+          from unnest(cast(:sessions as uuid[]), cast(:seqs as int[])) p(session_id, seq),
+               lateral (select u.unit_id from afterturn.agent_memory_unit_t u
+                         where u.host_id = :host and u.bank_id = :bank and u.session_id = p.session_id
+                           and u.seq = p.seq limit 1) u
     ), wanted as materialized (
         select unit_id from found
         union
-        select unnest(f.source_memory_ids) from found w join afterturn.agent_memory_unit_t f
-            on f.host_id = :host and f.bank_id = :bank and f.unit_id = w.unit_id
+        select s.unit_id
+          from found w,
+               lateral (select unnest(f.source_memory_ids) as unit_id from afterturn.agent_memory_unit_t f
+                         where f.host_id = :host and f.bank_id = :bank and f.unit_id = w.unit_id offset 0) s
     ), told as materialized (
-        select u.unit_id, u.fact_type, left(u.content, :characters) as content,
-               length(u.content) <= :characters as whole, u.session_id, u.session_name, u.turn_name, u.seq, u.role,
-               u.name, coalesce(u.occurred_start, u.event_date) as occurred_at, u.source_memory_ids,
-               u.seq - 1 as seq_before, u.seq + 1 as seq_after
-          from wanted w
-          join afterturn.agent_memory_unit_t u on u.host_id = :host and u.bank_id = :bank and u.unit_id = w.unit_id
-         where {conditions("u")}
+        select u.*, u.seq - 1 as seq_before, u.seq + 1 as seq_after
+          from wanted w,
+               lateral (select u.unit_id, u.fact_type, left(u.content, :characters) as content,
+                               length(u.content) <= :characters as whole, u.session_id, u.session_name, u.turn_name,
+                               u.seq, u.role, u.name, coalesce(u.occurred_start, u.event_date) as occurred_at,
+                               u.source_memory_ids
+                          from afterturn.agent_memory_unit_t u
+                         where u.host_id = :host and u.bank_id = :bank and u.unit_id = w.unit_id
+                           and {conditions("u")} limit 1) u
     )
     select u.unit_id, u.fact_type, u.content, u.whole, u.session_id, u.session_name, u.turn_name, u.seq, u.role, u.name,
            u.occurred_at, u.source_memory_ids,
-           v.embedding as own, b.unit_id as before_id, b.embedding as before, a.unit_id as after_id,
-           a.embedding as after
+           b.unit_id as before_id, a.unit_id as after_id,
+           -(v.embedding <#> cast(:vector as halfvec)), -(b.embedding <#> cast(:vector as halfvec)),
+           -(a.embedding <#> cast(:vector as halfvec)),
+           -(v.embedding <#> b.embedding), -(v.embedding <#> a.embedding), -(b.embedding <#> a.embedding)
       from told u
-      left join afterturn.unit_vector_t v
-        on v.host_id = :host and v.bank_id = :bank and v.generation = :generation and v.unit_id = u.unit_id
-       and v.chunk = 0
+      left join lateral ({_VECTOR.format(unit="u.unit_id")}) v on true
       left join lateral ({_NEIGHBOUR.format(seq="seq_before")}) b on true
       left join lateral ({_NEIGHBOUR.format(seq="seq_after")}) a on true""")  # noqa: S608 - put together from constants
+VECTORS = text("""
+    select v.unit_id, v.embedding from afterturn.unit_vector_t v
+     where v.host_id = :host and v.bank_id = :bank and v.generation = :generation
+       and v.unit_id = any(cast(:units as uuid[])) and v.chunk = 0""")
 TEXTS = text("""
     select u.unit_id, u.content from afterturn.agent_memory_unit_t u
      where u.host_id = :host and u.bank_id = :bank and u.unit_id = any(cast(:units as uuid[]))""")
 
 
 async def load(connection: AsyncConnection, search: Search, found: Sequence[Found]) -> Pool:
-    """Read every unit that some arm found, with its vector and its neighbours'; filters hold here too."""
+    """Read every unit that some arm found, and how near it and its neighbours are; filters hold here too."""
     places = {place for arm in found for place in arm.places}
     arguments = {
         "host": search.host,
         "bank": search.bank,
         "generation": search.generation,
+        "vector": search.vector,
         "characters": CHARACTERS,
         "units": list({unit for arm in found for unit in arm.units}),
         "sessions": [session for session, _ in places],
         "seqs": [seq for _, seq in places],
     }
     rows = (await connection.execute(POOL, {**arguments, **search.filters})).all()
-    return Pool(
-        [Candidate(*row[:_FIELDS]) for row in rows],
-        _vectors([(row.unit_id, row.own) for row in rows], search),
-        _vectors([(row.before_id, row.before) for row in rows], search),
-        _vectors([(row.after_id, row.after) for row in rows], search),
-    )
+    candidates = [Candidate(*row[:_FIELDS]) for row in rows]
+    numbers = np.array([row[_FIELDS + 2 :] for row in rows], dtype=np.float64).reshape(-1, 6)
+    stored = np.nan_to_num(numbers)
+    near = Products(stored[:, :3], stored[:, 3:], ~np.isnan(numbers[:, :3]))
+    if search.tail:
+        around = [(row.unit_id, row.before_id, row.after_id) for row in rows]
+        await _add_tail(connection, search, near, around)
+    return Pool(candidates, near)
 
 
 async def whole_texts(connection: AsyncConnection, search: Search, units: Sequence[UUID]) -> Mapping[UUID, str]:
@@ -97,11 +112,18 @@ async def whole_texts(connection: AsyncConnection, search: Search, units: Sequen
     return {row.unit_id: row.content for row in await connection.execute(TEXTS, arguments)}
 
 
-def _vectors(stored: Sequence[tuple[UUID | None, NDArray[np.float32] | None]], search: Search) -> NDArray[np.float32]:
-    """Stack vectors in order; one that is not stored yet may be in the fresh tail, else it is a row of zeros."""
-    table = np.zeros((len(stored), len(search.vector)), dtype=np.float32)
-    for row, (unit, vector) in enumerate(stored):
-        known = search.tail.get(unit) if vector is None and unit is not None else vector
-        if known is not None:
-            table[row] = known
-    return table
+async def _add_tail(
+    connection: AsyncConnection, search: Search, near: Products, around: Sequence[Sequence[UUID | None]]
+) -> None:
+    """Put in the products of the rows that hold, or stand beside, a unit of the fresh tail."""
+    rows = [n for n, units in enumerate(around) if not search.tail.keys().isdisjoint(units)]
+    units = {unit for n in rows for unit in around[n] if unit is not None}
+    key = {"host": search.host, "bank": search.bank, "generation": search.generation, "units": list(units)}
+    stored = {row.unit_id: row.embedding for row in await connection.execute(VECTORS, key)} if rows else {}
+    known = {**search.tail, **stored, None: np.zeros_like(search.vector)}
+    nothing = known[None]
+    own, before, after = (
+        np.stack([known.get(around[n][nth], nothing) for n in rows] or [nothing])[: len(rows)] for nth in range(3)
+    )
+    fresh = products(search.vector, own, before, after)
+    near.question[rows], near.between[rows], near.known[rows] = fresh.question, fresh.between, fresh.known

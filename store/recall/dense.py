@@ -1,21 +1,46 @@
-"""Scoring by meaning: the cosine of the question to a message in the light of its neighbours. Pure rules."""
+"""Scoring by meaning: the cosine of the question to a message in the light of its neighbours. Pure rules.
+
+A message's vector is mixed with its neighbours' when it is asked for: the inner products of the vectors involved are
+all that is needed, so stored vectors stay as they are, and where they are stored they can stay, too.
+"""
+
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 Vectors = NDArray[np.float32]
+Table = NDArray[np.float64]
 
 
-def cosines(question: Vectors, own: Vectors, before: Vectors, after: Vectors, context: float) -> NDArray[np.float64]:
+@dataclass(frozen=True, slots=True)
+class Products:
+    """Inner products of unit vectors, a row for each message: own, the message's before, the one's after.
+
+    `question`: of the question with own, before, after; shape (n, 3). `between`: own with before, own with after,
+    before with after; shape (n, 3). 0 where a vector is missing; `known` says which are there, shape (n, 3).
+    """
+
+    question: Table = field(repr=False)
+    between: Table = field(repr=False)
+    known: NDArray[np.bool_] = field(repr=False)
+
+
+def products(question: Vectors, own: Vectors, before: Vectors, after: Vectors) -> Products:
+    """Return the products of one question, shape (d,), with messages, shape (n, d); zeros are missing vectors."""
+    three = np.stack([own, before, after], axis=1).astype(np.float64)
+    pairs = (own * before, own * after, before * after)
+    between = np.stack([pair.sum(axis=1, dtype=np.float64) for pair in pairs], axis=1)
+    known: NDArray[np.bool_] = np.any(three != 0, axis=2)
+    return Products(three @ question.astype(np.float64), between, known)
+
+
+def cosines(of: Products, context: float) -> Table:
     """Return max(0, q . unit(m + c before + c after)) for each row; shape (n,).
 
-    `question` is one unit vector, shape (d,); the others have shape (n, d), with a row of zeros where there is no
-    such neighbour or no vector yet. What has no vector of its own scores 0: its neighbours' is not its meaning.
-    Stored vectors stay as they are; mixing them when asked gives the same as storing the mixture.
+    What has no vector of its own scores 0: its neighbours' meaning is not its own.
     """
-    mixed = own + context * (before + after)
-    length = np.linalg.norm(mixed, axis=1)
-    known = own.any(axis=1) & (length > 0)
-    score = np.zeros(len(own))
-    score[known] = np.maximum(0.0, (mixed[known] @ question) / length[known])
-    return score
+    weights = np.array([1.0, context, context])
+    crossed = 2 * np.array([context, context, context * context])
+    length = np.sqrt(np.maximum(1e-12, of.known @ (weights * weights) + of.between @ crossed))
+    return np.where(of.known[:, 0], np.maximum(0.0, (of.question @ weights) / length), 0.0)

@@ -56,8 +56,7 @@ class DenseArm:
         best = sorted(near, key=lambda unit: (-near[unit], unit))[: search.settings.candidates]
 
         def view(pool: Pool) -> NDArray[np.float64]:
-            context = search.settings.ranking.dense_context
-            return cosines(search.vector, pool.own, pool.before, pool.after, context)
+            return cosines(pool.products, search.settings.ranking.dense_context)
 
         return Found(best, [], view)
 

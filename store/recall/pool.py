@@ -6,9 +6,7 @@ from datetime import datetime
 from functools import cached_property
 from uuid import UUID
 
-import numpy as np
-from numpy.typing import NDArray
-
+from store.recall.dense import Products
 from store.recall.lexical import Place
 
 
@@ -47,12 +45,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Pool:
-    """Candidates, and their vectors with those of their neighbours: shape (n, d), zeros where there is none."""
+    """Candidates, and how near they and their neighbours are to the question: row by row, the same order."""
 
     candidates: Sequence[Candidate]
-    own: NDArray[np.float32] = field(repr=False)
-    before: NDArray[np.float32] = field(repr=False)
-    after: NDArray[np.float32] = field(repr=False)
+    products: Products
 
     def __len__(self) -> int:
         return len(self.candidates)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from store.recall.dense import cosines
+from store.recall.dense import cosines, products
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -22,29 +22,31 @@ def test_mixing_when_asked_is_storing_the_mixture(seed: int, context: float) -> 
     question, own, before, after = _units(seed, 4)
     mixed = own + np.float32(context) * (before + after)
     expected = max(0.0, float(question @ (mixed / np.linalg.norm(mixed))))
-    assert cosines(question, own[None], before[None], after[None], context) == pytest.approx([expected], abs=1e-5)
+    assert cosines(products(question, own[None], before[None], after[None]), context) == pytest.approx(
+        [expected], abs=1e-5
+    )
 
 
 @given(seeds)
 def test_scores_lie_between_nothing_and_one(seed: int) -> None:
     vectors = _units(seed, 31)
-    scores = cosines(vectors[0], vectors[1:11], vectors[11:21], vectors[21:31], 0.25)
+    scores = cosines(products(vectors[0], vectors[1:11], vectors[11:21], vectors[21:31]), 0.25)
     assert ((scores >= 0) & (scores <= 1 + 1e-6)).all()
 
 
 def test_what_has_no_vector_scores_nothing() -> None:
     question, beside = _units(1, 2)
     nothing = np.zeros((1, 8), dtype=np.float32)
-    assert cosines(question, nothing, beside[None], question[None], 0.25).tolist() == [0]
+    assert cosines(products(question, nothing, beside[None], question[None]), 0.25).tolist() == [0]
 
 
 def test_a_message_without_neighbours_is_itself() -> None:
     question, own = _units(2, 2)
     nothing = np.zeros((1, 8), dtype=np.float32)
-    score = cosines(question, own[None], nothing, nothing, 0.25)
+    score = cosines(products(question, own[None], nothing, nothing), 0.25)
     assert score == pytest.approx([max(0.0, float(question @ own))], abs=1e-6)
 
 
 def test_a_pool_of_nobody_has_no_scores() -> None:
     nobody = np.zeros((0, 8), dtype=np.float32)
-    assert cosines(_units(1, 1)[0], nobody, nobody, nobody, 0.25).shape == (0,)
+    assert cosines(products(_units(1, 1)[0], nobody, nobody, nobody), 0.25).shape == (0,)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.recall import rules
+from store.recall.dense import products
 from store.recall.folding import folded
 from store.recall.fusion import rank
 from store.recall.pool import Candidate, Pool
@@ -41,7 +42,7 @@ def _unit(number: int, text: str = "we talk", **more: Any) -> Candidate:
 
 def _pool(*units: Candidate) -> Pool:
     nothing = np.zeros((len(units), 4), dtype=np.float32)
-    return Pool(units, nothing, nothing, nothing)
+    return Pool(units, products(np.zeros(4, dtype=np.float32), nothing, nothing, nothing))
 
 
 def _moved(rule: rules.Rule, pool: Pool, question: str = "anything") -> list[float]:
