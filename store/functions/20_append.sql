@@ -12,6 +12,11 @@ create or replace function afterturn.log_lock() returns bigint
 language sql immutable parallel safe
 return 4713650204827::bigint;
 
+-- Whether an event begins an aggregate's life, or begins it again.
+create or replace function afterturn.begins(p_type text) returns boolean
+language sql immutable parallel safe
+return p_type like '%CreatedEvent' or p_type in ('AgentMemoryUnitRetainedEvent', 'AgentMemoryUnitEntityLinkedEvent');
+
 -- The version an aggregate has in the log, null when the log does not know it.
 create or replace function afterturn.logged_version(p_host uuid, p_subject text) returns bigint
 language plpgsql stable as $$
@@ -91,11 +96,10 @@ begin
     end if;
     perform afterturn.refuse('ZA001', e.aggregate_type, coalesce(afterturn.logged_version(p_host, e.aggregate_id), 0) + 1,
                              e.aggregate_version)
-       from unnest(p_new) e
-      where e.event_type not like '%CreatedEvent'
-        and e.event_type not in ('AgentMemoryUnitRetainedEvent', 'AgentMemoryUnitEntityLinkedEvent')
-        and not exists (select from unnest(p_new) b where b.aggregate_id = e.aggregate_id
-                           and b.aggregate_version = e.aggregate_version - 1 and b.position < e.position)
+       from (select e.aggregate_type, e.aggregate_id, e.aggregate_version, e.event_type,
+                    lag(e.aggregate_version) over (partition by e.aggregate_id order by e.position) as before
+               from unnest(p_new) e) e
+      where e.before is distinct from e.aggregate_version - 1 and not afterturn.begins(e.event_type)
         and (select true from afterturn.event_store_t s where s.host_id = p_host and s.aggregate_id = e.aggregate_id
                 and s.aggregate_version = e.aggregate_version - 1) is null;
 end $$;
@@ -125,12 +129,12 @@ begin
                from jsonb_to_recordset(p_turns) as t(ord int, bank uuid)
               where t.ord <> all (v_busy) order by 1) k;
     -- A new bank is made by one writer; the others wait here, and then see it.
-    perform pg_advisory_xact_lock(n.key)
+    perform pg_advisory_xact_lock(k.key)
        from (select distinct afterturn.lock_key('new bank', t.bank) as key
                from jsonb_to_recordset(p_turns) as t(ord int, bank uuid)
               where t.ord <> all (v_busy)
                 and (select true from afterturn.agent_memory_bank_t b
-                      where b.host_id = p_host and b.bank_id = t.bank and b.active) is null order by 1) n;
+                      where b.host_id = p_host and b.bank_id = t.bank and b.active) is null order by 1) k;
     perform pg_advisory_xact_lock(k.key)
        from (select distinct afterturn.lock_key('session', t.session) as key
                from jsonb_to_recordset(p_turns) as t(ord int, session uuid)

@@ -1,0 +1,114 @@
+"""Reading the log in the order of its commits, without gaps, and remembering how far.
+
+A position is drawn before its transaction commits, so a higher one may be seen first. Readers therefore follow
+(xid, position) and stop below the oldest transaction that still runs. A checkpoint is written in the transaction of
+what was made of the events, so each event takes effect once. Source: Emmett's reading rule.
+"""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.pool import NullPool
+
+from store.database import Database
+from store.errors import RestoredElsewhere
+
+AT_HOME = text("""
+    select c.system_identifier = s.system_identifier from public.afterturn_cluster c, pg_control_system() s""")
+PAGE = text("""
+    select cast(cast(e.xid as text) as bigint) as xid, e.position, e.id, e.event_type, e.aggregate_id,
+           e.aggregate_version, e.bank_id, e.user_id, e.event_ts, e.payload, e.metadata
+      from afterturn.event_store_t e
+     where e.host_id = :host and (e.xid, e.position) > (cast(cast(:xid as text) as xid8), cast(:position as bigint))
+       and e.xid < pg_snapshot_xmin(pg_current_snapshot())
+     order by e.xid, e.position limit :limit""")
+OPEN = text("insert into afterturn.subscription_t values (:host, :name, '0', 0) on conflict do nothing")
+# One reader of a subscription at a time: the others wait here and go on from where it ended.
+HOLD = text("""
+    select cast(cast(xid as text) as bigint) as xid, position from afterturn.subscription_t
+     where host_id = :host and name = :name for update""")
+ADVANCE = text("""
+    update afterturn.subscription_t set xid = cast(cast(:xid as text) as xid8), position = :position
+     where host_id = :host and name = :name""")
+RESTAMP = text("select afterturn.restamp()")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Where a reader stands in the log: behind this commit and this position."""
+
+    xid: int = 0
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedEvent:
+    """An event as the log keeps it; `payload` is the whole CloudEvent."""
+
+    place: Place
+    id: UUID
+    type: str
+    aggregate_id: str
+    version: int
+    bank_id: UUID
+    user_id: UUID
+    at: datetime
+    payload: Mapping[str, Any] = field(repr=False)
+    metadata: Mapping[str, Any] | None = field(repr=False)
+
+
+async def read(connection: AsyncConnection, host: UUID, after: Place, limit: int) -> list[LoggedEvent]:
+    """Return the next events of a host after a place, at most `limit`, inside the tenant's transaction.
+
+    Whatever is returned later stands behind them. Raises RestoredElsewhere until `restamp` was run, when the log was
+    restored from another cluster.
+    """
+    if not (await connection.execute(AT_HOME)).scalar():
+        raise RestoredElsewhere("this log was restored from another cluster and must be stamped for this one")
+    arguments = {"host": host, "xid": str(after.xid), "position": after.position, "limit": limit}
+    rows = await connection.execute(PAGE, arguments)
+    return [LoggedEvent(Place(row.xid, row.position), *row[2:]) for row in rows]
+
+
+class Subscription:
+    """One reader of one host's log, by name; several processes may serve it, one at a time reads."""
+
+    def __init__(self, database: Database, host: UUID, name: str) -> None:
+        self._database = database
+        self._key = {"host": host, "name": name}
+        self._host = host
+
+    @asynccontextmanager
+    async def page(self, limit: int = 500) -> AsyncGenerator[tuple[AsyncConnection, Sequence[LoggedEvent]]]:
+        """Open the tenant's transaction and lend it with the next events.
+
+        When the block ends well, what it wrote and the checkpoint behind these events are committed together.
+        """
+        async with self._database.tenant(self._host) as connection:
+            await connection.execute(OPEN, self._key)
+            row = (await connection.execute(HOLD, self._key)).one()
+            events = await read(connection, self._host, Place(row.xid, row.position), limit)
+            yield connection, events
+            if events:
+                last = events[-1].place
+                place = {"xid": str(last.xid), "position": last.position}
+                await connection.execute(ADVANCE, {**self._key, **place})
+
+
+async def restamp(owner_url: str) -> int:
+    """Stamp a restored log for the cluster it stands in; returns how many events that were, 0 when it is at home.
+
+    Appends wait meanwhile. Every subscription goes on exactly where it was.
+    """
+    engine = create_async_engine(owner_url, poolclass=NullPool, connect_args={"ssl": False, "timeout": 10})
+    try:
+        async with engine.begin() as connection:
+            return int((await connection.execute(RESTAMP)).scalar_one())
+    finally:
+        await engine.dispose()

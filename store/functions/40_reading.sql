@@ -1,0 +1,78 @@
+-- Bulk writing and the stamps that readers of the log go by.
+
+-- Appends what was copied into pg_temp.bulk_event, in order of ord, under the rules of append_events, and projects it
+-- unless told not to. Returns how many events were new.
+create or replace function afterturn.append_bulk(p_host uuid, p_if_absent boolean, p_project boolean) returns bigint
+language plpgsql set plan_cache_mode to force_custom_plan set search_path to afterturn, public as $$
+declare
+    v_new afterturn.event_store_t[];
+    v_count bigint;
+begin
+    perform pg_advisory_xact_lock_shared(afterturn.log_lock());
+    perform pg_advisory_xact_lock(k.key)
+       from (select distinct afterturn.lock_key('bank', o.bank) as key from bulk_event o order by 1) k;
+    perform afterturn.refuse('ZA001', e.aggregate, coalesce(afterturn.logged_version(p_host, e.subject), 0) + 1, e.version)
+       from (select o.aggregate, o.subject, o.version, o.type,
+                    lag(o.version) over (partition by o.subject order by o.ord) as before
+               from bulk_event o) e
+      where e.before is distinct from e.version - 1 and not afterturn.begins(e.type)
+        and (select true from event_store_t s where s.host_id = p_host and s.aggregate_id = e.subject
+                and s.aggregate_version = e.version - 1) is null;
+    with written as (
+        insert into event_store_t (id, host_id, user_id, nonce, aggregate_id, aggregate_version, aggregate_type,
+                                   event_type, event_ts, payload, metadata, bank_id, position)
+        select o.id, p_host, o."user", o.position, o.subject, o.version, o.aggregate, o.type, o.ts,
+               o.payload || jsonb_build_object('nonce', o.position, 'aggregateversion', o.version),
+               o.metadata, o.bank, o.position
+          from (select nextval('afterturn.log_position_seq') as position, b.*
+                  from (select b.* from bulk_event b order by b.ord offset 0) b) o
+        on conflict do nothing
+        returning *
+    )
+    select case when p_project then array_agg(w order by w.position) end, count(*) into v_new, v_count from written w;
+    if not p_if_absent and v_count < (select count(*) from bulk_event) then
+        perform afterturn.refuse('ZA003', o.aggregate, o.version - 1, afterturn.logged_version(p_host, o.subject))
+           from bulk_event o
+          where (select true from event_store_t s where s.host_id = p_host and s.id = o.id) is null;
+    end if;
+    if v_new is not null then
+        perform afterturn.project(v_new);
+    end if;
+    return v_count;
+end $$;
+
+-- Stamps a log for the cluster it stands in now. Stored xids come from where it was written; after a restore they lie
+-- above or among this cluster's own, and readers would stall, or miss what is written next.
+--
+-- Everything restored is committed, so position alone may order it, except that no subscription may see an event
+-- twice or never: the events of a host are stamped in classes, cut where its checkpoints stand. Returns how many
+-- events were stamped, 0 when the log is at home. Run by the owner.
+create or replace function afterturn.restamp() returns bigint
+language plpgsql as $$
+declare
+    v_here bigint := (select system_identifier from pg_control_system());
+    v_first constant int := 3;      -- the lowest xid that a transaction can have
+    v_count bigint;
+begin
+    perform pg_advisory_xact_lock(afterturn.log_lock());
+    if (select c.system_identifier from public.afterturn_cluster c) = v_here then
+        return 0;
+    end if;
+    create temp table checkpoint on commit drop as
+        select s.host_id, s.name, s.xid, s.position,
+               dense_rank() over (partition by s.host_id order by s.xid, s.position) as nth
+          from afterturn.subscription_t s;
+    if (select max(k.nth) from pg_temp.checkpoint k) + v_first >= pg_snapshot_xmin(pg_current_snapshot())::text::bigint then
+        raise exception 'more checkpoints than this cluster has seen transactions';
+    end if;
+    update afterturn.event_store_t e
+       set xid = (v_first + (select count(distinct k.nth) from pg_temp.checkpoint k
+                              where k.host_id = e.host_id and (k.xid, k.position) < (e.xid, e.position)))::text::xid8;
+    get diagnostics v_count = row_count;
+    update afterturn.subscription_t s
+       set xid = (v_first + k.nth - 1)::text::xid8, position = 9223372036854775807
+      from pg_temp.checkpoint k
+     where s.host_id = k.host_id and s.name = k.name;
+    update public.afterturn_cluster set system_identifier = v_here;
+    return v_count;
+end $$;

@@ -1,0 +1,56 @@
+"""Appending in bulk: the rules of every append, thousands at a time."""
+
+from uuid import UUID, uuid4
+
+import pytest
+
+from store.database import Database
+from store.errors import ConcurrencyError, MissingParent, VersionGap
+from store.events.bulk import Loaded, append_bulk
+from store.events.catalog import EventType
+from tests.store.conftest import rows
+from tests.store.events.test_append import docs, event
+
+E = EventType
+
+
+async def test_a_load_writes_the_log_and_its_projections_in_order(database: Database, host: UUID) -> None:
+    events = [event(host, E.BANK_CREATED)]
+    for n in range(30):
+        events += [
+            event(host, E.DOC_CREATED, key=f"{n:02}"),
+            event(host, E.DOC_UPDATED, 2, key=f"{n:02}", text=f"{n:02}"),
+        ]
+    assert await append_bulk(database, host, events, batch=7) == Loaded(61, 0)
+    assert await docs(database, host) == [(f"{n:02}", 2, True) for n in range(30)]
+    written = await rows(
+        database, host, "select id::text, (payload->>'nonce')::bigint = position from event_store_t order by position"
+    )
+    assert written == [(e["id"], True) for e in events]
+
+
+@pytest.mark.law("L2")
+async def test_a_load_sent_again_changes_nothing(database: Database, host: UUID) -> None:
+    events = [event(host, E.BANK_CREATED), event(host, E.DOC_CREATED), event(host, E.DOC_UPDATED, 2, text="b")]
+    await append_bulk(database, host, events[:2])
+    assert await append_bulk(database, host, events) == Loaded(1, 2)
+    assert await append_bulk(database, host, events) == Loaded(0, 3)
+    assert await docs(database, host) == [("b", 2, True)]
+
+
+async def test_the_log_alone_can_be_written(database: Database, host: UUID) -> None:
+    await append_bulk(database, host, [event(host, E.BANK_CREATED), event(host, E.DOC_CREATED)], project=False)
+    assert await docs(database, host) == []
+    assert await rows(database, host, "select count(*) from event_store_t") == [(2,)]
+
+
+async def test_a_load_is_refused_as_any_append_is(database: Database, host: UUID) -> None:
+    await append_bulk(database, host, [event(host, E.BANK_CREATED), event(host, E.DOC_CREATED)])
+    with pytest.raises(ConcurrencyError):
+        await append_bulk(database, host, [event(host, E.DOC_CREATED, identity=uuid4())])
+    taken = await append_bulk(database, host, [event(host, E.DOC_CREATED, identity=uuid4())], if_absent=True)
+    assert taken == Loaded(0, 1)
+    with pytest.raises(VersionGap):
+        await append_bulk(database, host, [event(host, E.DOC_UPDATED, 3)])
+    with pytest.raises(MissingParent):
+        await append_bulk(database, host, [event(host, E.UNIT_ENTITY_LINKED)])
