@@ -1,0 +1,247 @@
+"""The second memory layer of a hybrid agent: recall before the run, persist after it, break nothing.
+
+`MemoryGatewayService` speaks to a Memory Gateway itself, as seed 000 says; `AfterturnLayer` asks Afterturn and hands
+it the turn, and Afterturn delivers. Neither knows the curated files. Whatever goes wrong here is an event.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any, Generic, Protocol, Self, TypeVar, Unpack
+
+from afterturn_client.audit import AuditEvent, EventName
+from afterturn_client.calls import RecallOptions
+from afterturn_client.client import AsyncAfterturn
+from afterturn_client.errors import (
+    ApiError,
+    GatewayError,
+    InvalidAnswerError,
+    InvalidRequestError,
+    UnknownOutcomeError,
+    UnreachableError,
+)
+from afterturn_client.gateway import SESSION_PREFIX, GatewayClient, GatewayMessage
+from afterturn_client.reference import frame, is_frame, strip
+from afterturn_client.settings import GatewaySettings
+from afterturn_client.turns import Message
+
+T = TypeVar("T")
+
+#: Who speaks for the agent, in the words of the seed.
+AGENT_SENDER = "beaver"
+_UNAUTHORIZED = 401
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedTurn:
+    """A run that ended normally: the user's own words, the agent's final text, and when (aware times)."""
+
+    session_id: str
+    turn_id: str
+    prompt: str = field(repr=False)
+    answer: str = field(repr=False)
+    asked_at: datetime
+    answered_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """What was recalled, as the content of one message for the prompt, or None; and what is noted about it."""
+
+    reference: str | None = field(repr=False)
+    events: Sequence[AuditEvent]
+
+
+class Layer(Protocol):
+    """A second memory layer. Neither call raises for anything that happens to it."""
+
+    async def recall_before_run(self, session_id: str, prompt: str) -> Recall:
+        """Return what is known about the prompt."""
+        ...
+
+    async def persist_after_run(self, turn: FinishedTurn) -> Sequence[AuditEvent]:
+        """Keep the turn, once; return what is noted about it."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close what is open."""
+        ...
+
+
+class MemoryGatewayService:
+    """A Memory Gateway, spoken to directly: one search before a run; one add and one flush after it, never repeated."""
+
+    def __init__(self, settings: GatewaySettings, client: GatewayClient) -> None:
+        self._settings = settings
+        self._client = client
+
+    @classmethod
+    def open(cls, settings: GatewaySettings) -> Self:
+        """Return the service with a client of its own."""
+        client = GatewayClient(
+            settings.base_url,
+            settings.user_id,
+            settings.user_key.reveal(),
+            settings.app_id,
+            settings.project_id,
+            settings.timeout_seconds,
+        )
+        return cls(settings, client)
+
+    async def recall_before_run(self, session_id: str, prompt: str) -> Recall:
+        """Search the gateway; a blank prompt asks nothing. `results` in the event counts those that have a text."""
+        if not prompt.strip():
+            return Recall(None, ())
+        scopes = [scope.value for scope in self._settings.scope]
+        outcome = await _attempt("search", self._client.search(session_id, prompt, scopes, self._settings.top_k))
+        if isinstance(outcome, Failure):
+            return Recall(None, [AuditEvent(EventName.GATEWAY_RECALL_FAILED, session_id, outcome.payload())])
+        noted = {"scopes": scopes, "results": len(outcome.value)}
+        reference = frame([asdict(hit) for hit in outcome.value])
+        return Recall(reference, [AuditEvent(EventName.GATEWAY_RECALL_SUCCEEDED, session_id, noted)])
+
+    async def persist_after_run(self, turn: FinishedTurn) -> Sequence[AuditEvent]:
+        """Add the two messages, and flush if that succeeded. A turn without a prompt or an answer is not added."""
+        messages = self._messages(turn)
+        if messages is None:
+            return ()
+        where = {"gateway_session": SESSION_PREFIX + turn.session_id}
+        added = await _attempt("add", self._client.add(turn.session_id, messages))
+        if isinstance(added, Failure):
+            return [AuditEvent(EventName.GATEWAY_ADD_FAILED, turn.session_id, where | added.payload())]
+        noted = AuditEvent(EventName.GATEWAY_ADD_SUCCEEDED, turn.session_id, {**where, "messages": len(messages)})
+        flushed = await _attempt("flush", self._client.flush(turn.session_id))
+        if isinstance(flushed, Failure):
+            failed = {**where, "add_succeeded": True, **flushed.payload()}
+            return [noted, AuditEvent(EventName.GATEWAY_FLUSH_FAILED, turn.session_id, failed)]
+        return [noted, AuditEvent(EventName.GATEWAY_FLUSH_SUCCEEDED, turn.session_id, where)]
+
+    async def aclose(self) -> None:
+        """Close the client."""
+        await self._client.aclose()
+
+    def _messages(self, turn: FinishedTurn) -> tuple[GatewayMessage, GatewayMessage] | None:
+        spoken = _spoken(turn)
+        if spoken is None:
+            return None
+        asked = max(1, _epoch_ms(turn.asked_at))
+        return (
+            GatewayMessage(self._settings.user_id, "user", asked, spoken[0]),
+            GatewayMessage(AGENT_SENDER, "assistant", max(asked, _epoch_ms(turn.answered_at)), spoken[1]),
+        )
+
+
+class AfterturnLayer:
+    """Afterturn as the second layer: its recall before a run, the turn handed over after it, durable at once.
+
+    Delivery to a Memory Gateway, if one is configured there, is then Afterturn's work (`gateway` as in NewTurn). A
+    recall waits at most `deadline_s` seconds, a handover as the client's retry policy says. `options` narrow recall.
+    """
+
+    def __init__(
+        self,
+        client: AsyncAfterturn,
+        *,
+        gateway: bool | None = None,
+        deadline_s: float = 10.0,
+        **options: Unpack[RecallOptions],
+    ) -> None:
+        self._client = client
+        self._gateway = gateway
+        self._deadline_s = deadline_s
+        self._options = options
+
+    async def recall_before_run(self, session_id: str, prompt: str) -> Recall:
+        """Recall what the bank holds on the prompt; the reference is the one the service has framed."""
+        if not prompt.strip():
+            return Recall(None, ())
+        outcome = await _attempt("recall", self._recall(session_id, prompt))
+        if isinstance(outcome, Failure):
+            return Recall(None, [AuditEvent(EventName.RECALL_FAILED, session_id, outcome.payload())])
+        reference, results = outcome.value
+        return Recall(reference, [AuditEvent(EventName.RECALL_SUCCEEDED, session_id, {"results": results})])
+
+    async def persist_after_run(self, turn: FinishedTurn) -> Sequence[AuditEvent]:
+        """Hand the turn over; when this returns without a failure it is durable."""
+        spoken = _spoken(turn)
+        if spoken is None:
+            return ()
+        messages = [
+            Message("user", spoken[0], timestamp=turn.asked_at),
+            Message("assistant", spoken[1], timestamp=max(turn.asked_at, turn.answered_at)),
+        ]
+        outcome = await _attempt(
+            "add_turn",
+            self._client.add_turn(turn.session_id, messages, turn_id=turn.turn_id, gateway=self._gateway),
+        )
+        if isinstance(outcome, Failure):
+            return [AuditEvent(EventName.HANDOVER_FAILED, turn.session_id, outcome.payload())]
+        return [AuditEvent(EventName.HANDOVER_SUCCEEDED, turn.session_id, {"position": outcome.value.position})]
+
+    async def aclose(self) -> None:
+        """Leave the client open: it is the caller's."""
+
+    async def _recall(self, session_id: str, prompt: str) -> tuple[str | None, int]:
+        options: RecallOptions = {"session_id": session_id, **self._options}
+        async with asyncio.timeout(self._deadline_s):
+            answer = await self._client.recall(prompt, **options)
+        content = None if answer.reference is None else answer.reference["content"]
+        if content is not None and not is_frame(content):
+            raise InvalidAnswerError("recall: the reference is not framed")
+        return content, len(answer.results)
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[T]):
+    """A call that went well, and what it returned."""
+
+    value: T = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A call that did not; `outcome_unknown` says of a write that it may have happened all the same."""
+
+    operation: str
+    category: str
+    http_status: int | None = None
+    outcome_unknown: bool = False
+
+    def payload(self) -> dict[str, Any]:
+        """Return it as part of an event; what there is nothing to say about is left out."""
+        return {name: value for name, value in asdict(self).items() if value not in {None, False}}
+
+
+async def _attempt(operation: str, call: Awaitable[T]) -> Done[T] | Failure:
+    try:
+        return Done(await call)
+    except Exception as error:  # noqa: BLE001 -- the promise of this module: memory never breaks a run
+        return _failure(operation, error)
+
+
+def _failure(operation: str, error: Exception) -> Failure:
+    if isinstance(error, GatewayError):
+        return Failure(operation, error.category, error.status, error.unknown and operation != "search")
+    if isinstance(error, ApiError):
+        category = "unauthorized" if error.status == _UNAUTHORIZED else "http_error"
+        return Failure(operation, category, error.status)
+    categories: dict[type[Exception], str] = {
+        UnreachableError: "connection",
+        UnknownOutcomeError: "no_answer",
+        InvalidAnswerError: "invalid_response",
+        InvalidRequestError: "invalid_request",
+        TimeoutError: "timeout",
+    }
+    category = next((name for kind, name in categories.items() if isinstance(error, kind)), "unexpected")
+    return Failure(operation, category, outcome_unknown=isinstance(error, UnknownOutcomeError))
+
+
+def _spoken(turn: FinishedTurn) -> tuple[str, str] | None:
+    """Return what was said on both sides, without frames that were pasted or echoed; None if a side said nothing."""
+    prompt, answer = strip(turn.prompt), strip(turn.answer)
+    return (prompt, answer) if prompt.strip() and answer.strip() else None
+
+
+def _epoch_ms(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)

@@ -1,0 +1,181 @@
+"""The agent's session histories: what was said, what is noted about it, and a search over all of it. No network.
+
+One JSON Lines file a session, one line a turn, so that a turn is there as a whole or not at all. Hidden events are
+lines of their own: they are in the file for an auditor, and in no prompt and no search.
+"""
+
+import asyncio
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from afterturn_client.audit import AuditEvent
+from afterturn_client.client import AsyncAfterturn
+from afterturn_client.curated.files import locked
+from afterturn_client.layers import FinishedTurn
+from afterturn_client.ranking import ranked
+
+#: How many characters of a turn a search shows.
+EXCERPT = 800
+#: How long a write waits for another process.
+PATIENCE_S = 10.0
+#: How much Afterturn is asked for when only one session is meant: its recall searches the whole bank.
+WIDE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class SessionHit:
+    """One place in the histories."""
+
+    session_id: str
+    text: str = field(repr=False)
+    at: datetime | None
+
+
+class SessionSearch(Protocol):
+    """Finds earlier talk. `only` names the one session to look in, `without` the one to leave out."""
+
+    async def search(
+        self, query: str, limit: int, *, only: str | None = None, without: str | None = None
+    ) -> Sequence[SessionHit]:
+        """Return at most `limit` places, best first."""
+        ...
+
+
+class Sessions(Protocol):
+    """Where an agent keeps what was said; bring your own, or use LocalSessions."""
+
+    async def history(self, session_id: str) -> Sequence[Mapping[str, Any]]:
+        """Return the session's messages for the next prompt, oldest first, hidden events left out."""
+        ...
+
+    async def record(self, turn: FinishedTurn) -> None:
+        """Keep a turn that ended normally."""
+        ...
+
+    async def note(self, event: AuditEvent) -> None:
+        """Keep a hidden event."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSessions:
+    """Session histories in a folder; also between processes. `history_turns` are shown to the next run."""
+
+    folder: Path
+    history_turns: int = 20
+
+    async def history(self, session_id: str) -> Sequence[Mapping[str, Any]]:
+        """Return the messages of the newest turns, oldest first."""
+        lines = await asyncio.to_thread(lambda: list(_visible(self._path(session_id))))
+        return [message for line in lines[-self.history_turns :] for message in line["messages"]]
+
+    async def record(self, turn: FinishedTurn) -> None:
+        """Append a turn; on disk when this returns."""
+        messages = [{"role": "user", "content": turn.prompt}, {"role": "assistant", "content": turn.answer}]
+        line = {"turn_id": turn.turn_id, "at": turn.asked_at, "context_visible": True, "messages": messages}
+        await asyncio.to_thread(self._append, turn.session_id, line)
+
+    async def note(self, event: AuditEvent) -> None:
+        """Append a hidden event."""
+        line = {"event": event.name, "at": datetime.now(UTC), "context_visible": False, "payload": dict(event.payload)}
+        await asyncio.to_thread(self._append, event.session_id, line)
+
+    async def search(
+        self, query: str, limit: int, *, only: str | None = None, without: str | None = None
+    ) -> Sequence[SessionHit]:
+        """Compare the query's words with every turn (BM25); reads all files, which is fine for thousands of turns."""
+        return await asyncio.to_thread(self._search, query, limit, only, without)
+
+    def events(self, session_id: str) -> list[Mapping[str, Any]]:
+        """Return the hidden events of a session, oldest first."""
+        return [line for line in _lines(self._path(session_id)) if line.get("context_visible") is False]
+
+    def _search(self, query: str, limit: int, only: str | None, without: str | None) -> list[SessionHit]:
+        paths = sorted(self.folder.glob("*.jsonl")) if only is None else [self._path(only)]
+        hits = [hit for path in paths for line in _visible(path) if (hit := _hit(line)).session_id != without]
+        best = ranked(query, [hit.text for hit in hits])[:limit]
+        return [SessionHit(hits[at].session_id, _excerpt(hits[at].text), hits[at].at) for at in best]
+
+    def _append(self, session_id: str, line: Mapping[str, Any]) -> None:
+        text = json.dumps({"session_id": session_id, **line}, default=_wire) + "\n"
+        path = self._path(session_id)
+        with locked(self.folder, PATIENCE_S), path.open("ab") as file:
+            os.fchmod(file.fileno(), 0o600)
+            # A line that a killed process has left unfinished must not swallow this one.
+            file.write((b"" if _ends_whole(path) else b"\n") + text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _path(self, session_id: str) -> Path:
+        return self.folder / f"{hashlib.sha256(session_id.encode(errors='replace')).hexdigest()[:32]}.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class RecalledSessions:
+    """Session search through Afterturn's recall, by words and by meaning, for agents that hand their turns over."""
+
+    client: AsyncAfterturn
+
+    async def search(
+        self, query: str, limit: int, *, only: str | None = None, without: str | None = None
+    ) -> Sequence[SessionHit]:
+        """Recall messages of the sessions meant. Raises AfterturnError."""
+        if only is not None:
+            answer = await self.client.recall(query, k=WIDE, session_id=only, kinds=["experience"])
+        elif without is not None:
+            answer = await self.client.recall(
+                query, k=limit, session_id=without, exclude_session=True, kinds=["experience"]
+            )
+        else:
+            answer = await self.client.recall(query, k=limit, kinds=["experience"])
+        hits = [
+            SessionHit(found.session_id, f"{found.role or 'unknown'}: {found.text}"[:EXCERPT], found.occurred_at)
+            for found in answer.results
+            if found.session_id is not None and only in {None, found.session_id}
+        ]
+        return hits[:limit]
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the lines that are whole; a torn one is the turn of a process that was killed before it was told yes."""
+    if not path.exists():
+        return
+    for raw in path.read_bytes().split(b"\n"):
+        try:
+            line = json.loads(raw)
+        except ValueError:
+            continue
+        if isinstance(line, dict) and isinstance(line.get("session_id"), str):
+            yield line
+
+
+def _visible(path: Path) -> Iterator[dict[str, Any]]:
+    return (line for line in _lines(path) if line.get("context_visible") is True)
+
+
+def _hit(line: Mapping[str, Any]) -> SessionHit:
+    text = "\n".join(f"{message['role']}: {message['content']}" for message in line["messages"])
+    return SessionHit(line["session_id"], text, datetime.fromisoformat(line["at"]))
+
+
+def _excerpt(text: str) -> str:
+    return text if len(text) <= EXCERPT else f"{text[: EXCERPT - 1]}…"
+
+
+def _ends_whole(path: Path) -> bool:
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 1))
+        return size == 0 or file.read() == b"\n"
+
+
+def _wire(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    raise TypeError(f"{type(value).__name__} is not written into a session's file")
