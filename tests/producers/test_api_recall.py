@@ -3,7 +3,6 @@
 import asyncio
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
 
 import orjson
 import pytest
@@ -16,6 +15,7 @@ from tests.producers.conftest import Tenant, World
 RECALL = "/api/v1/recall"
 JOBS = "/api/v1/recall/jobs"
 FRESHNESS = "/api/v1/banks/default/freshness"
+UNKNOWN = "0b1c7a6e-5d0f-4c5e-9a57-8c8a0f2d7b11"
 
 
 async def remember(ana: Tenant, turn: dict[str, Any], **fields: Any) -> int:
@@ -204,7 +204,7 @@ async def test_a_cancelled_job_is_gone(ana: Tenant) -> None:
         assert (await call(f"{JOBS}/{job}")).status_code == 404
 
 
-@pytest.mark.parametrize("job", ["nothing", str(uuid4()), "0"])
+@pytest.mark.parametrize("job", ["nothing", UNKNOWN, "0"])
 async def test_an_unknown_job_is_not_found(ana: Tenant, job: str) -> None:
     assert (await ana.http.get(f"{JOBS}/{job}")).status_code == 404
 
@@ -278,6 +278,6 @@ async def test_units_are_forgotten_once_however_many_ask_at_once(
     assert [event[0] for event in events] == [1, 2]
 
 
-@pytest.mark.parametrize("unit", ["nothing", str(uuid4())])
+@pytest.mark.parametrize("unit", ["nothing", UNKNOWN])
 async def test_an_unknown_unit_is_not_found(ana: Tenant, unit: str) -> None:
     assert (await ana.http.get(f"/api/v1/units/{unit}")).status_code == 404
