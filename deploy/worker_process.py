@@ -30,6 +30,7 @@ from embeddings.registry import create_embedder
 from producers.doorbell import Doorbell
 from producers.recalls import Recalls
 from store.database import Database
+from store.delivery import Deliveries
 from store.freshness import Waiter
 from store.ledger import Ledger, Stage
 from store.recall.recaller import Recaller
@@ -153,7 +154,7 @@ def _stages(
     settings: Settings, database: Database, embedder: LocalEmbedder, gateway: GatewayClient | None
 ) -> Sequence[StageWork]:
     return (
-        GatewayStage(database, gateway, settings.gateway, _verdict(settings)),
+        GatewayStage(database, Deliveries(database), gateway, settings.gateway, _verdict(settings)),
         ExtractionStage(database),
         EmbeddingStage(database, embedder),
         ProjectionStage(database),

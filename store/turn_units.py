@@ -6,16 +6,10 @@ from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-# A forgotten message is not there for any stage.
-MESSAGES = text("""
-    select u.turn_id, u.unit_id, u.ordinal, u.role, u.name, u.content, u.event_date, u.user_id, u.session_id,
-           u.session_name, u.turn_name
-      from afterturn.agent_memory_unit_t u
-     where u.host_id = :host and u.bank_id = :bank and u.turn_id = any(cast(:turns as uuid[]))
-       and u.origin = 'message' and u.active
-     order by u.turn_id, u.ordinal""")
+from store.database import Database
+
+READ = text("select * from afterturn.turn_messages(:host, :bank, cast(:turns as uuid[]))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +29,10 @@ class TurnMessage:
     turn_name: str
 
 
-async def messages(
-    connection: AsyncConnection, host: UUID, bank: UUID, turns: Sequence[UUID]
-) -> dict[UUID, list[TurnMessage]]:
-    """Return the messages of turns of one bank, by turn and in their order, inside the tenant's transaction."""
-    found = await connection.execute(MESSAGES, {"host": host, "bank": bank, "turns": list(turns)})
+async def messages(database: Database, host: UUID, bank: UUID, turns: Sequence[UUID]) -> dict[UUID, list[TurnMessage]]:
+    """Return the messages of turns of one bank, by turn and in their order; forgotten ones are not there."""
     by_turn: dict[UUID, list[TurnMessage]] = {turn: [] for turn in turns}
-    for row in found:
-        by_turn[row.turn_id].append(TurnMessage(*row))
+    async with database.call() as connection:
+        for row in await connection.execute(READ, {"host": host, "bank": bank, "turns": list(turns)}):
+            by_turn[row.turn_id].append(TurnMessage(*row))
     return by_turn

@@ -10,10 +10,10 @@ from afterturn_client.gateway import GatewayClient, GatewayMessage
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store import audit
 from store.database import Database
+from store.delivery import Deliveries
 from store.errors import LeaseLost
-from store.ledger import Claim, LedgerRow, Outcome, Stage, close, held, mark
+from store.ledger import Claim, LedgerRow, Outcome, Stage
 from store.turn_units import messages
 from workers import gateway_machine as machine
 from workers.errors import Untold
@@ -35,6 +35,7 @@ class GatewayStage:
     """Delivers turns by the rules of `gateway_machine`; without a client, every turn is skipped."""
 
     database: Database
+    deliveries: Deliveries
     client: GatewayClient | None
     settings: GatewaySettings
     verdict: Verdict
@@ -64,16 +65,11 @@ class GatewayStage:
 
     async def _begin(self, claim: Claim, row: LedgerRow, client: GatewayClient) -> Worked:
         """Commit that the turn is being added, then add it."""
-        async with self.database.tenant(claim.host_id) as connection:
-            await held(connection, claim)
-            turn = (await messages(connection, claim.host_id, row.bank_id, [row.turn_id]))[row.turn_id]
-            sent = machine.delivery(
-                [machine.Said(m.role, m.content, m.event_date) for m in turn], self.settings.user_id
-            )
-            if sent is not None:
-                await mark(connection, claim, row.item_id, "adding")
+        turn = (await messages(self.database, claim.host_id, row.bank_id, [row.turn_id]))[row.turn_id]
+        sent = machine.delivery([machine.Said(m.role, m.content, m.event_date) for m in turn], self.settings.user_id)
         if sent is None:
             return await self._skip(claim, row, "the turn has no user text or no final answer")
+        await self.deliveries.step(claim, row.item_id, "adding")
         return await _irrevocable(self._add(claim, row, turn[0].session_name, sent, client))
 
     async def _add(
@@ -91,36 +87,28 @@ class GatewayStage:
             ending = machine.refused_add(session)
         if ending.status != "added":
             return await self._finish(claim, row, ending)
-        async with self.database.tenant(claim.host_id) as connection:
-            await held(connection, claim)
-            await mark(connection, claim, row.item_id, "added")
-            await audit.record(connection, claim.host_id, row, ending.event, ending.payload)
+        await self.deliveries.step(claim, row.item_id, "added", ending.event, ending.payload)
         return await self._flush(claim, row, session, client)
 
     async def _flush(self, claim: Claim, row: LedgerRow, session: str, client: GatewayClient) -> Worked:
-        async with self.database.tenant(claim.host_id) as connection:
-            await held(connection, claim)
-            await mark(connection, claim, row.item_id, "flushing")
+        await self.deliveries.step(claim, row.item_id, "flushing")
         error = await _called("flush", client.flush(session))
         return await self._finish(claim, row, machine.after_flush(session, error, self.settings.retry))
 
     async def _finish(self, claim: Claim, row: LedgerRow, ending: machine.Ending) -> Worked:
-        """Write how it ended: the row and its audit row in one transaction."""
+        """Write how it ended, or when it is tried again: the row and its audit row in one transaction."""
         outcome = Outcome(row.item_id, ending.status, ending.category, ending.reason)
-        again = ending.back is not None and row.attempts < self.verdict.max_attempts
-        if ending.back is not None and again:
+        if ending.back is not None and row.attempts < self.verdict.max_attempts:
             category, reason = ending.category or "", ending.reason or ""
             outcome = self.verdict.again(row, category, reason, ending.retry_after, ending.back)
-        async with self.database.tenant(claim.host_id) as connection:
-            await close(connection, claim, [outcome])
-            if not again:
-                await audit.record(connection, claim.host_id, row, ending.event, ending.payload)
+            await self.deliveries.end(claim, outcome)
+        else:
+            await self.deliveries.end(claim, outcome, ending.event, ending.payload)
         return Worked([outcome])
 
     async def _skip(self, claim: Claim, row: LedgerRow, reason: str) -> Worked:
         outcome = Outcome(row.item_id, "skipped", None, reason)
-        async with self.database.tenant(claim.host_id) as connection:
-            await close(connection, claim, [outcome])
+        await self.deliveries.end(claim, outcome)
         return Worked([outcome])
 
 

@@ -11,6 +11,7 @@ from afterturn_client.gateway import GatewayClient
 from numpy.typing import NDArray
 
 from embeddings.errors import EmbeddingError
+from store.delivery import Deliveries
 from store.ledger import Ledger, Stage
 from tests.workers.conftest import World, now
 from workers.embedding import EmbeddingStage
@@ -74,7 +75,9 @@ class Crew:
         database = self.world.database
         match stage:
             case Stage.GATEWAY:
-                return GatewayStage(database, self.gateway, self.settings, verdict(self.max_attempts))
+                return GatewayStage(
+                    database, Deliveries(database), self.gateway, self.settings, verdict(self.max_attempts)
+                )
             case Stage.EXTRACTION:
                 return ExtractionStage(database)
             case Stage.EMBEDDING:

@@ -19,7 +19,6 @@ from hypothesis.stateful import (
 )
 from sqlalchemy import text
 
-from store import audit
 from store.errors import LeaseLost
 from store.ledger import Claim, Outcome, Stage, close
 from tests.servers import TestPostgres
@@ -42,6 +41,7 @@ TABLES = ", ".join(
 )
 
 
+EFFECT = text("insert into afterturn.audit_event_t (host_id, event, turn_id) values (:host, :event, :turn)")
 EFFECTS = text("""
     select l.stage, l.session_id, l.turn_id, l.position, l.status, l.attempts, count(a.audit_id) as effects,
            max(a.audit_id) as nth
@@ -143,7 +143,8 @@ class LedgerMachine(RuleBasedStateMachine):
         try:
             async with self.world.database.tenant(HOST) as connection:
                 for row in rows:
-                    await audit.record(connection, HOST, row, f"effect_{claim.stage}", {})
+                    effect = {"host": HOST, "event": f"effect_{claim.stage}", "turn": row.turn_id}
+                    await connection.execute(EFFECT, effect)
                 await close(connection, claim, [Outcome(row.item_id) for row in rows])
         except LeaseLost:
             return
