@@ -69,6 +69,8 @@ def _engine(url: str, pool_size: int) -> AsyncEngine:
         pool_size=pool_size,
         max_overflow=pool_size,
         pool_pre_ping=False,
+        # An error that quoted its parameters would quote what people said.
+        hide_parameters=True,
         pool_timeout=10,
         connect_args={
             "server_settings": SERVER_SETTINGS,

@@ -1,10 +1,12 @@
 """Completed turns: accepted once, durable and readable when `append` returns."""
 
+import asyncio
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +22,9 @@ from store.ledger import Stage, StageStatus, public_status
 from store.recall.terms import analyse, lexical_text
 
 Clock = Callable[[], datetime]
+
+#: From here on a body is prepared in a thread; below, the hand-over would cost more than the work.
+LARGE_CHARACTERS = 20_000
 
 APPEND = text("select ord, outcome, position from afterturn.append_turns(:host, cast(:turns as jsonb)) order by ord")
 DIGEST_KEY = text("select digest_key from afterturn.host_t where host_id = :host")
@@ -101,10 +106,11 @@ class TurnStore:
         request is writing at this moment with TurnBusy. A refused turn undoes no other.
         """
         key = await self._digest_key(host)
-        now = self._clock()
-        offered = [_offer(host, turn, ordinal, now, key) for ordinal, turn in enumerate(turns)]
+        prepare = partial(_offers, host, turns, self._clock(), key)
+        # A large body would hold the event loop, and every other agent's turn with it, for the time of its analysis.
+        offered = await asyncio.to_thread(prepare) if _is_large(turns) else prepare()
         async with self._database.call() as connection:
-            rows = await connection.execute(APPEND, {"host": host, "turns": orjson.dumps(offered).decode()})
+            rows = await connection.execute(APPEND, {"host": host, "turns": offered})
             return [_answer(row.outcome, row.position) for row in rows]
 
     async def status(self, host: UUID, bank: str, session_id: str, turn_id: str) -> TurnStatus:
@@ -154,6 +160,15 @@ def _digest(turn: NewTurn, key: bytes) -> str:
 
 def _timestamp(moment: datetime | None) -> str | None:
     return None if moment is None else moment.astimezone(UTC).isoformat()
+
+
+def _is_large(turns: Sequence[NewTurn]) -> bool:
+    return sum(len(m.content) for turn in turns for m in turn.messages) + 500 * len(turns) > LARGE_CHARACTERS
+
+
+def _offers(host: UUID, turns: Sequence[NewTurn], now: datetime, key: bytes) -> str:
+    """Return the turns in the form `append_turns` takes, as JSON text."""
+    return orjson.dumps([_offer(host, turn, ordinal, now, key) for ordinal, turn in enumerate(turns)]).decode()
 
 
 def _offer(host: UUID, turn: NewTurn, ordinal: int, now: datetime, key: bytes) -> dict[str, Any]:
