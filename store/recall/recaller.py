@@ -25,6 +25,7 @@ from store.recall.query import RecallAnswer, Recalled, RecallQuery
 from store.recall.question import Question, named, understand, without_names
 from store.recall.settings import RecallSettings
 from store.recall.tail import affordable
+from store.recall.tail_cache import TailCache
 
 #: A question is read so far; the sentence model reads less.
 MAX_CHARACTERS = 8192
@@ -45,6 +46,7 @@ class Recaller:
         self._embedder = embedder
         self._settings = settings
         self._arms = arms
+        self._tails = TailCache()
 
     async def recall(self, host: UUID, query: RecallQuery) -> RecallAnswer:
         """Return the best `k` units of the bank, best first; a bank that does not exist gives none.
@@ -85,9 +87,14 @@ class Recaller:
     ) -> tuple[NDArray[np.float32], Mapping[UUID, NDArray[np.float32]]]:
         """Embed the question, names cut out, and the fresh tail together."""
         asked = without_names(question.text, named(question, prepared.speakers))
-        tail = affordable(prepared.tail, asked, self._settings.fresh_tail_ms, self._embedder.estimate_ms)
+        generation = self._embedder.generation
+        known = self._tails.known((fresh.unit_id for fresh in prepared.tail), generation)
+        unknown = [fresh for fresh in prepared.tail if fresh.unit_id not in known]
+        tail = affordable(unknown, asked, self._settings.fresh_tail_ms, self._embedder.estimate_ms)
         vectors = await self._embedder.embed([asked, *(fresh.content for fresh in tail)])
-        return vectors[0], {fresh.unit_id: vector for fresh, vector in zip(tail, vectors[1:], strict=True)}
+        embedded = {fresh.unit_id: vector for fresh, vector in zip(tail, vectors[1:], strict=True)}
+        self._tails.keep(embedded, generation)
+        return vectors[0], {**known, **embedded}
 
     async def _search(self, connection: AsyncConnection, search: Search, query: RecallQuery) -> list[Recalled]:
         found = {arm.name: await arm.find(connection, search) for arm in self._arms}

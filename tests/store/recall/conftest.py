@@ -62,6 +62,7 @@ class Memory:
     host: UUID
     embedder: Listening
     settings: RecallSettings = field(default_factory=RecallSettings)
+    recaller: Recaller | None = None
 
     @property
     def bank(self) -> UUID:
@@ -97,8 +98,8 @@ class Memory:
             await connection.execute(text(statement), arguments)
 
     async def ask(self, question: str, bank: str = BANK, **more: Any) -> RecallAnswer:
-        recaller = Recaller(self.database, self.embedder, self.settings)
-        return await recaller.recall(self.host, RecallQuery(bank, question, **more))
+        self.recaller = self.recaller or Recaller(self.database, self.embedder, self.settings)
+        return await self.recaller.recall(self.host, RecallQuery(bank, question, **more))
 
     async def texts(self, question: str, **more: Any) -> list[str]:
         return [item.text for item in (await self.ask(question, **more)).items]

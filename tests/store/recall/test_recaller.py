@@ -76,6 +76,15 @@ async def test_the_fresh_tail_has_a_length(memory: Memory) -> None:
     assert memory.embedder.heard == [["anything?", "message 9", "message 8", "message 7", "message 6"]]
 
 
+async def test_while_workers_lag_a_text_is_embedded_once_not_with_every_question(memory: Memory) -> None:
+    await memory.say("one", "two")
+    memory.settings = RecallSettings(fresh_tail_ms=20)
+    for _ in range(3):
+        answer = await memory.ask("anything?")
+    assert memory.embedder.heard == [["anything?", "two"], ["anything?", "one"], ["anything?"]]
+    assert {item.arms[0] for item in answer.items} == {"dense"}
+
+
 async def test_what_has_a_vector_is_not_embedded_again(memory: Memory) -> None:
     await memory.say("one", "two", session="mine")
     await memory.embed_all()
