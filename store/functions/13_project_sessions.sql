@@ -8,19 +8,23 @@
 create or replace function afterturn.project_session_created(p_events afterturn.event_store_t[]) returns void
 language plpgsql as $$
 begin
-    with made as (
+    with begun as materialized (
+        select distinct on (e.aggregate_id)
+               e.host_id, e.bank_id, e.position, e.aggregate_version, e.event_ts, e.user_id, e.payload->'data' as d,
+               (e.payload->'data'->>'sessionId')::uuid as session_id
+          from unnest(p_events) e
+         where e.event_type = 'AgentSessionHistoryCreatedEvent'
+         order by e.aggregate_id, e.aggregate_version
+    ), made as (
         insert into agent_session_history_t as s
             (host_id, session_id, bank_id, metadata, session_name, message_count, last_position,
              aggregate_version, active, update_ts, update_user)
-        select distinct on (e.aggregate_id)
-               e.host_id, (d->>'sessionId')::uuid, e.bank_id, coalesce(d->'metadata', '{}'), d->>'sessionName',
+        select e.host_id, e.session_id, e.bank_id, coalesce(d->'metadata', '{}'), d->>'sessionName',
                coalesce(jsonb_array_length(d->'messages'), 0), e.position, e.aggregate_version,
                coalesce((select b.active from agent_memory_bank_t b
                           where b.host_id = e.host_id and b.bank_id = e.bank_id), true),
                e.event_ts, e.user_id::text
-          from unnest(p_events) e, lateral (select e.payload->'data') as x(d)
-         where e.event_type = 'AgentSessionHistoryCreatedEvent'
-         order by e.aggregate_id, e.aggregate_version
+          from begun e
         on conflict (host_id, bank_id, session_id) do update
            set (metadata, session_name, first_seq, message_count, turn_count, last_position,
                 aggregate_version, active, update_ts, update_user)
@@ -28,17 +32,16 @@ begin
                     0, excluded.last_position, excluded.aggregate_version, excluded.active, excluded.update_ts,
                     excluded.update_user)
          where s.aggregate_version < excluded.aggregate_version and not s.active
-        returning s.host_id, s.bank_id, s.session_id, s.first_seq, s.aggregate_version
+        returning s.host_id, s.bank_id, s.session_id, s.first_seq, s.last_position
     )
     insert into session_message_t (host_id, bank_id, session_id, seq, message)
     select m.host_id, m.bank_id, m.session_id, m.first_seq + said.nth - 1, said.message
-      from made m
-      join unnest(p_events) e
-        on e.event_type = 'AgentSessionHistoryCreatedEvent' and e.host_id = m.host_id and e.bank_id = m.bank_id
-       and (e.payload->'data'->>'sessionId')::uuid = m.session_id and e.aggregate_version = m.aggregate_version,
-           jsonb_array_elements(e.payload->'data'->'messages') with ordinality as said(message, nth);
+      from (select e.position, e.d->'messages' as messages from begun e where e.d ? 'messages') e
+      join made m on m.last_position = e.position,
+           jsonb_array_elements(e.messages) with ordinality as said(message, nth);
 end $$;
 
+-- Adds up what follows each other in one history. Rows are probed one by one: the planner cannot know how few they are.
 create or replace function afterturn.project_session_appended(p_events afterturn.event_store_t[]) returns void
 language plpgsql as $$
 begin
@@ -46,39 +49,36 @@ begin
      where e.event_type = 'AgentSessionHistoryAppendedEvent' and (
            select true from agent_session_history_t s where s.host_id = e.host_id and s.bank_id = e.bank_id
               and s.session_id = (e.payload->'data'->>'sessionId')::uuid) is null;
-    if exists (select from unnest(p_events) e where e.event_type = 'AgentSessionHistoryAppendedEvent'
-                  and e.payload @? '$.data.messages[*].content') then
-        insert into session_message_t (host_id, bank_id, session_id, seq, message)
-        select n.host_id, n.bank_id, n.session_id, n.before + said.nth - 1, said.message
-          from (select s.host_id, s.bank_id, s.session_id, e.payload->'data'->'messages' as messages,
-                       s.message_count + coalesce(sum(jsonb_array_length(e.payload->'data'->'messages')) over (
-                           partition by e.aggregate_id order by e.aggregate_version
-                           rows between unbounded preceding and 1 preceding), 0) as before
+    with fresh as materialized (
+        select e.host_id, e.bank_id, e.session_id, e.position, e.aggregate_version, e.event_ts, e.user_id, e.messages,
+               h.message_count + coalesce(sum(jsonb_array_length(e.messages)) over (
+                   partition by e.session_id order by e.aggregate_version
+                   rows between unbounded preceding and 1 preceding), 0) as before
+          from (select e.host_id, e.bank_id, e.position, e.aggregate_version, e.event_ts, e.user_id,
+                       (e.payload->'data'->>'sessionId')::uuid as session_id, e.payload->'data'->'messages' as messages
                   from unnest(p_events) e
-                  join agent_session_history_t s
-                    on s.host_id = e.host_id and s.bank_id = e.bank_id
-                   and s.session_id = (e.payload->'data'->>'sessionId')::uuid
-                   and s.aggregate_version < e.aggregate_version
-                 where e.event_type = 'AgentSessionHistoryAppendedEvent') n,
-               jsonb_array_elements(n.messages) with ordinality as said(message, nth)
-         where said.message ? 'content';
-    end if;
+                 where e.event_type = 'AgentSessionHistoryAppendedEvent' offset 0) e,
+               lateral (select h.aggregate_version, h.message_count from agent_session_history_t h
+                         where h.host_id = e.host_id and h.bank_id = e.bank_id and h.session_id = e.session_id
+                        offset 0) h
+         where h.aggregate_version < e.aggregate_version
+    ), worded as (
+        insert into session_message_t (host_id, bank_id, session_id, seq, message)
+        select f.host_id, f.bank_id, f.session_id, f.before + said.nth - 1, said.message
+          from fresh f, jsonb_array_elements(f.messages) with ordinality as said(message, nth)
+         where said.message ? 'content'
+    ), added as materialized (
+        select f.host_id, f.bank_id, f.session_id, sum(jsonb_array_length(f.messages))::int as messages,
+               count(*)::int as turns, max(f.position) as last_position, max(f.aggregate_version) as version,
+               (array_agg(f.event_ts order by f.position desc))[1] as event_ts,
+               (array_agg(f.user_id::text order by f.position desc))[1] as user_id
+          from fresh f group by 1, 2, 3
+    )
     update agent_session_history_t s
        set message_count = s.message_count + n.messages, turn_count = s.turn_count + n.turns,
            last_position = n.last_position, aggregate_version = n.version,
            update_ts = n.event_ts, update_user = n.user_id
-      from (select e.host_id, e.bank_id, (e.payload->'data'->>'sessionId')::uuid as session_id,
-                   sum(jsonb_array_length(e.payload->'data'->'messages'))::int as messages, count(*)::int as turns,
-                   max(e.position) as last_position, max(e.aggregate_version) as version,
-                   (array_agg(e.event_ts order by e.position desc))[1] as event_ts,
-                   (array_agg(e.user_id::text order by e.position desc))[1] as user_id
-              from unnest(p_events) e
-              join agent_session_history_t h
-                on h.host_id = e.host_id and h.bank_id = e.bank_id
-               and h.session_id = (e.payload->'data'->>'sessionId')::uuid
-               and h.aggregate_version < e.aggregate_version
-             where e.event_type = 'AgentSessionHistoryAppendedEvent'
-             group by 1, 2, 3) n
+      from added n
      where s.host_id = n.host_id and s.bank_id = n.bank_id and s.session_id = n.session_id;
 end $$;
 
