@@ -136,7 +136,8 @@ class AfterturnLayer:
     """Afterturn as the second layer: its recall before a run, the turn handed over after it, durable at once.
 
     Delivery to a Memory Gateway, if one is configured there, is then Afterturn's work (`gateway` as in NewTurn). A
-    recall waits at most `deadline_s` seconds, a handover as the client's retry policy says. `options` narrow recall.
+    recall waits at most `deadline_s` seconds, a handover as the client's retry policy says. `options` narrow recall;
+    a `bank` among them is also where turns go.
     """
 
     def __init__(
@@ -173,7 +174,13 @@ class AfterturnLayer:
         ]
         outcome = await _attempt(
             "add_turn",
-            self._client.add_turn(turn.session_id, messages, turn_id=turn.turn_id, gateway=self._gateway),
+            self._client.add_turn(
+                turn.session_id,
+                messages,
+                turn_id=turn.turn_id,
+                bank=self._options.get("bank"),
+                gateway=self._gateway,
+            ),
         )
         if isinstance(outcome, Failure):
             return [AuditEvent(EventName.HANDOVER_FAILED, turn.session_id, outcome.payload())]

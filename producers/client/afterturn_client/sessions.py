@@ -113,7 +113,7 @@ class LocalSessions:
             os.fsync(file.fileno())
 
     def _path(self, session_id: str) -> Path:
-        return self.folder / f"{hashlib.sha256(session_id.encode(errors='replace')).hexdigest()[:32]}.jsonl"
+        return self.folder / f"{hashlib.sha256(session_id.encode(errors='surrogatepass')).hexdigest()[:32]}.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,9 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _visible(path: Path) -> Iterator[dict[str, Any]]:
-    return (line for line in _lines(path) if line.get("context_visible") is True)
+    return (
+        line for line in _lines(path) if line.get("context_visible") is True and isinstance(line.get("messages"), list)
+    )
 
 
 def _hit(line: Mapping[str, Any]) -> SessionHit:

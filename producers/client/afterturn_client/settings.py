@@ -14,9 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NoReturn, Self
+from urllib.parse import urlsplit
 
 from afterturn_client.errors import AfterturnError, InvalidRequestError
-from afterturn_client.transport import check_base_url, masked
+from afterturn_client.transport import check_base_url
 
 _LOG = logging.getLogger(__name__)
 _TOP_K = range(1, 101)
@@ -76,7 +77,7 @@ class Secret:
 class GatewaySettings:
     """The Memory Gateway of an agent; `missing` says what it lacks to be spoken to."""
 
-    base_url: str = field(default="", repr=False)
+    base_url: str = ""
     user_id: str = ""
     user_key: Secret = field(default=Secret(""), repr=False)
     app_id: str = "default"
@@ -146,7 +147,7 @@ class MemorySettings:
             return shown
         return shown | {
             "gateway": {
-                "baseUrl": masked(gateway.base_url),
+                "baseUrl": gateway.base_url,
                 "userKey": "***",
                 "scope": [scope.value for scope in gateway.scope],
                 "topK": gateway.top_k,
@@ -190,7 +191,9 @@ def _base_url(value: Any) -> str:
     if not url:
         return ""
     with suppress(InvalidRequestError):  # it calls the key by another name
-        return check_base_url(url)
+        url = check_base_url(url)
+        # A password in a URL ends up in the logs of whoever handles URLs.
+        return url if "@" not in urlsplit(url).netloc else _refuse("baseUrl", "must hold no user and no password")
     _refuse("baseUrl", "must look like http://host:port or https://host/path")
 
 
