@@ -140,4 +140,35 @@ MUTANTS = (
         held_by="tests/producers/test_doorbell.py",
         tests=("test_whoever_commits_before_the_flag_falls_is_seen_or_rings_anew",),
     ),
+    Mutant(
+        law="L4",
+        fault="what has no vector is not read with the question",
+        file="store/recall/recaller.py",
+        before="        unknown = [fresh for fresh in prepared.tail if fresh.unit_id not in known]\n",
+        after="        unknown = prepared.tail[:0]\n",
+        held_by="tests/store/recall/test_recaller.py",
+        tests=(
+            "test_a_turn_is_found_by_its_meaning_before_any_worker_saw_it",
+            "test_the_newest_message_of_the_own_session_is_read_whatever_the_time",
+        ),
+    ),
+    Mutant(
+        law="L4",
+        fault="a word is not known before it was counted",
+        file="store/recall/preparation.py",
+        before="                                         limit 5000) p) end as df) f\n",
+        after="                                         limit 0) p) end as df) f\n",
+        held_by="tests/store/recall/test_recaller.py",
+        tests=("test_a_turn_is_found_by_its_word_as_soon_as_it_is_acknowledged",),
+    ),
+    Mutant(
+        law="L10",
+        fault="a transaction is open while the model works",
+        file="store/recall/recaller.py",
+        before="        vector, tail = await self._embed(question, prepared)\n",
+        after="        async with self._database.tenant(host):\n"
+        "            vector, tail = await self._embed(question, prepared)\n",
+        held_by="tests/store/recall/test_recaller.py",
+        tests=("test_no_transaction_is_open_while_the_model_works",),
+    ),
 )
