@@ -9,6 +9,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from embeddings.errors import EmbeddingError
 from store.ledger import LedgerRow, Outcome
+from store.outage import is_outage
 from workers.errors import Permanent, WorkError
 
 Clock = Callable[[], datetime]
@@ -72,6 +73,6 @@ def named(error: Exception) -> tuple[str, str]:
     kind = type(error).__name__
     if isinstance(error, EmbeddingError):
         return "embedding", kind
-    if isinstance(error, SQLAlchemyError):
+    if isinstance(error, SQLAlchemyError) or is_outage(error):
         return "database", kind
     return "internal", kind

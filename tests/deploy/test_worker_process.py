@@ -17,6 +17,7 @@ import pytest_asyncio
 import redis
 from starlette.responses import JSONResponse, PlainTextResponse
 
+from deploy.embedded import EmbeddedValkey
 from producers.doorbell import Doorbell
 from producers.recalls import RecallBody
 from producers.settings import BrokerSettings
@@ -165,6 +166,47 @@ async def test_a_recall_job_is_answered(world: World, doorbell: Doorbell, start:
     assert found.status == "done"
     assert found.result is not None
     assert b"Karl Berger" in found.result
+
+
+@pytest.mark.slow
+async def test_work_goes_on_while_redis_is_away_and_after_it_came_back(
+    world: World, start: Start, tmp_path: Path
+) -> None:
+    own = EmbeddedValkey(tmp_path / "own")
+    own.start()
+    try:
+        worker = start(AFTERTURN_BROKER__URL=own.url)
+        await append(world, 5, "before")
+        await all_done(world)
+        own.stop()
+        await append(world, 5, "without")
+        await all_done(world)
+        own.start()
+        await append(world, 5, "after")
+        await all_done(world)
+        assert worker.poll() is None
+        worker.send_signal(signal.SIGTERM)
+        assert await ended(worker, 10) == 0
+    finally:
+        own.stop()
+
+
+@pytest.mark.slow
+async def test_a_database_that_cuts_connections_again_and_again_loses_no_turn(
+    world: World, doorbell: Doorbell, start: Start
+) -> None:
+    worker = start()
+    await append(world, 120)
+    doorbell.ring(*Stage)
+    for _ in range(15):
+        await asyncio.sleep(0.25)
+        await world.sql("""
+            select pg_terminate_backend(pid) from pg_stat_activity
+             where datname = current_database() and usename in ('afterturn_app', 'afterturn_operator')""")
+    await all_done(world)
+    assert worker.poll() is None
+    statuses = await world.sql("select distinct status from afterturn.ledger_t")
+    assert {row.status for row in statuses} == {"done", "skipped"}
 
 
 SECRETS = ("Xanthippe", "Quillaja", "uk_distinctive-key-4711")
