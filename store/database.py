@@ -13,6 +13,7 @@ from store.settings import DatabaseSettings
 from store.vectors import register
 
 SET_TENANT = text("select set_config('afterturn.host', :host, true)")
+SET_SCOPE = text("select set_config('afterturn.user', :user, true), set_config('afterturn.agent', :agent, true)")
 
 #: What every connection is told at its start. A transaction that idles holds back every reader of the log.
 SERVER_SETTINGS = {
@@ -40,6 +41,13 @@ class Database:
         """Open one transaction that sees and writes the rows of `host` alone; it commits when the block ends well."""
         async with self._app.begin() as connection:
             await connection.execute(SET_TENANT, {"host": str(host)})
+            yield connection
+
+    @asynccontextmanager
+    async def scoped(self, host: UUID, user: UUID | None, agent: UUID | None) -> AsyncGenerator[AsyncConnection]:
+        """Open a tenant's transaction to which the banks of other users and of other agents do not exist either."""
+        async with self.tenant(host) as connection:
+            await connection.execute(SET_SCOPE, {"user": str(user or ""), "agent": str(agent or "")})
             yield connection
 
     @asynccontextmanager

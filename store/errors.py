@@ -3,6 +3,9 @@
 StoreError
 ├── TurnConflict        the turn is known with another body
 ├── TurnBusy            another request is writing this turn right now (try again)
+├── OverQuota           a limit that the operator set would be passed; nothing was written
+│   ├── QuotaExceeded       of what may be held
+│   └── RateLimited         of what may come in a minute (try again later)
 ├── NotFound            no such thing for this tenant; a foreign one does not exist either
 ├── LeaseLost           the claim belongs to somebody else by now; nothing was written
 ├── PositionBeyondLog   a read asked for a position that was never issued
@@ -28,6 +31,29 @@ class TurnConflict(StoreError):
 
 class TurnBusy(StoreError):
     """Another request is writing this turn right now."""
+
+
+class OverQuota(StoreError):
+    """A limit that the operator set would be passed; nothing was written."""
+
+    def __init__(self, limit: str, scope: str, allowed: int) -> None:
+        super().__init__(f"the quota of this {scope} is used up: {limit} is {allowed}")
+        self.details = {"limit": limit, "scope": scope, "allowed": allowed}
+
+
+class QuotaExceeded(OverQuota):
+    """A limit of what may be held; it helps to erase something, or to ask the operator."""
+
+    #: Seconds until it is worth another look.
+    retry_after_s = 3600
+
+
+class RateLimited(OverQuota):
+    """A limit of what may come in a minute."""
+
+    def __init__(self, limit: str, scope: str, allowed: int, retry_after_s: int) -> None:
+        super().__init__(limit, scope, allowed)
+        self.retry_after_s = retry_after_s
 
 
 class NotFound(StoreError):

@@ -25,6 +25,14 @@ def user_id(host: UUID, name: str | None) -> UUID:
     return uuid5(host, name or "")
 
 
+def agent_id(host: UUID, name: str) -> UUID:
+    """Return the id of the agent (definition) called `name` at `host`; a name that is a uuid is its id."""
+    try:
+        return UUID(name)
+    except ValueError:
+        return uuid5(host, f"agent:{name}")
+
+
 def turn_id(session: UUID, name: str) -> UUID:
     """Return the id of the turn an agent calls `name` in `session`."""
     return uuid5(session, name)

@@ -1,47 +1,82 @@
-"""Bearer keys: they name the tenant, and what of it their holder may touch. Only hashes are kept."""
+"""Bearer keys: they name the tenant, and what of it their holder may touch. Only hashes are kept.
+
+What a key leaves open it reaches; what it names it is held to: banks, one user, one agent, reading alone, a time.
+"""
 
 import hashlib
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import text
+from sqlalchemy import Row, text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
 from store.database import Database
 from store.errors import NotFound
+from store.scopes import Space
 
 #: How long an answer is believed without asking again, in seconds: a revoked key works at most that much longer.
 CACHE_S = 2.0
 CACHE_LIMIT = 10_000
 
 FIND = text("""
-    select key_id, host_id, banks, can_write, gateway_user from afterturn.api_key_t
-     where key_hash = :hash and revoked_at is null""")
+    select key_id, host_id, banks, can_write, gateway_user, user_name, agent from afterturn.api_key_t
+     where key_hash = :hash and revoked_at is null and coalesce(expires_at > now(), true)""")
 ADD_HOST = text("insert into afterturn.host_t (host_id, name) values (:host, :name) on conflict do nothing")
 ADD_KEY = text("""
-    insert into afterturn.api_key_t (key_id, host_id, key_hash, label, banks, can_write, gateway_user)
-    values (:key, :host, :hash, :label, :banks, :can_write, :gateway_user)""")
+    insert into afterturn.api_key_t
+           (key_id, host_id, key_hash, label, banks, can_write, gateway_user, user_name, agent, expires_at)
+    values (:key, :host, :hash, :label, :banks, :can_write, :gateway_user, :user, :agent, :expires_at)""")
 LIST = text("""
-    select key_id, label, banks, can_write, gateway_user, created_at, revoked_at from afterturn.api_key_t
-     where host_id = :host order by created_at, key_id""")
+    select k.key_id, k.label, k.banks, k.can_write, k.gateway_user, k.user_name, k.agent, k.created_at, k.revoked_at,
+           k.expires_at, s.key_id as replaced_by,
+           case when k.revoked_at is not null then 'revoked'
+                when k.expires_at <= now() then 'expired' else 'active' end as state
+      from afterturn.api_key_t k left join afterturn.api_key_t s on s.rotated_from = k.key_id
+     where k.host_id = :host order by k.created_at, k.key_id""")
 REVOKE = text(
     "update afterturn.api_key_t set revoked_at = now() where key_id = :key and host_id = :host and revoked_at is null"
 )
+# The predecessor ends after the overlap, or when it would have ended anyway; its row is locked first, so that two
+# rotations at once leave one successor. A key with a lifetime gets a successor with as long a one.
+RETIRE = text("""
+    with old as (
+        select k.* from afterturn.api_key_t k
+         where k.key_id = :old and k.host_id = :host and k.revoked_at is null and coalesce(k.expires_at > now(), true)
+           for no key update
+    )
+    update afterturn.api_key_t k set expires_at = least(k.expires_at, now() + :overlap) from old
+     where k.key_id = old.key_id
+       and not exists (select from afterturn.api_key_t s where s.rotated_from = :old)
+    returning now() + (old.expires_at - old.created_at) as expires_at""")
+SUCCEED = text("""
+    insert into afterturn.api_key_t (key_id, host_id, key_hash, label, banks, can_write, gateway_user, user_name, agent,
+                                     expires_at, rotated_from)
+    select :key, host_id, :hash, label, banks, can_write, gateway_user, user_name, agent, :expires_at, key_id
+      from afterturn.api_key_t where key_id = :old""")
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a key allows. `banks` None: every bank of the host; empty: none."""
+    """What a key allows. `banks` None: every bank of the host; empty: none. `user`, `agent` None: of everybody."""
 
     key_id: UUID
     host_id: UUID
     banks: frozenset[str] | None
     write: bool
     gateway_user: str | None = None
+    user: str | None = None
+    agent: str | None = None
+
+    @property
+    def space(self) -> Space:
+        """The space of names whose banks are the holder's own."""
+        return Space(self.user, self.agent)
 
     def allows(self, bank: str) -> bool:
         """Say whether the key reaches this bank."""
@@ -57,8 +92,26 @@ class KeyInfo:
     banks: tuple[str, ...] | None
     write: bool
     gateway_user: str | None
+    user: str | None
+    agent: str | None
     created_at: datetime
     revoked_at: datetime | None
+    expires_at: datetime | None
+    replaced_by: UUID | None
+    #: active, revoked or expired
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Successor:
+    """What replaces a key: the new one's id and token (the only time it is seen), and when it expires, if ever."""
+
+    key_id: UUID
+    token: str
+    expires_at: datetime | None
+
+    def __repr__(self) -> str:
+        return f"Successor({self.key_id})"
 
 
 def _hash(token: str) -> bytes:
@@ -81,17 +134,7 @@ class Keys:
             return believed[1]
         async with self._database.operator() as connection:
             row = (await connection.execute(FIND, {"hash": hashed})).one_or_none()
-        grant = (
-            None
-            if row is None
-            else Grant(
-                row.key_id,
-                row.host_id,
-                None if row.banks is None else frozenset(row.banks),
-                row.can_write,
-                row.gateway_user,
-            )
-        )
+        grant = None if row is None else _grant(row)
         if len(self._known) >= CACHE_LIMIT:
             self._known.clear()
         self._known[hashed] = (time.monotonic() + CACHE_S, grant)
@@ -105,9 +148,12 @@ class Keys:
         banks: Sequence[str] | None = None,
         write: bool = True,
         gateway_user: str | None = None,
+        user: str | None = None,
+        agent: str | None = None,
+        expires_at: datetime | None = None,
     ) -> str:
         """Create a key of a host (and the host, if new) and return its token: the only time it is seen."""
-        token = ("uk_" if gateway_user else "at_") + secrets.token_urlsafe(32)
+        token = _token(gateway_user)
         host_uuid = identity.host_id(host)
         async with self._database.operator() as connection:
             await connection.execute(ADD_HOST, {"host": host_uuid, "name": host})
@@ -121,26 +167,44 @@ class Keys:
                     "banks": None if banks is None else list(banks),
                     "can_write": write,
                     "gateway_user": gateway_user,
+                    "user": user,
+                    "agent": agent,
+                    "expires_at": expires_at,
                 },
             )
         return token
 
     async def list(self, host: str) -> list[KeyInfo]:
-        """List the keys of a host, revoked ones included, oldest first."""
+        """List the keys of a host, revoked and expired ones included, oldest first."""
         async with self._database.operator() as connection:
             rows = await connection.execute(LIST, {"host": identity.host_id(host)})
-            return [
-                KeyInfo(
-                    r.key_id,
-                    r.label,
-                    None if r.banks is None else tuple(r.banks),
-                    r.can_write,
-                    r.gateway_user,
-                    r.created_at,
-                    r.revoked_at,
-                )
-                for r in rows
-            ]
+            infos = [KeyInfo(*row) for row in rows]
+        return [replace(one, banks=None if one.banks is None else tuple(one.banks)) for one in infos]
+
+    async def rotate(
+        self, host: str, key_id: UUID, overlap: timedelta, *, expires_at: datetime | None = None
+    ) -> Successor:
+        """Make a key that may do the same, and let this one expire after `overlap`; both work meanwhile.
+
+        Without `expires_at` the successor lives as long as its predecessor was made to live. Raises NotFound for a
+        key that is unknown, revoked, expired or replaced already.
+        """
+        host_uuid = identity.host_id(host)
+        async with self._database.operator() as connection:
+            arguments = {"old": key_id, "host": host_uuid, "overlap": overlap}
+            retired = (await connection.execute(RETIRE, arguments)).one_or_none()
+            if retired is None:
+                raise NotFound("no such key, or it is revoked, expired or replaced already")
+            successor = await self._succeed(connection, key_id, expires_at or retired.expires_at)
+        self._known.clear()
+        return successor
+
+    async def _succeed(self, connection: AsyncConnection, old: UUID, expires_at: datetime | None) -> Successor:
+        kind = text("select gateway_user from afterturn.api_key_t where key_id = :old")
+        token, key = _token((await connection.execute(kind, {"old": old})).scalar()), uuid4()
+        arguments = {"key": key, "hash": _hash(token), "old": old, "expires_at": expires_at}
+        await connection.execute(SUCCEED, arguments)
+        return Successor(key, token, expires_at)
 
     async def revoke(self, host: str, key_id: UUID) -> None:
         """Revoke a key; it stops working within two seconds everywhere. Raises NotFound."""
@@ -149,3 +213,12 @@ class Keys:
         if not done.rowcount:
             raise NotFound("no such key, or it is revoked already")
         self._known.clear()
+
+
+def _token(gateway_user: str | None) -> str:
+    return ("uk_" if gateway_user else "at_") + secrets.token_urlsafe(32)
+
+
+def _grant(row: Row[Any]) -> Grant:
+    banks = None if row.banks is None else frozenset(row.banks)
+    return Grant(row.key_id, row.host_id, banks, row.can_write, row.gateway_user, row.user_name, row.agent)

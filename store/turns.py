@@ -14,11 +14,13 @@ import orjson
 from sqlalchemy import text
 
 from store import identity
+from store.banks import created
 from store.database import Database
-from store.errors import NotFound, StoreError, TurnBusy, TurnConflict
+from store.errors import NotFound, QuotaExceeded, StoreError, TurnBusy, TurnConflict
 from store.events.catalog import EventType
 from store.events.envelope import Origin, offer
 from store.ledger import Stage, StageStatus, public_status
+from store.quotas import charged, recounted, refusal_of
 from store.recall.terms import analyse, lexical_text
 
 Clock = Callable[[], datetime]
@@ -53,6 +55,7 @@ class NewTurn:
 
     `gateway`: deliver it to the gateway. `gateway_asked`: what the body said about that, if it said anything; the
     body is what makes two turns the same, whatever the service was configured to when each arrived.
+    `private_to`: the user whose own the bank shall be, should this turn be its first; most names say that themselves.
     """
 
     bank: str
@@ -64,6 +67,7 @@ class NewTurn:
     metadata: Mapping[str, str] = field(default_factory=dict)
     gateway: bool = False
     gateway_asked: bool | None = None
+    private_to: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +107,22 @@ class TurnStore:
 
         An accepted turn is durable, readable, and has a ledger row for every stage. The same turn and body again
         is a duplicate with the first position; another body is refused with TurnConflict; a turn that another
-        request is writing at this moment with TurnBusy. A refused turn undoes no other.
+        request is writing at this moment with TurnBusy; one for which a quota has no room with QuotaExceeded or
+        RateLimited. A refused turn undoes no other.
         """
-        key = await self._digest_key(host)
-        prepare = partial(_offers, host, turns, self._clock(), key)
+        key, now = await self._digest_key(host), self._clock()
+        prepare = partial(_offers, host, turns, now, key)
         # A large body would hold the event loop, and every other agent's turn with it, for the time of its analysis.
         offered = await asyncio.to_thread(prepare) if _is_large(turns) else prepare()
+        write = partial(self._write, host, offered)
+        answers = await charged(write)
+        full = any(isinstance(a, Refused) and isinstance(a.error, QuotaExceeded) for a in answers)
+        if full and await recounted(self._database, host, now):
+            # What was accepted by the first call is a duplicate to the second.
+            answers = [a if isinstance(a, Appended) else b for a, b in zip(answers, await charged(write), strict=True)]
+        return answers
+
+    async def _write(self, host: UUID, offered: str) -> list[Appended | Refused]:
         async with self._database.call() as connection:
             rows = await connection.execute(APPEND, {"host": host, "turns": offered})
             return [_answer(row.outcome, row.position) for row in rows]
@@ -141,6 +155,8 @@ class TurnStore:
 def _answer(outcome: str, position: int | None) -> Appended | Refused:
     if outcome == "busy":
         return Refused(TurnBusy("this turn is being written by another request"))
+    if over := refusal_of(outcome):
+        return Refused(over)
     if outcome == "conflict" or position is None:
         return Refused(TurnConflict("this turn was accepted before with another body"))
     return Appended(position, outcome == "duplicate")
@@ -194,8 +210,9 @@ def _offer(host: UUID, turn: NewTurn, ordinal: int, now: datetime, key: bytes) -
         "digest": _digest(turn, key),
         "gateway": turn.gateway,
         "accepted_at": now.isoformat(),
+        "bytes": sum(len(message.content.encode()) for message in turn.messages),
         "events": [
-            offer(origin, EventType.BANK_CREATED, (), {"bankName": turn.bank}),
+            offer(origin, EventType.BANK_CREATED, (), created(host, turn.bank, turn.private_to)),
             offer(
                 origin,
                 EventType.SESSION_CREATED,

@@ -104,9 +104,10 @@ begin
                 and s.aggregate_version = e.aggregate_version - 1) is null;
 end $$;
 
--- Accepts turns. Each element of p_turns: {ord, turn, bank, session, user, digest, gateway, accepted_at,
+-- Accepts turns. Each element of p_turns: {ord, turn, bank, session, user, digest, gateway, accepted_at, bytes,
 -- events: [...], postings: [{unit, terms: {term: tf}, length}]}. One row comes back for each, in order of ord:
--- accepted, duplicate (with the first position), conflict, or busy (another request is writing it right now).
+-- accepted, duplicate (with the first position), conflict, busy (another request is writing it right now), or
+-- `over ...` (a quota is used up; see 21_quota.sql).
 create or replace function afterturn.append_turns(p_host uuid, p_turns jsonb)
 returns table (ord int, outcome text, "position" bigint)
 language plpgsql set plan_cache_mode to force_generic_plan set search_path to afterturn, public as $$
@@ -115,6 +116,9 @@ declare
     v_busy int[];
     v_accepted int[];
     v_events afterturn.event_store_t[];
+    v_quota boolean;
+    v_over jsonb;
+    v_banks int;
 begin
     perform set_config('afterturn.host', p_host::text, true), pg_advisory_xact_lock_shared(afterturn.log_lock());
 
@@ -146,14 +150,28 @@ begin
      where t.nth = 1
        and (select true from afterturn.turn_t g where g.host_id = p_host and g.turn_id = t.turn) is null;
 
+    v_quota := afterturn.has_quota(p_host);
+    if v_quota then
+        v_over := afterturn.over_quota(p_host, p_turns, v_accepted);
+        v_accepted := array(select a from unnest(v_accepted) a where not v_over ? a::text);
+        v_banks := (select count(distinct t.bank) from jsonb_to_recordset(p_turns) as t(ord int, bank uuid)
+                     where t.ord = any (v_accepted) and (
+                           select true from afterturn.agent_memory_bank_t b
+                            where b.host_id = p_host and b.bank_id = t.bank and b.active) is null);
+    end if;
+
     v_events := afterturn.number_turn_events(p_host, p_turns, v_accepted);
     insert into afterturn.event_store_t select e.* from unnest(v_events) e;
     perform afterturn.project(v_events);
     perform afterturn.open_turns(p_host, p_turns, v_accepted, v_events);
+    if v_quota then
+        perform afterturn.charge_quota(p_host, p_turns, v_accepted, v_banks);
+    end if;
 
     return query
     select t.ord,
            case when t.ord = any (v_busy) then 'busy'
+                when v_over ? t.ord::text then v_over->>t.ord::text
                 when t.ord = any (v_accepted) then 'accepted'
                 when g.digest = decode(t.digest, 'hex') then 'duplicate'
                 else 'conflict' end,

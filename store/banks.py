@@ -1,0 +1,111 @@
+"""Banks: whose they are, which of them a key reaches, how one is made before its first turn."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+import orjson
+from sqlalchemy import text
+
+from store import identity
+from store.database import Database
+from store.events.catalog import EventType
+from store.events.envelope import Origin, offer
+from store.quotas import charged, refusal_of
+from store.scopes import Space, space_of
+
+# Under the policy of scopes: what a user or an agent must not see is not there.
+VISIBLE = text("""
+    select b.bank_id from afterturn.agent_memory_bank_t b
+     where b.host_id = :host and b.bank_id = any(:banks) and b.active""")
+LIST = text("""
+    select b.bank_name, b.user_id, b.agent_def_id, b.update_ts from afterturn.agent_memory_bank_t b
+     where b.host_id = :host and b.active and b.bank_name collate "C" > :after
+       and (cast(:names as text[]) is null or b.bank_name = any(:names))
+     order by b.bank_name collate "C" limit :limit""")
+ONE = text("""
+    select b.bank_name, b.user_id, b.agent_def_id, b.update_ts from afterturn.agent_memory_bank_t b
+     where b.host_id = :host and b.bank_id = :bank and b.active""")
+CREATE = text("select afterturn.create_bank(:host, :bank, cast(:event as jsonb), :now)")
+
+
+@dataclass(frozen=True, slots=True)
+class Bank:
+    """A bank; `user` and `agent` are ids, None for what is shared."""
+
+    name: str
+    user: UUID | None
+    agent: UUID | None
+    updated_at: datetime
+
+    @property
+    def scope(self) -> str:
+        """Whose it is, in a word: host, agent or user."""
+        return "user" if self.user else "agent" if self.agent else "host"
+
+
+class Banks:
+    """Finds, lists and makes the banks of a host, as somebody sees them."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def resolve(self, host: UUID, space: Space, bank: str) -> str:
+        """Return the whole name of the bank somebody of `space` means by a name.
+
+        Their own bank of that name comes first, then the one the host calls so, if they may see it. Where there is
+        neither, it is the name their own would have: what belongs to others and what is absent look the same.
+        """
+        if not space.prefix:
+            return bank
+        own = space.name(bank)
+        if own == bank:
+            return bank
+        ids = {identity.bank_id(host, name): name for name in (own, bank)}
+        async with self._database.scoped(host, *_ids(host, space)) as connection:
+            rows = await connection.execute(VISIBLE, {"host": host, "banks": list(ids)})
+            seen = {ids[row.bank_id] for row in rows}
+        return bank if bank in seen and own not in seen else own
+
+    async def create(self, host: UUID, user: str | None, name: str) -> tuple[Bank, bool]:
+        """Make a bank of this whole name, as `user`; returns it and whether it is new. Raises QuotaExceeded."""
+        bank, now = identity.bank_id(host, name), self._clock()
+        origin = Origin(host, bank, identity.user_id(host, user), now)
+        event = offer(origin, EventType.BANK_CREATED, (), created(host, name))
+        arguments = {"host": host, "bank": bank, "event": orjson.dumps(event).decode(), "now": now}
+        outcome = await charged(lambda: self._create(arguments))
+        if error := refusal_of(outcome):
+            raise error
+        async with self._database.tenant(host) as connection:
+            row = (await connection.execute(ONE, {"host": host, "bank": bank})).one()
+        return Bank(*row), outcome == "created"
+
+    async def list(
+        self, host: UUID, space: Space, *, names: list[str] | None = None, after: str = "", limit: int = 200
+    ) -> list[Bank]:
+        """List the banks somebody of `space` may see, by name, from behind `after`; of `names` alone where given."""
+        arguments = {"host": host, "after": after, "limit": limit, "names": names}
+        async with self._database.scoped(host, *_ids(host, space)) as connection:
+            return [Bank(*row) for row in await connection.execute(LIST, arguments)]
+
+    async def _create(self, arguments: dict[str, object]) -> str:
+        async with self._database.call() as connection:
+            return str((await connection.execute(CREATE, arguments)).scalar_one())
+
+
+def created(host: UUID, name: str, private_to: str | None = None) -> dict[str, str]:
+    """Return what the event says that makes a bank of this whole name: its name, and whose it is."""
+    space = space_of(name)
+    user, agent = _ids(host, Space(space.user or private_to, space.agent))
+    return {
+        "bankName": name,
+        **({"userId": str(user)} if user else {}),
+        **({"agentDefId": str(agent)} if agent else {}),
+    }
+
+
+def _ids(host: UUID, space: Space) -> tuple[UUID | None, UUID | None]:
+    user = None if space.user is None else identity.user_id(host, space.user)
+    return user, None if space.agent is None else identity.agent_id(host, space.agent)
