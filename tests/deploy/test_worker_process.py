@@ -243,12 +243,13 @@ async def test_content_and_secrets_stay_out_of_logs_metrics_redis_ledger_and_aud
             AFTERTURN_GATEWAY__USER_KEY=KEY,
             AFTERTURN_LOG__LEVEL="debug",
         )
+        await world.sql("revoke insert on afterturn.agent_memory_entity_t from afterturn_app")
         for n in range(9):
             await world.append("s", f"t{n}", messages=dialogue(f"I met Xanthippe {n}.", f"With Quillaja {n}."))
-        await world.sql("revoke insert on afterturn.posting_t, afterturn.term_t from afterturn_app")
         doorbell.ring(*Stage)
-        await asyncio.sleep(2)
-        await world.sql("grant insert on afterturn.posting_t, afterturn.term_t to afterturn_app")
+        failed = "exists (select from afterturn.ledger_t where stage = 'extraction' and error_category = 'database')"
+        await until(world, failed)
+        await world.sql("grant insert on afterturn.agent_memory_entity_t to afterturn_app")
         await world.forget_backoff()
         await all_done(world)
         worker.send_signal(signal.SIGTERM)
