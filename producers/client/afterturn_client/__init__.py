@@ -1,7 +1,8 @@
 """What runs inside an agent's process: the Afterturn client.
 
 Hands out `AsyncAfterturn`, its blocking twin `Afterturn`, what they take and answer, and their errors;
-`afterturn_client.gateway` speaks to a Memory Gateway.
+`afterturn_client.gateway` speaks to a Memory Gateway, `afterturn_client.hybrid` is an agent's whole memory in a few
+lines, and `afterturn_client.curated` its two files with the tool that changes them.
 """
 
 from afterturn_client.answers import (

@@ -175,6 +175,11 @@ def test_nothing_is_cut_when_a_change_would_pass_the_limit(store: MemoryStore) -
     assert entries(store, Target.USER) == ["short"]
 
 
+def test_blanks_around_an_entry_do_not_count(store: MemoryStore) -> None:
+    store.add(Target.USER, " " * 2_000 + "short" + "\n" * 2_000)
+    assert store.read(Target.USER).characters == 5
+
+
 def test_limits_are_settings(tmp_path: Path) -> None:
     store = MemoryStore(tmp_path, Limits(memory=10, user=5))
     store.add(Target.USER, "12345")

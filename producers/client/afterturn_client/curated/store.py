@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from afterturn_client.curated.entries import Entries, Limits, MemoryState, Target, parse, render
+from afterturn_client.curated.entries import Entries, Limits, MemoryState, Target, parse, render, tidy
 from afterturn_client.curated.errors import EntryBlank, NoMatch, OverLimit, SeveralMatches
 from afterturn_client.curated.files import locked, read_text, replace_text
 from afterturn_client.curated.screen import screened
@@ -82,8 +82,9 @@ class MemoryStore:
 
     def _admitted(self, target: Target, content: str) -> str:
         """Return the content as an entry; what alone is over the limit is not even screened."""
-        if len(content) > self.limits.of(target):
-            raise OverLimit(self.read(target), len(content))
+        size = len(tidy(content))
+        if size > self.limits.of(target):
+            raise OverLimit(self.read(target), size)
         return screened(content)
 
     def _change(self, target: Target, changed: Callable[[Entries], Entries], done: str, nothing: str) -> Change:
