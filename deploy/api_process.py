@@ -30,6 +30,7 @@ from producers.http.app import create_app
 from producers.memory import Memory, Parts
 from producers.recalls import Recalls
 from producers.settings import BrokerSettings
+from store.banks import Banks
 from store.database import Database
 from store.freshness import Waiter
 from store.keys import Keys
@@ -103,7 +104,14 @@ def compose(settings: Settings) -> FastAPI:
     model = _Model(embedder)
     counts = LedgerCounts(Ledger(database))
     recalls = Recalls(database, Recaller(database, embedder, settings.recall), Waiter(database))
-    parts = Parts(TurnStore(database, _now), Units(database, _now), recalls, RecallJobs(database, _now), doorbell)
+    parts = Parts(
+        TurnStore(database, _now),
+        Units(database, _now),
+        recalls,
+        RecallJobs(database, _now),
+        doorbell,
+        Banks(database, _now),
+    )
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncGenerator[None]:

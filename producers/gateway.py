@@ -127,6 +127,7 @@ def _turn(body: AddBody, message: AddedMessage) -> NewTurn:
         messages=[said],
         user_id=body.user_id,
         occurred_at=message.timestamp,
+        private_to=body.user_id,
     )
 
 

@@ -14,12 +14,14 @@ from typing import Any
 from uuid import UUID
 
 from producers import metrics
+from producers.banks import BankBody, BanksParameters, fitting, holds, listed, reach, space_for, writes, written_by
 from producers.doorbell import Doorbell
 from producers.errors import PermissionDenied, ProducerError
 from producers.gateway import AddBody, SearchBody, question_of, results_of, turns_of
 from producers.recalls import Answer, Freshly, RecallBody, RecallJobBody, Recalls
 from producers.settings import ApiSettings
 from producers.turns import BatchBody, read, read_turn
+from store.banks import Bank, Banks
 from store.errors import NotFound, StoreError, TurnBusy, TurnConflict
 from store.keys import Grant
 from store.ledger import Stage
@@ -52,6 +54,7 @@ class Parts:
     recalls: Recalls
     jobs: RecallJobs
     doorbell: Doorbell
+    banks: Banks
 
 
 class Memory:
@@ -86,8 +89,8 @@ class Memory:
         The same message again is the same turn. Raises Invalid, TooLarge, PermissionDenied, TurnBusy.
         """
         body = read(AddBody, added)
-        _writes(grant)
-        _reach(grant, body.bank)
+        writes(grant)
+        await self._reach(grant, body.bank)
         turns = turns_of(body, self._settings)
         with _timed(len(turns)):
             answers = _counted(await self._insist(grant, turns))
@@ -99,29 +102,29 @@ class Memory:
         """Answer a gateway's client; an answer without results is an empty list. Raises Invalid, PermissionDenied."""
         with _asked():
             body = read(SearchBody, asked)
-            _reach(grant, body.bank)
+            await self._reach(grant, body.bank)
             question = question_of(body)
             found = await self._parts.recalls.find(grant.host_id, question) if question else None
         return results_of(body, found.items) if found else []
 
     async def turn(self, grant: Grant, bank: str, session_id: str, turn_id: str) -> TurnStatus:
         """Say how far a turn has come. Raises NotFound, PermissionDenied."""
-        _reach(grant, bank)
+        bank = await self._reach(grant, bank)
         return await self._parts.turns.status(grant.host_id, bank, session_id, turn_id)
 
     async def recall(self, grant: Grant, asked: Any) -> Answer:
         """Answer a question from one bank. Raises Invalid, PermissionDenied, PositionBeyondLog."""
         with _asked():
             body = read(RecallBody, asked)
-            _reach(grant, body.bank)
-            return await self._parts.recalls.answer(grant.host_id, body)
+            bank = await self._reach(grant, body.bank)
+            return await self._parts.recalls.answer(grant.host_id, body.model_copy(update={"bank": bank}))
 
     async def request_recall(self, grant: Grant, asked: Any) -> JobTicket:
         """Have a worker answer a question; `recall_job` has the answer until it expires. Raises as `recall`."""
         with _asked():
             body = read(RecallJobBody, asked)
-            _reach(grant, body.bank)
-            request = {name: value for name, value in asked.items() if name != "ttl_s"} | {"bank": body.bank}
+            bank = await self._reach(grant, body.bank)
+            request = {name: value for name, value in asked.items() if name != "ttl_s"} | {"bank": bank}
             ticket = await self._parts.jobs.open(grant.host_id, request, timedelta(seconds=body.ttl_s))
         self._parts.doorbell.ask(grant.host_id, ticket[0])
         return JobTicket(*ticket)
@@ -145,41 +148,62 @@ class Memory:
 
         Raises PermissionDenied, PositionBeyondLog.
         """
-        _reach(grant, bank)
+        bank = await self._reach(grant, bank)
         return await self._parts.recalls.freshness(grant.host_id, bank, position, wait_ms)
 
     async def unit(self, grant: Grant, bank: str, unit: UUID) -> Unit:
         """Return one unit with its provenance. Raises NotFound, PermissionDenied."""
-        _reach(grant, bank)
+        bank = await self._reach(grant, bank)
         return await self._parts.units.get(grant.host_id, bank, unit)
 
     async def forget(self, grant: Grant, bank: str, unit: UUID) -> None:
         """Forget one unit; facts drawn from it are units of their own and stay. Raises NotFound, PermissionDenied."""
-        _writes(grant)
-        _reach(grant, bank)
-        await self._parts.units.forget(grant.host_id, bank, unit)
+        writes(grant)
+        bank = await self._reach(grant, bank)
+        await self._parts.units.forget(grant.host_id, bank, unit, grant.user)
+
+    async def create_bank(self, grant: Grant, asked: Any) -> tuple[Bank, bool]:
+        """Make a bank before its first turn; returns it and whether it is new.
+
+        Raises Invalid, PermissionDenied, QuotaExceeded.
+        """
+        writes(grant)
+        body = read(BankBody, asked)
+        space = space_for(grant, body)
+        if not grant.allows(body.bank.removeprefix(space.prefix)) and not grant.allows(body.bank):
+            raise PermissionDenied("this key does not reach this bank")
+        return await self._parts.banks.create(grant.host_id, space.user, fitting(space.name(body.bank)))
+
+    async def list_banks(self, grant: Grant, asked: BanksParameters) -> list[Bank]:
+        """List the banks a key reaches, by name."""
+        return await self._parts.banks.list(
+            grant.host_id, grant.space, names=listed(grant), after=asked.after, limit=asked.limit
+        )
 
     async def _job(self, grant: Grant, job: UUID) -> RecallJob:
         """Return a job the grant may see; another bank's does not exist."""
         found = await self._parts.jobs.read(grant.host_id, job)
-        if not grant.allows(found.bank):
+        if not await holds(self._parts.banks, grant, found.bank):
             raise NotFound("no such recall job")
         return found
 
     async def _take_in(self, grant: Grant, values: Sequence[Any]) -> list[Accepted]:
         with _timed(len(values)):
-            _writes(grant)
-            judged = [self._judge(grant, value) for value in values]
+            writes(grant)
+            judged = [await self._judge(grant, value) for value in values]
             answers = iter(await self._append(grant, [one for one in judged if isinstance(one, NewTurn)]))
             return _counted([next(answers) if isinstance(one, NewTurn) else one for one in judged])
 
-    def _judge(self, grant: Grant, value: Any) -> NewTurn | ProducerError:
+    async def _judge(self, grant: Grant, value: Any) -> NewTurn | ProducerError:
         try:
             turn = read_turn(value, self._settings, gateway=self._gateway)
-            _reach(grant, turn.bank)
+            return written_by(grant, turn, await self._reach(grant, turn.bank))
         except ProducerError as refusal:
             return refusal
-        return turn
+
+    async def _reach(self, grant: Grant, bank: str) -> str:
+        """Return the whole name of the bank that is meant. Raises PermissionDenied."""
+        return await reach(self._parts.banks, grant, bank)
 
     async def _insist(self, grant: Grant, turns: list[NewTurn]) -> list[Accepted]:
         """Append turns; what another request is just writing is offered again until that has ended."""
@@ -206,16 +230,6 @@ class Memory:
         if any(turn.gateway for turn in new):
             self._parts.doorbell.ring(Stage.GATEWAY)
         return [answer.error if isinstance(answer, Refused) else answer for answer in answers]
-
-
-def _reach(grant: Grant, bank: str) -> None:
-    if not grant.allows(bank):
-        raise PermissionDenied("this key does not reach this bank")
-
-
-def _writes(grant: Grant) -> None:
-    if not grant.write:
-        raise PermissionDenied("this key may only read")
 
 
 @contextmanager

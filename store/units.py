@@ -68,8 +68,8 @@ class Units:
         async with self._database.tenant(host) as connection:
             return _unit(await _find(connection, host, identity.bank_id(host, bank), unit))
 
-    async def forget(self, host: UUID, bank: str, unit: UUID) -> int:
-        """Forget one unit: gone from every read when this returns; returns the event's position.
+    async def forget(self, host: UUID, bank: str, unit: UUID, user: str | None = None) -> int:
+        """Forget one unit, as `user`: gone from every read when this returns; returns the event's position.
 
         Its words, vectors and mentions go with it. Facts drawn from it are units of their own and stay.
         Raises NotFound.
@@ -79,7 +79,7 @@ class Units:
             found = await _find(connection, host, bank_id, unit)
             await connection.execute(LOCK, {"bank": bank_id, "session": found.session_id or unit})
             version = (await _find(connection, host, bank_id, unit)).aggregate_version + 1
-            origin = Origin(host, bank_id, identity.user_id(host, None), self._clock())
+            origin = Origin(host, bank_id, identity.user_id(host, user), self._clock())
             event = offer(origin, EventType.UNIT_DELETED, (unit,), {"unitId": str(unit)}, nth=str(version))
             position = await append_events(connection, host, [event])
         if position is None:

@@ -4,8 +4,9 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 from starlette.types import Lifespan
 
+from producers.banks import BankBody
 from producers.gateway import AddBody, FlushBody, SearchBody
-from producers.http import memories, problems, recall, service, turns, units
+from producers.http import banks, memories, problems, recall, service, turns, units
 from producers.http.door import REQUEST_ID, Door
 from producers.http.openapi import describe
 from producers.memory import Memory
@@ -45,11 +46,12 @@ def create_app(
         turns.routes(memory, keys),
         recall.routes(memory, keys),
         units.routes(memory, keys),
+        banks.routes(memory, keys),
         memories.routes(memory, keys),
         service.routes(health, metrics),
     ):
         app.include_router(router)
-    describe(app, [TurnBody, BatchBody, RecallBody, RecallJobBody, AddBody, FlushBody, SearchBody])
+    describe(app, [TurnBody, BatchBody, RecallBody, RecallJobBody, AddBody, FlushBody, SearchBody, BankBody])
     return app
 
 

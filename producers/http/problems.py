@@ -13,7 +13,15 @@ from starlette.requests import ClientDisconnect
 
 from embeddings.errors import EmbeddingError
 from producers.errors import Invalid, PermissionDenied, TooLarge, Unauthenticated, Unavailable
-from store.errors import NotFound, PositionBeyondLog, SchemaMismatch, TurnBusy, TurnConflict
+from store.errors import (
+    NotFound,
+    PositionBeyondLog,
+    QuotaExceeded,
+    RateLimited,
+    SchemaMismatch,
+    TurnBusy,
+    TurnConflict,
+)
 from store.outage import is_outage
 
 
@@ -46,6 +54,8 @@ WIRES: Mapping[type[Exception], Wire] = {
     TooLarge: Wire(413, "PAYLOAD_TOO_LARGE"),
     Invalid: Wire(422, "INVALID_ARGUMENT"),
     PositionBeyondLog: Wire(422, "INVALID_ARGUMENT"),
+    QuotaExceeded: Wire(429, "QUOTA_EXCEEDED"),
+    RateLimited: Wire(429, "RATE_LIMITED", retryable=True),
     Unavailable: UNAVAILABLE,
     SchemaMismatch: UNAVAILABLE,
     EmbeddingError: UNAVAILABLE,
@@ -79,7 +89,8 @@ def described(error: Exception) -> dict[str, Any]:
 def answer(error: Exception, request_id: str) -> Response:
     """Return the whole answer for a failure."""
     known = wire(error)
-    return _response(known.status, described(error), request_id, known.headers)
+    wait = {"retry-after": str(error.retry_after_s)} if isinstance(error, QuotaExceeded | RateLimited) else {}
+    return _response(known.status, described(error), request_id, {**known.headers, **wait})
 
 
 def routed(status: int, message: str, request_id: str, headers: Mapping[str, str] | None = None) -> Response:

@@ -21,6 +21,7 @@ from producers.http.service import Readiness
 from producers.memory import Memory, Parts
 from producers.recalls import Recalls
 from producers.settings import ApiSettings
+from store.banks import Banks
 from store.database import Database
 from store.freshness import Waiter
 from store.keys import Keys
@@ -117,7 +118,7 @@ def build(postgres: TestPostgres, broker: RedisBroker, *, gateway: bool = True, 
     database, clock, health = database_of(postgres), Clock(), Healthy()
     keys, doorbell, jobs = Keys(database), Doorbell(broker), RecallJobs(database, clock)
     recalls = Recalls(database, Recaller(database, WordEmbedder(), RecallSettings()), Waiter(database))
-    parts = Parts(TurnStore(database, clock), Units(database, clock), recalls, jobs, doorbell)
+    parts = Parts(TurnStore(database, clock), Units(database, clock), recalls, jobs, doorbell, Banks(database, clock))
 
     async def metrics() -> bytes:
         return b"# nothing\n"

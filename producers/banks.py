@@ -1,0 +1,101 @@
+"""Which bank somebody means, and whether they reach it: the one place every read and write passes.
+
+A key's banks are compared with the names its holder uses. A key of a user or an agent then meets its own banks and
+those that are shared with it; whatever else there is looks to it like what is not there.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from producers.errors import Invalid, PermissionDenied, Problem
+from producers.fields import BANK_BYTES, BankName, Name
+from store.banks import Bank, Banks
+from store.keys import Grant
+from store.scopes import Space
+from store.turns import NewTurn
+
+MAX_LISTED = 1000
+
+
+class BankBody(BaseModel):
+    """A bank to make: of a user, of an agent, of a user with an agent, or the host's."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    bank: BankName
+    user_id: Name | None = None
+    agent: Name | None = None
+
+
+class BanksParameters(BaseModel):
+    """Which banks to list: at most `limit`, from behind the name `after`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    after: str = ""
+    limit: int = Field(200, ge=1, le=MAX_LISTED)
+
+
+def writes(grant: Grant) -> None:
+    """Raise PermissionDenied for a key that may only read."""
+    if not grant.write:
+        raise PermissionDenied("this key may only read")
+
+
+async def reach(banks: Banks, grant: Grant, bank: str) -> str:
+    """Return the whole name of the bank a key's holder means. Raises PermissionDenied, Invalid for too long a name."""
+    space = grant.space
+    if not (grant.allows(bank) or (space.prefix and grant.allows(bank.removeprefix(space.prefix)))):
+        raise PermissionDenied("this key does not reach this bank")
+    return fitting(await banks.resolve(grant.host_id, space, bank))
+
+
+async def holds(banks: Banks, grant: Grant, name: str) -> bool:
+    """Say whether a key reaches the bank of this whole name."""
+    try:
+        return await reach(banks, grant, name) == name
+    except (PermissionDenied, Invalid):
+        return False
+
+
+def fitting(name: str) -> str:
+    """Return the whole name of a bank. Raises Invalid when the owner's name leaves too little room for the bank's."""
+    if len(name.encode()) > BANK_BYTES:
+        raise Invalid(Problem("bank", f"must have at most {BANK_BYTES} bytes together with the name of its owner"))
+    return name
+
+
+def written_by(grant: Grant, turn: NewTurn, bank: str) -> NewTurn:
+    """Return the turn as the key's user says it, in this bank. Raises PermissionDenied for a turn of another user."""
+    if grant.user is None:
+        return turn if turn.bank == bank else replace(turn, bank=bank)
+    return replace(turn, bank=bank, user_id=speaker(grant, turn.user_id))
+
+
+def speaker(grant: Grant, user: str | None) -> str | None:
+    """Return who writes: whom the key says, else whom the body says. Raises PermissionDenied where these differ."""
+    if grant.user is not None and user not in (None, grant.user):
+        raise PermissionDenied("this key writes as its own user only")
+    return grant.user or user
+
+
+def space_for(grant: Grant, body: BankBody) -> Space:
+    """Return whose a new bank shall be. Raises PermissionDenied for anybody but the key's own user and agent."""
+    if grant.agent is not None and body.agent not in (None, grant.agent):
+        raise PermissionDenied("this key makes banks of its own agent only")
+    return Space(speaker(grant, body.user_id), grant.agent or body.agent)
+
+
+def listed(grant: Grant) -> list[str] | None:
+    """Return the whole names a key may list; None for all it sees."""
+    if grant.banks is None:
+        return None
+    return sorted({*grant.banks, *(grant.space.name(bank) for bank in grant.banks)})
+
+
+def as_json(bank: Bank) -> dict[str, Any]:
+    """Return a bank as the API shows it."""
+    owners = {"user": bank.user and str(bank.user), "agent": bank.agent and str(bank.agent)}
+    return {"bank": bank.name, "scope": bank.scope, **owners}

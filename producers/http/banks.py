@@ -1,0 +1,28 @@
+"""Banks: made before their first turn, and listed."""
+
+from fastapi import APIRouter, Request, Response
+
+from producers.banks import BankBody, BanksParameters, as_json
+from producers.http.openapi import documented
+from producers.http.reading import body_of, grant_of, parameters, replied
+from producers.memory import Memory
+from store.keys import Keys
+
+
+def routes(memory: Memory, keys: Keys) -> APIRouter:
+    """Return the routes of banks."""
+    router = APIRouter(prefix="/api/v1", tags=["banks"])
+
+    @router.post("/banks", **documented("Make a bank of the host, of an agent, or of a user", BankBody, created=True))
+    async def create(request: Request) -> Response:
+        grant = await grant_of(request, keys)
+        bank, new = await memory.create_bank(grant, await body_of(request))
+        return replied({"ok": True, **as_json(bank), "created": new}, 201 if new else 200)
+
+    @router.get("/banks", **documented("The banks a key reaches, by name", query=BanksParameters))
+    async def listing(request: Request) -> Response:
+        grant = await grant_of(request, keys)
+        banks = await memory.list_banks(grant, parameters(request, BanksParameters))
+        return replied({"banks": [as_json(bank) for bank in banks]})
+
+    return router
