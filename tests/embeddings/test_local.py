@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from embeddings.errors import EmbedderClosed, ModelMismatch
 from embeddings.local import LocalEmbedder
 from embeddings.model_files import model_folder
-from embeddings.protocol import Embedder
+from embeddings.protocol import Embedder, TokenCounter
 from embeddings.reference import TEXTS, least_cosine
 from embeddings.registry import create_embedder
 from embeddings.settings import EmbeddingSettings, Variant
@@ -92,6 +92,11 @@ async def test_the_estimate_follows_the_machine(embedder: LocalEmbedder) -> None
         await embedder.embed(texts)
         took = (loop.time() - start) * 1000
     assert took / 10 < embedder.estimate_ms(texts) < took * 10
+
+
+async def test_tokens_are_counted_beyond_the_window_and_without_the_frame(embedder: LocalEmbedder) -> None:
+    assert isinstance(embedder, TokenCounter)
+    assert embedder.count_tokens(["", "rain", "rain " * 400, "\ud800"])[:3] == [0, 1, 400]
 
 
 async def test_a_model_with_other_numbers_is_refused(data_folder: Path) -> None:

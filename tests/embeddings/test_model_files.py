@@ -28,3 +28,9 @@ def test_each_variant_has_its_own_folder(tmp_path: Path) -> None:
     dynamic = model_folder(EmbeddingSettings(), tmp_path)
     assert weights != dynamic
     assert (weights / "model.onnx").read_bytes() != (dynamic / "model.onnx").read_bytes()
+
+
+def test_what_a_killed_process_left_is_cleared_away(tmp_path: Path) -> None:
+    (tmp_path / ".making-left").mkdir()
+    folder = model_folder(WEIGHTS, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", folder.name]
