@@ -9,9 +9,12 @@ from numpy.typing import NDArray
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+#: Characters of a text that are read: more than the 256 tokens of a vector ever hold.
+CHARACTERS_READ = 8192
+
 # A turn's own messages and the facts drawn from it later are two pieces of work.
 MISSING = text("""
-    select u.bank_id, u.unit_id, u.content
+    select u.bank_id, u.unit_id, left(u.content, :characters) as content
       from unnest(cast(:banks as uuid[]), cast(:turns as uuid[]), cast(:facts as boolean[])) as w(bank, turn, facts),
            lateral (select u.bank_id, u.unit_id, u.content from afterturn.agent_memory_unit_t u
                      where u.host_id = :host and u.bank_id = w.bank and u.turn_id = w.turn and u.active
@@ -39,7 +42,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Unembedded:
-    """A unit without a vector of the generation asked for."""
+    """A unit without a vector of the generation asked for; of a long content, only what a vector holds."""
 
     bank_id: UUID
     unit_id: UUID
@@ -53,6 +56,7 @@ async def missing(
     arguments = {
         "host": host,
         "generation": generation,
+        "characters": CHARACTERS_READ,
         "banks": [one.bank_id for one in wanted],
         "turns": [one.turn_id for one in wanted],
         "facts": [one.facts for one in wanted],

@@ -2,6 +2,8 @@
 
 from prometheus_client import Counter, Histogram
 
+from store.ledger import Stage
+
 STAGE_AGE = Histogram(
     "afterturn_stage_age_seconds",
     "From a turn's acceptance to the end of a stage",
@@ -22,3 +24,12 @@ EMBEDDED_TEXTS = Counter("afterturn_embedded_texts_total", "Texts that got a vec
 SWEEPS = Counter("afterturn_sweeps_total", "Looks at the ledger for work nobody was told of", ["outcome"])
 RINGS = Counter("afterturn_sweeper_rings_total", "Nudges the sweeper gave", ["stage"])
 RECALL_JOBS = Counter("afterturn_recall_jobs_total", "Recall jobs that were worked on", ["outcome"])
+
+# A series that exists only after its first event makes the first one invisible to rate().
+for _stage in Stage:
+    STAGE_AGE.labels(_stage)
+    LEASES_LOST.labels(_stage)
+    for _status in ("done", "skipped", "unknown", "dead", "retried"):
+        STAGE_TOTAL.labels(_stage, _status)
+for _outcome in ("ok", "failed"):
+    SWEEPS.labels(_outcome)
