@@ -1,0 +1,10 @@
+"""Projections are disposable: here they are made again from the log, compared row for row, and put in place.
+
+`verify` compares, `swap` compares and then replaces, `repair` mends one host or bank in place.
+"""
+
+from store.replay.report import Report, TableReport
+from store.replay.run import repair, swap, verify
+from store.replay.shadow import Scope
+
+__all__ = ["Report", "Scope", "TableReport", "repair", "swap", "verify"]

@@ -1,0 +1,88 @@
+"""Comparing the live tables with the shadow: one digest a table, and the first rows that differ, by their keys.
+
+A row is its canonical jsonb text (columns in jsonb's order, times in UTC); what is counted later by the projection
+stage is left out. A history counts with the messages that no unit keeps.
+"""
+
+from dataclasses import dataclass
+
+import orjson
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.replay.report import Difference, TableReport
+from store.replay.shadow import Scope
+
+#: Differences that are named for each table.
+NAMED = 5
+
+MESSAGES = """jsonb_build_object('messages', (
+    select jsonb_agg(to_jsonb(m) order by m.seq) from {schema}.session_message_t m
+     where m.host_id = t.host_id and m.bank_id = t.bank_id and m.session_id = t.session_id))"""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """An event-backed table: its key, and its row as jsonb."""
+
+    table: str
+    key: tuple[str, ...]
+    row: str = "to_jsonb(t)"
+
+
+COMPARED = (
+    Compared("agent_memory_bank_t", ("host_id", "bank_id")),
+    Compared("agent_memory_doc_t", ("host_id", "bank_id", "doc_id")),
+    Compared("agent_memory_unit_t", ("host_id", "bank_id", "unit_id")),
+    Compared("agent_memory_entity_t", ("host_id", "bank_id", "entity_id"), "to_jsonb(t) - 'mention_count'"),
+    Compared("agent_memory_unit_entity_t", ("host_id", "bank_id", "unit_id", "entity_id"), "to_jsonb(t) - 'counted'"),
+    Compared("agent_memory_link_t", ("host_id", "bank_id", "from_unit_id", "to_unit_id", "link_type")),
+    Compared("agent_memory_directive_t", ("host_id", "bank_id", "directive_id")),
+    Compared("agent_memory_reflection_t", ("host_id", "bank_id", "reflection_id")),
+    Compared("agent_session_history_t", ("host_id", "bank_id", "session_id"), f"to_jsonb(t) || {MESSAGES}"),
+)
+
+ROWS = """
+    select {key}, {row} as told from {schema}.{table} t
+     where (cast(:host as uuid) is null or t.host_id = :host) and (cast(:bank as uuid) is null or t.bank_id = :bank)"""
+DIGEST = """
+    select count(*), encode(sha256(coalesce(
+               string_agg(sha256(convert_to(told::text, 'UTF8')), ''::bytea order by {key}), '')), 'hex')
+      from ({rows}) r"""
+DIFFERENCES = """
+    select cast(to_jsonb(k) as text) as key,
+           case when l.told is null then 'replayed' when s.told is null then 'live' else 'both' end as found,
+           array(select c from jsonb_object_keys(l.told || s.told) c
+                  where l.told->c is distinct from s.told->c order by 1) as columns
+      from ({live}) l full join ({shadow}) s using ({key}),
+           lateral (select {key}) k
+     where l.told is distinct from s.told
+     order by {order} limit {named}"""
+
+
+async def compare(connection: AsyncConnection, schema: str, scope: Scope) -> list[TableReport]:
+    """Compare every event-backed table with its shadow, inside a transaction that shows both at the same end."""
+    return [await _compare(connection, schema, scope, table) for table in COMPARED]
+
+
+async def _compare(connection: AsyncConnection, schema: str, scope: Scope, table: Compared) -> TableReport:
+    key = ", ".join(table.key)
+    arguments = {"host": scope.host, "bank": scope.bank}
+    live, shadow = (_rows(table, where) for where in ("afterturn", schema))
+    found = [
+        (await connection.execute(text(DIGEST.format(key=key, rows=rows)), arguments)).one() for rows in (live, shadow)
+    ]
+    differences: list[Difference] = []
+    if found[0] != found[1]:
+        order = ", ".join(f"k.{column}" for column in table.key)
+        query = text(DIFFERENCES.format(key=key, order=order, live=live, shadow=shadow, named=NAMED))
+        differences = [
+            Difference(orjson.loads(row.key), row.found, tuple(row.columns or ()))
+            for row in await connection.execute(query, arguments)
+        ]
+    return TableReport(table.table, found[0][0], found[1][0], found[0][1], found[1][1], differences)
+
+
+def _rows(table: Compared, schema: str) -> str:
+    row = table.row.replace("{schema}", schema)
+    return ROWS.format(key=", ".join(table.key), row=row, schema=schema, table=table.table)

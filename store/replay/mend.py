@@ -1,0 +1,67 @@
+"""Words and vectors after rows changed under them: what is right survives, the rest is made again.
+
+A vector belongs to a text: it goes with a unit that does not live or says something else than before, and the unit's
+turn goes to the embedding stage once more. Words are made at once.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.postings import UnitTerms, insert
+from store.recall.terms import analyse, lexical_text
+from store.replay.shadow import Scope
+
+# Asked before the shadow's rows are put in place.
+CHANGED = """
+    create temp table changed_unit on commit drop as
+    select host_id, bank_id, unit_id,
+           n.unit_id is null or not n.active or o.content is not null and o.content <> n.content as stale
+      from afterturn.agent_memory_unit_t o
+      full join {schema}.agent_memory_unit_t n using (host_id, bank_id, unit_id)
+     where (cast(:host as uuid) is null or host_id = :host) and (cast(:bank as uuid) is null or bank_id = :bank)
+       and {some} and (o.content, o.active) is distinct from (n.content, n.active)"""
+DROP_WORDS = text("""
+    delete from afterturn.posting_t p using changed_unit c
+     where c.stale and p.host_id = c.host_id and p.bank_id = c.bank_id and p.unit_id = c.unit_id""")
+DROP_VECTORS = text("""
+    delete from afterturn.unit_vector_t v using changed_unit c
+     where c.stale and v.host_id = c.host_id and v.bank_id = c.bank_id and v.unit_id = c.unit_id""")
+WORDLESS = text("""
+    select u.host_id, u.bank_id, u.unit_id, u.name, u.role, u.event_date, u.content
+      from changed_unit c join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)
+     where u.active and not exists (select from afterturn.posting_t p where p.host_id = u.host_id
+                                       and p.bank_id = u.bank_id and p.unit_id = u.unit_id)""")
+EMBED_AGAIN = text("""
+    update afterturn.ledger_t l set status = 'pending', attempts = 0, next_attempt_at = now(), updated_at = now()
+      from changed_unit c join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)
+     where u.active and l.host_id = u.host_id and l.stage = 'embedding' and l.turn_id = u.turn_id and l.status = 'done'
+       and not exists (select from afterturn.unit_vector_t v where v.host_id = u.host_id
+                          and v.bank_id = u.bank_id and v.unit_id = u.unit_id)""")
+
+
+async def note_changes(connection: AsyncConnection, schema: str, scope: Scope, *, any_: bool) -> None:
+    """Note which units the shadow in `schema` will change, for `mend` in the same transaction; none unless `any_`."""
+    arguments = {"host": scope.host, "bank": scope.bank}
+    await connection.execute(text(CHANGED.format(schema=schema, some="true" if any_ else "false")), arguments)
+
+
+async def mend(connection: AsyncConnection) -> None:
+    """Bring words and vectors in line with the units that were noted, now that they are in place."""
+    await connection.execute(DROP_WORDS)
+    await connection.execute(DROP_VECTORS)
+    await _word(connection, (await connection.execute(WORDLESS)).all())
+    await connection.execute(EMBED_AGAIN)
+
+
+async def _word(connection: AsyncConnection, units: Sequence[Row[Any]]) -> None:
+    by_bank: dict[tuple[UUID, UUID], list[UnitTerms]] = defaultdict(list)
+    for unit in units:
+        terms = analyse(lexical_text(unit.name or unit.role, unit.event_date, unit.content))
+        by_bank[unit.host_id, unit.bank_id].append(UnitTerms(unit.unit_id, terms.counts, terms.length))
+    for (host, bank), words in by_bank.items():
+        await insert(connection, host, bank, words)

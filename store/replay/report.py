@@ -1,0 +1,64 @@
+"""What a replay found, table by table; keys and column names, never what stands in them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A row that is not the same: its key, where it was found (live, replayed or both), and the columns that differ."""
+
+    key: Mapping[str, str]
+    found: str
+    columns: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class TableReport:
+    """One event-backed table, live and replayed; digests are sha256 over the rows in order of their key."""
+
+    table: str
+    rows_live: int
+    rows_replayed: int
+    digest_live: str
+    digest_replayed: str
+    first_differences: Sequence[Difference]
+
+    @property
+    def equal(self) -> bool:
+        """Say whether both hold the same rows."""
+        return self.rows_live == self.rows_replayed and self.digest_live == self.digest_replayed
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """One kind of state outside the log: whether it is what its pipeline makes of what it has counted."""
+
+    name: str
+    equal: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a replay of `events` events found."""
+
+    tables: Sequence[TableReport]
+    derived: Sequence[Derived]
+    events: int
+    seconds: float
+
+    @property
+    def equal(self) -> bool:
+        """Say whether all event-backed tables are what the log says; derived state does not count here."""
+        return all(table.equal for table in self.tables)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that `afterturn replay --json` prints."""
+        return {
+            "equal": self.equal,
+            "tables": [{**asdict(table), "equal": table.equal} for table in self.tables],
+            "events": self.events,
+            "seconds": round(self.seconds, 3),
+            "derived": [asdict(one) for one in self.derived],
+        }

@@ -1,0 +1,174 @@
+"""The three uses of a replay: compare, replace, and mend in place."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.pool import NullPool
+
+from store.errors import ReplayError
+from store.replay import derived, digest
+from store.replay.mend import mend, note_changes
+from store.replay.report import Report
+from store.replay.shadow import Progress, Scope, Shadow
+
+EVERYTHING = Scope()
+VERIFIED, SWAPPED, REPAIRED = "afterturn_replay", "afterturn_swap", "afterturn_repair"
+#: How long a swap waits for running writers and readers, and how often it tries before it gives up.
+LOCK_TIMEOUT_MS = 1500
+ATTEMPTS = 20
+PAUSE_S = 0.25
+TRY_AGAIN = frozenset({"55P03", "40P01"})  # a lock was not to be had in time, or a deadlock
+
+Act = Callable[[AsyncConnection, Shadow, Report], Awaitable[None]]
+
+LOCK_TIMEOUT = text(f"set local lock_timeout = {LOCK_TIMEOUT_MS}")
+TAKE_LOG = text("select pg_advisory_xact_lock(afterturn.log_lock())")
+TAKE_COUNTS = text("lock table afterturn.agent_memory_unit_entity_t in exclusive mode")
+# What is left of the log, in the transaction that puts the shadow in place.
+TAIL = text("""
+    select afterturn.replay_step(:schema, h.host_id, cast(:bank as uuid), 9223372036854775807, 2147483647)
+      from afterturn.host_t h where cast(:host as uuid) is null or h.host_id = :host""")
+FINISH = text("select afterturn.finish_shadow(:schema)")
+CARRY = text("select afterturn.carry_counts(:schema)")
+SWAP = text("select afterturn.swap_shadow(:schema)")
+DROP_BEFORE = text("drop schema afterturn_before cascade")
+APPLY = text("select * from afterturn.apply_shadow(:schema, :host, cast(:bank as uuid))")
+
+
+async def verify(
+    owner_url: str, scope: Scope = EVERYTHING, *, progress: Progress | None = None, resume: bool = False
+) -> Report:
+    """Replay the log beside the live tables and compare them; nothing live is touched, appends go on.
+
+    `progress` is told events done and events in all. `resume` takes up a replay that was cut off. Raises ReplayError
+    when the log cannot be replayed.
+    """
+    started = time.monotonic()
+    async with _engine(owner_url) as engine:
+        shadow = Shadow(engine, scope, VERIFIED)
+        report = await _verified(shadow, started, progress, resume=resume)
+        await shadow.drop()
+    return report
+
+
+async def swap(owner_url: str, *, progress: Progress | None = None, resume: bool = False) -> Report:
+    """Replay the log, compare, and put what was replayed in the place of the live tables.
+
+    Appends wait while the last events are replayed and the tables change places; nothing that was accepted is lost.
+    Vectors and words stay where their unit says the same; else they are made again. The report tells how the live
+    tables were before. Raises ReplayError when running transactions leave no moment for it.
+    """
+    started = time.monotonic()
+    async with _engine(owner_url) as engine:
+        shadow = Shadow(engine, EVERYTHING, SWAPPED)
+        report = await _verified(shadow, started, progress, resume=resume)
+        async with engine.begin() as connection:
+            await connection.execute(FINISH, {"schema": shadow.schema})
+        await _patiently(engine, shadow, report, _put_in_place)
+        await shadow.drop()
+    return report
+
+
+async def repair(owner_url: str, scope: Scope, *, progress: Progress | None = None) -> Report:
+    """Replay one host, or one bank of it, and correct the live rows in place; whatever was right stays untouched.
+
+    The report tells how the rows were before. Raises ReplayError without a host, or as `swap` does.
+    """
+    if scope.host is None:
+        raise ReplayError("a repair in place is of one host, or of one bank of it")
+    started = time.monotonic()
+    async with _engine(owner_url) as engine:
+        shadow = Shadow(engine, scope, REPAIRED)
+        report = await _verified(shadow, started, progress, resume=False)
+        await _patiently(engine, shadow, report, _correct)
+        await shadow.drop()
+    return report
+
+
+async def _verified(shadow: Shadow, started: float, progress: Progress | None, *, resume: bool) -> Report:
+    try:
+        await shadow.prepare(resume=resume)
+        await shadow.catch_up(progress)
+        await shadow.catch_up()
+        async with shadow.at_rest() as connection:
+            tables = await digest.compare(connection, shadow.schema, shadow.scope)
+            beside = await derived.check(connection, shadow.scope)
+    except DBAPIError as error:
+        raise ReplayError(f"the log could not be replayed ({_state(error)})") from None
+    return Report(tables, beside, await shadow.events(), time.monotonic() - started)
+
+
+async def _patiently(engine: AsyncEngine, shadow: Shadow, report: Report, act: Act) -> None:
+    """Do it in one transaction that holds the log alone, as soon as there is a moment for it."""
+    for _ in range(ATTEMPTS):
+        try:
+            async with engine.begin() as connection:
+                await connection.execute(LOCK_TIMEOUT)
+                await connection.execute(TAKE_LOG)
+                await connection.execute(TAKE_COUNTS)
+                arguments = {"schema": shadow.schema, "host": shadow.scope.host, "bank": shadow.scope.bank}
+                await connection.execute(TAIL, arguments)
+                await act(connection, shadow, report)
+        except DBAPIError as error:
+            if _state(error) not in TRY_AGAIN:
+                raise ReplayError(f"what was replayed could not be put in place ({_state(error)})") from None
+            await asyncio.sleep(PAUSE_S)
+        else:
+            return
+    raise ReplayError("running transactions left no moment to put the replayed tables in place")
+
+
+async def _put_in_place(connection: AsyncConnection, shadow: Shadow, report: Report) -> None:
+    await connection.execute(CARRY, {"schema": shadow.schema})
+    await note_changes(connection, shadow.schema, shadow.scope, any_=_differs(report, "agent_memory_unit_t"))
+    await connection.execute(SWAP, {"schema": shadow.schema})
+    await _follow(connection, shadow, report)
+    await connection.execute(DROP_BEFORE)
+
+
+async def _correct(connection: AsyncConnection, shadow: Shadow, report: Report) -> None:
+    await note_changes(connection, shadow.schema, shadow.scope, any_=_differs(report, "agent_memory_unit_t"))
+    scope = {"host": shadow.scope.host, "bank": shadow.scope.bank}
+    await connection.execute(APPLY, {"schema": shadow.schema, **scope})
+    await _follow(connection, shadow, report)
+
+
+async def _follow(connection: AsyncConnection, shadow: Shadow, report: Report) -> None:
+    """Bring in line what hangs on rows that were wrong."""
+    await mend(connection)
+    if any(_differs(report, t) for t in ("agent_memory_unit_t", "agent_memory_entity_t", "agent_memory_unit_entity_t")):
+        await derived.recount(connection, shadow.scope)
+
+
+def _differs(report: Report, table: str) -> bool:
+    return any(one.table == table and not one.equal for one in report.tables)
+
+
+def _state(error: DBAPIError) -> str:
+    """Return the SQLSTATE alone: what the database says quotes rows."""
+    return str(getattr(error.orig, "sqlstate", None) or type(error).__name__)
+
+
+@asynccontextmanager
+async def _engine(owner_url: str) -> AsyncGenerator[AsyncEngine]:
+    settings = {
+        "timezone": "UTC",
+        "jit": "off",
+        "application_name": "afterturn replay",
+        "search_path": "afterturn,public",
+    }
+    engine = create_async_engine(
+        owner_url,
+        poolclass=NullPool,
+        hide_parameters=True,
+        connect_args={"ssl": False, "timeout": 10, "server_settings": settings},
+    )
+    try:
+        yield engine
+    finally:
+        await engine.dispose()

@@ -1,0 +1,123 @@
+"""The shadow: the event-backed tables in a schema of their own, filled from the log by the live projectors."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+#: Events of one step, which is one transaction.
+STEP = 2000
+#: Statistics are taken when the shadow holds so many events, and again when they have doubled.
+FIRST_ANALYZE = 5000
+
+Progress = Callable[[int, int], None]
+
+LOCK_LOG = text("select pg_advisory_lock(afterturn.log_lock())")
+UNLOCK_LOG = text("select pg_advisory_unlock(afterturn.log_lock())")
+ISSUED = text("select case when is_called then last_value else 0 end from afterturn.log_position_seq")
+MAKE = text("select afterturn.make_shadow(:schema)")
+EXISTS = text("select to_regclass(:schema || '.replay_progress') is not null")
+STEP_ON = text("select afterturn.replay_step(:schema, :host, :bank, :upto, :step)")
+HOSTS = text("""
+    select h.host_id from afterturn.host_t h
+     where cast(:host as uuid) is null or h.host_id = :host order by h.host_id""")
+COUNT = text("""
+    select count(*) from afterturn.event_store_t e
+     where (cast(:host as uuid) is null or e.host_id = :host) and (cast(:bank as uuid) is null or e.bank_id = :bank)""")
+EVENTS = "select coalesce(sum(events), 0) from {schema}.replay_progress"
+TABLES = text("select unnest(afterturn.event_backed())")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What is replayed: everything, one host, or one bank of it."""
+
+    host: UUID | None = None
+    bank: UUID | None = None
+
+
+class Shadow:
+    """A replay in the making. Its checkpoint is written with what it made, so it can be taken up again."""
+
+    def __init__(self, engine: AsyncEngine, scope: Scope, schema: str) -> None:
+        self.schema = schema
+        self.scope = scope
+        self._engine = engine
+        self._analyze_at = FIRST_ANALYZE
+
+    async def prepare(self, *, resume: bool) -> None:
+        """Make the shadow; one that an earlier run left behind is taken up (`resume`) or thrown away."""
+        async with self._engine.begin() as connection:
+            if resume and (await connection.execute(EXISTS, {"schema": self.schema})).scalar():
+                return
+            await connection.execute(text(f"drop schema if exists {self.schema} cascade"))
+            await connection.execute(MAKE, {"schema": self.schema})
+
+    async def drop(self) -> None:
+        """Throw the shadow away."""
+        async with self._engine.begin() as connection:
+            await connection.execute(text(f"drop schema if exists {self.schema} cascade"))
+
+    async def events(self) -> int:
+        """Return how many events the shadow holds."""
+        async with self._engine.connect() as connection:
+            found = await connection.execute(text(EVENTS.format(schema=self.schema)))
+            return int(found.scalar_one())
+
+    async def catch_up(self, progress: Progress | None = None) -> int:
+        """Replay to where the log ended when this began; appends go on. Returns how many events that were.
+
+        Every position up to there is committed: the log is held for a moment while it is asked.
+        """
+        async with self._engine.connect() as connection:
+            await connection.execute(LOCK_LOG)
+            upto = int((await connection.execute(ISSUED)).scalar_one())
+            await connection.execute(UNLOCK_LOG)
+        return await self._replay(upto, progress)
+
+    @asynccontextmanager
+    async def at_rest(self) -> AsyncGenerator[AsyncConnection]:
+        """Lend a connection whose snapshot shows the live tables and the shadow at the same end of the log.
+
+        The log is held while the last few events are replayed and the snapshot is taken, no longer.
+        """
+        async with self._engine.connect() as keeper, self._engine.connect() as reader:
+            await reader.execution_options(isolation_level="REPEATABLE READ")
+            await keeper.execute(LOCK_LOG)
+            try:
+                await self._replay(int((await keeper.execute(ISSUED)).scalar_one()), None)
+                await reader.execute(text("select 1"))
+            finally:
+                await keeper.execute(UNLOCK_LOG)
+            yield reader
+
+    async def _replay(self, upto: int, progress: Progress | None) -> int:
+        arguments = {"host": self.scope.host, "bank": self.scope.bank}
+        async with self._engine.connect() as connection:
+            hosts = list((await connection.execute(HOSTS, {"host": self.scope.host})).scalars())
+            total = int((await connection.execute(COUNT, arguments)).scalar_one()) if progress else 0
+        done = 0
+        for host in hosts:
+            step = {"schema": self.schema, "host": host, "bank": self.scope.bank, "upto": upto, "step": STEP}
+            while True:
+                async with self._engine.begin() as connection:
+                    made = int((await connection.execute(STEP_ON, step)).scalar_one())
+                if not made:
+                    break
+                done += made
+                await self._analyze(done)
+                if progress:
+                    progress(done, total)
+        return done
+
+    async def _analyze(self, done: int) -> None:
+        """Let the planner know how far the shadow has grown: nobody else looks at its tables."""
+        if done < self._analyze_at:
+            return
+        self._analyze_at = 2 * done
+        async with self._engine.begin() as connection:
+            for table in (await connection.execute(TABLES)).scalars():
+                await connection.execute(text(f"analyze {self.schema}.{table}"))
