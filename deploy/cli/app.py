@@ -14,6 +14,7 @@ COMMANDS = {
     "recall": "deploy.cli.recall:recall_command",
     "status": "deploy.cli.status:status_command",
     "keys": "deploy.cli.keys:keys_app",
+    "quota": "deploy.cli.quota:quota_app",
     "config": "deploy.cli.config:config_command",
     "doctor": "deploy.cli.doctor:doctor_command",
     "demo": "deploy.cli.demo:demo_command",

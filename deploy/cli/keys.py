@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TypeVar
 from uuid import UUID
 
@@ -11,15 +11,24 @@ from rich.table import Table
 from sqlalchemy.exc import SQLAlchemyError
 
 from deploy.bootstrap import HOST
+from deploy.cli.durations import duration
 from deploy.cli.finding import DataOption, JsonOption, database_of, running_stack
 from deploy.cli.printing import answer, console, ended, printable, say
+from deploy.private_files import write_private
+from deploy.stack import Stack
 from store.database import Database
 from store.errors import NotFound
-from store.keys import KeyInfo, Keys
+from store.keys import KeyInfo, Keys, Successor
 
 T = TypeVar("T")
 
-keys_app = typer.Typer(help="Create, list and revoke keys.", no_args_is_help=True, rich_markup_mode="markdown")
+HostOption = Annotated[str, typer.Option(help="The host (tenant) whose keys these are.")]
+ExpiresOption = Annotated[
+    timedelta | None,
+    typer.Option(parser=duration, metavar="LENGTH", help="How long the key works: 90d, 24h (default: for ever)."),
+]
+
+keys_app = typer.Typer(help="Create, list, rotate and revoke keys.", no_args_is_help=True, rich_markup_mode="markdown")
 
 
 @keys_app.command("create")
@@ -29,42 +38,62 @@ def create_command(
     bank: Annotated[
         list[str] | None, typer.Option(help="A bank the key may touch; may be repeated (default: every bank).")
     ] = None,
+    user: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Write as this user alone, reach no other user's banks.")
+    ] = None,
+    agent: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Reach the banks of this agent and no other agent's.")
+    ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="The key may recall and not write.")] = False,
+    expires: ExpiresOption = None,
     gateway_user: Annotated[
         str | None, typer.Option(metavar="NAME", help="Make the user key of this Memory Gateway user instead.")
     ] = None,
+    host: HostOption = HOST,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make a key and print it: the only time it is seen.
 
-    **Example:** `afterturn keys create --label "support bot" --bank support`
+    **Example:** `afterturn keys create --label "support bot" --bank support --user ana --expires 90d`
     """
+    if gateway_user and (bank or user or agent or read_only):
+        raise typer.BadParameter("a gateway user's key opens that user's memory and nothing else")
+    expires_at = None if expires is None else datetime.now(UTC) + expires
 
     async def create(keys: Keys) -> str:
-        return await keys.create(HOST, label, banks=bank or None, write=not read_only, gateway_user=gateway_user)
+        return await keys.create(
+            host,
+            label,
+            banks=bank or None,
+            write=not read_only,
+            gateway_user=gateway_user,
+            user=user,
+            agent=agent,
+            expires_at=expires_at,
+        )
 
-    token = _with_keys(data, create)
+    token = _with_keys(running_stack(data), create)
     if as_json:
-        banks = sorted(bank) if bank else None
-        about = {"label": label, "banks": banks, "write": not read_only, "gateway_user": gateway_user}
-        answer({"key": token, **about})
+        about = {"label": label, "banks": sorted(bank) if bank else None, "write": not read_only}
+        scope = {"gateway_user": gateway_user, "user": user, "agent": agent, "expires_at": _moment(expires_at)}
+        answer({"key": token, **about, **scope})
     else:
         say("keep this key: it is not shown again")
         print(token)
 
 
 @keys_app.command("list")
-def list_command(*, data: DataOption = None, as_json: JsonOption = False) -> None:
-    """List the keys, revoked ones too, without their secrets.
+def list_command(*, host: HostOption = HOST, data: DataOption = None, as_json: JsonOption = False) -> None:
+    """List the keys, revoked and expired ones too, without their secrets.
 
     **Example:** `afterturn keys list`
     """
 
     async def everything(keys: Keys) -> list[KeyInfo]:
-        return await keys.list(HOST)
+        return await keys.list(host)
 
-    found = _with_keys(data, everything)
+    found = _with_keys(running_stack(data), everything)
     if as_json:
         answer({"keys": [_as_json(key) for key in found]})
     else:
@@ -75,6 +104,7 @@ def list_command(*, data: DataOption = None, as_json: JsonOption = False) -> Non
 def revoke_command(
     key_id: Annotated[UUID, typer.Argument(metavar="KEY_ID", help="The key's id, from `afterturn keys list`.")],
     *,
+    host: HostOption = HOST,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -85,21 +115,71 @@ def revoke_command(
 
     async def revoke(keys: Keys) -> bool:
         try:
-            await keys.revoke(HOST, key_id)
+            await keys.revoke(host, key_id)
         except NotFound:
             return False
         return True
 
-    revoked = _with_keys(data, revoke)
+    revoked = _with_keys(running_stack(data), revoke)
     if as_json:
         answer({"key_id": str(key_id), "revoked": revoked})
     say(f"key {key_id} is revoked" if revoked else f"there is no key {key_id}, or it is revoked already")
     raise typer.Exit(0 if revoked else 1)
 
 
-def _with_keys(data: Path | None, work: Callable[[Keys], Awaitable[T]]) -> T:
-    """Do something with the running stack's keys; ends with status 1 when its database does not answer."""
+@keys_app.command("rotate")
+def rotate_command(
+    key_id: Annotated[UUID, typer.Argument(metavar="KEY_ID", help="The key's id, from `afterturn keys list`.")],
+    *,
+    overlap: Annotated[
+        timedelta, typer.Option(parser=duration, metavar="LENGTH", help="How long the old key still works.")
+    ] = timedelta(hours=24),
+    expires: ExpiresOption = None,
+    host: HostOption = HOST,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a key that may do the same and print it; the old one works until the overlap is over.
+
+    A key that was made to expire gets a successor that lives as long. The stack's own key is replaced in its file.
+
+    **Example:** `afterturn keys rotate 0b7c… --overlap 24h`
+    """
     stack = running_stack(data)
+    expires_at = None if expires is None else datetime.now(UTC) + expires
+
+    async def rotate(keys: Keys) -> tuple[Successor, bool] | None:
+        own = await keys.authenticate(_kept(stack))
+        try:
+            successor = await keys.rotate(host, key_id, overlap, expires_at=expires_at)
+        except NotFound:
+            return None
+        return successor, own is not None and own.key_id == key_id
+
+    rotated = _with_keys(stack, rotate)
+    if rotated is None:
+        raise ended(f"there is no key {key_id}, or it is revoked, expired or replaced already", 1)
+    successor, own = rotated
+    if own:
+        write_private(stack.api_key_file, successor.token)
+        say(f"the key in {stack.api_key_file} is the new one")
+    if as_json:
+        about = {"key_id": str(successor.key_id), "replaces": str(key_id), "expires_at": _moment(successor.expires_at)}
+        answer({"key": successor.token, **about})
+    else:
+        say("keep this key: it is not shown again")
+        print(successor.token)
+
+
+def _kept(stack: Stack) -> str:
+    try:
+        return stack.api_key()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _with_keys(stack: Stack, work: Callable[[Keys], Awaitable[T]]) -> T:
+    """Do something with the running stack's keys; ends with status 1 when its database does not answer."""
 
     async def run() -> T:
         database = Database(database_of(stack))
@@ -121,17 +201,38 @@ def _as_json(key: KeyInfo) -> dict[str, Any]:
         "banks": None if key.banks is None else list(key.banks),
         "write": key.write,
         "gateway_user": key.gateway_user,
+        "user": key.user,
+        "agent": key.agent,
         "created_at": key.created_at.isoformat(),
-        "revoked_at": key.revoked_at.isoformat() if key.revoked_at else None,
+        "revoked_at": _moment(key.revoked_at),
+        "expires_at": _moment(key.expires_at),
+        "replaced_by": str(key.replaced_by) if key.replaced_by else None,
+        "state": key.state,
     }
 
 
+def _moment(at: datetime | None) -> str | None:
+    return at.isoformat() if at else None
+
+
 def _table(found: list[KeyInfo]) -> Table:
-    table = Table("key_id", "label", "may", "banks", "created", "revoked", box=None, pad_edge=False)
+    table = Table("key_id", "label", "may", "banks", "created", "state", box=None, pad_edge=False)
     for key in found:
-        may = f"gateway of {key.gateway_user}" if key.gateway_user else "read and write" if key.write else "read"
         banks = "all" if key.banks is None else ", ".join(key.banks) or "none"
-        revoked = f"{key.revoked_at:%Y-%m-%d %H:%M}" if key.revoked_at else ""
-        shown = [str(key.key_id), key.label, may, banks, f"{key.created_at:%Y-%m-%d %H:%M}", revoked]
+        shown = [str(key.key_id), key.label, _may(key), banks, f"{key.created_at:%Y-%m-%d %H:%M}", _state(key)]
         table.add_row(*map(printable, shown))
     return table
+
+
+def _may(key: KeyInfo) -> str:
+    if key.gateway_user:
+        return f"gateway of {key.gateway_user}"
+    user = f" as {key.user}" if key.user else ""
+    return ("read and write" if key.write else "read") + user + (f" for agent {key.agent}" if key.agent else "")
+
+
+def _state(key: KeyInfo) -> str:
+    """Return how a key stands: active, until when, since when it is over, what replaced it."""
+    at = key.revoked_at or key.expires_at
+    when = "" if at is None else f" {'until' if key.state == 'active' else 'since'} {at:%Y-%m-%d %H:%M}"
+    return key.state + when + (f", replaced by {key.replaced_by}" if key.replaced_by else "")

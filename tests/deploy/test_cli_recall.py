@@ -100,7 +100,7 @@ def test_an_environment_variable_names_the_data_folder(data: Path) -> None:
     assert result.exit_code == 0
 
 
-@pytest.mark.parametrize("command", sorted(set(COMMANDS) - {"keys", "demo"}))
+@pytest.mark.parametrize("command", sorted(set(COMMANDS) - {"keys", "quota", "check", "demo"}))
 def test_help_teaches_with_an_example(command: str) -> None:
     result = CliRunner().invoke(build(command), [command, "--help"])
     assert result.exit_code == 0

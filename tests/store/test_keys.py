@@ -1,5 +1,7 @@
 """Keys name the tenant and what their holder may touch; only their hashes are kept."""
 
+import asyncio
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
@@ -60,3 +62,54 @@ async def test_the_token_itself_is_nowhere_in_the_table(database: Database) -> N
         found = (await connection.execute(text("select k::text from afterturn.api_key_t k"))).scalars().all()
     assert found
     assert not any(token in row or token.removeprefix("at_") in row for row in found)
+
+
+async def test_a_key_of_a_user_or_an_agent_says_so(database: Database) -> None:
+    keys, name = Keys(database), f"h-{uuid4()}"
+    grant = await keys.authenticate(await keys.create(name, "agent", user="ana", agent="planner"))
+    assert grant is not None
+    assert (grant.user, grant.agent, grant.space.prefix) == ("ana", "planner", "~ana@planner/")
+
+
+async def test_a_key_opens_nothing_once_it_expired(database: Database) -> None:
+    keys, name = Keys(database), f"h-{uuid4()}"
+    now = datetime.now(UTC)
+    assert await keys.authenticate(await keys.create(name, "old", expires_at=now - timedelta(seconds=1))) is None
+    assert await keys.authenticate(await keys.create(name, "new", expires_at=now + timedelta(minutes=1))) is not None
+    assert [info.state for info in await keys.list(name)] == ["expired", "active"]
+
+
+async def test_a_rotated_key_works_beside_its_successor_until_the_overlap_is_over(database: Database) -> None:
+    keys, name = Keys(database), f"h-{uuid4()}"
+    old = await keys.create(name, "agent", banks=["a"], write=False, user="ana")
+    [info] = await keys.list(name)
+    successor = await keys.rotate(name, info.key_id, timedelta(hours=1))
+    grants = [await keys.authenticate(token) for token in (old, successor.token)]
+    assert None not in grants
+    assert len({(g.host_id, g.banks, g.write, g.user) for g in grants if g}) == 1
+    old_info, new_info = await keys.list(name)
+    assert (old_info.state, old_info.replaced_by, new_info.key_id) == ("active", successor.key_id, successor.key_id)
+    assert old_info.expires_at is not None
+    assert (new_info.expires_at, new_info.label) == (None, "agent")
+    assert successor.token not in repr(successor)
+
+
+async def test_a_key_rotated_without_overlap_ends_at_once(database: Database) -> None:
+    keys, name = Keys(database), f"h-{uuid4()}"
+    old = await keys.create(name, "agent", expires_at=datetime.now(UTC) + timedelta(days=30))
+    [info] = await keys.list(name)
+    successor = await keys.rotate(name, info.key_id, timedelta())
+    assert await Keys(database).authenticate(old) is None
+    assert successor.expires_at is not None
+    assert abs(successor.expires_at - datetime.now(UTC) - timedelta(days=30)) < timedelta(minutes=1)
+
+
+async def test_a_key_is_replaced_once(database: Database) -> None:
+    keys, name = Keys(database), f"h-{uuid4()}"
+    await keys.create(name, "agent")
+    [info] = await keys.list(name)
+    rotations = [keys.rotate(name, info.key_id, timedelta(hours=1)) for _ in range(4)]
+    done = await asyncio.gather(*rotations, return_exceptions=True)
+    assert sum(isinstance(one, NotFound) for one in done) == 3
+    with pytest.raises(NotFound):
+        await keys.rotate(f"h-{uuid4()}", info.key_id, timedelta(hours=1))

@@ -25,7 +25,7 @@ create table afterturn.quota_t (
     bank_name        text,                         -- null: the host
     max_turns        bigint check (max_turns >= 0),
     max_bytes        bigint check (max_bytes >= 0),
-    max_banks        bigint check (max_banks >= 0 and bank_name is null),
+    max_banks        bigint check (max_banks is null or (max_banks >= 0 and bank_name is null)),
     turns_per_minute bigint check (turns_per_minute >= 0),
     turns            bigint not null default 0,
     bytes            bigint not null default 0,    -- of messages, UTF-8

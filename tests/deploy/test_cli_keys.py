@@ -1,0 +1,86 @@
+"""`afterturn keys` and `afterturn quota`: scopes, rotation by overlap, limits, on a real database."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import typer
+
+from deploy.cli.durations import duration
+from store.keys import Grant, Keys
+from tests.deploy.test_cli_operator import Operated, operated
+
+__all__ = ["operated"]
+
+
+async def grant_of(operated: Operated, token: str) -> Grant | None:
+    database = operated.database()
+    try:
+        return await Keys(database).authenticate(token)
+    finally:
+        await database.close()
+
+
+async def test_a_key_is_scoped_to_a_user_an_agent_and_a_time(operated: Operated) -> None:
+    made = await operated.answer("keys", "create", "--user", "ana", "--agent", "planner", "--expires", "90d")
+    assert (made["user"], made["agent"]) == ("ana", "planner")
+    lives = datetime.fromisoformat(made["expires_at"]) - datetime.now(UTC)
+    assert timedelta(days=89) < lives <= timedelta(days=90)
+    grant = await grant_of(operated, made["key"])
+    assert grant is not None
+    assert (grant.user, grant.agent) == ("ana", "planner")
+    shown = (await operated.run("keys", "list")).stdout
+    assert "read and write as ana for agent planner" in shown
+    assert "active until" in shown
+
+
+async def test_a_rotated_key_is_listed_with_its_successor_and_both_work(operated: Operated) -> None:
+    made = await operated.answer("keys", "create", "--label", "bot", "--bank", "a")
+    [key] = json.loads((await operated.run("keys", "list", "--json")).stdout)["keys"]
+    rotated = await operated.answer("keys", "rotate", key["key_id"], "--overlap", "24h")
+    old, new = json.loads((await operated.run("keys", "list", "--json")).stdout)["keys"]
+    assert (old["state"], old["replaced_by"]) == ("active", rotated["key_id"])
+    assert (new["key_id"], new["label"], new["banks"], new["expires_at"]) == (rotated["key_id"], "bot", ["a"], None)
+    for token in (made["key"], rotated["key"]):
+        assert await grant_of(operated, token) is not None
+    assert "replaced by" in (await operated.run("keys", "list")).stdout
+    assert (await operated.run("keys", "rotate", key["key_id"])).exit_code == 1
+
+
+async def test_the_stacks_own_key_is_replaced_in_its_file(operated: Operated) -> None:
+    made = await operated.answer("keys", "create")
+    file = operated.folder / "api-key"
+    file.write_text(made["key"])
+    [key] = json.loads((await operated.run("keys", "list", "--json")).stdout)["keys"]
+    rotated = await operated.run("keys", "rotate", key["key_id"])
+    assert rotated.exit_code == 0, rotated.stderr
+    assert file.read_text() == rotated.stdout.strip()
+
+
+async def test_a_gateways_key_takes_no_other_scope(operated: Operated) -> None:
+    assert (await operated.run("keys", "create", "--gateway-user", "ana", "--user", "ana")).exit_code == 2
+    assert (await operated.run("keys", "create", "--expires", "soon")).exit_code == 2
+
+
+async def test_a_quota_is_set_shown_and_lifted(operated: Operated) -> None:
+    await operated.answer("keys", "create")
+    limits = ["--max-turns", "10", "--turns-per-minute", "5"]
+    [quota] = (await operated.answer("quota", "set", *limits))["quotas"]
+    assert quota["limits"] == {"max_turns": 10, "max_bytes": None, "max_banks": None, "turns_per_minute": 5}
+    assert (await operated.answer("quota", "set", "--bank", "notes", "--max-bytes", "1000"))["quotas"][1] == {
+        "bank": "notes",
+        "limits": {"max_turns": None, "max_bytes": 1000, "max_banks": None, "turns_per_minute": None},
+        "used": {"turns": 0, "bytes": 0, "banks": None},
+    }
+    assert "0 of 1,000" in (await operated.run("quota", "show")).stdout
+    assert (await operated.run("quota", "set", "--bank", "notes", "--max-banks", "1")).exit_code == 2
+    assert (await operated.run("quota", "set", "--host", "nobody", "--max-turns", "1")).exit_code == 1
+    await operated.answer("quota", "set", "--bank", "notes")
+    assert len((await operated.answer("quota", "set"))["quotas"]) == 0
+
+
+@pytest.mark.parametrize("text", ["", "5", "h", "1.5h", "-1h", "999999d", "1w"])
+def test_what_is_no_length_of_time_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        duration(text)
+    assert duration("24h") == timedelta(days=1)
