@@ -98,9 +98,9 @@ MUTANTS = (
     Mutant(
         law="L8",
         fault="stored text can close its frame",
-        file="producers/framing.py",
-        before='for c in "<>&\\u2028\\u2029"})',
-        after='for c in "&\\u2028\\u2029"})',
+        file="producers/client/afterturn_client/reference.py",
+        before='for sign in "<>&\\u2028\\u2029"})',
+        after='for sign in "&\\u2028\\u2029"})',
         held_by="tests/producers/test_framing.py",
         tests=("test_no_stored_text_can_close_its_frame",),
     ),

@@ -24,7 +24,6 @@ from afterturn_client.transport import (
     encode,
     exchange,
     is_loopback,
-    masked,
 )
 
 #: How the gateway names a chat session in `add` and `flush`.
@@ -94,7 +93,7 @@ class GatewayClient:
         )
 
     def __repr__(self) -> str:
-        return f"GatewayClient({masked(self._base_url)!r})"
+        return f"GatewayClient({self._base_url!r})"
 
     async def add(self, session_id: str, messages: Sequence[GatewayMessage]) -> None:
         """Store the messages of one run. Returns when the gateway has confirmed with a JSON object."""

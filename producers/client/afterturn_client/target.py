@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import httpx
 
@@ -38,9 +37,6 @@ class Target:
 
     def __post_init__(self) -> None:
         self.base_url = check_base_url(self.base_url)
-        if "@" in urlsplit(self.base_url).netloc:
-            # httpx would send it as basic authentication, in the place of the key.
-            raise InvalidRequestError("base_url must not hold a user or a password: the key says who asks")
         if not self.key or not self.key.isascii() or not self.key.isprintable() or " " in self.key:
             raise InvalidRequestError("the key must be one word of printable ASCII")
 

@@ -81,6 +81,9 @@ def check_base_url(base_url: str) -> str:
         good = False
     if not good or parts.query or parts.fragment:
         raise InvalidRequestError("base_url must look like http://host:port or https://host/path")
+    if "@" in parts.netloc:
+        # httpx logs the URL of every request, and would send these as basic authentication in the place of the key.
+        raise InvalidRequestError("base_url must hold no user and no password: the key says who asks")
     return base_url.rstrip("/")
 
 
@@ -91,12 +94,6 @@ def is_loopback(base_url: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def masked(base_url: str) -> str:
-    """Return the URL without user and password."""
-    parts = urlsplit(base_url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 class Sent:
