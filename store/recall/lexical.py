@@ -127,12 +127,10 @@ class _Places:
     def with_context(self, nth: int, weights: NDArray[np.float64], context: float) -> NDArray[np.float64]:
         """Return the nth term's weight at every place: its own, or a share of a neighbour's if that is more."""
         result = np.zeros(len(self))
-        for slots in (self._before[nth], self._after[nth]):
-            beside = np.zeros(len(self))
-            beside[slots] = context * weights
-            np.maximum(result, beside, out=result)
-        own = self._own[nth]
-        result[own] = np.maximum(result[own], weights)
+        # Whoever has no neighbour on a side stands there himself, which the maximum makes harmless.
+        np.maximum.at(result, self._before[nth], context * weights)
+        np.maximum.at(result, self._after[nth], context * weights)
+        np.maximum.at(result, self._own[nth], weights)
         return result
 
     def name(self, slot: Any) -> Place:

@@ -5,7 +5,7 @@ from uuid import UUID, uuid5
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from store.recall.lexical import POSTING, LexicalScores, Place, Postings, Statistics, readable_terms, score
@@ -65,6 +65,7 @@ def test_only_what_holds_a_word_or_stands_beside_it_scores(texts: list[list[list
 
 
 @given(sessions, st.lists(st.sampled_from(WORDS), min_size=1, max_size=3))
+@example([[["lemon", *["banana"] * 9], ["lemon", "lemon"]]], ["lemon"])
 def test_the_order_of_postings_changes_nothing(texts: list[list[list[str]]], question: list[str]) -> None:
     asked = " ".join(question)
     forth = _scored(texts, asked).of(_places(texts))
@@ -81,6 +82,12 @@ def test_a_neighbours_word_is_worth_half_and_does_not_pay_twice() -> None:
     assert first == third
     assert between == after == pytest.approx(first / 2)
     assert far == 0
+
+
+def test_a_first_message_is_lifted_by_the_second() -> None:
+    texts = [[["lemon", *["banana"] * 9], ["lemon", "lemon"]]]
+    first, second = _scored(texts, "lemon").of(_places(texts))
+    assert first == pytest.approx(second / 2)
 
 
 def test_the_first_message_of_a_session_has_no_neighbour_in_the_one_before() -> None:
