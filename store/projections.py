@@ -26,9 +26,10 @@ COUNT_LINKS = text("""
         (select l.unit_id from afterturn.agent_memory_unit_entity_t l
           where l.host_id = :host and l.bank_id = :bank and l.counted <> (l.removed_at is null) limit :others)
     ), links as materialized (
-        select t.unit_id, l.entity_id, l.mentions, l.counted as before, l.after, u.event_date
+        select t.unit_id, l.entity_id, l.mentions, l.name, l.kind, l.counted as before, l.after, u.event_date
           from touched t,
-               lateral (select l.entity_id, l.mentions, l.counted, l.removed_at is null as after
+               lateral (select l.entity_id, l.mentions, coalesce(l.name, '') as name, coalesce(l.kind, '') as kind,
+                               l.counted, l.removed_at is null as after
                           from afterturn.agent_memory_unit_entity_t l
                          where l.host_id = :host and l.bank_id = :bank and l.unit_id = t.unit_id offset 0) l,
                lateral (select u.event_date from afterturn.agent_memory_unit_t u
@@ -51,6 +52,12 @@ COUNT_LINKS = text("""
           from (select k.entity_id, sum((k.after::int - k.before::int) * k.mentions)::int as change
                   from links k where k.before <> k.after group by 1) m
          where e.host_id = :host and e.bank_id = :bank and e.entity_id = m.entity_id
+    ), named as (
+        insert into afterturn.entity_name_t as t (host_id, bank_id, entity_id, name, kind, mentions)
+        select cast(:host as uuid), cast(:bank as uuid), k.entity_id, k.name, k.kind,
+               sum((k.after::int - k.before::int) * k.mentions)
+          from links k where k.before <> k.after group by k.entity_id, k.name, k.kind
+        on conflict (host_id, bank_id, entity_id, name, kind) do update set mentions = t.mentions + excluded.mentions
     ), counted as (
         insert into afterturn.agent_memory_entity_cooccur_t as c
             (host_id, bank_id, entity_id_1, entity_id_2, cooccur_count, last_cooccurred)
@@ -61,7 +68,9 @@ COUNT_LINKS = text("""
            set cooccur_count = c.cooccur_count + excluded.cooccur_count,
                last_cooccurred = greatest(c.last_cooccurred, excluded.last_cooccurred)
     )
-    select p.first, p.second from pairs p where p.lost""")
+    select p.first, p.second from pairs p where p.lost
+    union all
+    select distinct k.entity_id, cast(null as uuid) from links k where k.before <> k.after""")
 FORGET_PAIRS = text("""
     delete from afterturn.agent_memory_entity_cooccur_t c
      using unnest(cast(:first as uuid[]), cast(:second as uuid[])) as p(first, second)
@@ -80,24 +89,56 @@ REDATE_PAIRS = text("""
       from unnest(cast(:first as uuid[]), cast(:second as uuid[])) as p(first, second)
      where c.host_id = :host and c.bank_id = :bank and c.entity_id_1 = p.first and c.entity_id_2 = p.second""")
 
-COUNT_TERMS = text("""
-    insert into afterturn.term_t as t (host_id, bank_id, term, df)
-    select cast(:host as uuid), cast(:bank as uuid), p.term, count(*)
-      from afterturn.agent_memory_unit_t u,
-           lateral (select p.term from afterturn.posting_t p
-                     where p.host_id = :host and p.bank_id = :bank and p.unit_id = u.unit_id offset 0) p
-     where u.host_id = :host and u.bank_id = :bank and u.turn_id = any(cast(:turns as uuid[])) and u.active
-     group by p.term
-    on conflict (host_id, bank_id, term) do update set df = t.df + excluded.df""")
-COUNT_UNITS = text("""
-    insert into afterturn.bank_statistics_t as s (host_id, bank_id, units, tokens)
-    select cast(:host as uuid), cast(:bank as uuid), count(*),
-           coalesce(sum((select p.length from afterturn.posting_t p
-                          where p.host_id = :host and p.bank_id = :bank and p.unit_id = u.unit_id limit 1)), 0)
-      from afterturn.agent_memory_unit_t u
-     where u.host_id = :host and u.bank_id = :bank and u.turn_id = any(cast(:turns as uuid[])) and u.active
-    on conflict (host_id, bank_id) do update
-       set units = s.units + excluded.units, tokens = s.tokens + excluded.tokens""")
+# A turn's words are counted when its projection row is done; what is forgotten before that was never counted.
+_COUNTED = """(select true from afterturn.turn_t g
+                   where g.host_id = :host and g.turn_id = {unit}.turn_id and g.bank_id = :bank)
+                 and (select true from afterturn.ledger_t l
+                       where l.host_id = :host and l.stage = 'projection' and l.item_id = {unit}.turn_id
+                         and l.status <> 'done') is null"""
+_WAITING = """(select true from afterturn.ledger_t l
+                where l.host_id = :host and l.stage = 'projection' and l.item_id = f.turn_id
+                  and l.status in ('pending', 'running', 'dead') and l.turn_id <> all(cast(:turns as uuid[])))"""
+# One statement, one snapshot: a unit that is forgotten meanwhile is either counted here and taken back by the next
+# run, or its words are gone already and what was noted of it is dropped.
+COUNT_WORDS = text(f"""
+    with gone as (
+        delete from afterturn.forgotten_unit_t f
+         where f.host_id = :host and f.bank_id = :bank and {_WAITING} is null
+        returning f.unit_id, f.turn_id, f.terms, f.units, f.tokens
+    ), lost as materialized (
+        select f.* from gone f where f.turn_id <> all(cast(:turns as uuid[])) and {_COUNTED.format(unit="f")}
+    ), came as materialized (
+        select u.unit_id, p.term, p.length
+          from afterturn.agent_memory_unit_t u
+          left join lateral (select p.term, p.length from afterturn.posting_t p
+                              where p.host_id = :host and p.bank_id = :bank and p.unit_id = u.unit_id
+                             offset 0) p on true
+         where u.host_id = :host and u.bank_id = :bank and u.turn_id = any(cast(:turns as uuid[])) and u.active
+    ), terms as (
+        insert into afterturn.term_t as t (host_id, bank_id, term, df)
+        select cast(:host as uuid), cast(:bank as uuid), c.term, sum(c.change)
+          from (select c.term, 1 as change from came c where c.term is not null
+                union all
+                select unnest(f.terms), -1 from lost f) c
+         group by c.term
+        on conflict (host_id, bank_id, term) do update set df = t.df + excluded.df
+    ), units as (
+        insert into afterturn.bank_statistics_t as s (host_id, bank_id, units, tokens)
+        select cast(:host as uuid), cast(:bank as uuid), sum(c.units), sum(c.tokens)
+          from (select 1 as units, coalesce(max(c.length), 0) as tokens from came c group by c.unit_id
+                union all
+                select -f.units, -f.tokens from lost f) c
+        having count(*) > 0
+        on conflict (host_id, bank_id) do update
+           set units = s.units + excluded.units, tokens = s.tokens + excluded.tokens
+    )
+    select g.unit_id, g.terms from gone g""")  # noqa: S608 - put together from constants
+FORGET_TERMS = text("""
+    delete from afterturn.term_t t using unnest(cast(:terms as text[])) f(term)
+     where t.host_id = :host and t.bank_id = :bank and t.term = f.term and t.df = 0""")
+FORGET_NAMES = text("""
+    delete from afterturn.entity_name_t t using unnest(cast(:entities as uuid[])) f(entity_id)
+     where t.host_id = :host and t.bank_id = :bank and t.entity_id = f.entity_id and t.mentions = 0""")
 
 EXPECTED_PAIRS = text("""
     select a.entity_id as entity_id_1, b.entity_id as entity_id_2, count(*)::int as cooccur_count,
@@ -113,29 +154,48 @@ EXPECTED_MENTIONS = text("""
       from afterturn.agent_memory_entity_t e
       left join afterturn.agent_memory_unit_entity_t l using (host_id, bank_id, entity_id)
      where host_id = :host and bank_id = :bank group by 1 order by 1""")
-EXPECTED_TERMS = text("""
-    select term, count(*) as df from afterturn.posting_t
-     where host_id = :host and bank_id = :bank group by 1 order by 1""")
-EXPECTED_STATISTICS = text("""
+EXPECTED_NAMES = text("""
+    select entity_id, coalesce(name, '') as name, coalesce(kind, '') as kind, sum(mentions)::int as mentions
+      from afterturn.agent_memory_unit_entity_t
+     where host_id = :host and bank_id = :bank and removed_at is null group by 1, 2, 3 order by 1, 2, 3""")
+EXPECTED_TERMS = text(f"""
+    select p.term, count(*) as df
+      from afterturn.posting_t p join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)
+     where host_id = :host and bank_id = :bank and u.active and {_COUNTED.format(unit="u")}
+     group by 1 order by 1""")  # noqa: S608 - put together from constants
+EXPECTED_STATISTICS = text(f"""
     select count(*) as units,
            coalesce(sum((select p.length from afterturn.posting_t p
                           where p.host_id = u.host_id and p.bank_id = u.bank_id and p.unit_id = u.unit_id limit 1)), 0)
                as tokens
-      from afterturn.agent_memory_unit_t u where u.host_id = :host and u.bank_id = :bank and u.active""")
+      from afterturn.agent_memory_unit_t u
+     where u.host_id = :host and u.bank_id = :bank and u.active
+       and {_COUNTED.format(unit="u")}""")  # noqa: S608 - put together from constants
 
 
-async def count_links(connection: AsyncConnection, host: UUID, bank: UUID, turns: Sequence[UUID]) -> None:
-    """Count the links of these turns, and others of the bank that changed: pairs, their newest date, mentions."""
+async def count_links(connection: AsyncConnection, host: UUID, bank: UUID, turns: Sequence[UUID]) -> list[UUID]:
+    """Count the links of these turns, and others of the bank that changed: pairs, their newest date, mentions, names.
+
+    Returns the entities whose mentions changed.
+    """
     arguments = {"host": host, "bank": bank, "turns": list(turns), "others": OTHERS_LIMIT}
-    lost = (await connection.execute(COUNT_LINKS, arguments)).all()
+    changed = (await connection.execute(COUNT_LINKS, arguments)).all()
+    lost = [row for row in changed if row.second is not None]
+    entities = [row.first for row in changed if row.second is None]
     if lost:
         pairs = {"first": [row.first for row in lost], "second": [row.second for row in lost]}
         await connection.execute(FORGET_PAIRS, {"host": host, "bank": bank, **pairs})
         await connection.execute(REDATE_PAIRS, {"host": host, "bank": bank, **pairs})
+    return entities
 
 
-async def count_words(connection: AsyncConnection, host: UUID, bank: UUID, turns: Sequence[UUID]) -> None:
-    """Count the units of these turns and the terms they hold; the caller sees to it that no turn is counted twice."""
-    arguments = {"host": host, "bank": bank, "turns": list(turns)}
-    await connection.execute(COUNT_TERMS, arguments)
-    await connection.execute(COUNT_UNITS, arguments)
+async def count_words(connection: AsyncConnection, host: UUID, bank: UUID, turns: Sequence[UUID]) -> list[UUID]:
+    """Count the units of these turns and the terms they hold, and take back what was forgotten since.
+
+    The caller sees to it that no turn is counted twice. Returns the units that were forgotten.
+    """
+    place = {"host": host, "bank": bank}
+    gone = (await connection.execute(COUNT_WORDS, {**place, "turns": list(turns)})).all()
+    if terms := sorted({term for row in gone for term in row.terms}):
+        await connection.execute(FORGET_TERMS, {**place, "terms": terms})
+    return [row.unit_id for row in gone]

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from store import derived
 from store.database import Database
+from store.events.envelope import Origin
+from store.identity import user_id
 from store.ledger import Claim, Outcome, Stage, close, held
-from store.projections import count_links, count_words
 from workers.runner import Shape, Worked
 
 
@@ -19,14 +21,16 @@ class ProjectionStage:
     shape: ClassVar[Shape] = Shape(streams=4, rows=64)
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
-        """Count the first turns of a bank that extraction is through with."""
+        """Count the first turns of a bank that extraction is through with, and what was forgotten in it."""
         claim = claims[0]
         bank = claim.rows[0].bank_id
-        turns = [row.turn_id for row in claim.rows]
+        # A row that is no turn only says that something was forgotten.
+        turns = [row.turn_id for row in claim.rows if row.item_id == row.turn_id]
+        origin = Origin(claim.host_id, bank, user_id(claim.host_id, None), max(row.accepted_at for row in claim.rows))
         outcomes = [Outcome(row.item_id) for row in claim.rows]
         async with self.database.tenant(claim.host_id) as connection:
+            await derived.lock(connection, bank)
             await held(connection, claim)
-            await count_links(connection, claim.host_id, bank, turns)
-            await count_words(connection, claim.host_id, bank, turns)
+            await derived.advance(connection, origin, turns)
             await close(connection, claim, outcomes)
         return Worked(outcomes)

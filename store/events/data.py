@@ -116,7 +116,7 @@ class Unit(UnitKey):
 class RetainedUnit(Unit):
     """A unit's state and where it comes from; the place in a conversation never changes afterwards."""
 
-    origin: Literal["message", "extraction"] = "extraction"
+    origin: Literal["message", "extraction", "document"] = "extraction"
     session_id: UUID | None = None
     session_name: str | None = None
     turn_id: UUID | None = None
@@ -150,9 +150,11 @@ class UnitEntityKey(EventData):
 
 
 class UnitEntity(UnitEntityKey):
-    """How often and where the unit names the entity, and which rules found it."""
+    """How often and where the unit names the entity, what it calls it, and which rules found it."""
 
     mentions: int = Field(1, ge=1)
+    name: str | None = None
+    kind: str | None = None
     spans: tuple[tuple[int, int], ...] = ()
     extractor: str | None = None
 
@@ -192,9 +194,10 @@ class ReflectionKey(EventData):
 
 
 class Reflection(ReflectionKey):
-    """A reflection's state."""
+    """A reflection's state; its sources are the units it was drawn from."""
 
     content: str
+    source_memory_ids: tuple[UUID, ...] = ()
     embedding_model: str | None = None
 
 
@@ -247,6 +250,14 @@ class CompactedSession(SessionKey):
     metadata: Mapping[str, JsonValue] | None = None
 
 
+class Erased(EventData):
+    """What an erasure left of an event of any type, or appended: ids, versions and places."""
+
+    model_config = ConfigDict(extra="allow")
+
+    erased: Literal[True]
+
+
 MODELS: Mapping[EventType, type[EventData]] = {
     EventType.BANK_CREATED: Bank,
     EventType.BANK_UPDATED: Bank,
@@ -283,8 +294,9 @@ def parse(event: EventType, data: Mapping[str, Any]) -> EventData:
 
     Raises InvalidEvent, which names the fields at fault and never their values.
     """
+    model = Erased if data.get("erased") is True else MODELS[event]
     try:
-        return MODELS[event].model_validate(data, by_alias=True, by_name=False)
+        return model.model_validate(data, by_alias=True, by_name=False)
     except ValidationError as error:
         raise InvalidEvent(f"{event.value}: {faults(error)}") from None
 

@@ -7,7 +7,7 @@ begin
         (host_id, bank_id, agent_def_id, user_id, bank_name, disposition, background,
          aggregate_version, active, update_ts, update_user)
     select distinct on (e.aggregate_id)
-           e.host_id, e.bank_id, (d->>'agentDefId')::uuid, (d->>'userId')::uuid, d->>'bankName',
+           e.host_id, e.bank_id, (d->>'agentDefId')::uuid, (d->>'userId')::uuid, coalesce(d->>'bankName', ''),
            coalesce(d->'disposition', '{"skepticism": 3, "literalism": 3, "empathy": 3}'), d->>'background',
            e.aggregate_version, true, e.event_ts, e.user_id::text
       from unnest(p_events) e, lateral (select e.payload->'data') as x(d)
@@ -28,7 +28,7 @@ begin
            select true from agent_memory_bank_t b where b.host_id = e.host_id and b.bank_id = e.bank_id) is null;
     update agent_memory_bank_t b
        set (agent_def_id, user_id, bank_name, disposition, background, aggregate_version, update_ts, update_user)
-         = row ((d->>'agentDefId')::uuid, (d->>'userId')::uuid, d->>'bankName',
+         = row ((d->>'agentDefId')::uuid, (d->>'userId')::uuid, coalesce(d->>'bankName', ''),
                 coalesce(d->'disposition', '{"skepticism": 3, "literalism": 3, "empathy": 3}'), d->>'background',
                 e.aggregate_version, e.event_ts, e.user_id::text)
       from (select distinct on (e.aggregate_id) e.*, e.payload->'data' as d from unnest(p_events) e
@@ -69,6 +69,7 @@ begin
         delete from agent_memory_entity_cooccur_t t where t.host_id = v_bank.host and t.bank_id = v_bank.bank;
         delete from term_t t where t.host_id = v_bank.host and t.bank_id = v_bank.bank;
         delete from bank_statistics_t t where t.host_id = v_bank.host and t.bank_id = v_bank.bank;
+        perform afterturn.end_derived(v_bank.host, v_bank.bank);
     end loop;
 end $$;
 
@@ -143,7 +144,7 @@ begin
     insert into agent_memory_directive_t as v
         (host_id, directive_id, bank_id, name, content, priority, aggregate_version, active, update_ts, update_user)
     select distinct on (e.aggregate_id)
-           e.host_id, (d->>'directiveId')::uuid, e.bank_id, d->>'name', d->>'content', coalesce((d->>'priority')::int, 0),
+           e.host_id, (d->>'directiveId')::uuid, e.bank_id, coalesce(d->>'name', ''), coalesce(d->>'content', ''), coalesce((d->>'priority')::int, 0),
            e.aggregate_version,
            coalesce((select b.active from agent_memory_bank_t b where b.host_id = e.host_id and b.bank_id = e.bank_id), true),
            e.event_ts, e.user_id::text
@@ -166,7 +167,7 @@ begin
               and v.directive_id = (e.payload->'data'->>'directiveId')::uuid) is null;
     update agent_memory_directive_t v
        set (name, content, priority, aggregate_version, update_ts, update_user)
-         = row (d->>'name', d->>'content', coalesce((d->>'priority')::int, 0), e.aggregate_version, e.event_ts,
+         = row (coalesce(d->>'name', ''), coalesce(d->>'content', ''), coalesce((d->>'priority')::int, 0), e.aggregate_version, e.event_ts,
                 e.user_id::text)
       from (select distinct on (e.aggregate_id) e.*, e.payload->'data' as d from unnest(p_events) e
              where e.event_type = 'AgentMemoryDirectiveUpdatedEvent'
@@ -195,7 +196,7 @@ begin
     insert into agent_memory_reflection_t as r
         (host_id, reflection_id, bank_id, content, aggregate_version, active, update_ts, update_user)
     select distinct on (e.aggregate_id)
-           e.host_id, (d->>'reflectionId')::uuid, e.bank_id, d->>'content', e.aggregate_version,
+           e.host_id, (d->>'reflectionId')::uuid, e.bank_id, coalesce(d->>'content', ''), e.aggregate_version,
            coalesce((select b.active from agent_memory_bank_t b where b.host_id = e.host_id and b.bank_id = e.bank_id), true),
            e.event_ts, e.user_id::text
       from unnest(p_events) e, lateral (select e.payload->'data') as x(d)
@@ -233,7 +234,7 @@ begin
     )
     update agent_memory_reflection_t r
        set (content, aggregate_version, update_ts, update_user)
-         = row (e.d->>'content', e.aggregate_version, e.event_ts, e.user_id::text)
+         = row (coalesce(e.d->>'content', ''), e.aggregate_version, e.event_ts, e.user_id::text)
       from last e
      where r.host_id = e.host_id and r.bank_id = e.bank_id and r.reflection_id = e.thing
        and r.aggregate_version < e.aggregate_version;

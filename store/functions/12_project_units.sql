@@ -8,8 +8,8 @@ begin
          fact_type, metadata, proof_count, source_memory_ids, user_id, origin, session_id, turn_id, session_name,
          turn_name, ordinal, seq, role, name, position, aggregate_version, active, update_ts, update_user)
     select distinct on (e.aggregate_id)
-           e.host_id, (d->>'unitId')::uuid, e.bank_id, (d->>'docId')::uuid, d->>'content', d->>'context',
-           (d->>'eventDate')::timestamptz, (d->>'occurredStart')::timestamptz, (d->>'occurredEnd')::timestamptz,
+           e.host_id, (d->>'unitId')::uuid, e.bank_id, (d->>'docId')::uuid, coalesce(d->>'content', ''), d->>'context',
+           coalesce((d->>'eventDate')::timestamptz, e.event_ts), (d->>'occurredStart')::timestamptz, (d->>'occurredEnd')::timestamptz,
            (d->>'mentionedAt')::timestamptz, coalesce(d->>'factType', 'world'), coalesce(d->'metadata', '{}'),
            coalesce((d->>'proofCount')::int, 1),
            coalesce((select array_agg(s::uuid) from jsonb_array_elements_text(d->'sourceMemoryIds') s), '{}'),
@@ -45,6 +45,17 @@ begin
      where e.event_type = 'AgentMemoryUnitUpdatedEvent' and (
            select true from agent_memory_unit_t u where u.host_id = e.host_id and u.bank_id = e.bank_id
               and u.unit_id = (e.payload->'data'->>'unitId')::uuid) is null;
+    perform afterturn.end_words(r.host_id, r.bank_id, r.units, 0)
+       from (select u.host_id, u.bank_id, array_agg(u.unit_id) as units
+               from (select distinct on (e.aggregate_id) e.* from unnest(p_events) e
+                      where e.event_type = 'AgentMemoryUnitUpdatedEvent'
+                      order by e.aggregate_id, e.aggregate_version desc) e
+               join agent_memory_unit_t u
+                 on u.host_id = e.host_id and u.bank_id = e.bank_id
+                and u.unit_id = (e.payload->'data'->>'unitId')::uuid
+              where u.active and u.aggregate_version < e.aggregate_version
+                and u.content <> e.payload->'data'->>'content'
+              group by 1, 2) r;
     with last as (
         select distinct on (e.aggregate_id) e.*, e.payload->'data' as d, (e.payload->'data'->>'unitId')::uuid as thing
           from unnest(p_events) e
@@ -55,9 +66,6 @@ begin
           from last e join agent_memory_unit_t u
             on u.host_id = e.host_id and u.bank_id = e.bank_id and u.unit_id = e.thing
          where u.aggregate_version < e.aggregate_version and u.content <> e.d->>'content'
-    ), words as (
-        delete from posting_t p using reworded w
-         where p.host_id = w.host_id and p.bank_id = w.bank_id and p.unit_id = w.unit_id
     ), vectors as (
         delete from unit_vector_t v using reworded w
          where v.host_id = w.host_id and v.bank_id = w.bank_id and v.unit_id = w.unit_id
@@ -65,7 +73,7 @@ begin
     update agent_memory_unit_t u
        set (doc_id, content, context, event_date, occurred_start, occurred_end, mentioned_at, fact_type, metadata,
             proof_count, source_memory_ids, aggregate_version, update_ts, update_user)
-         = row ((d->>'docId')::uuid, d->>'content', d->>'context', (d->>'eventDate')::timestamptz,
+         = row ((d->>'docId')::uuid, coalesce(d->>'content', ''), d->>'context', coalesce((d->>'eventDate')::timestamptz, e.event_ts),
                 (d->>'occurredStart')::timestamptz, (d->>'occurredEnd')::timestamptz, (d->>'mentionedAt')::timestamptz,
                 coalesce(d->>'factType', 'world'), coalesce(d->'metadata', '{}'), coalesce((d->>'proofCount')::int, 1),
                 coalesce((select array_agg(s::uuid) from jsonb_array_elements_text(d->'sourceMemoryIds') s), '{}'),
@@ -79,8 +87,7 @@ end $$;
 create or replace function afterturn.end_units(p_host uuid, p_bank uuid, p_units uuid[], p_at timestamptz) returns void
 language plpgsql as $$
 begin
-    delete from posting_t p using unnest(p_units) g(unit_id)
-     where p.host_id = p_host and p.bank_id = p_bank and p.unit_id = g.unit_id;
+    perform afterturn.end_words(p_host, p_bank, p_units, 1);
     delete from unit_vector_t v using unnest(p_units) g(unit_id)
      where v.host_id = p_host and v.bank_id = p_bank and v.unit_id = g.unit_id;
     update agent_memory_unit_entity_t l set removed_at = p_at from unnest(p_units) g(unit_id)
@@ -107,11 +114,14 @@ begin
                set active = false, aggregate_version = e.aggregate_version, update_ts = e.event_ts,
                    update_user = e.user_id::text
               from unnest(p_events) e
+              join agent_memory_unit_t b
+                on b.host_id = e.host_id and b.bank_id = e.bank_id and b.unit_id = (e.payload->'data'->>'unitId')::uuid
              where e.event_type = 'AgentMemoryUnitDeletedEvent' and u.host_id = e.host_id and u.bank_id = e.bank_id
                and u.unit_id = (e.payload->'data'->>'unitId')::uuid and u.aggregate_version < e.aggregate_version
-            returning u.host_id, u.bank_id, u.unit_id, u.update_ts
+            returning u.host_id, u.bank_id, u.unit_id, u.update_ts, b.active as lived
         )
-        select g.host_id, g.bank_id, g.update_ts, array_agg(g.unit_id) as units from gone g group by 1, 2, 3
+        -- What had ended before ends nothing more.
+        select g.host_id, g.bank_id, g.update_ts, array_agg(g.unit_id) as units from gone g where g.lived group by 1, 2, 3
     loop
         perform afterturn.end_units(v_gone.host_id, v_gone.bank_id, v_gone.units, v_gone.update_ts);
     end loop;
@@ -123,7 +133,7 @@ begin
     insert into agent_memory_entity_t as n
         (host_id, entity_id, bank_id, user_id, canonical_name, metadata, aggregate_version, active, update_ts, update_user)
     select distinct on (e.aggregate_id)
-           e.host_id, (d->>'entityId')::uuid, e.bank_id, (d->>'userId')::uuid, d->>'canonicalName',
+           e.host_id, (d->>'entityId')::uuid, e.bank_id, (d->>'userId')::uuid, coalesce(d->>'canonicalName', ''),
            coalesce(d->'metadata', '{}'), e.aggregate_version,
            coalesce((select b.active from agent_memory_bank_t b where b.host_id = e.host_id and b.bank_id = e.bank_id), true),
            e.event_ts, e.user_id::text
@@ -146,13 +156,15 @@ begin
               and n.entity_id = (e.payload->'data'->>'entityId')::uuid) is null;
     update agent_memory_entity_t n
        set (user_id, canonical_name, metadata, aggregate_version, update_ts, update_user)
-         = row ((d->>'userId')::uuid, d->>'canonicalName', coalesce(d->'metadata', '{}'), e.aggregate_version,
+         = row ((d->>'userId')::uuid, coalesce(d->>'canonicalName', ''), coalesce(d->'metadata', '{}'), e.aggregate_version,
                 e.event_ts, e.user_id::text)
       from (select distinct on (e.aggregate_id) e.*, e.payload->'data' as d from unnest(p_events) e
              where e.event_type = 'AgentMemoryEntityUpdatedEvent'
              order by e.aggregate_id, e.aggregate_version desc) e
      where n.host_id = e.host_id and n.bank_id = e.bank_id and n.entity_id = (d->>'entityId')::uuid
        and n.aggregate_version < e.aggregate_version;
+    perform afterturn.mark_stale(e.host_id, e.bank_id, array_agg((e.payload->'data'->>'entityId')::uuid))
+       from unnest(p_events) e where e.event_type = 'AgentMemoryEntityUpdatedEvent' group by e.host_id, e.bank_id;
 end $$;
 
 -- An entity takes its mentions with it; the projection stage takes them out of its counts.
@@ -181,23 +193,39 @@ create or replace function afterturn.project_unit_entity_linked(p_events aftertu
 language plpgsql as $$
 begin
     -- A mention that comes back before its end was counted stays counted: the difference is settled here.
+    with back as (
+        select l.host_id, l.bank_id, l.entity_id, l.mentions as mentions_before, l.name as name_before,
+               l.kind as kind_before, coalesce((d->>'mentions')::int, 1) as mentions, d->>'name' as name, d->>'kind' as kind
+          from (select e.*, e.payload->'data' as d from unnest(p_events) e
+                 where e.event_type = 'AgentMemoryUnitEntityLinkedEvent' and e.aggregate_version > 1) e
+          join agent_memory_unit_entity_t l
+            on l.host_id = e.host_id and l.bank_id = e.bank_id
+           and l.unit_id = (d->>'unitId')::uuid and l.entity_id = (d->>'entityId')::uuid
+         where l.counted and l.removed_at is not null and l.aggregate_version < e.aggregate_version
+    ), named as (
+        insert into afterturn.entity_name_t as t (host_id, bank_id, entity_id, name, kind, mentions)
+        select c.host_id, c.bank_id, c.entity_id, c.name, c.kind, sum(c.change)
+          from (select b.host_id, b.bank_id, b.entity_id, coalesce(b.name_before, '') as name,
+                       coalesce(b.kind_before, '') as kind, -b.mentions_before as change from back b
+                union all
+                select b.host_id, b.bank_id, b.entity_id, coalesce(b.name, ''), coalesce(b.kind, ''), b.mentions
+                  from back b) c
+         group by 1, 2, 3, 4, 5
+        on conflict (host_id, bank_id, entity_id, name, kind) do update set mentions = t.mentions + excluded.mentions
+    ), stale as (
+        insert into afterturn.stale_entity_t (host_id, bank_id, entity_id)
+        select distinct b.host_id, b.bank_id, b.entity_id from back b
+        on conflict do nothing
+    )
     update agent_memory_entity_t n set mention_count = n.mention_count + c.change
-      from (select l.host_id, l.bank_id, l.entity_id,
-                   sum(coalesce((e.payload->'data'->>'mentions')::int, 1) - l.mentions)::int as change
-              from unnest(p_events) e
-              join agent_memory_unit_entity_t l
-                on l.host_id = e.host_id and l.bank_id = e.bank_id
-               and l.unit_id = (e.payload->'data'->>'unitId')::uuid
-               and l.entity_id = (e.payload->'data'->>'entityId')::uuid
-             where e.event_type = 'AgentMemoryUnitEntityLinkedEvent' and e.aggregate_version > 1
-               and l.counted and l.removed_at is not null and l.aggregate_version < e.aggregate_version
-             group by 1, 2, 3) c
+      from (select b.host_id, b.bank_id, b.entity_id, sum(b.mentions - b.mentions_before)::int as change
+              from back b group by 1, 2, 3) c
      where n.host_id = c.host_id and n.bank_id = c.bank_id and n.entity_id = c.entity_id and c.change <> 0;
     insert into agent_memory_unit_entity_t as l
-        (host_id, bank_id, unit_id, entity_id, mentions, aggregate_version, removed_at)
+        (host_id, bank_id, unit_id, entity_id, mentions, name, kind, aggregate_version, removed_at)
     select distinct on (e.aggregate_id)
            e.host_id, e.bank_id, (d->>'unitId')::uuid, (d->>'entityId')::uuid, coalesce((d->>'mentions')::int, 1),
-           e.aggregate_version,
+           d->>'name', d->>'kind', e.aggregate_version,
            case when coalesce((select u.active from agent_memory_unit_t u where u.host_id = e.host_id
                                   and u.bank_id = e.bank_id and u.unit_id = (d->>'unitId')::uuid), true)
                  and coalesce((select n.active from agent_memory_entity_t n where n.host_id = e.host_id
@@ -207,8 +235,8 @@ begin
      where e.event_type = 'AgentMemoryUnitEntityLinkedEvent'
      order by e.aggregate_id, e.aggregate_version
     on conflict (host_id, bank_id, unit_id, entity_id) do update
-       set (mentions, aggregate_version, removed_at)
-         = row (excluded.mentions, excluded.aggregate_version, excluded.removed_at)
+       set (mentions, name, kind, aggregate_version, removed_at)
+         = row (excluded.mentions, excluded.name, excluded.kind, excluded.aggregate_version, excluded.removed_at)
      where l.aggregate_version < excluded.aggregate_version and l.removed_at is not null;
 end $$;
 

@@ -1,0 +1,65 @@
+"""Which names of a bank mean the same. Pure: profiles in, canonical entities out.
+
+Two rules. Names that differ in case and accents only are one ("Zoë", "Zoe"). A first name alone is the one person of
+the bank whose full name begins with it ("Ana" is "Ana Lima"), unless there are two of them.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+#: What can have several spellings; addresses and days are written one way only.
+NAMED = frozenset({"person", "place", "organisation", "name"})
+#: What can be a person.
+PERSONAL = frozenset({"person", "name"})
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What an entity is called by most of its mentions; `folded` is the name without case and accents."""
+
+    entity_id: UUID
+    name: str = field(repr=False)
+    kind: str
+    folded: str = field(repr=False)
+    mentions: int
+
+    @property
+    def stem(self) -> str:
+        """The first word: only entities of one stem can be the same."""
+        return self.folded.partition(" ")[0]
+
+
+def canonical(profiles: Sequence[Profile]) -> dict[UUID, UUID]:
+    """Return for each entity the one it is the same as, itself unless it is an alias.
+
+    Takes all profiles of the stems concerned, in any order. Of several spellings the most mentioned is canonical.
+    """
+    spellings: dict[tuple[str, bool], list[Profile]] = defaultdict(list)
+    for profile in profiles:
+        if profile.kind in NAMED:
+            spellings[profile.folded, _apart(profile)].append(profile)
+    heads = {key: min(same, key=lambda one: (-one.mentions, one.entity_id)) for key, same in spellings.items()}
+    people = _people(list(heads.values()))
+    found = {profile.entity_id: profile.entity_id for profile in profiles}
+    for key, same in spellings.items():
+        head = heads[key]
+        if head.kind in PERSONAL and " " not in head.folded:
+            head = people.get(head.folded, head)
+        found.update({profile.entity_id: head.entity_id for profile in same})
+    return found
+
+
+def _apart(profile: Profile) -> bool:
+    """Whether the name is surely no person's: a place and a person of one name are two."""
+    return profile.kind not in PERSONAL
+
+
+def _people(heads: Sequence[Profile]) -> Mapping[str, Profile]:
+    """Return the one person each first name can mean; a first name that two people share means neither."""
+    full: dict[str, list[Profile]] = defaultdict(list)
+    for head in heads:
+        if head.kind == "person" and " " in head.folded:
+            full[head.stem].append(head)
+    return {stem: same[0] for stem, same in full.items() if len(same) == 1}

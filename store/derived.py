@@ -1,0 +1,116 @@
+"""All that a bank is more than its turns: brought up to date step by step, or made again from nothing.
+
+Both ways end in the same rows, whatever was linked, unlinked and forgotten in between.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import TextClause, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store import facts, profiles, projections
+from store.consolidation import consolidate
+from store.events.envelope import Origin
+
+# Whoever rebuilds a bank keeps its writers out; whoever counts on keeps out who rebuilds or ends it, and who links.
+LOCK = text("""
+    select pg_advisory_xact_lock_shared(afterturn.log_lock()),
+           pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
+           pg_advisory_xact_lock(afterturn.lock_key('entities', :bank))""")
+LOCK_ALONE = text("""
+    select pg_advisory_xact_lock_shared(afterturn.log_lock()),
+           pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))""")
+
+#: The derived tables and what identifies and fills their rows.
+TABLES: Mapping[str, str] = {
+    "agent_memory_entity_cooccur_t": "entity_id_1, entity_id_2, cooccur_count, last_cooccurred",
+    "agent_memory_entity_t": "entity_id, mention_count",
+    "term_t": "term, df",
+    "bank_statistics_t": "units, tokens",
+    "entity_name_t": "entity_id, name, kind, mentions",
+    "entity_profile_t": "entity_id, canonical_id, name, kind, folded, stem, mentions",
+    "fact_t": "unit_id, subject, fact_id, key, value, position, valid_from, valid_to, superseded_by",
+}
+
+_PLACE = "host_id = :host and bank_id = :bank"
+
+
+def _clear(table: str) -> TextClause:
+    return text(f"delete from afterturn.{table} where {_PLACE}")  # noqa: S608 - constants
+
+
+def _fill(table: str, expected: TextClause) -> TextClause:
+    return text(f"""
+        insert into afterturn.{table} ({TABLES[table]}, host_id, bank_id)
+        select e.*, cast(:host as uuid), cast(:bank as uuid) from ({expected.text}) e""")  # noqa: S608 - constants
+
+
+MARK_LINKS = text(f"""
+    update afterturn.agent_memory_unit_entity_t set counted = (removed_at is null)
+     where {_PLACE} and counted <> (removed_at is null)""")  # noqa: S608 - constants
+MENTIONS = text(f"""
+    update afterturn.agent_memory_entity_t n set mention_count = e.mention_count
+      from ({projections.EXPECTED_MENTIONS.text}) e
+     where n.host_id = :host and n.bank_id = :bank and n.entity_id = e.entity_id
+       and n.mention_count <> e.mention_count""")  # noqa: S608 - constants
+# What waits for its turn to be counted stays noted.
+SETTLE_FORGOTTEN = text("""
+    delete from afterturn.forgotten_unit_t f
+     where f.host_id = :host and f.bank_id = :bank
+       and (select true from afterturn.ledger_t l
+             where l.host_id = :host and l.stage = 'projection' and l.item_id = f.turn_id
+               and l.status in ('pending', 'running', 'dead')) is null""")
+COUNTED = {
+    "agent_memory_entity_cooccur_t": projections.EXPECTED_PAIRS,
+    "entity_name_t": projections.EXPECTED_NAMES,
+    "term_t": projections.EXPECTED_TERMS,
+    "bank_statistics_t": projections.EXPECTED_STATISTICS,
+}
+RECOUNT = (
+    *(statement for table, expected in COUNTED.items() for statement in (_clear(table), _fill(table, expected))),
+    MARK_LINKS,
+    MENTIONS,
+    SETTLE_FORGOTTEN,
+)
+
+
+async def lock(connection: AsyncConnection, bank: UUID) -> None:
+    """Take a bank's place in the order of the log; call it before anything is written, the claim's row included."""
+    await connection.execute(LOCK, {"bank": bank})
+
+
+async def advance(connection: AsyncConnection, origin: Origin, turns: Sequence[UUID]) -> None:
+    """Bring a bank's derived state up to these turns, each of them once, and up to what was forgotten since.
+
+    Inside the tenant's transaction, after `lock`; a bank has one such writer at a time. Reflections and links that
+    follow are appended as events of `origin`.
+    """
+    host, bank = origin.host, origin.bank
+    changed = await projections.count_links(connection, host, bank, turns)
+    gone = await projections.count_words(connection, host, bank, turns)
+    await profiles.refresh(connection, host, bank, changed)
+    await consolidate(connection, origin, await facts.refresh(connection, host, bank, turns, gone))
+
+
+async def rebuild(connection: AsyncConnection, host: UUID, bank: UUID) -> None:
+    """Make a bank's derived state again from nothing, for the turns whose projection is done.
+
+    Keeps the bank's writers waiting for as long as it takes. Reflections are events and stay as they are.
+    """
+    place = {"host": host, "bank": bank}
+    await connection.execute(LOCK_ALONE, {"bank": bank})
+    for statement in RECOUNT:
+        await connection.execute(statement, place)
+    await profiles.rebuild(connection, host, bank)
+    await facts.rebuild(connection, host, bank)
+
+
+async def contents(connection: AsyncConnection, host: UUID, bank: UUID) -> dict[str, list[tuple[Any, ...]]]:
+    """Return the derived rows of a bank by table, in an order of their own: two equal states are equal values."""
+    found = {}
+    for table, shown in TABLES.items():
+        query = text(f"select {shown} from afterturn.{table} where {_PLACE} order by {shown}")  # noqa: S608 - constants
+        found[table] = [tuple(row) for row in await connection.execute(query, {"host": host, "bank": bank})]
+    return found

@@ -1,0 +1,60 @@
+"""Insights: what is seen only when facts of one subject and key are read together. Pure: statements in, a text out.
+
+A fact that was stated in more than one turn is stable; one whose value changed has evolved. Source: the consolidation
+of the turn tools' maintenance (fact_stability, fact_evolution).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+#: Characters of the latest statement that are repeated, and values that are told, the newest of them.
+MOST_CHARACTERS = 140
+MOST_VALUES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One fact as it was stated; `folded` is its value for comparison."""
+
+    unit_id: UUID
+    turn_id: UUID
+    key: str
+    value: str = field(repr=False)
+    folded: str = field(repr=False)
+    content: str = field(repr=False)
+    at: datetime
+
+
+def insight(fact_id: str, statements: Sequence[Statement]) -> str | None:
+    """Return what the statements of one identity (in order of time) show together, None when they show nothing more."""
+    changes = list(_changes(statements))
+    if len(changes) > 1:
+        told = changes[-MOST_VALUES:]
+        values = " -> ".join(f"{one.value} ({one.at.date().isoformat()})" for one in told)
+        earlier = "... -> " if len(told) < len(changes) else ""
+        return f"fact_evolution {_named(fact_id, statements)}: {earlier}{values}. {_latest(statements)}"
+    turns = {one.turn_id for one in statements}
+    if len(turns) > 1:
+        since = f"stated in {len(turns)} turns since {statements[0].at.date().isoformat()}"
+        return f"fact_stability {_named(fact_id, statements)} = {statements[-1].value}, {since}. {_latest(statements)}"
+    return None
+
+
+def _changes(statements: Sequence[Statement]) -> Iterator[Statement]:
+    """Yield the first statement of each value that differs from the one before."""
+    before = None
+    for one in statements:
+        if one.folded != before:
+            yield one
+        before = one.folded
+
+
+def _named(fact_id: str, statements: Sequence[Statement]) -> str:
+    return f"{fact_id}::{statements[-1].key}"
+
+
+def _latest(statements: Sequence[Statement]) -> str:
+    content = statements[-1].content
+    return content if len(content) <= MOST_CHARACTERS else f"{content[: MOST_CHARACTERS - 3]}..."
