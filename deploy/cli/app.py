@@ -15,6 +15,7 @@ COMMANDS = {
     "status": "deploy.cli.status:status_command",
     "keys": "deploy.cli.keys:keys_app",
     "quota": "deploy.cli.quota:quota_app",
+    "replay": "deploy.cli.replay:replay_command",
     "config": "deploy.cli.config:config_command",
     "doctor": "deploy.cli.doctor:doctor_command",
     "demo": "deploy.cli.demo:demo_command",

@@ -1,0 +1,122 @@
+"""`afterturn replay`: make the projections again from the log, compare, and mend what is not the same."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Annotated
+from uuid import UUID
+
+import typer
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+from sqlalchemy.exc import SQLAlchemyError
+
+from deploy.bootstrap import HOST
+from deploy.cli.finding import DataOption, JsonOption, running_stack
+from deploy.cli.printing import answer, console, ended, say
+from store import identity
+from store.errors import ReplayError
+from store.replay import Report, Scope, repair, swap, verify
+
+#: Seconds between two lines about progress.
+SAY_EVERY_S = 2.0
+
+HostOption = Annotated[str | None, typer.Option(metavar="NAME", help="Only this host, by name or id.")]
+BankOption = Annotated[str | None, typer.Option(metavar="NAME", help="Only this bank of the host, by name.")]
+VerifyOption = Annotated[
+    bool, typer.Option("--verify", help="Compare only (what happens anyway, if nothing else is asked).")
+]
+SwapOption = Annotated[bool, typer.Option("--swap", help="Put the replayed tables in the place of the live ones.")]
+RepairOption = Annotated[bool, typer.Option("--repair", help="Correct the rows of the host or bank in place.")]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Take up a replay that was cut off.")]
+
+
+def replay_command(
+    *,
+    verify_: VerifyOption = False,
+    swap_: SwapOption = False,
+    repair_: RepairOption = False,
+    host: HostOption = None,
+    bank: BankOption = None,
+    resume: ResumeOption = False,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Replay the event log beside the live tables and compare them, row for row; the service goes on meanwhile.
+
+    Exits 1 when a table is not what the log says, and names the first rows that differ (by their keys, never by
+    what stands in them). With `--swap` or `--repair` that is mended, and it exits 0.
+
+    **Example:** `afterturn replay --verify --json`
+    """
+    mends = swap_ or repair_
+    if verify_ + swap_ + repair_ > 1:
+        raise ended("--verify, --swap and --repair are three different things: ask for one", 2)
+    scope = _scope(host, bank)
+    if swap_ and scope != Scope():
+        raise ended("--swap is of everything; --repair mends one host or bank in place", 2)
+    if repair_ and (scope.host is None or resume):
+        raise ended("--repair is of one host (--host NAME) or of one bank of it, and begins anew", 2)
+    url = running_stack(data).owner_url.get_secret_value()
+    try:
+        report = asyncio.run(_run(url, scope, swapping=swap_, repairing=repair_, resume=resume))
+    except (ReplayError, SQLAlchemyError, OSError) as error:
+        told = (
+            str(error) if isinstance(error, ReplayError) else f"the database does not answer ({type(error).__name__})"
+        )
+        raise ended(told, 1) from None
+    if as_json:
+        answer(report.as_json())
+    else:
+        console().print(_in_words(report))
+    raise typer.Exit(0 if report.equal or mends else 1)
+
+
+async def _run(url: str, scope: Scope, *, swapping: bool, repairing: bool, resume: bool) -> Report:
+    progress = _progress()
+    if swapping:
+        return await swap(url, progress=progress, resume=resume)
+    if repairing:
+        return await repair(url, scope, progress=progress)
+    return await verify(url, scope, progress=progress, resume=resume)
+
+
+def _scope(host: str | None, bank: str | None) -> Scope:
+    if host is None and bank is None:
+        return Scope()
+    try:
+        host_id = UUID(host or "")
+    except ValueError:
+        host_id = identity.host_id(host or HOST)
+    return Scope(host_id, None if bank is None else identity.bank_id(host_id, bank))
+
+
+def _progress() -> Callable[[int, int], None]:
+    """Return what tells a person now and then how far a replay has come."""
+    next_at = time.monotonic() + SAY_EVERY_S
+
+    def tell(done: int, total: int) -> None:
+        nonlocal next_at
+        if time.monotonic() >= next_at:
+            next_at = time.monotonic() + SAY_EVERY_S
+            say(f"replayed {done} of {total} events")
+
+    return tell
+
+
+def _in_words(report: Report) -> Group:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("table", "live", "replayed", ""):
+        table.add_column(name, justify="left" if name in {"table", ""} else "right")
+    for one in report.tables:
+        verdict = Text("equal", style="green") if one.equal else Text("differs", style="red")
+        table.add_row(one.table, str(one.rows_live), str(one.rows_replayed), verdict)
+    named = [
+        Text(f"  {one.table} {' '.join(f'{k}={v}' for k, v in d.key.items())}: {d.found} {', '.join(d.columns)}")
+        for one in report.tables
+        for d in one.first_differences
+    ]
+    beside = [Text(f"{one.name}: {'as derived' if one.equal else 'not as derived'}") for one in report.derived]
+    head = Text(f"{report.events} events in {report.seconds:.1f} s: {'equal' if report.equal else 'not equal'}")
+    return Group(head, table, *named, *beside)

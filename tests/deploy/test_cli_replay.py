@@ -1,0 +1,87 @@
+"""`afterturn replay` on a real database: equal, or the row that is not, named by its key."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from deploy.bootstrap import HOST
+from deploy.folder_lock import FolderLock
+from store import identity
+from store.keys import Keys
+from store.turns import NewMessage, NewTurn, TurnStore
+from tests.deploy.test_cli_operator import Operated, stack
+from tests.servers import TestPostgres, TestValkey
+
+BANK = identity.bank_id(identity.host_id(HOST), "home")
+
+
+@pytest.fixture
+async def operated(tmp_path: Path, fresh_database: TestPostgres, valkey: TestValkey) -> AsyncIterator[Operated]:
+    folder = tmp_path / "data"
+    folder.mkdir(mode=0o700)
+    lock = FolderLock(folder)
+    stack(folder, fresh_database, valkey.url).save(folder)
+    operated = Operated(folder, fresh_database)
+    database = operated.database()
+    await Keys(database).create(HOST, "test")
+    said = NewTurn("home", "s", "t", (NewMessage("user", "I moved to Porto"), NewMessage("assistant", "Noted")))
+    await TurnStore(database, lambda: datetime.now(UTC)).append(identity.host_id(HOST), [said])
+    await database.close()
+    yield operated
+    lock.release()
+
+
+async def tamper(postgres: TestPostgres) -> None:
+    engine = create_async_engine(postgres.owner_url)
+    async with engine.begin() as connection:
+        await connection.execute(text("update afterturn.agent_memory_unit_t set content = 'tampered' where seq = 0"))
+    await engine.dispose()
+
+
+async def test_what_is_live_is_what_the_log_says(operated: Operated) -> None:
+    told = await operated.answer("replay", "--verify")
+    assert told["equal"] is True
+    assert told["events"] == 5
+    assert [table["table"] for table in told["tables"]][:3] == [
+        "agent_memory_bank_t",
+        "agent_memory_doc_t",
+        "agent_memory_unit_t",
+    ]
+    assert len(told["tables"]) == 9
+    assert set(told["tables"][0]) == {
+        "table",
+        "rows_live",
+        "rows_replayed",
+        "digest_live",
+        "digest_replayed",
+        "equal",
+        "first_differences",
+    }
+    assert all(set(one) == {"name", "equal"} for one in told["derived"])
+
+
+@pytest.mark.law("L5")
+@pytest.mark.parametrize("mending", [("--repair", "--host", HOST), ("--repair", "--bank", "home"), ("--swap",)])
+async def test_a_row_changed_by_hand_is_named_and_mended(operated: Operated, mending: tuple[str, ...]) -> None:
+    await tamper(operated.postgres)
+    result = await operated.run("replay", "--json")
+    assert result.exit_code == 1
+    assert "tampered" not in result.stdout + result.stderr
+    told = await operated.answer("replay", "--verify")
+    [difference] = told["tables"][2]["first_differences"]
+    assert (difference["key"]["bank_id"], difference["columns"]) == (str(BANK), ["content"])
+    shown = await operated.run("replay")
+    assert difference["key"]["unit_id"] in shown.stdout
+    assert (await operated.run("replay", *mending)).exit_code == 0
+    assert (await operated.run("replay")).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "wrong", [("--verify", "--swap"), ("--swap", "--host", "x"), ("--repair",), ("--repair", "--host", "x", "--resume")]
+)
+async def test_what_does_not_go_together_is_refused(operated: Operated, wrong: tuple[str, ...]) -> None:
+    assert (await operated.run("replay", *wrong)).exit_code == 2
