@@ -262,10 +262,12 @@ MUTANTS = (
         law="L10",
         fault="a batch is embedded inside the transaction that writes its vectors",
         file="workers/embedding.py",
-        before="        async with self.database.tenant(host) as connection:\n            if vectors is not None:\n",
-        after="        async with self.database.tenant(host) as connection:\n"
-        "            vectors = await self.embedder.embed([unit.content for unit in units])\n"
-        "            if vectors is not None:\n",
+        before="        vectors = await self.embedder.embed([unit.content for unit in units]) if units else None\n"
+        "        outcomes = [Outcome(row.item_id) for claim in claims for row in claim.rows]\n"
+        "        async with self.database.tenant(host) as connection:\n",
+        after="        outcomes = [Outcome(row.item_id) for claim in claims for row in claim.rows]\n"
+        "        async with self.database.tenant(host) as connection:\n"
+        "            vectors = await self.embedder.embed([unit.content for unit in units]) if units else None\n",
         held_by="tests/workers/test_runner.py",
         tests=("test_slow_work_holds_no_connection",),
     ),

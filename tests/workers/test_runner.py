@@ -245,16 +245,19 @@ async def test_slow_work_holds_no_connection(fresh_database: TestPostgres) -> No
     crew = Crew(world, KnownEmbedder(slow_s=3.0))
     working = asyncio.ensure_future(crew.drain(Stage.EMBEDDING))
     await crew.embedder.begun.wait()
-    idle = await world.sql("""
-        select count(*) as n from pg_stat_activity
-         where datname = current_database() and state like 'idle in transaction%'""")
-    assert idle[0].n == 0
     narrow = Database(settings_of(fresh_database, 1))
     turns = TurnStore(narrow, now)
     async with asyncio.timeout(2):
         for n in range(10):
             await turns.append(HOST, [NewTurn("default", "s", f"more{n}", dialogue())])
     assert not working.done()
+    while not working.done():
+        idle = await world.sql("""
+            select count(*) as n from pg_stat_activity
+             where datname = current_database() and state like 'idle in transaction%'
+               and now() - state_change > interval '1 second'""")
+        assert idle[0].n == 0
+        await asyncio.sleep(0.2)
     await working
     await narrow.close()
     await world.database.close()
