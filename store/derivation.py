@@ -1,10 +1,13 @@
 """What a stage that derives events must hold and may ask, inside the tenant's transaction."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.identity import event_id
 
 # Deriving writers of one bank meet on its entities. Whoever waited for another's entity after it had written itself
 # would commit later under a smaller xid, and a reader of the log would see a link before the entity it names.
@@ -18,6 +21,14 @@ FIRST_FACTS = text("""
                      where u.host_id = :host and u.bank_id = :bank and u.turn_id = t.turn_id
                        and u.origin = 'extraction' offset 0) u
      group by 1""")
+# Entities that ended (nobody named them any more) in a bank that lives, with the version they begin again at.
+ENDED = text("""
+    select cast(n.entity_id as text) as entity, n.aggregate_version + 1 as version
+      from unnest(cast(:entities as uuid[])) as t(entity_id),
+           lateral (select n.entity_id, n.aggregate_version from afterturn.agent_memory_entity_t n
+                     where n.host_id = :host and n.bank_id = :bank and n.entity_id = t.entity_id and not n.active
+                    offset 0) n
+     where (select b.active from afterturn.agent_memory_bank_t b where b.host_id = :host and b.bank_id = :bank)""")
 
 
 async def lock(connection: AsyncConnection, bank: UUID) -> None:
@@ -29,3 +40,25 @@ async def first_facts(connection: AsyncConnection, host: UUID, bank: UUID, turns
     """Return where the first fact of each turn that has one stands in the log."""
     found = await connection.execute(FIRST_FACTS, {"host": host, "bank": bank, "turns": list(turns)})
     return {row.turn_id: row.position for row in found}
+
+
+async def begun_again(
+    connection: AsyncConnection, host: UUID, bank: UUID, entities: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """Return the beginnings of entities as they are to be offered: one that ended begins again, as its next version.
+
+    Inside the tenant's transaction, after `lock`.
+    """
+    ids = [event["payload"]["data"]["entityId"] for event in entities]
+    found = await connection.execute(ENDED, {"host": host, "bank": bank, "entities": ids})
+    ended = {row.entity: row.version for row in found}
+    return [
+        _at(host, event, ended[entity]) if entity in ended else event
+        for entity, event in zip(ids, entities, strict=True)
+    ]
+
+
+def _at(host: UUID, event: Mapping[str, Any], version: int) -> Mapping[str, Any]:
+    identity = str(event_id(host, event["subject"], str(version)))
+    data = {**event["payload"]["data"], "aggregateVersion": version - 1, "newAggregateVersion": version}
+    return {**event, "id": identity, "version": version, "payload": {**event["payload"], "id": identity, "data": data}}

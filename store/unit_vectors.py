@@ -22,6 +22,11 @@ MISSING = text("""
      where (select true from afterturn.unit_vector_t v
              where v.host_id = :host and v.bank_id = u.bank_id and v.generation = :generation
                and v.unit_id = u.unit_id and v.chunk = 0) is null""")
+# An erasure holds its bank alone: whoever waited for it behind a unit already locked here would wait for ever.
+SHARE_BANKS = text("""
+    select pg_advisory_xact_lock_shared(k.key)
+      from (select distinct afterturn.lock_key('bank', b.bank) as key
+              from unnest(cast(:banks as uuid[])) as b(bank) order by 1) k""")
 # Locked against being forgotten until the vector is there to be forgotten too.
 INSERT = text("""
     insert into afterturn.unit_vector_t (host_id, bank_id, unit_id, chunk, generation, embedding)
@@ -77,4 +82,5 @@ async def insert(
         for unit, vector in zip(units, vectors, strict=True)
     ]
     if rows:
+        await connection.execute(SHARE_BANKS, {"banks": sorted({unit.bank_id for unit in units})})
         await connection.execute(INSERT, rows)

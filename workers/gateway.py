@@ -59,7 +59,7 @@ class GatewayStage:
             session = await _session_name(connection, claim, row)
         if row.status == "adding":
             return await self._finish(claim, row, machine.unknown_add(session, "unknown"))
-        if row.status == "flushing" or self.client is None:
+        if row.status == "flushing" or self.client is None or not session:
             return await self._finish(claim, row, machine.unknown_flush(session))
         return await self._flush(claim, row, session, self.client)
 
@@ -124,7 +124,8 @@ async def _irrevocable(work: Awaitable[Worked]) -> Worked:
 
 async def _session_name(connection: AsyncConnection, claim: Claim, row: LedgerRow) -> str:
     arguments = {"host": claim.host_id, "bank": row.bank_id, "session": row.session_id}
-    return str((await connection.execute(SESSION_NAME, arguments)).scalar_one())
+    # A session that was erased meanwhile has no name any more.
+    return str((await connection.execute(SESSION_NAME, arguments)).scalar_one() or "")
 
 
 async def _called(operation: str, call: Awaitable[None]) -> GatewayError | None:

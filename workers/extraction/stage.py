@@ -39,13 +39,14 @@ class ExtractionStage:
     async def _write(self, claim: Claim, bank: UUID, derived: Sequence[Derived], outcomes: Sequence[Outcome]) -> None:
         host = claim.host_id
         entities = {subject: event for one in derived for subject, event in one.entities.items()}
-        events = [entities[subject] for subject in sorted(entities)]
-        events += [event for one in derived for event in one.events]
+        named = [entities[subject] for subject in sorted(entities)]
+        events = [event for one in derived for event in one.events]
         with_facts = {one.turn_id for one in derived if one.facts}
         async with self.database.tenant(host) as connection:
-            if events:
+            if named or events:
                 await derivation.lock(connection, bank)
-                await append_events(connection, host, events)
+                named = await derivation.begun_again(connection, host, bank, named)
+                await append_events(connection, host, [*named, *events])
             if with_facts:
                 await postings.insert(connection, host, bank, [words for one in derived for words in one.words])
                 first = await derivation.first_facts(connection, host, bank, list(with_facts))

@@ -1,0 +1,87 @@
+"""Erasing a whole bank: it ends first, for every reader; then its log is rewritten page by page."""
+
+from sqlalchemy import text
+
+from store.erasure.units import (
+    DELIVERED,
+    END_TURNS,
+    ERASE_AT,
+    ERASE_GUARDS,
+    FORGET_JOBS,
+    ORIGINS,
+    SCRUB,
+    SCRUB_SESSIONS,
+    Place,
+)
+from store.errors import NotFound
+from store.events.catalog import Aggregate, EventType
+from store.events.log import append_events
+
+#: Events of one transaction.
+PAGE_EVENTS = 500
+
+BANK = text("""
+    select b.active, afterturn.logged_version(b.host_id, b.host_id || '|' || b.bank_id) as version
+      from afterturn.agent_memory_bank_t b where b.host_id = :host and b.bank_id = :bank""")
+WEIGHT = text("""
+    select (select count(*) from afterturn.posting_t p where p.host_id = :host and p.bank_id = :bank) as words,
+           (select count(*) from afterturn.unit_vector_t v where v.host_id = :host and v.bank_id = :bank) as vectors""")
+ISSUED = text("select last_value from afterturn.log_position_seq")
+TURNS = text("select turn_id from afterturn.turn_t where host_id = :host and bank_id = :bank")
+UNDONE = text("select distinct turn_id from afterturn.ledger_t where host_id = :host and bank_id = :bank and undone")
+PAGE = text("""
+    select e.position, e.aggregate_type, e.aggregate_id, afterturn.begins(e.event_type) as begins,
+           e.payload->'data'->>'origin' as origin,
+           cast(e.payload->'data'->>'turnId' as uuid) as turn_id,
+           cast(e.payload->'data'->>'sessionId' as uuid) as session_id, e.payload->'data' ? 'erased' as erased
+      from afterturn.event_store_t e
+     where e.host_id = :host and e.bank_id = :bank and e.position > :reached and e.position <= :upto
+     order by e.position limit :limit""")
+
+#: What an aggregate is called in a receipt.
+KINDS = {
+    Aggregate.BANK.value: "banks",
+    Aggregate.DOC.value: "documents",
+    Aggregate.ENTITY.value: "entities",
+    Aggregate.UNIT_ENTITY.value: "mentions",
+    Aggregate.LINK.value: "links",
+    Aggregate.DIRECTIVE.value: "directives",
+    Aggregate.REFLECTION.value: "reflections",
+    Aggregate.SESSION.value: "sessions",
+}
+
+
+async def begin_bank(place: Place) -> None:
+    """End the bank and everything still to be done in it. Raises NotFound."""
+    rows = await place.ask(BANK)
+    if not rows:
+        raise NotFound("no such bank")
+    [weight] = await place.ask(WEIGHT)
+    place.erasure.counts.update({"words": weight.words, "vectors": weight.vectors})
+    turns = [row.turn_id for row in await place.ask(TURNS)]
+    for row in await place.ask(DELIVERED, turns=turns):
+        place.erasure.delivered[row.session] += row.turns
+    undone = [row.turn_id for row in await place.ask(UNDONE)]
+    await place.count("work", END_TURNS, turns=undone, ended=undone)
+    await place.count("recall_jobs", FORGET_JOBS)
+    if rows[0].active:
+        event = place.marked(EventType.BANK_DELETED, (), {}, rows[0].version + 1)
+        await append_events(place.connection, place.erasure.host, [event])
+    place.erasure.upto = int((await place.ask(ISSUED))[0][0])
+
+
+async def erase_page(place: Place) -> bool:
+    """Rewrite the next events of the bank; says whether there may be more."""
+    erasure = place.erasure
+    page = await place.ask(PAGE, reached=erasure.reached, upto=erasure.upto, limit=PAGE_EVENTS)
+    left = [row for row in page if not row.erased]
+    for row in left:
+        if row.begins:
+            erasure.counts[KINDS.get(row.aggregate_type) or ORIGINS.get(row.origin, "facts")] += 1
+    await place.count("events", ERASE_AT, positions=[row.position for row in left])
+    await place.ask(SCRUB, subjects=sorted({row.aggregate_id for row in left}))
+    histories = [row for row in left if row.aggregate_type == Aggregate.SESSION.value]
+    await place.count("history_messages", SCRUB_SESSIONS, sessions=sorted({row.session_id for row in histories}))
+    await place.count("turns", ERASE_GUARDS, turns=sorted({row.turn_id for row in histories if row.turn_id}))
+    erasure.reached = page[-1].position if page else erasure.upto
+    return len(page) == PAGE_EVENTS

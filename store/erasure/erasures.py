@@ -1,0 +1,210 @@
+"""Erasures from the request to the receipt: in transactions of bounded size, each of which may be the last for a while.
+
+What is done and how far it has come are committed together, so whoever comes after a crash goes on where it stopped.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.database import Database
+from store.erasure import requests
+from store.erasure.banks import ISSUED, begin_bank, erase_page
+from store.erasure.requests import Erasure, Kind, Receipt, Target
+from store.erasure.units import ERASE_EVENTS, SCRUB_SESSIONS, Place, erase_units
+from store.erasure.users import begin_user, by_bank, erase_written, next_page
+from store.errors import NotFound
+from store.events.catalog import EventType
+from store.events.log import append_events
+
+#: Units of a session that go in one transaction.
+PAGE_UNITS = 100
+#: An erasure nobody has gone on with for so long is taken up by the sweeper.
+LEFT_ALONE = timedelta(seconds=30)
+DEADLOCK = "40P01"
+TRIES = 5
+
+# Bank-wide: whoever appends to, counts or embeds for the bank holds its lock shared for as long as it writes.
+LOCK_LOG = text("select pg_advisory_xact_lock_shared(afterturn.log_lock())")
+LOCK_BANK = text("select pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))")
+# For a moment: what was begun to be written is in the log then.
+LOCK_LOG_ALONE = text("select pg_advisory_xact_lock(afterturn.log_lock())")
+HAS_UNIT = text("""
+    select exists (select from afterturn.agent_memory_unit_t u
+                    where u.host_id = :host and u.bank_id = :bank and u.unit_id = :thing)""")
+SESSION = text("""
+    select h.active,
+           afterturn.logged_version(h.host_id, h.host_id || '|' || h.bank_id || '|' || h.session_id) as version
+      from afterturn.agent_session_history_t h
+     where h.host_id = :host and h.bank_id = :bank and h.session_id = :session""")
+UNITS_OF_SESSION = text("""
+    select u.unit_id, u.position from afterturn.agent_memory_unit_t u
+     where u.host_id = :host and u.bank_id = :bank and u.session_id = :session
+       and u.position > :reached and u.position <= :upto
+     order by u.position limit :limit""")
+SAMPLES = text("select afterturn.erase_samples(:erasure)")
+LEFT = text("""
+    select host_id, erasure_id from afterturn.erasure_t where status = 'running' and updated_at < :before
+     order by updated_at limit 20""")
+
+
+class Erasures:
+    """Opens erasures, goes on with them, and accounts for them. An instance may be shared."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def request(self, host: UUID, target: Target) -> UUID:
+        """Take an erasure in; returns its id. What is to be gone is then refused to come back, and `run` makes it so.
+
+        The same asked for again while it runs is the same erasure. Raises NotFound for what is unknown or foreign.
+        """
+        async with self._database.tenant(host) as connection:
+            return await self._open(connection, host, target)
+
+    async def run(self, host: UUID, erasure: UUID, within: timedelta | None = None) -> Receipt:
+        """Go on with an erasure until it is done, or for about `within`; returns the receipt as it is by then."""
+        until = None if within is None else self._clock() + within
+        while not await self._again(host, erasure):
+            if until is not None and self._clock() >= until:
+                break
+        return await self.receipt(host, erasure)
+
+    async def receipt(self, host: UUID, erasure: UUID) -> Receipt:
+        """Return the receipt of an erasure, done or not. Raises NotFound."""
+        async with self._database.tenant(host) as connection:
+            return await requests.receipt(connection, host, erasure)
+
+    async def estimate(self, host: UUID, target: Target) -> Receipt:
+        """Say what an erasure would come to, and write nothing: it is done in one transaction and undone.
+
+        Keeps the bank's writers waiting meanwhile. Raises NotFound.
+        """
+        async with self._database.tenant(host) as connection:
+            erasure = await self._open(connection, host, target)
+            while not await self._step(connection, host, erasure):
+                pass
+            found = await requests.receipt(connection, host, erasure)
+            await connection.rollback()
+        return found
+
+    async def left_alone(self) -> Sequence[tuple[UUID, UUID]]:
+        """Name erasures (host, erasure) that nobody has gone on with for a while."""
+        async with self._database.operator() as connection:
+            rows = await connection.execute(LEFT, {"before": self._clock() - LEFT_ALONE})
+            return [(row.host_id, row.erasure_id) for row in rows]
+
+    async def _again(self, host: UUID, erasure: UUID) -> bool:
+        """Take the next step in a transaction of its own; one that met others in a deadlock is tried again."""
+        for tried in range(TRIES):
+            try:
+                async with self._database.tenant(host) as connection:
+                    return await self._step(connection, host, erasure)
+            except DBAPIError as error:
+                if getattr(error.orig, "sqlstate", None) != DEADLOCK or tried + 1 == TRIES:
+                    raise
+            await asyncio.sleep(0.05 * (tried + 1))
+        return False
+
+    async def _open(self, connection: AsyncConnection, host: UUID, target: Target) -> UUID:
+        """Write the request, and make sure that nothing of what is to be gone is on its way into the log."""
+        bank, thing = target.ids(host)
+        await connection.execute(LOCK_LOG_ALONE if bank is None else LOCK_LOG)
+        if bank is not None:
+            await connection.execute(LOCK_BANK, {"bank": bank})
+        if running := await requests.find_running(connection, host, target.kind, thing):
+            return running
+        erasure = await requests.write(connection, host, target, self._clock())
+        erasure.upto = int((await connection.execute(ISSUED)).scalar_one())
+        if bank is None:
+            await begin_user(connection, erasure)
+        else:
+            await _begin(Place(connection, erasure, bank))
+        await requests.save(connection, erasure)
+        return erasure.erasure_id
+
+    async def _step(self, connection: AsyncConnection, host: UUID, erasure_id: UUID) -> bool:
+        """Take the next step; says whether the erasure is done."""
+        await connection.execute(LOCK_LOG)
+        erasure = await requests.hold(connection, host, erasure_id, self._clock())
+        if erasure.done:
+            return True
+        more = await (_page_of_user if erasure.bank is None else _page_of_bank)(connection, erasure)
+        await requests.save(connection, erasure)
+        if not more:
+            await connection.execute(SAMPLES, {"erasure": erasure_id})
+            await requests.finish(connection, erasure)
+        return erasure.done
+
+
+async def _begin(place: Place) -> None:
+    match place.erasure.kind:
+        case Kind.BANK:
+            await begin_bank(place)
+        case Kind.SESSION:
+            await _begin_session(place)
+        case _:
+            if not (await place.ask(HAS_UNIT, thing=place.erasure.target))[0][0]:
+                raise NotFound("no such unit")
+
+
+async def _begin_session(place: Place) -> None:
+    """End a session's history: what is said from now on begins another of the same name. Raises NotFound."""
+    session = place.erasure.target
+    rows = await place.ask(SESSION, session=session)
+    if not rows:
+        raise NotFound("no such session")
+    if rows[0].active:
+        data = {"sessionId": str(session)}
+        event = place.marked(EventType.SESSION_DELETED, (session,), data, rows[0].version + 1)
+        place.erasure.upto = await append_events(place.connection, place.erasure.host, [event]) or place.erasure.upto
+        place.erasure.counts["sessions"] += 1
+
+
+async def _page_of_bank(connection: AsyncConnection, erasure: Erasure) -> bool:
+    assert erasure.bank is not None  # noqa: S101 - told apart by the caller
+    await connection.execute(LOCK_BANK, {"bank": erasure.bank})
+    place = Place(connection, erasure, erasure.bank)
+    match erasure.kind:
+        case Kind.BANK:
+            return await erase_page(place)
+        case Kind.SESSION:
+            return await _page_of_session(place)
+        case _:
+            await erase_units(place, [erasure.target])
+            return False
+
+
+async def _page_of_session(place: Place) -> bool:
+    """Erase the next units of a session; with the last of them, what its history keeps itself."""
+    erasure = place.erasure
+    arguments = {"session": erasure.target, "reached": erasure.reached, "upto": erasure.upto}
+    units = await place.ask(UNITS_OF_SESSION, **arguments, limit=PAGE_UNITS)
+    if units:
+        await erase_units(place, [row.unit_id for row in units])
+        erasure.reached = units[-1].position
+    if len(units) == PAGE_UNITS:
+        return True
+    subjects = [place.subject(erasure.target)]
+    await place.count("events", ERASE_EVENTS, subjects=subjects, upto=erasure.upto)
+    await place.count("history_messages", SCRUB_SESSIONS, sessions=[erasure.target])
+    return False
+
+
+async def _page_of_user(connection: AsyncConnection, erasure: Erasure) -> bool:
+    """Erase what the user's next events wrote, bank by bank, each of them locked in the same order by everybody."""
+    page = await next_page(connection, erasure)
+    written = by_bank(page)
+    for bank in written:
+        await connection.execute(LOCK_BANK, {"bank": bank})
+    for bank, wrote in written.items():
+        await erase_written(Place(connection, erasure, bank), wrote)
+    if page:
+        erasure.reached = page[-1].position
+    return bool(page)

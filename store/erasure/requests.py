@@ -1,0 +1,192 @@
+"""What was asked to be erased, how far that has come, and the receipt: rows that hold ids and counts alone."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID, uuid4
+
+import orjson
+from sqlalchemy import Row, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store import identity
+from store.errors import NotFound
+
+#: Where copies may be that this service cannot reach, whatever was erased.
+BEYOND_REACH = (
+    "backups and replicas of the database, and its write-ahead log",
+    "exports and snapshots made earlier",
+    "logs of the database server",
+    "old row versions on disk, until the next VACUUM",
+    "ids: whoever knows a name can compute the id made from it",
+)
+
+OPEN = text("""
+    insert into afterturn.erasure_t (host_id, erasure_id, kind, bank_id, target_id, upto, requested_at, updated_at)
+    values (:host, :erasure, :kind, :bank, :target, :upto, :now, :now)""")
+RUNNING = text("""
+    select erasure_id from afterturn.erasure_t
+     where host_id = :host and target_id = :target and kind = :kind and status = 'running'""")
+COLUMNS = """
+    erasure_id, kind, bank_id, target_id, upto, reached, status, cast(counts as text) as counts,
+    cast(delivered as text) as delivered, requested_at, finished_at"""
+READ = text(f"select {COLUMNS} from afterturn.erasure_t where host_id = :host and erasure_id = :erasure")  # noqa: S608
+HOLD = text(f"{READ.text} for update")
+SAVE = text("""
+    update afterturn.erasure_t
+       set reached = :reached, counts = cast(:counts as jsonb), delivered = cast(:delivered as jsonb),
+           upto = :upto, updated_at = :now
+     where host_id = :host and erasure_id = :erasure""")
+FINISH = text("""
+    update afterturn.erasure_t set status = 'done', finished_at = :now, updated_at = :now
+     where host_id = :host and erasure_id = :erasure""")
+
+
+class Kind(StrEnum):
+    """What can be erased as one."""
+
+    UNIT = "unit"
+    SESSION = "session"
+    USER = "user"
+    BANK = "bank"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is to be gone, by the agent's own names: a unit (its id) or session of `bank`, a user, or the bank."""
+
+    kind: Kind
+    bank: str | None = None
+    name: str = field(default="", repr=False)
+
+    def ids(self, host: UUID) -> tuple[UUID | None, UUID]:
+        """Return the bank (None: all banks) and what is erased in it. Raises NotFound for what is no unit's id."""
+        if self.kind is Kind.USER:
+            return None, identity.user_id(host, self.name)
+        bank = identity.bank_id(host, self.bank or "")
+        if self.kind is Kind.SESSION:
+            return bank, identity.session_id(bank, self.name)
+        if self.kind is Kind.BANK:
+            return bank, bank
+        try:
+            return bank, UUID(self.name)
+        except ValueError:
+            raise NotFound("no such unit") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What an erasure came to, without a word of what it erased.
+
+    `counts`: rows and events by kind. `delivered`: sessions at a foreign gateway that were told erased turns, by the
+    agent's own name, with how many turns; they must be erased there. `unreached`: where else copies may be.
+    """
+
+    erasure_id: UUID
+    kind: Kind
+    bank_id: UUID | None
+    target_id: UUID
+    done: bool
+    counts: Mapping[str, int]
+    delivered: Mapping[str, int]
+    requested_at: datetime
+    finished_at: datetime | None
+    unreached: tuple[str, ...] = BEYOND_REACH
+
+
+@dataclass(slots=True)
+class Erasure:
+    """An erasure under way, held by this transaction."""
+
+    host: UUID
+    erasure_id: UUID
+    kind: Kind
+    bank: UUID | None
+    target: UUID
+    at: datetime
+    upto: int = 0
+    reached: int = 0
+    done: bool = False
+    counts: Counter[str] = field(default_factory=Counter)
+    delivered: Counter[str] = field(default_factory=Counter)
+
+
+async def find_running(connection: AsyncConnection, host: UUID, kind: Kind, target: UUID) -> UUID | None:
+    """Return the erasure of the same that runs already."""
+    found = await connection.execute(RUNNING, {"host": host, "kind": kind.value, "target": target})
+    erasure: UUID | None = found.scalar()
+    return erasure
+
+
+async def write(connection: AsyncConnection, host: UUID, target: Target, now: datetime) -> Erasure:
+    """Write a new erasure, of which nothing is done yet."""
+    bank, thing = target.ids(host)
+    erasure = Erasure(host, uuid4(), target.kind, bank, thing, now)
+    arguments = {"host": host, "erasure": erasure.erasure_id, "kind": target.kind.value, "bank": bank}
+    await connection.execute(OPEN, {**arguments, "target": thing, "upto": 0, "now": now})
+    return erasure
+
+
+async def hold(connection: AsyncConnection, host: UUID, erasure: UUID, now: datetime) -> Erasure:
+    """Return an erasure and hold it until the transaction ends, against others who go on with it. Raises NotFound."""
+    row = await _row(connection, HOLD.text, host, erasure)
+    return Erasure(
+        host,
+        row.erasure_id,
+        Kind(row.kind),
+        row.bank_id,
+        row.target_id,
+        now,
+        row.upto,
+        row.reached,
+        row.status == "done",
+        Counter(orjson.loads(row.counts)),
+        Counter(orjson.loads(row.delivered)),
+    )
+
+
+async def save(connection: AsyncConnection, erasure: Erasure) -> None:
+    """Write how far it has come."""
+    await connection.execute(
+        SAVE,
+        {
+            "host": erasure.host,
+            "erasure": erasure.erasure_id,
+            "reached": erasure.reached,
+            "upto": erasure.upto,
+            "counts": orjson.dumps(dict(erasure.counts)).decode(),
+            "delivered": orjson.dumps(dict(erasure.delivered)).decode(),
+            "now": erasure.at,
+        },
+    )
+
+
+async def finish(connection: AsyncConnection, erasure: Erasure) -> None:
+    """Write that it is done."""
+    await connection.execute(FINISH, {"host": erasure.host, "erasure": erasure.erasure_id, "now": erasure.at})
+    erasure.done = True
+
+
+async def receipt(connection: AsyncConnection, host: UUID, erasure: UUID) -> Receipt:
+    """Return the receipt of an erasure, done or not. Raises NotFound, for foreign ones too."""
+    row = await _row(connection, READ.text, host, erasure)
+    return Receipt(
+        erasure_id=row.erasure_id,
+        kind=Kind(row.kind),
+        bank_id=row.bank_id,
+        target_id=row.target_id,
+        done=row.status == "done",
+        counts=orjson.loads(row.counts),
+        delivered=orjson.loads(row.delivered),
+        requested_at=row.requested_at,
+        finished_at=row.finished_at,
+    )
+
+
+async def _row(connection: AsyncConnection, query: str, host: UUID, erasure: UUID) -> Row[tuple[object, ...]]:
+    row = (await connection.execute(text(query), {"host": host, "erasure": erasure})).one_or_none()
+    if row is None:
+        raise NotFound("no such erasure")
+    return row

@@ -1,0 +1,207 @@
+"""Erasing units and whatever hangs on them, some at a time, in one transaction that holds their bank alone.
+
+The order matters. The end of the units is appended first: projectors and derived state follow it as they follow any
+other end. Only then are events rewritten and rows made what their markers say, so that a replay finds the same.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store import derived, identity
+from store.erasure.requests import Erasure
+from store.events.catalog import EventType, aggregate_id
+from store.events.envelope import Origin, offer
+from store.events.log import append_events
+
+TO_ERASE = text("select * from afterturn.units_to_erase(:host, :bank, cast(:units as uuid[]))")
+TIES = text("select * from afterturn.ties_of(:host, :bank, cast(:units as uuid[]))")
+ORPHANS = text("select * from afterturn.orphans_of(:host, :bank, cast(:units as uuid[]))")
+REFLECTIONS = text("select * from afterturn.reflections_of(:host, :bank, cast(:units as uuid[]))")
+WEIGHT = text("""
+    select (select count(*) from afterturn.posting_t p
+             where p.host_id = :host and p.bank_id = :bank and p.unit_id = any(:units)) as words,
+           (select count(*) from afterturn.unit_vector_t v
+             where v.host_id = :host and v.bank_id = :bank and v.unit_id = any(:units)) as vectors""")
+UNCOUNTED = text("""
+    select exists (select from afterturn.agent_memory_unit_entity_t l
+                    where l.host_id = :host and l.bank_id = :bank and l.counted <> (l.removed_at is null))""")
+# Units that were never counted leave nothing to take back; what was noted of them holds their words.
+FORGET_NOTES = text("""
+    delete from afterturn.forgotten_unit_t f
+     where f.host_id = :host and f.bank_id = :bank and f.unit_id = any(:units)""")
+DOCS = text("""
+    select o.doc_id, o.active, afterturn.logged_version(:host, :host || '|' || :bank || '|' || o.doc_id) as version
+      from afterturn.agent_memory_doc_t o
+     where o.host_id = cast(:host as uuid) and o.bank_id = cast(:bank as uuid) and o.doc_id = any(:docs)
+       and (o.original_text is not null or o.content_hash is not null)""")
+ERASE_EVENTS = text("select afterturn.erase_events(:erasure, cast(:subjects as text[]), cast(:upto as bigint))")
+ERASE_AT = text("select afterturn.erase_at(:erasure, cast(:positions as bigint[]))")
+ERASE_MESSAGES = text("select afterturn.erase_messages(:erasure, :bank, cast(:units as uuid[]))")
+ERASE_GUARDS = text("select afterturn.erase_guards(:erasure, cast(:turns as uuid[]))")
+SCRUB = text("select afterturn.scrub(:host, cast(:subjects as text[]))")
+SCRUB_SESSIONS = text("select afterturn.scrub_sessions(:host, :bank, cast(:sessions as uuid[]))")
+EMPTIED = text("""
+    select t.turn_id from unnest(cast(:turns as uuid[])) t(turn_id)
+     where (select true from afterturn.agent_memory_unit_t u
+             where u.host_id = :host and u.bank_id = :bank and u.turn_id = t.turn_id and u.origin = 'message'
+               and u.active limit 1) is null""")
+END_TURNS = text("select afterturn.end_turns(:host, cast(:turns as uuid[]), cast(:ended as uuid[]))")
+DELIVERED = text("""
+    select coalesce(s.session_name, '') as session, count(*) as turns
+      from afterturn.ledger_t l
+      left join afterturn.agent_session_history_t s
+        on s.host_id = l.host_id and s.bank_id = l.bank_id and s.session_id = l.session_id
+     where l.host_id = :host and l.stage = 'gateway' and l.turn_id = any(:turns)
+       and l.status in ('adding', 'added', 'flushing', 'flushed', 'flush_failed', 'add_unknown')
+     group by 1""")
+FORGET_JOBS = text("""
+    delete from afterturn.recall_job_t j using afterturn.agent_memory_bank_t b
+     where j.host_id = :host and b.host_id = :host and b.bank_id = :bank and j.request->>'bank' = b.bank_name""")
+
+#: What a unit is called in a receipt, by where it came from.
+ORIGINS = {"message": "messages", "extraction": "facts", "document": "chunks"}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One bank, held alone by the transaction of one erasure."""
+
+    connection: AsyncConnection
+    erasure: Erasure
+    bank: UUID
+
+    @property
+    def origin(self) -> Origin:
+        """Whose the events of the erasure are: the host's own."""
+        host = self.erasure.host
+        return Origin(host, self.bank, identity.user_id(host, None), self.erasure.at)
+
+    def subject(self, *parts: object) -> str:
+        """Return the aggregate id of a thing of this bank."""
+        return aggregate_id(self.erasure.host, self.bank, *parts)
+
+    async def ask(self, statement: Any, **arguments: object) -> Sequence[Row[Any]]:
+        """Run a query about this bank."""
+        place = {"host": self.erasure.host, "bank": self.bank}
+        rows = await self.connection.execute(statement, {**place, **arguments})
+        return rows.all() if rows.returns_rows else ()
+
+    async def count(self, kind: str, statement: Any, **arguments: object) -> None:
+        """Run a statement that says how many it was, and add that to the receipt."""
+        about = {"erasure": self.erasure.erasure_id, "host": self.erasure.host, "bank": self.bank}
+        found = await self.connection.execute(statement, {**about, **arguments})
+        number = int(found.scalar_one()) if found.returns_rows else found.rowcount
+        if number:
+            self.erasure.counts[kind] += number
+
+    async def end(self, kind: EventType, things: Iterable[tuple[UUID, int]], field: str) -> None:
+        """Append the end of things of one kind, each behind its version in the log."""
+        await append_events(
+            self.connection,
+            self.erasure.host,
+            [self.marked(kind, (thing,), {field: str(thing)}, version + 1) for thing, version in things],
+        )
+
+    def marked(
+        self, kind: EventType, parts: tuple[object, ...], data: Mapping[str, Any], version: int
+    ) -> Mapping[str, Any]:
+        """Return an event that says that something was erased, and nothing of what it was."""
+        return offer(self.origin, kind, parts, {**data, "erased": True}, nth=str(version))
+
+
+async def erase_units(place: Place, seeds: Sequence[UUID]) -> None:
+    """Erase these units and all that was drawn from them; those that are erased already change nothing."""
+    found = await place.ask(TO_ERASE, units=list(seeds))
+    if not found:
+        return
+    units = [row.unit_id for row in found]
+    await _count(place, found, units)
+    await place.end(EventType.UNIT_DELETED, [(row.unit_id, row.version) for row in found], "unitId")
+    await _follow(place, units)
+    subjects = [place.subject(unit) for unit in units]
+    subjects += await _ties(place, units) + await _orphans(place, units) + await _documents(place, found)
+    reflections, positions = await _reflections(place, units)
+    await place.count("events", ERASE_EVENTS, subjects=subjects, upto=None)
+    await place.count("events", ERASE_AT, positions=positions)
+    await place.count("events", ERASE_MESSAGES, units=units)
+    await place.ask(SCRUB, subjects=subjects + reflections)
+    sessions = sorted({row.session_id for row in found if row.session_id})
+    await place.count("history_messages", SCRUB_SESSIONS, sessions=sessions)
+    await end_turns(place, sorted({row.turn_id for row in found if row.turn_id and row.origin == "message"}))
+    await place.count("recall_jobs", FORGET_JOBS)
+
+
+async def end_turns(place: Place, turns: Sequence[UUID]) -> None:
+    """Make the guards of turns match nothing, end what is still to be done for those that have no message left."""
+    if not turns:
+        return
+    emptied = [row.turn_id for row in await place.ask(EMPTIED, turns=list(turns))]
+    for row in await place.ask(DELIVERED, turns=list(turns)):
+        place.erasure.delivered[row.session] += row.turns
+    await place.count("turns", ERASE_GUARDS, turns=list(turns))
+    await place.count("work", END_TURNS, turns=list(turns), ended=emptied)
+
+
+async def _count(place: Place, found: Sequence[Row[Any]], units: Sequence[UUID]) -> None:
+    for row in found:
+        place.erasure.counts[ORIGINS[row.origin]] += 1
+    [weight] = await place.ask(WEIGHT, units=units)
+    place.erasure.counts["words"] += weight.words
+    place.erasure.counts["vectors"] += weight.vectors
+
+
+async def _follow(place: Place, units: Sequence[UUID]) -> None:
+    """Bring derived state up to the units' end, all of it: nothing of it may be left for later."""
+    await derived.advance(place.connection, place.origin, [])
+    while (await place.ask(UNCOUNTED))[0][0]:
+        await derived.advance(place.connection, place.origin, [])
+    await place.ask(FORGET_NOTES, units=units)
+
+
+async def _ties(place: Place, units: Sequence[UUID]) -> list[str]:
+    ties = await place.ask(TIES, units=units)
+    for tie in ties:
+        place.erasure.counts[tie.kind] += 1
+    return [tie.subject for tie in ties]
+
+
+async def _orphans(place: Place, units: Sequence[UUID]) -> list[str]:
+    """End the entities that no living unit names any more."""
+    orphans = await place.ask(ORPHANS, units=units)
+    await place.end(EventType.ENTITY_DELETED, [(row.entity_id, row.version) for row in orphans], "entityId")
+    place.erasure.counts["entities"] += len(orphans)
+    return [place.subject(row.entity_id) for row in orphans]
+
+
+async def _documents(place: Place, found: Sequence[Row[Any]]) -> list[str]:
+    """Take the whole text of documents that erased units are parts of; their other units stay."""
+    docs = sorted({row.doc_id for row in found if row.doc_id})
+    if not docs:
+        return []
+    rows = await place.ask(DOCS, docs=docs)
+    await append_events(
+        place.connection,
+        place.erasure.host,
+        [
+            place.marked(EventType.DOC_UPDATED, (row.doc_id,), {"docId": str(row.doc_id)}, row.version + 1)
+            for row in rows
+            if row.active
+        ],
+    )
+    place.erasure.counts["documents"] += len(rows)
+    return [place.subject(row.doc_id) for row in rows]
+
+
+async def _reflections(place: Place, units: Sequence[UUID]) -> tuple[list[str], list[int]]:
+    """Return the reflections that repeat these units and where; one that says nothing else by now ends."""
+    rows = await place.ask(REFLECTIONS, units=units)
+    ending = [(row.reflection_id, row.version) for row in rows if row.last and row.active]
+    await place.end(EventType.REFLECTION_DELETED, ending, "reflectionId")
+    found = sorted({row.reflection_id for row in rows})
+    place.erasure.counts["reflections"] += len(found)
+    return [place.subject(one) for one in found], [row.position for row in rows]

@@ -1,0 +1,180 @@
+-- What an erasure changes in the log and at the guard, which nobody else may change: events become markers, digests
+-- become noise. Run as the owner, for the tenant of the transaction alone, and only while it has an erasure running.
+
+-- A message of a history keeps its place, and the unit that kept its words.
+create or replace function afterturn.marked_message(p_message jsonb) returns jsonb
+language sql immutable parallel safe
+return '{"erased": true}'::jsonb
+    || case when p_message ? 'unitId' then jsonb_build_object('unitId', p_message->'unitId') else '{}' end;
+
+-- A marker keeps its envelope and of its data the ids, versions and places: projected, it gives an erased row.
+create or replace function afterturn.marker(p_payload jsonb) returns jsonb
+language sql immutable parallel safe
+return (select jsonb_object_agg(a.key, a.value) from jsonb_each(p_payload) a
+         where a.key = any (array['specversion', 'id', 'source', 'type', 'subject', 'time', 'datacontenttype', 'host',
+                                  'user', 'nonce', 'aggregatetype', 'aggregateversion']))
+    || jsonb_build_object('data', '{"erased": true}'::jsonb
+        || coalesce((select jsonb_object_agg(d.key, d.value) from jsonb_each(p_payload->'data') d
+                      where d.key = any (array['hostId', 'bankId', 'aggregateVersion', 'newAggregateVersion', 'agentDefId',
+                                'userId', 'docId', 'unitId', 'entityId', 'fromUnitId', 'toUnitId', 'linkType',
+                                'directiveId', 'reflectionId', 'sessionId', 'turnId', 'ordinal', 'sequence', 'origin',
+                                'factType', 'sourceMemoryIds'])), '{}')
+        || case when p_payload->'data' ? 'messages' then jsonb_build_object('messages',
+                     coalesce((select jsonb_agg(afterturn.marked_message(m.value) order by m.nth)
+                                 from jsonb_array_elements(p_payload->'data'->'messages') with ordinality m(value, nth)),
+                              '[]'))
+                else '{}' end);
+
+-- An event of a history without the messages of some units and, where p_words says so, without any words of its own.
+-- When no message is left, nothing of the event is.
+create or replace function afterturn.without_messages(p_payload jsonb, p_units uuid[], p_words boolean) returns jsonb
+language plpgsql immutable parallel safe as $$
+declare
+    v_messages jsonb;
+begin
+    select jsonb_agg(case when (m.value->>'unitId')::uuid = any (p_units) or (p_words and m.value ? 'content')
+                          then afterturn.marked_message(m.value) else m.value end order by m.nth)
+      into v_messages
+      from jsonb_array_elements(p_payload->'data'->'messages') with ordinality m(value, nth);
+    if (select bool_and(m.value ? 'erased') from jsonb_array_elements(v_messages) m) then
+        return afterturn.marker(p_payload);
+    end if;
+    return jsonb_set(p_payload, '{data,messages}', v_messages);
+end $$;
+
+-- The tenant, while it has this erasure running.
+create or replace function afterturn.erasing(p_erasure uuid) returns uuid
+language plpgsql stable as $$
+begin
+    if (select true from afterturn.erasure_t e where e.host_id = afterturn.current_host()
+           and e.erasure_id = p_erasure and e.status = 'running') is null then
+        raise exception using errcode = 'ZA004', message = 'no such erasure runs';
+    end if;
+    return afterturn.current_host();
+end $$;
+
+-- Rewrites whole aggregates, as far as p_upto (null: whatever there is). Returns how many events that were.
+create or replace function afterturn.erase_events(p_erasure uuid, p_subjects text[], p_upto bigint) returns bigint
+language plpgsql security definer set search_path to pg_catalog, pg_temp as $$
+declare
+    v_host uuid := afterturn.erasing(p_erasure);
+    v_count bigint;
+begin
+    update afterturn.event_store_t e set payload = afterturn.marker(e.payload), metadata = null
+     where e.host_id = v_host and e.aggregate_id = any (p_subjects) and (p_upto is null or e.position <= p_upto)
+       and not e.payload->'data' ? 'erased';
+    get diagnostics v_count = row_count;
+    return v_count;
+end $$;
+
+-- Rewrites single events: of what was drawn from many units, only what repeats an erased one.
+create or replace function afterturn.erase_at(p_erasure uuid, p_positions bigint[]) returns bigint
+language plpgsql security definer set search_path to pg_catalog, pg_temp as $$
+declare
+    v_host uuid := afterturn.erasing(p_erasure);
+    v_count bigint;
+begin
+    update afterturn.event_store_t e set payload = afterturn.marker(e.payload), metadata = null
+     where e.host_id = v_host and e.position = any (p_positions) and not e.payload->'data' ? 'erased';
+    get diagnostics v_count = row_count;
+    return v_count;
+end $$;
+
+-- Takes units out of the histories that name them. What was compacted after such a unit was said may repeat it, so its
+-- words go. Returns how many events that were.
+create or replace function afterturn.erase_messages(p_erasure uuid, p_bank uuid, p_units uuid[]) returns bigint
+language plpgsql security definer set search_path to pg_catalog, pg_temp as $$
+declare
+    v_host uuid := afterturn.erasing(p_erasure);
+    v_count bigint;
+begin
+    with said as (
+        select v_host || '|' || p_bank || '|' || u.session_id as subject, min(u.position) as first
+          from afterturn.agent_memory_unit_t u
+         where u.host_id = v_host and u.bank_id = p_bank and u.unit_id = any (p_units) and u.session_id is not null
+         group by 1
+    ), concerned as (
+        select e.position, e.event_type = 'AgentSessionHistoryCompactedEvent' and e.position > s.first as compacted
+          from said s join afterturn.event_store_t e on e.host_id = v_host and e.aggregate_id = s.subject
+         where not e.payload->'data' ? 'erased' and jsonb_typeof(e.payload->'data'->'messages') = 'array'
+           and exists (select from jsonb_array_elements(e.payload->'data'->'messages') m
+                        where not m ? 'erased'
+                          and ((m->>'unitId')::uuid = any (p_units)
+                               or (m ? 'content' and e.event_type = 'AgentSessionHistoryCompactedEvent'
+                                   and e.position > s.first)))
+    )
+    update afterturn.event_store_t e
+       set payload = afterturn.without_messages(e.payload, p_units, c.compacted)
+      from concerned c
+     where e.host_id = v_host and e.position = c.position;
+    get diagnostics v_count = row_count;
+    return v_count;
+end $$;
+
+-- Takes a user's own words out of the histories in which they stand (restored ones). Returns how many events.
+create or replace function afterturn.erase_words_of(p_erasure uuid, p_positions bigint[]) returns bigint
+language plpgsql security definer set search_path to pg_catalog, pg_temp as $$
+declare
+    v_host uuid := afterturn.erasing(p_erasure);
+    v_count bigint;
+begin
+    update afterturn.event_store_t e set payload = afterturn.without_messages(e.payload, '{}', true)
+     where e.host_id = v_host and e.position = any (p_positions)
+       and e.aggregate_type = 'AgentSessionHistory' and not e.payload->'data' ? 'erased'
+       and e.payload @? '$.data.messages[*].content';
+    get diagnostics v_count = row_count;
+    return v_count;
+end $$;
+
+-- Makes the guard of turns match no body: whoever sends the same again learns nothing, and it is a conflict.
+create or replace function afterturn.erase_guards(p_erasure uuid, p_turns uuid[]) returns bigint
+language plpgsql security definer set search_path to pg_catalog, pg_temp as $$
+declare
+    v_host uuid := afterturn.erasing(p_erasure);
+    v_count bigint;
+begin
+    update afterturn.turn_t t
+       set digest = decode(replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), 'hex')
+     where t.host_id = v_host and t.turn_id = any (p_turns);
+    get diagnostics v_count = row_count;
+    return v_count;
+end $$;
+
+-- The planner keeps samples of what stood in a column. Where it has any of words or vectors, they are thrown away and
+-- taken anew; of a table that is empty now, ANALYZE alone would keep the old ones. (Before PostgreSQL 18 it does.)
+create or replace function afterturn.erase_samples(p_erasure uuid) returns void
+language plpgsql security definer set search_path to pg_catalog, pg_temp as $$
+declare
+    v_table record;
+begin
+    perform afterturn.erasing(p_erasure);
+    for v_table in
+        select s.tablename, array_agg(s.attname) as columns, array_agg(s.inherited) as inherited
+          from pg_stats s
+          join pg_attribute a on a.attrelid = format('afterturn.%I', s.tablename)::regclass and a.attname = s.attname
+          join pg_type t on t.oid = a.atttypid
+         where s.schemaname = 'afterturn' and s.tablename not in ('host_t', 'api_key_t', 'ledger_t', 'claim_t')
+           and (s.most_common_vals is not null or s.histogram_bounds is not null)
+           and t.typname in ('text', '_text', 'varchar', 'jsonb', 'bytea', 'halfvec')
+           and s.attname not in ('aggregate_id', 'aggregate_type', 'event_type', 'fact_type', 'origin', 'role', 'kind',
+                                 'update_user', 'status', 'link_type')
+         group by 1
+    loop
+        if current_setting('server_version_num')::int >= 180000 then
+            perform pg_clear_attribute_stats('afterturn', v_table.tablename::text, c.name::text, c.inherited)
+               from unnest(v_table.columns, v_table.inherited) as c(name, inherited);
+        end if;
+        execute format('analyze afterturn.%I (%s)', v_table.tablename,
+                       (select string_agg(distinct format('%I', c), ', ') from unnest(v_table.columns) c));
+    end loop;
+end $$;
+
+do $$
+declare f text;
+begin
+    foreach f in array array['erase_events(uuid, text[], bigint)', 'erase_at(uuid, bigint[])', 'erase_messages(uuid, uuid, uuid[])',
+                             'erase_words_of(uuid, bigint[])', 'erase_guards(uuid, uuid[])', 'erase_samples(uuid)'] loop
+        execute 'revoke all on function afterturn.' || f || ' from public';
+        execute 'grant execute on function afterturn.' || f || ' to afterturn_app';
+    end loop;
+end $$;

@@ -1,0 +1,228 @@
+-- What an erasure changes beside the log. Rows become what the projectors make of their markers (1x_project*.sql);
+-- derived state and work in progress follow.
+
+-- Units to erase: those asked for and whatever was drawn from them, directly or not, that is not erased yet.
+create or replace function afterturn.units_to_erase(p_host uuid, p_bank uuid, p_seeds uuid[])
+returns table (unit_id uuid, session_id uuid, turn_id uuid, origin text, doc_id uuid, version bigint)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+    v_all uuid[] := p_seeds;
+    v_new uuid[] := p_seeds;
+begin
+    while cardinality(v_new) > 0 loop
+        select coalesce(array_agg(u.unit_id), '{}') into v_new
+          from afterturn.agent_memory_unit_t u
+         where u.host_id = p_host and u.bank_id = p_bank and u.source_memory_ids <> '{}'
+           and u.source_memory_ids && v_new and u.unit_id <> all (v_all);
+        v_all := v_all || v_new;
+    end loop;
+    return query
+    select u.unit_id, u.session_id, u.turn_id, u.origin, u.doc_id,
+           afterturn.logged_version(p_host, p_host || '|' || p_bank || '|' || u.unit_id)
+      from unnest(v_all) g(unit_id),
+           lateral (select u.* from afterturn.agent_memory_unit_t u
+                     where u.host_id = p_host and u.bank_id = p_bank and u.unit_id = g.unit_id offset 0) u
+     where (select true from afterturn.event_store_t e
+             where e.host_id = p_host and e.aggregate_id = p_host || '|' || p_bank || '|' || u.unit_id
+               and afterturn.begins(e.event_type) and e.payload->'data' ? 'erased' limit 1) is null
+     order by u.unit_id;
+end $$;
+
+-- What stands between erased units and the rest of their bank, by aggregate id: their mentions and links.
+create or replace function afterturn.ties_of(p_host uuid, p_bank uuid, p_units uuid[])
+returns table (kind text, subject text)
+language plpgsql as $$
+declare
+    v_place text := p_host || '|' || p_bank || '|';
+begin
+    return query
+    select 'mentions', v_place || l.unit_id || '|' || l.entity_id
+      from unnest(p_units) g(unit_id),
+           lateral (select l.unit_id, l.entity_id from afterturn.agent_memory_unit_entity_t l
+                     where l.host_id = p_host and l.bank_id = p_bank and l.unit_id = g.unit_id offset 0) l
+    union
+    select 'links', v_place || k.from_unit_id || '|' || k.to_unit_id || '|' || k.link_type
+      from unnest(p_units) g(unit_id),
+           lateral (select k.* from afterturn.agent_memory_link_t k
+                     where k.host_id = p_host and k.bank_id = p_bank and k.from_unit_id = g.unit_id
+                    union all
+                    select k.* from afterturn.agent_memory_link_t k
+                     where k.host_id = p_host and k.bank_id = p_bank and k.to_unit_id = g.unit_id offset 0) k;
+end $$;
+
+-- Entities that these units named and no living unit names any more, with their version in the log.
+create or replace function afterturn.orphans_of(p_host uuid, p_bank uuid, p_units uuid[])
+returns table (entity_id uuid, version bigint)
+language plpgsql as $$
+#variable_conflict use_column
+begin
+    return query
+    select n.entity_id, afterturn.logged_version(p_host, p_host || '|' || p_bank || '|' || n.entity_id)
+      from (select distinct l.entity_id from afterturn.agent_memory_unit_entity_t l
+             where l.host_id = p_host and l.bank_id = p_bank and l.unit_id = any (p_units)) n
+     where (select true from afterturn.agent_memory_unit_entity_t l
+             where l.host_id = p_host and l.bank_id = p_bank and l.entity_id = n.entity_id and l.removed_at is null
+             limit 1) is null
+       and exists (select from afterturn.event_store_t e
+                    where e.host_id = p_host and e.aggregate_id = p_host || '|' || p_bank || '|' || n.entity_id
+                      and not e.payload->'data' ? 'erased')
+     order by n.entity_id;
+end $$;
+
+-- Events of reflections that were drawn from these units; `last`: it is what the reflection says now.
+create or replace function afterturn.reflections_of(p_host uuid, p_bank uuid, p_units uuid[])
+returns table (reflection_id uuid, "position" bigint, version bigint, last boolean, active boolean)
+language plpgsql as $$
+#variable_conflict use_column
+begin
+    return query
+    select r.reflection_id, e.position, afterturn.logged_version(p_host, p_host || '|' || p_bank || '|' || r.reflection_id),
+           e.last, r.active
+      from afterturn.agent_memory_reflection_t r,
+           lateral (select e.position, e.payload, e.aggregate_version = max(e.aggregate_version) over () as last
+                      from afterturn.event_store_t e
+                     where e.host_id = p_host and e.aggregate_id = p_host || '|' || p_bank || '|' || r.reflection_id
+                       and not e.event_type like '%DeletedEvent') e
+     where r.host_id = p_host and r.bank_id = p_bank and not e.payload->'data' ? 'erased'
+       and exists (select from jsonb_array_elements_text(e.payload->'data'->'sourceMemoryIds') s where s::uuid = any (p_units))
+     order by r.reflection_id, e.position;
+end $$;
+
+-- Makes rows of these aggregates what their last state says, when that is a marker.
+create or replace function afterturn.scrub(p_host uuid, p_subjects text[]) returns void
+language plpgsql as $$
+declare
+    v_states afterturn.event_store_t[];
+begin
+    select array_agg(s.e) into v_states
+      from unnest(p_subjects) k(subject),
+           lateral (select e from afterturn.event_store_t e
+                     where e.host_id = p_host and e.aggregate_id = k.subject
+                       and (afterturn.begins(e.event_type) or e.event_type like '%UpdatedEvent')
+                     order by e.aggregate_version desc limit 1) s
+     where (s.e).payload->'data' ? 'erased';
+    update afterturn.agent_memory_unit_t u
+       set content = '', context = null, event_date = e.event_ts, occurred_start = null, occurred_end = null,
+           mentioned_at = null, metadata = '{}', proof_count = 1, session_name = null, turn_name = null, role = null,
+           name = null
+      from unnest(v_states) e
+     where e.aggregate_type = 'AgentMemoryUnit' and u.host_id = p_host and u.bank_id = e.bank_id
+       and u.unit_id = (e.payload->'data'->>'unitId')::uuid;
+    update afterturn.agent_memory_unit_entity_t l set mentions = 1, name = null, kind = null
+      from unnest(v_states) e
+     where e.aggregate_type = 'AgentMemoryUnitEntity' and l.host_id = p_host and l.bank_id = e.bank_id
+       and l.unit_id = (e.payload->'data'->>'unitId')::uuid and l.entity_id = (e.payload->'data'->>'entityId')::uuid;
+    update afterturn.agent_memory_link_t l set weight = 1.0
+      from unnest(v_states) e
+     where e.aggregate_type = 'AgentMemoryLink' and l.host_id = p_host and l.bank_id = e.bank_id
+       and l.from_unit_id = (e.payload->'data'->>'fromUnitId')::uuid
+       and l.to_unit_id = (e.payload->'data'->>'toUnitId')::uuid and l.link_type = e.payload->'data'->>'linkType';
+    update afterturn.agent_memory_entity_t n set canonical_name = '', metadata = '{}'
+      from unnest(v_states) e
+     where e.aggregate_type = 'AgentMemoryEntity' and n.host_id = p_host and n.bank_id = e.bank_id
+       and n.entity_id = (e.payload->'data'->>'entityId')::uuid;
+    update afterturn.agent_memory_doc_t o set original_text = null, content_hash = null
+      from unnest(v_states) e
+     where e.aggregate_type = 'AgentMemoryDoc' and o.host_id = p_host and o.bank_id = e.bank_id
+       and o.doc_id = (e.payload->'data'->>'docId')::uuid;
+    update afterturn.agent_memory_directive_t v set name = '', content = '', priority = 0
+      from unnest(v_states) e
+     where e.aggregate_type = 'AgentMemoryDirective' and v.host_id = p_host and v.bank_id = e.bank_id
+       and v.directive_id = (e.payload->'data'->>'directiveId')::uuid;
+    update afterturn.agent_memory_reflection_t r set content = ''
+      from unnest(v_states) e
+     where e.aggregate_type = 'AgentMemoryReflection' and r.host_id = p_host and r.bank_id = e.bank_id
+       and r.reflection_id = (e.payload->'data'->>'reflectionId')::uuid;
+    update afterturn.agent_memory_bank_t b
+       set bank_name = '', background = null, disposition = '{"skepticism": 3, "literalism": 3, "empathy": 3}'
+      from unnest(v_states) e
+     where e.aggregate_type = 'AgentMemoryBank' and b.host_id = p_host and b.bank_id = e.bank_id;
+end $$;
+
+-- Makes what a history keeps itself (names, metadata, messages with words of their own) what the log says. Messages
+-- are numbered through the whole log of a history, whatever became of them.
+create or replace function afterturn.scrub_sessions(p_host uuid, p_bank uuid, p_sessions uuid[]) returns bigint
+language plpgsql as $$
+declare
+    v_session uuid;
+    v_messages bigint := 0;
+    v_changed bigint;
+begin
+    foreach v_session in array p_sessions loop
+        with states as (
+            select e.* from afterturn.event_store_t e
+             where e.host_id = p_host and e.aggregate_id = p_host || '|' || p_bank || '|' || v_session
+               and e.event_type in ('AgentSessionHistoryCreatedEvent', 'AgentSessionHistoryCompactedEvent')
+        ), created as (
+            select s.aggregate_version, s.payload->'data' as d from states s
+             where s.event_type = 'AgentSessionHistoryCreatedEvent' order by s.aggregate_version desc limit 1
+        )
+        update afterturn.agent_session_history_t h
+           set session_name = c.d->>'sessionName',
+               metadata = coalesce((select s.payload->'data'->'metadata' from states s
+                                     where s.event_type = 'AgentSessionHistoryCompactedEvent'
+                                       and s.aggregate_version > c.aggregate_version
+                                       and s.payload->'data'->'metadata' is not null
+                                     order by s.aggregate_version desc limit 1), c.d->'metadata', '{}')
+          from created c
+         where h.host_id = p_host and h.bank_id = p_bank and h.session_id = v_session;
+        continue when not exists (select from afterturn.session_message_t m
+                                   where m.host_id = p_host and m.bank_id = p_bank and m.session_id = v_session);
+        with numbered as (
+            select e.event_type, e.payload->'data'->'messages' as messages,
+                   coalesce(sum(jsonb_array_length(coalesce(e.payload->'data'->'messages', '[]'))) over (
+                       order by e.aggregate_version rows between unbounded preceding and 1 preceding), 0) as before
+              from afterturn.event_store_t e
+             where e.host_id = p_host and e.aggregate_id = p_host || '|' || p_bank || '|' || v_session
+        ), said as (
+            select n.before + s.nth - 1 as seq, s.message
+              from numbered n, jsonb_array_elements(n.messages) with ordinality as s(message, nth)
+             where n.event_type <> 'AgentSessionHistoryAppendedEvent' or s.message ? 'content'
+        ), ended as (
+            delete from afterturn.session_message_t m
+             where m.host_id = p_host and m.bank_id = p_bank and m.session_id = v_session
+               and m.seq not in (select s.seq from said s)
+            returning 1
+        ), changed as (
+            update afterturn.session_message_t m set message = s.message from said s
+             where m.host_id = p_host and m.bank_id = p_bank and m.session_id = v_session and m.seq = s.seq
+               and m.message <> s.message
+            returning 1
+        )
+        select (select count(*) from ended) + (select count(*) from changed) into v_changed;
+        v_messages := v_messages + v_changed;
+    end loop;
+    return v_messages;
+end $$;
+
+-- Takes the work on turns away from whoever has it: a late result finds its claim gone and is rolled back. What is still
+-- to be done for p_ended ends; the rest is ready again. A delivery that may have begun is left to end by its own rules.
+-- Claims before ledger rows, as workers take them. Returns how many rows ended.
+create or replace function afterturn.end_turns(p_host uuid, p_turns uuid[], p_ended uuid[]) returns bigint
+language plpgsql as $$
+declare
+    v_count bigint;
+begin
+    with streams as (
+        select distinct l.stage, l.stream_id from afterturn.ledger_t l
+         where l.host_id = p_host and l.turn_id = any (p_turns) and l.undone
+    ), taken as (
+        delete from afterturn.claim_t c using streams s
+         where c.host_id = p_host and c.stage = s.stage and c.stream_id = s.stream_id
+           and (s.stage <> 'gateway' or not exists (
+                select from afterturn.ledger_t g
+                 where g.host_id = p_host and g.stage = 'gateway' and g.stream_id = s.stream_id
+                   and g.status in ('adding', 'added', 'flushing')))
+        returning c.stage, c.stream_id
+    )
+    update afterturn.ledger_t l set status = 'pending', attempts = greatest(l.attempts - 1, 0), updated_at = now()
+      from taken t
+     where l.host_id = p_host and l.stage = t.stage and l.stream_id = t.stream_id and l.status = 'running'
+       and l.turn_id <> all (p_ended);
+    update afterturn.ledger_t l
+       set status = 'skipped', error_category = 'erased', error_reason = 'erased', updated_at = now()
+     where l.host_id = p_host and l.turn_id = any (p_ended) and l.status in ('pending', 'running');
+    get diagnostics v_count = row_count;
+    return v_count;
+end $$;

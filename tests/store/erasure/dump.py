@@ -1,0 +1,28 @@
+"""Everything a database holds as text: every row of every table of every schema, and what the planner sampled."""
+
+from sqlalchemy import NullPool, text
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from tests.servers import TestPostgres
+
+TABLES = """
+    select format('%I.%I', n.nspname, c.relname) from pg_class c join pg_namespace n on n.oid = c.relnamespace
+     where c.relkind in ('r', 'm') and n.nspname not in ('pg_catalog', 'information_schema', 'pg_toast')
+     union all select 'pg_catalog.pg_stats'"""
+
+
+async def dump(postgres: TestPostgres) -> str:
+    """Return all of it; values are shown whole, out-of-line ones too."""
+    engine = create_async_engine(postgres.superuser_url, poolclass=NullPool)
+    found: list[str] = []
+    async with engine.connect() as connection:
+        for table in list((await connection.execute(text(TABLES))).scalars()):
+            rows = (await connection.execute(text(f"select cast(t as text) from {table} t"))).scalars()
+            found += [f"{table} {row}" for row in rows]
+    await engine.dispose()
+    return "\n".join(found)
+
+
+def lines_with(dumped: str, *words: str) -> list[str]:
+    """Return the rows that hold one of these words, in any case."""
+    return [line[:300] for line in dumped.split("\n") if any(word.lower() in line.lower() for word in words)]

@@ -1,0 +1,199 @@
+"""Whatever was said, derived, compacted, forgotten, erased: replay and rebuild find what is there, and no more."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from uuid import UUID, uuid4
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from store import derived, identity
+from store.erasure import Erasures, Kind, Target
+from store.errors import NotFound
+from store.events.catalog import EventType
+from store.events.envelope import Origin, command
+from store.events.log import append_events, versions
+from store.ledger import Stage
+from store.replay import verify
+from store.turns import NewMessage, NewTurn
+from store.units import Units
+from tests.servers import TestPostgres
+from tests.store.erasure.dump import dump, lines_with
+from tests.workers.conftest import HOST, World, now, open_world
+from tests.workers.loops import LoopThread, loop_thread
+from tests.workers.stages import Crew
+
+pytestmark = pytest.mark.law("L11")
+
+SESSIONS, USERS = ("s0", "s1"), ("ana", "bob")
+SENTENCES = (
+    "My name is {word}. I live in Kyoto.",
+    "I live in {word}. I like jazz.",
+    "Karl Berger met {word} Moore in Lisbon.",
+    "Nothing to see, {word}.",
+)
+sayings = st.tuples(
+    st.just("say"), st.sampled_from(SESSIONS), st.sampled_from(USERS), st.integers(0, len(SENTENCES) - 1)
+)
+steps = st.lists(
+    st.one_of(
+        sayings,
+        sayings,
+        st.tuples(st.just("work"), st.sampled_from(["all", Stage.EXTRACTION.value, Stage.EMBEDDING.value])),
+        st.tuples(st.just("unit"), st.integers(0, 20)),
+        st.tuples(st.just("forget"), st.integers(0, 20)),
+        st.tuples(st.just("compact"), st.sampled_from(SESSIONS)),
+        st.tuples(st.just("session"), st.sampled_from(SESSIONS)),
+        st.tuples(st.just("user"), st.sampled_from(USERS)),
+        st.tuples(st.just("bank"), st.just("")),
+    ),
+    min_size=4,
+    max_size=14,
+)
+
+
+@dataclass
+class Said:
+    """A message as it was said, by the only word no other holds."""
+
+    word: str
+    session: str
+    user: str
+    unit: UUID
+    gone: bool = False
+    forgotten: bool = False
+
+
+@dataclass
+class Story:
+    """One example: a bank and users of its own."""
+
+    world: World
+    crew: Crew
+    erasures: Erasures
+    name: str = field(default_factory=lambda: uuid4().hex[:8])
+    said: list[Said] = field(default_factory=list)
+
+    @property
+    def bank(self) -> UUID:
+        return identity.bank_id(HOST, self.name)
+
+    async def say(self, session: str, user: str, sentence: int) -> None:
+        turn_name = f"t{len(self.said)}"
+        session_id = identity.session_id(self.bank, session)
+        unit = identity.unit_id(identity.turn_id(session_id, turn_name), 0)
+        one = Said(f"Zq{len(self.said)}x{self.name}", session, user, unit)
+        self.said.append(one)
+        messages = [NewMessage("user", SENTENCES[sentence].format(word=one.word)), NewMessage("assistant", "Noted.")]
+        turn = NewTurn(self.name, session, turn_name, messages, user_id=f"{user}-{self.name}")
+        await self.world.turns.append(HOST, [turn])
+
+    async def work(self, stage: str) -> None:
+        await (self.crew.drain() if stage == "all" else self.crew.drain(Stage(stage)))
+
+    async def unit(self, which: int) -> None:
+        if self.said:
+            one = self.said[which % len(self.said)]
+            await self.erase(Kind.UNIT, str(one.unit))
+            one.gone = True
+
+    async def forget(self, which: int) -> None:
+        if self.said and not (one := self.said[which % len(self.said)]).gone:
+            try:
+                await Units(self.world.database, now).forget(HOST, self.name, one.unit)
+            except NotFound:
+                return
+            one.forgotten = True
+
+    async def compact(self, session: str) -> None:
+        """Sum a session up in words that repeat all it holds."""
+        thing = identity.session_id(self.bank, session)
+        words = [one.word for one in self.said if one.session == session and not one.gone]
+        subject = f"{HOST}|{self.bank}|{thing}"
+        async with self.world.database.tenant(HOST) as connection:
+            version = (await versions(connection, HOST, [subject]))[subject]
+            if version and words:
+                origin = Origin(HOST, self.bank, identity.user_id(HOST, None), now())
+                summary = {"sessionId": str(thing), "messages": [{"role": "user", "content": " ".join(words)}]}
+                event = command(origin, EventType.SESSION_COMPACTED, summary, version=version + 1)
+                await append_events(connection, HOST, [event])
+
+    async def session(self, session: str) -> None:
+        if await self.erase(Kind.SESSION, session):
+            self._gone(lambda one: one.session == session)
+
+    async def user(self, user: str) -> None:
+        if await self.erase(Kind.USER, f"{user}-{self.name}"):
+            self._gone(lambda one: one.user == user)
+
+    async def bank_(self, _: str) -> None:
+        if await self.erase(Kind.BANK, ""):
+            self._gone(lambda _one: True)
+
+    async def erase(self, kind: Kind, name: str) -> bool:
+        try:
+            target = Target(kind, None if kind is Kind.USER else self.name, name)
+            receipt = await self.erasures.run(HOST, await self.erasures.request(HOST, target))
+            assert receipt.done
+        except NotFound:
+            return False
+        return True
+
+    def _gone(self, which: "object") -> None:
+        for one in self.said:
+            one.gone = one.gone or which(one)  # type: ignore[operator]  # a predicate
+
+    async def check(self) -> None:
+        await self.crew.drain()
+        dumped = await dump(self.world.postgres)
+        assert lines_with(dumped, *(one.word for one in self.said if one.gone), "never said") == []
+        for one in self.said:
+            if not one.gone:
+                shown = any(one.word in line and "unit_t" in line for line in dumped.split("\n"))
+                assert shown, "what was not erased is there"
+        report = await verify(self.world.postgres.owner_url)
+        assert [table for table in report.tables if not table.equal] == []
+        async with self.world.database.tenant(HOST) as connection:
+            kept = await derived.contents(connection, HOST, self.bank)
+            await derived.rebuild(connection, HOST, self.bank)
+            made = await derived.contents(connection, HOST, self.bank)
+        for state in (kept, made):
+            state["bank_statistics_t"] = [row for row in state["bank_statistics_t"] if row != (0, 0)]
+        assert made == kept
+        undone = await self.world.sql(
+            "select stage, status from afterturn.ledger_t where undone and stage <> 'gateway'"
+        )
+        assert undone == []
+
+
+@pytest.fixture
+def bench(servers: tuple[TestPostgres, object]) -> Iterator[tuple[World, LoopThread]]:
+    with loop_thread() as loop:
+        database = loop.run(servers[0].create(f"erasure_{uuid4().hex}"))
+        world = loop.run(open_world(database))
+        yield world, loop
+        loop.run(world.database.close())
+        loop.run(database.drop())
+
+
+async def _play(world: World, played: list[tuple[str, ...]]) -> None:
+    story = Story(world, Crew(world), Erasures(world.database, now))
+    for name, *arguments in played:
+        await getattr(story, {"bank": "bank_"}.get(name, name))(*arguments)
+    await story.check()
+
+
+def test_nothing_erased_is_left_and_replay_and_rebuild_are_equal(bench: tuple[World, LoopThread]) -> None:
+    @settings(
+        max_examples=25,
+        deadline=None,
+        phases=[Phase.explicit, Phase.reuse, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(steps)
+    def holds(played: list[tuple[str, ...]]) -> None:
+        world, loop = bench
+        loop.run(_play(world, played))
+
+    holds()
