@@ -32,6 +32,7 @@ from producers.recalls import Recalls
 from producers.settings import BrokerSettings
 from store.banks import Banks
 from store.database import Database
+from store.erasure import Erasures
 from store.freshness import Waiter
 from store.keys import Keys
 from store.ledger import Ledger
@@ -111,6 +112,7 @@ def compose(settings: Settings) -> FastAPI:
         RecallJobs(database, _now),
         doorbell,
         Banks(database, _now),
+        Erasures(database, _now),
     )
 
     @asynccontextmanager

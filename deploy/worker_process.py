@@ -31,6 +31,7 @@ from producers.doorbell import Doorbell
 from producers.recalls import Recalls
 from store.database import Database
 from store.delivery import Deliveries
+from store.erasure import Erasures
 from store.freshness import Waiter
 from store.ledger import Ledger, Stage
 from store.recall.recaller import Recaller
@@ -144,6 +145,7 @@ async def _build(settings: Settings, broker: RedisBroker) -> Parts:
         bell=Bell(doorbell.ring, doorbell.ask, doorbell.reachable),
         here={stage: runner.drain for stage, runner in runners.items()},
         every_s=settings.worker.sweep_seconds,
+        erasures=Erasures(database, _now),
     )
     dependencies = Dependencies(runners, RecallWork(jobs, recalls, lease), doorbell.answered)
     sweeping = asyncio.get_running_loop().create_task(sweeper.run(), name="sweeper")

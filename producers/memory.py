@@ -16,12 +16,14 @@ from uuid import UUID
 from producers import metrics
 from producers.banks import BankBody, BanksParameters, fitting, holds, listed, reach, space_for, writes, written_by
 from producers.doorbell import Doorbell
+from producers.erasures import ErasureBody, scope_of, shows, target_in, user_target
 from producers.errors import PermissionDenied, ProducerError
 from producers.gateway import AddBody, SearchBody, question_of, results_of, turns_of
 from producers.recalls import Answer, Freshly, RecallBody, RecallJobBody, Recalls
 from producers.settings import ApiSettings
 from producers.turns import BatchBody, read, read_turn
 from store.banks import Bank, Banks
+from store.erasure import Erasures, Receipt
 from store.errors import NotFound, StoreError, TurnBusy, TurnConflict
 from store.keys import Grant
 from store.ledger import Stage
@@ -35,6 +37,8 @@ Accepted = Appended | ProducerError | StoreError
 LOOK_AGAIN_S = 0.025
 #: How often a message is offered again that another request is just writing.
 BUSY_LOOKS = 40
+#: How long an erasure is worked on before the answer; the sweeper goes on with the rest.
+ERASE_FOR = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,7 @@ class Parts:
     jobs: RecallJobs
     doorbell: Doorbell
     banks: Banks
+    erasures: Erasures
 
 
 class Memory:
@@ -161,6 +166,27 @@ class Memory:
         writes(grant)
         bank = await self._reach(grant, bank)
         await self._parts.units.forget(grant.host_id, bank, unit, grant.user)
+
+    async def erase(self, grant: Grant, asked: Any) -> Receipt:
+        """Erase a unit, a session, a user or a bank for good; a large one goes on after this returns.
+
+        Asked for again, it goes on where it is, or finds nothing left. Raises Invalid, NotFound, PermissionDenied.
+        """
+        writes(grant)
+        body = read(ErasureBody, asked)
+        if body.kind == "user":
+            target = user_target(grant, body)
+        else:
+            target = target_in(grant, body, await self._reach(grant, body.bank))
+        erasure = await self._parts.erasures.request(grant.host_id, target)
+        return await self._parts.erasures.run(grant.host_id, erasure, ERASE_FOR)
+
+    async def erasure(self, grant: Grant, erasure: UUID) -> Receipt:
+        """Return the receipt of an erasure, done or not. Raises NotFound."""
+        receipt = await self._parts.erasures.receipt(grant.host_id, erasure, *scope_of(grant))
+        if not shows(grant, receipt):
+            raise NotFound("no such erasure")
+        return receipt
 
     async def create_bank(self, grant: Grant, asked: Any) -> tuple[Bank, bool]:
         """Make a bank before its first turn; returns it and whether it is new.

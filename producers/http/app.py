@@ -1,12 +1,14 @@
 """The application behind the HTTP door."""
 
 from fastapi import FastAPI, Request, Response
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.types import Lifespan
 
 from producers.banks import BankBody
+from producers.erasures import ErasureBody
 from producers.gateway import AddBody, FlushBody, SearchBody
-from producers.http import banks, memories, problems, recall, service, turns, units
+from producers.http import banks, erasures, memories, problems, recall, service, turns, units
 from producers.http.door import REQUEST_ID, Door
 from producers.http.openapi import describe
 from producers.memory import Memory
@@ -46,12 +48,24 @@ def create_app(
         turns.routes(memory, keys),
         recall.routes(memory, keys),
         units.routes(memory, keys),
+        erasures.routes(memory, keys),
         banks.routes(memory, keys),
         memories.routes(memory, keys),
         service.routes(health, metrics),
     ):
         app.include_router(router)
-    describe(app, [TurnBody, BatchBody, RecallBody, RecallJobBody, AddBody, FlushBody, SearchBody, BankBody])
+    bodies: list[type[BaseModel]] = [
+        TurnBody,
+        BatchBody,
+        RecallBody,
+        RecallJobBody,
+        AddBody,
+        FlushBody,
+        SearchBody,
+        BankBody,
+        ErasureBody,
+    ]
+    describe(app, bodies)
     return app
 
 

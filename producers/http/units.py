@@ -4,11 +4,18 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from producers.http.erasures import told
 from producers.http.openapi import documented
 from producers.http.reading import BankParameters, grant_of, identifier, parameters, replied
 from producers.memory import Memory
 from store.keys import Keys
 from store.units import Unit
+
+
+class ForgetParameters(BankParameters):
+    """In which bank, and whether forgetting is not enough."""
+
+    erase: bool = False
 
 
 def routes(memory: Memory, keys: Keys) -> APIRouter:
@@ -21,11 +28,14 @@ def routes(memory: Memory, keys: Keys) -> APIRouter:
         bank = parameters(request, BankParameters).bank
         return replied(_unit(await memory.unit(grant, bank, identifier(unit_id))))
 
-    @router.delete("/units/{unit_id}", **documented("Forget a unit", query=BankParameters))
+    @router.delete("/units/{unit_id}", **documented("Forget a unit, or erase it for good", query=ForgetParameters))
     async def forget(request: Request, unit_id: str) -> Response:
         grant = await grant_of(request, keys)
-        bank = parameters(request, BankParameters).bank
-        await memory.forget(grant, bank, identifier(unit_id))
+        asked = parameters(request, ForgetParameters)
+        if asked.erase:
+            unit = {"kind": "unit", "bank": asked.bank, "unit_id": str(identifier(unit_id))}
+            return told(await memory.erase(grant, unit))
+        await memory.forget(grant, asked.bank, identifier(unit_id))
         return Response(status_code=204)
 
     return router

@@ -47,6 +47,8 @@ UNITS_OF_SESSION = text("""
      where u.host_id = :host and u.bank_id = :bank and u.session_id = :session
        and u.position > :reached and u.position <= :upto
      order by u.position limit :limit""")
+SEES_BANK = text("""
+    select exists (select from afterturn.agent_memory_bank_t b where b.host_id = :host and b.bank_id = :bank)""")
 SAMPLES = text("select afterturn.erase_samples(:erasure)")
 LEFT = text("""
     select host_id, erasure_id from afterturn.erasure_t where status = 'running' and updated_at < :before
@@ -76,10 +78,14 @@ class Erasures:
                 break
         return await self.receipt(host, erasure)
 
-    async def receipt(self, host: UUID, erasure: UUID) -> Receipt:
-        """Return the receipt of an erasure, done or not. Raises NotFound."""
-        async with self._database.tenant(host) as connection:
-            return await requests.receipt(connection, host, erasure)
+    async def receipt(self, host: UUID, erasure: UUID, user: UUID | None = None, agent: UUID | None = None) -> Receipt:
+        """Return the receipt of an erasure, done or not, as this user and agent may see it. Raises NotFound."""
+        async with self._database.scoped(host, user, agent) as connection:
+            found = await requests.receipt(connection, host, erasure)
+            seen = found.target_id == user if found.bank_id is None else await _sees(connection, host, found.bank_id)
+        if not seen and (user or agent):
+            raise NotFound("no such erasure")
+        return found
 
     async def estimate(self, host: UUID, target: Target) -> Receipt:
         """Say what an erasure would come to, and write nothing: it is done in one transaction and undone.
@@ -141,6 +147,10 @@ class Erasures:
             await connection.execute(SAMPLES, {"erasure": erasure_id})
             await requests.finish(connection, erasure)
         return erasure.done
+
+
+async def _sees(connection: AsyncConnection, host: UUID, bank: UUID) -> bool:
+    return bool((await connection.execute(SEES_BANK, {"host": host, "bank": bank})).scalar())
 
 
 async def _begin(place: Place) -> None:

@@ -23,6 +23,7 @@ from producers.recalls import Recalls
 from producers.settings import ApiSettings
 from store.banks import Banks
 from store.database import Database
+from store.erasure import Erasures
 from store.freshness import Waiter
 from store.keys import Keys
 from store.recall.recaller import Recaller
@@ -118,7 +119,8 @@ def build(postgres: TestPostgres, broker: RedisBroker, *, gateway: bool = True, 
     database, clock, health = database_of(postgres), Clock(), Healthy()
     keys, doorbell, jobs = Keys(database), Doorbell(broker), RecallJobs(database, clock)
     recalls = Recalls(database, Recaller(database, WordEmbedder(), RecallSettings()), Waiter(database))
-    parts = Parts(TurnStore(database, clock), Units(database, clock), recalls, jobs, doorbell, Banks(database, clock))
+    units, banks, erasures = Units(database, clock), Banks(database, clock), Erasures(database, clock)
+    parts = Parts(TurnStore(database, clock), units, recalls, jobs, doorbell, banks, erasures)
 
     async def metrics() -> bytes:
         return b"# nothing\n"

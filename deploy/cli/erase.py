@@ -1,0 +1,201 @@
+"""`afterturn erase`: makes a unit, a session, a user or a bank gone for good, and hands out the receipt."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+from sqlalchemy import NullPool, text
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from deploy.bootstrap import HOST
+from deploy.cli.finding import DataOption, JsonOption, database_of, running_stack
+from deploy.cli.printing import answer, console, ended, printable, say
+from deploy.stack import Stack
+from producers.erasures import as_json
+from store import identity
+from store.database import Database
+from store.erasure import Erasures, Kind, Receipt, Target
+from store.errors import NotFound
+
+T = TypeVar("T")
+
+#: Tables whose dead rows hold what was erased until they are vacuumed.
+VACUUMED = (
+    "event_store_t",
+    "agent_memory_unit_t",
+    "agent_memory_entity_t",
+    "agent_memory_unit_entity_t",
+    "posting_t",
+    "unit_vector_t",
+    "term_t",
+    "session_message_t",
+    "recall_job_t",
+)
+
+BankOption = Annotated[str, typer.Option("--bank", help="The bank it is in.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Count what would go, and write nothing.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+erase_app = typer.Typer(
+    help="Erase for good: from the log, from every table, from work in progress. The receipt says what was reached.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+
+
+@erase_app.command("unit")
+def unit_command(
+    unit_id: Annotated[str, typer.Argument(metavar="UNIT_ID", help="The unit's id, from a recall.")],
+    *,
+    bank: BankOption = "default",
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    data: DataOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Erase one unit and all that was drawn from it.
+
+    **Example:** `afterturn erase unit 0b7c… --bank support`
+    """
+    _erase(Target(Kind.UNIT, bank, unit_id), f"unit {unit_id}", data, dry_run=dry_run, yes=yes, json=json)
+
+
+@erase_app.command("session")
+def session_command(
+    session: Annotated[str, typer.Argument(help="The session's name, as the agent calls it.")],
+    *,
+    bank: BankOption = "default",
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    data: DataOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Erase a whole session: every turn of it, and its history. A later turn of that name begins a new one.
+
+    **Example:** `afterturn erase session monday --dry-run`
+    """
+    _erase(Target(Kind.SESSION, bank, session), f"session {session}", data, dry_run=dry_run, yes=yes, json=json)
+
+
+@erase_app.command("user")
+def user_command(
+    user: Annotated[str, typer.Argument(help="The user's name, as in the user_id of turns.")],
+    *,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    data: DataOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Erase every turn of a user, in all banks. Names of sessions and banks stay unless those are erased themselves.
+
+    **Example:** `afterturn erase user ana --yes --json`
+    """
+    _erase(Target(Kind.USER, None, user), f"user {user}", data, dry_run=dry_run, yes=yes, json=json)
+
+
+@erase_app.command("bank")
+def bank_command(
+    bank: Annotated[str, typer.Argument(help="The bank's name.")],
+    *,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    data: DataOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Erase a bank with everything in it, and end it. A later turn of that name begins a new one.
+
+    **Example:** `afterturn erase bank support`
+    """
+    _erase(Target(Kind.BANK, bank), f"bank {bank}", data, dry_run=dry_run, yes=yes, json=json)
+
+
+def _erase(target: Target, named: str, data: Path | None, *, dry_run: bool, yes: bool, json: bool) -> None:
+    stack = running_stack(data)
+    if not dry_run and not yes:
+        _ask(named)
+    host = identity.host_id(HOST)
+
+    async def work(erasures: Erasures) -> Receipt:
+        if dry_run:
+            return await erasures.estimate(host, target)
+        return await erasures.run(host, await erasures.request(host, target))
+
+    try:
+        receipt = _with_erasures(stack, work)
+    except NotFound:
+        raise ended(f"there is no {named}", 1) from None
+    if not dry_run and not _vacuum(stack):
+        say("old row versions stay on disk until the next VACUUM: it could not be run now")
+    if json:
+        answer({"dry_run": dry_run, **as_json(receipt)})
+    else:
+        console().print(_in_words(receipt, dry_run=dry_run))
+
+
+def _ask(named: str) -> None:
+    """Ask before what cannot be undone; where nobody can answer, it must be said beforehand."""
+    if not sys.stdin.isatty():
+        raise ended("erasing cannot be undone: say --yes, or look with --dry-run first", 2)
+    if not typer.confirm(f"Erase {printable(named)} for good? This cannot be undone.", err=True):
+        raise ended("nothing was erased", 1)
+
+
+def _with_erasures(stack: Stack, work: Callable[[Erasures], Awaitable[T]]) -> T:
+    """Do something with the running stack's erasures; ends with status 1 when its database does not answer."""
+
+    async def run() -> T:
+        database = Database(database_of(stack))
+        try:
+            return await work(Erasures(database, lambda: datetime.now(UTC)))
+        finally:
+            await database.close()
+
+    try:
+        return asyncio.run(run())
+    except (SQLAlchemyError, OSError) as error:
+        raise ended(f"the database of the stack does not answer ({type(error).__name__})", 1) from None
+
+
+def _vacuum(stack: Stack) -> bool:
+    """Have the database give up dead rows, as far as nobody reads them any more; says whether it could be asked to."""
+
+    async def run() -> None:
+        url = stack.owner_url.get_secret_value()
+        engine = create_async_engine(
+            url,
+            poolclass=NullPool,
+            isolation_level="AUTOCOMMIT",
+            connect_args={"ssl": False if "127.0.0.1" in url else None},
+        )
+        try:
+            async with engine.connect() as connection:
+                await connection.execute(text(f"vacuum {', '.join(f'afterturn.{name}' for name in VACUUMED)}"))
+        finally:
+            await engine.dispose()
+
+    try:
+        asyncio.run(run())
+    except (SQLAlchemyError, OSError):
+        return False
+    return True
+
+
+def _in_words(receipt: Receipt, *, dry_run: bool) -> Group:
+    head = "would be erased" if dry_run else "erased" if receipt.done else "erased so far"
+    table = Table("what", head, box=None, pad_edge=False)
+    for name, number in sorted(receipt.counts.items()):
+        if number:
+            table.add_row(name.replace("_", " "), str(number))
+    lines: list[Text | Table] = [table, Text("not reached:")]
+    for session, turns in sorted(receipt.delivered.items()):
+        lines.append(Text(printable(f"  {turns} turns that a gateway was told, in its session of {session!r}")))
+    lines += [Text(f"  {place}") for place in receipt.unreached]
+    return Group(*lines, Text("" if dry_run else f"receipt {receipt.erasure_id}"))
