@@ -16,6 +16,7 @@ COMMANDS = {
     "keys": "deploy.cli.keys:keys_app",
     "quota": "deploy.cli.quota:quota_app",
     "replay": "deploy.cli.replay:replay_command",
+    "erase": "deploy.cli.erase:erase_app",
     "config": "deploy.cli.config:config_command",
     "doctor": "deploy.cli.doctor:doctor_command",
     "demo": "deploy.cli.demo:demo_command",
