@@ -5,7 +5,7 @@ Both ways end in the same rows, whatever was linked, unlinked and forgotten in b
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from sqlalchemy import TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -22,6 +22,13 @@ LOCK = text("""
 LOCK_ALONE = text("""
     select pg_advisory_xact_lock_shared(afterturn.log_lock()),
            pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))""")
+
+# A row that is no turn: its item is its own, so that nobody counts it as one.
+RECOUNT_ROW = text("""
+    insert into afterturn.ledger_t
+        (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position, accepted_at)
+    values (:host, 'projection', :item, :bank, :bank, :bank, :bank, :position, :at)
+    on conflict do nothing""")
 
 #: The derived tables and what identifies and fills their rows.
 TABLES: Mapping[str, str] = {
@@ -92,6 +99,12 @@ async def advance(connection: AsyncConnection, origin: Origin, turns: Sequence[U
     gone = await projections.count_words(connection, host, bank, turns)
     await profiles.refresh(connection, host, bank, changed)
     await consolidate(connection, origin, await facts.refresh(connection, host, bank, turns, gone))
+
+
+async def recount(connection: AsyncConnection, origin: Origin, position: int) -> None:
+    """Have the projection stage look at a bank in which the event at `position` ended something."""
+    arguments = {"host": origin.host, "bank": origin.bank, "position": position, "at": origin.at}
+    await connection.execute(RECOUNT_ROW, {**arguments, "item": uuid5(origin.bank, f"recount:{position}")})
 
 
 async def rebuild(connection: AsyncConnection, host: UUID, bank: UUID) -> None:

@@ -10,7 +10,7 @@ import orjson
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store import identity
+from store import derived, identity
 from store.database import Database
 from store.errors import NotFound
 from store.events.catalog import EventType
@@ -20,7 +20,7 @@ from store.events.log import append_events
 GET = text("""
     select u.unit_id, u.content, u.fact_type, u.origin, u.session_id, u.session_name, u.turn_name, u.ordinal, u.role,
            u.name, u.event_date, u.position, u.aggregate_version, cast(u.metadata as text) as metadata,
-           u.source_memory_ids,
+           u.source_memory_ids, f.valid_from, f.valid_to, f.superseded_by,
            array(select n.canonical_name
                    from afterturn.agent_memory_unit_entity_t l
                    join afterturn.agent_memory_entity_t n using (host_id, bank_id, entity_id)
@@ -28,6 +28,7 @@ GET = text("""
                     and l.removed_at is null
                   order by 1) as entities
       from afterturn.agent_memory_unit_t u
+      left join afterturn.fact_t f on f.host_id = u.host_id and f.bank_id = u.bank_id and f.unit_id = u.unit_id
      where u.host_id = :host and u.bank_id = :bank and u.unit_id = :unit and u.active""")
 # As an append does, and in its order: the log and the bank shared, the session alone, before anything is written.
 LOCK = text("""
@@ -38,7 +39,11 @@ LOCK = text("""
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit and where it comes from; names are the agent's own, `sources` the units a fact was drawn from."""
+    """A unit and where it comes from; names are the agent's own, `sources` the units a fact was drawn from.
+
+    A fact that the projection stage has seen holds from `valid_from` to `valid_to` (None: still), when
+    `superseded_by` took its place; another unit has none of the three.
+    """
 
     unit_id: UUID
     kind: str
@@ -54,6 +59,9 @@ class Unit:
     metadata: Mapping[str, str] = field(repr=False)
     sources: tuple[UUID, ...]
     entities: tuple[str, ...] = field(repr=False)
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+    superseded_by: UUID | None = None
 
 
 class Units:
@@ -82,8 +90,9 @@ class Units:
             origin = Origin(host, bank_id, identity.user_id(host, user), self._clock())
             event = offer(origin, EventType.UNIT_DELETED, (unit,), {"unitId": str(unit)}, nth=str(version))
             position = await append_events(connection, host, [event])
-        if position is None:
-            raise NotFound("no such unit")
+            if position is None:
+                raise NotFound("no such unit")
+            await derived.recount(connection, origin, position)
         return position
 
 
@@ -110,4 +119,7 @@ def _unit(row: Row[Any]) -> Unit:
         metadata=orjson.loads(row.metadata),
         sources=tuple(row.source_memory_ids),
         entities=tuple(row.entities),
+        valid_from=row.valid_from,
+        valid_to=row.valid_to,
+        superseded_by=row.superseded_by,
     )

@@ -130,10 +130,10 @@ class Play:
             return
         fact_id, key = FACTS[kind % len(FACTS)]
         value = HOMES[when % len(HOMES)]
-        unit = uuid4()
+        unit, content = uuid4(), f"lives in {value}"
         data = {
             "unitId": str(unit),
-            "content": f"lives in {value}",
+            "content": content,
             "factType": "world",
             "origin": "extraction",
             "eventDate": (START + timedelta(days=when % 5)).isoformat(),
@@ -141,7 +141,7 @@ class Play:
             "metadata": {"fact_id": fact_id, "key": key, "value": value},
         }
         await self.offer(E.UNIT_RETAINED, (unit,), data)
-        terms = analyse(data["content"])
+        terms = analyse(content)
         async with self.database.tenant(self.host) as connection:
             await postings.insert(connection, self.host, self.bank, [UnitTerms(unit, terms.counts, terms.length)])
         self.units.append(unit)

@@ -3,9 +3,10 @@
 Everything here is derived from the turn alone, ids and times included: offered twice, it is the same once.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -15,6 +16,7 @@ from store.postings import UnitTerms
 from store.recall.terms import analyse, lexical_text
 from store.turn_units import TurnMessage
 from workers.extraction import VERSION, Extraction, Fact, Mention
+from workers.extraction.extract import shown_as
 
 Event = Mapping[str, Any]
 
@@ -59,7 +61,9 @@ def derive(origin: Origin, turn: Sequence[TurnMessage], found: Extraction) -> De
         events=[
             *_mentions(origin, by_ordinal, found.mentions),
             *(_fact(origin, unit, fact, by_ordinal[fact.ordinal]) for unit, fact in facts.items()),
-            *(_link(origin, unit, by_ordinal[fact.ordinal].unit_id) for unit, fact in facts.items()),
+            *(_link(origin, unit, by_ordinal[fact.ordinal].unit_id, "semantic") for unit, fact in facts.items()),
+            *(_link(origin, first, second, "temporal") for first, second in pairwise(_in_order(facts))),
+            *(_link(origin, first, second, "entity") for first, second in _sharing(by_ordinal, found.mentions)),
         ],
         words=[_words(unit, fact, by_ordinal[fact.ordinal]) for unit, fact in facts.items()],
         facts=len(facts),
@@ -92,6 +96,7 @@ def _mentions(origin: Origin, by_ordinal: Mapping[int, TurnMessage], mentions: S
                 "unitId": str(unit),
                 "entityId": str(entity),
                 "mentions": len(named),
+                **_reading(named),
                 "spans": [[m.span.start, m.span.end] for m in named if m.span is not None],
                 "extractor": VERSION,
             },
@@ -128,10 +133,31 @@ def _fact(origin: Origin, unit: UUID, fact: Fact, source: TurnMessage) -> Event:
     return offer(origin, EventType.UNIT_RETAINED, (unit,), data)
 
 
-def _link(origin: Origin, unit: UUID, source: UUID) -> Event:
-    """Link a fact to its source: it says the same, so the link is one of meaning."""
-    data = {"fromUnitId": str(unit), "toUnitId": str(source), "linkType": "semantic", "weight": 1.0}
-    return offer(origin, EventType.LINK_CREATED, (unit, source, "semantic"), data)
+def _reading(named: Sequence[Mention]) -> dict[str, str]:
+    """Return what these mentions mostly call their entity, and take it for; the first of equals."""
+    names, kinds = Counter(shown_as(mention) for mention in named), Counter(mention.kind.value for mention in named)
+    return {"name": names.most_common(1)[0][0], "kind": kinds.most_common(1)[0][0]}
+
+
+def _in_order(facts: Mapping[UUID, Fact]) -> list[UUID]:
+    """Return facts as they were said, one after the other."""
+    return sorted(facts, key=lambda unit: (facts[unit].ordinal, facts[unit].span, unit))
+
+
+def _sharing(by_ordinal: Mapping[int, TurnMessage], mentions: Sequence[Mention]) -> list[tuple[UUID, UUID]]:
+    """Return each message with the nearest earlier one of the turn that names the same thing; speakers do not count."""
+    named: dict[str, list[int]] = defaultdict(list)
+    for mention in mentions:
+        if mention.entity is not None and mention.span is not None and mention.ordinal not in named[mention.entity]:
+            named[mention.entity].append(mention.ordinal)
+    pairs = {pair for ordinals in named.values() for pair in pairwise(sorted(ordinals))}
+    return [(by_ordinal[first].unit_id, by_ordinal[second].unit_id) for first, second in sorted(pairs)]
+
+
+def _link(origin: Origin, unit: UUID, other: UUID, kind: str) -> Event:
+    """Link two units: a fact says what its source says, follows a fact, a message names what another named."""
+    data = {"fromUnitId": str(unit), "toUnitId": str(other), "linkType": kind, "weight": 1.0}
+    return offer(origin, EventType.LINK_CREATED, (unit, other, kind), data)
 
 
 def _words(unit: UUID, fact: Fact, source: TurnMessage) -> UnitTerms:

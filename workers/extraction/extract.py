@@ -106,10 +106,11 @@ def _entities(mentions: Iterable[Mention]) -> tuple[Entity, ...]:
     found: dict[str, Entity] = {}
     for mention in mentions:
         if mention.entity is not None and mention.entity not in found:
-            found[mention.entity] = Entity(mention.entity, _shown(mention), mention.kind)
+            found[mention.entity] = Entity(mention.entity, shown_as(mention), mention.kind)
     return tuple(found[name] for name in sorted(found))
 
 
-def _shown(mention: Mention) -> str:
+def shown_as(mention: Mention) -> str:
+    """Return what a mention calls its entity, as people read it."""
     written = mention.kind in {MentionKind.DATE, MentionKind.URL, MentionKind.EMAIL, MentionKind.HANDLE}
     return mention.entity or "" if written else shown(mention.surface)

@@ -1,0 +1,101 @@
+"""From turns to what a bank knows beyond them: changed and repeated facts, names that mean the same, links."""
+
+from collections import Counter
+
+import pytest
+
+from store.events.catalog import EventType
+from store.ledger import Stage
+from store.units import Units
+from tests.workers.conftest import BANK, HOST, World, dialogue, now
+from tests.workers.stages import Crew
+
+
+async def say(world: World, *said: str) -> Crew:
+    """Say each in a turn of its own, and work it through before the next."""
+    crew = Crew(world)
+    for words in said:
+        number = await world.sql("select count(*) as n from afterturn.turn_t")
+        await world.append("s", f"t{number[0].n}", messages=dialogue(words, "I see."))
+        await crew.drain(Stage.EXTRACTION, Stage.PROJECTION)
+    return crew
+
+
+async def reflections(world: World) -> list[str]:
+    rows = await world.sql("select content from afterturn.agent_memory_reflection_t where active order by 1")
+    return [row.content for row in rows]
+
+
+async def test_a_fact_that_changed_and_one_that_was_repeated_are_reflections(world: World) -> None:
+    await say(world, "I live in Porto. I prefer window seats.", "I moved to Lisbon.", "I prefer window seats.")
+    evolved, stable = await reflections(world)
+    assert evolved == (
+        "fact_evolution user_home::home: Porto (2026-03-01) -> Lisbon (2026-03-01). The user moved to Lisbon."
+    )
+    assert stable.startswith("fact_stability user_preference::preference = window seats, stated in 2 turns since 2026")
+
+
+async def test_two_sisters_are_two_facts_and_no_insight(world: World) -> None:
+    await say(world, "My sister is called Anna.", "My sister is called Maria.", "I like jazz.", "I like hiking.")
+    assert await reflections(world) == []
+    assert {row.valid_to for row in await world.sql("select valid_to from afterturn.fact_t")} == {None}
+
+
+async def test_an_insight_is_made_once_whatever_is_delivered_again(world: World) -> None:
+    crew = await say(world, "I live in Porto.", "I moved to Lisbon.")
+    await world.sql("update afterturn.ledger_t set status = 'pending' where stage = 'extraction'")
+    await crew.drain(Stage.EXTRACTION, Stage.PROJECTION)
+    events = await world.sql("select event_type from afterturn.event_store_t where aggregate_type like '%Reflection'")
+    assert [row.event_type for row in events] == [EventType.REFLECTION_CREATED]
+
+
+async def test_an_insight_ends_with_the_facts_it_stands_on(world: World) -> None:
+    crew = await say(world, "I live in Porto.", "I moved to Lisbon.")
+    [porto] = await world.sql("select unit_id from afterturn.fact_t where value = 'porto'")
+    await Units(world.database, now).forget(HOST, "default", porto.unit_id)
+    await crew.drain(Stage.PROJECTION)
+    assert await reflections(world) == []
+    assert await world.statuses(Stage.PROJECTION) == ["done"] * 3
+    links = await world.sql("select active from afterturn.agent_memory_link_t where link_type = 'temporal'")
+    assert [row.active for row in links] == [False]
+
+
+async def test_a_unit_tells_until_when_it_holds_and_what_took_its_place(world: World) -> None:
+    await say(world, "I live in Porto.", "I moved to Lisbon.")
+    facts = {row.value: row.unit_id for row in await world.sql("select value, unit_id from afterturn.fact_t")}
+    porto = await Units(world.database, now).get(HOST, "default", facts["porto"])
+    lisbon = await Units(world.database, now).get(HOST, "default", facts["lisbon"])
+    assert (porto.valid_to, porto.superseded_by) == (lisbon.valid_from, facts["lisbon"])
+    assert (lisbon.valid_to, lisbon.superseded_by) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "said, same",
+    [
+        (("Zoë came to Ghent.", "I met Zoe in Ghent."), {"zoë": "zoe", "zoe": "zoe"}),
+        (("Ana Lima is here.", "Did Ana call?"), {"ana": "ana lima", "ana lima": "ana lima"}),
+        (("Ana Lima is here.", "Ana Costa too.", "Did Ana call?"), {"ana": "ana"}),
+    ],
+)
+async def test_names_that_mean_the_same_are_one_entity(
+    world: World, said: tuple[str, ...], same: dict[str, str]
+) -> None:
+    await say(world, *said)
+    rows = await world.sql("""
+        select e.metadata->>'normalised' as name, c.metadata->>'normalised' as canonical
+          from afterturn.entity_profile_t p
+          join afterturn.agent_memory_entity_t e on e.entity_id = p.entity_id
+          join afterturn.agent_memory_entity_t c on c.entity_id = p.canonical_id""")
+    found = {row.name: row.canonical for row in rows}
+    canonical = {name: found[name] for name in same}
+    assert len(set(canonical.values())) == len(set(same.values()))
+    if "ana" in same:
+        assert canonical == same
+
+
+async def test_facts_of_a_turn_follow_each_other_and_messages_share_what_they_name(world: World) -> None:
+    messages = dialogue("My name is Karl and I live in Porto.", "Porto is lovely, Karl.")
+    await world.append("s", "t", messages=messages)
+    await Crew(world).drain(Stage.EXTRACTION)
+    links = await world.sql("select link_type from afterturn.agent_memory_link_t where bank_id = :bank", bank=BANK)
+    assert Counter(row.link_type for row in links) == {"semantic": 2, "temporal": 1, "entity": 1}
