@@ -15,6 +15,7 @@ COMMANDS = {
     "status": "deploy.cli.status:status_command",
     "keys": "deploy.cli.keys:keys_app",
     "quota": "deploy.cli.quota:quota_app",
+    "check": "deploy.cli.check:check_app",
     "replay": "deploy.cli.replay:replay_command",
     "erase": "deploy.cli.erase:erase_app",
     "config": "deploy.cli.config:config_command",

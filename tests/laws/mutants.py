@@ -115,6 +115,15 @@ MUTANTS = (
     ),
     Mutant(
         law="L6",
+        fault="a name reaches whatever bank is called so",
+        file="producers/banks.py",
+        before="    return fitting(await banks.resolve(grant.host_id, space, bank))\n",
+        after="    return fitting(bank)\n",
+        held_by="tests/deploy/walls/test_siege.py",
+        tests=("test_nothing_foreign_is_seen_nor_told_from_what_is_absent",),
+    ),
+    Mutant(
+        law="L6",
         fault="the banks of other users are not hidden",
         file="store/migrations/versions/0003_scopes_and_quotas.sql",
         before="using ((user_id is null or ",

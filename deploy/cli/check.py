@@ -1,0 +1,94 @@
+"""`afterturn check`: promises of the product, tried on it."""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import httpx
+import structlog
+import typer
+from sqlalchemy.exc import SQLAlchemyError
+
+from deploy.cli.finding import DataOption, JsonOption
+from deploy.cli.printing import answer, ended, say
+from deploy.demo.stack import DemoStackError, running
+from deploy.settings import load
+from deploy.settings_errors import SettingsError
+from deploy.stack import NoStack, Stack, find_stack
+from deploy.walls import Report
+from deploy.walls.run import run
+from deploy.walls.world import Unfit
+
+check_app = typer.Typer(help="Try what is promised.", no_args_is_help=True, rich_markup_mode="markdown")
+
+
+@check_app.callback()
+def _group() -> None:
+    """Try what is promised, on a running stack or on one made for it."""
+
+
+@check_app.command("walls")
+def walls_command(
+    *,
+    tries: Annotated[int, typer.Option(min=2, metavar="N", help="How many requests are made.")] = 2000,
+    seed: Annotated[int, typer.Option(help="Which tries are made: the same seed, the same tries.")] = 0,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Try every public read and write across hosts, banks and users: nothing foreign is seen, or told from nothing.
+
+    It works in hosts of its own on the running stack, or on a stack it starts, and removes what it made. Most tries
+    go through the API's application in this process, one in twenty over HTTP. Exits 1 when a wall does not hold.
+
+    **Example:** `afterturn check walls --tries 100000`
+    """
+    # The application in this process would write a line for every try.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    with _stack(data) as stack:
+        try:
+            report = asyncio.run(run(stack, tries, seed))
+        except Unfit as error:
+            raise ended(f"the walls could not be tried: {error}", 1) from None
+        except (SQLAlchemyError, httpx.HTTPError, OSError) as error:
+            raise ended(f"the stack does not answer ({type(error).__name__})", 1) from None
+    _tell(report)
+    if as_json:
+        answer(report.as_json())
+    raise typer.Exit(0 if report.holds else 1)
+
+
+def _tell(report: Report) -> None:
+    for line in report.examples:
+        say(line)
+    verdict = "the walls hold" if report.holds else "the walls do not hold"
+    say(
+        f"{verdict}: {report.tries:,} tries at {len(report.doors)} doors in {report.seconds} s, "
+        f"{report.seen} saw something foreign, {report.told_apart} could tell foreign from absent"
+    )
+
+
+@contextmanager
+def _stack(data: Path | None) -> Iterator[Stack]:
+    """Lend the running stack, or one of its own where nothing was named and none runs."""
+    try:
+        folder = data or load().settings.data
+    except SettingsError as error:
+        raise ended(f"these settings cannot be used:\n{error}", 2) from None
+    try:
+        found = find_stack(folder)
+    except NoStack as error:
+        if data is not None:
+            raise ended(str(error), 2) from None
+        found = None
+    if found is not None:
+        yield found
+        return
+    say("no stack runs: starting one for this")
+    try:
+        with running(1) as own:
+            yield own
+    except DemoStackError as error:
+        raise ended(str(error), 1) from None

@@ -1,0 +1,82 @@
+"""The doors that are tried: for each, how to ask there for what is foreign and for what is not there at all."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+from urllib.parse import quote
+from uuid import UUID
+
+from deploy.walls.transport import Ask
+from deploy.walls.world import SESSION, TURN, Caller, Place
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """Somebody in front of a door: `bank`, `unit` and `job` are foreign ones or stand for nothing."""
+
+    caller: Caller
+    place: Place
+    bank: str
+    unit: str
+    job: str
+    query: str = field(repr=False)
+    user: str
+
+    def turn(self) -> dict[str, Any]:
+        """Return a turn into that bank: always the same, so that it is written once."""
+        said = [{"role": "user", "content": "somebody was at the door"}]
+        return {"bank": self.bank, "session_id": SESSION, "turn_id": TURN, "messages": said}
+
+
+def pair(random: Random, caller: Caller, place: Place) -> tuple[Try, Try]:
+    """Return the same try twice: at what is foreign, and at what is not there."""
+    bare = random.random() < 0.3  # noqa: PLR2004 - a share
+
+    def bank(name: str) -> str:
+        return name.rpartition("/")[2] if bare else name
+
+    unit, job = (str(UUID(int=random.getrandbits(128), version=version)) for version in (5, 4))
+    user, absent = (name.rpartition(":")[2] for name in (place.user or "ana", place.twin))
+    foreign = Try(caller, place, bank(place.bank), place.unit, place.job, place.mark, user)
+    return foreign, Try(caller, place, bank(place.twin), unit, job, place.mark, absent)
+
+
+def _bank(one: Try) -> str:
+    return quote(one.bank)
+
+
+def _message(one: Try) -> dict[str, Any]:
+    body = {"user_id": one.user, "user_key": one.caller.token, "session_id": "chat:1"}
+    message = {"sender_id": "x", "role": "user", "timestamp": 1_772_366_400_000, "content": "somebody was at the door"}
+    return {**body, "messages": [message]}
+
+
+def _search(one: Try) -> dict[str, Any]:
+    asked = {"conversation_id": "1", "query": one.query, "scope": ["all_user_memory"]}
+    return {"user_id": one.user, "user_key": one.caller.token, **asked}
+
+
+#: Every public read and write that takes a key: what it is called in the report, and how it is asked.
+DOORS: dict[str, Callable[[Try], Ask]] = {
+    "POST /api/v1/turns": lambda t: Ask("POST", "/api/v1/turns", t.turn()),
+    "POST /api/v1/turns:batch": lambda t: Ask("POST", "/api/v1/turns:batch", {"turns": [t.turn(), t.turn()]}),
+    "GET /api/v1/turns/{session_id}/{turn_id}": lambda t: Ask("GET", f"/api/v1/turns/{SESSION}/{TURN}?bank={_bank(t)}"),
+    "POST /api/v1/recall": lambda t: Ask("POST", "/api/v1/recall", {"bank": t.bank, "query": t.query}),
+    "POST /api/v1/recall/jobs": lambda t: Ask(
+        "POST", "/api/v1/recall/jobs", {"bank": t.bank, "query": t.query, "ttl_s": 60}
+    ),
+    "GET /api/v1/recall/jobs/{job_id}": lambda t: Ask("GET", f"/api/v1/recall/jobs/{t.job}"),
+    "DELETE /api/v1/recall/jobs/{job_id}": lambda t: Ask("DELETE", f"/api/v1/recall/jobs/{t.job}"),
+    "GET /api/v1/units/{unit_id}": lambda t: Ask("GET", f"/api/v1/units/{t.unit}?bank={_bank(t)}"),
+    "DELETE /api/v1/units/{unit_id}": lambda t: Ask("DELETE", f"/api/v1/units/{t.unit}?bank={_bank(t)}"),
+    "GET /api/v1/units/{unit_id} elsewhere": lambda t: Ask(
+        "GET", f"/api/v1/units/{t.unit}?bank={quote(min(t.caller.reach, default='default'))}"
+    ),
+    "GET /api/v1/banks/{bank}/freshness": lambda t: Ask("GET", f"/api/v1/banks/{_bank(t)}/freshness"),
+    "POST /api/v1/banks": lambda t: Ask("POST", "/api/v1/banks", {"bank": t.bank}),
+    "GET /api/v1/banks": lambda _: Ask("GET", "/api/v1/banks?limit=1000"),
+    "POST /memories/add": lambda t: Ask("POST", "/memories/add", _message(t)),
+    "POST /memories/flush": lambda t: Ask("POST", "/memories/flush", _message(t)),
+    "POST /memories/search": lambda t: Ask("POST", "/memories/search", _search(t)),
+}

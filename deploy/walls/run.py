@@ -1,0 +1,128 @@
+"""A siege of a stack: some of it over HTTP, most of it in this process, and nothing left behind."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from uuid import UUID
+
+import httpx
+import numpy as np
+import redis
+from dramatiq.brokers.redis import RedisBroker
+from numpy.typing import NDArray
+
+from deploy.stack import Stack
+from deploy.walls.siege import Report, Way, besiege
+from deploy.walls.transport import Send, into, over_http
+from deploy.walls.world import build, named
+from producers.doorbell import Doorbell
+from producers.http.app import create_app
+from producers.http.service import Readiness
+from producers.memory import Memory, Parts
+from producers.recalls import Recalls
+from producers.settings import ApiSettings, BrokerSettings
+from store import identity
+from store.banks import Banks
+from store.database import Database
+from store.erasure import Erasures
+from store.freshness import Waiter
+from store.keys import Keys
+from store.recall.recaller import Recaller
+from store.recall.settings import RecallSettings
+from store.recall_jobs import RecallJobs
+from store.removal import remove_hosts
+from store.settings import DatabaseSettings
+from store.turns import TurnStore
+from store.units import Units
+
+#: Of so many tries one goes over HTTP.
+HTTP_SHARE = 20
+JOB_WAIT_MS = 200
+POOL_SIZE = 6
+
+
+class Blunt:
+    """An embedder to which all texts mean the same: every unit is as near as any other, so nothing hides far away."""
+
+    name = "blunt"
+    dimensions = 384
+    generation = 32_000
+
+    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return the same vector for every text."""
+        return np.full((len(texts), self.dimensions), self.dimensions**-0.5, dtype=np.float32)
+
+    def estimate_ms(self, texts: Sequence[str]) -> float:
+        """Return how long that takes: nothing."""
+        del texts
+        return 0.0
+
+
+async def run(stack: Stack, tries: int, seed: int) -> Report:
+    """Besiege a running stack in hosts of its own, removed afterwards. Raises Unfit."""
+    settings = DatabaseSettings(url=stack.database_url, operator_url=stack.operator_url, pool_size=POOL_SIZE)
+    names = named("walls")
+    over_sockets = tries // HTTP_SHARE // 2 * 2
+    async with httpx.AsyncClient(base_url=stack.api, timeout=60) as client, _application(stack, settings) as inside:
+        database = Database(settings)
+        try:
+            world = await build(names, Keys(database), over_http(client))
+            ways = [Way(over_http(client), over_sockets, JOB_WAIT_MS), Way(inside, tries - over_sockets)]
+            return await besiege(world, ways, seed)
+        finally:
+            await database.close()
+            await remove_hosts(stack.owner_url.get_secret_value(), _ids(names))
+
+
+@asynccontextmanager
+async def _application(stack: Stack, settings: DatabaseSettings) -> AsyncGenerator[Send]:
+    """Lend the API's application, put together in this process on the stack's servers."""
+    database = Database(settings)
+    client = redis.Redis.from_url(stack.redis_url.get_secret_value(), socket_timeout=0.5, socket_connect_timeout=0.5)
+    namespace = BrokerSettings().namespace
+    doorbell = Doorbell(
+        RedisBroker(client=client, namespace=namespace, middleware=[])  # type: ignore[no-untyped-call]  # dramatiq's
+    )
+    try:
+        yield into(application(database, doorbell))
+    finally:
+        await doorbell.close()
+        await database.close()
+        await asyncio.to_thread(client.close)
+
+
+def application(database: Database, doorbell: Doorbell) -> object:
+    """Return the API's application on a database, with a blunt embedder."""
+    recalls = Recalls(database, Recaller(database, Blunt(), RecallSettings()), Waiter(database))
+    jobs, settings = RecallJobs(database, _now), ApiSettings()
+    parts = Parts(
+        TurnStore(database, _now),
+        Units(database, _now),
+        recalls,
+        jobs,
+        doorbell,
+        banks=Banks(database, _now),
+        erasures=Erasures(database, _now),
+    )
+    memory = Memory(parts, settings, gateway=False)
+    return create_app(memory, Keys(database), _Unasked(), _nothing, settings)
+
+
+class _Unasked:
+    """Nobody asks for the health of this application."""
+
+    async def ready(self) -> Readiness:
+        return Readiness()
+
+
+async def _nothing() -> bytes:
+    return b""
+
+
+def _ids(names: Sequence[str]) -> list[UUID]:
+    return [identity.host_id(name) for name in names]
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

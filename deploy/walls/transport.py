@@ -1,0 +1,87 @@
+"""How a request reaches a door: over HTTP, or straight into the application in this process."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+import httpx
+import orjson
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request; `path` is quoted and may carry a query."""
+
+    method: str
+    path: str
+    body: Mapping[str, Any] | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back."""
+
+    status: int
+    body: bytes = field(repr=False)
+
+    def json(self) -> Any:
+        """Return the body's value; None where there is none."""
+        return orjson.loads(self.body) if self.body else None
+
+
+Send = Callable[[Ask, str], Awaitable[Reply]]
+
+
+def over_http(client: httpx.AsyncClient) -> Send:
+    """Return what sends requests to a running API."""
+
+    async def send(ask: Ask, token: str) -> Reply:
+        content = None if ask.body is None else orjson.dumps(ask.body)
+        reply = await client.request(ask.method, ask.path, content=content, headers=_headers(token))
+        return Reply(reply.status_code, reply.content)
+
+    return send
+
+
+def into(app: Any) -> Send:
+    """Return what hands requests to an ASGI application: every layer of the door but the socket."""
+
+    async def send(ask: Ask, token: str) -> Reply:
+        path, _, query = ask.path.partition("?")
+        content = b"" if ask.body is None else orjson.dumps(ask.body)
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": "1.1",
+            "method": ask.method,
+            "scheme": "http",
+            "path": unquote(path),
+            "raw_path": path.encode(),
+            "root_path": "",
+            "query_string": query.encode(),
+            "headers": [(name.encode(), value.encode()) for name, value in _headers(token).items()],
+            "client": ("127.0.0.1", 1),
+            "server": ("127.0.0.1", 1),
+        }
+        return await _exchange(app, scope, content)
+
+    return send
+
+
+async def _exchange(app: Any, scope: dict[str, Any], content: bytes) -> Reply:
+    sent: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": content, "more_body": False}
+
+    async def take(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    await app(scope, receive, take)
+    return Reply(sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:]))
+
+
+def _headers(token: str) -> dict[str, str]:
+    known = {"authorization": f"Bearer {token}"} if token else {}
+    return {**known, "content-type": "application/json"}

@@ -1,0 +1,36 @@
+"""Removing whole hosts: what a check or a measurement made is gone when it is over. As the owner, behind no wall."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.pool import NullPool
+
+TABLES = text("""
+    select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
+      join pg_attribute a on a.attrelid = c.oid and a.attname = 'host_id' and not a.attisdropped
+     where n.nspname = 'afterturn' and c.relkind in ('r', 'p') and not c.relispartition order by 1""")
+#: What workers hold: without it, whatever they still do for these hosts is rolled back.
+CLAIMS = ("claim_t", "ledger_t", "recall_job_t")
+#: A bank takes what hangs on it along; hosts are last, since everything hangs on them.
+LAST = ("agent_memory_bank_t", "host_t")
+
+
+async def remove_hosts(owner_url: str, hosts: Sequence[UUID]) -> None:
+    """Delete every row of these hosts, whoever still works on them."""
+    engine = create_async_engine(owner_url, poolclass=NullPool, connect_args={"ssl": False, "timeout": 10})
+    try:
+        async with engine.begin() as connection:
+            tables = [str(row[0]) for row in await connection.execute(TABLES)]
+            await _empty(connection, [table for table in CLAIMS if table in tables], hosts)
+        async with engine.begin() as connection:
+            await _empty(connection, [*(table for table in tables if table not in LAST), *LAST], hosts)
+    finally:
+        await engine.dispose()
+
+
+async def _empty(connection: AsyncConnection, tables: Sequence[str], hosts: Sequence[UUID]) -> None:
+    for table in tables:
+        # The names are the catalog's own.
+        await connection.execute(text(f'delete from afterturn."{table}" where host_id = any(:hosts)'), {"hosts": hosts})  # noqa: S608
