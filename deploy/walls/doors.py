@@ -13,13 +13,14 @@ from deploy.walls.world import SESSION, TURN, Caller, Place
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """Somebody in front of a door: `bank`, `unit` and `job` are foreign ones or stand for nothing."""
+    """Somebody in front of a door: bank, unit, job, erasure and user are foreign ones or stand for nothing."""
 
     caller: Caller
     place: Place
     bank: str
     unit: str
     job: str
+    erasure: str
     query: str = field(repr=False)
     user: str
 
@@ -36,10 +37,10 @@ def pair(random: Random, caller: Caller, place: Place) -> tuple[Try, Try]:
     def bank(name: str) -> str:
         return name.rpartition("/")[2] if bare else name
 
-    unit, job = (str(UUID(int=random.getrandbits(128), version=version)) for version in (5, 4))
-    user, absent = (name.rpartition(":")[2] for name in (place.user or "ana", place.twin))
-    foreign = Try(caller, place, bank(place.bank), place.unit, place.job, place.mark, user)
-    return foreign, Try(caller, place, bank(place.twin), unit, job, place.mark, absent)
+    unit, job, erasure = (str(UUID(int=random.getrandbits(128), version=version)) for version in (5, 4, 4))
+    user, absent = (name.rpartition(":")[2] for name in (place.user or place.bank, place.twin))
+    foreign = Try(caller, place, bank(place.bank), place.unit, place.job, place.erasure, place.mark, user)
+    return foreign, Try(caller, place, bank(place.twin), unit, job, erasure, place.mark, absent)
 
 
 def _bank(one: Try) -> str:
@@ -55,6 +56,10 @@ def _message(one: Try) -> dict[str, Any]:
 def _search(one: Try) -> dict[str, Any]:
     asked = {"conversation_id": "1", "query": one.query, "scope": ["all_user_memory"]}
     return {"user_id": one.user, "user_key": one.caller.token, **asked}
+
+
+def _erase(one: Try, kind: str, **named: str) -> Ask:
+    return Ask("POST", "/api/v1/erasures", {"kind": kind, **named} | ({} if kind == "user" else {"bank": one.bank}))
 
 
 #: Every public read and write that takes a key: what it is called in the report, and how it is asked.
@@ -73,6 +78,14 @@ DOORS: dict[str, Callable[[Try], Ask]] = {
     "GET /api/v1/units/{unit_id} elsewhere": lambda t: Ask(
         "GET", f"/api/v1/units/{t.unit}?bank={quote(min(t.caller.reach, default='default'))}"
     ),
+    "DELETE /api/v1/units/{unit_id} for good": lambda t: Ask(
+        "DELETE", f"/api/v1/units/{t.unit}?bank={_bank(t)}&erase=true"
+    ),
+    "POST /api/v1/erasures of a unit": lambda t: _erase(t, "unit", unit_id=t.unit),
+    "POST /api/v1/erasures of a session": lambda t: _erase(t, "session", session_id=SESSION),
+    "POST /api/v1/erasures of a user": lambda t: _erase(t, "user", user_id=t.user),
+    "POST /api/v1/erasures of a bank": lambda t: _erase(t, "bank"),
+    "GET /api/v1/erasures/{erasure_id}": lambda t: Ask("GET", f"/api/v1/erasures/{t.erasure}"),
     "GET /api/v1/banks/{bank}/freshness": lambda t: Ask("GET", f"/api/v1/banks/{_bank(t)}/freshness"),
     "POST /api/v1/banks": lambda t: Ask("POST", "/api/v1/banks", {"bank": t.bank}),
     "GET /api/v1/banks": lambda _: Ask("GET", "/api/v1/banks?limit=1000"),

@@ -32,6 +32,7 @@ class Place:
     mark: str = field(default_factory=lambda: "zq" + secrets.token_hex(10))
     unit: str = ""
     job: str = ""
+    erasure: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,7 @@ async def _fill(place: Place, owner: Caller, callers: Sequence[Caller], send: Se
         turn = {"bank": place.bank, "session_id": SESSION, "turn_id": TURN}
         body = {**turn, "messages": [{"role": "user", "content": said}]}
         await _done(await send(Ask("POST", "/api/v1/turns", body), owner.token), 201)
+    await _erase_something(place, owner.token, send)
     query = {"bank": place.bank, "query": place.mark}
     for caller in callers:
         if place.bank in caller.reach and caller.gateway_user is None:
@@ -151,6 +153,16 @@ async def _fill(place: Place, owner: Caller, callers: Sequence[Caller], send: Se
     job = await _done(await send(Ask("POST", "/api/v1/recall/jobs", {**query, "ttl_s": TTL_S}), owner.token), 202)
     place.job = job["job_id"]
     await _done(await send(Ask("GET", f"/api/v1/units/{place.unit}?bank={quote(place.bank)}"), owner.token), 200)
+
+
+async def _erase_something(place: Place, token: str, send: Send) -> None:
+    """Leave a receipt that only owners may read."""
+    session = {"bank": place.bank, "session_id": "tuesday"}
+    turn = {**session, "turn_id": TURN, "messages": [{"role": "user", "content": "a draft of a speech"}]}
+    await _done(await send(Ask("POST", "/api/v1/turns", turn), token), 201)
+    reply = await send(Ask("POST", "/api/v1/erasures", {**session, "kind": "session"}), token)
+    place.erasure = (await _done(reply, 200))["erasure_id"]
+    await _done(await send(Ask("GET", f"/api/v1/erasures/{place.erasure}"), token), 200)
 
 
 def _added(user: str, key: str, said: str) -> dict[str, Any]:
