@@ -147,7 +147,7 @@ async def _build(settings: Settings, broker: RedisBroker) -> Parts:
         every_s=settings.worker.sweep_seconds,
         erasures=Erasures(database, _now),
     )
-    dependencies = Dependencies(runners, RecallWork(jobs, recalls, lease), doorbell.answered)
+    dependencies = Dependencies(runners, RecallWork(jobs, recalls, lease, embedder.load), doorbell.answered)
     sweeping = asyncio.get_running_loop().create_task(sweeper.run(), name="sweeper")
     return Parts(database, embedder, gateway, doorbell, dependencies, sweeping)
 

@@ -1,5 +1,6 @@
 """Recall jobs: a question that waits in its row gets its answer beside it."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
@@ -20,15 +21,20 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RecallWork:
-    """Answers recall jobs; what a worker left unanswered is taken again when its lease is over."""
+    """Answers recall jobs; what a worker left unanswered is taken again when its lease is over.
+
+    `ready` returns when the model is loaded: a job taken before would use up its attempts waiting for it.
+    """
 
     jobs: RecallJobs
     recalls: Recalls
     lease: timedelta
+    ready: Callable[[], Awaitable[None]]
 
     async def answer(self, host: UUID, job: UUID) -> None:
         """Answer one job, if it still waits. Never raises, so that a nudge is never repeated by the queue."""
         try:
+            await self.ready()
             taken = await self.jobs.take(host, job, self.lease)
             if taken is not None:
                 RECALL_JOBS.labels(await self._answer(taken)).inc()

@@ -103,9 +103,13 @@ async def test_waiting_recall_jobs_are_asked_for_again_and_expired_ones_wiped(wo
     assert not any("Xanthippe" in row.request for row in rows)
 
 
+async def at_once() -> None:
+    """A model that needs no loading."""
+
+
 def work(world: World, answers: Answers) -> RecallWork:
     recalls = Recalls(world.database, answers, Waiter(world.database))
-    return RecallWork(RecallJobs(world.database, now), recalls, timedelta(seconds=30))
+    return RecallWork(RecallJobs(world.database, now), recalls, timedelta(seconds=30), at_once)
 
 
 async def test_a_recall_job_is_answered_once_however_often_it_is_asked_for(world: World) -> None:
