@@ -35,9 +35,10 @@ FORGET_NOTES = text("""
     delete from afterturn.forgotten_unit_t f
      where f.host_id = :host and f.bank_id = :bank and f.unit_id = any(:units)""")
 DOCS = text("""
-    select o.doc_id, o.active, afterturn.logged_version(:host, :host || '|' || :bank || '|' || o.doc_id) as version
+    select o.doc_id, o.active,
+           afterturn.logged_version(o.host_id, o.host_id || '|' || o.bank_id || '|' || o.doc_id) as version
       from afterturn.agent_memory_doc_t o
-     where o.host_id = cast(:host as uuid) and o.bank_id = cast(:bank as uuid) and o.doc_id = any(:docs)
+     where o.host_id = :host and o.bank_id = :bank and o.doc_id = any(:docs)
        and (o.original_text is not null or o.content_hash is not null)""")
 ERASE_EVENTS = text("select afterturn.erase_events(:erasure, cast(:subjects as text[]), cast(:upto as bigint))")
 ERASE_AT = text("select afterturn.erase_at(:erasure, cast(:positions as bigint[]))")

@@ -26,10 +26,12 @@ PAGE = text("""
      order by e.nonce limit :limit""")
 # What ends with its writer: versions in the log of those that are not erased, and whether they live.
 THINGS = text("""
-    select t.id, afterturn.logged_version(:host, :host || '|' || :bank || '|' || t.id) as version
+    select t.id,
+           afterturn.logged_version(:host, cast(:host as uuid) || '|' || cast(:bank as uuid) || '|' || t.id) as version
       from unnest(cast(:things as uuid[])) t(id)
      where exists (select from afterturn.event_store_t e
-                    where e.host_id = cast(:host as uuid) and e.aggregate_id = :host || '|' || :bank || '|' || t.id
+                    where e.host_id = :host
+                      and e.aggregate_id = cast(:host as uuid) || '|' || cast(:bank as uuid) || '|' || t.id
                       and not e.payload->'data' ? 'erased')
      order by 1""")
 ERASE_WORDS = text("select afterturn.erase_words_of(:erasure, cast(:positions as bigint[]))")
@@ -94,8 +96,7 @@ async def erase_written(place: Place, written: Written) -> None:
 
 async def _end(place: Place, how: tuple[EventType, str, str], things: Sequence[UUID]) -> None:
     end, name, kind = how
-    host, bank = str(place.erasure.host), str(place.bank)
-    found = await place.ask(text(THINGS.text), things=list(things), host=host, bank=bank)
+    found = await place.ask(THINGS, things=list(things))
     await place.end(end, [(row.id, row.version) for row in found], name)
     subjects = [place.subject(row.id) for row in found]
     await place.count("events", ERASE_EVENTS, subjects=subjects, upto=None)

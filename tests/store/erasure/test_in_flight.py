@@ -1,0 +1,117 @@
+"""L11: whoever read before an erasure and writes after it writes nothing, and every row of erased work ends."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from afterturn_client.gateway import GatewayClient
+
+from store.erasure import Kind
+from store.ledger import Stage
+from store.recall_jobs import RecallJobs
+from tests.store.erasure.conftest import Scene
+from tests.store.erasure.dump import dump, lines_with
+from tests.workers.conftest import HOST, dialogue, now
+from tests.workers.gateways import KEY, USER, gateway
+from workers.extraction import stage as extraction
+
+pytestmark = pytest.mark.law("L11")
+
+SECRET = "Qyburnfeld"
+
+
+async def say(scene: Scene, turn: str = "t", session: str = "s") -> None:
+    told = dialogue(f"My name is {SECRET}. I live in {SECRET}ville.", f"Hello {SECRET}.")
+    await scene.world.append(session, turn, messages=told)
+
+
+async def nothing_left(scene: Scene) -> None:
+    await scene.crew.drain()
+    assert lines_with(await dump(scene.world.postgres), SECRET) == []
+    rows = await scene.world.sql("select stage, status from afterturn.ledger_t where undone")
+    assert rows == []
+
+
+async def test_a_late_extraction_of_an_erased_turn_is_refused(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    await say(scene)
+    await scene.world.append("s", "kept", messages=dialogue("My name is Karl.", "Hello Karl."))
+    derive, kinds = extraction._derive, [Kind.SESSION, Kind.UNIT]
+    loop = asyncio.get_running_loop()
+
+    def erased_meanwhile(*arguments: object) -> object:
+        """Erase while the words are in hand, before anything is written."""
+        found = derive(*arguments)  # type: ignore[arg-type]  # handed through
+        if kinds:
+            asyncio.run_coroutine_threadsafe(erase(kinds.pop()), loop).result(30)
+        return found
+
+    async def erase(kind: Kind) -> None:
+        if kind is Kind.UNIT:
+            for words in ("My name is " + SECRET, "Hello " + SECRET):
+                await scene.erase(kind, await scene.unit_of(words))
+        else:
+            await scene.erase(kind, "s")
+
+    monkeypatch.setattr(extraction, "_derive", erased_meanwhile)
+    await scene.crew.drain(Stage.EXTRACTION)
+    rows = await scene.world.sql("select status, error_category from afterturn.ledger_t where stage = 'extraction'")
+    assert ("skipped", "erased") in [tuple(row) for row in rows]
+    await nothing_left(scene)
+
+
+async def test_a_late_vector_of_an_erased_turn_is_refused(scene: Scene) -> None:
+    await say(scene)
+    scene.crew.embedder.slow_s = 0.5
+    embedding = asyncio.create_task(scene.crew.drain(Stage.EMBEDDING))
+    await scene.crew.embedder.begun.wait()
+    await scene.erase(Kind.SESSION, "s")
+    await embedding
+    assert await scene.world.sql("select 1 from afterturn.unit_vector_t") == []
+    assert await scene.world.statuses(Stage.EMBEDDING) == ["skipped"]
+    await nothing_left(scene)
+
+
+async def test_a_late_answer_to_a_recall_job_is_refused(scene: Scene) -> None:
+    await say(scene)
+    jobs = RecallJobs(scene.world.database, now)
+    job, _ = await jobs.open(HOST, {"bank": "default", "query": SECRET}, timedelta(minutes=5))
+    taken = await jobs.take(HOST, job, timedelta(minutes=1))
+    assert taken is not None
+    await scene.erase(Kind.SESSION, "s")
+    assert await jobs.finish(taken, b'{"results": []}') is False
+    await nothing_left(scene)
+
+
+async def test_a_delivery_not_begun_is_never_made(scene: Scene) -> None:
+    await say(scene)
+    claims = await scene.world.ledger.claim(
+        Stage.GATEWAY, streams=1, rows=1, lease=timedelta(seconds=30), worker="slow", max_attempts=5
+    )
+    await scene.erase(Kind.SESSION, "s")
+    with gateway() as foreign:
+        async with GatewayClient(foreign.url, USER, KEY) as scene.crew.gateway:
+            await scene.crew.runner(Stage.GATEWAY)._one(claims)
+        assert foreign.added == {}
+    assert await scene.world.statuses(Stage.GATEWAY) == ["skipped"]
+
+
+async def test_a_delivery_that_was_made_is_on_the_receipt(scene: Scene) -> None:
+    await say(scene)
+    await scene.world.sql("update afterturn.ledger_t set status = 'flushed' where stage = 'gateway'")
+    receipt = await scene.erase(Kind.SESSION, "s")
+    assert receipt.delivered == {"s": 1}
+
+
+async def test_what_is_erased_ends_and_what_shares_its_stream_goes_on(scene: Scene) -> None:
+    await say(scene, "t1")
+    await scene.world.append("s", "t2", messages=dialogue("My name is Karl.", "Hello Karl."))
+    claims = await scene.world.ledger.claim(
+        Stage.EXTRACTION, streams=1, rows=16, lease=timedelta(seconds=30), worker="slow", max_attempts=5
+    )
+    assert len(claims[0].rows) == 2
+    for words in ("My name is " + SECRET, "Hello " + SECRET):
+        await scene.erase(Kind.UNIT, await scene.unit_of(words))
+    assert await scene.world.statuses(Stage.EXTRACTION) == ["skipped", "pending"]
+    await scene.crew.drain()
+    assert await scene.world.statuses(Stage.EXTRACTION) == ["skipped", "done"]
+    await nothing_left(scene)
