@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 export PYTHONDONTWRITEBYTECODE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check laws format clean
+.PHONY: help install demo test check static laws format clean
 
 help: ## what can be made here
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,11 +26,13 @@ demo: $(STAMP) ## the whole walk of a turn on real servers, in under two minutes
 test: $(STAMP) ## everything: real PostgreSQL, real Valkey, real HTTP, faults included
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-check: $(STAMP) ## format, lint, types, import directions, fast tests
+static: $(STAMP) ## format, lint, types, import directions
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+
+check: static ## what to run before every commit: static checks and the fast tests
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"
 
 laws: $(STAMP) ## break each law on purpose, in a copy, and see its test turn red
