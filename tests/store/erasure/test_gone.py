@@ -61,6 +61,7 @@ async def test_erasing_both_messages_of_a_turn_leaves_nothing_of_it(scene: Scene
     if worked:
         await scene.crew.drain()
     await asked(scene)
+    await scene.world.sql("analyze")
     for words in ("My name is", "Welcome"):
         receipt = await scene.erase(Kind.UNIT, await scene.unit_of(words))
     assert receipt.done
