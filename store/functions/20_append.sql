@@ -117,8 +117,8 @@ declare
     v_accepted int[];
     v_events afterturn.event_store_t[];
     v_quota boolean;
+    v_priced jsonb;
     v_over jsonb;
-    v_banks int;
 begin
     perform set_config('afterturn.host', p_host::text, true), pg_advisory_xact_lock_shared(afterturn.log_lock());
 
@@ -152,21 +152,15 @@ begin
 
     v_quota := afterturn.has_quota(p_host);
     if v_quota then
-        v_over := afterturn.over_quota(p_host, p_turns, v_accepted);
+        v_priced := afterturn.priced(p_host, p_turns, v_accepted);
+        v_over := afterturn.over_quota(p_host, v_priced);
         v_accepted := array(select a from unnest(v_accepted) a where not v_over ? a::text);
-        v_banks := (select count(distinct t.bank) from jsonb_to_recordset(p_turns) as t(ord int, bank uuid)
-                     where t.ord = any (v_accepted) and (
-                           select true from afterturn.agent_memory_bank_t b
-                            where b.host_id = p_host and b.bank_id = t.bank and b.active) is null);
     end if;
 
     v_events := afterturn.number_turn_events(p_host, p_turns, v_accepted);
     insert into afterturn.event_store_t select e.* from unnest(v_events) e;
     perform afterturn.project(v_events);
     perform afterturn.open_turns(p_host, p_turns, v_accepted, v_events);
-    if v_quota then
-        perform afterturn.charge_quota(p_host, p_turns, v_accepted, v_banks);
-    end if;
 
     return query
     select t.ord,
@@ -180,6 +174,9 @@ begin
       left join lateral (select g.digest, g.position from afterturn.turn_t g
                           where g.host_id = p_host and g.turn_id = t.turn offset 0) g on true
      order by t.ord;
+    if v_quota then
+        perform afterturn.charge_quota(p_host, v_priced, v_accepted);
+    end if;
 end $$;
 
 -- Numbers the events of accepted turns: position, version of the session's history, message number in the session.

@@ -11,14 +11,30 @@ begin
     return (select true from afterturn.quota_t q where q.host_id = p_host limit 1);
 end $$;
 
--- Which offered turns do not fit: {ord: 'over LIMIT SCOPE ALLOWED SECONDS'}; seconds until a rate begins anew, else 0.
-create or replace function afterturn.over_quota(p_host uuid, p_turns jsonb, p_accepted int[]) returns jsonb
-language plpgsql set search_path to afterturn, public as $$
+-- What of the offered turns a quota is about, once: everything after this reads the few words it needs.
+create or replace function afterturn.priced(p_host uuid, p_turns jsonb, p_accepted int[]) returns jsonb
+language plpgsql as $$
+begin
+    return (select coalesce(jsonb_agg(jsonb_build_object(
+                       'ord', t.ord, 'bank', t.bank, 'bytes', t.bytes, 'minute', date_trunc('minute', t.accepted_at),
+                       'wait', 60 - floor(extract(second from t.accepted_at)),
+                       'fresh', (select true from afterturn.agent_memory_bank_t b
+                                  where b.host_id = p_host and b.bank_id = t.bank and b.active) is null) order by t.ord), '[]')
+              from jsonb_to_recordset(p_turns) as t(ord int, bank uuid, bytes bigint, accepted_at timestamptz)
+             where t.ord = any (p_accepted));
+end $$;
+
+drop function if exists afterturn.over_quota(uuid, jsonb, int[]);
+drop function if exists afterturn.charge_quota(uuid, jsonb, int[], int);
+
+-- Which priced turns do not fit: {ord: 'over LIMIT SCOPE ALLOWED SECONDS'}; seconds until a rate begins anew, else 0.
+create or replace function afterturn.over_quota(p_host uuid, p_priced jsonb) returns jsonb
+language plpgsql as $$
 declare
     v_quotas afterturn.quota_t[] := (
-        select array_agg(q order by q.scope_id <> p_host, q.scope_id) from quota_t q
-         where q.host_id = p_host and (q.scope_id = p_host or q.scope_id in (
-               select t.bank from jsonb_to_recordset(p_turns) as t(bank uuid))));
+        select array_agg(q order by q.scope_id <> p_host, q.scope_id) from afterturn.quota_t q
+         where q.host_id = p_host and q.scope_id = any (
+               array(select t.bank from jsonb_to_recordset(p_priced) as t(bank uuid)) || p_host));
     v_over jsonb := '{}';
     v_made uuid[] := '{}';
     v_why text;
@@ -26,12 +42,8 @@ declare
     q afterturn.quota_t;
 begin
     for v_turn in
-        select t.ord, t.bank, t.bytes, date_trunc('minute', t.accepted_at) as minute,
-               60 - floor(extract(second from t.accepted_at))::int as wait,
-               (select true from agent_memory_bank_t b
-                 where b.host_id = p_host and b.bank_id = t.bank and b.active) is null as fresh
-          from jsonb_to_recordset(p_turns) as t(ord int, bank uuid, bytes bigint, accepted_at timestamptz)
-         where t.ord = any (p_accepted) order by t.ord
+        select t.* from jsonb_to_recordset(p_priced)
+            as t(ord int, bank uuid, bytes bigint, minute timestamptz, wait int, fresh boolean) order by t.ord
     loop
         v_turn.fresh := v_turn.fresh and v_turn.bank <> all (v_made);
         v_why := null;
@@ -61,49 +73,52 @@ end $$;
 -- Which limit one more turn of so many bytes, in a new bank or not, would pass; null for none.
 create or replace function afterturn.past_limit(q afterturn.quota_t, p_bytes bigint, p_banks int, p_minute timestamptz,
                                                 p_wait int) returns text
-language sql stable as $$
-    select 'over ' || l.name || case when q.bank_name is null then ' host ' else ' bank ' end || l.allowed || ' ' || l.wait
-      from (values (q.turns + 1, q.max_turns, 'max_turns', 0),
-                   (q.bytes + p_bytes, q.max_bytes, 'max_bytes', 0),
-                   (case when p_banks > 0 then q.banks + p_banks end, q.max_banks, 'max_banks', 0),
-                   (case when q.minute = p_minute then q.minute_turns else 0 end + 1, q.turns_per_minute,
-                    'turns_per_minute', p_wait)) as l(needed, allowed, name, wait)
-     where l.needed > l.allowed limit 1
-$$;
-
--- Pays for accepted turns, last in the transaction: the rows stay locked for no longer than the commit takes.
-create or replace function afterturn.charge_quota(p_host uuid, p_turns jsonb, p_accepted int[], p_banks int) returns void
-language plpgsql set search_path to afterturn, public as $$
+language plpgsql immutable as $$
 declare
-    v_spent int;
-    v_paid int;
+    v_of text := case when q.bank_name is null then ' host ' else ' bank ' end;
 begin
-    perform 1 from quota_t q where q.host_id = p_host and (q.scope_id = p_host or q.scope_id in (
-        select t.bank from jsonb_to_recordset(p_turns) as t(ord int, bank uuid) where t.ord = any (p_accepted)))
-      order by q.scope_id for no key update;
-    with spent as (
-        select q.scope_id, count(*) as turns, sum(t.bytes) as bytes, max(date_trunc('minute', t.accepted_at)) as minute
-          from quota_t q
-          join jsonb_to_recordset(p_turns) as t(ord int, bank uuid, bytes bigint, accepted_at timestamptz)
-            on q.scope_id in (p_host, t.bank)
-         where q.host_id = p_host and t.ord = any (p_accepted)
-         group by q.scope_id
-    ), paid as (
-        update quota_t q
-           set turns = q.turns + s.turns, bytes = q.bytes + s.bytes, minute = s.minute,
-               banks = q.banks + case when q.bank_name is null then p_banks else 0 end,
-               minute_turns = s.turns + case when q.minute = s.minute then q.minute_turns else 0 end
-          from spent s
-         where q.host_id = p_host and q.scope_id = s.scope_id
-           and coalesce(q.turns + s.turns <= q.max_turns, true) and coalesce(q.bytes + s.bytes <= q.max_bytes, true)
-           and (p_banks = 0 or coalesce(q.banks + p_banks <= q.max_banks, true))
-           and coalesce(s.turns + case when q.minute = s.minute then q.minute_turns else 0 end <= q.turns_per_minute, true)
-        returning 1
-    )
-    select (select count(*) from spent), (select count(*) from paid) into v_spent, v_paid;
-    if v_paid < v_spent then
-        raise exception using errcode = 'ZQ001', message = 'a quota was used up meanwhile';
+    if q.turns + 1 > q.max_turns then
+        return 'over max_turns' || v_of || q.max_turns || ' 0';
+    elsif q.bytes + p_bytes > q.max_bytes then
+        return 'over max_bytes' || v_of || q.max_bytes || ' 0';
+    elsif p_banks > 0 and q.banks + p_banks > q.max_banks then
+        return 'over max_banks' || v_of || q.max_banks || ' 0';
+    elsif (case when q.minute = p_minute then q.minute_turns else 0 end) + 1 > q.turns_per_minute then
+        return 'over turns_per_minute' || v_of || q.turns_per_minute || ' ' || p_wait;
     end if;
+    return null;
+end $$;
+
+-- Pays for accepted turns, last in the transaction: the rows stay locked for no longer than the commit takes, and are
+-- taken in one order, so that two who pay for the same banks cannot wait for each other.
+create or replace function afterturn.charge_quota(p_host uuid, p_priced jsonb, p_accepted int[]) returns void
+language plpgsql as $$
+declare
+    v_spent record;
+begin
+    for v_spent in
+        select s.scope, count(*) as turns, sum(t.bytes) as bytes, max(t.minute) as minute,
+               count(distinct t.bank) filter (where t.fresh and s.scope = p_host) as banks
+          from jsonb_to_recordset(p_priced) as t(ord int, bank uuid, bytes bigint, minute timestamptz, fresh boolean),
+               lateral (values (p_host), (t.bank)) as s(scope)
+         where t.ord = any (p_accepted)
+           and (select true from afterturn.quota_t q where q.host_id = p_host and q.scope_id = s.scope)
+         group by s.scope order by s.scope
+    loop
+        update afterturn.quota_t q
+           set turns = q.turns + v_spent.turns, bytes = q.bytes + v_spent.bytes, banks = q.banks + v_spent.banks,
+               minute = v_spent.minute,
+               minute_turns = v_spent.turns + case when q.minute = v_spent.minute then q.minute_turns else 0 end
+         where q.host_id = p_host and q.scope_id = v_spent.scope
+           and coalesce(q.turns + v_spent.turns <= q.max_turns, true)
+           and coalesce(q.bytes + v_spent.bytes <= q.max_bytes, true)
+           and (v_spent.banks = 0 or coalesce(q.banks + v_spent.banks <= q.max_banks, true))
+           and coalesce(v_spent.turns + case when q.minute = v_spent.minute then q.minute_turns else 0 end
+                        <= q.turns_per_minute, true);
+        if not found then
+            raise exception using errcode = 'ZQ001', message = 'a quota was used up meanwhile';
+        end if;
+    end loop;
 end $$;
 
 -- Makes a bank before its first turn: 'created', 'known', or 'over ...' as above.
