@@ -18,6 +18,7 @@ from store.errors import NotFound
 BEYOND_REACH = (
     "backups and replicas of the database, and its write-ahead log",
     "exports and snapshots made earlier",
+    "the shadow of a replay that was cut off, until the next replay",
     "logs of the database server",
     "old row versions on disk, until the next VACUUM",
     "ids: whoever knows a name can compute the id made from it",

@@ -184,6 +184,7 @@ async def _play(world: World, played: list[tuple[str, ...]]) -> None:
     await story.check()
 
 
+@pytest.mark.slow
 def test_nothing_erased_is_left_and_replay_and_rebuild_are_equal(bench: tuple[World, LoopThread]) -> None:
     @settings(
         max_examples=25,
