@@ -21,6 +21,8 @@ COMMANDS = {
     "config": "deploy.cli.config:config_command",
     "doctor": "deploy.cli.doctor:doctor_command",
     "demo": "deploy.cli.demo:demo_command",
+    "bench": "deploy.cli.bench:bench_command",
+    "generate": "deploy.cli.generate:generate_command",
 }
 
 

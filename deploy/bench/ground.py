@@ -1,0 +1,108 @@
+"""Hosts of a bench's own: made on whatever servers there are, kept from workers, removed with every row."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from graphlib import TopologicalSorter
+from uuid import UUID, uuid4
+
+from pydantic import SecretStr
+from sqlalchemy import NullPool, text
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from deploy.bench.servers import BenchServers
+from store import identity
+from store.database import Database
+from store.keys import Keys
+from store.settings import DatabaseSettings
+
+TABLES = text("""
+    select c.oid::int, c.relname,
+           array(select f.confrelid::int from pg_constraint f
+                  where f.conrelid = c.oid and f.contype = 'f' and f.confrelid <> c.oid) as parents
+      from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attname = 'host_id'
+     where c.relnamespace = cast('afterturn' as regnamespace) and c.relkind in ('r', 'p') and not c.relispartition""")
+# A claim that outlives any bench; it goes with its host.
+HOLD = text("""
+    insert into afterturn.claim_t (host_id, stage, stream_id, epoch, lease_until, worker)
+    select :host, :stage, s, nextval('afterturn.claim_epoch_seq'), now() + interval '2 hours', 'bench'
+      from unnest(cast(:streams as uuid[])) s
+    on conflict do nothing""")
+SETTLE = text("""
+    with done as (
+        update afterturn.ledger_t set status = 'done' where host_id = :host and undone
+    )
+    delete from afterturn.claim_t where host_id = :host""")
+
+
+class Ground:
+    """A database, and the hosts a bench made in it. `owner` is an engine with the owner's rights."""
+
+    def __init__(self, servers: BenchServers, owner: AsyncEngine) -> None:
+        self.servers = servers
+        self.owner = owner
+        self.name = f"bench_{uuid4().hex[:12]}"
+        self._hosts: list[UUID] = []
+
+    def database(self, connections: int, url: str | None = None) -> Database:
+        """Open a pool as the application has it, of so many connections; `url` is another way to the same server."""
+        return Database(
+            DatabaseSettings(
+                url=self.servers.app_url if url is None else SecretStr(url),
+                operator_url=self.servers.operator_url,
+                pool_size=connections,
+            )
+        )
+
+    async def new_host(self, database: Database) -> UUID:
+        """Make a host nobody else has."""
+        name = f"{self.name}-{uuid4().hex}"
+        self._hosts.append(identity.host_id(name))
+        await Keys(database).create(name, "bench")
+        return identity.host_id(name)
+
+    @property
+    def newest_host(self) -> UUID:
+        """The host that was made last."""
+        return self._hosts[-1]
+
+    @asynccontextmanager
+    async def kept_from_workers(
+        self, host: UUID, sessions: Sequence[UUID], turns: Sequence[UUID]
+    ) -> AsyncGenerator[None]:
+        """Hold the streams that turns are about to open, so that workers leave them alone; then end them as done."""
+        if not self.servers.shared:
+            yield
+            return
+        async with self.owner.begin() as connection:
+            for stage, streams in (("gateway", sessions), ("extraction", sessions), ("embedding", turns)):
+                await connection.execute(HOLD, {"host": host, "stage": stage, "streams": list(streams)})
+        yield
+        async with self.owner.begin() as connection:
+            await connection.execute(SETTLE, {"host": host})
+
+    async def remove(self) -> None:
+        """Delete every row of the hosts, children before their parents."""
+        async with self.owner.connect() as connection:
+            tables = {row.oid: row for row in await connection.execute(TABLES)}
+        parents_first = TopologicalSorter({oid: row.parents for oid, row in tables.items()}).static_order()
+        for oid in reversed([oid for oid in parents_first if oid in tables]):
+            async with self.owner.begin() as connection:
+                delete = f"delete from afterturn.{tables[oid].relname} where host_id = any(:hosts)"  # noqa: S608 - a name of the catalog
+                await connection.execute(text(delete), {"hosts": self._hosts})
+
+
+@asynccontextmanager
+async def ground(servers: BenchServers) -> AsyncGenerator[Ground]:
+    """Lend a ground and leave nothing of it behind."""
+    engine = create_async_engine(
+        servers.owner_url.get_secret_value(),
+        poolclass=NullPool,
+        hide_parameters=True,
+        connect_args={"ssl": False, "server_settings": {"search_path": "afterturn,public", "jit": "off"}},
+    )
+    here = Ground(servers, engine)
+    try:
+        yield here
+    finally:
+        await here.remove()
+        await engine.dispose()

@@ -1,0 +1,56 @@
+"""Counting round trips: a loopback relay in front of a server that sees when the talk changes direction."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+CHUNK = 65536
+
+
+class Relay:
+    """Relays bytes between a client and a server; a round trip begins when the client talks after the server did."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host, self._port = host, port
+        self.trips = 0
+
+    async def relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one client until either side is done."""
+        server_reader, server_writer = await asyncio.open_connection(self._host, self._port)
+        turn = _Turn()
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._pump(reader, server_writer, turn, from_client=True))
+                both.create_task(self._pump(server_reader, writer, turn, from_client=False))
+        finally:
+            writer.close()
+            server_writer.close()
+
+    async def _pump(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, turn: "_Turn", *, from_client: bool
+    ) -> None:
+        while data := await source.read(CHUNK):
+            if from_client and not turn.is_clients:
+                self.trips += 1
+            turn.is_clients = from_client
+            sink.write(data)
+            await sink.drain()
+        sink.close()
+
+
+class _Turn:
+    """Who spoke last on one connection."""
+
+    def __init__(self) -> None:
+        self.is_clients = False
+
+
+@asynccontextmanager
+async def counting(host: str, port: int) -> AsyncGenerator[tuple[Relay, int]]:
+    """Lend a relay to a server and the local port it listens on."""
+    relay = Relay(host, port)
+    server = await asyncio.start_server(relay.relay, "127.0.0.1", 0)
+    try:
+        yield relay, server.sockets[0].getsockname()[1]
+    finally:
+        server.close()

@@ -1,0 +1,30 @@
+"""Taking time: actions in lanes that run side by side, and what comes out of it."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from statistics import median
+
+Action = Callable[[], Awaitable[object]]
+
+MILLISECONDS = 1000.0
+
+
+async def run_lanes(lanes: Sequence[Sequence[Action]]) -> list[float]:
+    """Run lanes side by side, the actions of each one after the other; return the seconds of each action."""
+    took = await asyncio.gather(*(_run_lane(lane) for lane in lanes))
+    return [seconds for lane in took for seconds in lane]
+
+
+async def _run_lane(lane: Sequence[Action]) -> list[float]:
+    took = []
+    for action in lane:
+        started = time.perf_counter()
+        await action()
+        took.append(time.perf_counter() - started)
+    return took
+
+
+def p50_ms(seconds: Sequence[float]) -> float:
+    """Return the median in milliseconds."""
+    return median(seconds) * MILLISECONDS

@@ -1,0 +1,85 @@
+"""`afterturn bench NAME`: the product beside its floor, and whether what was promised holds."""
+
+import asyncio
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from deploy.bench.measures import Measure, Outcome
+from deploy.bench.servers import bench_servers
+from deploy.cli.finding import DataOption, JsonOption
+from deploy.cli.printing import answer, console, ended, say
+from deploy.embedded import EmbeddedError
+from deploy.settings import load
+from deploy.settings_errors import SettingsError
+
+#: Each bench: the module with its `run`, its `Sizes` and its `FULL` ones.
+BENCHES: Mapping[str, str] = {"append": "deploy.bench.append"}
+
+
+def bench_command(
+    name: Annotated[str, typer.Argument(help=f"Which: {', '.join(BENCHES)}.")],
+    *,
+    full: Annotated[bool, typer.Option("--full", help="Run the largest sizes; this may take long.")] = False,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure the product beside its floor, in the same run and on the same server.
+
+    Runs on the servers of the running stack, under a host of its own that is removed afterwards, else on a private
+    PostgreSQL. Exits 1 when a target is not met.
+
+    **Example:** `afterturn bench append --json`
+    """
+    if name not in BENCHES:
+        raise ended(f"no such bench: {printable_names()}", 2)
+    bench = import_module(BENCHES[name])
+    sizes = bench.FULL if full else bench.Sizes()
+    try:
+        folder = data or load().settings.data
+        with bench_servers(folder) as servers:
+            say(f"on {'the running stack' if servers.shared else 'a private PostgreSQL'}")
+            outcome: Outcome = asyncio.run(bench.run(servers, say, sizes))
+    except SettingsError as error:
+        raise ended(f"these settings cannot be used:\n{error}", 2) from None
+    except EmbeddedError as error:
+        raise ended(str(error), 2) from None
+    if as_json:
+        answer(outcome.as_json())
+    else:
+        console().print(_in_words(outcome))
+    raise typer.Exit(0 if outcome.met else 1)
+
+
+def printable_names() -> str:
+    """Return the benches there are."""
+    return f"there is {', '.join(BENCHES)}"
+
+
+def _in_words(outcome: Outcome) -> Group:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("measure")
+    for column in ("floor", "ours", "unit", "ratio", "target", ""):
+        table.add_column(column, justify="left" if column == "unit" else "right")
+    for measure in outcome.measures:
+        table.add_row(*_cells(measure))
+    machine = outcome.machine
+    settings = ", ".join(f"{name}={value}" for name, value in machine.settings.items())
+    where = f"{machine.cores} cores, PostgreSQL {machine.postgresql}, pgvector {machine.pgvector}; {settings}"
+    sizes: Mapping[str, Any] = outcome.sizes
+    return Group(Text(where), Text(", ".join(f"{name}={value}" for name, value in sizes.items())), table)
+
+
+def _cells(measure: Measure) -> list[Text]:
+    floor, ratio = ("" if figure is None else f"{figure:.2f}" for figure in (measure.floor, measure.ratio))
+    verdict = Text("met", style="green") if measure.met else Text("not met", style="red")
+    return [
+        *(Text(cell) for cell in (measure.measure, floor, f"{measure.ours:.2f}", measure.unit, ratio)),
+        Text(str(measure.target)),
+        verdict,
+    ]
