@@ -77,6 +77,62 @@ begin
         select array_agg(c.e order by c.position) from cut c group by c.run order by c.run
     loop
         perform afterturn.project_run(v_run);
+        perform afterturn.note_beginnings(v_run);
+    end loop;
+end $$;
+
+-- A beginning of what lives already changes nothing but the version it was seen with: were it delivered again after
+-- an end that leaves the version as it is (that of a bank, say), it must not begin anything.
+create or replace function afterturn.note_beginnings(p_events afterturn.event_store_t[]) returns void
+language plpgsql as $$
+declare
+    v_seen record;
+begin
+    for v_seen in
+        select e.event_type as type, e.host_id as host, e.bank_id as bank, e.payload->'data' as d, e.aggregate_version as version
+          from unnest(p_events) e
+         where e.aggregate_version > 1 and afterturn.begins(e.event_type) order by e.position
+    loop
+        case v_seen.type
+        when 'AgentMemoryBankCreatedEvent' then
+            update agent_memory_bank_t t set aggregate_version = v_seen.version
+             where t.host_id = v_seen.host and t.bank_id = v_seen.bank and t.aggregate_version < v_seen.version;
+        when 'AgentMemoryDocCreatedEvent' then
+            update agent_memory_doc_t t set aggregate_version = v_seen.version
+             where t.host_id = v_seen.host and t.bank_id = v_seen.bank and t.aggregate_version < v_seen.version
+               and t.doc_id = (v_seen.d->>'docId')::uuid;
+        when 'AgentMemoryUnitRetainedEvent' then
+            update agent_memory_unit_t t set aggregate_version = v_seen.version
+             where t.host_id = v_seen.host and t.bank_id = v_seen.bank and t.aggregate_version < v_seen.version
+               and t.unit_id = (v_seen.d->>'unitId')::uuid;
+        when 'AgentMemoryEntityCreatedEvent' then
+            update agent_memory_entity_t t set aggregate_version = v_seen.version
+             where t.host_id = v_seen.host and t.bank_id = v_seen.bank and t.aggregate_version < v_seen.version
+               and t.entity_id = (v_seen.d->>'entityId')::uuid;
+        when 'AgentMemoryUnitEntityLinkedEvent' then
+            update agent_memory_unit_entity_t t set aggregate_version = v_seen.version
+             where t.host_id = v_seen.host and t.bank_id = v_seen.bank and t.aggregate_version < v_seen.version
+               and t.unit_id = (v_seen.d->>'unitId')::uuid
+               and t.entity_id = (v_seen.d->>'entityId')::uuid;
+        when 'AgentMemoryLinkCreatedEvent' then
+            update agent_memory_link_t t set aggregate_version = v_seen.version
+             where t.host_id = v_seen.host and t.bank_id = v_seen.bank and t.aggregate_version < v_seen.version
+               and t.from_unit_id = (v_seen.d->>'fromUnitId')::uuid
+               and t.to_unit_id = (v_seen.d->>'toUnitId')::uuid
+               and t.link_type = v_seen.d->>'linkType';
+        when 'AgentMemoryDirectiveCreatedEvent' then
+            update agent_memory_directive_t t set aggregate_version = v_seen.version
+             where t.host_id = v_seen.host and t.bank_id = v_seen.bank and t.aggregate_version < v_seen.version
+               and t.directive_id = (v_seen.d->>'directiveId')::uuid;
+        when 'AgentMemoryReflectionCreatedEvent' then
+            update agent_memory_reflection_t t set aggregate_version = v_seen.version
+             where t.host_id = v_seen.host and t.bank_id = v_seen.bank and t.aggregate_version < v_seen.version
+               and t.reflection_id = (v_seen.d->>'reflectionId')::uuid;
+        when 'AgentSessionHistoryCreatedEvent' then
+            update agent_session_history_t t set aggregate_version = v_seen.version
+             where t.host_id = v_seen.host and t.bank_id = v_seen.bank and t.aggregate_version < v_seen.version
+               and t.session_id = (v_seen.d->>'sessionId')::uuid;
+        end case;
     end loop;
 end $$;
 

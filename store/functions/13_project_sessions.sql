@@ -52,7 +52,7 @@ begin
     with fresh as materialized (
         select e.host_id, e.bank_id, e.session_id, e.position, e.aggregate_version, e.event_ts, e.user_id, e.messages,
                h.message_count + coalesce(sum(jsonb_array_length(e.messages)) over (
-                   partition by e.session_id order by e.aggregate_version
+                   partition by e.host_id, e.bank_id, e.session_id order by e.aggregate_version
                    rows between unbounded preceding and 1 preceding), 0) as before
           from (select e.host_id, e.bank_id, e.position, e.aggregate_version, e.event_ts, e.user_id,
                        (e.payload->'data'->>'sessionId')::uuid as session_id, e.payload->'data'->'messages' as messages

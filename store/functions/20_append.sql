@@ -28,7 +28,7 @@ end $$;
 -- Offers events ({id, type, aggregate, subject, bank, user, ts, version, payload, metadata}) to the log, in the order
 -- given, and projects those that are new. Returns the highest position written, null when nothing was new.
 --
--- An id the log knows is the same event again and changes nothing. A version that another event took is refused
+-- An id the log knows is the same event again and changes nothing. A version that another event took or passed is refused
 -- (ZA003), or skipped with p_if_absent: stages offer what exists at most once, whoever says it first.
 -- p_expected ({subject: version, 0 for none}) is what the caller saw: an aggregate that moved since refuses what is
 -- new of it (ZA003). Whatever is no beginning follows its predecessor in the log, or is refused (ZA001).
@@ -56,7 +56,7 @@ begin
     return (select max(e.position) from unnest(v_new) e);
 end $$;
 
--- Numbers the events that are new: their id is unknown and no event took their version.
+-- Numbers the events that are new: their id is unknown, and their aggregate has not come to their version yet.
 create or replace function afterturn.number_events(p_host uuid, p_events jsonb) returns afterturn.event_store_t[]
 language plpgsql as $$
 begin
@@ -68,8 +68,8 @@ begin
                    version bigint, payload jsonb, metadata jsonb)) with ordinality
                as o(id, type, aggregate, subject, bank, "user", ts, version, payload, metadata, ord)
          where (select true from afterturn.event_store_t s where s.host_id = p_host and s.id = o.id) is null
-           and (select true from afterturn.event_store_t s
-                 where s.host_id = p_host and s.aggregate_id = o.subject and s.aggregate_version = o.version) is null
+           and coalesce((select max(s.aggregate_version) from afterturn.event_store_t s
+                          where s.host_id = p_host and s.aggregate_id = o.subject), 0) < o.version
          order by o.ord offset 0
     ), numbered as (
         select nextval('afterturn.log_position_seq') as position, o.* from offered o
@@ -94,6 +94,11 @@ begin
                    from unnest(p_new) e where p_expected ? e.aggregate_id) n
           where n.expected <> n.actual;
     end if;
+    perform afterturn.refuse('ZA003', e.aggregate_type, e.before + 1, e.aggregate_version)
+       from (select e.aggregate_type, e.aggregate_version,
+                    lag(e.aggregate_version) over (partition by e.aggregate_id order by e.position) as before
+               from unnest(p_new) e) e
+      where e.before >= e.aggregate_version;
     perform afterturn.refuse('ZA001', e.aggregate_type, coalesce(afterturn.logged_version(p_host, e.aggregate_id), 0) + 1,
                              e.aggregate_version)
        from (select e.aggregate_type, e.aggregate_id, e.aggregate_version, e.event_type,

@@ -11,6 +11,11 @@ begin
     perform pg_advisory_xact_lock_shared(afterturn.log_lock());
     perform pg_advisory_xact_lock(k.key)
        from (select distinct afterturn.lock_key('bank', o.bank) as key from bulk_event o order by 1) k;
+    perform afterturn.refuse('ZA003', e.aggregate, e.before + 1, e.version)
+       from (select o.aggregate, o.version, lag(o.version) over (partition by o.subject order by o.ord) as before
+               from bulk_event o
+              where (select true from event_store_t s where s.host_id = p_host and s.id = o.id) is null) e
+      where e.before >= e.version;
     perform afterturn.refuse('ZA001', e.aggregate, coalesce(afterturn.logged_version(p_host, e.subject), 0) + 1, e.version)
        from (select o.aggregate, o.subject, o.version, o.type,
                     lag(o.version) over (partition by o.subject order by o.ord) as before
@@ -25,7 +30,10 @@ begin
                o.payload || jsonb_build_object('nonce', o.position, 'aggregateversion', o.version),
                o.metadata, o.bank, o.position
           from (select nextval('afterturn.log_position_seq') as position, b.*
-                  from (select b.* from bulk_event b order by b.ord offset 0) b) o
+                  from (select b.* from bulk_event b
+                         where coalesce((select max(s.aggregate_version) from event_store_t s
+                                          where s.host_id = p_host and s.aggregate_id = b.subject), 0) < b.version
+                         order by b.ord offset 0) b) o
         on conflict do nothing
         returning *
     )
