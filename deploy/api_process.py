@@ -31,7 +31,9 @@ from producers.memory import Memory, Parts
 from producers.recalls import Recalls
 from producers.settings import BrokerSettings
 from store.banks import Banks
+from store.curation import Curation
 from store.database import Database
+from store.documents import Documents
 from store.erasure import Erasures
 from store.freshness import Waiter
 from store.keys import Keys
@@ -113,6 +115,8 @@ def compose(settings: Settings) -> FastAPI:
         doorbell,
         Banks(database, _now),
         Erasures(database, _now),
+        Documents(database, _now),
+        Curation(database, _now),
     )
 
     @asynccontextmanager

@@ -19,10 +19,13 @@ from producers.doorbell import Doorbell
 from producers.erasures import ErasureBody, scope_of, shows, target_in, user_target
 from producers.errors import PermissionDenied, ProducerError
 from producers.gateway import AddBody, SearchBody, question_of, results_of, turns_of
+from producers.knowledge import Knowledge
 from producers.recalls import Answer, Freshly, RecallBody, RecallJobBody, Recalls
 from producers.settings import ApiSettings
 from producers.turns import BatchBody, read, read_turn
 from store.banks import Bank, Banks
+from store.curation import Curation
+from store.documents import Documents
 from store.erasure import Erasures, Receipt
 from store.errors import NotFound, StoreError, TurnBusy, TurnConflict
 from store.keys import Grant
@@ -60,6 +63,8 @@ class Parts:
     doorbell: Doorbell
     banks: Banks
     erasures: Erasures
+    documents: Documents
+    curation: Curation
 
 
 class Memory:
@@ -68,6 +73,7 @@ class Memory:
     def __init__(self, parts: Parts, settings: ApiSettings, *, gateway: bool) -> None:
         """Stand on these parts; `gateway` says whether turns are delivered to a gateway where nothing else is said."""
         self._parts = parts
+        self.knowledge = Knowledge(parts.documents, parts.curation, parts.banks, parts.doorbell)
         self._settings = settings
         self._gateway = gateway
 
@@ -216,16 +222,24 @@ class Memory:
     async def _take_in(self, grant: Grant, values: Sequence[Any]) -> list[Accepted]:
         with _timed(len(values)):
             writes(grant)
-            judged = [await self._judge(grant, value) for value in values]
+            known: set[tuple[str, UUID]] = set()
+            judged = [await self._judge(grant, value, known) for value in values]
             answers = iter(await self._append(grant, [one for one in judged if isinstance(one, NewTurn)]))
             return _counted([next(answers) if isinstance(one, NewTurn) else one for one in judged])
 
-    async def _judge(self, grant: Grant, value: Any) -> NewTurn | ProducerError:
+    async def _judge(
+        self, grant: Grant, value: Any, known: set[tuple[str, UUID]]
+    ) -> NewTurn | ProducerError | NotFound:
+        """Return the turn or why it is none; `known` are documents that were looked up already."""
         try:
             turn = read_turn(value, self._settings, gateway=self._gateway)
-            return written_by(grant, turn, await self._reach(grant, turn.bank))
-        except ProducerError as refusal:
+            turn = written_by(grant, turn, await self._reach(grant, turn.bank))
+            if turn.doc_id is not None and (turn.bank, turn.doc_id) not in known:
+                await self._parts.documents.get(grant.host_id, turn.bank, turn.doc_id)
+                known.add((turn.bank, turn.doc_id))
+        except (ProducerError, NotFound) as refusal:
             return refusal
+        return turn
 
     async def _reach(self, grant: Grant, bank: str) -> str:
         """Return the whole name of the bank that is meant. Raises PermissionDenied."""

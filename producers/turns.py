@@ -7,9 +7,10 @@ but a frame, or blank, is left out; a turn with nothing left is refused.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
+from uuid import UUID
 
 import orjson
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError, WithJsonSchema
 
 from producers.errors import Invalid, Problem, TooLarge
 from producers.fields import BankName, Moment, Name, SessionName, Text, TurnName, refuse, storable, storable_json
@@ -69,6 +70,16 @@ ContentField = Annotated[
 ]
 
 
+def _document_id(value: Any) -> UUID:
+    try:
+        return UUID(value)
+    except (TypeError, ValueError, AttributeError):
+        raise refuse("must be the id of a document") from None
+
+
+DocumentId = Annotated[UUID, PlainValidator(_document_id), WithJsonSchema({"type": "string", "format": "uuid"})]
+
+
 class MessageBody(BaseModel):
     """One message of a turn."""
 
@@ -93,6 +104,7 @@ class TurnBody(BaseModel):
     messages: list[MessageBody] = Field(min_length=1)
     metadata: dict[Text, Text] = Field(default_factory=dict)
     gateway: bool | None = None
+    doc_id: DocumentId | None = None
 
 
 class BatchBody(BaseModel):
@@ -147,6 +159,7 @@ def read_turn(value: Any, settings: ApiSettings, *, gateway: bool) -> NewTurn:
         metadata=body.metadata,
         gateway=gateway and body.gateway is not False,
         gateway_asked=body.gateway,
+        doc_id=body.doc_id,
     )
 
 

@@ -55,6 +55,7 @@ class NewTurn:
 
     `gateway`: deliver it to the gateway. `gateway_asked`: what the body said about that, if it said anything; the
     body is what makes two turns the same, whatever the service was configured to when each arrived.
+    `doc_id`: the document (of this bank) that the turn was read from.
     `private_to`: the user whose own the bank shall be, should this turn be its first; most names say that themselves.
     """
 
@@ -68,6 +69,7 @@ class NewTurn:
     gateway: bool = False
     gateway_asked: bool | None = None
     private_to: str | None = None
+    doc_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +256,7 @@ def _retained(turn: NewTurn, n: int, unit: UUID, at: datetime, place: Mapping[st
     return {
         **place,
         "unitId": str(unit),
+        **({"docId": str(turn.doc_id)} if turn.doc_id else {}),
         "content": message.content,
         "factType": "experience",
         "eventDate": at.isoformat(),

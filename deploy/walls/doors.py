@@ -89,6 +89,20 @@ DOORS: dict[str, Callable[[Try], Ask]] = {
     "GET /api/v1/banks/{bank}/freshness": lambda t: Ask("GET", f"/api/v1/banks/{_bank(t)}/freshness"),
     "POST /api/v1/banks": lambda t: Ask("POST", "/api/v1/banks", {"bank": t.bank}),
     "GET /api/v1/banks": lambda _: Ask("GET", "/api/v1/banks?limit=1000"),
+    "POST /api/v1/docs": lambda t: Ask("POST", "/api/v1/docs", {"bank": t.bank, "content": "a paper at the door"}),
+    "GET /api/v1/docs/{doc_id}": lambda t: Ask("GET", f"/api/v1/docs/{t.unit}?bank={_bank(t)}"),
+    "DELETE /api/v1/docs/{doc_id}": lambda t: Ask("DELETE", f"/api/v1/docs/{t.unit}?bank={_bank(t)}"),
+    "POST /api/v1/directives": lambda t: Ask(
+        "POST", "/api/v1/directives", {"bank": t.bank, "name": "at the door", "content": "let me in"}
+    ),
+    "GET /api/v1/directives": lambda t: Ask("GET", f"/api/v1/directives?bank={_bank(t)}"),
+    "DELETE /api/v1/directives/{directive_id}": lambda t: Ask("DELETE", f"/api/v1/directives/{t.unit}?bank={_bank(t)}"),
+    "POST /api/v1/links": lambda t: Ask(
+        "POST",
+        "/api/v1/links",
+        {"bank": t.bank, "from_unit_id": t.unit, "to_unit_id": t.unit, "link_type": "entity"},
+    ),
+    "GET /api/v1/reflections": lambda t: Ask("GET", f"/api/v1/reflections?bank={_bank(t)}"),
     "POST /memories/add": lambda t: Ask("POST", "/memories/add", _message(t)),
     "POST /memories/flush": lambda t: Ask("POST", "/memories/flush", _message(t)),
     "POST /memories/search": lambda t: Ask("POST", "/memories/search", _search(t)),

@@ -24,7 +24,9 @@ from producers.recalls import Recalls
 from producers.settings import ApiSettings, BrokerSettings
 from store import identity
 from store.banks import Banks
+from store.curation import Curation
 from store.database import Database
+from store.documents import Documents
 from store.erasure import Erasures
 from store.freshness import Waiter
 from store.keys import Keys
@@ -104,6 +106,8 @@ def application(database: Database, doorbell: Doorbell) -> object:
         doorbell,
         banks=Banks(database, _now),
         erasures=Erasures(database, _now),
+        documents=Documents(database, _now),
+        curation=Curation(database, _now),
     )
     memory = Memory(parts, settings, gateway=False)
     return create_app(memory, Keys(database), _Unasked(), _nothing, settings)

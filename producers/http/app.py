@@ -8,9 +8,10 @@ from starlette.types import Lifespan
 from producers.banks import BankBody
 from producers.erasures import ErasureBody
 from producers.gateway import AddBody, FlushBody, SearchBody
-from producers.http import banks, erasures, memories, problems, recall, service, turns, units
+from producers.http import banks, erasures, knowledge, memories, problems, recall, service, turns, units
 from producers.http.door import REQUEST_ID, Door
 from producers.http.openapi import describe
+from producers.knowledge import DirectiveBody, DocumentBody, LinkBody
 from producers.memory import Memory
 from producers.recalls import RecallBody, RecallJobBody
 from producers.settings import ApiSettings
@@ -50,6 +51,7 @@ def create_app(
         units.routes(memory, keys),
         erasures.routes(memory, keys),
         banks.routes(memory, keys),
+        knowledge.routes(memory, keys),
         memories.routes(memory, keys),
         service.routes(health, metrics),
     ):
@@ -64,6 +66,9 @@ def create_app(
         SearchBody,
         BankBody,
         ErasureBody,
+        DocumentBody,
+        DirectiveBody,
+        LinkBody,
     ]
     describe(app, bodies)
     return app

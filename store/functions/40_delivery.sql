@@ -1,7 +1,7 @@
 -- The steps of a delivery to a foreign gateway, one call and one commit each: what is about to be sent, or how it
 -- ended, is written before anything else happens.
 
--- Reads the messages of turns; a forgotten message is not there for any stage.
+-- Reads the messages of turns, and the chunks of documents, which pass the stages as turns do; a forgotten message is not there for any stage.
 create or replace function afterturn.turn_messages(p_host uuid, p_bank uuid, p_turns uuid[])
 returns table (turn_id uuid, unit_id uuid, ordinal int, role text, name text, content text, event_date timestamptz,
                user_id uuid, session_id uuid, session_name text, turn_name text)
@@ -10,12 +10,12 @@ language plpgsql set plan_cache_mode to force_generic_plan as $$
 begin
     perform set_config('afterturn.host', p_host::text, true);
     return query
-    select u.turn_id, u.unit_id, u.ordinal, u.role, u.name, u.content, u.event_date, u.user_id, u.session_id,
-           u.session_name, u.turn_name
+    select u.turn_id, u.unit_id, u.ordinal, coalesce(u.role, u.origin), u.name, u.content, u.event_date, u.user_id,
+           u.session_id, coalesce(u.session_name, ''), coalesce(u.turn_name, '')
       from unnest(p_turns) as t(turn_id),
            lateral (select u.* from afterturn.agent_memory_unit_t u
                      where u.host_id = p_host and u.bank_id = p_bank and u.turn_id = t.turn_id
-                       and u.origin = 'message' and u.active offset 0) u
+                       and u.origin in ('message', 'document') and u.active offset 0) u
      order by u.turn_id, u.ordinal;
 end $$;
 

@@ -22,7 +22,9 @@ from producers.memory import Memory, Parts
 from producers.recalls import Recalls
 from producers.settings import ApiSettings
 from store.banks import Banks
+from store.curation import Curation
 from store.database import Database
+from store.documents import Documents
 from store.erasure import Erasures
 from store.freshness import Waiter
 from store.keys import Keys
@@ -120,7 +122,8 @@ def build(postgres: TestPostgres, broker: RedisBroker, *, gateway: bool = True, 
     keys, doorbell, jobs = Keys(database), Doorbell(broker), RecallJobs(database, clock)
     recalls = Recalls(database, Recaller(database, WordEmbedder(), RecallSettings()), Waiter(database))
     units, banks, erasures = Units(database, clock), Banks(database, clock), Erasures(database, clock)
-    parts = Parts(TurnStore(database, clock), units, recalls, jobs, doorbell, banks, erasures)
+    documents, curation = Documents(database, clock), Curation(database, clock)
+    parts = Parts(TurnStore(database, clock), units, recalls, jobs, doorbell, banks, erasures, documents, curation)
 
     async def metrics() -> bytes:
         return b"# nothing\n"

@@ -27,7 +27,7 @@ from store.scopes import Space
 from tests.producers.conftest import broker_of, database_of
 from tests.servers import TestPostgres, TestValkey
 
-TRIES = 1200
+TRIES = 1600
 
 pytestmark = pytest.mark.law("L6")
 

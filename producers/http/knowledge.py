@@ -1,0 +1,87 @@
+"""Documents in, directives and links laid down, reflections out."""
+
+from fastapi import APIRouter, Request, Response
+
+from producers.http.openapi import documented
+from producers.http.reading import BankParameters, body_of, grant_of, identifier, parameters, replied
+from producers.knowledge import DirectiveBody, DocumentBody, LinkBody, ListParameters
+from producers.memory import Memory
+from store.curation import Directive
+from store.keys import Keys
+
+
+def routes(memory: Memory, keys: Keys) -> APIRouter:
+    """Return the routes of documents, directives, links and reflections."""
+    router = APIRouter(prefix="/api/v1", tags=["knowledge"])
+    _documents(router, memory, keys)
+    _curation(router, memory, keys)
+    return router
+
+
+def _documents(router: APIRouter, memory: Memory, keys: Keys) -> None:
+    @router.post("/docs", **documented("Take in a document, or name the file of turns", DocumentBody, created=True))
+    async def add(request: Request) -> Response:
+        grant = await grant_of(request, keys)
+        added = await memory.knowledge.add_document(grant, await body_of(request))
+        told = {"position": added.position, "duplicate": added.duplicate, "units": added.units}
+        return replied({"ok": True, "doc_id": str(added.doc_id), **told}, 200 if added.duplicate else 201)
+
+    @router.get("/docs/{doc_id}", **documented("A document", query=BankParameters))
+    async def one(request: Request, doc_id: str) -> Response:
+        grant = await grant_of(request, keys)
+        bank = parameters(request, BankParameters).bank
+        found = await memory.knowledge.document(grant, bank, identifier(doc_id))
+        return replied({"doc_id": str(found.doc_id), "content_hash": found.content_hash, "units": found.units})
+
+    @router.delete("/docs/{doc_id}", **documented("Forget a document and its units", query=BankParameters))
+    async def forget(request: Request, doc_id: str) -> Response:
+        grant = await grant_of(request, keys)
+        bank = parameters(request, BankParameters).bank
+        await memory.knowledge.forget_document(grant, bank, identifier(doc_id))
+        return Response(status_code=204)
+
+
+def _curation(router: APIRouter, memory: Memory, keys: Keys) -> None:
+    @router.post("/directives", **documented("Make or change a directive", DirectiveBody, created=True))
+    async def lay_down(request: Request) -> Response:
+        grant = await grant_of(request, keys)
+        directive, changed = await memory.knowledge.lay_down(grant, await body_of(request))
+        return replied({"ok": True, **_directive(directive), "changed": changed}, 201 if changed else 200)
+
+    @router.get("/directives", **documented("The directives of a bank", query=ListParameters))
+    async def directives(request: Request) -> Response:
+        grant = await grant_of(request, keys)
+        found = await memory.knowledge.directives(grant, parameters(request, ListParameters))
+        return replied({"directives": [_directive(one) for one in found]})
+
+    @router.delete("/directives/{directive_id}", **documented("End a directive", query=BankParameters))
+    async def withdraw(request: Request, directive_id: str) -> Response:
+        grant = await grant_of(request, keys)
+        bank = parameters(request, BankParameters).bank
+        await memory.knowledge.withdraw(grant, bank, identifier(directive_id))
+        return Response(status_code=204)
+
+    @router.post("/links", **documented("Link two units of a bank", LinkBody, created=True))
+    async def link(request: Request) -> Response:
+        grant = await grant_of(request, keys)
+        changed = await memory.knowledge.link(grant, await body_of(request))
+        return replied({"ok": True, "changed": changed}, 201 if changed else 200)
+
+    @router.get("/reflections", **documented("What a bank came to see in its facts", query=ListParameters))
+    async def reflections(request: Request) -> Response:
+        grant = await grant_of(request, keys)
+        found = await memory.knowledge.reflections(grant, parameters(request, ListParameters))
+        shown = [
+            {"reflection_id": str(one.reflection_id), "content": one.content, "updated_at": one.updated_at}
+            for one in found
+        ]
+        return replied({"reflections": shown})
+
+
+def _directive(directive: Directive) -> dict[str, object]:
+    return {
+        "directive_id": str(directive.directive_id),
+        "name": directive.name,
+        "content": directive.content,
+        "priority": directive.priority,
+    }

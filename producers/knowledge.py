@@ -1,0 +1,157 @@
+"""Documents, directives, links and reflections: what comes by command, and what can be looked at besides recall."""
+
+from typing import Any, Literal, Self
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from producers import metrics
+from producers.banks import reach, speaker, writes
+from producers.doorbell import Doorbell
+from producers.fields import BankName, Moment, Name, Text, refuse
+from producers.turns import read
+from store.banks import Banks
+from store.curation import Curation, Directive, NewDirective, NewLink, Reflection
+from store.documents import AddedDocument, Document, Documents, NewDocument, content_hash
+from store.keys import Grant
+from store.ledger import Stage
+
+MAX_LISTED = 1000
+LinkKind = Literal["temporal", "semantic", "entity", "causes", "caused_by", "enables", "prevents"]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    bank: BankName = "default"
+
+
+class DocumentBody(_Body):
+    """A document: its text, or the sha256 (hexadecimal) of a file whose words come as turns that name it."""
+
+    content: Text | None = Field(None, min_length=1)
+    content_hash: str | None = Field(None, pattern="^[0-9a-f]{64}$")
+    title: Name | None = None
+    user_id: Name | None = None
+    occurred_at: Moment | None = None
+    metadata: dict[Text, Text] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.content is None) == (self.content_hash is None):
+            raise refuse("needs either content or content_hash")
+        if self.content is not None and not self.content.strip():
+            raise refuse("content must not be blank")
+        return self
+
+
+class DirectiveBody(_Body):
+    """A directive; its name is what it is known by."""
+
+    name: Name
+    content: Text = Field(min_length=1)
+    priority: int = Field(0, ge=-(2**31), lt=2**31)
+
+
+class LinkBody(_Body):
+    """A link between two units of the bank."""
+
+    from_unit_id: str
+    to_unit_id: str
+    link_type: LinkKind
+    weight: float = Field(1.0, ge=0, le=1, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _units_are_ids(self) -> Self:
+        for value in (self.from_unit_id, self.to_unit_id):
+            try:
+                UUID(value)
+            except ValueError:
+                raise refuse("a unit is named by its id") from None
+        return self
+
+
+class ListParameters(BaseModel):
+    """Of which bank, and how many at most."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    bank: BankName = "default"
+    limit: int = Field(200, ge=1, le=MAX_LISTED)
+
+
+class Knowledge:
+    """Commands upon banks; every call takes the grant of a key, as the facade's do."""
+
+    def __init__(self, documents: Documents, curation: Curation, banks: Banks, doorbell: Doorbell) -> None:
+        self._documents = documents
+        self._curation = curation
+        self._banks = banks
+        self._doorbell = doorbell
+
+    async def add_document(self, grant: Grant, asked: Any) -> AddedDocument:
+        """Take in a document; the same content again is the same document.
+
+        Raises Invalid, PermissionDenied, QuotaExceeded, RateLimited.
+        """
+        writes(grant)
+        body = read(DocumentBody, asked)
+        document = NewDocument(
+            bank=await reach(self._banks, grant, body.bank),
+            content_hash=body.content_hash or content_hash((body.content or "").encode()),
+            text=body.content,
+            title=body.title,
+            user_id=speaker(grant, body.user_id),
+            occurred_at=body.occurred_at,
+            metadata=body.metadata,
+        )
+        if document.text is None:
+            await self._banks.create(grant.host_id, grant.user, document.bank)
+            return await self._documents.register(grant.host_id, document)
+        added = await self._documents.add(grant.host_id, document)
+        if not added.duplicate:
+            metrics.FACT_WRITES.labels("world").inc(added.units)
+            self._doorbell.ring(Stage.EXTRACTION, Stage.EMBEDDING)
+        return added
+
+    async def document(self, grant: Grant, bank: str, doc: UUID) -> Document:
+        """Return a document. Raises NotFound, PermissionDenied."""
+        return await self._documents.get(grant.host_id, await reach(self._banks, grant, bank), doc)
+
+    async def forget_document(self, grant: Grant, bank: str, doc: UUID) -> None:
+        """Forget a document and its units. Raises NotFound, PermissionDenied."""
+        writes(grant)
+        await self._documents.forget(grant.host_id, await reach(self._banks, grant, bank), doc, grant.user)
+        self._doorbell.ring(Stage.PROJECTION)
+
+    async def lay_down(self, grant: Grant, asked: Any) -> tuple[Directive, bool]:
+        """Make or change a directive; returns it and whether anything changed. Raises Invalid, PermissionDenied."""
+        writes(grant)
+        body = read(DirectiveBody, asked)
+        bank = await reach(self._banks, grant, body.bank)
+        await self._banks.create(grant.host_id, grant.user, bank)
+        new = NewDirective(body.name, body.content, body.priority)
+        return await self._curation.lay_down(grant.host_id, bank, new, grant.user)
+
+    async def directives(self, grant: Grant, asked: ListParameters) -> list[Directive]:
+        """List a bank's directives. Raises PermissionDenied."""
+        bank = await reach(self._banks, grant, asked.bank)
+        return await self._curation.directives(grant.host_id, bank, asked.limit)
+
+    async def withdraw(self, grant: Grant, bank: str, directive: UUID) -> None:
+        """End a directive. Raises NotFound, PermissionDenied."""
+        writes(grant)
+        await self._curation.withdraw(grant.host_id, await reach(self._banks, grant, bank), directive, grant.user)
+
+    async def link(self, grant: Grant, asked: Any) -> bool:
+        """Link two units; returns whether anything changed. Raises Invalid, NotFound, PermissionDenied."""
+        writes(grant)
+        body = read(LinkBody, asked)
+        bank = await reach(self._banks, grant, body.bank)
+        link = NewLink(UUID(body.from_unit_id), UUID(body.to_unit_id), body.link_type, body.weight)
+        return await self._curation.link(grant.host_id, bank, link, grant.user)
+
+    async def reflections(self, grant: Grant, asked: ListParameters) -> list[Reflection]:
+        """List what a bank came to see. Raises PermissionDenied."""
+        bank = await reach(self._banks, grant, asked.bank)
+        return await self._curation.reflections(grant.host_id, bank, asked.limit)

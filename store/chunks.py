@@ -1,0 +1,40 @@
+"""A document's text in pieces that can be found by themselves. Pure."""
+
+import re
+
+#: About as much as the sentence model reads.
+CHUNK_CHARACTERS = 900
+
+_PARAGRAPH = re.compile(r"\n\s*\n")
+_SENTENCE = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+|\n")
+
+
+def chunked(text: str, most: int = CHUNK_CHARACTERS) -> list[str]:
+    """Return the text in order in chunks of at most `most` characters, none of them blank.
+
+    Paragraphs stay together where they fit, then sentences; only a longer sentence is cut. Neighbouring paragraphs
+    share a chunk while there is room.
+    """
+    chunks: list[str] = []
+    for paragraph in _PARAGRAPH.split(text):
+        for piece in _pieces(paragraph.strip(), most):
+            if chunks and len(chunks[-1]) + len(piece) + 2 <= most:
+                chunks[-1] = f"{chunks[-1]}\n\n{piece}"
+            else:
+                chunks.append(piece)
+    return chunks
+
+
+def _pieces(paragraph: str, most: int) -> list[str]:
+    """Return a paragraph whole, or in runs of whole sentences, or cut."""
+    if len(paragraph) <= most:
+        return [paragraph] if paragraph else []
+    pieces: list[str] = []
+    for sentence in filter(str.strip, _SENTENCE.split(paragraph)):
+        for start in range(0, len(sentence), most):
+            part = sentence[start : start + most].strip()
+            if pieces and len(pieces[-1]) + len(part) < most:
+                pieces[-1] = f"{pieces[-1]} {part}"
+            elif part:
+                pieces.append(part)
+    return pieces

@@ -1,0 +1,225 @@
+"""Documents: handed in whole and cut into units, or named as the file that turns came from. One content, one document.
+
+A document passes the stages as a turn does: its guard, its ledger rows and its words are written with its events.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID, uuid5
+
+import orjson
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store import derived, identity
+from store.banks import created
+from store.chunks import chunked
+from store.database import Database
+from store.errors import NotFound, TurnBusy
+from store.events.catalog import EventType
+from store.events.envelope import Origin, offer
+from store.events.log import append_events
+from store.quotas import charged, refusal_of
+from store.recall.terms import analyse, lexical_text
+
+#: How often a content may have been forgotten and handed in again before that is refused as busy.
+MOST_LIVES = 64
+
+APPEND = text("select outcome, position from afterturn.append_turns(:host, cast(:turns as jsonb))")
+LOCK = text("""
+    select pg_advisory_xact_lock_shared(afterturn.log_lock()),
+           pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
+           pg_advisory_xact_lock(afterturn.lock_key('document', :document))""")
+LIVING = text("""
+    select o.doc_id, o.active from afterturn.agent_memory_doc_t o
+     where o.host_id = :host and o.bank_id = :bank and o.doc_id = any(cast(:docs as uuid[]))""")
+POSITION = text("""
+    select s.position from afterturn.event_store_t s
+     where s.host_id = :host and s.aggregate_id = :subject and s.aggregate_version = 1""")
+GET = text("""
+    select o.doc_id, o.content_hash, o.aggregate_version,
+           (select count(*) from afterturn.agent_memory_unit_t u
+             where u.host_id = o.host_id and u.bank_id = o.bank_id and u.doc_id = o.doc_id and u.active) as units
+      from afterturn.agent_memory_doc_t o
+     where o.host_id = :host and o.bank_id = :bank and o.doc_id = :doc and o.active""")
+
+
+@dataclass(frozen=True, slots=True)
+class NewDocument:
+    """A document as a door hands it in. Without `text`, the units come with turns that name the document."""
+
+    bank: str
+    content_hash: str
+    text: str | None = field(default=None, repr=False)
+    title: str | None = field(default=None, repr=False)
+    user_id: str | None = None
+    occurred_at: datetime | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict, repr=False)
+    private_to: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document that is remembered, and how many units it has."""
+
+    doc_id: UUID
+    content_hash: str | None
+    units: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddedDocument:
+    """The document is in the log; a read that shows `position` shows it. `units`: as many as it was cut into."""
+
+    doc_id: UUID
+    position: int
+    duplicate: bool
+    units: int
+
+
+def content_hash(content: bytes) -> str:
+    """Return the hash a document is known by: sha256, hexadecimal."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def doc_id(bank: UUID, digest: str, life: int = 0) -> UUID:
+    """Return the id of a content in a bank; forgotten and handed in again, it begins another life."""
+    return uuid5(bank, f"document:{digest}:{life}")
+
+
+class Documents:
+    """Takes in, shows and forgets documents."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def add(self, host: UUID, document: NewDocument) -> AddedDocument:
+        """Take in a document whole: durable, readable and on its way through the stages when this returns.
+
+        The same content again is the same document, and changes nothing. Raises QuotaExceeded, RateLimited, TurnBusy.
+        """
+        chunks = chunked(document.text or "")
+        now = self._clock()
+        bank = identity.bank_id(host, document.bank)
+        for _ in range(MOST_LIVES):
+            doc = await self._life(host, bank, document)
+            offered = orjson.dumps([_offered(host, document, doc, chunks, now)]).decode()
+
+            async def write(offered: str = offered) -> Any:
+                async with self._database.call() as connection:
+                    return (await connection.execute(APPEND, {"host": host, "turns": offered})).one()
+
+            row = await charged(write)
+            if error := refusal_of(row.outcome):
+                raise error
+            if row.outcome in ("accepted", "duplicate"):
+                return AddedDocument(doc, row.position, row.outcome == "duplicate", len(chunks))
+        raise TurnBusy("this document is being written by another request")
+
+    async def register(self, host: UUID, document: NewDocument) -> AddedDocument:
+        """Name the file whose words come as turns, in a bank that is there; the same content again changes nothing."""
+        bank = identity.bank_id(host, document.bank)
+        origin = Origin(host, bank, identity.user_id(host, document.user_id), self._clock())
+        doc = await self._life(host, bank, document)
+        event = _created(origin, doc, document)
+        async with self._database.tenant(host) as connection:
+            await connection.execute(LOCK, {"bank": bank, "document": doc})
+            position = await append_events(connection, host, [event], if_absent=True)
+            known = (await connection.execute(POSITION, {"host": host, "subject": event["subject"]})).scalar_one()
+        return AddedDocument(doc, known, position is None, 0)
+
+    async def get(self, host: UUID, bank: str, doc: UUID) -> Document:
+        """Return a document of a bank. Raises NotFound for what is unknown, forgotten or foreign."""
+        async with self._database.tenant(host) as connection:
+            found = await self._find(connection, host, identity.bank_id(host, bank), doc)
+        return Document(found.doc_id, found.content_hash, found.units)
+
+    async def forget(self, host: UUID, bank: str, doc: UUID, user: str | None = None) -> int:
+        """Forget a document with all its units, as `user`; returns the event's position. Raises NotFound."""
+        bank_id = identity.bank_id(host, bank)
+        origin = Origin(host, bank_id, identity.user_id(host, user), self._clock())
+        async with self._database.tenant(host) as connection:
+            await connection.execute(LOCK, {"bank": bank_id, "document": doc})
+            found = await self._find(connection, host, bank_id, doc)
+            version = str(found.aggregate_version + 1)
+            event = offer(origin, EventType.DOC_DELETED, (doc,), {"docId": str(doc)}, nth=version)
+            position = await append_events(connection, host, [event])
+            if position is None:
+                raise NotFound("no such document")
+            await derived.recount(connection, origin, position)
+        return position
+
+    async def _life(self, host: UUID, bank: UUID, document: NewDocument) -> UUID:
+        """Return the id under which this content lives, or would begin to live."""
+        ids = [doc_id(bank, document.content_hash, life) for life in range(MOST_LIVES)]
+        async with self._database.tenant(host) as connection:
+            rows = await connection.execute(LIVING, {"host": host, "bank": bank, "docs": ids})
+            active = {row.doc_id: row.active for row in rows}
+        return next((one for one in ids if active.get(one, True)), ids[-1])
+
+    @staticmethod
+    async def _find(connection: AsyncConnection, host: UUID, bank: UUID, doc: UUID) -> Any:
+        row = (await connection.execute(GET, {"host": host, "bank": bank, "doc": doc})).one_or_none()
+        if row is None:
+            raise NotFound("no such document")
+        return row
+
+
+def _created(origin: Origin, doc: UUID, document: NewDocument) -> dict[str, Any]:
+    told = {} if document.text is None else {"originalText": document.text}
+    data = {"docId": str(doc), "contentHash": document.content_hash, **told}
+    return offer(origin, EventType.DOC_CREATED, (doc,), data)
+
+
+def _offered(host: UUID, document: NewDocument, doc: UUID, chunks: Sequence[str], now: datetime) -> dict[str, Any]:
+    """Return a document in the form `append_turns` takes: its own turn, in a session of its own."""
+    bank = identity.bank_id(host, document.bank)
+    origin = Origin(host, bank, identity.user_id(host, document.user_id), now)
+    at = document.occurred_at or now
+    units = [uuid5(doc, f"chunk:{n}") for n in range(len(chunks))]
+    retained = (_retained(document, doc, unit, n, chunks[n]) for n, unit in enumerate(units))
+    bank_created = created(host, document.bank, document.private_to)
+    return {
+        "ord": 0,
+        "turn": str(doc),
+        "bank": str(bank),
+        "session": str(doc),
+        "user": str(origin.user),
+        "digest": document.content_hash,
+        "gateway": False,
+        "accepted_at": now.isoformat(),
+        "bytes": len((document.text or "").encode()),
+        "events": [
+            offer(origin, EventType.BANK_CREATED, (), bank_created),
+            _created(origin, doc, document),
+            *(
+                offer(origin, EventType.UNIT_RETAINED, (unit,), {**data, "eventDate": at.isoformat()})
+                for unit, data in zip(units, retained, strict=True)
+            ),
+        ],
+        "postings": [_words(unit, chunk, at, document) for unit, chunk in zip(units, chunks, strict=True)],
+    }
+
+
+def _retained(document: NewDocument, doc: UUID, unit: UUID, n: int, chunk: str) -> dict[str, Any]:
+    return {
+        "unitId": str(unit),
+        "docId": str(doc),
+        "sessionId": str(doc),
+        "turnId": str(doc),
+        "content": chunk,
+        "context": document.title,
+        "factType": "world",
+        "metadata": dict(document.metadata),
+        "origin": "document",
+        "ordinal": n,
+    }
+
+
+def _words(unit: UUID, chunk: str, at: datetime, document: NewDocument) -> dict[str, Any]:
+    terms = analyse(lexical_text(document.title, at, chunk))
+    return {"unit": str(unit), "terms": dict(terms.counts), "length": terms.length}
