@@ -1,0 +1,44 @@
+"""A quota on the wire: 429 with Retry-After at every door that writes, and nothing of what was said."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from store.quotas import Limits, Quotas
+from tests.producers.conftest import Tenant, World
+
+
+async def limit(world: World, tenant: Tenant, **limits: int) -> None:
+    await Quotas(world.database, lambda: datetime.now(UTC)).set(tenant.host, None, Limits(**limits))
+
+
+async def test_a_full_host_is_told_which_limit_it_met(world: World, ana: Tenant, turn: dict[str, Any]) -> None:
+    await limit(world, ana, max_turns=1, max_banks=1)
+    assert (await ana.http.post("/api/v1/turns", json=turn)).status_code == 201
+    full = await ana.http.post("/api/v1/turns", json={**turn, "turn_id": "2"})
+    error = full.json()["error"]
+    assert (full.status_code, error["code"], error["retryable"]) == (429, "QUOTA_EXCEEDED", False)
+    assert error["details"] == {"limit": "max_turns", "scope": "host", "allowed": 1}
+    assert int(full.headers["retry-after"]) > 0
+    assert "Lisbon" not in full.text
+    batch = await ana.http.post("/api/v1/turns:batch", json={"turns": [turn, {**turn, "turn_id": "2"}]})
+    first, second = batch.json()["results"]
+    assert (first["duplicate"], second["error"]["code"]) == (True, "QUOTA_EXCEEDED")
+    bank = await ana.http.post("/api/v1/banks", json={"bank": "another"})
+    assert (bank.status_code, bank.json()["error"]["details"]["limit"]) == (429, "max_banks")
+
+
+async def test_too_many_turns_in_a_minute_may_come_again_later(world: World, ana: Tenant, turn: dict[str, Any]) -> None:
+    await limit(world, ana, turns_per_minute=0)
+    reply = await ana.http.post("/api/v1/turns", json=turn)
+    error = reply.json()["error"]
+    assert (reply.status_code, error["code"], error["retryable"]) == (429, "RATE_LIMITED", True)
+    assert 1 <= int(reply.headers["retry-after"]) <= 60
+
+
+async def test_the_gateways_door_has_the_same_quota(world: World) -> None:
+    door = await world.tenant(gateway_user="ana")
+    await limit(world, door, max_turns=0)
+    message = {"sender_id": "ana", "role": "user", "timestamp": 1772366400000, "content": "We fly to Lisbon"}
+    body = {"user_id": "ana", "user_key": door.token, "session_id": "chat:1", "messages": [message]}
+    reply = await door.http.post("/memories/add", json=body)
+    assert (reply.status_code, reply.json()["error"]["code"]) == (429, "QUOTA_EXCEEDED")
