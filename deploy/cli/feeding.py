@@ -119,7 +119,7 @@ class Feeder:
             except (UnauthenticatedError, *_REFUSED):
                 raise
             except AfterturnError as error:
-                if isinstance(error, ApiError) and not _passing(error):
+                if isinstance(error, ApiError) and not passing(error):
                     raise
                 problem, asked = str(error), getattr(error, "retry_after", None) or 0.0
             else:
@@ -138,7 +138,7 @@ class Feeder:
         elif isinstance(result.error, TurnConflictError):
             self.tally.conflicts += 1
             self.report(item.line, "this turn was accepted before with another body")
-        elif _passing(result.error):
+        elif passing(result.error):
             return False
         else:
             self._bad(item.line, str(result.error))
@@ -160,6 +160,6 @@ class Feeder:
         self.advanced(batch[-1].offset)
 
 
-def _passing(error: ApiError) -> bool:
+def passing(error: ApiError) -> bool:
     """Whether the error may be gone at the next attempt."""
     return error.retryable or error.status >= _SERVER_ERROR

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from deploy.cli.feeding import PATIENCE_S, Feeder, GaveUp, Tally
 from deploy.cli.finding import BankOption, DataOption, JsonOption, client_of, ending_well, running_stack
 from deploy.cli.formats import LONGEST_LINE, Format, detect, parse, session_name
+from deploy.cli.origins import Origins
 from deploy.cli.printing import answer, console, ended, printable, say
 
 HEAD_BYTES = 1 << 20
@@ -44,6 +45,7 @@ def ingest_command(
     Three formats are known: JSON Lines with the fields of `POST /api/v1/turns`, one turn a line; OpenAI chat
     messages, as an array or `{"messages": [...]}`, a turn being a user message and what follows it; and plain
     transcripts, `Name: text` a line. A bad line is reported with its number and the rest goes on (exit 1).
+    A file becomes a document that its turns name.
 
     **Example:** `afterturn ingest chat.json --bank work`
     """
@@ -54,6 +56,8 @@ def ingest_command(
             raise ended(f"{file}: cannot see what this is; say --format jsonl, chat or transcript", 2)
         items = parse(stream, found, session or session_name(Path(file).name if file != "-" else "stdin"), LONGEST_LINE)
         with client_of(stack, bank, timeout_s=TIMEOUT_S, retry=RetryPolicy(pauses_s=())) as client, ending_well(stack):
+            if Path(file).is_file():
+                items = Origins(client, Path(file), bank, patience).mark(items)
             _run(client, items, _size(file), patience, as_json=as_json)
 
 

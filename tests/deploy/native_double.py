@@ -23,6 +23,7 @@ TURN_FIELDS = {
     "messages",
     "metadata",
     "gateway",
+    "doc_id",
 }
 
 
@@ -35,6 +36,7 @@ class NativeDouble:
     """Turns by name, in order of acceptance. `before` may answer a request in the double's place."""
 
     turns: dict[tuple[str, str, str], tuple[int, str]] = field(default_factory=dict)
+    documents: dict[tuple[str, str], str] = field(default_factory=dict)
     batches: list[int] = field(default_factory=list)
     before: Callable[[Seen], Response | None] = field(default=lambda _seen: None)
     answers: dict[str, Any] = field(default_factory=dict)
@@ -46,6 +48,8 @@ class NativeDouble:
             return instead
         if seen.path == "/api/v1/turns:batch":
             return self._batch(seen.json)
+        if seen.path == "/api/v1/docs":
+            return self._document(seen.json)
         return JSONResponse(self.answers[seen.path])
 
     def texts(self) -> list[str]:
@@ -62,7 +66,16 @@ class NativeDouble:
         self.batches.append(len(body["turns"]))
         return JSONResponse({"results": [self._one(turn) for turn in body["turns"]]})
 
+    def _document(self, body: dict[str, Any]) -> Response:
+        assert set(body) == {"bank", "content_hash", "title"}
+        name = (body["bank"], body["content_hash"])
+        known = name in self.documents
+        doc = self.documents.setdefault(name, f"doc-{len(self.documents)}")
+        return JSONResponse({"ok": True, "doc_id": doc, "position": 1, "duplicate": known, "units": 0})
+
     def _one(self, turn: dict[str, Any]) -> dict[str, Any]:
+        document = turn.pop("doc_id", None)
+        assert document is None or document in self.documents.values()
         name = (turn["bank"], turn["session_id"], turn["turn_id"])
         body = json.dumps(turn, sort_keys=True)
         known = name in self.turns

@@ -20,6 +20,16 @@ class TurnReceipt:
 
 
 @dataclass(frozen=True, slots=True)
+class DocumentReceipt:
+    """The document is durable; `units`: as many as its text was cut into. The same content is the same document."""
+
+    doc_id: str
+    position: int
+    duplicate: bool
+    units: int
+
+
+@dataclass(frozen=True, slots=True)
 class RefusedTurn:
     """One turn of a batch that was not taken, and why; the others are not affected."""
 

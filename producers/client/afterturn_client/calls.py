@@ -75,6 +75,16 @@ def add_turns(
     return Call(request, lambda value: _results(turns, value), private=private)
 
 
+def add_document(
+    content: str | None, content_hash: str | None, title: str | None, bank: str, timeout_s: float
+) -> Call[answers.DocumentReceipt]:
+    """POST /api/v1/docs; the same content again is the same document."""
+    told = {"content": content, "content_hash": content_hash, "title": title}
+    body = encode({"bank": bank, **{name: value for name, value in told.items() if value is not None}})
+    request = Request("POST", "/api/v1/docs", body=body, timeout_s=timeout_s)
+    return Call(request, _document, private=(content,) if content else ())
+
+
 def turn_status(session_id: str, turn_id: str, bank: str, timeout_s: float) -> Call[answers.TurnStatus]:
     """GET /api/v1/turns/{session_id}/{turn_id}."""
     path = f"/api/v1/turns/{segment(session_id)}/{segment(turn_id)}"
@@ -167,6 +177,13 @@ def _json(reply: Reply) -> Any:
 def _receipt(turn: NewTurn, value: object) -> answers.TurnReceipt:
     fields = Fields.of(value, "turn")
     return answers.TurnReceipt(turn.session_id, turn.turn_id, fields.integer("position"), fields.flag("duplicate"))
+
+
+def _document(value: object) -> answers.DocumentReceipt:
+    fields = Fields.of(value, "document")
+    return answers.DocumentReceipt(
+        fields.text("doc_id"), fields.integer("position"), fields.flag("duplicate"), fields.integer("units")
+    )
 
 
 def _results(turns: Sequence[NewTurn], value: object) -> tuple[answers.TurnReceipt | answers.RefusedTurn, ...]:

@@ -67,6 +67,17 @@ class AsyncAfterturn:
         """Store up to 500 turns in one transaction; one result a turn, in order."""
         return await self._run(self._target.add_turns(turns))
 
+    async def add_document(
+        self,
+        content: str | None = None,
+        *,
+        content_hash: str | None = None,
+        title: str | None = None,
+        bank: str | None = None,
+    ) -> answers.DocumentReceipt:
+        """Store a document: its text, or the sha256 of a file whose words come as turns with its `doc_id`."""
+        return await self._run(self._target.add_document(content, content_hash, title, bank))
+
     async def turn_status(self, session_id: str, turn_id: str, *, bank: str | None = None) -> answers.TurnStatus:
         """Say where a turn is in each stage. Raises NotFoundError."""
         return await self._run(self._target.turn_status(session_id, turn_id, bank))
@@ -170,6 +181,17 @@ class Afterturn:
     def add_turns(self, turns: Sequence[NewTurn]) -> tuple[answers.TurnReceipt | answers.RefusedTurn, ...]:
         """As AsyncAfterturn.add_turns."""
         return self._run(self._target.add_turns(turns))
+
+    def add_document(
+        self,
+        content: str | None = None,
+        *,
+        content_hash: str | None = None,
+        title: str | None = None,
+        bank: str | None = None,
+    ) -> answers.DocumentReceipt:
+        """As AsyncAfterturn.add_document."""
+        return self._run(self._target.add_document(content, content_hash, title, bank))
 
     def turn_status(self, session_id: str, turn_id: str, *, bank: str | None = None) -> answers.TurnStatus:
         """As AsyncAfterturn.turn_status."""

@@ -63,6 +63,13 @@ class Target:
         call = calls.add_turns(turns, self.bank, self.timeout_s)
         return replace(call, read=lambda value: tuple(map(self._wrote, call.read(value))))
 
+    def add_document(
+        self, content: str | None, content_hash: str | None, title: str | None, bank: str | None
+    ) -> Call[answers.DocumentReceipt]:
+        """Build the call that stores a document and remembers its position."""
+        call = calls.add_document(content, content_hash, title, bank or self.bank, self.timeout_s)
+        return replace(call, read=lambda value: self._wrote(call.read(value)))
+
     def turn_status(self, session_id: str, turn_id: str, bank: str | None) -> Call[answers.TurnStatus]:
         """Build the call that asks where a turn is."""
         return calls.turn_status(session_id, turn_id, bank or self.bank, self.timeout_s)
@@ -80,7 +87,7 @@ class Target:
         return calls.freshness(bank or self.bank, position, wait_ms, self.timeout_s)
 
     def _wrote(self, result: T) -> T:
-        if isinstance(result, answers.TurnReceipt):
+        if isinstance(result, answers.TurnReceipt | answers.DocumentReceipt):
             self.position = max(result.position, self.position or 0)
         return result
 

@@ -27,7 +27,8 @@ class NewTurn:
     """A completed turn. A mapping is taken for a message as it is.
 
     `turn_id` names the turn within its session and makes writing it idempotent: the same turn sent again
-    is the same turn. It is made here when it is not given, so a retry never writes twice.
+    is the same turn. It is made here when it is not given, so a retry never writes twice. `doc_id` names the
+    document (of the same bank) the turn was read from.
     """
 
     session_id: str
@@ -38,6 +39,7 @@ class NewTurn:
     occurred_at: Moment | None = None
     metadata: Mapping[str, str] | None = field(default=None, repr=False)
     gateway: bool | None = None
+    doc_id: str | None = None
 
 
 #: What a turn is made of; a mapping stands for a message as it is.
@@ -53,6 +55,7 @@ class TurnOptions(TypedDict, total=False):
     occurred_at: Moment | None
     metadata: Mapping[str, str] | None
     gateway: bool | None
+    doc_id: str | None
 
 
 def turn_body(turn: NewTurn, bank: str) -> dict[str, Any]:
@@ -67,6 +70,7 @@ def turn_body(turn: NewTurn, bank: str) -> dict[str, Any]:
         occurred_at=moment(turn.occurred_at),
         metadata=None if turn.metadata is None else dict(turn.metadata),
         gateway=turn.gateway,
+        doc_id=turn.doc_id,
     )
 
 
