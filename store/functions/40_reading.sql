@@ -3,7 +3,8 @@
 -- Appends what was copied into pg_temp.bulk_event, in order of ord, under the rules of append_events, and projects it
 -- unless told not to. Returns how many events were new.
 create or replace function afterturn.append_bulk(p_host uuid, p_if_absent boolean, p_project boolean) returns bigint
-language plpgsql set plan_cache_mode to force_custom_plan set search_path to afterturn, public as $$
+language plpgsql set plan_cache_mode to force_generic_plan set enable_seqscan to off
+    set search_path to afterturn, public as $$
 declare
     v_new afterturn.event_store_t[];
     v_count bigint;

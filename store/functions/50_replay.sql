@@ -43,6 +43,7 @@ begin
                                    'agent_memory_entity_cooccur_t'] loop
         execute format('create table %I.%I (like afterturn.%I)', p_schema, v_table, v_table);
     end loop;
+    perform afterturn.first_statistics(p_schema);
 end $$;
 
 -- Projects the next events of a host (or of one bank of it) into the shadow and moves the checkpoint, in one
@@ -53,7 +54,8 @@ declare
     v_after bigint;
     v_events afterturn.event_store_t[];
 begin
-    perform set_config('search_path', quote_ident(p_schema), true);
+    perform set_config('search_path', quote_ident(p_schema), true), set_config('enable_seqscan', 'off', true),
+            set_config('plan_cache_mode', 'force_generic_plan', true);
     execute format('insert into %I.replay_progress values ($1, 0, 0) on conflict (host_id) do update '
                    'set position = replay_progress.position returning position', p_schema)
        into v_after using p_host;

@@ -2,18 +2,21 @@
 -- rows in a thousand each, finds every index that begins with them equally good, and reads a whole bank for each word
 -- or neighbour looked up: a hundred times slower until the first ANALYZE. So it is told the worst case: that host and
 -- bank select nothing. ANALYZE puts the truth in its place; what it has found is not touched. PostgreSQL 18 and later.
-do $$
+create or replace function afterturn.first_statistics(p_schema text) returns void
+language plpgsql as $$
 begin
     if current_setting('server_version_num')::int < 180000 then
         return;
     end if;
     perform pg_restore_attribute_stats(
-                'schemaname', 'afterturn', 'relname', c.relname::text, 'attname', a.attname::text, 'inherited', false,
+                'schemaname', n.nspname::text, 'relname', c.relname::text, 'attname', a.attname::text, 'inherited', false,
                 'null_frac', 0::real, 'avg_width', 16, 'n_distinct', 1::real)
        from pg_class c
        join pg_namespace n on n.oid = c.relnamespace
        join pg_attribute a on a.attrelid = c.oid
-      where n.nspname = 'afterturn' and c.relkind in ('r', 'p') and a.attname in ('host_id', 'bank_id')
+      where n.nspname = p_schema and c.relkind in ('r', 'p') and a.attname in ('host_id', 'bank_id')
         and not exists (select from pg_stats s
                          where s.schemaname = n.nspname and s.tablename = c.relname and s.attname = a.attname);
 end $$;
+
+select afterturn.first_statistics('afterturn');

@@ -1,6 +1,6 @@
 """The shadow: the event-backed tables in a schema of their own, filled from the log by the live projectors."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from uuid import UUID
@@ -10,8 +10,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 #: Events of one step, which is one transaction.
 STEP = 2000
+#: The first step is short: until its tables were analyzed once, the planner knows no good way to a row of the shadow.
+FIRST_STEP = 200
 #: Statistics are taken when the shadow holds so many events, and again when they have doubled.
-FIRST_ANALYZE = 5000
+FIRST_ANALYZE = FIRST_STEP
 
 Progress = Callable[[int, int], None]
 
@@ -101,17 +103,24 @@ class Shadow:
             total = int((await connection.execute(COUNT, arguments)).scalar_one()) if progress else 0
         done = 0
         for host in hosts:
-            step = {"schema": self.schema, "host": host, "bank": self.scope.bank, "upto": upto, "step": STEP}
-            while True:
-                async with self._engine.begin() as connection:
-                    made = int((await connection.execute(STEP_ON, step)).scalar_one())
-                if not made:
-                    break
+            async for made in self._steps({"schema": self.schema, "host": host, "bank": self.scope.bank, "upto": upto}):
                 done += made
                 await self._analyze(done)
                 if progress:
                     progress(done, total)
         return done
+
+    async def _steps(self, which: Mapping[str, object]) -> AsyncGenerator[int]:
+        """Replay step after step until nothing is left, on one connection: it keeps its plans."""
+        size = FIRST_STEP
+        async with self._engine.connect() as connection:
+            while True:
+                made = int((await connection.execute(STEP_ON, {**which, "step": size})).scalar_one())
+                await connection.commit()
+                if not made:
+                    return
+                yield made
+                size = STEP
 
     async def _analyze(self, done: int) -> None:
         """Let the planner know how far the shadow has grown: nobody else looks at its tables."""
