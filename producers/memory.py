@@ -172,6 +172,7 @@ class Memory:
         writes(grant)
         bank = await self._reach(grant, bank)
         await self._parts.units.forget(grant.host_id, bank, unit, grant.user)
+        self._parts.doorbell.ring(Stage.PROJECTION)
 
     async def erase(self, grant: Grant, asked: Any) -> Receipt:
         """Erase a unit, a session, a user or a bank for good; a large one goes on after this returns.

@@ -57,4 +57,7 @@ def _unit(unit: Unit) -> dict[str, Any]:
         "metadata": unit.metadata,
         "sources": [str(source) for source in unit.sources],
         "entities": unit.entities,
+        "valid_from": unit.valid_from,
+        "valid_to": unit.valid_to,
+        "superseded_by": unit.superseded_by and str(unit.superseded_by),
     }

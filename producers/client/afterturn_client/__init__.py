@@ -6,6 +6,7 @@ lines, and `afterturn_client.curated` its two files with the tool that changes t
 """
 
 from afterturn_client.answers import (
+    DocumentReceipt,
     Freshness,
     Health,
     RecallAnswer,
@@ -48,6 +49,7 @@ __all__ = [
     "ApiError",
     "AsyncAfterturn",
     "BadRequestError",
+    "DocumentReceipt",
     "Freshness",
     "GatewayError",
     "Health",
