@@ -1,5 +1,6 @@
 """Appending many events at once: binary COPY into a stage, then one insert, in transactions of a few thousand."""
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -44,16 +45,23 @@ async def append_bulk(
 ) -> Loaded:
     """Append events made by `offer` or `reoffer`, in their order, a transaction for each batch.
 
-    Each batch follows the rules of `append_events` and holds its banks alone. `project=False` writes the log only:
-    a repair must follow before anything reads. A refusal (ConcurrencyError, VersionGap, MissingParent) ends the load;
-    what earlier batches wrote stays, and the same load may be sent again.
+    `events` is drawn from in a thread, a batch ahead. Each batch follows the rules of `append_events` and holds its
+    banks alone. `project=False` writes the log only: a repair must follow before anything reads. A refusal
+    (ConcurrencyError, VersionGap, MissingParent) ends the load; what earlier batches wrote stays, and the same load
+    may be sent again.
     """
     offered, appended = 0, 0
     stream = iter(events)
-    while chunk := _records(islice(stream, batch)):
-        async with database.tenant(host) as connection:
-            appended += await _append(connection, host, chunk, project=project, if_absent=if_absent)
-        offered += len(chunk)
+    chunk = _records(islice(stream, batch))
+    while chunk:
+        # The next batch is made ready while the database works on this one.
+        following = asyncio.create_task(asyncio.to_thread(_records, islice(stream, batch)))
+        try:
+            async with database.tenant(host) as connection:
+                appended += await _append(connection, host, chunk, project=project, if_absent=if_absent)
+        finally:
+            offered += len(chunk)
+            chunk = await following
     return Loaded(appended, offered - appended)
 
 

@@ -12,18 +12,17 @@ begin
     perform pg_advisory_xact_lock_shared(afterturn.log_lock());
     perform pg_advisory_xact_lock(k.key)
        from (select distinct afterturn.lock_key('bank', o.bank) as key from bulk_event o order by 1) k;
-    perform afterturn.refuse('ZA003', e.aggregate, e.before + 1, e.version)
-       from (select o.aggregate, o.version, lag(o.version) over (partition by o.subject order by o.ord) as before
-               from bulk_event o
-              where (select true from event_store_t s where s.host_id = p_host and s.id = o.id) is null) e
-      where e.before >= e.version;
-    perform afterturn.refuse('ZA001', e.aggregate, coalesce(afterturn.logged_version(p_host, e.subject), 0) + 1, e.version)
-       from (select o.aggregate, o.subject, o.version, o.type,
+    perform afterturn.refuse(case when e.before >= e.version then 'ZA003' else 'ZA001' end, e.aggregate,
+                             coalesce(e.before, afterturn.logged_version(p_host, e.subject), 0) + 1, e.version)
+       from (select o.id, o.aggregate, o.subject, o.version, o.type,
                     lag(o.version) over (partition by o.subject order by o.ord) as before
                from bulk_event o) e
-      where e.before is distinct from e.version - 1 and not afterturn.begins(e.type)
-        and (select true from event_store_t s where s.host_id = p_host and s.aggregate_id = e.subject
-                and s.aggregate_version = e.version - 1) is null;
+      where case when e.before >= e.version
+                 then (select true from event_store_t s where s.host_id = p_host and s.id = e.id) is null
+                 when e.before is distinct from e.version - 1 and not afterturn.begins(e.type)
+                 then (select true from event_store_t s where s.host_id = p_host and s.aggregate_id = e.subject
+                          and s.aggregate_version = e.version - 1) is null
+                 else false end;
     with written as (
         insert into event_store_t (id, host_id, user_id, nonce, aggregate_id, aggregate_version, aggregate_type,
                                    event_type, event_ts, payload, metadata, bank_id, position)

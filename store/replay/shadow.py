@@ -9,7 +9,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 #: Events of one step, which is one transaction.
-STEP = 2000
+STEP = 1000
 #: The first step is short: until its tables were analyzed once, the planner knows no good way to a row of the shadow.
 FIRST_STEP = 200
 #: Statistics are taken when the shadow holds so many events, and again when they have doubled.
