@@ -39,16 +39,17 @@ async def run(servers: BenchServers, say: Say, sizes: Sizes) -> Outcome:
     async with ground(servers) as here:
         async with here.owner.connect() as connection:
             machine = await Machine.read(connection)
+        # First: what another measure took and gave back would hide what this one needs.
+        say(f"memory between {sizes.memory_from} and {sizes.memory_to} events")
+        measures = [await growth.memory(here, sizes.memory_from, sizes.memory_to)]
         say("acknowledgement of a turn beside its floors")
-        measures = await _acknowledgement(here, sizes)
+        measures += await _acknowledgement(here, sizes)
         say("round trips and processor time of a turn")
         measures += [await turn_costs.round_trips(here), await turn_costs.own_cpu(here, sizes.cpu_turns)]
         say(f"a session of {sizes.session_turns} turns")
         measures += [await growth.long_session(here, sizes.session_turns, sizes.rounds, sizes.turns)]
         say(f"bulk append and replay of {sizes.bulk_events} events, {sizes.bulk_rounds} times")
         measures += await rates.bulk_and_replay(here, sizes.bulk_events, sizes.bulk_rounds)
-        say(f"memory between {sizes.memory_from} and {sizes.memory_to} events")
-        measures += [await growth.memory(here, sizes.memory_from, sizes.memory_to)]
     return Outcome(machine, measures, asdict(sizes))
 
 
