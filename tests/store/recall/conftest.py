@@ -21,7 +21,7 @@ from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings
 from store.turns import Appended, NewMessage, NewTurn, TurnStore
 from store.unit_vectors import Wanted, insert, missing
-from tests.store.conftest import NOON, rows
+from tests.store.conftest import NOON, new_host, rows
 
 BANK = "home"
 
@@ -116,3 +116,9 @@ async def model(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Embed
 @pytest.fixture
 def memory(database: Database, host: UUID, model: Embedder) -> Memory:
     return Memory(database, host, Listening(model))
+
+
+@pytest.fixture
+async def first_memory(lonely: Database, model: Embedder) -> Memory:
+    """The first memory of a new database: what the planner knows there does not depend on other tests."""
+    return Memory(lonely, await new_host(lonely), Listening(model))

@@ -270,22 +270,25 @@ async def test_words_of_scripts_without_spaces_are_found(memory: Memory) -> None
     assert (await memory.texts("谁喜欢猫?"))[0] == "我喜欢猫"
 
 
-async def test_neighbours_are_found_by_the_index_alone(memory: Memory) -> None:
+async def test_neighbours_are_found_by_the_index_alone(first_memory: Memory) -> None:
     """Arithmetic beside row-level security would read the whole session for every candidate."""
-    await memory.say(*(f"message number {n}" for n in range(400)))
-    units = [unit for (unit,) in await rows(memory.database, memory.host, "select unit_id from agent_memory_unit_t")]
+    await first_memory.say(*(f"message number {n}" for n in range(400)))
+    units = [
+        unit
+        for (unit,) in await rows(first_memory.database, first_memory.host, "select unit_id from agent_memory_unit_t")
+    ]
     arguments = {
-        "host": memory.host,
-        "bank": memory.bank,
+        "host": first_memory.host,
+        "bank": first_memory.bank,
         "generation": 1,
         "characters": 100,
         "vector": np.zeros(384, dtype=np.float32),
         "units": units[:50],
         "sessions": [],
         "seqs": [],
-        **parameters(RecallQuery(BANK, "?"), memory.bank),
+        **parameters(RecallQuery(BANK, "?"), first_memory.bank),
     }
-    async with memory.database.tenant(memory.host) as connection:
+    async with first_memory.database.tenant(first_memory.host) as connection:
         plan = await connection.execute(text(f"explain (costs off) {POOL}"), arguments)
         lines = [line.strip() for (line,) in plan]
     for neighbour in ("seq_before", "seq_after"):
