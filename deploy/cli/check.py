@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from deploy.cli.finding import DataOption, JsonOption
 from deploy.cli.printing import answer, ended, say
-from deploy.demo.stack import DemoStackError, running
+from deploy.private_stack import PrivateStackError, running
 from deploy.settings import load
 from deploy.settings_errors import SettingsError
 from deploy.stack import NoStack, Stack, find_stack
@@ -88,7 +88,7 @@ def _stack(data: Path | None) -> Iterator[Stack]:
         return
     say("no stack runs: starting one for this")
     try:
-        with running(1) as own:
+        with running(1, name="walls") as own:
             yield own
-    except DemoStackError as error:
+    except PrivateStackError as error:
         raise ended(str(error), 1) from None

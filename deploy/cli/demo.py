@@ -17,13 +17,13 @@ def demo_command() -> None:
     from deploy.demo.data import DemoDataError, load  # noqa: PLC0415
     from deploy.demo.report import report  # noqa: PLC0415
     from deploy.demo.run import play, progress_bar  # noqa: PLC0415
-    from deploy.demo.stack import DemoStackError  # noqa: PLC0415
+    from deploy.private_stack import PrivateStackError  # noqa: PLC0415
 
     try:
         data = load()
         with progress_bar(Console(stderr=True)) as progress:
             outcome = play(data, progress)
-    except (DemoDataError, DemoStackError) as error:
+    except (DemoDataError, PrivateStackError) as error:
         raise ended(str(error), 1) from None
     console().print(report(outcome))
     raise typer.Exit(1 if outcome.failures else 0)

@@ -12,7 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from deploy.demo.data import DemoData, DemoTurn, FreshWrite, Question, TurnName
 from deploy.demo.outcome import FRESH_FIRST, Answer, EntityRow, FreshAnswer, Outcome, Recalled, StageCounts
-from deploy.demo.stack import paused_workers, running
+from deploy.demo.stack import paused_workers
+from deploy.private_stack import running
 from deploy.stack import Stack
 from store import identity
 from store.database import Database
@@ -35,7 +36,7 @@ def play(data: DemoData, progress: Progress) -> Outcome:
     """Run the whole demo on a stack of its own and return what it showed; nothing is left running."""
     began = time.monotonic()
     starting = progress.add_task("starting PostgreSQL, Valkey, API, workers", total=1)
-    with running(WORKERS) as stack:
+    with running(WORKERS, name="demo") as stack:
         progress.advance(starting)
         return asyncio.run(_play(data, stack, progress, began))
 
