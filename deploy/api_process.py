@@ -23,8 +23,7 @@ from deploy.health import ApiHealth
 from deploy.metrics import Exposition, LedgerCounts
 from deploy.settings import Settings
 from embeddings.errors import EmbeddingError
-from embeddings.local import LocalEmbedder
-from embeddings.registry import create_embedder
+from embeddings.registry import OwnedEmbedder, create_embedder
 from producers.doorbell import Doorbell
 from producers.http.app import create_app
 from producers.memory import Memory, Parts
@@ -142,7 +141,7 @@ def compose(settings: Settings) -> FastAPI:
 class _Model:
     """The sentence model as it is being loaded, beside the first requests."""
 
-    def __init__(self, embedder: LocalEmbedder) -> None:
+    def __init__(self, embedder: OwnedEmbedder) -> None:
         self._embedder = embedder
         self._wrong = "the sentence model is being loaded"
 

@@ -25,8 +25,7 @@ from dramatiq.brokers.redis import RedisBroker
 from deploy import logs
 from deploy.settings import Settings
 from embeddings.errors import EmbeddingError
-from embeddings.local import LocalEmbedder
-from embeddings.registry import create_embedder
+from embeddings.registry import OwnedEmbedder, create_embedder
 from producers.doorbell import Doorbell
 from producers.recalls import Recalls
 from store.database import Database
@@ -62,7 +61,7 @@ class Parts:
     """What belongs to the event loop, and in which order it is let go."""
 
     database: Database
-    embedder: LocalEmbedder
+    embedder: OwnedEmbedder
     gateway: GatewayClient | None
     doorbell: Doorbell
     dependencies: Dependencies
@@ -153,7 +152,7 @@ async def _build(settings: Settings, broker: RedisBroker) -> Parts:
 
 
 def _stages(
-    settings: Settings, database: Database, embedder: LocalEmbedder, gateway: GatewayClient | None
+    settings: Settings, database: Database, embedder: OwnedEmbedder, gateway: GatewayClient | None
 ) -> Sequence[StageWork]:
     return (
         GatewayStage(database, Deliveries(database), gateway, settings.gateway, _verdict(settings)),

@@ -1,9 +1,10 @@
 """What can go wrong with embeddings.
 
 EmbeddingError
-  x ModelMissing    the packages that bring the model are not installed
-  x ModelMismatch   the model's files answer unlike the model they should be
-  x EmbedderClosed  the embedder was asked after it was closed
+  x ModelMissing      the packages that bring the model are not installed
+  x ModelMismatch     the model's files, or the service that has it, answer unlike the model they should be
+  x ModelUnreachable  the service that has the model does not answer in time
+  x EmbedderClosed    the embedder was asked after it was closed
 """
 
 
@@ -16,7 +17,11 @@ class ModelMissing(EmbeddingError):
 
 
 class ModelMismatch(EmbeddingError):
-    """The model's files answer unlike the model they should be: damaged, foreign, or a wrong runtime."""
+    """What answers is unlike the model it should be: damaged files, a wrong runtime, another model behind the URL."""
+
+
+class ModelUnreachable(EmbeddingError):
+    """The service that has the model did not answer before the deadline; it may another time."""
 
 
 class EmbedderClosed(EmbeddingError):

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import structlog
 
+from embeddings.errors import ModelUnreachable
 from store.errors import LeaseLost
 from store.ledger import Claim, Ledger, LedgerRow, Outcome, Stage, public_status
 from store.outage import is_outage
@@ -172,7 +173,7 @@ class Runner:
         stage = self.work.stage.value
         STAGE_FAILURES.labels(stage, category).inc()
         log.warning("work failed", stage=stage, category=category, error=type(error).__name__)
-        if is_outage(error) or isinstance(error, Untold):
+        if is_outage(error) or isinstance(error, Untold | ModelUnreachable):
             await self._release(claims)
             await asyncio.sleep(self.pause_s)
         elif len(claims) > 1:

@@ -7,7 +7,6 @@ import pytest
 import pytest_asyncio
 
 from embeddings.local import LocalEmbedder
-from embeddings.registry import create_embedder
 from embeddings.settings import EmbeddingSettings
 
 
@@ -18,7 +17,7 @@ def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def embedder(data_folder: Path) -> AsyncIterator[LocalEmbedder]:
-    embedder = create_embedder(EmbeddingSettings(), data_folder)
+    embedder = LocalEmbedder(EmbeddingSettings(), data_folder / "models")
     await embedder.load()
     yield embedder
     await embedder.close()

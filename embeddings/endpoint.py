@@ -1,0 +1,234 @@
+"""A model at somebody else's door: which URLs are taken, what may be sent, how much is read. The rules for all of them.
+
+A URL is absolute and https; http is for this machine, or where it was allowed. Redirects are followed within one
+origin and with the same method and body, or not at all. What is sent and read has a size, the whole call a time. No
+error holds the key, the body or the reply, and httpx's own exceptions, which do, go no further.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Self
+from urllib.parse import SplitResult, urlsplit, urlunsplit
+
+import httpx
+import orjson
+from afterturn_client.transport import is_loopback, parse_retry_after
+
+Category = Literal[
+    "timeout",
+    "connection",
+    "unauthorized",
+    "rate_limited",
+    "unavailable",
+    "http_error",
+    "redirect",
+    "too_large",
+    "invalid_reply",
+]
+
+#: Redirects that keep method and body; the others would make a GET of the call.
+KEEPING = frozenset({307, 308})
+MAX_REDIRECTS = 3
+_UNAUTHORIZED = frozenset({401, 403})
+_TOO_MANY = 429
+_SERVER_ERRORS = 500
+
+
+class EndpointError(Exception):
+    """A call did not succeed: a category, a status, and after how many seconds to come back if that was said."""
+
+    def __init__(self, category: Category, *, status: int | None = None, retry_after: float | None = None) -> None:
+        super().__init__(category if status is None else f"{category}, status {status}")
+        self.category: Category = category
+        self.status = status
+        self.retry_after = retry_after
+
+    @property
+    def passing(self) -> bool:
+        """Whether the same call may go well another time."""
+        return self.category in {"timeout", "connection", "rate_limited", "unavailable"}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bytes of a request and of a reply, and seconds for the whole call, redirects included."""
+
+    request_bytes: int
+    reply_bytes: int
+    seconds: float
+
+
+def endpoint_url(base_url: str, path: str, *, allow_http: bool = False) -> str:
+    """Return the address of `path` (like `/v1/responses`) below a base: whole, with or without `/v1`, or a bare host.
+
+    Query and fragment are dropped. Raises ValueError, which never shows the URL.
+    """
+    parts = _split(base_url)
+    if not parts.scheme or not parts.netloc:
+        raise ValueError("must be an absolute URL like https://host or https://host/v1, not a domain alone")
+    if parts.scheme not in {"https", "http"} or not parts.hostname:
+        raise ValueError("must begin with https://")
+    if "@" in parts.netloc:
+        raise ValueError("must hold no user and no password: the key says who asks")
+    if parts.scheme == "http" and not allow_http and not is_loopback(base_url):
+        raise ValueError("must begin with https://; plain http is for this machine, or where allow_http says so")
+    return urlunsplit((parts.scheme, parts.netloc, _whole_path(parts.path, path), "", ""))
+
+
+def _split(base_url: str) -> SplitResult:
+    try:
+        parts = urlsplit(base_url.strip())
+        _ = parts.port
+        httpx.URL(base_url.strip())
+    except (ValueError, httpx.InvalidURL):
+        raise ValueError("is no URL") from None
+    return parts
+
+
+def _whole_path(base: str, path: str) -> str:
+    """Append as much of the path as the base lacks."""
+    base = base.rstrip("/")
+    if base.endswith(path):
+        return base
+    version = path[: path.index("/", 1)]
+    return base + (path.removeprefix(version) if base.endswith(version) else path)
+
+
+class Endpoint:
+    """Posts JSON to one address and returns the JSON object it answers. Belongs to one event loop; close it."""
+
+    def __init__(self, url: str, key: str, limits: Limits) -> None:
+        """Keep where and as whom to ask; `url` is what `endpoint_url` returned. An empty key is not sent."""
+        self._url = httpx.URL(url)
+        self._limits = limits
+        self._headers = {
+            "content-type": "application/json",
+            "accept": "application/json",
+            # A reply's size is that of what is read, so it comes as it is.
+            "accept-encoding": "identity",
+            **({"authorization": f"Bearer {key}"} if key else {}),
+        }
+        self._http = httpx.AsyncClient(trust_env=not is_loopback(url), follow_redirects=False)
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self._url.host!r})"
+
+    async def post(self, body: Mapping[str, object]) -> Mapping[str, object]:
+        """Return the object that answers; raises EndpointError and nothing else."""
+        content = _written(body)
+        if len(content) > self._limits.request_bytes:
+            raise EndpointError("too_large")
+        outcome = await self._exchange(content)
+        if isinstance(outcome, _Failure):
+            raise EndpointError(outcome.category, status=outcome.status, retry_after=outcome.retry_after)
+        return outcome.value
+
+    async def close(self) -> None:
+        """Close what is open."""
+        await self._http.aclose()
+
+    async def _exchange(self, content: bytes) -> "_Success | _Failure":
+        """Turn every exception into a value here: one that is chained would carry key and text."""
+        try:
+            async with asyncio.timeout(self._limits.seconds):
+                return await self._follow(content)
+        except TimeoutError:
+            return _Failure("timeout")
+        except httpx.TimeoutException:
+            return _Failure("timeout")
+        except httpx.HTTPError:
+            return _Failure("connection")
+
+    async def _follow(self, content: bytes) -> "_Success | _Failure":
+        url = self._url
+        for _ in range(MAX_REDIRECTS + 1):
+            request = self._http.build_request(
+                "POST", url, content=content, headers=self._headers, timeout=self._limits.seconds
+            )
+            response = await self._http.send(request, stream=True)
+            try:
+                if not response.has_redirect_location:
+                    return await self._read(response)
+                target = _target(url, response)
+            finally:
+                await response.aclose()
+            if target is None:
+                return _Failure("redirect", response.status_code)
+            url = target
+        return _Failure("redirect")
+
+    async def _read(self, response: httpx.Response) -> "_Success | _Failure":
+        if not response.is_success:
+            return _Failure.of(response)
+        pieces = bytearray()
+        async for piece in response.aiter_raw():
+            pieces += piece
+            if len(pieces) > self._limits.reply_bytes:
+                return _Failure("too_large", response.status_code)
+        return _Success.of(bytes(pieces)) or _Failure("invalid_reply", response.status_code)
+
+
+@dataclass(frozen=True, slots=True)
+class _Success:
+    value: Mapping[str, object] = field(repr=False)
+
+    @classmethod
+    def of(cls, body: bytes) -> Self | None:
+        try:
+            value = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            return None
+        return cls(value) if isinstance(value, dict) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    category: Category
+    status: int | None = None
+    retry_after: float | None = None
+
+    @classmethod
+    def of(cls, response: httpx.Response) -> Self:
+        status = response.status_code
+        category: Category = "http_error"
+        if status in _UNAUTHORIZED:
+            category = "unauthorized"
+        elif status == _TOO_MANY:
+            category = "rate_limited"
+        elif status >= _SERVER_ERRORS:
+            category = "unavailable"
+        return cls(category, status, parse_retry_after(response.headers.get("retry-after")))
+
+
+def _target(url: httpx.URL, response: httpx.Response) -> httpx.URL | None:
+    """Return where a redirect leads, None where it may not be followed."""
+    if response.status_code not in KEEPING:
+        return None
+    try:
+        target = url.join(response.headers["location"])
+    except httpx.InvalidURL:
+        return None
+    same = (target.scheme, target.host, _port(target)) == (url.scheme, url.host, _port(url))
+    return target if same and not target.userinfo else None
+
+
+def _port(url: httpx.URL) -> int:
+    return url.port or (443 if url.scheme == "https" else 80)
+
+
+def _written(body: Mapping[str, object]) -> bytes:
+    try:
+        return orjson.dumps(body)
+    except orjson.JSONEncodeError:
+        pass
+    # Text that is no Unicode (a lone surrogate) is sent with a mark in its place.
+    return orjson.dumps(_readable(body))
+
+
+def _readable(value: object) -> object:
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, Mapping):
+        return {key: _readable(inner) for key, inner in value.items()}
+    return [_readable(inner) for inner in value] if isinstance(value, list | tuple) else value

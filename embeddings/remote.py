@@ -1,0 +1,191 @@
+"""A sentence model behind an OpenAI-compatible `/v1/embeddings`: the same promises as the local one, by HTTP.
+
+Rules for URLs, redirects and sizes: `endpoint`. A request that may go well another time is tried again with back-off
+until the call's deadline; what a reply says is believed only when it fits: as many vectors as texts, each index once,
+the right length, finite numbers.
+"""
+
+import asyncio
+import hashlib
+import random
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from embeddings.endpoint import Endpoint, EndpointError, Limits
+from embeddings.errors import EmbedderClosed, ModelMismatch, ModelUnreachable
+from embeddings.pace import Pace
+from embeddings.settings import RemoteSettings
+
+#: The length of every stored vector; models that have more are asked for their first so many.
+DIMENSIONS = 384
+#: Longer than the window of most sentence models; the rest is not sent.
+MAX_CHARACTERS = 8192
+MAX_TOKENS = 2048
+#: Waits between tries, in seconds: this, then twice as long each time, half to one and a half times that.
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.25, 8.0
+#: Generations below are the local model's; a remote one's follows from the model's name.
+FIRST_GENERATION, GENERATIONS = 1000, 31_000
+#: JSON around the texts of a request, and how many bytes a character may become, escapes included.
+ENVELOPE_BYTES, BYTES_A_CHARACTER = 65_536, 6
+#: What is embedded for a text without words: services refuse the empty one.
+BLANK = " "
+
+
+class RemoteEmbedder:
+    """A model of somebody else's, 384 dimensions; make it anywhere, use and close it on one event loop."""
+
+    dimensions: int = DIMENSIONS
+
+    def __init__(
+        self,
+        settings: RemoteSettings,
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """Keep the choice; nothing is opened before the first call."""
+        self.name = f"{settings.model} (remote)"
+        self.generation = generation_of(settings.model)
+        self._settings = settings
+        self._sleep, self._clock, self._chance = sleep, clock, chance
+        self._endpoint: Endpoint | None = None
+        self._closed = False
+        self._pace = Pace(MAX_TOKENS)
+
+    async def load(self) -> None:
+        """Ask for one vector, to know at the start whether address, key and model fit.
+
+        Raises ModelMismatch, EmbedderClosed. A service that is away now is no reason not to start.
+        """
+        try:
+            await self.embed([BLANK])
+        except ModelUnreachable:
+            return
+
+    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return unit vectors, shape (len(texts), 384), in order; a text is sent up to its 8192nd character.
+
+        Raises ModelUnreachable when the deadline passes without an answer, ModelMismatch when the service refuses
+        or answers something else than its vectors, EmbedderClosed.
+        """
+        vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
+        deadline = self._clock() + self._settings.deadline_seconds
+        start = time.perf_counter()
+        for first, batch in _batches(texts, self._settings):
+            reply = await self._ask(batch, deadline)
+            vectors[first : first + len(batch)] = _vectors(reply, len(batch))
+        self._pace.learn(texts, (time.perf_counter() - start) * 1000)
+        return vectors
+
+    def estimate_ms(self, texts: Sequence[str]) -> float:
+        """Say how long these texts would take, from their characters and the pace measured so far."""
+        return self._pace.estimate_ms(texts)
+
+    async def close(self) -> None:
+        """Close the connections; calls afterwards are refused."""
+        self._closed = True
+        if self._endpoint is not None:
+            await self._endpoint.close()
+
+    async def _ask(self, batch: Sequence[str], deadline: float) -> Mapping[str, object]:
+        tries = 0
+        while True:
+            failure = await self._once(batch)
+            if not isinstance(failure, EndpointError):
+                return failure
+            tries += 1
+            wait = self._wait(tries, failure)
+            if not failure.passing:
+                raise ModelMismatch(f"{self.name} cannot be asked: {failure}")
+            if self._clock() + wait >= deadline:
+                raise ModelUnreachable(f"{self.name} does not answer: {failure}")
+            await self._sleep(wait)
+
+    async def _once(self, batch: Sequence[str]) -> Mapping[str, object] | EndpointError:
+        body: dict[str, object] = {
+            "model": self._settings.model,
+            "input": list(batch),
+            "encoding_format": "float",
+        }
+        if self._settings.ask_dimensions:
+            body["dimensions"] = self.dimensions
+        try:
+            return await self._open().post(body)
+        except EndpointError as error:
+            return error
+
+    def _wait(self, tries: int, failure: EndpointError) -> float:
+        plain = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** (tries - 1)) * (0.5 + self._chance())
+        return max(plain, failure.retry_after or 0.0)
+
+    def _open(self) -> Endpoint:
+        if self._closed:
+            raise EmbedderClosed(f"{self.name} was closed")
+        if self._endpoint is None:
+            settings = self._settings
+            limits = Limits(
+                request_bytes=settings.batch_characters * BYTES_A_CHARACTER + ENVELOPE_BYTES,
+                reply_bytes=settings.max_reply_bytes,
+                seconds=settings.timeout_seconds,
+            )
+            self._endpoint = Endpoint(settings.url, settings.api_key.get_secret_value(), limits)
+        return self._endpoint
+
+
+def generation_of(model: str) -> int:
+    """Return the number that vectors of a remote model are kept under: another name, another number.
+
+    1000..31999; two names meet by a chance of one in 31,000.
+    """
+    digest = hashlib.sha256(f"{model}:{DIMENSIONS}".encode()).digest()
+    return FIRST_GENERATION + int.from_bytes(digest[:8], "big") % GENERATIONS
+
+
+def _batches(texts: Sequence[str], settings: RemoteSettings) -> Iterator[tuple[int, list[str]]]:
+    """Yield texts as they are sent, some at a time, with the number of the first."""
+    batch: list[str] = []
+    characters, first = 0, 0
+    for number, text in enumerate(texts):
+        sent = text[:MAX_CHARACTERS] if text.strip() else BLANK
+        if batch and (len(batch) == settings.batch_texts or characters + len(sent) > settings.batch_characters):
+            yield first, batch
+            batch, characters, first = [], 0, number
+        batch.append(sent)
+        characters += len(sent)
+    if batch:
+        yield first, batch
+
+
+def _vectors(reply: Mapping[str, object], count: int) -> NDArray[np.float32]:
+    """Return the vectors of a reply in the order of their index, unit length. Raises ModelMismatch."""
+    data = reply.get("data")
+    if not isinstance(data, list) or len(data) != count:
+        raise ModelMismatch(f"the reply holds not {count} vectors")
+    found: list[object] = [None] * count
+    for item in data:
+        index = item.get("index") if isinstance(item, dict) else None
+        if type(index) is not int or not 0 <= index < count or found[index] is not None:
+            raise ModelMismatch("the reply numbers its vectors wrongly")
+        found[index] = item.get("embedding")
+    return _unit([_numbers(vector) for vector in found])
+
+
+def _numbers(vector: object) -> NDArray[np.float64]:
+    if not isinstance(vector, list) or not all(type(number) in {int, float} for number in vector):
+        raise ModelMismatch("the reply holds something else than numbers")
+    if len(vector) != DIMENSIONS:
+        raise ModelMismatch(f"the model's vectors have {len(vector)} dimensions, not {DIMENSIONS}")
+    return np.asarray(vector, dtype=np.float64)
+
+
+def _unit(found: Sequence[NDArray[np.float64]]) -> NDArray[np.float32]:
+    vectors = np.stack(found)
+    with np.errstate(over="ignore"):
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    if not np.isfinite(lengths).all() or not (lengths > 0).all():
+        raise ModelMismatch("the reply holds a vector without a direction")
+    return np.asarray(vectors / lengths, dtype=np.float32)
