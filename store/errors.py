@@ -7,6 +7,7 @@ StoreError
 │   ├── QuotaExceeded       of what may be held
 │   └── RateLimited         of what may come in a minute (try again later)
 ├── NotFound            no such thing for this tenant; a foreign one does not exist either
+├── NotSettled          a delivery does not stand where it could be settled so
 ├── LeaseLost           the claim belongs to somebody else by now; nothing was written
 ├── PositionBeyondLog   a read asked for a position that was never issued
 ├── SchemaMismatch      the database holds another schema version than this code
@@ -58,6 +59,10 @@ class RateLimited(OverQuota):
 
 class NotFound(StoreError):
     """No such thing for this tenant."""
+
+
+class NotSettled(StoreError):
+    """A delivery does not stand where it could be settled in this way; nothing was written."""
 
 
 class LeaseLost(StoreError):
