@@ -21,7 +21,7 @@ from embeddings.settings import EmbeddingSettings
 from producers.settings import ApiSettings, BrokerSettings
 from store.recall.settings import RecallSettings
 from store.settings import DatabaseSettings
-from workers.settings import GatewaySettings, WorkerSettings
+from workers.settings import GatewaySettings, MaintenanceSettings, WorkerSettings
 
 
 class LogFormat(StrEnum):
@@ -74,6 +74,7 @@ class Settings(BaseSettings):
     gateway: GatewaySettings = Field(default_factory=GatewaySettings)
     recall: RecallSettings = Field(default_factory=RecallSettings)
     worker: WorkerSettings = Field(default_factory=WorkerSettings)
+    maintenance: MaintenanceSettings = Field(default_factory=MaintenanceSettings)
     embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
     log: LogSettings = Field(default_factory=LogSettings)
 

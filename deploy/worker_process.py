@@ -33,12 +33,14 @@ from store.delivery import Deliveries
 from store.erasure import Erasures
 from store.freshness import Waiter
 from store.ledger import Ledger, Stage
+from store.maintenance import Pruning, Schedule
 from store.recall.recaller import Recaller
 from store.recall_jobs import RecallJobs
 from workers.broker import Dependencies, create_broker, pools, register, worker
 from workers.embedding import EmbeddingStage
 from workers.extraction.stage import ExtractionStage
 from workers.gateway import GatewayStage
+from workers.maintenance import Maintainer, Needs, tasks_of
 from workers.projection import ProjectionStage
 from workers.recall import RecallWork
 from workers.retry import Backoff, Verdict
@@ -65,13 +67,14 @@ class Parts:
     gateway: GatewayClient | None
     doorbell: Doorbell
     dependencies: Dependencies
-    sweeping: asyncio.Task[None]
+    looking: Sequence[asyncio.Task[None]]
 
     async def calm(self) -> None:
         """Claim no more; what runs may end, then it is cut and given back."""
-        self.sweeping.cancel()
+        for task in self.looking:
+            task.cancel()
         runners = self.dependencies.runners.values()
-        await asyncio.gather(self.sweeping, *(r.stop(GRACE_S) for r in runners), return_exceptions=True)
+        await asyncio.gather(*self.looking, *(r.stop(GRACE_S) for r in runners), return_exceptions=True)
 
     async def dispose(self) -> None:
         """Close everything; nothing may be working any more."""
@@ -144,11 +147,18 @@ async def _build(settings: Settings, broker: RedisBroker) -> Parts:
         bell=Bell(doorbell.ring, doorbell.ask, doorbell.reachable),
         here={stage: runner.drain for stage, runner in runners.items()},
         every_s=settings.worker.sweep_seconds,
-        erasures=Erasures(database, _now),
+    )
+    maintainer = Maintainer(
+        Schedule(database),
+        tasks_of(Needs(Pruning(database), jobs, Erasures(database, _now), settings.maintenance, _now)),
+        _name(),
     )
     dependencies = Dependencies(runners, RecallWork(jobs, recalls, lease, embedder.load), doorbell.answered)
-    sweeping = asyncio.get_running_loop().create_task(sweeper.run(), name="sweeper")
-    return Parts(database, embedder, gateway, doorbell, dependencies, sweeping)
+    looking = [
+        asyncio.create_task(run, name=name)
+        for name, run in (("sweeper", sweeper.run()), ("maintainer", maintainer.run()))
+    ]
+    return Parts(database, embedder, gateway, doorbell, dependencies, looking)
 
 
 def _stages(
@@ -165,7 +175,7 @@ def _stages(
 def _runners(
     settings: Settings, ledger: Ledger, stages: Sequence[StageWork], doorbell: Doorbell
 ) -> Mapping[Stage, Runner]:
-    name = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+    name = _name()
     return {
         work.stage: Runner(
             ledger=ledger,
@@ -200,6 +210,10 @@ def _gateway(settings: GatewaySettings) -> GatewayClient | None:
         settings.project_id,
         settings.timeout_seconds,
     )
+
+
+def _name() -> str:
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
 
 
 def _now() -> datetime:

@@ -128,7 +128,9 @@ HELD = text("""
 COUNTS = text("""
     select stage, status, count(*) as turns,
            coalesce(extract(epoch from now() - min(accepted_at) filter (where undone)), 0)::float8 as oldest
-      from afterturn.ledger_t where item_id = turn_id group by stage, status""")
+      from afterturn.ledger_t where item_id = turn_id group by stage, status
+    union all
+    select stage, status, sum(turns), 0::float8 from afterturn.pruned_turns_t group by stage, status""")
 GAUGES = text("""
     select stage, status, count(*) as turns, extract(epoch from now() - min(accepted_at))::float8 as oldest
       from afterturn.ledger_t where undone group by stage, status
@@ -228,7 +230,7 @@ class Ledger:
         oldest = dict.fromkeys(Stage, 0.0)
         for row in rows:
             stage = Stage(row.stage)
-            counts[stage][public_status(row.status)] += row.turns
+            counts[stage][public_status(row.status)] += int(row.turns)
             oldest[stage] = max(oldest[stage], row.oldest)
         return {stage: StageCounts(counts[stage], oldest[stage]) for stage in Stage}
 

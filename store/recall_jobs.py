@@ -4,6 +4,7 @@ What was asked and answered is wiped when the job expires; the empty row goes a 
 job is taken and fence its result: a worker that lost its lease writes nothing.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -48,14 +49,21 @@ WAITING = text("""
      where status in ('pending', 'running') and expires_at > :now and (lease_until is null or lease_until <= now())
      order by created_at limit :limit""")
 EXPIRED = text("""
-    select host_id, array_agg(job_id) as jobs from afterturn.recall_job_t
-     where expires_at <= :now and (status <> 'failed' or lease_until is not null) group by host_id limit :limit""")
+    select host_id, job_id from afterturn.recall_job_t
+     where expires_at <= :now and (status <> 'failed' or lease_until is not null) order by expires_at limit :limit""")
+COUNT_EXPIRED = text("""
+    select count(*) from afterturn.recall_job_t
+     where expires_at <= :before or (expires_at <= :now and (status <> 'failed' or lease_until is not null))""")
 WIPE = text("""
     update afterturn.recall_job_t
        set status = 'failed', error_category = 'expired', result = null, lease_until = null,
            request = jsonb_build_object('bank', request->'bank')
      where host_id = :host and job_id = any(:jobs)""")
-FORGET = text("delete from afterturn.recall_job_t where expires_at <= :before")
+FORGET = text("""
+    delete from afterturn.recall_job_t j
+     using (select host_id, job_id from afterturn.recall_job_t
+             where expires_at <= :before order by expires_at limit :limit) o
+     where j.host_id = o.host_id and j.job_id = o.job_id""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,15 +143,25 @@ class RecallJobs:
             return [(row.host_id, row.job_id) for row in rows]
 
     async def sweep(self) -> int:
-        """Wipe what expired, forget what expired long ago; returns how many jobs were wiped."""
+        """Wipe what expired and forget what expired long ago, a batch of each; returns how many jobs that were."""
         now = self._clock()
         async with self._database.operator() as connection:
-            await connection.execute(FORGET, {"before": now - REMEMBERED})
+            forgotten = await connection.execute(FORGET, {"before": now - REMEMBERED, "limit": SWEEP_LIMIT})
             expired = (await connection.execute(EXPIRED, {"now": now, "limit": SWEEP_LIMIT})).all()
+        by_host: dict[UUID, list[UUID]] = defaultdict(list)
         for row in expired:
-            async with self._database.tenant(row.host_id) as connection:
-                await connection.execute(WIPE, {"host": row.host_id, "jobs": row.jobs})
-        return sum(len(row.jobs) for row in expired)
+            by_host[row.host_id].append(row.job_id)
+        for host, jobs in by_host.items():
+            async with self._database.tenant(host) as connection:
+                await connection.execute(WIPE, {"host": host, "jobs": jobs})
+        return forgotten.rowcount + len(expired)
+
+    async def expired(self) -> int:
+        """Count what `sweep` would wipe or forget in the end."""
+        now = self._clock()
+        async with self._database.operator() as connection:
+            found = await connection.execute(COUNT_EXPIRED, {"now": now, "before": now - REMEMBERED})
+            return int(found.scalar_one())
 
     async def _end(self, taken: TakenJob, status: str, result: bytes | None, category: str | None) -> bool:
         arguments = {

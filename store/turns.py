@@ -35,6 +35,11 @@ TURN_STATUS = text("""
            l.error_category, l.error_reason
       from afterturn.turn_t t
       join afterturn.ledger_t l on l.host_id = t.host_id and l.turn_id = t.turn_id and l.item_id = t.turn_id
+     where t.host_id = :host and t.turn_id = :turn
+    union all
+    select t.position, t.accepted_at, e.key, e.value->>'status', cast(e.value->>'attempts' as int),
+           cast(e.value->>'at' as timestamptz), e.value->>'category', e.value->>'reason'
+      from afterturn.turn_t t, jsonb_each(t.ended) e
      where t.host_id = :host and t.turn_id = :turn""")
 
 

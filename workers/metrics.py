@@ -25,6 +25,15 @@ SWEEPS = Counter("afterturn_sweeps_total", "Looks at the ledger for work nobody 
 RINGS = Counter("afterturn_sweeper_rings_total", "Nudges the sweeper gave", ["stage"])
 RECALL_JOBS = Counter("afterturn_recall_jobs_total", "Recall jobs that were worked on", ["outcome"])
 
+MAINTENANCE_RUNS = Counter("afterturn_maintenance_runs_total", "Runs of maintenance", ["task", "outcome"])
+MAINTENANCE_REMOVED = Counter("afterturn_maintenance_removed_total", "Rows that maintenance put away", ["task"])
+MAINTENANCE_SECONDS = Histogram(
+    "afterturn_maintenance_seconds",
+    "Duration of a run of maintenance",
+    ["task"],
+    buckets=(0.005, 0.025, 0.1, 0.5, 1, 2.5, 5, 10, 30, 120, 600),
+)
+
 # A series that exists only after its first event makes the first one invisible to rate().
 for _stage in Stage:
     STAGE_AGE.labels(_stage)

@@ -60,3 +60,16 @@ class WorkerSettings(BaseModel):
     lease_seconds: float = Field(default=30.0, ge=1, le=3600, description="how long a claim is good for")
     max_attempts: int = Field(default=5, ge=1, le=100, description="attempts before quarantine")
     sweep_seconds: float = Field(default=2.0, ge=0.1, le=300, description="pause between two sweeps")
+
+
+class MaintenanceSettings(BaseModel):
+    """What is put away after how many days. What would be lost by that is kept for ever unless a number is set."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ledger_days: float | None = Field(
+        default=7.0, gt=0, le=36_500, description="done turns leave the ledger; their status and counts stay"
+    )
+    audit_days: float | None = Field(
+        default=None, gt=0, le=36_500, description="calls to the Memory Gateway are forgotten; not set: kept for ever"
+    )

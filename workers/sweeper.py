@@ -2,25 +2,17 @@
 
 import asyncio
 import random
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from uuid import UUID
 
 import structlog
 
-from store.erasure import Erasures
 from store.ledger import Ledger, Stage
 from store.recall_jobs import RecallJobs
 from workers.metrics import RINGS, SWEEPS
 
 log = structlog.get_logger(__name__)
-
-#: How often expired recall jobs are wiped, in seconds.
-WIPE_EVERY_S = 30.0
-#: How long a worker goes on with an erasure at a time; others may take the next turn.
-ERASE_FOR = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +36,7 @@ class Sweeper:
     bell: Bell
     here: Mapping[Stage, Callable[[], Awaitable[None]]]
     every_s: float
-    erasures: Erasures | None = None
     chance: Callable[[], float] = field(default=random.random)
-    _wiped_at: float = float("-inf")
     _working: set[asyncio.Future[None]] = field(default_factory=set)
 
     async def run(self) -> None:
@@ -72,19 +62,7 @@ class Sweeper:
             self.bell.ring(stage)
         for host, job in jobs:
             self.bell.ask(host, job)
-        if time.monotonic() - self._wiped_at >= WIPE_EVERY_S:
-            self._wiped_at = time.monotonic()
-            await self.jobs.sweep()
-            await self._erase()
         return stages
-
-    async def _erase(self) -> None:
-        """Go on with erasures that nobody works on any more: nobody has to ask twice."""
-        if self.erasures is None:
-            return
-        for host, erasure in await self.erasures.left_alone():
-            receipt = await self.erasures.run(host, erasure, ERASE_FOR)
-            log.info("an erasure was taken up", erasure=str(erasure), done=receipt.done)
 
     async def _safely(self) -> None:
         try:

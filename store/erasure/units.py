@@ -52,13 +52,20 @@ EMPTIED = text("""
              where u.host_id = :host and u.bank_id = :bank and u.turn_id = t.turn_id and u.origin = 'message'
                and u.active limit 1) is null""")
 END_TURNS = text("select afterturn.end_turns(:host, cast(:turns as uuid[]), cast(:ended as uuid[]))")
+# Of a turn whose ledger rows are pruned, its guard says how the gateway's stage ended.
 DELIVERED = text("""
+    with told as (
+        select l.session_id from afterturn.ledger_t l
+         where l.host_id = :host and l.stage = 'gateway' and l.turn_id = any(:turns)
+           and l.status in ('adding', 'added', 'flushing', 'flushed', 'flush_failed', 'add_unknown')
+        union all
+        select t.session_id from afterturn.turn_t t
+         where t.host_id = :host and t.turn_id = any(:turns) and t.ended->'gateway'->>'status' = 'flushed'
+    )
     select coalesce(s.session_name, '') as session, count(*) as turns
-      from afterturn.ledger_t l
+      from told l
       left join afterturn.agent_session_history_t s
-        on s.host_id = l.host_id and s.bank_id = l.bank_id and s.session_id = l.session_id
-     where l.host_id = :host and l.stage = 'gateway' and l.turn_id = any(:turns)
-       and l.status in ('adding', 'added', 'flushing', 'flushed', 'flush_failed', 'add_unknown')
+        on s.host_id = :host and s.bank_id = :bank and s.session_id = l.session_id
      group by 1""")
 FORGET_JOBS = text("""
     delete from afterturn.recall_job_t j using afterturn.agent_memory_bank_t b

@@ -34,8 +34,14 @@ DROP_VECTORS = text("""
 WORDLESS = text("""
     select u.host_id, u.bank_id, u.unit_id, u.name, u.role, u.event_date, u.content
       from changed_unit c join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)
-     where u.active and not exists (select from afterturn.posting_t p where p.host_id = u.host_id
-                                       and p.bank_id = u.bank_id and p.unit_id = u.unit_id)""")
+     where u.active and not exists (select from afterturn.unit_word_t w where w.host_id = u.host_id
+                                       and w.bank_id = u.bank_id and w.unit_id = u.unit_id)""")
+OPEN_AGAIN = text("""
+    select afterturn.unprune(u.host_id, array_agg(distinct u.turn_id))
+      from changed_unit c join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)
+     where u.active and not exists (select from afterturn.unit_vector_t v where v.host_id = u.host_id
+                                       and v.bank_id = u.bank_id and v.unit_id = u.unit_id)
+     group by u.host_id""")
 EMBED_AGAIN = text("""
     update afterturn.ledger_t l set status = 'pending', attempts = 0, next_attempt_at = now(), updated_at = now()
       from changed_unit c join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)
@@ -55,6 +61,7 @@ async def mend(connection: AsyncConnection) -> None:
     await connection.execute(DROP_WORDS)
     await connection.execute(DROP_VECTORS)
     await _word(connection, (await connection.execute(WORDLESS)).all())
+    await connection.execute(OPEN_AGAIN)
     await connection.execute(EMBED_AGAIN)
 
 

@@ -1,0 +1,91 @@
+-- Done rows leave the ledger. What they said stays: in the turn's guard how its stages ended, in pruned_turns_t how
+-- many turns ended so. Run by the operator, who may not write guards: hence as the owner.
+
+-- A page of one host's projection rows in order of item: every turn has one. `ends`: all that the turn's stages had to
+-- do went well and is older than p_before. A row that is no turn (a recount) ends by itself.
+create or replace function afterturn.prunable(p_host uuid, p_after uuid, p_before timestamptz, p_limit int)
+returns table (item_id uuid, turn_id uuid, is_turn boolean, ends boolean)
+language plpgsql stable set plan_cache_mode to force_generic_plan as $$
+#variable_conflict use_column
+begin
+    return query
+    select p.item_id, p.turn_id, p.item_id = p.turn_id,
+           p.status = 'done' and p.updated_at < p_before and p.accepted_at < p_before
+           and (p.item_id <> p.turn_id or (
+                select true from afterturn.ledger_t l
+                 where l.host_id = p_host and l.turn_id = p.turn_id
+                   and (l.updated_at >= p_before
+                        or not (l.status in ('done', 'flushed') or (l.stage = 'gateway' and l.status = 'skipped')))
+                 limit 1) is null)
+      from (select l.* from afterturn.ledger_t l
+             where l.host_id = p_host and l.stage = 'projection' and l.item_id > p_after
+             order by l.item_id limit p_limit) p;
+end $$;
+
+-- Prunes one page. Returns its last item, how many rows it had, and how many ledger rows left. WHY the log's lock: a
+-- swap after a replay opens done rows again, and holds that lock alone meanwhile.
+create or replace function afterturn.prune_ledger(p_host uuid, p_after uuid, p_before timestamptz, p_limit int)
+returns table (last uuid, looked bigint, removed bigint)
+language plpgsql security definer set search_path to pg_catalog, pg_temp set plan_cache_mode to force_generic_plan as $$
+begin
+    perform pg_advisory_xact_lock_shared(afterturn.log_lock());
+    return query
+    with page as materialized (
+        select * from afterturn.prunable(p_host, p_after, p_before, p_limit)
+    ), kept as (
+        update afterturn.turn_t t
+           set ended = (select jsonb_object_agg(l.stage, jsonb_strip_nulls(jsonb_build_object(
+                                   'status', l.status, 'attempts', l.attempts, 'at', l.updated_at,
+                                   'category', l.error_category, 'reason', l.error_reason)))
+                          from afterturn.ledger_t l
+                         where l.host_id = p_host and l.turn_id = t.turn_id and l.item_id = t.turn_id)
+          from page p
+         where p.ends and p.is_turn and t.host_id = p_host and t.turn_id = p.turn_id and t.ended is null
+        returning t.turn_id
+    ), gone as (
+        delete from afterturn.ledger_t l using kept k
+         where l.host_id = p_host and l.turn_id = k.turn_id
+        returning l.stage, l.status, l.item_id = l.turn_id as is_turn
+    ), others as (
+        delete from afterturn.ledger_t l using page p
+         where p.ends and not p.is_turn and l.host_id = p_host and l.stage = 'projection' and l.item_id = p.item_id
+        returning 1
+    ), counted as (
+        insert into afterturn.pruned_turns_t as c (host_id, stage, status, turns)
+        select p_host, g.stage, g.status, count(*) from gone g where g.is_turn group by g.stage, g.status
+        on conflict (host_id, stage, status) do update set turns = c.turns + excluded.turns
+    )
+    select (select p.item_id from page p order by p.item_id desc limit 1),
+           (select count(*) from page),
+           (select count(*) from gone) + (select count(*) from others);
+end $$;
+
+-- Puts the rows of pruned turns back as they were, for whoever opens one of them again.
+create or replace function afterturn.unprune(p_host uuid, p_turns uuid[]) returns void
+language plpgsql as $$
+begin
+    with back as (
+        select t.*, e.key as stage, e.value->>'status' as status, (e.value->>'attempts')::int as attempts,
+               (e.value->>'at')::timestamptz as at, e.value->>'category' as category, e.value->>'reason' as reason
+          from afterturn.turn_t t, jsonb_each(t.ended) e
+         where t.host_id = p_host and t.turn_id = any (p_turns) and t.ended is not null
+    ), opened as (
+        insert into afterturn.ledger_t (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position,
+                                        status, attempts, error_category, error_reason, next_attempt_at, accepted_at,
+                                        updated_at)
+        select b.host_id, b.stage, b.turn_id,
+               case b.stage when 'embedding' then b.turn_id when 'projection' then b.bank_id else b.session_id end,
+               b.bank_id, b.session_id, b.turn_id, b.position, b.status, b.attempts, b.category, b.reason, b.at,
+               b.accepted_at, b.at
+          from back b
+        on conflict do nothing
+    )
+    update afterturn.pruned_turns_t c set turns = c.turns - b.turns
+      from (select b.stage, b.status, count(*) as turns from back b group by 1, 2) b
+     where c.host_id = p_host and c.stage = b.stage and c.status = b.status;
+    update afterturn.turn_t t set ended = null
+     where t.host_id = p_host and t.turn_id = any (p_turns) and t.ended is not null;
+end $$;
+
+revoke all on function afterturn.prune_ledger(uuid, uuid, timestamptz, int) from public;
+grant execute on function afterturn.prune_ledger(uuid, uuid, timestamptz, int) to afterturn_operator;

@@ -1,0 +1,9 @@
+"""What is put away after a time: when each task of maintenance runs next, and the batches it runs in.
+
+Hands out `Schedule` and `Run` (schedule), `Pruning` and `Page` (pruning).
+"""
+
+from store.maintenance.pruning import Page, Pruning
+from store.maintenance.schedule import Planned, Run, Schedule
+
+__all__ = ["Page", "Planned", "Pruning", "Run", "Schedule"]

@@ -1,0 +1,120 @@
+"""What is put away: done rows of the ledger, old audit rows, claims of the dead. In batches of one short transaction.
+
+Whatever has hosts is walked host by host in the order of its key, so that a batch reads a page and no more; the place
+between two batches is a text that any worker may go on from.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, TextClause, text
+
+from store.database import Database
+
+#: Projection rows a batch looks at: four times as many rows leave the ledger at most.
+LEDGER_PAGE = 250
+AUDIT_PAGE = 1000
+CLAIMS_PAGE = 500
+
+NEXT_HOST = text("""
+    select host_id from afterturn.host_t
+     where cast(:host as uuid) is null or host_id > cast(:host as uuid) order by host_id limit 1""")
+PRUNE_LEDGER = text("select last, looked, removed from afterturn.prune_ledger(:host, :after, :before, :limit)")
+COUNT_LEDGER = text("""
+    select coalesce(sum(case when l.item_id <> l.turn_id then 1 else (
+               select count(*) from afterturn.ledger_t o where o.host_id = l.host_id and o.turn_id = l.turn_id) end), 0)
+      from afterturn.ledger_t l
+     where l.stage = 'projection' and l.status = 'done' and l.updated_at < :before and l.accepted_at < :before
+       and (l.item_id <> l.turn_id or (
+            select true from afterturn.ledger_t o
+             where o.host_id = l.host_id and o.turn_id = l.turn_id
+               and (o.updated_at >= :before
+                    or not (o.status in ('done', 'flushed') or (o.stage = 'gateway' and o.status = 'skipped')))
+             limit 1) is null)""")
+# WHY two steps: the identity rises with time, so a page in its order holds the oldest, or nothing that is old.
+PRUNE_AUDIT = text("""
+    with page as materialized (
+        select a.audit_id, a.at from afterturn.audit_event_t a
+         where a.host_id = :host and a.audit_id > :after order by a.audit_id limit :limit
+    ), gone as (
+        delete from afterturn.audit_event_t a using page p
+         where a.host_id = :host and a.audit_id = p.audit_id and p.at < :before returning 1
+    )
+    select (select max(p.audit_id) from page p where p.at < :before) as last,
+           (select count(*) from gone) as looked, (select count(*) from gone) as removed""")
+COUNT_AUDIT = text("select count(*) from afterturn.audit_event_t where at < :before")
+# A lease that ran out holds nothing; a stream with work left is taken over in place and so locked or renewed here.
+DROP_CLAIMS = text("""
+    with dead as materialized (
+        select c.host_id, c.stage, c.stream_id, c.epoch from afterturn.claim_t c
+         where c.lease_until < now() - cast(:grace as interval) limit :limit for update skip locked
+    )
+    delete from afterturn.claim_t c using dead d
+     where c.host_id = d.host_id and c.stage = d.stage and c.stream_id = d.stream_id and c.epoch = d.epoch""")
+COUNT_CLAIMS = text("select count(*) from afterturn.claim_t where lease_until < now() - cast(:grace as interval)")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What one batch came to; `place` is where the next begins, None when there is none."""
+
+    removed: int
+    place: str | None
+
+
+class Pruning:
+    """Puts away, batch by batch, as the operator: ids, statuses and times alone are read."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def ledger(self, before: datetime, place: str | None) -> Page:
+        """Prune turns whose stages all ended well before that; their status and counts stay what they were."""
+        return await self._walk(PRUNE_LEDGER, place, str(UUID(int=0)), LEDGER_PAGE, before)
+
+    async def audit(self, before: datetime, place: str | None) -> Page:
+        """Throw away audit rows from before that."""
+        return await self._walk(PRUNE_AUDIT, place, "0", AUDIT_PAGE, before)
+
+    async def claims(self, grace: timedelta) -> Page:
+        """Drop claims whose lease ran out longer ago than `grace`: their streams are free either way."""
+        async with self._database.operator() as connection:
+            gone = await connection.execute(DROP_CLAIMS, {"grace": grace, "limit": CLAIMS_PAGE})
+        return Page(gone.rowcount, "more" if gone.rowcount == CLAIMS_PAGE else None)
+
+    async def prunable_rows(self, before: datetime) -> int:
+        """Count the rows that `ledger` would take out of the ledger (reads the whole ledger)."""
+        return await self._count(COUNT_LEDGER, {"before": before})
+
+    async def prunable_audit(self, before: datetime) -> int:
+        """Count the rows that `audit` would throw away."""
+        return await self._count(COUNT_AUDIT, {"before": before})
+
+    async def dead_claims(self, grace: timedelta) -> int:
+        """Count the claims that `claims` would drop."""
+        return await self._count(COUNT_CLAIMS, {"grace": grace})
+
+    async def _count(self, query: TextClause, arguments: Mapping[str, Any]) -> int:
+        async with self._database.operator() as connection:
+            return int((await connection.execute(query, arguments)).scalar_one())
+
+    async def _walk(self, batch: TextClause, place: str | None, first: str, limit: int, before: datetime) -> Page:
+        """Take the next batch of the host that `place` names, or go to the next host."""
+        host, _, after = (place or "").partition(" ")
+        async with self._database.operator() as connection:
+            if not after:
+                found = (await connection.execute(NEXT_HOST, {"host": host or None})).scalar()
+                if found is None:
+                    return Page(0, None)
+                host, after = str(found), first
+            arguments = {"host": host, "after": _key(after), "before": before, "limit": limit}
+            row: Row[Any] = (await connection.execute(batch, arguments)).one()
+        full = row.looked == limit and row.last is not None
+        return Page(row.removed, f"{host} {row.last}" if full else host)
+
+
+def _key(after: str) -> UUID | int:
+    return int(after) if after.isdecimal() else UUID(after)

@@ -1,0 +1,131 @@
+"""Each task runs once for all workers, whoever is killed, late or in a hurry."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+from store.maintenance import Page, Schedule
+from tests.workers.maintenance.conftest import Yard
+from workers.maintenance import Task
+
+HOUR = timedelta(hours=1)
+EXPIRE = "update public.afterturn_maintenance set lease_until = now() - interval '1 second'"
+DUE = "update public.afterturn_maintenance set next_run = now() - interval '5 hours'"
+
+
+def task(step: Callable[[str | None], Awaitable[Page]], name: str = "tidy", **more: str) -> Task:
+    async def nothing() -> int:
+        return 0
+
+    return Task(name, HOUR, step, nothing, **more)
+
+
+class Steps:
+    """Batches that note where they began, and put one thing away each."""
+
+    def __init__(self, pages: int = 1) -> None:
+        self.pages = pages
+        self.places: list[str | None] = []
+        self.begun = asyncio.Event()
+
+    async def __call__(self, place: str | None) -> Page:
+        self.places.append(place)
+        self.begun.set()
+        nth = int(place or 0) + 1
+        return Page(1, str(nth) if nth < self.pages else None)
+
+
+async def test_of_many_workers_that_look_at_once_one_runs_a_due_task(yard: Yard) -> None:
+    steps = Steps()
+    told = await asyncio.gather(*(yard.maintainer(task(steps), worker=f"w{n}").look() for n in range(4)))
+    assert steps.places == [None]
+    assert sorted(one.outcome for look in told for one in look if one.outcome != "busy") == ["done"]
+    assert await yard.maintainer(task(steps)).look() == []
+
+
+async def test_times_that_were_missed_are_not_made_up_for(yard: Yard) -> None:
+    steps = Steps()
+    await yard.maintainer(task(steps)).look()
+    await yard.world.sql(DUE)
+    for _ in range(3):
+        await yard.maintainer(task(steps)).look()
+    assert len(steps.places) == 2
+
+
+async def test_a_run_whose_worker_was_killed_goes_on_at_its_place_when_the_lease_is_over(yard: Yard) -> None:
+    async def killed(place: str | None) -> Page:
+        if place == "2":
+            raise asyncio.CancelledError
+        return await steps(place)
+
+    steps = Steps(pages=4)
+    [look] = await asyncio.gather(yard.maintainer(task(killed)).look(), return_exceptions=True)
+    assert isinstance(look, asyncio.CancelledError)
+    assert await yard.maintainer(task(steps)).look() == []
+    await yard.world.sql(EXPIRE)
+    [told] = await yard.maintainer(task(steps)).look()
+    assert (told.outcome, told.removed) == ("done", 2)
+    assert steps.places == [None, "1", "2", "3"]
+
+
+async def test_who_comes_back_late_writes_nothing_and_stops(yard: Yard) -> None:
+    schedule, steps = Schedule(yard.world.database), Steps()
+
+    async def slow(place: str | None) -> Page:
+        await yard.world.sql(EXPIRE)
+        await yard.maintainer(task(steps)).look()
+        return await Steps(pages=9)(place)
+
+    [told] = await yard.maintainer(task(slow), worker="late").look()
+    assert told.outcome == "lost"
+    [planned] = await schedule.planned()
+    assert (planned.outcome, planned.removed, planned.running) == ("done", 1, False)
+
+
+async def test_a_run_that_takes_long_is_cut_and_gone_on_with_at_the_next_look(yard: Yard) -> None:
+    steps = Steps(pages=3)
+    outcomes = [(await yard.maintainer(task(steps), longest_s=0.0).look())[0].outcome for _ in range(3)]
+    assert outcomes == ["cut", "cut", "done"]
+    assert steps.places == [None, "1", "2"]
+
+
+async def test_a_task_that_fails_is_told_by_kind_tried_again_later_and_keeps_no_other_from_running(yard: Yard) -> None:
+    async def fails(place: str | None) -> Page:
+        raise ValueError(f"what stood there {place}")
+
+    steps = Steps()
+    failed, done = await yard.maintainer(task(fails, "broken"), task(steps)).look()
+    assert (failed.outcome, failed.why, done.outcome) == ("failed", "ValueError", "done")
+    assert await yard.maintainer(task(fails, "broken")).look() == []
+    await yard.world.sql(DUE)
+    assert [one.outcome for one in await yard.maintainer(task(fails, "broken")).look()] == ["failed"]
+
+
+async def test_by_hand_a_task_runs_to_its_end_whether_it_is_time_or_not_unless_somebody_runs_it(yard: Yard) -> None:
+    steps = Steps(pages=3)
+    one = task(steps)
+    for _ in range(2):
+        told = await yard.maintainer(one, longest_s=0.0).work(one, by_hand=True)
+        assert (told.outcome, told.removed) == ("done", 3)
+    assert await Schedule(yard.world.database).take("tidy", lease=HOUR, worker="other", by_hand=True)
+    assert (await yard.maintainer(one).work(one, by_hand=True)).outcome == "busy"
+
+
+async def test_a_task_that_is_off_never_runs(yard: Yard) -> None:
+    steps = Steps()
+    one = task(steps, off="nobody asked")
+    assert await yard.maintainer(one).look() == []
+    assert (await yard.maintainer(one).work(one, by_hand=True)).outcome == "off"
+    assert steps.places == []
+
+
+async def test_the_loop_looks_again_after_an_accident(yard: Yard) -> None:
+    steps = Steps()
+    maintainer = yard.maintainer(task(steps), every_s=0.01)
+    await yard.world.sql("alter table public.afterturn_maintenance rename to lost")
+    running = asyncio.create_task(maintainer.run())
+    await asyncio.sleep(0.1)
+    assert not running.done()
+    await yard.world.sql("alter table public.lost rename to afterturn_maintenance")
+    await asyncio.wait_for(steps.begun.wait(), 30)
+    running.cancel()

@@ -1,0 +1,168 @@
+"""What is put away, what stays, and that the rest of the house does not notice."""
+
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+
+from store.erasure import Erasures, Kind, Target
+from store.ledger import Stage
+from store.recall_jobs import RecallJobs
+from store.replay import Scope, swap, verify
+from store.turns import Appended, NewTurn, Refused
+from tests.workers.conftest import BANK, HOST, World, dialogue, now, turn_uuid
+from tests.workers.maintenance.conftest import Yard
+from tests.workers.stages import Crew
+
+DAY = timedelta(days=1)
+ROWS = "select count(*) as n from afterturn.ledger_t"
+
+
+async def status(world: World, turn: str) -> object:
+    return await world.turns.status(HOST, "default", "s", turn)
+
+
+async def worked_off(yard: Yard, turns: int = 3) -> None:
+    for n in range(turns):
+        await yard.world.append(turn=f"t{n}")
+    await Crew(yard.world).drain()
+    yard.ahead = 8 * DAY
+
+
+async def test_done_turns_leave_the_ledger_and_their_status_and_the_counts_stay_what_they_were(yard: Yard) -> None:
+    await worked_off(yard)
+    before = [await status(yard.world, f"t{n}") for n in range(3)], await yard.world.ledger.counts()
+    assert await yard.by_hand("ledger") > 0
+    assert (await yard.world.sql(ROWS))[0].n == 0
+    assert ([await status(yard.world, f"t{n}") for n in range(3)], await yard.world.ledger.counts()) == before
+    assert await yard.by_hand("ledger") == 0
+
+
+async def test_a_pruned_turn_that_comes_again_is_a_duplicate_and_with_another_body_a_conflict(yard: Yard) -> None:
+    await worked_off(yard, 1)
+    first = await status(yard.world, "t0")
+    await yard.by_hand("ledger")
+    offered = [NewTurn("default", "s", "t0", said, gateway=True) for said in (dialogue(), dialogue("Something else?"))]
+    again, other = [(await yard.world.turns.append(HOST, [turn]))[0] for turn in offered]
+    assert isinstance(again, Appended)
+    assert again.duplicate
+    assert isinstance(other, Refused)
+    assert await status(yard.world, "t0") == first
+    assert (await yard.world.sql(ROWS))[0].n == 0
+
+
+async def test_young_undone_and_failed_turns_stay_in_the_ledger(yard: Yard) -> None:
+    await worked_off(yard, 2)
+    await yard.world.sql(
+        "update afterturn.ledger_t set status = 'dead', error_category = 'internal' "
+        "where stage = 'extraction' and turn_id = :turn",
+        turn=turn_uuid("s", "t0"),
+    )
+    await yard.world.append(turn="waiting")
+    assert await yard.by_hand("ledger", ledger_days=9.0) == 0
+    assert await yard.by_hand("ledger") > 0
+    left = await yard.world.sql("select distinct turn_id from afterturn.ledger_t where turn_id = item_id")
+    assert {row.turn_id for row in left} == {turn_uuid("s", "t0"), turn_uuid("s", "waiting")}
+
+
+async def test_many_pages_of_many_hosts_are_walked(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("store.maintenance.pruning.LEDGER_PAGE", 2)
+    await yard.world.sql("insert into afterturn.host_t (host_id, name) values (:host, 'another')", host=uuid4())
+    await worked_off(yard, 7)
+    await yard.by_hand("ledger")
+    assert (await yard.world.sql(ROWS))[0].n == 0
+    assert (await yard.world.ledger.counts())[Stage.PROJECTION].counts["done"] == 7
+
+
+async def test_dry_counts_say_what_a_run_puts_away_and_write_nothing(yard: Yard) -> None:
+    await worked_off(yard)
+    await yard.world.sql("update afterturn.audit_event_t set at = now() - interval '1 day'")
+    everything = (
+        "select (select count(*) from afterturn.ledger_t) + (select count(*) from afterturn.audit_event_t) as n"
+    )
+    before = await yard.world.sql(everything)
+    for name in ("ledger", "audit"):
+        task = yard.tasks(audit_days=7.5)[name]
+        counted = await task.count()
+        assert await yard.world.sql(everything) == before
+        assert counted == await yard.by_hand(name, audit_days=7.5)
+        before = await yard.world.sql(everything)
+
+
+async def test_a_replay_after_pruning_is_equal_and_a_mended_text_is_embedded_again(yard: Yard) -> None:
+    await worked_off(yard, 2)
+    await yard.by_hand("ledger")
+    owner = yard.world.postgres.owner_url
+    report = await verify(owner, Scope())
+    assert report.equal
+    assert all(one.equal for one in report.derived)
+    counts = await yard.world.ledger.counts()
+    await yard.world.sql("update afterturn.agent_memory_unit_t set content = 'planted' where origin = 'message'")
+    await swap(owner)
+    after = await yard.world.ledger.counts()
+    assert after[Stage.EMBEDDING].counts["pending"] == 2
+    assert sum(after[Stage.EMBEDDING].counts.values()) == sum(counts[Stage.EMBEDDING].counts.values())
+    await Crew(yard.world).drain()
+    assert await yard.world.ledger.counts() == counts
+
+
+@pytest.mark.law("L11")
+async def test_an_erasure_of_pruned_turns_takes_everything_and_names_the_gateways_sessions(yard: Yard) -> None:
+    await worked_off(yard, 2)
+    await yard.world.sql("update afterturn.ledger_t set status = 'flushed' where stage = 'gateway'")
+    await yard.by_hand("ledger")
+    erasures = Erasures(yard.world.database, now)
+    erasure = await erasures.request(HOST, Target(Kind.SESSION, "default", "s"))
+    receipt = await erasures.run(HOST, erasure)
+    assert (receipt.done, dict(receipt.delivered)) == (True, {"s": 2})
+    await Crew(yard.world).drain()
+    left = await yard.world.sql(
+        "select (select count(*) from afterturn.agent_memory_unit_t where content <> '' and active) as units, "
+        "(select count(*) from afterturn.unit_vector_t) as vectors, "
+        "(select coalesce(sum(units), 0) from afterturn.bank_statistics_t where bank_id = :bank) as counted",
+        bank=BANK,
+    )
+    assert tuple(left[0]) == (0, 0, 0)
+
+
+async def test_audit_rows_are_kept_for_ever_unless_a_number_of_days_is_set(yard: Yard) -> None:
+    task = yard.tasks()["audit"]
+    assert task.off
+    insert = """
+        insert into afterturn.audit_event_t (host_id, event, at) values (:host, 'e', now() - cast(:age as interval))"""
+    for age in (10 * DAY, 9 * DAY, DAY):
+        await yard.world.sql(insert, host=HOST, age=age)
+    assert await yard.by_hand("audit", audit_days=5.0) == 2
+    assert len(await yard.world.sql("select audit_id from afterturn.audit_event_t")) == 1
+
+
+async def test_claims_of_the_dead_go_and_their_streams_are_taken_up(yard: Yard) -> None:
+    await yard.world.append()
+    await yard.world.ledger.claim(Stage.EXTRACTION, streams=9, rows=9, lease=DAY, worker="w", max_attempts=5)
+    assert await yard.by_hand("claims") == 0
+    await yard.world.sql("update afterturn.claim_t set lease_until = now() - interval '1 hour'")
+    assert await yard.by_hand("claims") == 1
+    [claim] = await yard.world.ledger.claim(Stage.EXTRACTION, streams=9, rows=9, lease=DAY, worker="w", max_attempts=5)
+    assert claim.rows[0].attempts == 2
+
+
+async def test_expired_recall_jobs_are_wiped_and_later_forgotten(yard: Yard) -> None:
+    jobs = RecallJobs(yard.world.database, yard.clock)
+    await jobs.open(HOST, {"bank": "default", "query": "Where is Anna?"}, timedelta(minutes=5))
+    await jobs.open(HOST, {"bank": "default", "query": "Where is Xanthippe?"}, timedelta(seconds=-1))
+    assert await yard.by_hand("recall_jobs") == 1
+    rows = await yard.world.sql("select request::text as request from afterturn.recall_job_t")
+    assert [("Xanthippe" in row.request) for row in rows].count(True) == 0
+    yard.ahead = 2 * DAY
+    assert await yard.tasks()["recall_jobs"].count() == 2
+    await yard.by_hand("recall_jobs")
+    assert await yard.world.sql("select job_id from afterturn.recall_job_t") == []
+
+
+async def test_an_erasure_that_was_left_alone_is_brought_to_its_end(yard: Yard) -> None:
+    await worked_off(yard, 1)
+    erasures = Erasures(yard.world.database, now)
+    erasure = await erasures.request(HOST, Target(Kind.SESSION, "default", "s"))
+    assert await yard.tasks()["erasures"].count() == 1
+    assert await yard.by_hand("erasures") == 1
+    assert (await erasures.receipt(HOST, erasure)).done

@@ -1,0 +1,109 @@
+"""One of these in every worker process: it looks what is due, and runs what nobody else runs.
+
+A run goes batch by batch, each in a short transaction of its own with a pause behind it, so that VACUUM keeps up and
+nobody waits; after every batch the place is written and the lease prolonged. A run that takes long is cut and gone on
+with at the next look.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+import structlog
+
+from store.maintenance import Run, Schedule
+from workers.maintenance.tasks import Task
+from workers.metrics import MAINTENANCE_REMOVED, MAINTENANCE_RUNS, MAINTENANCE_SECONDS
+
+log = structlog.get_logger(__name__)
+
+#: How long a run is safe from being taken over after its last batch.
+LEASE = timedelta(seconds=60)
+#: When a run that failed is tried again at the latest.
+FAILED_PAUSE = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What became of a task: done, cut (there is more), failed, lost, busy (somebody else runs it) or off."""
+
+    task: str
+    outcome: str
+    removed: int = 0
+    seconds: float = 0.0
+    why: str | None = None
+
+
+@dataclass(slots=True)
+class Maintainer:
+    """Runs tasks, each once for all workers.
+
+    `every_s`: pause between two looks. `longest_s`: how long a run may take at a time. `pause_s`: pause between two
+    batches.
+    """
+
+    schedule: Schedule
+    tasks: Sequence[Task]
+    worker: str
+    every_s: float = 5.0
+    longest_s: float = 10.0
+    pause_s: float = 0.02
+    chance: Callable[[], float] = field(default=random.random)
+
+    async def run(self) -> None:
+        """Look again and again until cancelled; an accident is counted, and the next look comes."""
+        while True:
+            await asyncio.sleep(self.every_s * (0.5 + self.chance()))
+            try:
+                await self.look()
+            except Exception as error:  # noqa: BLE001 - whatever the driver raises, the next look comes
+                log.warning("maintenance could not look", error=type(error).__name__)
+
+    async def look(self) -> list[Told]:
+        """Run what is due, one task after the other."""
+        known = {task.name: task for task in self.tasks if task.off is None}
+        return [await self.work(known[name]) for name in await self.schedule.due(list(known))]
+
+    async def work(self, task: Task, *, by_hand: bool = False) -> Told:
+        """Run one task; by hand whether it is time or not, and to its end. A batch that fails is told, not raised."""
+        if task.off is not None:
+            return Told(task.name, "off", why=task.off)
+        run = await self.schedule.take(task.name, lease=LEASE, worker=self.worker, by_hand=by_hand)
+        if run is None:
+            return Told(task.name, "busy", why="another worker runs it")
+        start = time.monotonic()
+        told = await self._batches(task, run, None if by_hand else start + self.longest_s)
+        await self.schedule.finish(run, outcome=told.outcome, pause=_pause(task, told.outcome))
+        return _counted(replace(told, seconds=time.monotonic() - start))
+
+    async def _batches(self, task: Task, run: Run, until: float | None) -> Told:
+        place, removed = run.place, 0
+        try:
+            while True:
+                page = await task.step(place)
+                place, removed = page.place, removed + page.removed
+                if not await self.schedule.go_on(run, lease=LEASE, place=place, removed=page.removed):
+                    return Told(task.name, "lost", removed, why="another worker took it over")
+                if place is None:
+                    return Told(task.name, "done", removed)
+                if until is not None and time.monotonic() >= until:
+                    return Told(task.name, "cut", removed)
+                await asyncio.sleep(self.pause_s)
+        except Exception as error:  # noqa: BLE001 - told and counted, and tried again soon
+            log.warning("maintenance failed", task=task.name, error=type(error).__name__)
+            return Told(task.name, "failed", removed, why=type(error).__name__)
+
+
+def _pause(task: Task, outcome: str) -> timedelta:
+    """Return how long after a run the next one may begin."""
+    return {"cut": timedelta(), "failed": min(task.every, FAILED_PAUSE)}.get(outcome, task.every)
+
+
+def _counted(told: Told) -> Told:
+    MAINTENANCE_RUNS.labels(told.task, told.outcome).inc()
+    MAINTENANCE_REMOVED.labels(told.task).inc(told.removed)
+    MAINTENANCE_SECONDS.labels(told.task).observe(told.seconds)
+    return told

@@ -1,0 +1,131 @@
+"""The tasks of maintenance: each says how often it is due, what a batch of it does, and what it would come to."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from store.erasure import Erasures
+from store.maintenance import Page, Pruning
+from store.recall_jobs import RecallJobs
+from workers.settings import MaintenanceSettings
+
+#: How long a worker goes on with an erasure in one batch; others may take the next.
+ERASE_FOR = timedelta(seconds=5)
+#: A claim is of the dead when its lease ran out so long ago.
+CLAIM_GRACE = timedelta(minutes=1)
+#: What is written of a place that only says that there is more.
+MORE = "more"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One thing that is put away: `step` does a batch from a place on, `count` says what all of it would come to.
+
+    `off`: why nothing is done, where nobody asked for it.
+    """
+
+    name: str
+    every: timedelta
+    step: Callable[[str | None], Awaitable[Page]]
+    count: Callable[[], Awaitable[int]]
+    off: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What the tasks work with."""
+
+    pruning: Pruning
+    jobs: RecallJobs
+    erasures: Erasures
+    settings: MaintenanceSettings
+    clock: Callable[[], datetime]
+
+    def before(self, days: float) -> datetime:
+        """Return the moment so many days ago."""
+        return self.clock() - timedelta(days=days)
+
+
+def tasks_of(needs: Needs) -> Sequence[Task]:
+    """Return every task, also those that are off, in the order they are looked at."""
+    return (_recall_jobs(needs), _erasures(needs), _claims(needs), _ledger(needs), _audit(needs))
+
+
+def _recall_jobs(needs: Needs) -> Task:
+    """Question and answer of an expired job are wiped, a day later the row goes."""
+
+    async def step(place: str | None) -> Page:
+        del place
+        gone = await needs.jobs.sweep()
+        return Page(gone, MORE if gone else None)
+
+    return Task("recall_jobs", timedelta(seconds=30), step, needs.jobs.expired)
+
+
+def _erasures(needs: Needs) -> Task:
+    """Erasures that were asked for and left alone go on: nobody has to ask twice."""
+
+    async def step(place: str | None) -> Page:
+        del place
+        left = await needs.erasures.left_alone()
+        if not left:
+            return Page(0, None)
+        receipt = await needs.erasures.run(*left[0], ERASE_FOR)
+        return Page(int(receipt.done), MORE)
+
+    async def count() -> int:
+        return len(await needs.erasures.left_alone())
+
+    return Task("erasures", timedelta(seconds=30), step, count)
+
+
+def _claims(needs: Needs) -> Task:
+    """Claims of dead workers, where nobody took their streams over: there was nothing left to do."""
+
+    async def step(place: str | None) -> Page:
+        del place
+        return await needs.pruning.claims(CLAIM_GRACE)
+
+    async def count() -> int:
+        return await needs.pruning.dead_claims(CLAIM_GRACE)
+
+    return Task("claims", timedelta(minutes=5), step, count)
+
+
+def _ledger(needs: Needs) -> Task:
+    """Done rows of the ledger; how each turn ended is kept with its guard, so nothing is lost."""
+    return _aged("ledger", needs, needs.settings.ledger_days, needs.pruning.ledger, needs.pruning.prunable_rows)
+
+
+def _audit(needs: Needs) -> Task:
+    """Audit rows: what was asked of the Memory Gateway and how it ended."""
+    return _aged("audit", needs, needs.settings.audit_days, needs.pruning.audit, needs.pruning.prunable_audit)
+
+
+def _aged(
+    name: str,
+    needs: Needs,
+    days: float | None,
+    page: Callable[[datetime, str | None], Awaitable[Page]],
+    count: Callable[[datetime], Awaitable[int]],
+) -> Task:
+    """Return a task that puts away what is older than so many days; None: nothing ever is."""
+    if days is None:
+        return Task(name, timedelta(hours=1), _nothing, _none, f"maintenance.{name}_days is not set")
+    kept = days
+
+    async def step(place: str | None) -> Page:
+        return await page(needs.before(kept), place)
+
+    async def counted() -> int:
+        return await count(needs.before(kept))
+
+    return Task(name, timedelta(hours=1), step, counted)
+
+
+async def _nothing(_place: str | None) -> Page:
+    return Page(0, None)
+
+
+async def _none() -> int:
+    return 0
