@@ -24,12 +24,14 @@ from deploy.metrics import Exposition, LedgerCounts
 from deploy.settings import Settings
 from embeddings.errors import EmbeddingError
 from embeddings.registry import OwnedEmbedder, create_embedder
+from producers.auditing import CallRecorder
 from producers.doorbell import Doorbell
 from producers.http.app import create_app
 from producers.memory import Memory, Parts
 from producers.recalls import Recalls
 from producers.settings import BrokerSettings
 from store.banks import Banks
+from store.call_audit import CallAudit
 from store.curation import Curation
 from store.database import Database
 from store.documents import Documents
@@ -104,6 +106,7 @@ def compose(settings: Settings) -> FastAPI:
     embedder = create_embedder(settings.embedding, settings.data)
     doorbell = Doorbell(_broker(settings.broker))
     model = _Model(embedder)
+    recorder = CallRecorder(CallAudit(database).write, _now)
     counts = LedgerCounts(Ledger(database))
     recalls = Recalls(database, Recaller(database, embedder, settings.recall), Waiter(database))
     parts = Parts(
@@ -120,7 +123,7 @@ def compose(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncGenerator[None]:
-        async with model.loading():
+        async with model.loading(), recorder.writing():
             yield
         await doorbell.close()
         await database.close()
@@ -134,6 +137,7 @@ def compose(settings: Settings) -> FastAPI:
         ApiHealth(database, doorbell, counts, model.wrong),
         Exposition(settings.metrics_dir, counts),
         settings.api,
+        recorder=recorder,
         lifespan=lifespan,
     )
 

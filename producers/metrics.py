@@ -25,6 +25,9 @@ RECALL_SECONDS = Histogram(
     buckets=(0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.5, 1, 5),
 )
 REQUESTS = Counter("afterturn_http_requests", "HTTP requests answered", ["method", "route", "status"])
+CALLS_AUDITED = Counter(
+    "afterturn_calls_audited", "Calls noted in the call audit, or dropped under overload", ["outcome"]
+)
 RINGS = Counter("afterturn_rings", "Nudges for workers: sent, coalesced with one that waits, or failed", ["outcome"])
 
 # A series that exists only after its first event makes the first one invisible to rate().
@@ -34,3 +37,5 @@ for _status in ("ok", "error"):
     BEFORE_TURN.labels(_status)
 for _outcome in ("sent", "coalesced", "failed"):
     RINGS.labels(_outcome)
+for _outcome in ("written", "dropped"):
+    CALLS_AUDITED.labels(_outcome)

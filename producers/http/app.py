@@ -5,6 +5,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.types import Lifespan
 
+from producers.auditing import CallRecorder
 from producers.banks import BankBody
 from producers.erasures import ErasureBody
 from producers.gateway import AddBody, FlushBody, SearchBody
@@ -28,12 +29,13 @@ def create_app(
     metrics: service.Metrics,
     settings: ApiSettings,
     *,
+    recorder: CallRecorder | None = None,
     lifespan: "Lifespan[FastAPI] | None" = None,
 ) -> FastAPI:
     """Return the ASGI application: the native API (version 1), the gateway's three calls, health, metrics, docs.
 
     Every failure is answered as the contract says, with a request id that also stands in the log. No other origin
-    is allowed to use it from a browser.
+    is allowed to use it from a browser. Each call is noted by the `recorder`, where there is one.
     """
     app = FastAPI(
         title="Afterturn",
@@ -44,7 +46,7 @@ def create_app(
         lifespan=lifespan,
         exception_handlers={HTTPException: _unrouted},
     )
-    app.add_middleware(Door, settings=settings)
+    app.add_middleware(Door, settings=settings, recorder=recorder)
     for router in (
         turns.routes(memory, keys),
         recall.routes(memory, keys),

@@ -1,22 +1,29 @@
-"""What every request passes: a number, a look at the host it asked for, a size limit, one line in the log.
+"""What every request passes: a number, a look at the host it asked for, a size limit, a line in the log, a note.
 
 Plain ASGI, because each wrapper of a response would cost a turn a tenth of its budget.
 """
 
 import ipaddress
 import time
+from datetime import timedelta
 from uuid import uuid4
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from producers import metrics
+from producers.auditing import CallRecorder
 from producers.errors import PermissionDenied, TooLarge
 from producers.http import problems
 from producers.settings import ApiSettings
+from store import call_audit
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 REQUEST_ID = "afterturn.request_id"
+#: What the request's key allows, once that is known.
+GRANT = "afterturn.grant"
+#: How the routes of each door begin; calls of others (health, metrics, documentation) are not noted.
+DOORS = {"/api/": call_audit.Door.HTTP, "/memories/": call_audit.Door.GATEWAY}
 
 log = structlog.get_logger("afterturn.api")
 
@@ -24,8 +31,9 @@ log = structlog.get_logger("afterturn.api")
 class Door:
     """Wraps the application; no failure gets past it but as a body of ours, and no failure's text into a log."""
 
-    def __init__(self, app: ASGIApp, settings: ApiSettings) -> None:
+    def __init__(self, app: ASGIApp, settings: ApiSettings, recorder: CallRecorder | None = None) -> None:
         self._app = app
+        self._recorder = recorder
         self._limit = settings.max_request_bytes
         # Only who asks for this machine by a name of its own is let in; a foreign name that was made to point here
         # (DNS rebinding) is not. Behind another address names are the operator's business.
@@ -41,7 +49,7 @@ class Door:
             await self._app(scope, self._admitted(scope, receive), visit.send)
         except Exception as error:  # noqa: BLE001 - whatever it is, its text must not reach the server's log
             await visit.failed(error, receive)
-        visit.note()
+        visit.note(self._recorder)
 
     def _admitted(self, scope: Scope, receive: Receive) -> Receive:
         """Return the request's body under its limit. Raises TooLarge, PermissionDenied."""
@@ -83,8 +91,10 @@ class _Visit:
         self._scope = scope
         self._send = send
         self._start = time.perf_counter()
-        self._id = uuid4().hex
+        self._uuid = uuid4()
+        self._id = self._uuid.hex
         self._status = 0
+        self._code: str | None = None
         self._error: str | None = None
         scope[REQUEST_ID] = self._id
 
@@ -96,13 +106,14 @@ class _Visit:
 
     async def failed(self, error: Exception, receive: Receive) -> None:
         known = problems.wire(error)
+        self._code = known.code
         if known is problems.INTERNAL or known is problems.UNAVAILABLE:
             self._error = type(error).__name__
         if not self._status:
             await problems.answer(error, self._id)(self._scope, receive, self.send)
 
-    def note(self) -> None:
-        """Count the request and write its line: how it was asked and how it ended, never what was said."""
+    def note(self, recorder: CallRecorder | None) -> None:
+        """Count the request, write its line and note it: how it was asked and how it ended, never what was said."""
         method = self._scope["method"] if self._scope["method"] in METHODS else "other"
         route = getattr(self._scope.get("route"), "path", "unrouted")
         metrics.REQUESTS.labels(method, route, str(self._status)).inc()
@@ -112,6 +123,25 @@ class _Visit:
             log.error("request", **told, error=self._error)
         else:
             log.info("request", **told)
+        if recorder is not None:
+            self._record(recorder, method, route, took)
+
+    def _record(self, recorder: CallRecorder, method: str, route: str, took: float) -> None:
+        door = next((door for start, door in DOORS.items() if route.startswith(start)), None)
+        if door is not None:
+            grant = self._scope.get(GRANT)
+            call = call_audit.Call(
+                recorder.clock() - timedelta(milliseconds=took),
+                door,
+                f"{method} {route}",
+                took,
+                grant.host_id if grant else call_audit.NOBODY,
+                grant.key_id if grant else None,
+                status=self._status,
+                code=self._code,
+                request_id=self._uuid,
+            )
+            recorder.note(call)
 
 
 def is_loopback(name: str) -> bool:

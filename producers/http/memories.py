@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 
 from producers.errors import Invalid, Unauthenticated
 from producers.gateway import AddBody, Credentials, FlushBody, SearchBody
-from producers.http.door import REQUEST_ID
+from producers.http.door import GRANT, REQUEST_ID
 from producers.http.openapi import documented
 from producers.http.reading import body_of, replied
 from producers.memory import Memory
@@ -24,7 +24,7 @@ def routes(memory: Memory, keys: Keys) -> APIRouter:
     @router.post("/add", **documented("Remember messages of a session", AddBody, key=False))
     async def add(request: Request) -> Response:
         value = await body_of(request)
-        grant = await _user(value, keys)
+        grant = await _user(request, value, keys)
         stored = await memory.add_messages(grant, value)
         data = {"message_count": stored, "status": "accumulated"}
         return replied({"request_id": request.scope[REQUEST_ID], "data": data})
@@ -34,20 +34,20 @@ def routes(memory: Memory, keys: Keys) -> APIRouter:
     )
     async def flush(request: Request) -> Response:
         value = await body_of(request)
-        await _user(value, keys)
+        await _user(request, value, keys)
         read(FlushBody, value)
         return replied({"request_id": request.scope[REQUEST_ID], "data": {"status": "extracted"}})
 
     @router.post("/search", **documented("Recall for a conversation", SearchBody, key=False))
     async def search(request: Request) -> Response:
         value = await body_of(request)
-        grant = await _user(value, keys)
+        grant = await _user(request, value, keys)
         return replied({"results": await memory.search_messages(grant, value)})
 
     return router
 
 
-async def _user(value: Any, keys: Keys) -> Grant:
+async def _user(request: Request, value: Any, keys: Keys) -> Grant:
     """Return the grant of the user in the body. Raises Unauthenticated, alike for whatever part is wrong."""
     try:
         told = read(Credentials, value)
@@ -57,4 +57,5 @@ async def _user(value: Any, keys: Keys) -> Grant:
     owner = (grant.gateway_user if grant else None) or ""
     if grant is None or not owner or not hmac.compare_digest(owner.encode(), told.user_id.encode(errors="replace")):
         raise Unauthenticated(REFUSAL)
+    request.scope[GRANT] = grant
     return grant

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from producers.errors import Invalid, PermissionDenied, Problem, Unauthenticated
 from producers.fields import POSITION_MAX, BankName
+from producers.http.door import GRANT
 from producers.http.problems import Malformed
 from producers.turns import read
 from store.errors import NotFound
@@ -52,6 +53,7 @@ async def grant_of(request: Request, keys: Keys) -> Grant:
         raise Unauthenticated("a valid key is needed: Authorization: Bearer <key>")
     if grant.gateway_user is not None:
         raise PermissionDenied("this key opens /memories/* only")
+    request.scope[GRANT] = grant
     return grant
 
 

@@ -15,6 +15,7 @@ from pydantic import SecretStr
 from sqlalchemy import NullPool, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from producers.auditing import CallRecorder
 from producers.doorbell import Doorbell
 from producers.http.app import create_app
 from producers.http.service import Readiness
@@ -22,6 +23,7 @@ from producers.memory import Memory, Parts
 from producers.recalls import Recalls
 from producers.settings import ApiSettings
 from store.banks import Banks
+from store.call_audit import CallAudit
 from store.curation import Curation
 from store.database import Database
 from store.documents import Documents
@@ -72,6 +74,7 @@ class World:
     app: Any
     clock: Clock
     health: Healthy
+    recorder: CallRecorder
 
     async def tenant(self, name: str | None = None, **rights: Any) -> "Tenant":
         """Make a key of a host, of a new one where none is named."""
@@ -128,8 +131,9 @@ def build(postgres: TestPostgres, broker: RedisBroker, *, gateway: bool = True, 
     async def metrics() -> bytes:
         return b"# nothing\n"
 
-    app = create_app(Memory(parts, settings, gateway=gateway), keys, health, metrics, settings)
-    return World(postgres, database, keys, broker, doorbell, recalls, jobs, app, clock, health)
+    recorder = CallRecorder(CallAudit(database).write, clock)
+    app = create_app(Memory(parts, settings, gateway=gateway), keys, health, metrics, settings, recorder=recorder)
+    return World(postgres, database, keys, broker, doorbell, recalls, jobs, app, clock, health, recorder)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -105,6 +105,16 @@ async def test_no_value_of_a_caller_reaches_log_metrics_or_redis(world: World, a
     assert MARK.encode() not in _redis(world)
 
 
+async def test_no_value_of_a_caller_reaches_the_call_audit(world: World, ana: Tenant) -> None:
+    await everything(world, ana)
+    assert await world.recorder.flush()
+    rows = await world.sql("select cast(c as text) as row from afterturn.call_audit_t c")
+    assert "/api/v1/turns/{session_id}" in str(rows)
+    assert "/memories/add" in str(rows)
+    assert MARK not in str(rows)
+    assert ana.token not in str(rows)
+
+
 async def test_metrics_carry_no_host_bank_or_session(world: World, ana: Tenant) -> None:
     await everything(world, ana)
     labels = {name for family in REGISTRY.collect() for sample in family.samples for name in sample.labels}
