@@ -18,6 +18,7 @@ COMMANDS = {
     "check": "deploy.cli.check:check_app",
     "replay": "deploy.cli.replay:replay_command",
     "erase": "deploy.cli.erase:erase_app",
+    "maintenance": "deploy.cli.maintenance:maintenance_command",
     "config": "deploy.cli.config:config_command",
     "doctor": "deploy.cli.doctor:doctor_command",
     "demo": "deploy.cli.demo:demo_command",

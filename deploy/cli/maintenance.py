@@ -1,0 +1,120 @@
+"""`afterturn maintenance`: put away now what the workers put away by and by, or say what that would be."""
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from sqlalchemy.exc import SQLAlchemyError
+
+from deploy.cli.finding import DataOption, JsonOption, database_of, running_stack
+from deploy.cli.printing import answer, console, ended
+from deploy.settings import load
+from deploy.settings_errors import SettingsError
+from deploy.stack import Stack
+from store.database import Database
+from store.erasure import Erasures
+from store.maintenance import Pruning, Schedule
+from store.recall_jobs import RecallJobs
+from workers.maintenance import Maintainer, Needs, Task, Told, tasks_of
+from workers.settings import MaintenanceSettings
+
+TaskOption = Annotated[
+    list[str] | None, typer.Option("--task", metavar="NAME", help="Only this task; may be repeated.")
+]
+DryOption = Annotated[bool, typer.Option("--dry-run", help="Count what would be put away, and write nothing.")]
+ConfigOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="A YAML or JSON file (default: AFTERTURN_CONFIG).")
+]
+
+Work = Callable[[Sequence[Task], Maintainer], Awaitable[list[Told]]]
+
+
+def maintenance_command(
+    *,
+    task: TaskOption = None,
+    dry_run: DryOption = False,
+    config: ConfigOption = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run maintenance now: what workers do by themselves, every few seconds to an hour, each task once for all of them.
+
+    Tasks: `recall_jobs` wipes answers that expired; `erasures` goes on with erasures that were left alone; `claims`
+    drops those of dead workers; `ledger` takes done turns out of the ledger (`maintenance.ledger_days`; their status
+    and the counts stay what they were); `audit` forgets old calls to the Memory Gateway (`maintenance.audit_days`, off
+    unless set). A task that another worker runs at this moment is told as busy. Exits 1 when a task fails.
+
+    **Example:** `afterturn maintenance --dry-run`
+    """
+    try:
+        settings = load(config=config).settings.maintenance
+    except SettingsError as error:
+        raise ended(f"these settings cannot be used:\n{error}", 2) from None
+    try:
+        told = asyncio.run(_run(running_stack(data), settings, task, counted if dry_run else worked))
+    except (SQLAlchemyError, OSError) as error:
+        raise ended(f"the database of the stack does not answer ({type(error).__name__})", 1) from None
+    if as_json:
+        answer({"dry_run": dry_run, "tasks": [_as_json(one) for one in told]})
+    else:
+        console().print(_in_words(told, dry_run=dry_run))
+    raise typer.Exit(1 if any(one.outcome == "failed" for one in told) else 0)
+
+
+async def counted(tasks: Sequence[Task], _: Maintainer) -> list[Told]:
+    """Say what each task would put away."""
+    told = []
+    for task in tasks:
+        start = time.monotonic()
+        found = await task.count()
+        told.append(Told(task.name, "off" if task.off else "dry", found, time.monotonic() - start, task.off))
+    return told
+
+
+async def worked(tasks: Sequence[Task], maintainer: Maintainer) -> list[Told]:
+    """Run each task to its end."""
+    return [await maintainer.work(task, by_hand=True) for task in tasks]
+
+
+async def _run(stack: Stack, settings: MaintenanceSettings, names: Sequence[str] | None, work: Work) -> list[Told]:
+    database = Database(database_of(stack))
+    try:
+        needs = Needs(Pruning(database), RecallJobs(database, _now), Erasures(database, _now), settings, _now)
+        tasks = {task.name: task for task in tasks_of(needs)}
+        if unknown := [name for name in names or () if name not in tasks]:
+            raise ended(f"no such task: {', '.join(unknown)}; there are {', '.join(tasks)}", 2)
+        chosen = [tasks[name] for name in names or tasks]
+        return await work(chosen, Maintainer(Schedule(database), chosen, f"{socket.gethostname()}:{os.getpid()}:cli"))
+    finally:
+        await database.close()
+
+
+def _as_json(told: Told) -> dict[str, Any]:
+    return {
+        "task": told.task,
+        "outcome": told.outcome,
+        "removed": told.removed,
+        "seconds": round(told.seconds, 3),
+        "why": told.why,
+    }
+
+
+def _in_words(told: Sequence[Told], *, dry_run: bool) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("task")
+    table.add_column("would go" if dry_run else "gone", justify="right")
+    table.add_column("")
+    for one in told:
+        table.add_row(one.task, str(one.removed), one.why or one.outcome)
+    return table
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
