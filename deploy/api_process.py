@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 
 import redis
 import structlog
@@ -19,6 +20,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from deploy import logs
+from deploy.gateways import gateway_recall
 from deploy.health import ApiHealth
 from deploy.metrics import Exposition, LedgerCounts
 from deploy.settings import Settings
@@ -28,12 +30,14 @@ from producers.auditing import CallRecorder
 from producers.doorbell import Doorbell
 from producers.http.app import create_app
 from producers.memory import Memory, Parts
+from producers.pressure import Pressure, Shed
 from producers.recalls import Recalls
 from producers.settings import BrokerSettings
 from store.banks import Banks
 from store.call_audit import CallAudit
 from store.curation import Curation
 from store.database import Database
+from store.depth import depth
 from store.documents import Documents
 from store.erasure import Erasures
 from store.freshness import Waiter
@@ -43,6 +47,8 @@ from store.recall.recaller import Recaller
 from store.recall_jobs import RecallJobs
 from store.turns import TurnStore
 from store.units import Units
+from workers.embedding import EmbeddingStage
+from workers.micro_batch import MicroBatch
 from workers.settings import GatewayMode
 
 #: A nudge is not worth waiting for: patience with Redis, in seconds.
@@ -108,7 +114,16 @@ def compose(settings: Settings) -> FastAPI:
     model = _Model(embedder)
     recorder = CallRecorder(CallAudit(database).write, _now)
     counts = LedgerCounts(Ledger(database))
-    recalls = Recalls(database, Recaller(database, embedder, settings.recall), Waiter(database))
+    others = gateway_recall(settings.gateway, database, settings.gateway.recall_seconds)
+    recalls = Recalls(database, Recaller(database, embedder, settings.recall), Waiter(database), others)
+    pressure = Pressure(partial(depth, database), settings.pressure)
+    batch = MicroBatch(
+        database,
+        EmbeddingStage(database, embedder),
+        lambda: not model.wrong() and pressure.level() < Shed.EMBEDDING,
+        doorbell.ring,
+        f"{socket.gethostname()}:{os.getpid()}:api",
+    )
     parts = Parts(
         TurnStore(database, _now),
         Units(database, _now),
@@ -119,12 +134,16 @@ def compose(settings: Settings) -> FastAPI:
         Erasures(database, _now),
         Documents(database, _now),
         Curation(database, _now),
+        pressure,
+        batch.offer if settings.pressure.embed_at_once else None,
     )
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncGenerator[None]:
         async with model.loading(), recorder.writing():
             yield
+        if others is not None:
+            await others.close()
         await doorbell.close()
         await database.close()
         with suppress(TimeoutError):

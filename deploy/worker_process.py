@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -23,10 +23,12 @@ from dramatiq.asyncio import EventLoopThread, set_event_loop_thread
 from dramatiq.brokers.redis import RedisBroker
 
 from deploy import logs
+from deploy.gateways import gateway_client, gateway_recall
 from deploy.settings import Settings
 from embeddings.errors import EmbeddingError
 from embeddings.registry import OwnedEmbedder, create_embedder
 from producers.doorbell import Doorbell
+from producers.gateway_recall import GatewayRecall
 from producers.recalls import Recalls
 from store.database import Database
 from store.delivery import Deliveries
@@ -39,13 +41,12 @@ from store.recall_jobs import RecallJobs
 from workers.broker import Dependencies, create_broker, pools, register, worker
 from workers.embedding import EmbeddingStage
 from workers.extraction.stage import ExtractionStage
-from workers.gateway import GatewayStage
+from workers.gateway import GatewayStage, gate_of
 from workers.maintenance import Maintainer, Needs, tasks_of
 from workers.projection import ProjectionStage
 from workers.recall import RecallWork
 from workers.retry import Backoff, Verdict
 from workers.runner import Runner, StageWork
-from workers.settings import GatewayMode, GatewaySettings
 from workers.sweeper import Bell, Sweeper
 
 #: How long work in flight may take to end when the process is told to stop, in seconds.
@@ -65,6 +66,7 @@ class Parts:
     database: Database
     embedder: OwnedEmbedder
     gateway: GatewayClient | None
+    others: GatewayRecall | None
     doorbell: Doorbell
     dependencies: Dependencies
     looking: Sequence[asyncio.Task[None]]
@@ -81,12 +83,17 @@ class Parts:
         await self.doorbell.close()
         if self.gateway is not None:
             await self.gateway.aclose()
+        if self.others is not None:
+            await self.others.close()
         await self.embedder.close()
         await self.database.close()
 
 
-def run(settings: Settings) -> int:
-    """Work until SIGTERM or SIGINT, then end within seconds; returns the exit code."""
+def run(settings: Settings, stages: Callable[..., Sequence[StageWork]] | None = None) -> int:
+    """Work until SIGTERM or SIGINT, then end within seconds; returns the exit code.
+
+    `stages` makes others than the real ones, of the same things (settings, database, embedder, gateway).
+    """
     logs.configure(settings.log)
     logging.getLogger("dramatiq.broker.RedisBroker").addFilter(_is_news)
     ending = threading.Event()
@@ -96,7 +103,7 @@ def run(settings: Settings) -> int:
     loop.start(timeout=10)
     set_event_loop_thread(loop)
     broker = create_broker(settings.broker)
-    parts = loop.run_coroutine(_build(settings, broker))
+    parts = loop.run_coroutine(_build(settings, broker, stages or _stages))
     register(broker, parts.dependencies)
     broker.emit_after("process_boot")
     workers = [worker(broker, pool) for pool in pools(settings.worker.threads)]
@@ -132,15 +139,16 @@ def _end(loop: EventLoopThread, parts: Parts, workers: Sequence[dramatiq.Worker]
     loop.stop()  # type: ignore[no-untyped-call]  # dramatiq leaves it without annotations
 
 
-async def _build(settings: Settings, broker: RedisBroker) -> Parts:
+async def _build(settings: Settings, broker: RedisBroker, stages: Callable[..., Sequence[StageWork]]) -> Parts:
     database = Database(settings.database)
     embedder = create_embedder(settings.embedding, settings.data)
-    gateway = _gateway(settings.gateway)
+    gateway = gateway_client(settings.gateway)
+    others = gateway_recall(settings.gateway, database, settings.gateway.timeout_seconds)
     doorbell = Doorbell(broker)
     ledger, jobs = Ledger(database), RecallJobs(database, _now)
-    recalls = Recalls(database, Recaller(database, embedder, settings.recall), Waiter(database))
+    recalls = Recalls(database, Recaller(database, embedder, settings.recall), Waiter(database), others)
     lease = timedelta(seconds=settings.worker.lease_seconds)
-    runners = _runners(settings, ledger, _stages(settings, database, embedder, gateway), doorbell)
+    runners = _runners(settings, ledger, stages(settings, database, embedder, gateway), doorbell)
     sweeper = Sweeper(
         ledger=ledger,
         jobs=jobs,
@@ -158,14 +166,21 @@ async def _build(settings: Settings, broker: RedisBroker) -> Parts:
         asyncio.create_task(run, name=name)
         for name, run in (("sweeper", sweeper.run()), ("maintainer", maintainer.run()))
     ]
-    return Parts(database, embedder, gateway, doorbell, dependencies, looking)
+    return Parts(database, embedder, gateway, others, doorbell, dependencies, looking)
 
 
 def _stages(
     settings: Settings, database: Database, embedder: OwnedEmbedder, gateway: GatewayClient | None
 ) -> Sequence[StageWork]:
     return (
-        GatewayStage(database, Deliveries(database), gateway, settings.gateway, _verdict(settings)),
+        GatewayStage(
+            database,
+            Deliveries(database),
+            gateway,
+            settings.gateway,
+            _verdict(settings),
+            gate_of(database, settings.gateway),
+        ),
         ExtractionStage(database),
         EmbeddingStage(database, embedder),
         ProjectionStage(database),
@@ -197,19 +212,6 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 def _verdict(settings: Settings) -> Verdict:
     return Verdict(Backoff(), settings.worker.max_attempts, _now)
-
-
-def _gateway(settings: GatewaySettings) -> GatewayClient | None:
-    if settings.mode is GatewayMode.OFF:
-        return None
-    return GatewayClient(
-        settings.base_url,
-        settings.user_id,
-        settings.user_key.get_secret_value(),
-        settings.app_id,
-        settings.project_id,
-        settings.timeout_seconds,
-    )
 
 
 def _name() -> str:

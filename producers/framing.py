@@ -19,14 +19,16 @@ __all__ = ["ReferenceItem", "frame", "strip"]
 class ReferenceItem:
     """One recalled piece of memory as an agent is shown it; `session` and `turn` are the agent's own names."""
 
-    id: str
+    id: str | None
     text: str
-    score: float
+    score: float | None
     session: str | None = None
     turn: str | None = None
     role: str | None = None
     name: str | None = None
     time: datetime | None = None
+    source_scope: str | None = None
+    resource_uri: str | None = None
 
 
 def frame(items: Sequence[ReferenceItem]) -> dict[str, str] | None:
@@ -47,6 +49,8 @@ def _shown(item: ReferenceItem) -> Mapping[str, str | None]:
         "role": item.role,
         "name": item.name,
         "time": None if item.time is None else item.time.isoformat(),
-        "score": f"{item.score:.4f}",
+        "score": None if item.score is None else f"{item.score:.4f}",
+        "source_scope": item.source_scope,
+        "resource_uri": item.resource_uri,
         "text": item.text,
     }

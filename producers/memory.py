@@ -6,7 +6,7 @@ them, so that no door has rules of its own.
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,9 +20,11 @@ from producers.erasures import ErasureBody, scope_of, shows, target_in, user_tar
 from producers.errors import PermissionDenied, ProducerError
 from producers.gateway import AddBody, SearchBody, question_of, results_of, turns_of
 from producers.knowledge import Knowledge
+from producers.pressure import Pressure, Shed
 from producers.recalls import Answer, Freshly, RecallBody, RecallJobBody, Recalls
 from producers.settings import ApiSettings
 from producers.turns import BatchBody, read, read_turn
+from store import identity
 from store.banks import Bank, Banks
 from store.curation import Curation
 from store.documents import Documents
@@ -65,6 +67,14 @@ class Parts:
     erasures: Erasures
     documents: Documents
     curation: Curation
+    pressure: Pressure | None = None
+    #: Takes new turns (host, ids) to embed them at once, or leaves them to the workers (False).
+    embed: Callable[[UUID, Sequence[UUID]], bool] | None = None
+
+    def admit(self, what: Shed) -> None:
+        """Let something in, or raise Overloaded."""
+        if self.pressure is not None:
+            self.pressure.admit(what)
 
 
 class Memory:
@@ -90,8 +100,9 @@ class Memory:
     async def after_turns(self, grant: Grant, batch: Any) -> list[Accepted]:
         """Take in turns together and answer for each, in order; a refused turn undoes no other.
 
-        Raises Invalid for what is no batch, PermissionDenied for a key that may not write.
+        Raises Invalid for what is no batch, PermissionDenied for a key that may not write, Overloaded.
         """
+        self._parts.admit(Shed.BATCHES)
         return await self._take_in(grant, read(BatchBody, batch).turns)
 
     async def add_messages(self, grant: Grant, added: Any) -> int:
@@ -127,13 +138,19 @@ class Memory:
         """Answer a question from one bank. Raises Invalid, PermissionDenied, PositionBeyondLog."""
         with _asked():
             body = read(RecallBody, asked)
+            self._parts.recalls.judge(grant, body)
             bank = await self._reach(grant, body.bank)
             return await self._parts.recalls.answer(grant.host_id, body.model_copy(update={"bank": bank}))
 
     async def request_recall(self, grant: Grant, asked: Any) -> JobTicket:
-        """Have a worker answer a question; `recall_job` has the answer until it expires. Raises as `recall`."""
+        """Have a worker answer a question; `recall_job` has the answer until it expires.
+
+        Raises as `recall`, and Overloaded.
+        """
+        self._parts.admit(Shed.RECALL_JOBS)
         with _asked():
             body = read(RecallJobBody, asked)
+            self._parts.recalls.judge(grant, body)
             bank = await self._reach(grant, body.bank)
             request = {name: value for name, value in asked.items() if name != "ttl_s"} | {"bank": bank}
             ticket = await self._parts.jobs.open(grant.host_id, request, timedelta(seconds=body.ttl_s))
@@ -267,10 +284,20 @@ class Memory:
         new = [t for t, a in zip(turns, answers, strict=True) if isinstance(a, Appended) and not a.duplicate]
         if new:
             metrics.FACT_WRITES.labels("experience").inc(sum(len(turn.messages) for turn in new))
-            self._parts.doorbell.ring(Stage.EXTRACTION, Stage.EMBEDDING)
+            self._parts.doorbell.ring(Stage.EXTRACTION)
+            if not self._embeds(grant.host_id, new):
+                self._parts.doorbell.ring(Stage.EMBEDDING)
         if any(turn.gateway for turn in new):
             self._parts.doorbell.ring(Stage.GATEWAY)
         return [answer.error if isinstance(answer, Refused) else answer for answer in answers]
+
+    def _embeds(self, host: UUID, turns: list[NewTurn]) -> bool:
+        return self._parts.embed is not None and self._parts.embed(host, [_identity(host, turn) for turn in turns])
+
+
+def _identity(host: UUID, turn: NewTurn) -> UUID:
+    session = identity.session_id(identity.bank_id(host, turn.bank), turn.session_id)
+    return identity.turn_id(session, turn.turn_id)
 
 
 @contextmanager

@@ -3,9 +3,10 @@
 A recall waits for the position it was told to show, then reads once; it says what it could not show.
 """
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Literal, Protocol, Self
 from uuid import UUID
 
@@ -13,11 +14,15 @@ import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from producers import metrics
+from producers.errors import Invalid, Problem, Unavailable
 from producers.fields import POSITION_MAX, BankName, Moment, Name, SessionName, refuse, storable
 from producers.framing import ReferenceItem, frame
+from producers.gateway_recall import GatewayFinding, GatewayQuestion, GatewayRecall, fitting
 from store import identity
 from store.database import Database
 from store.freshness import Freshness, Waiter, freshness
+from store.keys import Grant
+from store.recall.budget import CHARACTERS_PER_TOKEN
 from store.recall.query import RecallAnswer, Recalled, RecallQuery
 
 MAX_QUERY_BYTES = 16_384
@@ -60,8 +65,8 @@ class RecallBody(BaseModel):
     def _coherent(self) -> Self:
         if self.exclude_session and self.session_id is None:
             raise refuse("exclude_session needs a session_id")
-        if "gateway" in self.sources:
-            raise refuse("sources: this service has no gateway to ask; use local")
+        if "gateway" in self.sources and self.session_id is None:
+            raise refuse("sources: a gateway is asked about a session; give a session_id")
         return self
 
     def query_of_store(self) -> RecallQuery:
@@ -111,18 +116,57 @@ class Answer:
     freshly: Freshly
     took_ms: float
     explain: bool = False
+    gateway: GatewayFinding | None = None
 
 
 class Recalls:
     """Answers questions; the API and the workers that answer recall jobs use it alike."""
 
-    def __init__(self, database: Database, recaller: Recaller, waiter: Waiter) -> None:
+    def __init__(
+        self, database: Database, recaller: Recaller, waiter: Waiter, gateway: GatewayRecall | None = None
+    ) -> None:
         self._database = database
         self._recaller = recaller
         self._waiter = waiter
+        self._gateway = gateway
+
+    def judge(self, grant: Grant, body: RecallBody) -> None:
+        """Say whether a key may ask the sources it names. Raises Invalid, PermissionDenied."""
+        if "gateway" in body.sources:
+            self._other().judge(grant)
 
     async def answer(self, host: UUID, body: RecallBody) -> Answer:
-        """Answer a question. Raises PositionBeyondLog for a position that was never issued."""
+        """Answer a question from all its sources, at once; a gateway that fails is told of in the answer.
+
+        Raises PositionBeyondLog for a position that was never issued, Unavailable when the gateway alone was asked
+        and did not answer.
+        """
+        if "gateway" not in body.sources:
+            return await self._here(host, body)
+        asked = GatewayQuestion(host, body.bank, body.session_id or "", body.query, body.k)
+        asking = asyncio.ensure_future(self._other().find(asked))
+        try:
+            answer = await (self._here(host, body) if "local" in body.sources else self._nothing(host, body))
+            finding = await asking
+        finally:
+            asking.cancel()
+        if finding.category is not None and "local" not in body.sources:
+            raise Unavailable(f"the gateway did not answer: {finding.category}")
+        if body.max_tokens is not None:
+            used = sum(len(item.text) for item in answer.items)
+            finding = fitting(finding, body.max_tokens * CHARACTERS_PER_TOKEN - used)
+        return replace(answer, gateway=finding, took_ms=max(answer.took_ms, finding.took_ms))
+
+    def _other(self) -> GatewayRecall:
+        if self._gateway is None:
+            raise Invalid(Problem("sources", "this service has no gateway to ask; use local"))
+        return self._gateway
+
+    async def _nothing(self, host: UUID, body: RecallBody) -> Answer:
+        """Return what a question that is not asked here is answered with: how fresh an answer would have been."""
+        return Answer((), await self.freshness(host, body.bank, None, 0), 0.0)
+
+    async def _here(self, host: UUID, body: RecallBody) -> Answer:
         start = time.perf_counter()
         met = True
         if body.min_position is not None:
@@ -150,14 +194,16 @@ class Recalls:
 
 def as_json(answer: Answer) -> bytes:
     """Return the answer as the contract writes it, with the reference message ready for a prompt."""
-    return orjson.dumps(
-        {
-            "results": [_result(item, explain=answer.explain) for item in answer.items],
-            "reference": frame([reference_item(item) for item in answer.items]),
-            "freshness": freshness_json(answer.freshly),
-            "took_ms": answer.took_ms,
-        }
-    )
+    items = [reference_item(item) for item in answer.items]
+    value: dict[str, Any] = {
+        "results": [_result(item, explain=answer.explain) for item in answer.items],
+        "reference": frame([*items, *_from_gateway(answer.gateway)]),
+        "freshness": freshness_json(answer.freshly),
+        "took_ms": answer.took_ms,
+    }
+    if answer.gateway is not None:
+        value["gateway"] = _gateway_json(answer.gateway)
+    return orjson.dumps(value)
 
 
 def freshness_json(freshly: Freshly) -> dict[str, Any]:
@@ -177,6 +223,29 @@ def reference_item(item: Recalled) -> ReferenceItem:
         name=item.name,
         time=item.occurred_at,
     )
+
+
+def _from_gateway(finding: GatewayFinding | None) -> list[ReferenceItem]:
+    hits = finding.hits if finding is not None else ()
+    return [
+        ReferenceItem(
+            id=hit.id,
+            text=hit.text,
+            score=hit.score,
+            session=hit.session_id,
+            source_scope=hit.source_scope,
+            resource_uri=hit.resource_uri,
+        )
+        for hit in hits
+    ]
+
+
+def _gateway_json(finding: GatewayFinding) -> Mapping[str, Any]:
+    """Return what a gateway found, or the note that says why it found nothing."""
+    error = None
+    if finding.category is not None:
+        error = {"category": finding.category, "http_status": finding.status}
+    return {"results": [asdict(hit) for hit in finding.hits], "error": error, "took_ms": finding.took_ms}
 
 
 def _result(item: Recalled, *, explain: bool) -> Mapping[str, Any]:

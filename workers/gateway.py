@@ -1,8 +1,11 @@
 """The gateway stage: each turn is handed to a Memory Gateway at most once, in the order of its session."""
 
+import asyncio
+import random
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import ClassVar
 
 from afterturn_client.errors import GatewayError, InvalidRequestError
@@ -10,38 +13,66 @@ from afterturn_client.gateway import GatewayClient, GatewayMessage
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from producers.gateway_recall import told
 from store.database import Database
 from store.delivery import Deliveries
 from store.errors import LeaseLost
+from store.gates import Gate, GatePolicy, Passage, gate_name
 from store.ledger import Claim, LedgerRow, Outcome, Stage
 from store.turn_units import messages
 from workers import gateway_machine as machine
 from workers.errors import Untold
-from workers.metrics import GATEWAY_CALLS, GATEWAY_SECONDS
+from workers.metrics import GATEWAY_BREAKER, GATEWAY_CALLS, GATEWAY_SECONDS, GATEWAY_WAITS
 from workers.retry import Verdict
 from workers.runner import Shape, Worked
-from workers.settings import GatewaySettings
+from workers.settings import GatewayRetry, GatewaySettings
 
 SESSION_NAME = text("""
     select session_name from afterturn.agent_session_history_t
      where host_id = :host and bank_id = :bank and session_id = :session""")
+
+#: A turn whose turn to be sent comes within so many seconds waits for it; one that would wait longer is put off.
+PATIENCE_S = 5.0
+#: Rows that were put off come back one after the other within so many seconds, not all at once.
+SPREAD_S = 2.0
 
 #: Statuses of a row for which a call was made, or may have been.
 BEGUN = frozenset({"adding", "added", "flushing"})
 
 
 @dataclass(frozen=True, slots=True)
+class Handover:
+    """One turn on its way to the gateway."""
+
+    claim: Claim
+    row: LedgerRow
+    session: str
+    client: GatewayClient
+    passage: Passage
+
+
+@dataclass(frozen=True, slots=True)
 class GatewayStage:
-    """Delivers turns by the rules of `gateway_machine`; without a client, every turn is skipped."""
+    """Delivers turns by the rules of `gateway_machine`; without a client, every turn is skipped.
+
+    While the gate is shut (the gateway fails, asked to be left alone, or is called often enough already), turns wait in
+    the ledger, and that counts as no attempt: nothing is claimed, and what was claimed is put off.
+    """
 
     database: Database
     deliveries: Deliveries
     client: GatewayClient | None
     settings: GatewaySettings
     verdict: Verdict
+    gate: Gate | None = None
+    chance: Callable[[], float] = random.random
     stage: ClassVar[Stage] = Stage.GATEWAY
     #: One turn of a session at a time: its row's status must be the whole truth about what was sent.
     shape: ClassVar[Shape] = Shape(streams=16, rows=1)
+
+    def at_most(self, streams: int) -> int:
+        """Return how many sessions to claim: none while the gate is known to be shut."""
+        return streams if self.gate is None else self.gate.at_most(streams)
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
         """Take the first turn of a session to its end, or as far as it goes now."""
@@ -61,7 +92,10 @@ class GatewayStage:
             return await self._finish(claim, row, machine.unknown_add(session, "unknown"))
         if row.status == "flushing" or self.client is None or not session:
             return await self._finish(claim, row, machine.unknown_flush(session))
-        return await self._flush(claim, row, session, self.client)
+        passage = await self._enter()
+        if not passage.granted:
+            return await self._put_off(claim, row, "added", passage.wait_s)
+        return await self._flush(Handover(claim, row, session, self.client, passage))
 
     async def _begin(self, claim: Claim, row: LedgerRow, client: GatewayClient) -> Worked:
         """Commit that the turn is being added, then add it."""
@@ -69,31 +103,63 @@ class GatewayStage:
         sent = machine.delivery([machine.Said(m.role, m.content, m.event_date) for m in turn], self.settings.user_id)
         if sent is None:
             return await self._skip(claim, row, "the turn has no user text or no final answer")
+        passage = await self._enter()
+        if not passage.granted:
+            return await self._put_off(claim, row, "pending", passage.wait_s)
         await self.deliveries.step(claim, row.item_id, "adding")
-        return await _irrevocable(self._add(claim, row, turn[0].session_name, sent, client))
+        return await _irrevocable(self._add(Handover(claim, row, turn[0].session_name, client, passage), sent))
 
-    async def _add(
-        self,
-        claim: Claim,
-        row: LedgerRow,
-        session: str,
-        sent: tuple[GatewayMessage, GatewayMessage],
-        client: GatewayClient,
-    ) -> Worked:
+    async def _add(self, way: Handover, sent: tuple[GatewayMessage, GatewayMessage]) -> Worked:
+        claim, row, session = way.claim, way.row, way.session
         try:
-            error = await _called("add", client.add(session, sent))
-            ending = machine.after_add(session, error, self.settings.retry)
+            error = await _called("add", way.client.add(session, sent))
         except InvalidRequestError:
-            ending = machine.refused_add(session)
+            return await self._finish(claim, row, machine.refused_add(session))
+        await self._report(error)
+        if self._only_waits(error, way.passage):
+            return await self._put_off(claim, row, "pending", 0.0)
+        ending = machine.after_add(session, error, self.settings.retry)
         if ending.status != "added":
             return await self._finish(claim, row, ending)
         await self.deliveries.step(claim, row.item_id, "added", ending.event, ending.payload)
-        return await self._flush(claim, row, session, client)
+        return await self._flush(way)
 
-    async def _flush(self, claim: Claim, row: LedgerRow, session: str, client: GatewayClient) -> Worked:
-        await self.deliveries.step(claim, row.item_id, "flushing")
-        error = await _called("flush", client.flush(session))
-        return await self._finish(claim, row, machine.after_flush(session, error, self.settings.retry))
+    async def _flush(self, way: Handover) -> Worked:
+        await self.deliveries.step(way.claim, way.row.item_id, "flushing")
+        error = await _called("flush", way.client.flush(way.session))
+        await self._report(error)
+        if self._only_waits(error, way.passage):
+            return await self._put_off(way.claim, way.row, "added", 0.0)
+        return await self._finish(way.claim, way.row, machine.after_flush(way.session, error, self.settings.retry))
+
+    async def _enter(self) -> Passage:
+        """Ask the gate, and wait for one's turn if it comes soon."""
+        if self.gate is None:
+            return Passage(granted=True)
+        passage = await self.gate.enter(PATIENCE_S)
+        GATEWAY_BREAKER.set(self.gate.failing)
+        if passage.granted and passage.wait_s > 0:
+            GATEWAY_WAITS.labels("turn").inc()
+            await asyncio.sleep(passage.wait_s)
+        return passage
+
+    async def _report(self, error: GatewayError | None) -> None:
+        if self.gate is not None:
+            await told(self.gate, error)
+            GATEWAY_BREAKER.set(self.gate.failing)
+
+    def _only_waits(self, error: GatewayError | None, passage: Passage) -> bool:
+        """Whether nothing was sent because the gateway is away: no fault of the turn, and no attempt of it."""
+        away = error is not None and error.unsent and self.settings.retry is GatewayRetry.UNSENT
+        return away and self.gate is not None and (passage.probing or self.gate.failing)
+
+    async def _put_off(self, claim: Claim, row: LedgerRow, status: str, wait_s: float) -> Worked:
+        """Leave the turn in the ledger for later, as if it had not been looked at."""
+        GATEWAY_WAITS.labels("shut").inc()
+        wait = wait_s or (self.gate.shut_s if self.gate else 0.0)
+        until = self.verdict.clock() + timedelta(seconds=wait + SPREAD_S * self.chance())
+        await self.deliveries.put_off(claim, row.item_id, status, until)
+        return Worked([Outcome(row.item_id, status, None, None, until)])
 
     async def _finish(self, claim: Claim, row: LedgerRow, ending: machine.Ending) -> Worked:
         """Write how it ended, or when it is tried again: the row and its audit row in one transaction."""
@@ -110,6 +176,17 @@ class GatewayStage:
         outcome = Outcome(row.item_id, "skipped", None, reason)
         await self.deliveries.end(claim, outcome)
         return Worked([outcome])
+
+
+def gate_of(database: Database, settings: GatewaySettings) -> Gate:
+    """Return the gate before the gateway these settings name: one for each address and user."""
+    policy = GatePolicy(
+        threshold=settings.breaker_failures,
+        cooldown_s=settings.breaker_seconds,
+        rate=settings.turns_per_second,
+        burst=settings.burst,
+    )
+    return Gate(database, gate_name("gateway", settings.base_url, settings.user_id), policy)
 
 
 async def _irrevocable(work: Awaitable[Worked]) -> Worked:

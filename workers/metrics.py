@@ -1,6 +1,6 @@
 """What the workers count. Labels are stages and statuses: never a host, a bank or a session."""
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 
 from store.ledger import Stage
 
@@ -20,7 +20,20 @@ GATEWAY_SECONDS = Histogram(
     ["operation"],
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
 )
+GATEWAY_WAITS = Counter(
+    "afterturn_gateway_waits_total",
+    "Turns that waited for the Memory Gateway: for their turn by its rate, or put off while it is shut off",
+    ["reason"],
+)
+GATEWAY_BREAKER = Gauge(
+    "afterturn_gateway_breaker_open",
+    "1 while the Memory Gateway is not called because it fails, by who looked last",
+    multiprocess_mode="mostrecent",
+)
 EMBEDDED_TEXTS = Counter("afterturn_embedded_texts_total", "Texts that got a vector")
+MICRO_BATCH = Counter(
+    "afterturn_micro_batch_turns_total", "Turns that the API itself was to embed, by what became of them", ["outcome"]
+)
 SWEEPS = Counter("afterturn_sweeps_total", "Looks at the ledger for work nobody was told of", ["outcome"])
 RINGS = Counter("afterturn_sweeper_rings_total", "Nudges the sweeper gave", ["stage"])
 RECALL_JOBS = Counter("afterturn_recall_jobs_total", "Recall jobs that were worked on", ["outcome"])
@@ -40,5 +53,9 @@ for _stage in Stage:
     LEASES_LOST.labels(_stage)
     for _status in ("done", "skipped", "unknown", "dead", "retried"):
         STAGE_TOTAL.labels(_stage, _status)
+for _reason in ("turn", "shut"):
+    GATEWAY_WAITS.labels(_reason)
 for _outcome in ("ok", "failed"):
     SWEEPS.labels(_outcome)
+for _outcome in ("embedded", "taken", "dropped", "failed"):
+    MICRO_BATCH.labels(_outcome)

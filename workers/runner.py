@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import structlog
 
@@ -61,6 +61,15 @@ class StageWork(Protocol):
 
         Raises LeaseLost when the claim is gone, Transient and Permanent on purpose, anything else by accident.
         """
+        ...
+
+
+@runtime_checkable
+class Gated(Protocol):
+    """A stage that at times wants less work than its shape says."""
+
+    def at_most(self, streams: int) -> int:
+        """Return how many streams to claim now, of so many."""
         ...
 
 
@@ -128,10 +137,13 @@ class Runner:
 
     async def _claim(self) -> list[Claim]:
         shape = self.work.shape
+        streams = self.work.at_most(shape.streams) if isinstance(self.work, Gated) else shape.streams
+        if not streams:
+            return []
         try:
             return await self.ledger.claim(
                 self.work.stage,
-                streams=shape.streams,
+                streams=streams,
                 rows=shape.rows,
                 lease=self.lease,
                 worker=self.worker,

@@ -1,7 +1,7 @@
 """What can be chosen about what happens after the turn."""
 
 from enum import StrEnum
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
@@ -24,6 +24,9 @@ class GatewayRetry(StrEnum):
     NEVER = "never"
 
 
+Scope = Literal["current_chat", "resources", "all_user_memory"]
+
+
 class GatewaySettings(BaseModel):
     """The Memory Gateway every turn is delivered to, if there is one."""
 
@@ -37,6 +40,17 @@ class GatewaySettings(BaseModel):
     project_id: str = Field(default="default", min_length=1, max_length=128, description="project scope")
     timeout_seconds: float = Field(default=10.0, gt=0, le=600, description="patience with one call")
     retry: GatewayRetry = Field(default=GatewayRetry.UNSENT, description="unsent or never")
+    breaker_failures: int = Field(default=5, ge=1, le=1000, description="failures in a row that shut the gateway off")
+    breaker_seconds: float = Field(default=30.0, gt=0, le=3600, description="until it is tried again after that")
+    turns_per_second: float = Field(default=0.0, ge=0, le=100_000, description="turns handed over; 0 sets no limit")
+    burst: int = Field(default=10, ge=1, le=100_000, description="turns at once within that limit")
+    scope: tuple[Scope, ...] = Field(
+        default=("current_chat", "resources"), min_length=1, max_length=3, description="where a recall there looks"
+    )
+    recall_seconds: float = Field(default=2.0, gt=0, le=60, description="patience of a recall with the gateway")
+    recall_host: str = Field(
+        default="default", max_length=256, description="the one host that may recall there: it tells hosts not apart"
+    )
 
     @model_validator(mode="after")
     def _url_needs_an_address_and_credentials(self) -> Self:

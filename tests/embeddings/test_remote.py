@@ -70,7 +70,8 @@ def expected(texts: Sequence[str]) -> NDArray[np.float64]:
 async def test_vectors_come_in_the_order_of_the_texts_and_have_unit_length(embedder: RemoteEmbedder) -> None:
     texts = [f"text {n}" for n in range(10)]
     vectors = await embedder.embed(texts)
-    assert (vectors.shape, vectors.dtype) == ((10, 384), np.float32)
+    assert vectors.shape == (10, 384)
+    assert vectors.dtype == np.float32
     assert np.abs(vectors - expected(texts)).max() < 1e-6
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from embeddings.errors import EmbeddingError
 from store.delivery import Deliveries
+from store.gates import Gate
 from store.ledger import Ledger, Stage
 from tests.workers.conftest import World, now
 from workers.embedding import EmbeddingStage
@@ -67,6 +68,7 @@ class Crew:
     embedder: KnownEmbedder = field(default_factory=KnownEmbedder)
     gateway: GatewayClient | None = None
     settings: GatewaySettings = field(default_factory=lambda: GatewaySettings(user_id="user-1"))
+    gate: Gate | None = None
     max_attempts: int = 5
     lease: timedelta = LEASE
     rung: list[Stage] = field(default_factory=list)
@@ -75,8 +77,9 @@ class Crew:
         database = self.world.database
         match stage:
             case Stage.GATEWAY:
+                rules = verdict(self.max_attempts)
                 return GatewayStage(
-                    database, Deliveries(database), self.gateway, self.settings, verdict(self.max_attempts)
+                    database, Deliveries(database), self.gateway, self.settings, rules, self.gate, lambda: 0.0
                 )
             case Stage.EXTRACTION:
                 return ExtractionStage(database)

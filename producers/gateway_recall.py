@@ -1,0 +1,124 @@
+"""Recall through a Memory Gateway: what the other side finds, beside what is found here.
+
+It falls open: whatever goes wrong with the gateway becomes a word in the answer. It is asked with a deadline, not while
+its gate is shut, and no connection is held meanwhile. How it went is written down: names and counts, no text.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+from afterturn_client.errors import GatewayError, InvalidRequestError
+from afterturn_client.gateway import GatewayClient, GatewayHit
+
+from producers.errors import PermissionDenied
+from store import identity
+from store.database import Database
+from store.delivery import note
+from store.gates import Gate
+from store.keys import Grant
+
+SUCCEEDED, FAILED = "memory_gateway_recall_succeeded", "memory_gateway_recall_failed"
+#: Characters that all texts of one finding may have together, however much the other side has to say.
+MOST_CHARACTERS = 65_536
+SERVER_ERRORS, TOO_MANY_REQUESTS = 500, 429
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayQuestion:
+    """What a gateway is asked: about which bank's session, by whom."""
+
+    host: UUID
+    bank: str
+    session: str
+    query: str = field(repr=False)
+    k: int
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayFinding:
+    """What a gateway found, in its order; or why it was not asked or did not answer."""
+
+    hits: Sequence[GatewayHit]
+    took_ms: float
+    category: str | None = None
+    status: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayRecall:
+    """Asks one gateway, whose memory is one host's: it cannot tell tenants apart. `client` keeps the deadline."""
+
+    client: GatewayClient
+    gate: Gate
+    database: Database
+    scope: Sequence[str]
+    host: UUID
+
+    def judge(self, grant: Grant) -> None:
+        """Refuse keys that reach less than the gateway would show. Raises PermissionDenied."""
+        if grant.host_id != self.host or grant.banks is not None or grant.user is not None or grant.agent is not None:
+            raise PermissionDenied("the gateway tells neither hosts, banks nor users apart: this key may not ask it")
+
+    async def find(self, question: GatewayQuestion) -> GatewayFinding:
+        """Ask once. Never raises for what the gateway does or leaves undone."""
+        start = time.perf_counter()
+        finding = await self._ask(question)
+        took = round((time.perf_counter() - start) * 1000, 2)
+        finding = fitting(replace(finding, took_ms=took), MOST_CHARACTERS)
+        await self._note(question, finding)
+        return finding
+
+    async def close(self) -> None:
+        """Close the client."""
+        await self.client.aclose()
+
+    async def _ask(self, question: GatewayQuestion) -> GatewayFinding:
+        passage = await self.gate.enter()
+        if not passage.granted:
+            return GatewayFinding((), 0.0, "circuit_open" if self.gate.failing else "rate_limited")
+        try:
+            hits = await self.client.search(question.session, question.query, self.scope, question.k)
+        except GatewayError as error:
+            await told(self.gate, error)
+            return GatewayFinding((), 0.0, error.category, error.status)
+        except InvalidRequestError:
+            return GatewayFinding((), 0.0, "invalid_request")
+        await told(self.gate, None)
+        return GatewayFinding(hits[: question.k], 0.0)
+
+    async def _note(self, question: GatewayQuestion, finding: GatewayFinding) -> None:
+        payload: dict[str, Any] = {"scopes": list(self.scope), "results": len(finding.hits)}
+        if finding.category is not None:
+            payload = {"operation": "search", "category": finding.category}
+            if finding.status is not None:
+                payload["http_status"] = finding.status
+        bank = identity.bank_id(question.host, question.bank)
+        async with self.database.tenant(question.host) as connection:
+            await note(
+                connection,
+                question.host,
+                SUCCEEDED if finding.category is None else FAILED,
+                bank=bank,
+                session=identity.session_id(bank, question.session),
+                payload=payload,
+            )
+
+
+def fitting(finding: GatewayFinding, room: int) -> GatewayFinding:
+    """Return the finding with the hits, best first, whose texts together have at most `room` characters."""
+    kept = []
+    for hit in finding.hits:
+        if len(hit.text) <= room:
+            room -= len(hit.text)
+            kept.append(hit)
+    return replace(finding, hits=kept)
+
+
+async def told(gate: Gate, error: GatewayError | None) -> None:
+    """Tell the gate how a call went. A gateway that answers is well, whatever it answers short of a failure."""
+    failed = error is not None and (error.status is None or error.status >= SERVER_ERRORS)
+    limited = error is not None and error.status == TOO_MANY_REQUESTS
+    await gate.report(well=not failed, pause_s=error.retry_after if error is not None and limited else None)

@@ -1,0 +1,84 @@
+-- Gates before somebody else's service: who may call now, who waits, and for how long. One row a service, on the
+-- database's clock, for all workers and doors together. Losing the last moment of it in a crash costs one call too many,
+-- so nothing waits for the disk.
+
+-- Asks to call. A breaker that is open, or a pause the service asked for, shuts the gate; when that is over, one caller
+-- at a time goes ahead to see (probing), until a call went well. Then the bucket of tokens: what is not there yet is
+-- lent for at most p_patience_s, and the caller waits as long before it calls.
+create or replace function afterturn.gate_enter(p_gate text, p_threshold int, p_cooldown_s float8, p_rate float8,
+                                                p_burst float8, p_patience_s float8)
+returns table (granted boolean, wait_s float8, probing boolean, failures int)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+    g public.afterturn_gate;
+    v_now timestamptz;
+    v_tokens float8;
+begin
+    perform set_config('synchronous_commit', 'off', true);
+    insert into public.afterturn_gate (gate) values (p_gate) on conflict do nothing;
+    select * into g from public.afterturn_gate t where t.gate = p_gate for no key update;
+    v_now := clock_timestamp();
+    if g.shut_until > v_now then
+        return query select false, extract(epoch from g.shut_until - v_now)::float8, false, g.failures;
+        return;
+    end if;
+    v_tokens := coalesce(g.tokens, p_burst);
+    if p_rate > 0 then
+        v_tokens := least(p_burst, v_tokens + extract(epoch from v_now - g.filled_at)::float8 * p_rate);
+        if (1 - v_tokens) / p_rate > p_patience_s then
+            return query select false, (1 - v_tokens) / p_rate, false, g.failures;
+            return;
+        end if;
+        v_tokens := v_tokens - 1;
+    end if;
+    update public.afterturn_gate t
+       set tokens = v_tokens, filled_at = v_now,
+           shut_until = case when g.failures >= p_threshold then v_now + make_interval(secs => p_cooldown_s)
+                             else t.shut_until end
+     where t.gate = p_gate;
+    return query select true, case when p_rate > 0 then greatest(0, -v_tokens / p_rate) else 0 end,
+                        g.failures >= p_threshold, g.failures;
+end $$;
+
+-- Takes in how a call went: p_well false counts towards the threshold, which shuts the gate for p_cooldown_s; true
+-- opens it. p_pause_s: the service is alive and asked to be left alone so long.
+create or replace function afterturn.gate_report(p_gate text, p_threshold int, p_cooldown_s float8, p_well boolean,
+                                                 p_pause_s float8)
+returns table (wait_s float8, failures int)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+    v_now timestamptz;
+begin
+    perform set_config('synchronous_commit', 'off', true);
+    insert into public.afterturn_gate (gate) values (p_gate) on conflict do nothing;
+    perform from public.afterturn_gate t where t.gate = p_gate for no key update;
+    v_now := clock_timestamp();
+    return query
+    update public.afterturn_gate t
+       set failures = case when p_well then 0 else t.failures + 1 end,
+           shut_until = case when p_pause_s > 0 then greatest(t.shut_until, v_now + make_interval(secs => p_pause_s))
+                             when not p_well and t.failures + 1 >= p_threshold
+                                 then v_now + make_interval(secs => p_cooldown_s)
+                             when p_well and t.failures >= p_threshold then v_now
+                             else t.shut_until end
+     where t.gate = p_gate
+    returning greatest(0, extract(epoch from t.shut_until - v_now))::float8, t.failures;
+end $$;
+
+-- Puts rows off until p_retry_at and gives their claim back: nothing was tried, so no attempt is counted. False: the
+-- claim belongs to somebody else, and nothing was written.
+create or replace function afterturn.put_off(p_host uuid, p_stage text, p_stream uuid, p_epoch bigint, p_items uuid[],
+                                             p_status text, p_retry_at timestamptz) returns boolean
+language plpgsql as $$
+begin
+    perform set_config('afterturn.host', p_host::text, true);
+    if not afterturn.drop_claim(p_host, p_stage, p_stream, p_epoch) then
+        return false;
+    end if;
+    update afterturn.ledger_t l
+       set status = p_status, attempts = greatest(0, l.attempts - 1), next_attempt_at = p_retry_at, updated_at = now()
+     where l.host_id = p_host and l.stage = p_stage and l.item_id = any (p_items);
+    return true;
+end $$;

@@ -1,0 +1,121 @@
+"""Gates before somebody else's service: a circuit breaker and a rate, shared by all processes.
+
+The state stands in one row a service, in the database: it has one clock for everybody, it is there whenever work is
+(Redis may be away), and a worker that dies leaves nothing to clean up. It names no tenant and holds no content.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+from sqlalchemy import text
+
+from store.database import Database
+
+log = structlog.get_logger(__name__)
+
+#: How long a process believes, without asking again, that a gate without a rate is open, in seconds.
+BELIEVED_S = 1.0
+
+#: The longest pause a service may ask for, in seconds.
+LONGEST_PAUSE_S = 3600.0
+
+ENTER = text("select * from afterturn.gate_enter(:gate, :threshold, :cooldown, :rate, :burst, :patience)")
+REPORT = text("select * from afterturn.gate_report(:gate, :threshold, :cooldown, :well, :pause)")
+
+
+@dataclass(frozen=True, slots=True)
+class GatePolicy:
+    """When a gate shuts: after `threshold` failures in a row, for `cooldown_s` seconds; and how fast it lets through.
+
+    `rate` calls a second, `burst` at once; 0 sets no rate.
+    """
+
+    threshold: int = 5
+    cooldown_s: float = 30.0
+    rate: float = 0.0
+    burst: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Whether to call, after `wait_s` seconds; not granted, the gate is shut for so long.
+
+    `probing`: the call is to show whether the service is back. `failures` so many calls in a row have failed.
+    """
+
+    granted: bool
+    wait_s: float = 0.0
+    probing: bool = False
+    failures: int = 0
+
+
+def gate_name(kind: str, *identity: str) -> str:
+    """Return the name of a service's gate: its kind and a digest of where and as whom it is called."""
+    digest = hashlib.sha256("\0".join(identity).encode()).hexdigest()
+    return f"{kind}:{digest[:32]}"
+
+
+class Gate:
+    """The gate before one service, as one process sees it. Belongs to one event loop."""
+
+    def __init__(
+        self, database: Database, name: str, policy: GatePolicy, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._database = database
+        self._name = name
+        self._policy = policy
+        self._clock = clock
+        self._failures = 0
+        self._shut_until = float("-inf")
+        self._open_until = float("-inf")
+
+    @property
+    def failing(self) -> bool:
+        """Whether the breaker is not closed, as far as this process knows."""
+        return self._failures >= self._policy.threshold
+
+    @property
+    def shut_s(self) -> float:
+        """How long the gate stays shut, as far as this process knows, in seconds."""
+        return max(0.0, self._shut_until - self._clock())
+
+    def at_most(self, calls: int) -> int:
+        """Return how many calls to prepare: none while shut, one to see whether it opens again, else `calls`."""
+        if self.shut_s > 0:
+            return 0
+        return 1 if self.failing else calls
+
+    async def enter(self, patience_s: float = 0.0) -> Passage:
+        """Ask to make a call, and be ready to wait at most `patience_s` for the rate."""
+        if self._policy.rate == 0 and self._clock() < self._open_until:
+            return Passage(granted=True)
+        arguments = {**self._whose(), "rate": self._policy.rate, "burst": self._policy.burst, "patience": patience_s}
+        async with self._database.call() as connection:
+            passage = Passage(*(await connection.execute(ENTER, arguments)).one())
+        self._learn(passage.failures, 0.0 if passage.granted else passage.wait_s)
+        return passage
+
+    async def report(self, *, well: bool, pause_s: float | None = None) -> None:
+        """Tell how a call went; `pause_s`: the service asked to be left alone so long. Never raises."""
+        if well and self._failures == 0 and not pause_s:
+            return
+        arguments = {**self._whose(), "well": well, "pause": min(LONGEST_PAUSE_S, pause_s or 0.0)}
+        try:
+            async with self._database.call() as connection:
+                row = (await connection.execute(REPORT, arguments)).one()
+        except Exception as error:  # noqa: BLE001 - what became of the call matters more than who is told of it
+            log.warning("how a call went could not be told", error=type(error).__name__)
+        else:
+            self._learn(row.failures, row.wait_s)
+
+    def _learn(self, failures: int, shut_s: float) -> None:
+        now = self._clock()
+        self._failures = failures
+        self._shut_until = now + shut_s if shut_s > 0 else float("-inf")
+        self._open_until = now + BELIEVED_S if failures == 0 and shut_s <= 0 else float("-inf")
+
+    def _whose(self) -> dict[str, object]:
+        return {"gate": self._name, "threshold": self._policy.threshold, "cooldown": self._policy.cooldown_s}

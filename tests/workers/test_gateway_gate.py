@@ -1,0 +1,210 @@
+"""A gateway that fails is left alone, one that asks for time gets it, and no turn pays for either."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import pytest
+import pytest_asyncio
+from starlette.responses import Response
+
+from store.gates import Gate, GatePolicy, gate_name
+from store.ledger import Stage
+from tests.client.loopback import closed_port
+from tests.workers.conftest import World, dialogue
+from tests.workers.gateways import USER, Gateway, gateway
+from tests.workers.stages import Crew
+from tests.workers.test_gateway import client_of
+from workers.gateway import gate_of
+from workers.settings import GatewaySettings
+
+MakeCrew = Callable[..., Crew]
+
+
+@pytest.fixture
+def server() -> Iterator[Gateway]:
+    with gateway() as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def crew_at(world: World) -> AsyncIterator[MakeCrew]:
+    """Workers of one gateway at a URL: each has a client and a sight of the gate of its own."""
+    clients = []
+
+    def make(url: str, policy: GatePolicy | None = None) -> Crew:
+        clients.append(client_of(url, 2.0))
+        chosen = policy or GatePolicy(threshold=3, cooldown_s=60.0)
+        gate = Gate(world.database, gate_name("gateway", "the one", USER), chosen)
+        return Crew(world, gateway=clients[-1], gate=gate)
+
+    yield make
+    for client in clients:
+        await client.aclose()
+
+
+async def ledger(world: World) -> list[tuple[str, int, float]]:
+    """Status, attempts and seconds to wait of every turn, in order."""
+    rows = await world.sql("""
+        select status, attempts, greatest(0, extract(epoch from next_attempt_at - now()))::float8 as wait
+          from afterturn.ledger_t where stage = 'gateway' order by position""")
+    return [tuple(row) for row in rows]
+
+
+async def conversations(world: World, count: int) -> None:
+    for n in range(count):
+        await world.append(f"s{n}", "t", messages=dialogue(f"question {n}", f"answer {n}"))
+
+
+async def come_back(world: World) -> None:
+    await world.forget_backoff()
+    await world.sql("update public.afterturn_gate set shut_until = clock_timestamp()")
+
+
+async def test_a_gateway_that_fails_is_left_alone_and_the_turns_wait_untried(
+    world: World, server: Gateway, crew_at: MakeCrew
+) -> None:
+    server.fault = lambda _operation, _body: Response(status_code=500)
+    await conversations(world, 3)
+    crew = crew_at(server.url)
+    await crew.drain(Stage.GATEWAY)
+    assert [row[:2] for row in await ledger(world)] == [("add_failed", 1)] * 3
+    await conversations(world, 10)
+    await crew.drain(Stage.GATEWAY)
+    await crew_at(server.url).drain(Stage.GATEWAY)
+    rows = (await ledger(world))[3:]
+    assert [row[:2] for row in rows] == [("pending", 0)] * 7, "ten sessions, of which three turns were there before"
+    assert len(server.added) == 3
+    assert all(55 < wait < 65 or wait == 0 for _, _, wait in rows)
+
+
+async def test_one_turn_looks_whether_the_gateway_is_back_and_then_all_go(
+    world: World, server: Gateway, crew_at: MakeCrew
+) -> None:
+    server.fault = lambda _operation, _body: Response(status_code=500)
+    await conversations(world, 3)
+    crews = [crew_at(server.url) for _ in range(2)]
+    await crews[0].drain(Stage.GATEWAY)
+    for n in range(8):
+        await world.append(f"later {n}", "t", messages=dialogue(f"question {n}", f"answer {n}"))
+    await come_back(world)
+    await asyncio.gather(*(crew.drain(Stage.GATEWAY) for crew in crews))
+    assert len(server.added) == 4, "one looked, and failed"
+    server.fault = lambda _operation, _body: None
+    for _ in range(3):
+        await come_back(world)
+        await asyncio.gather(*(crew_at(server.url).drain(Stage.GATEWAY) for _ in range(2)))
+    statuses = await world.statuses(Stage.GATEWAY)
+    assert (statuses.count("add_failed"), statuses.count("flushed")) == (4, 7)
+
+
+async def test_a_gateway_that_is_away_for_long_costs_no_turn_its_attempts(
+    world: World, server: Gateway, crew_at: MakeCrew
+) -> None:
+    await conversations(world, 4)
+    crew = crew_at(closed_port())
+    for _ in range(12):
+        await crew.drain(Stage.GATEWAY)
+        await come_back(world)
+    rows = await ledger(world)
+    assert {status for status, _, _ in rows} == {"pending"}
+    assert sum(attempts for _, attempts, _ in rows) <= 3, "only those that shut the gate were attempts"
+    for _ in range(2):
+        await come_back(world)
+        await crew_at(server.url).drain(Stage.GATEWAY)
+    assert await world.statuses(Stage.GATEWAY) == ["flushed"] * 4
+
+
+@pytest.mark.law("L3")
+async def test_turns_keep_their_order_while_the_gateway_comes_and_goes(
+    world: World, server: Gateway, crew_at: MakeCrew
+) -> None:
+    for n in range(12):
+        await world.append(f"s{n % 2}", f"t{n}", messages=dialogue(f"question {n}", f"answer {n}"))
+    away = closed_port()
+    for turn in range(40):
+        await crew_at(away if turn % 3 else server.url, GatePolicy(threshold=2, cooldown_s=60.0)).drain(Stage.GATEWAY)
+        await come_back(world)
+        if set(await world.statuses(Stage.GATEWAY)) == {"flushed"}:
+            break
+    for session in range(2):
+        asked = [user for user, _ in server.added[f"chat:s{session}"]]
+        assert asked == [f"question {n}" for n in range(12) if n % 2 == session]
+
+
+@pytest.mark.law("L9")
+async def test_an_unknown_outcome_while_looking_is_not_repeated(
+    world: World, server: Gateway, crew_at: MakeCrew
+) -> None:
+    await conversations(world, 1)
+    crew = crew_at(server.url, GatePolicy(threshold=1, cooldown_s=60.0))
+    assert crew.gate is not None
+    await crew.gate.report(well=False)
+    await come_back(world)
+    server.fault = lambda _operation, _body: time.sleep(2.5)
+    await crew_at(server.url, GatePolicy(threshold=1, cooldown_s=60.0)).drain(Stage.GATEWAY)
+    assert await world.statuses(Stage.GATEWAY) == ["add_unknown"]
+    server.fault = lambda _operation, _body: None
+    await come_back(world)
+    await crew_at(server.url).drain(Stage.GATEWAY)
+    assert len(server.added["chat:s0"]) == 1
+
+
+async def test_a_flush_waits_too_when_the_gateway_goes_away_after_the_add(
+    world: World, server: Gateway, crew_at: MakeCrew
+) -> None:
+    await conversations(world, 1)
+    await world.sql("update afterturn.ledger_t set status = 'added' where stage = 'gateway'")
+    crew = crew_at(server.url, GatePolicy(threshold=1, cooldown_s=60.0))
+    assert crew.gate is not None
+    other = Gate(world.database, gate_name("gateway", "the one", USER), GatePolicy(threshold=1, cooldown_s=60.0))
+    await other.report(well=False)
+    await crew.drain(Stage.GATEWAY)
+    assert [row[:2] for row in await ledger(world)] == [("added", 0)]
+    await come_back(world)
+    await crew_at(server.url).drain(Stage.GATEWAY)
+    assert await world.statuses(Stage.GATEWAY) == ["flushed"]
+    assert not server.added
+    assert server.flushed == ["chat:s0"]
+
+
+async def test_a_429_makes_every_worker_wait_as_long_as_it_says(
+    world: World, server: Gateway, crew_at: MakeCrew
+) -> None:
+    server.fault = lambda _operation, _body: Response(status_code=429, headers={"retry-after": "120"})
+    await conversations(world, 1)
+    await crew_at(server.url).drain(Stage.GATEWAY)
+    await world.append("another", "t", messages=dialogue("question", "answer"))
+    await crew_at(server.url).drain(Stage.GATEWAY)
+    assert list(server.added) == ["chat:s0"]
+    rows = await ledger(world)
+    assert [row[:2] for row in rows] == [("pending", 1), ("pending", 0)]
+    assert all(115 < wait < 125 for _, _, wait in rows)
+
+
+async def test_a_rate_is_kept_by_all_workers_together(world: World, server: Gateway, crew_at: MakeCrew) -> None:
+    await conversations(world, 12)
+    policy = GatePolicy(rate=8.0, burst=2.0)
+    begun = time.monotonic()
+    await asyncio.gather(*(crew_at(server.url, policy).drain(Stage.GATEWAY) for _ in range(3)))
+    assert await world.statuses(Stage.GATEWAY) == ["flushed"] * 12
+    assert time.monotonic() - begun >= (12 - 2) / 8.0 - 0.1
+
+
+async def test_what_would_wait_long_for_its_turn_is_put_off_and_not_counted(
+    world: World, server: Gateway, crew_at: MakeCrew
+) -> None:
+    await conversations(world, 3)
+    await crew_at(server.url, GatePolicy(rate=0.05, burst=1.0)).drain(Stage.GATEWAY)
+    rows = await ledger(world)
+    assert sorted(row[:2] for row in rows) == [("flushed", 1), ("pending", 0), ("pending", 0)]
+
+
+async def test_settings_name_one_gate_for_each_address_and_user(world: World) -> None:
+    def settings(user: str) -> GatewaySettings:
+        return GatewaySettings(base_url="http://127.0.0.1:9", user_id=user, breaker_failures=1)
+
+    one, same, other = (gate_of(world.database, settings(user)) for user in ("a", "a", "b"))
+    await one.report(well=False)
+    assert not (await same.enter()).granted
+    assert (await other.enter()).granted
