@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.erasure.requests import Erasure
 from store.erasure.units import ERASE_EVENTS, SCRUB, SCRUB_SESSIONS, Place, erase_units
 from store.errors import NotFound
-from store.events.catalog import EventType
+from store.events.catalog import Aggregate, EventType
 
 #: Events of one transaction.
 PAGE_EVENTS = 300
@@ -19,8 +19,9 @@ PAGE_EVENTS = 300
 # WHY nonce: it is the position, and the log has an index on it by user.
 KNOWN = text("select exists (select from afterturn.event_store_t where host_id = :host and user_id = :user)")
 PAGE = text("""
-    select e.position, e.bank_id, e.event_type, cast(coalesce(d->>'unitId', d->>'docId', d->>'directiveId',
-           d->>'reflectionId', d->>'sessionId') as uuid) as thing
+    select e.position, e.bank_id, e.event_type, e.aggregate_type,
+           cast(coalesce(d->>'unitId', d->>'docId', d->>'directiveId', d->>'reflectionId', d->>'sessionId') as uuid)
+               as thing
       from afterturn.event_store_t e, lateral (select e.payload->'data') as x(d)
      where e.host_id = :host and e.user_id = :user and e.nonce > :reached and e.nonce <= :upto
      order by e.nonce limit :limit""")
@@ -38,9 +39,9 @@ ERASE_WORDS = text("select afterturn.erase_words_of(:erasure, cast(:positions as
 
 #: What a user makes beside turns: how its end is called, by which field it is named, what a receipt calls it.
 MADE: Mapping[str, tuple[EventType, str, str]] = {
-    EventType.DOC_CREATED.value: (EventType.DOC_DELETED, "docId", "documents"),
-    EventType.DIRECTIVE_CREATED.value: (EventType.DIRECTIVE_DELETED, "directiveId", "directives"),
-    EventType.REFLECTION_CREATED.value: (EventType.REFLECTION_DELETED, "reflectionId", "reflections"),
+    Aggregate.DOC.value: (EventType.DOC_DELETED, "docId", "documents"),
+    Aggregate.DIRECTIVE.value: (EventType.DIRECTIVE_DELETED, "directiveId", "directives"),
+    Aggregate.REFLECTION.value: (EventType.REFLECTION_DELETED, "reflectionId", "reflections"),
 }
 
 
@@ -53,12 +54,14 @@ class Written:
     histories: list[Row[Any]] = field(default_factory=list)
 
     def add(self, row: Row[Any]) -> None:
-        """Take in one event of the user."""
-        if row.event_type == EventType.UNIT_RETAINED.value:
+        """Take in one event of the user; whoever says anew what a thing is has made it as it is."""
+        if row.event_type.endswith("DeletedEvent"):
+            return
+        if row.aggregate_type == Aggregate.UNIT.value:
             self.units.add(row.thing)
-        elif row.event_type in MADE:
-            self.made.setdefault(row.event_type, set()).add(row.thing)
-        elif row.event_type.startswith("AgentSessionHistory"):
+        elif row.aggregate_type in MADE:
+            self.made.setdefault(row.aggregate_type, set()).add(row.thing)
+        elif row.aggregate_type == Aggregate.SESSION.value:
             self.histories.append(row)
 
 
@@ -85,9 +88,9 @@ def by_bank(page: Sequence[Row[Any]]) -> dict[UUID, Written]:
 
 async def erase_written(place: Place, written: Written) -> None:
     """Erase what a user wrote in one bank, as far as one page of the log tells of it."""
+    for kind, things in written.made.items():
+        await _end(place, MADE[kind], sorted(things))
     await erase_units(place, sorted(written.units))
-    for event, things in written.made.items():
-        await _end(place, MADE[event], sorted(things))
     positions = [row.position for row in written.histories]
     await place.count("events", ERASE_WORDS, positions=positions)
     sessions = sorted({row.thing for row in written.histories})

@@ -89,8 +89,11 @@ declare
     v_count bigint;
 begin
     with said as (
-        select v_host || '|' || p_bank || '|' || u.session_id as subject, min(u.position) as first
-          from afterturn.agent_memory_unit_t u
+        select v_host || '|' || p_bank || '|' || u.session_id as subject, min(f.position) as first
+          from afterturn.agent_memory_unit_t u,
+               -- Not the row's own position: a unit that lives again was said before.
+               lateral (select min(e.position) as position from afterturn.event_store_t e
+                         where e.host_id = v_host and e.aggregate_id = v_host || '|' || p_bank || '|' || u.unit_id) f
          where u.host_id = v_host and u.bank_id = p_bank and u.unit_id = any (p_units) and u.session_id is not null
          group by 1
     ), concerned as (

@@ -1,7 +1,8 @@
 -- What an erasure changes beside the log. Rows become what the projectors make of their markers (1x_project*.sql);
 -- derived state and work in progress follow.
 
--- Units to erase: those asked for and whatever was drawn from them, directly or not, that is not erased yet.
+-- Units to erase: those asked for and whatever was drawn from them, directly or not, of which the log still says
+-- something.
 create or replace function afterturn.units_to_erase(p_host uuid, p_bank uuid, p_seeds uuid[])
 returns table (unit_id uuid, session_id uuid, turn_id uuid, origin text, doc_id uuid, version bigint)
 language plpgsql as $$
@@ -23,9 +24,9 @@ begin
       from unnest(v_all) g(unit_id),
            lateral (select u.* from afterturn.agent_memory_unit_t u
                      where u.host_id = p_host and u.bank_id = p_bank and u.unit_id = g.unit_id offset 0) u
-     where (select true from afterturn.event_store_t e
-             where e.host_id = p_host and e.aggregate_id = p_host || '|' || p_bank || '|' || u.unit_id
-               and afterturn.begins(e.event_type) and e.payload->'data' ? 'erased' limit 1) is null
+     where exists (select from afterturn.event_store_t e
+                    where e.host_id = p_host and e.aggregate_id = p_host || '|' || p_bank || '|' || u.unit_id
+                      and not e.payload->'data' ? 'erased')
      order by u.unit_id;
 end $$;
 
@@ -140,8 +141,39 @@ begin
      where e.aggregate_type = 'AgentMemoryBank' and b.host_id = p_host and b.bank_id = e.bank_id;
 end $$;
 
+-- The events of a history that changed it, in order: a beginning of what lived already did not (10_project.sql), so
+-- its messages were never numbered. A history lives from a beginning in a living bank to its own end or the bank's.
+create or replace function afterturn.effective_history(p_host uuid, p_bank uuid, p_session uuid)
+returns table (version bigint, kind text, d jsonb)
+language plpgsql stable as $$
+declare
+    v_bank text := p_host || '|' || p_bank;
+    v_subject text := v_bank || '|' || p_session;
+begin
+    return query
+    with known as (
+        select e.position, e.aggregate_version, e.event_type, e.payload->'data' as data, e.aggregate_id = v_subject as own,
+               coalesce(max(e.position) filter (where e.event_type = 'AgentMemoryBankCreatedEvent') over w
+                        > max(e.position) filter (where e.event_type = 'AgentMemoryBankDeletedEvent') over w,
+                        bool_and(e.event_type <> 'AgentMemoryBankDeletedEvent') over w) as bank_lives
+          from afterturn.event_store_t e
+         where e.host_id = p_host and e.aggregate_id in (v_bank, v_subject)
+        window w as (order by e.position)
+    ), lived as (
+        select k.*,
+               max(k.position) filter (where k.event_type = 'AgentSessionHistoryCreatedEvent' and k.bank_lives) over w as begun,
+               max(k.position) filter (where k.event_type in ('AgentSessionHistoryDeletedEvent',
+                                                              'AgentMemoryBankDeletedEvent')) over w as ended
+          from known k
+        window w as (order by k.position rows between unbounded preceding and 1 preceding)
+    )
+    select l.aggregate_version, l.event_type::text, l.data from lived l
+     where l.own and (l.event_type <> 'AgentSessionHistoryCreatedEvent' or l.begun is null or l.ended > l.begun)
+     order by l.position;
+end $$;
+
 -- Makes what a history keeps itself (names, metadata, messages with words of their own) what the log says. Messages
--- are numbered through the whole log of a history, whatever became of them.
+-- are numbered through all that changed a history, whatever became of them.
 create or replace function afterturn.scrub_sessions(p_host uuid, p_bank uuid, p_sessions uuid[]) returns bigint
 language plpgsql as $$
 declare
@@ -151,34 +183,31 @@ declare
 begin
     foreach v_session in array p_sessions loop
         with states as (
-            select e.* from afterturn.event_store_t e
-             where e.host_id = p_host and e.aggregate_id = p_host || '|' || p_bank || '|' || v_session
-               and e.event_type in ('AgentSessionHistoryCreatedEvent', 'AgentSessionHistoryCompactedEvent')
+            select s.* from afterturn.effective_history(p_host, p_bank, v_session) s
+             where s.kind in ('AgentSessionHistoryCreatedEvent', 'AgentSessionHistoryCompactedEvent')
         ), created as (
-            select s.aggregate_version, s.payload->'data' as d from states s
-             where s.event_type = 'AgentSessionHistoryCreatedEvent' order by s.aggregate_version desc limit 1
+            select s.version, s.d from states s
+             where s.kind = 'AgentSessionHistoryCreatedEvent' order by s.version desc limit 1
         )
         update afterturn.agent_session_history_t h
            set session_name = c.d->>'sessionName',
-               metadata = coalesce((select s.payload->'data'->'metadata' from states s
-                                     where s.event_type = 'AgentSessionHistoryCompactedEvent'
-                                       and s.aggregate_version > c.aggregate_version
-                                       and s.payload->'data'->'metadata' is not null
-                                     order by s.aggregate_version desc limit 1), c.d->'metadata', '{}')
+               metadata = coalesce((select s.d->'metadata' from states s
+                                     where s.kind = 'AgentSessionHistoryCompactedEvent' and s.version > c.version
+                                       and s.d->'metadata' is not null
+                                     order by s.version desc limit 1), c.d->'metadata', '{}')
           from created c
          where h.host_id = p_host and h.bank_id = p_bank and h.session_id = v_session;
         continue when not exists (select from afterturn.session_message_t m
                                    where m.host_id = p_host and m.bank_id = p_bank and m.session_id = v_session);
         with numbered as (
-            select e.event_type, e.payload->'data'->'messages' as messages,
-                   coalesce(sum(jsonb_array_length(coalesce(e.payload->'data'->'messages', '[]'))) over (
-                       order by e.aggregate_version rows between unbounded preceding and 1 preceding), 0) as before
-              from afterturn.event_store_t e
-             where e.host_id = p_host and e.aggregate_id = p_host || '|' || p_bank || '|' || v_session
+            select s.kind, s.d->'messages' as messages,
+                   coalesce(sum(jsonb_array_length(coalesce(s.d->'messages', '[]'))) over (
+                       order by s.version rows between unbounded preceding and 1 preceding), 0) as before
+              from afterturn.effective_history(p_host, p_bank, v_session) s
         ), said as (
             select n.before + s.nth - 1 as seq, s.message
               from numbered n, jsonb_array_elements(n.messages) with ordinality as s(message, nth)
-             where n.event_type <> 'AgentSessionHistoryAppendedEvent' or s.message ? 'content'
+             where n.kind <> 'AgentSessionHistoryAppendedEvent' or s.message ? 'content'
         ), ended as (
             delete from afterturn.session_message_t m
              where m.host_id = p_host and m.bank_id = p_bank and m.session_id = v_session

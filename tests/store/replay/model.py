@@ -1,4 +1,7 @@
-"""The nine aggregates in plain Python, one event after the other: what every projection must come to."""
+"""The nine aggregates in plain Python, one event after the other: what every projection must come to.
+
+What an erasure does to them stands in `erasing.py`.
+"""
 
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -16,7 +19,11 @@ class RefusedByModel(Exception):
 
 @dataclass(frozen=True)
 class Offer:
-    """One event as the machine offers it; `parts` are names, `doc` is the document a unit is said to come from."""
+    """One event as the machine offers it, by `user`; `parts` are names.
+
+    A unit is said to come from the document `doc` and from the unit `source`, and belongs to the session of its own
+    name. What is `erased` says nothing any more.
+    """
 
     id: str
     kind: EventType
@@ -26,6 +33,12 @@ class Offer:
     text: str
     at: int
     doc: str | None = None
+    source: str | None = None
+    user: str = "ana"
+    erased: bool = False
+
+    def __deepcopy__(self, _: dict[int, Any]) -> "Offer":
+        return self
 
     @property
     def aggregate(self) -> Aggregate:
@@ -44,15 +57,17 @@ class Row:
     active: bool
     said: Any
     doc: str | None = None
+    source: str | None = None
     ended: int | None = None
     first_seq: int = 0
-    messages: list[str] = field(default_factory=list)
+    messages: list[str | None] = field(default_factory=list)
 
 
 @dataclass
 class Model:
     """The log and the projections."""
 
+    events: list[Offer] = field(default_factory=list)
     log: dict[Key, dict[int, str]] = field(default_factory=dict)
     ids: set[str] = field(default_factory=set)
     rows: dict[Key, Row] = field(default_factory=dict)
@@ -75,9 +90,11 @@ class Model:
             raise RefusedByModel
         versions[offer.version] = offer.id
         self.ids.add(offer.id)
-        self._project(offer)
+        self.events.append(offer)
+        self.project(offer)
 
-    def _project(self, offer: Offer) -> None:
+    def project(self, offer: Offer) -> None:
+        """Bring the rows up to one more event of the log."""
         row = self.rows.get(offer.key)
         if offer.kind in BEGINNINGS:
             self._begin(offer, row)
@@ -95,10 +112,10 @@ class Model:
         if None in parents:
             raise RefusedByModel
         alive = all(parent is not None and parent.active for parent in parents)
-        new = Row(offer.version, alive, said(offer), offer.doc, None if alive else offer.at)
+        new = Row(offer.version, alive, said(offer), offer.doc, offer.source, None if alive else offer.at)
         if offer.aggregate is A.SESSION:
             earlier = row.messages if row else []
-            new = replace(new, first_seq=len(earlier), messages=[*earlier, offer.text])
+            new = replace(new, first_seq=len(earlier), messages=[*earlier, words(offer)])
         self.rows[offer.key] = new
 
     def _parents(self, offer: Offer) -> list[Key]:
@@ -119,10 +136,10 @@ class Model:
     def _change(self, offer: Offer, row: Row) -> None:
         match offer.kind:
             case E.SESSION_APPENDED:
-                row.messages += [offer.text, "and more"]
+                row.messages += [words(offer), None if offer.erased else "and more"]
             case E.SESSION_COMPACTED:
                 row.first_seq = len(row.messages)
-                row.messages.append(offer.text)
+                row.messages.append(words(offer))
             case E.UNIT_ENTITY_UNLINKED:
                 self._end(offer.key, offer.at)
             case kind if kind.endswith("DeletedEvent"):
@@ -130,7 +147,7 @@ class Model:
             case _:
                 if offer.doc and (A.DOC.value, offer.bank, offer.doc) not in self.rows:
                     raise RefusedByModel
-                row.said, row.doc = said(offer), offer.doc
+                row.said, row.doc, row.source = said(offer), offer.doc, offer.source
 
     def _end(self, key: Key, at: int) -> None:
         """End one thing and all that hangs on it."""
@@ -161,9 +178,18 @@ class Model:
 def said(offer: Offer) -> Any:
     """What the row's own column says after the event."""
     match offer.aggregate:
+        case A.LINK if offer.erased:
+            return 1
         case A.LINK:
             return 0.5 if offer.kind is E.LINK_CREATED else 0.75
         case A.UNIT_ENTITY | A.SESSION:
             return None
+        case A.DOC:
+            return words(offer)
         case _:
-            return offer.text
+            return words(offer) or ""
+
+
+def words(offer: Offer) -> str | None:
+    """What an event said, None when that is erased."""
+    return None if offer.erased else offer.text

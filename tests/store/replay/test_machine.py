@@ -1,10 +1,13 @@
-"""Random histories against the model: whatever happens in whatever order, the tables and their replay agree with it."""
+"""Random histories against the model: whatever happens in whatever order, the tables and their replay agree with it.
 
-import asyncio
+Events of all kinds, duplicates, stale versions, old events delivered again, ends, second lives, erasures. In the end
+the log and its tables hold what the model says and nothing that was erased, and derived state equals its rebuild.
+"""
+
 import os
 import random
-import threading
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid5
@@ -15,8 +18,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from sqlalchemy import text
 
+from store import derived, identity
 from store.database import Database
-from store.errors import EventRefused
+from store.erasure import Erasures, Kind, Target
+from store.errors import EventRefused, NotFound
 from store.events.bulk import append_bulk
 from store.events.catalog import ID_FIELDS, Aggregate, EventType, aggregate_type
 from store.events.envelope import Origin, command
@@ -25,17 +30,21 @@ from store.replay import Scope, verify
 from tests.servers import TestPostgres
 from tests.store.conftest import new_host, settings_of
 from tests.store.events.samples import named, sample
-from tests.store.replay.model import Key, Model, Offer, RefusedByModel
+from tests.store.replay.erasing import NothingThere, erased
+from tests.store.replay.model import Model, Offer, RefusedByModel
+from tests.store.replay.rows import SAID, STATE, TABLES, expected, meant, says
+from tests.workers.loops import LoopThread, loop_thread
 
 A = Aggregate
 START = datetime(2026, 3, 1, tzinfo=UTC)
-NAMES = ("a", "b")
+NAMES, USERS = ("a", "b"), ("ana", "bob")
 #: Most commands are those that fit; the others are stale, taken, or come before their time.
 STEPS = (1, 1, 1, 1, 1, 1, 1, 0, -1, 2)
 
-#: Kind, bank, two names, step of the version, document, and whether it is offered though it does not fit.
+#: Kind, bank, two names, step of the version, document, source, user, and whether it is offered though it does not fit.
 CHOICES: tuple[Sequence[Any], ...] = (
-    tuple(EventType), "xy", NAMES, NAMES, STEPS, (None, None, *NAMES), (False,) * 19 + (True,),
+    tuple(EventType), "xy", NAMES, NAMES, STEPS, (None, None, *NAMES), (None, None, *NAMES), USERS,
+    (False,) * 19 + (True,),
 )  # fmt: skip
 commands = st.tuples(*map(st.sampled_from, CHOICES))
 
@@ -52,27 +61,10 @@ FAMILY = (
 )
 
 
-class Loop:
-    """An event loop in a thread of its own: the machine is driven from outside any."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
-
-    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=120)
-
-    def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
 class LogMachine(RuleBasedStateMachine):
     """Appends random events, one by one, in batches and in bulk, and delivers old ones again."""
 
-    loop: Loop
+    loop: LoopThread
     database: Database
     postgres: TestPostgres
 
@@ -81,7 +73,7 @@ class LogMachine(RuleBasedStateMachine):
         self.host: UUID = self.loop.run(new_host(self.database))
         self.model = Model()
         self.offers: list[Offer] = []
-        family = [(kind, bank, name, name, 1, None, False) for bank in "xy" for kind, name in FAMILY]
+        family = [(kind, bank, name, name, 1, None, None, "ana", False) for bank in "xy" for kind, name in FAMILY]
         self.append(family, bulk=False, batch=2)
 
     @rule(drawn=st.lists(commands, min_size=6, max_size=16), bulk=st.booleans(), batch=st.integers(3, 9))
@@ -107,6 +99,22 @@ class LogMachine(RuleBasedStateMachine):
         else:
             assert not refused, "the log took what the model refuses"
 
+    @rule(kind=st.sampled_from(Kind), bank=st.sampled_from("xy"), name=st.sampled_from(NAMES))
+    def erase(self, kind: Kind, bank: str, name: str) -> None:
+        name = dict(zip(NAMES, USERS, strict=True))[name] if kind is Kind.USER else name
+        try:
+            self.model = erased(self.model, kind, bank, name, len(self.offers))
+        except NothingThere:
+            with pytest.raises(NotFound):
+                self.loop.run(self._erase(kind, bank, name))
+        else:
+            self.loop.run(self._erase(kind, bank, name))
+
+    @rule(bank=st.sampled_from("xy"))
+    def count(self, bank: str) -> None:
+        """The projection stage comes by."""
+        self.loop.run(self._count(identity.bank_id(self.host, bank)))
+
     @rule(picked=st.lists(st.integers(0, 10_000), min_size=1, max_size=6))
     def offer_again(self, picked: list[int]) -> None:
         """The same events once more: those the log knows change nothing."""
@@ -122,20 +130,26 @@ class LogMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "model"):
             return
-        assert self.loop.run(self._rows()) == expected(self.model)
+        assert self.loop.run(self._rows()) == expected(self.model, self.host)
         report = self.loop.run(verify(self.postgres.owner_url, Scope(self.host)))
-        assert report.equal, report.as_json()
+        assert [table for table in report.tables if not table.equal] == []
         assert report.events == len(self.model.ids)
+        assert self.loop.run(self._said("event_store_t")) == {e.text for e in self.model.events if says(e)}
+        everywhere = self.loop.run(self._said(*self.loop.run(self._tables())))
+        assert everywhere.isdisjoint(e.text for e in self.model.events if e.erased)
+        for bank in "xy":
+            self.loop.run(self._derived_equals_its_rebuild(identity.bank_id(self.host, bank)))
 
     def _offers(self, drawn: list[Any]) -> list[Offer]:
         """Choose versions by how the log would stand after those before; of what does not fit, leave most away."""
         trial, offers = self.model, list[Offer]()
-        for kind, bank, one, other, step, doc, anyway in drawn:
+        for kind, bank, one, other, step, doc, source, user, anyway in drawn:
             parts = (one, other)[: min(2, len(ID_FIELDS[Aggregate(aggregate_type(kind))]))]
             version = max(1, max(trial.log.get((aggregate_type(kind), bank, *parts), {0: ""})) + step)
             n = len(self.offers) + len(offers)
-            unit = kind in {EventType.UNIT_RETAINED, EventType.UNIT_UPDATED}
-            offer = Offer(f"event {n}", kind, bank, parts, version, f"text {n}", n, doc if unit else None)
+            offer = Offer(f"event {n}", kind, bank, parts, version, f"<said {n}>", n, user=user)
+            if kind in {EventType.UNIT_RETAINED, EventType.UNIT_UPDATED}:
+                offer = replace(offer, doc=doc, source=source if source != one else None)
             try:
                 trial = trial.append([offer])
             except RefusedByModel:
@@ -145,8 +159,13 @@ class LogMachine(RuleBasedStateMachine):
         return offers
 
     def _event(self, offer: Offer) -> dict[str, Any]:
-        origin = Origin(self.host, UUID(named(f"bank {offer.bank}")), UUID(int=1), START + timedelta(seconds=offer.at))
+        bank = identity.bank_id(self.host, offer.bank)
+        origin = Origin(self.host, bank, identity.user_id(self.host, offer.user), at(offer.at))
         fields = sample(offer.kind, "-".join(offer.parts) or "a", offer.text)
+        if offer.aggregate is A.SESSION or offer.kind is EventType.UNIT_RETAINED:
+            fields["sessionId"] = str(identity.session_id(bank, offer.parts[0]))
+        if offer.aggregate is A.UNIT and offer.kind is not EventType.UNIT_DELETED:
+            fields["sourceMemoryIds"] = [named(f"unit {offer.source}")] if offer.source else []
         if offer.doc:
             fields["docId"] = named(f"doc {offer.doc}")
         return command(origin, offer.kind, fields, version=offer.version, identity=uuid5(self.host, offer.id))
@@ -168,88 +187,58 @@ class LogMachine(RuleBasedStateMachine):
                 {"host": self.host, "every": every},
             )
 
+    async def _erase(self, kind: Kind, bank: str, name: str) -> None:
+        erasures = Erasures(self.database, lambda: at(len(self.offers)))
+        name = named(f"unit {name}") if kind is Kind.UNIT else name
+        target = Target(kind, None if kind is Kind.USER else bank, name)
+        assert (await erasures.run(self.host, await erasures.request(self.host, target))).done
+
+    async def _count(self, bank: UUID) -> None:
+        origin = Origin(self.host, bank, identity.user_id(self.host, None), at(len(self.offers)))
+        async with self.database.tenant(self.host) as connection:
+            await derived.lock(connection, bank)
+            await derived.advance(connection, origin, [])
+
+    async def _derived_equals_its_rebuild(self, bank: UUID) -> None:
+        await self._count(bank)
+        async with self.database.tenant(self.host) as connection:
+            kept = await derived.contents(connection, self.host, bank)
+            await derived.rebuild(connection, self.host, bank)
+            assert meant(await derived.contents(connection, self.host, bank)) == meant(kept)
+
     async def _rows(self) -> dict[tuple[Any, ...], tuple[Any, ...]]:
         async with self.database.tenant(self.host) as connection:
             found = await connection.execute(text(STATE))
             return {(row.kind, *row.ids): (row.version, row.active, row.said, row.more) for row in found}
 
+    async def _tables(self) -> list[str]:
+        async with self.database.tenant(self.host) as connection:
+            return list((await connection.execute(text(TABLES))).scalars())
 
-STATE = """
-    select 'AgentMemoryBank' as kind, array[bank_id]::text[] as ids, aggregate_version as version, active,
-           bank_name::text as said, null::text as more from agent_memory_bank_t
-    union all
-    select 'AgentMemoryDoc', array[bank_id, doc_id]::text[], aggregate_version, active, original_text, null
-      from agent_memory_doc_t
-    union all
-    select 'AgentMemoryUnit', array[bank_id, unit_id]::text[], aggregate_version, active, content, doc_id::text
-      from agent_memory_unit_t
-    union all
-    select 'AgentMemoryEntity', array[bank_id, entity_id]::text[], aggregate_version, active, canonical_name, null
-      from agent_memory_entity_t
-    union all
-    select 'AgentMemoryUnitEntity', array[bank_id, unit_id, entity_id]::text[], aggregate_version, removed_at is null,
-           null, extract(epoch from removed_at - '2026-03-01T00:00Z')::int::text from agent_memory_unit_entity_t
-    union all
-    select 'AgentMemoryLink', array[bank_id, from_unit_id, to_unit_id]::text[], aggregate_version, active, weight::text,
-           null from agent_memory_link_t
-    union all
-    select 'AgentMemoryDirective', array[bank_id, directive_id]::text[], aggregate_version, active, content, null
-      from agent_memory_directive_t
-    union all
-    select 'AgentMemoryReflection', array[bank_id, reflection_id]::text[], aggregate_version, active, content, null
-      from agent_memory_reflection_t
-    union all
-    select 'AgentSessionHistory', array[bank_id, session_id]::text[], aggregate_version, active, null,
-           (select string_agg(m->>'content', '|' order by n) from hindsight.agent_session_history_t h,
-                   jsonb_array_elements(h.messages) with ordinality x(m, n)
-             where h.bank_id = s.bank_id and h.session_id = s.session_id) from agent_session_history_t s"""
-
-PREFIXES = {
-    A.BANK: (),
-    A.DOC: ("doc",),
-    A.UNIT: ("unit",),
-    A.ENTITY: ("entity",),
-    A.UNIT_ENTITY: ("unit", "entity"),
-    A.LINK: ("unit", "unit"),
-    A.DIRECTIVE: ("directive",),
-    A.REFLECTION: ("reflection",),
-    A.SESSION: ("session",),
-}
+    async def _said(self, *tables: str) -> set[str]:
+        """What stands in these tables of all that was ever said."""
+        found = set[str]()
+        async with self.database.tenant(self.host) as connection:
+            for table in tables:
+                rows = await connection.execute(
+                    text(f"select cast(t as text) from {table} t where host_id = :host"), {"host": self.host}
+                )
+                for row in rows.scalars():
+                    found.update(SAID.findall(row))
+        return found
 
 
-def expected(model: Model) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-    """The model's rows as `STATE` shows them."""
-
-    def ids(key: Key) -> tuple[str, ...]:
-        kinds = PREFIXES[Aggregate(key[0])]
-        return tuple(named(f"{kind} {name}") for kind, name in zip(("bank", *kinds), key[1:], strict=True))
-
-    def more(key: Key) -> str | None:
-        row = model.rows[key]
-        match Aggregate(key[0]):
-            case A.UNIT:
-                return named(f"doc {row.doc}") if row.doc else None
-            case A.UNIT_ENTITY:
-                return None if row.ended is None else str(row.ended)
-            case A.SESSION:
-                return "|".join(row.messages[row.first_seq :][-40:])
-            case _:
-                return None
-
-    return {
-        (key[0], *ids(key)): (row.version, row.active, None if row.said is None else str(row.said), more(key))
-        for key, row in model.rows.items()
-    }
+def at(seconds: int) -> datetime:
+    return START + timedelta(seconds=seconds)
 
 
 @pytest.fixture
 def machine(fresh_database: TestPostgres) -> Iterator[type[LogMachine]]:
-    loop = Loop()
-    LogMachine.loop, LogMachine.postgres = loop, fresh_database
-    LogMachine.database = loop.run(opened(fresh_database))
-    yield LogMachine
-    loop.run(LogMachine.database.close())
-    loop.close()
+    with loop_thread() as loop:
+        LogMachine.loop, LogMachine.postgres = loop, fresh_database
+        LogMachine.database = loop.run(opened(fresh_database))
+        yield LogMachine
+        loop.run(LogMachine.database.close())
 
 
 async def opened(postgres: TestPostgres) -> Database:
@@ -279,4 +268,8 @@ def test_a_long_random_history_does_too(machine: type[LogMachine], seed: int) ->
         history.append(drawn, bulk=chance.random() < 1 / 3, batch=chance.randint(3, 9))
         if chance.random() < 1 / 5:
             history.deliver_again(chance.randint(1, 4))
+        if chance.random() < 1 / 5:
+            history.erase(chance.choice(list(Kind)), chance.choice("xy"), chance.choice(NAMES))
+        if chance.random() < 1 / 5:
+            history.count(chance.choice("xy"))
     history.teardown()
