@@ -1,0 +1,195 @@
+"""`afterturn gateway`: deliveries to the Memory Gateway that failed, or of which nobody knows how they ended."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from deploy.cli.changing import Change, Targets, change
+from deploy.cli.entries import (
+    BankOption,
+    CategoryOption,
+    HostOption,
+    LimitOption,
+    OlderOption,
+    Place,
+    TurnArgument,
+    YesOption,
+    rows_of,
+)
+from deploy.cli.finding import DataOption, JsonOption, running_stack
+from deploy.cli.jobs import AllOption, DryRunOption, TurnsArgument
+from deploy.cli.looking import look, tell
+from deploy.cli.operating import Act, acting, on_database, operator
+from deploy.cli.printing import answer, ended
+from store.backlog import Backlog, Entry, Selection
+from store.database import Database
+from store.errors import NotFound, NotSettled
+from store.ledger import Stage
+from store.quarantine import SETTLEMENTS, UNSETTLED, Found, Quarantine, Then
+
+
+class State(StrEnum):
+    """Where a delivery can have ended; dead: before it was begun."""
+
+    ADD_UNKNOWN = "add_unknown"
+    ADD_FAILED = "add_failed"
+    FLUSH_FAILED = "flush_failed"
+    DEAD = "dead"
+
+
+StateOption = Annotated[list[State] | None, typer.Option("--state", help="That stand so; may be repeated.")]
+
+gateway_app = typer.Typer(
+    help="Deliveries to the Memory Gateway that failed or are unknown: look, settle by hand, try again.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+
+
+@gateway_app.command("list")
+def list_command(
+    *,
+    state: StateOption = None,
+    host: HostOption = None,
+    bank: BankOption = None,
+    category: CategoryOption = None,
+    older_than: OlderOption = None,
+    limit: LimitOption = 50,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List deliveries that failed (`add_failed`, `flush_failed`) or are unknown (`add_unknown`), the oldest first.
+
+    **Example:** `afterturn gateway list --category timeout`
+    """
+    selection = _selection(Place(host, bank), state or list(State), category=category, older_than=older_than)
+    look(data, selection, limit, as_json=as_json)
+
+
+@gateway_app.command("show")
+def show_command(
+    turn: TurnArgument,
+    *,
+    host: HostOption = None,
+    bank: BankOption = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how a turn's delivery stands and every step that was noted of it.
+
+    **Example:** `afterturn gateway show monday/7`
+    """
+    tell(data, turn, Place(host, bank), as_json=as_json)
+
+
+@gateway_app.command("resolve")
+def resolve_command(
+    turn: TurnArgument,
+    *,
+    found: Annotated[Found, typer.Option("--as", help="What you found out at the gateway.")],
+    then: Annotated[
+        Then | None,
+        typer.Option(help="delivered: flush (default) or done; not-delivered: retry or skip, which must be said."),
+    ] = None,
+    host: HostOption = None,
+    bank: BankOption = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Settle a delivery by hand, after looking at the gateway: nobody here knows what became of it.
+
+    Delivered: it goes on to its flush, or is done. Not delivered: it is sent again, behind what its session sent
+    meanwhile, or skipped. After a flush that failed, `delivered` means the flush: it is done; else it is flushed again.
+
+    **Example:** `afterturn gateway resolve monday/7 --as not-delivered --then retry`
+    """
+    place = Place(host, bank)
+    _allowed(found, then)
+
+    async def settle(database: Database) -> tuple[Entry, str]:
+        selection = _selection(place)
+        async with acting(database, "gateway resolve") as act:
+            rows = await rows_of(Backlog(database), place, [turn], selection)
+            if not rows:
+                act.code = "NOT_FOUND"
+                raise NotFound("there is no failed or unknown delivery of this turn")
+            return rows[0], await _settled(Quarantine(database, operator()), rows[0], found, then, act)
+
+    try:
+        before, state = on_database(running_stack(data), settle)
+    except (NotFound, NotSettled) as error:
+        raise ended(str(error), 1) from None
+    if as_json:
+        answer({"turn_id": str(before.turn_id), "was": before.state, "state": state})
+    else:
+        print(f"{before.turn_id}: {before.state} is {state} now")
+
+
+@gateway_app.command("retry")
+def retry_command(
+    turn: TurnsArgument = None,
+    *,
+    everything: AllOption = False,
+    host: HostOption = None,
+    bank: BankOption = None,
+    category: CategoryOption = None,
+    older_than: OlderOption = None,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Deliver again what the gateway certainly did nothing with: no connection was made, or it was turned away.
+
+    Turned away is: 401, 403, 429. A failed flush is repeated without its add. Everything else is left as it is, and
+    settled with `resolve`. What its session sent meanwhile has arrived before it.
+
+    **Example:** `afterturn gateway retry --category unauthorized --yes`
+    """
+    if not (turn or everything or host or bank or category or older_than):
+        raise typer.BadParameter("say which: a TURN, a filter, or --all")
+    place = Place(host, bank)
+    left = "the gateway may have done something; find out, then say `afterturn gateway resolve TURN --as …`"
+    again = Change("gateway retry", "retried", lambda by_hand, rows: by_hand.retry(rows), left)
+    targets = Targets(turn or (), place, _selection(place, tuple(State), category=category, older_than=older_than))
+    change(data, targets, again, yes=yes, dry_run=dry_run, as_json=as_json)
+
+
+async def _settled(by_hand: Quarantine, delivery: Entry, found: Found, then: Then | None, act: Act) -> str:
+    """Settle it; delivered, it goes on to its flush unless that is what was settled."""
+    usual = Then.DONE if delivery.state == "flush_failed" else Then.FLUSH
+    try:
+        state = await by_hand.resolve(delivery, found, then or usual)
+    except NotSettled:
+        act.code = "NOT_SETTLED"
+        raise
+    act.rows = 1
+    return state
+
+
+def _allowed(found: Found, then: Then | None) -> None:
+    ways = [way.value for told, way in SETTLEMENTS if told is found]
+    if then is None and found is Found.NOT_DELIVERED:
+        raise typer.BadParameter(f"say {' or '.join(ways)}: what was not delivered", param_hint="--then")
+    if then is not None and then.value not in ways:
+        raise typer.BadParameter(f"{found.value} goes with {' or '.join(ways)}", param_hint="--then")
+
+
+def _selection(
+    place: Place,
+    states: Sequence[str] = UNSETTLED,
+    *,
+    category: str | None = None,
+    older_than: timedelta | None = None,
+) -> Selection:
+    return Selection(
+        stages=(Stage.GATEWAY,),
+        states=tuple(states),
+        host=place.host_id,
+        bank=place.bank_id,
+        category=category,
+        older_than=older_than,
+    )

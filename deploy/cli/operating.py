@@ -1,0 +1,85 @@
+"""What operators' commands share: the stack's database for one piece of work, a question before it, a note after it."""
+
+import asyncio
+import contextlib
+import getpass
+import os
+import sys
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TypeVar
+from uuid import UUID
+
+import typer
+from sqlalchemy.exc import SQLAlchemyError
+
+from deploy.cli.finding import database_of
+from deploy.cli.printing import ended
+from deploy.stack import Stack
+from store.call_audit import NOBODY, Call, CallAudit, Door
+from store.database import Database
+
+T = TypeVar("T")
+
+
+def on_database(stack: Stack, work: Callable[[Database], Awaitable[T]]) -> T:
+    """Do a piece of work with the running stack's database; ends with status 1 when that does not answer."""
+
+    async def run() -> T:
+        database = Database(database_of(stack))
+        try:
+            return await work(database)
+        finally:
+            await database.close()
+
+    try:
+        return asyncio.run(run())
+    except (SQLAlchemyError, OSError) as error:
+        raise ended(f"the database of the stack does not answer ({type(error).__name__})", 1) from None
+
+
+def operator() -> str:
+    """Return the name of whoever is logged in, for the audit."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return f"uid {os.getuid()}"
+
+
+@dataclass(slots=True)
+class Act:
+    """What an operator did: how many rows it changed, and how it was refused, if it was."""
+
+    rows: int | None = None
+    code: str | None = None
+
+
+@asynccontextmanager
+async def acting(database: Database, operation: str, host: UUID = NOBODY) -> AsyncGenerator[Act]:
+    """Note in the call audit who did what, when the block ends, whichever way it ends."""
+    act, at, begun = Act(), datetime.now(UTC), time.monotonic()
+
+    async def note() -> None:
+        took = (time.monotonic() - begun) * 1000
+        call = Call(at, Door.OPERATOR, operation, took, host, actor=operator(), code=act.code, rows=act.rows)
+        await CallAudit(database).write([call])
+
+    try:
+        yield act
+    except BaseException as error:
+        act.code = act.code or type(error).__name__
+        with contextlib.suppress(SQLAlchemyError, OSError):
+            await note()
+        raise
+    await note()
+
+
+def sure(question: str, beforehand: str) -> None:
+    """Ask before a change; where nobody can answer, it must be said beforehand. Ends with 1 or 2 when it is not."""
+    if not sys.stdin.isatty():
+        raise ended(f"{question} Say {beforehand}", 2)
+    if not typer.confirm(question, err=True):
+        raise ended("nothing was changed", 1)
