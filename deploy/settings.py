@@ -18,7 +18,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from deploy import settings_layers as layers
 from deploy.settings_errors import Problem, SettingsError, explain
 from embeddings.settings import EmbeddingSettings
-from producers.settings import ApiSettings, BrokerSettings
+from producers.settings import ApiSettings, BrokerSettings, PressureSettings
 from store.recall.settings import RecallSettings
 from store.settings import DatabaseSettings
 from workers.settings import GatewaySettings, MaintenanceSettings, WorkerSettings
@@ -71,6 +71,7 @@ class Settings(BaseSettings):
     database: DatabaseSettings = Field(default_factory=DatabaseSettings)
     broker: BrokerSettings = Field(default_factory=BrokerSettings)
     api: ApiSettings = Field(default_factory=ApiSettings)
+    pressure: PressureSettings = Field(default_factory=PressureSettings)
     gateway: GatewaySettings = Field(default_factory=GatewaySettings)
     recall: RecallSettings = Field(default_factory=RecallSettings)
     worker: WorkerSettings = Field(default_factory=WorkerSettings)

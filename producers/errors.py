@@ -5,6 +5,7 @@ ProducerError
 ├── TooLarge           something is past its size limit; names the limit
 ├── Unauthenticated    no key, or one that opens nothing
 ├── PermissionDenied   the key is known, and does not reach this
+├── Overloaded         too much is still to be done; come again after `retry_after_s`
 └── Unavailable        the database cannot answer now; nothing was promised, try again
 """
 
@@ -72,3 +73,11 @@ class PermissionDenied(ProducerError):
 
 class Unavailable(ProducerError):
     """The database cannot answer now."""
+
+
+class Overloaded(ProducerError):
+    """Too much is still to be done to take this in now."""
+
+    def __init__(self, message: str, retry_after_s: int) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s

@@ -3,7 +3,7 @@
 The first seven names are the seed's (MCP-native memory tools, section 13), counted for every door alike.
 """
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 
 STATUSES = ("ok", "duplicate", "conflict", "busy", "error")
 
@@ -29,6 +29,12 @@ CALLS_AUDITED = Counter(
     "afterturn_calls_audited", "Calls noted in the call audit, or dropped under overload", ["outcome"]
 )
 RINGS = Counter("afterturn_rings", "Nudges for workers: sent, coalesced with one that waits, or failed", ["outcome"])
+SHED = Counter("afterturn_shed", "Requests refused because too much is still to be done", ["what"])
+PRESSURE = Gauge(
+    "afterturn_pressure",
+    "What is given up while work piles up: 0 nothing, 1 embedding at once, 2 recall jobs too, 3 batches too",
+    multiprocess_mode="livemax",
+)
 
 # A series that exists only after its first event makes the first one invisible to rate().
 for _status in STATUSES:
@@ -39,3 +45,5 @@ for _outcome in ("sent", "coalesced", "failed"):
     RINGS.labels(_outcome)
 for _outcome in ("written", "dropped"):
     CALLS_AUDITED.labels(_outcome)
+for _what in ("recall_jobs", "batches"):
+    SHED.labels(_what)

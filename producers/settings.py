@@ -26,3 +26,22 @@ class ApiSettings(BaseModel):
     max_messages: int = Field(default=64, ge=1, le=1024, description="messages of one turn")
     max_message_bytes: int = Field(default=262_144, ge=1024, le=16_777_216, description="UTF-8 bytes of one message")
     max_request_bytes: int = Field(default=2_097_152, ge=4096, le=67_108_864, description="bytes of one request's body")
+
+
+class PressureSettings(BaseModel):
+    """What is given up while work piles up, from the first to the last; a limit that is not set is none.
+
+    Rows are undone ledger rows (three a turn), ages those of the oldest; what waits for a Memory Gateway does not count.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    embed_at_once: bool = Field(default=True, description="the API embeds what it just accepted, while it is quiet")
+    embedding_rows: int | None = Field(
+        default=2_000, ge=1, description="from here on the API leaves new turns' vectors to the workers"
+    )
+    recall_job_rows: int | None = Field(default=200_000, ge=1, description="from here on recall jobs are refused")
+    recall_job_age_s: float | None = Field(default=900.0, gt=0, description="from this age on recall jobs are refused")
+    batch_rows: int | None = Field(default=1_000_000, ge=1, description="from here on batches of turns are refused")
+    batch_age_s: float | None = Field(default=None, gt=0, description="from this age on batches are refused")
+    retry_after_s: int = Field(default=5, ge=1, le=3600, description="when somebody refused may come again")

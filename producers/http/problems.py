@@ -12,7 +12,7 @@ from fastapi import Response
 from starlette.requests import ClientDisconnect
 
 from embeddings.errors import EmbeddingError
-from producers.errors import Invalid, PermissionDenied, TooLarge, Unauthenticated, Unavailable
+from producers.errors import Invalid, Overloaded, PermissionDenied, TooLarge, Unauthenticated, Unavailable
 from store.errors import (
     NotFound,
     PositionBeyondLog,
@@ -56,6 +56,7 @@ WIRES: Mapping[type[Exception], Wire] = {
     PositionBeyondLog: Wire(422, "INVALID_ARGUMENT"),
     QuotaExceeded: Wire(429, "QUOTA_EXCEEDED"),
     RateLimited: Wire(429, "RATE_LIMITED", retryable=True),
+    Overloaded: Wire(429, "RATE_LIMITED", retryable=True),
     Unavailable: UNAVAILABLE,
     SchemaMismatch: UNAVAILABLE,
     EmbeddingError: UNAVAILABLE,
@@ -89,7 +90,9 @@ def described(error: Exception) -> dict[str, Any]:
 def answer(error: Exception, request_id: str) -> Response:
     """Return the whole answer for a failure."""
     known = wire(error)
-    wait = {"retry-after": str(error.retry_after_s)} if isinstance(error, QuotaExceeded | RateLimited) else {}
+    wait = (
+        {"retry-after": str(error.retry_after_s)} if isinstance(error, QuotaExceeded | RateLimited | Overloaded) else {}
+    )
     return _response(known.status, described(error), request_id, {**known.headers, **wait})
 
 

@@ -1,10 +1,10 @@
 """The HTTP door as clients meet it, in this process, on a real PostgreSQL and a real Valkey."""
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import httpx
 import pytest
@@ -20,6 +20,7 @@ from producers.doorbell import Doorbell
 from producers.http.app import create_app
 from producers.http.service import Readiness
 from producers.memory import Memory, Parts
+from producers.pressure import Pressure
 from producers.recalls import Recalls
 from producers.settings import ApiSettings
 from store.banks import Banks
@@ -119,7 +120,15 @@ def broker_of(url: str, namespace: str) -> RedisBroker:
     return RedisBroker(client=client, namespace=namespace, middleware=[])  # type: ignore[no-untyped-call]  # dramatiq's
 
 
-def build(postgres: TestPostgres, broker: RedisBroker, *, gateway: bool = True, settings: ApiSettings) -> World:
+def build(
+    postgres: TestPostgres,
+    broker: RedisBroker,
+    *,
+    gateway: bool = True,
+    settings: ApiSettings,
+    pressure: Pressure | None = None,
+    embed: Callable[[UUID, Sequence[UUID]], bool] | None = None,
+) -> World:
     """Compose the API as deploy does, with words for meaning."""
     database, clock, health = database_of(postgres), Clock(), Healthy()
     keys, doorbell, jobs = Keys(database), Doorbell(broker), RecallJobs(database, clock)
@@ -127,6 +136,7 @@ def build(postgres: TestPostgres, broker: RedisBroker, *, gateway: bool = True, 
     units, banks, erasures = Units(database, clock), Banks(database, clock), Erasures(database, clock)
     documents, curation = Documents(database, clock), Curation(database, clock)
     parts = Parts(TurnStore(database, clock), units, recalls, jobs, doorbell, banks, erasures, documents, curation)
+    parts = replace(parts, pressure=pressure, embed=embed)
 
     async def metrics() -> bytes:
         return b"# nothing\n"

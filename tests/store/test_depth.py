@@ -1,0 +1,50 @@
+"""The depth of the backlog: our own stages, what is ready, no further than asked."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+
+from store.database import Database
+from store.depth import DEPTH, OWN, Depth, depth
+from store.turns import TurnStore
+from tests.servers import TestPostgres
+from tests.store.conftest import new_host, turn
+from tests.store.test_claim_plans import READ, fill
+
+
+@pytest.fixture
+async def host(lonely: Database) -> UUID:
+    return await new_host(lonely)
+
+
+async def test_rows_that_wait_for_a_gateway_or_for_another_stage_are_not_counted(lonely: Database, host: UUID) -> None:
+    assert await depth(lonely, 100) == Depth(0, 0.0)
+    hour_ago = datetime.now(UTC) - timedelta(hours=1)
+    await TurnStore(lonely, lambda: hour_ago).append(host, [turn("t1", gateway=True), turn("t2")])
+    found = await depth(lonely, 100)
+    assert found.rows == 4
+    assert 3600 <= found.oldest_s < 4000
+    async with lonely.operator() as connection:
+        await connection.execute(text("update ledger_t set status = 'done' where stage <> 'gateway'"))
+    assert await depth(lonely, 100) == Depth(0, 0.0)
+
+
+async def test_nobody_counts_further_than_asked(lonely: Database, host: UUID) -> None:
+    await TurnStore(lonely, lambda: datetime.now(UTC)).append(host, [turn(f"t{n}") for n in range(5)])
+    assert (await depth(lonely, 3)).rows == 3
+
+
+@pytest.mark.slow
+async def test_a_look_at_a_long_ledger_reads_no_more_rows_than_it_counts(
+    fresh_database: TestPostgres, lonely: Database
+) -> None:
+    for stage in OWN:
+        await fill(fresh_database, stage, 100)
+    async with lonely.operator() as connection:
+        arguments = {"stages": [stage.value for stage in OWN], "most": 10}
+        assert (await connection.execute(DEPTH, arguments)).one().rows == 10
+        scans, read = (await connection.execute(READ)).one()
+    assert scans == 0
+    assert read <= 2 * (10 + len(OWN))
