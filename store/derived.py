@@ -62,13 +62,7 @@ MENTIONS = text(f"""
       from ({projections.EXPECTED_MENTIONS.text}) e
      where n.host_id = :host and n.bank_id = :bank and n.entity_id = e.entity_id
        and n.mention_count <> e.mention_count""")  # noqa: S608 - constants
-# What waits for its turn to be counted stays noted.
-SETTLE_FORGOTTEN = text("""
-    delete from afterturn.forgotten_unit_t f
-     where f.host_id = :host and f.bank_id = :bank
-       and (select true from afterturn.ledger_t l
-             where l.host_id = :host and l.stage = 'projection' and l.item_id = f.turn_id
-               and l.status in ('pending', 'running', 'dead')) is null""")
+SETTLE_FORGOTTEN = text(f"delete from afterturn.forgotten_unit_t where {_PLACE}")  # noqa: S608 - constants
 COUNTED = {
     "agent_memory_entity_cooccur_t": projections.EXPECTED_PAIRS,
     "entity_name_t": projections.EXPECTED_NAMES,
@@ -88,17 +82,18 @@ async def lock(connection: AsyncConnection, bank: UUID) -> None:
     await connection.execute(LOCK, {"bank": bank})
 
 
-async def advance(connection: AsyncConnection, origin: Origin, turns: Sequence[UUID]) -> None:
+async def advance(connection: AsyncConnection, origin: Origin, turns: Sequence[UUID]) -> bool:
     """Bring a bank's derived state up to these turns, each of them once, and up to what was forgotten since.
 
     Inside the tenant's transaction, after `lock`; a bank has one such writer at a time. Reflections and links that
-    follow are appended as events of `origin`.
+    follow are appended as events of `origin`. True: more words wait than one transaction should carry; come again.
     """
     host, bank = origin.host, origin.bank
     changed = await projections.count_links(connection, host, bank, turns)
-    gone = await projections.count_words(connection, host, bank, turns)
+    words = await projections.count_words(connection, host, bank)
     await profiles.refresh(connection, host, bank, changed)
-    await consolidate(connection, origin, await facts.refresh(connection, host, bank, turns, gone))
+    await consolidate(connection, origin, await facts.refresh(connection, host, bank, turns, words.forgotten))
+    return words.more
 
 
 async def recount(connection: AsyncConnection, origin: Origin, position: int) -> None:

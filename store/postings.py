@@ -4,17 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
+import orjson
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 # A unit that was forgotten meanwhile gets no words back.
 INSERT = text("""
-    insert into afterturn.posting_t (host_id, bank_id, term, unit_id, session_id, seq, tf, length)
-    select cast(:host as uuid), cast(:bank as uuid), p.term, p.unit, u.session_id, u.seq, p.tf, p.length
-      from unnest(cast(:units as uuid[]), cast(:terms as text[]), cast(:tfs as int[]), cast(:lengths as int[]))
-           as p(unit, term, tf, length)
+    insert into afterturn.unit_word_t (host_id, bank_id, unit_id, session_id, seq, length, terms)
+    select cast(:host as uuid), cast(:bank as uuid), w.unit, u.session_id, u.seq, w.length, cast(w.terms as jsonb)
+      from unnest(cast(:units as uuid[]), cast(:lengths as int[]), cast(:terms as text[])) as w(unit, length, terms)
       join afterturn.agent_memory_unit_t u
-        on u.host_id = :host and u.bank_id = :bank and u.unit_id = p.unit and u.active
+        on u.host_id = :host and u.bank_id = :bank and u.unit_id = w.unit and u.active
     on conflict do nothing""")
 
 
@@ -28,10 +28,14 @@ class UnitTerms:
 
 
 async def insert(connection: AsyncConnection, host: UUID, bank: UUID, units: Sequence[UnitTerms]) -> None:
-    """Write the words of units of one bank, once; their units are projected already in this transaction."""
-    words = [(one.unit_id, term, tf, one.length) for one in units for term, tf in sorted(one.counts.items())]
-    if not words:
-        return
-    columns = zip(*words, strict=True)
-    arguments = dict(zip(("units", "terms", "tfs", "lengths"), map(list, columns), strict=True))
-    await connection.execute(INSERT, {"host": host, "bank": bank, **arguments})
+    """Write the words of units of one bank, once; their units are projected already in this transaction.
+
+    A recall finds them from then on; the projection stage carries them into the index of words.
+    """
+    if units:
+        arguments = {
+            "units": [one.unit_id for one in units],
+            "lengths": [one.length for one in units],
+            "terms": [orjson.dumps(one.counts).decode() for one in units],
+        }
+        await connection.execute(INSERT, {"host": host, "bank": bank, **arguments})

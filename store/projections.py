@@ -5,6 +5,7 @@ time. The `EXPECTED_*` queries say what the tables must hold if everything were 
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from uuid import UUID
 
 from sqlalchemy import text
@@ -89,50 +90,9 @@ REDATE_PAIRS = text("""
       from unnest(cast(:first as uuid[]), cast(:second as uuid[])) as p(first, second)
      where c.host_id = :host and c.bank_id = :bank and c.entity_id_1 = p.first and c.entity_id_2 = p.second""")
 
-# A turn's words are counted when its projection row is done; what is forgotten before that was never counted.
-_COUNTED = """(select true from afterturn.turn_t g
-                   where g.host_id = :host and g.turn_id = {unit}.turn_id and g.bank_id = :bank)
-                 and (select true from afterturn.ledger_t l
-                       where l.host_id = :host and l.stage = 'projection' and l.item_id = {unit}.turn_id
-                         and l.status <> 'done') is null"""
-_WAITING = """(select true from afterturn.ledger_t l
-                where l.host_id = :host and l.stage = 'projection' and l.item_id = f.turn_id
-                  and l.status in ('pending', 'running', 'dead') and l.turn_id <> all(cast(:turns as uuid[])))"""
-# One statement, one snapshot: a unit that is forgotten meanwhile is either counted here and taken back by the next
-# run, or its words are gone already and what was noted of it is dropped.
-COUNT_WORDS = text(f"""
-    with gone as (
-        delete from afterturn.forgotten_unit_t f
-         where f.host_id = :host and f.bank_id = :bank and {_WAITING} is null
-        returning f.unit_id, f.turn_id, f.terms, f.units, f.tokens
-    ), lost as materialized (
-        select f.* from gone f where f.turn_id <> all(cast(:turns as uuid[])) and {_COUNTED.format(unit="f")}
-    ), came as materialized (
-        select u.unit_id, p.term, p.length
-          from afterturn.agent_memory_unit_t u
-          left join lateral (select p.term, p.length from afterturn.posting_t p
-                              where p.host_id = :host and p.bank_id = :bank and p.unit_id = u.unit_id
-                             offset 0) p on true
-         where u.host_id = :host and u.bank_id = :bank and u.turn_id = any(cast(:turns as uuid[])) and u.active
-    ), terms as (
-        insert into afterturn.term_t as t (host_id, bank_id, term, df)
-        select cast(:host as uuid), cast(:bank as uuid), c.term, sum(c.change)
-          from (select c.term, 1 as change from came c where c.term is not null
-                union all
-                select unnest(f.terms), -1 from lost f) c
-         group by c.term
-        on conflict (host_id, bank_id, term) do update set df = t.df + excluded.df
-    ), units as (
-        insert into afterturn.bank_statistics_t as s (host_id, bank_id, units, tokens)
-        select cast(:host as uuid), cast(:bank as uuid), sum(c.units), sum(c.tokens)
-          from (select 1 as units, coalesce(max(c.length), 0) as tokens from came c group by c.unit_id
-                union all
-                select -f.units, -f.tokens from lost f) c
-        having count(*) > 0
-        on conflict (host_id, bank_id) do update
-           set units = s.units + excluded.units, tokens = s.tokens + excluded.tokens
-    )
-    select g.unit_id, g.terms from gone g""")  # noqa: S608 - put together from constants
+#: Units whose words one statement carries into the index of words.
+UNITS_LIMIT = 500
+POST_WORDS = text("select carried, forgotten, terms from afterturn.post_words(:host, :bank, :units)")
 FORGET_TERMS = text("""
     delete from afterturn.term_t t using unnest(cast(:terms as text[])) f(term)
      where t.host_id = :host and t.bank_id = :bank and t.term = f.term and t.df = 0""")
@@ -158,19 +118,14 @@ EXPECTED_NAMES = text("""
     select entity_id, coalesce(name, '') as name, coalesce(kind, '') as kind, sum(mentions)::int as mentions
       from afterturn.agent_memory_unit_entity_t
      where host_id = :host and bank_id = :bank and removed_at is null group by 1, 2, 3 order by 1, 2, 3""")
-EXPECTED_TERMS = text(f"""
-    select p.term, count(*) as df
-      from afterturn.posting_t p join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)
-     where host_id = :host and bank_id = :bank and u.active and {_COUNTED.format(unit="u")}
-     group by 1 order by 1""")  # noqa: S608 - put together from constants
-EXPECTED_STATISTICS = text(f"""
-    select count(*) as units,
-           coalesce(sum((select p.length from afterturn.posting_t p
-                          where p.host_id = u.host_id and p.bank_id = u.bank_id and p.unit_id = u.unit_id limit 1)), 0)
-               as tokens
-      from afterturn.agent_memory_unit_t u
-     where u.host_id = :host and u.bank_id = :bank and u.active
-       and {_COUNTED.format(unit="u")}""")  # noqa: S608 - put together from constants
+EXPECTED_TERMS = text("""
+    select t.term, count(*) as df
+      from afterturn.unit_word_t w, jsonb_object_keys(w.terms) t(term)
+     where w.host_id = :host and w.bank_id = :bank and w.posted
+     group by 1 order by 1""")
+EXPECTED_STATISTICS = text("""
+    select count(*) as units, coalesce(sum(w.length), 0) as tokens
+      from afterturn.unit_word_t w where w.host_id = :host and w.bank_id = :bank and w.posted""")
 
 
 async def count_links(connection: AsyncConnection, host: UUID, bank: UUID, turns: Sequence[UUID]) -> list[UUID]:
@@ -189,13 +144,21 @@ async def count_links(connection: AsyncConnection, host: UUID, bank: UUID, turns
     return entities
 
 
-async def count_words(connection: AsyncConnection, host: UUID, bank: UUID, turns: Sequence[UUID]) -> list[UUID]:
-    """Count the units of these turns and the terms they hold, and take back what was forgotten since.
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What one run did with a bank's words: whether more may wait, and which units were forgotten before it."""
 
-    The caller sees to it that no turn is counted twice. Returns the units that were forgotten.
+    more: bool
+    forgotten: Sequence[UUID]
+
+
+async def count_words(connection: AsyncConnection, host: UUID, bank: UUID) -> Carried:
+    """Carry words that wait into the index of words and count them, and take back what was forgotten since.
+
+    As many as a bounded statement takes; the rest waits for the next call, and recalls find it where it is.
     """
     place = {"host": host, "bank": bank}
-    gone = (await connection.execute(COUNT_WORDS, {**place, "turns": list(turns)})).all()
-    if terms := sorted({term for row in gone for term in row.terms}):
-        await connection.execute(FORGET_TERMS, {**place, "terms": terms})
-    return [row.unit_id for row in gone]
+    row = (await connection.execute(POST_WORDS, {**place, "units": UNITS_LIMIT})).one()
+    if row.terms:
+        await connection.execute(FORGET_TERMS, {**place, "terms": row.terms})
+    return Carried(row.carried == UNITS_LIMIT, row.forgotten)

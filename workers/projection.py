@@ -31,6 +31,10 @@ class ProjectionStage:
         async with self.database.tenant(claim.host_id) as connection:
             await derived.lock(connection, bank)
             await held(connection, claim)
-            await derived.advance(connection, origin, turns)
+            more = await derived.advance(connection, origin, turns)
             await close(connection, claim, outcomes)
+        while more:
+            async with self.database.tenant(claim.host_id) as connection:
+                await derived.lock(connection, bank)
+                more = await derived.advance(connection, origin, ())
         return Worked(outcomes)

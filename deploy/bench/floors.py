@@ -24,7 +24,7 @@ from store.turns import NewTurn
 ADDED: Mapping[str, str] = {
     "event_store_t": "host_id = :host and bank_id = :bank and payload->'data'->>'turnId' = cast(:turn as text)",
     "agent_memory_unit_t": "host_id = :host and bank_id = :bank and turn_id = cast(:turn as uuid)",
-    "posting_t": """host_id = :host and bank_id = :bank and unit_id in (
+    "unit_word_t": """host_id = :host and bank_id = :bank and unit_id in (
         select unit_id from afterturn.agent_memory_unit_t
          where host_id = :host and bank_id = :bank and turn_id = cast(:turn as uuid))""",
     "turn_t": "host_id = :host and turn_id = cast(:turn as uuid)",

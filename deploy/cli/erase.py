@@ -33,6 +33,7 @@ VACUUMED = (
     "agent_memory_unit_t",
     "agent_memory_entity_t",
     "agent_memory_unit_entity_t",
+    "unit_word_t",
     "posting_t",
     "unit_vector_t",
     "term_t",

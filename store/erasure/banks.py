@@ -24,7 +24,8 @@ BANK = text("""
     select b.active, afterturn.logged_version(b.host_id, b.host_id || '|' || b.bank_id) as version
       from afterturn.agent_memory_bank_t b where b.host_id = :host and b.bank_id = :bank""")
 WEIGHT = text("""
-    select (select count(*) from afterturn.posting_t p where p.host_id = :host and p.bank_id = :bank) as words,
+    select (select count(*) from afterturn.unit_word_t w, jsonb_object_keys(w.terms)
+             where w.host_id = :host and w.bank_id = :bank) as words,
            (select count(*) from afterturn.unit_vector_t v where v.host_id = :host and v.bank_id = :bank) as vectors""")
 ISSUED = text("select last_value from afterturn.log_position_seq")
 TURNS = text("select turn_id from afterturn.turn_t where host_id = :host and bank_id = :bank")

@@ -23,8 +23,8 @@ TIES = text("select * from afterturn.ties_of(:host, :bank, cast(:units as uuid[]
 ORPHANS = text("select * from afterturn.orphans_of(:host, :bank, cast(:units as uuid[]))")
 REFLECTIONS = text("select * from afterturn.reflections_of(:host, :bank, cast(:units as uuid[]))")
 WEIGHT = text("""
-    select (select count(*) from afterturn.posting_t p
-             where p.host_id = :host and p.bank_id = :bank and p.unit_id = any(:units)) as words,
+    select (select count(*) from afterturn.unit_word_t w, jsonb_object_keys(w.terms)
+             where w.host_id = :host and w.bank_id = :bank and w.unit_id = any(:units)) as words,
            (select count(*) from afterturn.unit_vector_t v
              where v.host_id = :host and v.bank_id = :bank and v.unit_id = any(:units)) as vectors""")
 UNCOUNTED = text("""

@@ -64,11 +64,8 @@ begin
          where t.host_id = v_bank.host and t.bank_id = v_bank.bank and (t.removed_at is null or t.counted);
         update agent_memory_entity_t t set active = false, mention_count = 0
          where t.host_id = v_bank.host and t.bank_id = v_bank.bank and (t.active or t.mention_count <> 0);
-        delete from posting_t t where t.host_id = v_bank.host and t.bank_id = v_bank.bank;
         delete from unit_vector_t t where t.host_id = v_bank.host and t.bank_id = v_bank.bank;
         delete from agent_memory_entity_cooccur_t t where t.host_id = v_bank.host and t.bank_id = v_bank.bank;
-        delete from term_t t where t.host_id = v_bank.host and t.bank_id = v_bank.bank;
-        delete from bank_statistics_t t where t.host_id = v_bank.host and t.bank_id = v_bank.bank;
         perform afterturn.end_derived(v_bank.host, v_bank.bank);
     end loop;
 end $$;
@@ -225,9 +222,6 @@ begin
           from last e join agent_memory_reflection_t r
             on r.host_id = e.host_id and r.bank_id = e.bank_id and r.reflection_id = e.thing
          where r.aggregate_version < e.aggregate_version and r.content <> e.d->>'content'
-    ), words as (
-        delete from posting_t p using reworded w
-         where p.host_id = w.host_id and p.bank_id = w.bank_id and p.unit_id = w.reflection_id
     ), vectors as (
         delete from unit_vector_t v using reworded w
          where v.host_id = w.host_id and v.bank_id = w.bank_id and v.unit_id = w.reflection_id
@@ -254,9 +248,6 @@ begin
          where e.event_type = 'AgentMemoryReflectionDeletedEvent' and r.host_id = e.host_id and r.bank_id = e.bank_id
            and r.reflection_id = (e.payload->'data'->>'reflectionId')::uuid and r.aggregate_version < e.aggregate_version
         returning r.host_id, r.bank_id, r.reflection_id
-    ), words as (
-        delete from posting_t p using gone g
-         where p.host_id = g.host_id and p.bank_id = g.bank_id and p.unit_id = g.reflection_id
     )
     delete from unit_vector_t v using gone g
      where v.host_id = g.host_id and v.bank_id = g.bank_id and v.unit_id = g.reflection_id;

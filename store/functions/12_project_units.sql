@@ -45,7 +45,7 @@ begin
      where e.event_type = 'AgentMemoryUnitUpdatedEvent' and (
            select true from agent_memory_unit_t u where u.host_id = e.host_id and u.bank_id = e.bank_id
               and u.unit_id = (e.payload->'data'->>'unitId')::uuid) is null;
-    perform afterturn.end_words(r.host_id, r.bank_id, r.units, 0)
+    perform afterturn.end_words(r.host_id, r.bank_id, r.units)
        from (select u.host_id, u.bank_id, array_agg(u.unit_id) as units
                from (select distinct on (e.aggregate_id) e.* from unnest(p_events) e
                       where e.event_type = 'AgentMemoryUnitUpdatedEvent'
@@ -87,7 +87,7 @@ end $$;
 create or replace function afterturn.end_units(p_host uuid, p_bank uuid, p_units uuid[], p_at timestamptz) returns void
 language plpgsql as $$
 begin
-    perform afterturn.end_words(p_host, p_bank, p_units, 1);
+    perform afterturn.end_words(p_host, p_bank, p_units);
     delete from unit_vector_t v using unnest(p_units) g(unit_id)
      where v.host_id = p_host and v.bank_id = p_bank and v.unit_id = g.unit_id;
     update agent_memory_unit_entity_t l set removed_at = p_at from unnest(p_units) g(unit_id)

@@ -259,11 +259,10 @@ begin
         on e.turn = t.turn
      where t.ord = any (p_accepted);
 
-    insert into afterturn.posting_t (host_id, bank_id, term, unit_id, session_id, seq, tf, length)
-    select p_host, t.bank, w.key, p.unit, t.session, u.sequence, w.value::int, p.length
+    insert into afterturn.unit_word_t (host_id, bank_id, unit_id, session_id, seq, length, terms)
+    select p_host, t.bank, p.unit, t.session, u.sequence, p.length, p.terms
       from jsonb_to_recordset(p_turns) as t(ord int, bank uuid, session uuid, postings jsonb),
            jsonb_to_recordset(t.postings) as p(unit uuid, terms jsonb, length int),
-           jsonb_each_text(p.terms) w,
            (select (d->>'unitId')::uuid as unit, (d->>'sequence')::int as sequence
               from unnest(p_events) e, lateral (select e.payload->'data') x(d)
              where e.event_type = 'AgentMemoryUnitRetainedEvent') u

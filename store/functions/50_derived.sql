@@ -8,27 +8,78 @@ create or replace function afterturn.folded(p_name text) returns text
 language sql immutable parallel safe
 return btrim(regexp_replace(lower(regexp_replace(normalize(p_name, NFKD), '[\u0300-\u036f]', '', 'g')), '\s+', ' ', 'g'));
 
--- Removes the words of units and notes what was counted of them. p_units: how many units fewer each one makes.
-create or replace function afterturn.end_words(p_host uuid, p_bank uuid, p_ended uuid[], p_units int) returns void
+-- Carries the words of up to p_limit units of a bank that wait into the index of words, and counts them, together
+-- with what was forgotten since. Returns how many units that were, which ones were forgotten, and the terms that were
+-- counted of those.
+-- A unit that is forgotten meanwhile is either carried first, and taken back by the next call, or not carried at all.
+create or replace function afterturn.post_words(p_host uuid, p_bank uuid, p_limit int)
+returns table (carried bigint, forgotten uuid[], terms text[])
+language plpgsql set plan_cache_mode to force_generic_plan as $$
+#variable_conflict use_column
+begin
+    return query
+    with gone as (
+        delete from afterturn.forgotten_unit_t f where f.host_id = p_host and f.bank_id = p_bank returning f.*
+    ), came as materialized (
+        update afterturn.unit_word_t w set posted = true
+          from (select n.unit_id from afterturn.unit_word_t n
+                 where n.host_id = p_host and n.bank_id = p_bank and not n.posted limit p_limit) n
+         where w.host_id = p_host and w.bank_id = p_bank and w.unit_id = n.unit_id and not w.posted
+        returning w.*
+    ), words as materialized (
+        select t.key as term, c.unit_id, c.session_id, c.seq, t.value::int as tf, c.length
+          from came c, jsonb_each_text(c.terms) t order by 1, 2
+    ), posted as (
+        insert into afterturn.posting_t (host_id, bank_id, term, unit_id, session_id, seq, tf, length)
+        select p_host, p_bank, w.* from words w
+    ), counted as (
+        insert into afterturn.term_t as t (host_id, bank_id, term, df)
+        select p_host, p_bank, c.term, sum(c.change)
+          from (select w.term, 1 as change from words w union all select unnest(g.terms), -1 from gone g) c
+         group by c.term
+        on conflict (host_id, bank_id, term) do update set df = t.df + excluded.df
+    ), sized as (
+        insert into afterturn.bank_statistics_t as s (host_id, bank_id, units, tokens)
+        select p_host, p_bank, sum(c.units), sum(c.tokens)
+          from (select 1 as units, c.length as tokens from came c union all select -g.units, -g.tokens from gone g) c
+        having count(*) > 0
+        on conflict (host_id, bank_id) do update
+           set units = s.units + excluded.units, tokens = s.tokens + excluded.tokens
+    )
+    select (select count(*) from came), array(select g.unit_id from gone g),
+           array(select distinct t from gone g, unnest(g.terms) t order by t);
+end $$;
+
+-- Removes the words of units, and from the index of words what was carried there; returns what they were. The rows of
+-- the units come first: whoever carries them just now ends before, and the next statement sees what came of it.
+create or replace function afterturn.drop_words(p_host uuid, p_bank uuid, p_units uuid[]) returns setof afterturn.unit_word_t
+language plpgsql as $$
+declare
+    v_gone afterturn.unit_word_t[];
+begin
+    with gone as (
+        delete from afterturn.unit_word_t w using unnest(p_units) u(unit_id)
+         where w.host_id = p_host and w.bank_id = p_bank and w.unit_id = u.unit_id returning w
+    )
+    select array_agg(g.w) into v_gone from gone g;
+    delete from afterturn.posting_t p using unnest(v_gone) g, jsonb_object_keys(g.terms) t(term)
+     where g.posted and p.host_id = p_host and p.bank_id = p_bank and p.term = t.term and p.unit_id = g.unit_id;
+    return query select g.* from unnest(v_gone) g;
+end $$;
+
+-- Removes the words of units that ended, or whose text is another now, and notes what was counted of them.
+drop function if exists afterturn.end_words(uuid, uuid, uuid[], int);
+create or replace function afterturn.end_words(p_host uuid, p_bank uuid, p_ended uuid[]) returns void
 language plpgsql as $$
 begin
-    if current_schema() <> 'afterturn' then
-        delete from posting_t p using unnest(p_ended) g(unit_id)
-         where p.host_id = p_host and p.bank_id = p_bank and p.unit_id = g.unit_id;
-        return;
+    if current_schema() = 'afterturn' then
+        insert into afterturn.forgotten_unit_t (host_id, bank_id, unit_id, terms, units, tokens)
+        select p_host, p_bank, e.unit_id, array(select jsonb_object_keys(w.terms)), (w.unit_id is not null)::int,
+               coalesce(w.length, 0)
+          from unnest(p_ended) e(unit_id)
+          left join (select * from afterturn.drop_words(p_host, p_bank, p_ended) d where d.posted) w
+            on w.unit_id = e.unit_id;
     end if;
-    with gone as (
-        delete from posting_t p using unnest(p_ended) g(unit_id)
-         where p.host_id = p_host and p.bank_id = p_bank and p.unit_id = g.unit_id
-        returning p.unit_id, p.term, p.length
-    ), words as (
-        select g.unit_id, array_agg(g.term order by g.term) as terms, max(g.length) as length from gone g group by 1
-    )
-    insert into afterturn.forgotten_unit_t (host_id, bank_id, unit_id, turn_id, terms, units, tokens)
-    select p_host, p_bank, e.unit_id, u.turn_id, coalesce(w.terms, '{}'), p_units, coalesce(w.length, 0)
-      from unnest(p_ended) e(unit_id)
-      join agent_memory_unit_t u on u.host_id = p_host and u.bank_id = p_bank and u.unit_id = e.unit_id
-      left join words w on w.unit_id = e.unit_id;
 end $$;
 
 -- Notes that an entity's name is to be looked at again.
@@ -46,6 +97,10 @@ create or replace function afterturn.end_derived(p_host uuid, p_bank uuid) retur
 language plpgsql as $$
 begin
     if current_schema() = 'afterturn' then
+        delete from afterturn.unit_word_t t where t.host_id = p_host and t.bank_id = p_bank;
+        delete from afterturn.posting_t t where t.host_id = p_host and t.bank_id = p_bank;
+        delete from afterturn.term_t t where t.host_id = p_host and t.bank_id = p_bank;
+        delete from afterturn.bank_statistics_t t where t.host_id = p_host and t.bank_id = p_bank;
         delete from afterturn.forgotten_unit_t t where t.host_id = p_host and t.bank_id = p_bank;
         delete from afterturn.stale_entity_t t where t.host_id = p_host and t.bank_id = p_bank;
         delete from afterturn.entity_name_t t where t.host_id = p_host and t.bank_id = p_bank;

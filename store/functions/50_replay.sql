@@ -39,8 +39,7 @@ begin
             execute v_found.command;
         end loop;
     end loop;
-    foreach v_table in array array['posting_t', 'unit_vector_t', 'term_t', 'bank_statistics_t',
-                                   'agent_memory_entity_cooccur_t'] loop
+    foreach v_table in array array['unit_vector_t', 'agent_memory_entity_cooccur_t'] loop
         execute format('create table %I.%I (like afterturn.%I)', p_schema, v_table, v_table);
     end loop;
     perform afterturn.first_statistics(p_schema);

@@ -11,23 +11,30 @@ from store.recall.pool import Pool
 from store.recall.settings import RecallSettings
 
 # One string of bytes a term (the fields of POSTING, in its order): thousands of rows cross in a millisecond.
-# The limit holds back a term that turns out commoner than its statistics said.
+# The limit holds back a term that turns out commoner than its statistics said. The words of the newest units wait
+# beside them to be carried into the index of words; there are few of them, unless no worker runs.
 POSTINGS = """
+    with waiting as materialized (
+        select case when w.seq is null then w.unit_id else w.session_id end as session_id,
+               coalesce(w.seq, -1) as seq, w.length, w.terms
+          from afterturn.unit_word_t w {waiting}
+         where w.host_id = :host and w.bank_id = :bank and not w.posted and w.terms ?| cast(:terms as text[])
+               {conditions}
+    )
     select q.term, string_agg(uuid_send(p.session_id) || int4send(p.seq) || int4send(p.tf) || int4send(p.length), '')
       from unnest(cast(:terms as text[])) q(term),
-           lateral (select case when p.seq is null then p.unit_id else p.session_id end as session_id,
-                           coalesce(p.seq, -1) as seq, p.tf, p.length
-                      from afterturn.posting_t p {units}
-                     where p.host_id = :host and p.bank_id = :bank and p.term = q.term {conditions}
-                     limit :postings) p
+           lateral ((select case when p.seq is null then p.unit_id else p.session_id end as session_id,
+                            coalesce(p.seq, -1) as seq, p.tf, p.length
+                       from afterturn.posting_t p {posted}
+                      where p.host_id = :host and p.bank_id = :bank and p.term = q.term {conditions}
+                      limit :postings)
+                    union all
+                    select w.session_id, w.seq, cast(w.terms->>q.term as int), w.length
+                      from waiting w where w.terms ? q.term) p
      group by q.term"""
-PLAIN = text(POSTINGS.format(units="", conditions=""))
-FILTERED = text(
-    POSTINGS.format(
-        units="join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)",
-        conditions=f"and {conditions('u')}",
-    )
-)
+UNIT = "join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)"
+PLAIN = text(POSTINGS.format(waiting="", posted="", conditions=""))
+FILTERED = text(POSTINGS.format(waiting=UNIT, posted=UNIT, conditions=f"and {conditions('u')}"))
 
 
 class LexicalArm:

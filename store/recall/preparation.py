@@ -35,6 +35,10 @@ BANK = text("""
 # the newest turns count too. And who speaks in a few of them: a speaker's name stands in the words of each of his
 # messages, so a small sample tells whether a word is a participant's name, without a list of participants.
 TERMS = text("""
+    with waiting as materialized (
+        select w.unit_id, w.terms from afterturn.unit_word_t w
+         where w.host_id = :host and w.bank_id = :bank and not w.posted and w.terms ?| cast(:terms as text[])
+    )
     select q.term, f.df, s.speakers
       from unnest(cast(:terms as text[])) q(term)
       left join afterturn.term_t t on t.host_id = :host and t.bank_id = :bank and t.term = q.term
@@ -42,12 +46,15 @@ TERMS = text("""
            select case when t.df > 1000 then t.df else (
                   select count(*) from (select from afterturn.posting_t p
                                          where p.host_id = :host and p.bank_id = :bank and p.term = q.term
-                                         limit 5000) p) end as df) f
+                                         limit 5000) p) end
+                  + (select count(*) from waiting w where w.terms ? q.term) as df) f
      cross join lateral (
            select array_agg(distinct coalesce(u.name, u.role)) as speakers
-             from (select p.unit_id from afterturn.posting_t p
-                    where p.host_id = :host and p.bank_id = :bank and p.term = q.term and q.term not like '2:%'
-                    limit 24) p
+             from ((select p.unit_id from afterturn.posting_t p
+                     where p.host_id = :host and p.bank_id = :bank and p.term = q.term and q.term not like '2:%'
+                     limit 24)
+                   union all
+                   (select w.unit_id from waiting w where w.terms ? q.term and q.term not like '2:%' limit 24)) p
              join afterturn.agent_memory_unit_t u
                on u.host_id = :host and u.bank_id = :bank and u.unit_id = p.unit_id
             where u.seq is not null) s""")

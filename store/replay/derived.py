@@ -28,12 +28,15 @@ CHECKS = {
                where l.host_id = r.host_id and l.bank_id = r.bank_id and l.entity_id = r.entity_id
                  and l.counted), 0)""",
     "words": """
-        select from afterturn.posting_t r
+        select from afterturn.unit_word_t r
         left join afterturn.agent_memory_unit_t u
           on u.host_id = r.host_id and u.bank_id = r.bank_id and u.unit_id = r.unit_id
-        left join afterturn.agent_memory_reflection_t f
-          on f.host_id = r.host_id and f.bank_id = r.bank_id and f.reflection_id = r.unit_id
-        where {of_row} and not coalesce(u.active, f.active, false)""",
+        where {of_row} and u.active is not true
+        union all
+        select from (select w.host_id, w.bank_id, w.unit_id, t.term, cast(t.tf as int) as tf
+                       from afterturn.unit_word_t w, jsonb_each_text(w.terms) t(term, tf) where w.posted) e
+        full join afterturn.posting_t p using (host_id, bank_id, term, unit_id)
+        where {of_join} and e.tf is distinct from p.tf""",
     "vectors": """
         select from afterturn.unit_vector_t r
         left join afterturn.agent_memory_unit_t u

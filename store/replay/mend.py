@@ -26,8 +26,9 @@ CHANGED = """
      where (cast(:host as uuid) is null or host_id = :host) and (cast(:bank as uuid) is null or bank_id = :bank)
        and {some} and (o.content, o.active) is distinct from (n.content, n.active)"""
 DROP_WORDS = text("""
-    delete from afterturn.posting_t p using changed_unit c
-     where c.stale and p.host_id = c.host_id and p.bank_id = c.bank_id and p.unit_id = c.unit_id""")
+    select count(*)
+      from (select host_id, bank_id, array_agg(unit_id) as units from changed_unit where stale group by 1, 2) c,
+           lateral afterturn.drop_words(c.host_id, c.bank_id, c.units)""")
 DROP_VECTORS = text("""
     delete from afterturn.unit_vector_t v using changed_unit c
      where c.stale and v.host_id = c.host_id and v.bank_id = c.bank_id and v.unit_id = c.unit_id""")

@@ -254,7 +254,7 @@ async def test_a_forgotten_unit_is_gone_from_every_read_at_once(
     assert (await ana.http.get(path)).status_code == 404
     assert (await ana.http.delete(path)).status_code == 404
     assert best not in [result["unit_id"] for result in (await recalled(ana))["results"]]
-    for table in ("posting_t", "unit_vector_t"):
+    for table in ("unit_word_t", "posting_t", "unit_vector_t"):
         left = await world.sql(f"select count(*) from afterturn.{table} where unit_id = :unit", unit=best)
         assert left[0][0] == 0
     history = await world.sql(

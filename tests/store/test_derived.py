@@ -292,8 +292,10 @@ async def test_what_is_forgotten_while_its_turn_is_counted_is_taken_back_by_the_
     async with database.tenant(bank.host) as connection:
         await derived.lock(connection, bank.bank)
         await derived.advance(connection, bank.origin, bank.waiting)
-        await asyncio.wait_for(bank.forget(0, 0), 5)
+        forgetting = asyncio.create_task(bank.forget(0, 0))
+        await asyncio.sleep(0.2)
         await connection.execute(DONE, {"turns": bank.waiting})
+    await asyncio.wait_for(forgetting, 5)
     bank.waiting = []
     await bank.advance(0, 0)
     await bank.compare()

@@ -40,7 +40,7 @@ async def test_a_tenant_sees_its_own_rows_of_every_table_and_no_others(
         assert seen in ([], [(other,)]), table
 
 
-@pytest.mark.parametrize("table", ["agent_memory_unit_t", "event_store_t", "turn_t", "posting_t", "ledger_t"])
+@pytest.mark.parametrize("table", ["agent_memory_unit_t", "event_store_t", "turn_t", "unit_word_t", "ledger_t"])
 async def test_a_transaction_that_names_no_tenant_reads_nothing(
     turns: TurnStore, database: Database, host: UUID, table: str
 ) -> None:
@@ -77,7 +77,7 @@ async def test_the_tenant_of_one_transaction_is_forgotten_by_the_next(database: 
     [
         "select content from afterturn.agent_memory_unit_t",
         "select payload from afterturn.event_store_t",
-        "select term from afterturn.posting_t",
+        "select terms from afterturn.unit_word_t",
         "select request from afterturn.recall_job_t",
         "select digest_key from afterturn.host_t",
         "select messages from hindsight.agent_session_history_t",

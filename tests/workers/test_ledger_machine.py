@@ -35,6 +35,7 @@ TABLES = ", ".join(
         "audit_event_t",
         "turn_t",
         "event_store_t",
+        "unit_word_t",
         "posting_t",
         "agent_memory_bank_t",
     )

@@ -15,6 +15,7 @@ TABLES = (
     "agent_memory_unit_entity_t",
     "agent_memory_entity_cooccur_t",
     "agent_memory_link_t",
+    "unit_word_t",
     "posting_t",
     "term_t",
     "bank_statistics_t",
@@ -78,9 +79,8 @@ async def test_a_fact_is_found_by_its_words_and_embedded_as_a_follow_up_of_its_t
     facts = await world.sql("""
         select unit_id, turn_id, content, position from afterturn.agent_memory_unit_t where origin = 'extraction'""")
     for fact in facts:
-        words = await world.sql("select term, tf from afterturn.posting_t where unit_id = :unit", unit=fact.unit_id)
-        counts = {row.term: row.tf for row in words}
-        assert set(analyse(fact.content).counts) <= set(counts)
+        words = await world.sql("select terms from afterturn.unit_word_t where unit_id = :unit", unit=fact.unit_id)
+        assert set(analyse(fact.content).counts) <= set(words[0].terms)
     follow_ups = await world.sql("""
         select turn_id, position from afterturn.ledger_t where stage = 'embedding' and item_id <> turn_id""")
     assert {row.turn_id for row in follow_ups} == {fact.turn_id for fact in facts}

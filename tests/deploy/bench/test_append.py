@@ -55,7 +55,7 @@ async def left_behind(grounds: BenchServers) -> dict[str, int]:
     async with engine.connect() as connection:
         tables = (await connection.execute(text("select afterturn.event_backed()"))).scalar_one()
         counts = {}
-        for table in (*tables, "host_t", "event_store_t", "turn_t", "ledger_t", "posting_t", "claim_t"):
+        for table in (*tables, "host_t", "event_store_t", "turn_t", "ledger_t", "unit_word_t", "claim_t"):
             counts[table] = (await connection.execute(text(f"select count(*) from afterturn.{table}"))).scalar_one()
         schemas = "select count(*) from pg_namespace where nspname like 'bench%'"
         counts["schemas"] = (await connection.execute(text(schemas))).scalar_one()
@@ -90,7 +90,7 @@ async def test_floor_b_writes_the_rows_that_an_append_writes(grounds: BenchServe
         acknowledging = await Acknowledging(here, database, floors, host, 2).warmed_up()
         taken = await acknowledging.rounds(2, 3)
         assert [len(taken.ours), len(taken.floor_a), len(taken.floor_b)] == [12, 12, 12]
-        for table in ("event_store_t", "agent_memory_unit_t", "posting_t", "turn_t", "ledger_t"):
+        for table in ("event_store_t", "agent_memory_unit_t", "unit_word_t", "turn_t", "ledger_t"):
             assert await written(here.owner, table, floors.host) > 0
         ours = await sessions(here.owner, host)
         assert await sessions(here.owner, floors.host) == ours

@@ -244,21 +244,22 @@ async def test_words_that_came_with_an_appended_history_stand_in_their_place(dat
 async def test_another_text_loses_the_words_and_vectors_of_the_old_one(database: Database, bank: UUID) -> None:
     await append(database, bank, [event(bank, E.UNIT_RETAINED), event(bank, E.REFLECTION_CREATED, key="r")])
     async with database.tenant(bank) as connection:
+        word = {"h": bank, "b": BANK, "u": uuid_of("unit a")}
+        await connection.execute(
+            text("insert into unit_word_t values (:h, :b, :u, null, null, 1, '{\"word\": 1}')"), word
+        )
+        await connection.execute(text("select * from post_words(:h, :b, 10)"), {"h": bank, "b": BANK})
         for unit in (uuid_of("unit a"), uuid_of("reflection r")):
-            await connection.execute(
-                text("insert into posting_t values (:h, :b, 'word', :u, null, null, 1, 1)"),
-                {"h": bank, "b": BANK, "u": unit},
-            )
             await connection.execute(
                 text("insert into unit_vector_t values (:h, :b, :u, 0, 1, array_fill(0.05, array[384])::halfvec)"),
                 {"h": bank, "b": BANK, "u": unit},
             )
     kept = "select (select count(*) from posting_t), (select count(*) from unit_vector_t)"
     await append(database, bank, [event(bank, E.UNIT_UPDATED, 2), event(bank, E.REFLECTION_UPDATED, 2, key="r")])
-    assert await rows(database, bank, kept) == [(2, 2)]
+    assert await rows(database, bank, kept) == [(1, 2)]
     assert await one(database, bank, "select embedding is not null from hindsight.agent_memory_reflection_t") is True
     await append(database, bank, [event(bank, E.UNIT_UPDATED, 3, text="new")])
-    assert await rows(database, bank, kept) == [(1, 1)]
+    assert await rows(database, bank, kept) == [(0, 1)]
     await append(database, bank, [event(bank, E.REFLECTION_UPDATED, 3, key="r", text="new")])
     assert await rows(database, bank, kept) == [(0, 0)]
 

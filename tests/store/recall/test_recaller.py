@@ -316,12 +316,11 @@ async def _add_fact(memory: Memory, content: str, source: str) -> UUID:
         unit=unit,
     )
     await memory.sql(
-        """insert into afterturn.posting_t (host_id, bank_id, term, unit_id, session_id, tf, length)
-           select :host, :bank, term, :fact, :session, 1, 4 from unnest(cast(:terms as text[])) term""",
+        """insert into afterturn.unit_word_t (host_id, bank_id, unit_id, session_id, length, terms)
+           values (:host, :bank, :fact, :session, 4, '{"user": 1, "live": 1, "lisbon": 1}')""",
         host=memory.host,
         bank=memory.bank,
         fact=fact,
         session=session,
-        terms=["user", "live", "lisbon"],
     )
     return fact
