@@ -22,14 +22,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SettingsError as error:
         print(f"deploy.worker: {error}", file=sys.stderr)
         return 2
-    _prepare(settings)
+    prepare(settings)
     # Only now: dramatiq and the library of metrics read the environment when they are imported.
     from deploy.worker_process import run  # noqa: PLC0415
 
     return run(settings)
 
 
-def _prepare(settings: Settings) -> None:
+def prepare(settings: Settings) -> None:
+    """Say in the environment what libraries read when they are imported."""
     settings.metrics_dir.mkdir(parents=True, exist_ok=True)
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(settings.metrics_dir)
     os.environ.setdefault("dramatiq_restart_delay", str(RECONNECT_MS))

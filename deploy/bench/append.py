@@ -9,10 +9,12 @@ from deploy.bench.acknowledgement import Acknowledging
 from deploy.bench.floors import Floors
 from deploy.bench.ground import Ground, ground
 from deploy.bench.measures import Machine, Measure, Outcome, Target
-from deploy.bench.servers import BenchServers
+from deploy.bench.servers import BenchServers, bench_servers
 from store.database import Database
 
 CONNECTIONS = 8
+#: Lends what `run` takes.
+servers = bench_servers
 
 Say = Callable[[str], None]
 
@@ -34,9 +36,9 @@ class Sizes:
 FULL = Sizes(rounds=20, turns=40, cpu_turns=1_000, bulk_events=100_000, memory_from=100_000, memory_to=1_000_000)
 
 
-async def run(servers: BenchServers, say: Say, sizes: Sizes) -> Outcome:
+async def run(on: BenchServers, say: Say, sizes: Sizes) -> Outcome:
     """Take every measure, one after the other, and leave nothing behind."""
-    async with ground(servers) as here:
+    async with ground(on) as here:
         async with here.owner.connect() as connection:
             machine = await Machine.read(connection)
         # First: what another measure took and gave back would hide what this one needs.

@@ -82,18 +82,22 @@ class Ground:
 
     async def remove(self) -> None:
         """Delete every row of the hosts, children before their parents."""
+        for table in reversed(await self.tables()):
+            async with self.owner.begin() as connection:
+                delete = f"delete from afterturn.{table} where host_id = any(:hosts)"  # noqa: S608 - a name of the catalog
+                await connection.execute(text(delete), {"hosts": self._hosts})
+
+    async def tables(self) -> list[str]:
+        """Name the tables that hold rows of hosts, parents before their children."""
         async with self.owner.connect() as connection:
             tables = {row.oid: row for row in await connection.execute(TABLES)}
         parents_first = TopologicalSorter({oid: row.parents for oid, row in tables.items()}).static_order()
-        for oid in reversed([oid for oid in parents_first if oid in tables]):
-            async with self.owner.begin() as connection:
-                delete = f"delete from afterturn.{tables[oid].relname} where host_id = any(:hosts)"  # noqa: S608 - a name of the catalog
-                await connection.execute(text(delete), {"hosts": self._hosts})
+        return [tables[oid].relname for oid in parents_first if oid in tables]
 
 
 @asynccontextmanager
 async def ground(servers: BenchServers) -> AsyncGenerator[Ground]:
-    """Lend a ground and leave nothing of it behind."""
+    """Lend a ground and leave nothing of it behind; private servers end with all they hold."""
     engine = create_async_engine(
         servers.owner_url.get_secret_value(),
         poolclass=NullPool,
@@ -104,5 +108,6 @@ async def ground(servers: BenchServers) -> AsyncGenerator[Ground]:
     try:
         yield here
     finally:
-        await here.remove()
+        if servers.shared:
+            await here.remove()
         await engine.dispose()

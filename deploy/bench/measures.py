@@ -89,11 +89,12 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """All that one bench found; `sizes` are how much it ran."""
+    """All that one bench found; `sizes` are how much it ran, `parts` what the figures are made of."""
 
     machine: Machine
     measures: Sequence[Measure]
     sizes: Mapping[str, int] = field(default_factory=dict)
+    parts: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def met(self) -> bool:
@@ -108,6 +109,7 @@ class Outcome:
             "measures": [measure.as_json() for measure in self.measures],
             "settings": dict(machine.settings),
             "sizes": dict(self.sizes),
+            "parts": {name: _rounded(figure) for name, figure in self.parts.items()},
         }
 
 

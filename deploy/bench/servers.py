@@ -23,6 +23,9 @@ class BenchServers:
     owner_url: SecretStr
     shared: bool
 
+    def __str__(self) -> str:
+        return "the running stack" if self.shared else "a private PostgreSQL"
+
 
 @contextmanager
 def bench_servers(data: Path | None) -> Iterator[BenchServers]:

@@ -11,15 +11,14 @@ from rich.table import Table
 from rich.text import Text
 
 from deploy.bench.measures import Measure, Outcome
-from deploy.bench.servers import bench_servers
 from deploy.cli.finding import DataOption, JsonOption
 from deploy.cli.printing import answer, console, ended, say
 from deploy.embedded import EmbeddedError
 from deploy.settings import load
 from deploy.settings_errors import SettingsError
 
-#: Each bench: the module with its `run`, its `Sizes` and its `FULL` ones.
-BENCHES: Mapping[str, str] = {"append": "deploy.bench.append"}
+#: Each bench: the module with its `run`, its `Sizes` and its `FULL` ones, and with the `servers` it runs on.
+BENCHES: Mapping[str, str] = {"append": "deploy.bench.append", "pipeline": "deploy.bench.pipeline"}
 
 
 def bench_command(
@@ -31,10 +30,11 @@ def bench_command(
 ) -> None:
     """Measure the product beside its floor, in the same run and on the same server.
 
-    Runs on the servers of the running stack, under a host of its own that is removed afterwards, else on a private
-    PostgreSQL. Exits 1 when a target is not met.
+    `append` runs on the servers of the running stack, under a host of its own that is removed afterwards, else on a
+    private PostgreSQL. `pipeline` starts a stack and a gateway of its own and removes them; give it a quiet machine.
+    Exits 1 when a target is not met.
 
-    **Example:** `afterturn bench append --json`
+    **Example:** `afterturn bench pipeline --json`
     """
     if name not in BENCHES:
         raise ended(f"no such bench: {printable_names()}", 2)
@@ -42,8 +42,8 @@ def bench_command(
     sizes = bench.FULL if full else bench.Sizes()
     try:
         folder = data or load().settings.data
-        with bench_servers(folder) as servers:
-            say(f"on {'the running stack' if servers.shared else 'a private PostgreSQL'}")
+        with bench.servers(folder) as servers:
+            say(f"on {servers}")
             outcome: Outcome = asyncio.run(bench.run(servers, say, sizes))
     except SettingsError as error:
         raise ended(f"these settings cannot be used:\n{error}", 2) from None
@@ -72,7 +72,8 @@ def _in_words(outcome: Outcome) -> Group:
     settings = ", ".join(f"{name}={value}" for name, value in machine.settings.items())
     where = f"{machine.cores} cores, PostgreSQL {machine.postgresql}, pgvector {machine.pgvector}; {settings}"
     sizes: Mapping[str, Any] = outcome.sizes
-    return Group(Text(where), Text(", ".join(f"{name}={value}" for name, value in sizes.items())), table)
+    parts = Text("\n".join(f"{name} {figure:.3f}" for name, figure in outcome.parts.items()))
+    return Group(Text(where), Text(", ".join(f"{name}={value}" for name, value in sizes.items())), parts, table)
 
 
 def _cells(measure: Measure) -> list[Text]:

@@ -1,0 +1,201 @@
+"""`afterturn bench pipeline`: turns a second through all stages, beside the bare library calls they are made of."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import chain
+from statistics import median
+from uuid import UUID
+
+from sqlalchemy import text
+
+from deploy.bench import row_floor, saturated, stage_floors
+from deploy.bench.acknowledgement import append, now
+from deploy.bench.ground import Ground, ground
+from deploy.bench.material import conversations
+from deploy.bench.measures import Machine, Measure, Outcome, Target
+from deploy.bench.pipeline_stack import PipelineStack, pipeline_stack
+from deploy.demo.stack import paused_workers
+from embeddings.settings import Variant
+from store.database import Database
+from store.turns import NewTurn, TurnStore
+
+#: Lends what `run` takes.
+servers = pipeline_stack
+MILLISECONDS = 1000.0
+#: Turns of one append, and how often it is asked whether everything is done.
+APPENDED_TOGETHER = 50
+LOOK_AGAIN_S = 0.05
+#: A pipeline that stands still is not waited for.
+PATIENCE_S = 900.0
+
+Say = Callable[[str], None]
+
+UNDONE = text("select exists (select from afterturn.ledger_t where host_id = any(:hosts) and undone)")
+LEFT = text("""
+    select count(*) filter (where undone) as undone,
+           count(*) filter (where status in ('dead', 'add_unknown', 'add_failed', 'flush_failed', 'unknown')) as failed
+      from afterturn.ledger_t where host_id = any(:hosts)""")
+
+
+class NotDone(Exception):
+    """The pipeline did not bring everything to a good end: its figures would mean nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is run: rounds of so many banks, each with the demo's conversation of 153 turns.
+
+    `sample` is on how many texts the embedder's best batch is looked for.
+    """
+
+    rounds: int = 3
+    banks: int = 8
+    idle_banks: int = 16
+    acknowledgements: int = 100
+    sample: int = 96
+
+
+FULL = Sizes(rounds=5, banks=64, idle_banks=128, acknowledgements=400, sample=256)
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """One backlog and how it was worked off: wall time, and processor time by part, in seconds."""
+
+    host: UUID
+    turns: int
+    since: int
+    seconds: float
+    cpu: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def rate(self) -> float:
+        """Turns a second."""
+        return self.turns / self.seconds
+
+
+async def run(on: PipelineStack, say: Say, sizes: Sizes) -> Outcome:
+    """Take every measure, one after the other."""
+    async with ground(on.servers) as here:
+        database = here.database(4)
+        try:
+            return await Bench(on, here, database, say, sizes).run()
+        finally:
+            await database.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """One run of the bench."""
+
+    on: PipelineStack
+    here: Ground
+    database: Database
+    say: Say
+    sizes: Sizes
+
+    async def run(self) -> Outcome:
+        """Take every measure, one after the other."""
+        async with self.here.owner.connect() as connection:
+            machine = await Machine.read(connection)
+        await self.drained(1)
+        rounds = []
+        for nth in range(self.sizes.rounds):
+            rounds.append(await self.drained(self.sizes.banks))
+            self.say(f"round {nth + 1}: {rounds[-1].rate:.0f} turns/s through all stages")
+        floor = await self._floors(rounds[-1])
+        measures = [
+            self._over("pipeline_over_library_calls", rounds, sum(floor[part] for part in FLOOR), 0.7),
+            self._over("pipeline_over_embedder_alone", rounds, floor["floor_embedding_ms"], 0.5),
+            await self._idle(),
+            *await self._acknowledgement(),
+        ]
+        return Outcome(machine, measures, asdict(self.sizes), {**floor, **_ours(rounds)})
+
+    async def drained(self, banks: int) -> Drained:
+        """Append turns while no worker runs, then let them, and wait until every stage is through."""
+        with paused_workers(self.on.stack):
+            host, turns = await self.backlog(banks)
+            since, before = await row_floor.mark(self.here), self.on.cpu_seconds()
+        started = time.monotonic()
+        await self.done(host)
+        seconds = time.monotonic() - started
+        after = self.on.cpu_seconds()
+        return Drained(host, len(turns), since, seconds, {part: after[part] - before[part] for part in after})
+
+    async def backlog(self, banks: int) -> tuple[UUID, list[NewTurn]]:
+        """Append the conversation to so many banks of a new host, the banks in turns."""
+        host, store = await self.here.new_host(self.database), TurnStore(self.database, now)
+        turns = list(chain.from_iterable(zip(*conversations(banks), strict=True)))
+        for start in range(0, len(turns), APPENDED_TOGETHER):
+            await append(store, host, *turns[start : start + APPENDED_TOGETHER])
+        return host, turns
+
+    async def done(self, *hosts: UUID) -> None:
+        """Wait until nothing is undone. Raises NotDone when it takes too long or something failed."""
+        until = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until and await self.undone(*hosts):  # noqa: ASYNC110 - another process sets no event
+            await asyncio.sleep(LOOK_AGAIN_S)
+        async with self.here.owner.connect() as connection:
+            left = (await connection.execute(LEFT, {"hosts": list(hosts)})).one()
+        if left.undone or left.failed:
+            raise NotDone(f"{left.undone} rows of the ledger are undone, {left.failed} failed")
+
+    async def undone(self, *hosts: UUID) -> bool:
+        """Say whether anything is still to be done."""
+        async with self.here.owner.connect() as connection:
+            return bool((await connection.execute(UNDONE, {"hosts": list(hosts)})).scalar_one())
+
+    async def _floors(self, drained: Drained) -> dict[str, float]:
+        """Return what the bare calls for one turn cost, in milliseconds of processor time."""
+        turns = list(chain.from_iterable(conversations(self.sizes.banks)))
+        texts, cache = await stage_floors.texts(self.here, drained.host), self.on.data / "models"
+        target = await self.here.new_host(self.database)
+        with paused_workers(self.on.stack):
+            self.say(f"the bare calls: {len(texts)} texts, {len(turns)} deliveries, their rows, the rules")
+            spent = {
+                "floor_embedding_ms": stage_floors.embedding(texts, cache, Variant.DYNAMIC, self.sizes.sample),
+                "floor_gateway_ms": await stage_floors.gateway(self.on, turns),
+                "floor_rows_ms": await row_floor.copying(self.here, drained.host, target, drained.since),
+                "floor_rules_ms": stage_floors.rules(turns),
+                "as_shipped_embedding_ms": stage_floors.embedding(texts, cache, Variant.WEIGHTS, self.sizes.sample),
+            }
+        return {name: seconds / len(turns) * MILLISECONDS for name, seconds in spent.items()}
+
+    def _over(self, name: str, rounds: Sequence[Drained], floor_ms: float, least: float) -> Measure:
+        ours = median(one.rate for one in rounds)
+        return Measure(name, "turns/s", ours, Target(">=", least), self.on.workers / floor_ms * MILLISECONDS)
+
+    async def _idle(self) -> Measure:
+        """Let stages that do nothing but claim and close work off a backlog."""
+        with paused_workers(self.on.stack), self.on.idle_workers() as idle:
+            with paused_workers(idle):
+                host, turns = await self.backlog(self.sizes.idle_banks)
+            started = time.monotonic()
+            await self.done(host)
+            seconds = time.monotonic() - started
+        return Measure("no_op_stages", "turns/s", len(turns) / seconds, Target(">=", 1000.0))
+
+    async def _acknowledgement(self) -> list[Measure]:
+        door = saturated.Door(self.on.stack)
+        quiet = await door.p95_ms(self.sizes.acknowledgements, saturated.QUIET_PAUSE_S)
+        with paused_workers(self.on.stack):
+            host, _ = await self.backlog(self.sizes.banks)
+        busy = await door.p95_ms(self.sizes.acknowledgements, saturated.BUSY_PAUSE_S)
+        if not await self.undone(host):
+            raise NotDone("the backlog was worked off before the acknowledgements were timed")
+        return [
+            Measure("ack_p95_saturated_over_quiet", "ms", busy, Target("<=", 3.0), quiet),
+            Measure("ack_p95_saturated", "ms", busy, Target("<=", 60.0)),
+        ]
+
+
+FLOOR = ("floor_embedding_ms", "floor_gateway_ms", "floor_rows_ms", "floor_rules_ms")
+
+
+def _ours(rounds: Sequence[Drained]) -> dict[str, float]:
+    """Return the processor time of a turn by part of the stack, in milliseconds."""
+    parts = rounds[0].cpu
+    return {f"ours_{part}_ms": median(one.cpu[part] / one.turns for one in rounds) * MILLISECONDS for part in parts}

@@ -1,0 +1,84 @@
+"""`afterturn bench pipeline`: every promised measure is taken, on a stack of its own that is gone afterwards."""
+
+import asyncio
+from typing import Any
+
+import psutil
+import pytest
+from sqlalchemy import text
+
+from deploy.bench import pipeline, row_floor, stage_floors
+from deploy.bench.acknowledgement import now
+from deploy.bench.ground import ground
+from deploy.bench.material import conversations
+from deploy.bench.measures import Outcome
+from deploy.bench.pipeline import Sizes
+from deploy.bench.pipeline_stack import pipeline_stack
+from deploy.bench.servers import BenchServers
+from deploy.bench.talk import Talk
+from store.turns import TurnStore
+
+SMALL = Sizes(rounds=1, banks=1, idle_banks=1, acknowledgements=3, sample=8)
+PROMISED = {
+    "pipeline_over_library_calls": ">= 0.7",
+    "pipeline_over_embedder_alone": ">= 0.5",
+    "no_op_stages": ">= 1000.0",
+    "ack_p95_saturated_over_quiet": "<= 3.0",
+    "ack_p95_saturated": "<= 60.0",
+}
+
+
+@pytest.fixture(scope="module")
+def measured() -> tuple[Outcome, list[int]]:
+    """One small run, and the processes it ran on."""
+    with pipeline_stack() as on:
+        pids = [on.gateway_pid, on.stack.pid, *(process.pid for process in on.stack.processes)]
+        outcome = asyncio.run(pipeline.run(on, lambda _: None, SMALL))
+    return outcome, pids
+
+
+def test_every_promise_is_measured(measured: tuple[Outcome, list[int]]) -> None:
+    rows: list[dict[str, Any]] = measured[0].as_json()["measures"]
+    assert {row["measure"]: row["target"] for row in rows} == PROMISED
+    for row in rows:
+        assert row["ours"] > 0
+        if row["floor"] is not None:
+            assert row["ratio"] == pytest.approx(row["ours"] / row["floor"], rel=0.01)
+
+
+def test_the_floor_is_printed_for_each_stage(measured: tuple[Outcome, list[int]]) -> None:
+    outcome = measured[0]
+    floors = [outcome.parts[f"floor_{part}_ms"] for part in ("embedding", "gateway", "rows", "rules")]
+    assert all(floor > 0 for floor in floors)
+    both = {measure.measure: measure.floor for measure in outcome.measures}
+    assert both["pipeline_over_library_calls"] == pytest.approx(outcome.machine.cores / sum(floors) * 1000)
+    assert both["pipeline_over_embedder_alone"] == pytest.approx(outcome.machine.cores / floors[0] * 1000)
+
+
+def test_nothing_of_the_stack_is_left_running(measured: tuple[Outcome, list[int]]) -> None:
+    assert not any(psutil.pid_exists(pid) for pid in measured[1])
+
+
+async def test_the_rows_of_the_floor_are_the_rows_that_were_written(grounds: BenchServers) -> None:
+    async with ground(grounds) as here:
+        database = here.database(1)
+        try:
+            source, target = await here.new_host(database), await here.new_host(database)
+            store, talk = TurnStore(database, now), Talk("s")
+            await store.append(source, talk.take(3))
+            since = await row_floor.mark(here)
+            await store.append(source, talk.take(5))
+        finally:
+            await database.close()
+        assert await row_floor.copying(here, source, target, since) > 0
+        for table in ("event_store_t", "agent_memory_unit_t", "agent_session_history_t", "turn_t"):
+            count = text(f"select count(*) from afterturn.{table} where host_id = :host")
+            async with here.owner.connect() as connection:
+                counts = [(await connection.execute(count, {"host": host})).scalar_one() for host in (source, target)]
+            assert counts[0] == counts[1] > 0
+
+
+def test_the_conversation_gives_every_stage_something_to_do() -> None:
+    turns = next(conversations(1))
+    assert all(turn.gateway for turn in turns)
+    assert len([post for turn in turns for post in stage_floors.posts(turn)]) == 2 * len(turns)
