@@ -1,4 +1,4 @@
-"""What a database needs before the first request: the newest schema, and keys that open it."""
+"""What a database needs before the first request: the newest schema, a log of this cluster, and keys that open it."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -10,6 +10,7 @@ from deploy.embedded import PostgresEndpoint
 from deploy.private_files import write_private
 from store import migrations
 from store.database import Database
+from store.events.reader import restamp
 from store.keys import Keys
 from store.settings import DatabaseSettings
 
@@ -31,9 +32,11 @@ class Credentials:
 def bootstrap(data: Path, endpoint: PostgresEndpoint) -> Credentials:
     """Migrate, and make the keys kept in DIR/api-key and DIR/gateway-key (0600) if they open nothing yet.
 
-    Blocks, and must not be called from a running event loop.
+    A log that was restored from another cluster is stamped for this one. Blocks, and must not be called from a
+    running event loop.
     """
     migrations.upgrade(endpoint.owner_url)
+    asyncio.run(restamp(endpoint.owner_url))
     api_key = _kept_key(data / API_KEY_FILE, endpoint, "afterturn up", None)
     gateway_key = _kept_key(data / GATEWAY_KEY_FILE, endpoint, "afterturn up --gateway self", GATEWAY_USER)
     return Credentials(api_key, GATEWAY_USER, gateway_key)

@@ -7,15 +7,17 @@ from typing import Annotated, Any
 import typer
 from rich.console import Group
 from rich.text import Text
+from sqlalchemy.exc import SQLAlchemyError
 
 from deploy.cli import examination
 from deploy.cli.examination import Patient
 from deploy.cli.finding import DataOption, JsonOption
 from deploy.cli.findings import Finding, Verdict
-from deploy.cli.printing import answer, console, ended, printable
+from deploy.cli.printing import answer, console, ended, printable, say
 from deploy.settings import load
 from deploy.settings_errors import SettingsError
 from deploy.stack import NoStack, Stack, find_stack
+from store.events.reader import restamp
 
 _COLOURS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}
 
@@ -26,9 +28,12 @@ def doctor_command(
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A YAML or JSON file (default: AFTERTURN_CONFIG).")
     ] = None,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="First stamp a log that was restored from another cluster (as the owner).")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Examine servers, versions, schema, model, disk and permissions; each line says ok, warn or fail.
+    """Examine servers, versions, schema, log, model, disk and permissions; each line says ok, warn or fail.
 
     A warning or a failure is followed by what to do. Exits 1 when something fails. Without a running stack
     it looks at the servers of the settings, and at what `afterturn up` would need.
@@ -39,12 +44,25 @@ def doctor_command(
         settings = load(config=config, overrides={"data": data}).settings
     except SettingsError as error:
         raise ended(f"these settings cannot be used:\n{error}", 2) from None
-    found = asyncio.run(_examined(Patient(settings, _stack(settings.data))))
+    patient = Patient(settings, _stack(settings.data))
+    if fix:
+        _fix(patient.url("owner_url"))
+    found = asyncio.run(_examined(patient))
     if as_json:
         answer(_as_json(found))
     else:
         console().print(Group(*map(_line, found)))
     raise typer.Exit(1 if any(one.verdict is Verdict.FAIL for one in found) else 0)
+
+
+def _fix(owner_url: str) -> None:
+    if not owner_url:
+        raise ended("to stamp a log, database.owner_url must be set, or a stack must run", 2)
+    try:
+        stamped = asyncio.run(restamp(owner_url))
+    except (SQLAlchemyError, OSError, TimeoutError) as error:
+        raise ended(f"the log could not be stamped ({examination.kind(error)})", 1) from None
+    say(f"{stamped} events were stamped for this cluster")
 
 
 async def _examined(patient: Patient) -> list[Finding]:

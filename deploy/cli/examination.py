@@ -26,6 +26,7 @@ from embeddings.errors import EmbeddingError
 from embeddings.registry import create_embedder
 from embeddings.settings import Variant
 from store import migrations
+from store.events.reader import AT_HOME
 
 SECONDS = 5.0
 START = "start it with `afterturn up`, or look into the folder `logs` of its data folder"
@@ -33,6 +34,7 @@ START = "start it with `afterturn up`, or look into the folder `logs` of its dat
 SERVER = text("select current_setting('server_version_num')::int, current_setting('server_version')")
 EXTENSION = text("select extversion from pg_extension where extname = 'vector'")
 WALLS = text("select rolsuper or rolbypassrls from pg_roles where rolname = current_user")
+MIGRATED = text("select to_regclass('public.afterturn_cluster') is not null")
 REVISION = text("select version_num from public.afterturn_version")
 
 
@@ -143,10 +145,14 @@ async def postgresql(patient: Patient) -> AsyncIterator[Finding]:
         yield findings.of_pgvector(_only(await _row(url, EXTENSION)))
         yield findings.of_role(passes_walls=bool(_only(await _row(url, WALLS))))
         await _row(patient.url("operator_url") or url, SERVER)
+        migrated = _only(await _row(url, MIGRATED))
+        home = bool(_only(await _row(url, AT_HOME))) if migrated else None
     except (SQLAlchemyError, OSError, TimeoutError) as error:
-        yield fail("PostgreSQL", f"does not answer ({_kind(error)})", START)
+        yield fail("PostgreSQL", f"does not answer ({kind(error)})", START)
         return
     yield await _migrations(owner_url)
+    if home is not None:
+        yield findings.of_home(at_home=home)
 
 
 async def redis(patient: Patient) -> AsyncIterator[Finding]:
@@ -161,7 +167,7 @@ async def redis(patient: Patient) -> AsyncIterator[Finding]:
         yield ok("Redis", f"{name} {about.get('valkey_version') or about.get('redis_version')}")
         yield findings.of_eviction(await _eviction(client))
     except (RedisError, OSError, TimeoutError) as error:
-        yield fail("Redis", f"does not answer ({_kind(error)})", START)
+        yield fail("Redis", f"does not answer ({kind(error)})", START)
     finally:
         await client.aclose()
 
@@ -174,7 +180,7 @@ async def _migrations(owner_url: str) -> Finding:
     except SQLAlchemyError:
         found = None
     except (OSError, TimeoutError) as error:
-        return fail("migrations", f"the owner cannot connect ({_kind(error)})", "check database.owner_url")
+        return fail("migrations", f"the owner cannot connect ({kind(error)})", "check database.owner_url")
     return findings.of_revision(found, migrations.head())
 
 
@@ -213,7 +219,7 @@ def _existing(folder: Path) -> Path:
     return folder if folder.exists() else _existing(folder.parent)
 
 
-def _kind(error: Exception) -> str:
+def kind(error: Exception) -> str:
     """Return what kind of error it is; its text could show a URL with a password."""
     origin = getattr(error, "orig", None)
     return type(origin or error).__name__

@@ -71,6 +71,13 @@ def of_revision(found: str | None, newest: str) -> Finding:
     return fail("migrations", seen, "restart `afterturn up` of this version: it migrates when it starts")
 
 
+def of_home(*, at_home: bool) -> Finding:
+    """Judge whether the log is stamped for the cluster it stands in; until it is, no reader of it goes on."""
+    if at_home:
+        return ok("log", "stamped for this cluster")
+    return fail("log", "restored from another cluster, and not stamped for this one", "run `afterturn doctor --fix`")
+
+
 def of_role(*, passes_walls: bool) -> Finding:
     """Judge whether the application's role is held by row-level security."""
     if not passes_walls:

@@ -69,7 +69,7 @@ async def read(connection: AsyncConnection, host: UUID, after: Place, limit: int
     Whatever is returned later stands behind them. Raises RestoredElsewhere until `restamp` was run, when the log was
     restored from another cluster.
     """
-    if not (await connection.execute(AT_HOME)).scalar():
+    if not await at_home(connection):
         raise RestoredElsewhere("this log was restored from another cluster and must be stamped for this one")
     arguments = {"host": host, "xid": str(after.xid), "position": after.position, "limit": limit}
     rows = await connection.execute(PAGE, arguments)
@@ -99,6 +99,11 @@ class Subscription:
                 last = events[-1].place
                 place = {"xid": str(last.xid), "position": last.position}
                 await connection.execute(ADVANCE, {**self._key, **place})
+
+
+async def at_home(connection: AsyncConnection) -> bool:
+    """Say whether the log is stamped for the cluster it stands in; if not, it was restored from another."""
+    return bool((await connection.execute(AT_HOME)).scalar())
 
 
 async def restamp(owner_url: str) -> int:

@@ -10,6 +10,8 @@ from uuid import uuid4
 
 import pytest
 from pydantic import SecretStr
+from sqlalchemy import NullPool, text
+from sqlalchemy.ext.asyncio import create_async_engine
 from typer.testing import CliRunner, Result
 
 from deploy.bootstrap import HOST
@@ -164,6 +166,20 @@ async def test_the_doctor_finds_healthy_servers_and_a_missing_api(operated: Oper
         assert found[subject]["verdict"] == "ok", found[subject]
     assert found["API"]["verdict"] == "fail"
     assert found["API"]["remedy"]
+
+
+async def test_the_doctor_finds_a_log_from_another_cluster_and_stamps_it(operated: Operated) -> None:
+    engine = create_async_engine(operated.postgres.owner_url, poolclass=NullPool)
+    async with engine.begin() as connection:
+        await connection.execute(text("update public.afterturn_cluster set system_identifier = 1"))
+
+    async def log(*arguments: str) -> tuple[str, bool]:
+        [found] = [one for one in (await operated.answer(*arguments))["findings"] if one["subject"] == "log"]
+        return found["verdict"], "doctor --fix" in found["remedy"]
+
+    assert await log("doctor") == ("fail", True)
+    assert await log("doctor", "--fix") == ("ok", False)
+    assert await log("doctor") == ("ok", False)
 
 
 async def test_the_doctor_sees_what_others_could_read(operated: Operated) -> None:

@@ -10,12 +10,13 @@ from typing import Any
 import asyncpg
 import pytest
 
-from deploy.embedded import EmbeddedPostgres
+from deploy.bootstrap import bootstrap
+from deploy.embedded import EmbeddedPostgres, PostgresEndpoint
 from store import migrations
 from store.database import Database
 from store.errors import RestoredElsewhere
 from store.events.catalog import EventType
-from store.events.reader import Subscription, restamp
+from store.events.reader import Subscription
 from store.replay import verify
 from tests.servers import TestPostgres
 from tests.store.conftest import new_host, settings_of
@@ -60,7 +61,7 @@ async def dump_and_restore(source: TestPostgres, target: TestPostgres) -> None:
 @pytest.mark.slow
 @pytest.mark.law("L5")
 async def test_a_log_restored_into_a_second_cluster_goes_on(
-    lonely: Database, fresh_database: TestPostgres, elsewhere: TestPostgres
+    lonely: Database, fresh_database: TestPostgres, elsewhere: TestPostgres, tmp_path: Path
 ) -> None:
     host = await new_host(lonely)
     old = await connect(fresh_database)
@@ -78,7 +79,8 @@ async def test_a_log_restored_into_a_second_cluster_goes_on(
     with pytest.raises(RestoredElsewhere):
         async with Subscription(there, host, "reader").page():
             pass
-    assert await restamp(elsewhere.owner_url) == 5
+    urls = (elsewhere.owner_url, elsewhere.app_url, elsewhere.operator_url, elsewhere.superuser_url)
+    await asyncio.to_thread(bootstrap, tmp_path, PostgresEndpoint("127.0.0.1", 0, *urls))
     await append(there, host, [docs[4]])
     async with Subscription(there, host, "reader").page() as (_, events):
         assert [str(e.id) for e in events] == [doc["id"] for doc in docs[2:]]
