@@ -1,18 +1,24 @@
 """`afterturn status`: how many turns there are, and how far each stage is with them."""
 
-import asyncio
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Annotated, Any
 
+import typer
 from rich.console import Group
+from rich.live import Live
 from rich.table import Table
 from rich.text import Text
-from sqlalchemy.exc import SQLAlchemyError
 
-from deploy.cli.finding import DataOption, JsonOption, database_of, running_stack
-from deploy.cli.printing import answer, console, ended
-from deploy.stack import Stack
+from deploy.cli.durations import duration
+from deploy.cli.entries import short
+from deploy.cli.finding import DataOption, JsonOption, running_stack
+from deploy.cli.operating import on_database
+from deploy.cli.printing import answer, console, say
+from deploy.cli.watching import Speed, Speeds, looks
 from store.database import Database
 from store.ledger import PUBLIC_STATUSES, Ledger, Stage, StageCounts
 
@@ -39,31 +45,55 @@ class Status:
         return sum(stage.counts[status] for stage in self.rows.values() for status in statuses)
 
 
-def status_command(*, data: DataOption = None, as_json: JsonOption = False) -> None:
+def status_command(
+    *,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Look again and again until Ctrl-C; with --json one object a line.")
+    ] = False,
+    every: Annotated[
+        timedelta, typer.Option(parser=duration, metavar="LENGTH", help="Pause between two looks of --watch.")
+    ] = timedelta(seconds=2),
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Show every stage of the running stack: what is pending, running, done, skipped, unknown and dead.
 
-    A dead row is in quarantine with a reason; `oldest undone` is the age of what has waited longest.
+    A dead row is in quarantine with a reason; `oldest` is the age of what has waited longest. With `--watch` also the
+    turns a stage ends in a second, and when it will be through.
 
-    **Example:** `afterturn status --json`
+    **Example:** `afterturn status --watch`
     """
     stack = running_stack(data)
-    try:
-        status = asyncio.run(_read(stack))
-    except (SQLAlchemyError, OSError) as error:
-        raise ended(f"the database of the stack does not answer ({type(error).__name__})", 1) from None
+    if watch:
+        try:
+            on_database(stack, partial(_watch, every=every, as_json=as_json))
+        except KeyboardInterrupt:
+            raise typer.Exit(0) from None
+    status = on_database(stack, _read)
     if as_json:
         answer(_as_json(status))
     else:
         console().print(_in_words(status))
 
 
-async def _read(stack: Stack) -> Status:
-    database = Database(database_of(stack))
-    try:
-        ledger = Ledger(database)
-        return Status(await ledger.counts(), await ledger.gauges())
-    finally:
-        await database.close()
+async def _read(database: Database) -> Status:
+    ledger = Ledger(database)
+    return Status(await ledger.counts(), await ledger.gauges())
+
+
+async def _watch(database: Database, *, every: timedelta, as_json: bool) -> None:
+    """Show every look; on a terminal in one place."""
+    screen, speeds = console(), Speeds()
+    in_place = Live(console=screen, auto_refresh=False) if screen.is_terminal and not as_json else None
+    with in_place or nullcontext():
+        async for status in looks(partial(_read, database), every, say):
+            speed = speeds.after(status.turns, status.rows)
+            if as_json:
+                answer({"at": datetime.now(UTC).isoformat(), **_as_json(status), **_speeds_json(speed)})
+            elif in_place:
+                in_place.update(_in_words(status, speed), refresh=True)
+            else:
+                screen.print(_in_words(status, speed))
 
 
 def _as_json(status: Status) -> dict[str, Any]:
@@ -76,16 +106,28 @@ def _as_json(status: Status) -> dict[str, Any]:
     }
 
 
-def _in_words(status: Status) -> Group:
+def _speeds_json(speeds: Mapping[Stage, Speed]) -> dict[str, Any]:
+    return {
+        "per_s": {stage.value: round(speed.per_s, 2) for stage, speed in speeds.items()},
+        "eta_s": {s.value: None if speed.eta_s is None else round(speed.eta_s, 1) for s, speed in speeds.items()},
+    }
+
+
+def _in_words(status: Status, speeds: Mapping[Stage, Speed] | None = None) -> Group:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("stage")
-    for name in PUBLIC_STATUSES:
+    for name in (*PUBLIC_STATUSES, "oldest", *(("per s", "left") if speeds else ())):
         table.add_column(name, justify="right")
-    table.add_column("oldest", justify="right")
     for stage in Stage:
         counts, oldest = status.turns[stage].counts, status.rows[stage].oldest_undone_s
         shown = [Text(str(counts[name]), style="red" if name == "dead" and counts[name] else "") for name in counts]
-        table.add_row(stage.value, *shown, f"{oldest:.1f} s" if oldest else "")
+        table.add_row(stage.value, *shown, short(oldest) if oldest else "", *(_speed(speeds[stage]) if speeds else ()))
     undone = status.of("pending", "running")
-    lag = f"{undone} pieces of work undone, the oldest for {status.oldest_undone_s:.1f} s" if undone else "all done"
+    lag = f"{undone} pieces of work undone, the oldest for {short(status.oldest_undone_s)}" if undone else "all done"
     return Group(Text(f"{status.accepted} turns; {lag}; {status.of('dead')} dead"), table)
+
+
+def _speed(speed: Speed) -> tuple[str, str]:
+    """Return how fast a stage is and how long it still takes, in words; a stage with nothing to do says nothing."""
+    left = "?" if speed.eta_s is None else short(speed.eta_s) if speed.eta_s else ""
+    return f"{speed.per_s:.1f}" if speed.per_s else "", left

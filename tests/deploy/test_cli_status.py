@@ -1,0 +1,109 @@
+"""`afterturn status --watch`: one look after the other, how fast each stage is, and a clean end."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy.exc import InterfaceError
+
+from deploy.cli.watching import WINDOW_S, Speed, Speeds, looks
+from store.ledger import PUBLIC_STATUSES, Stage, StageCounts
+from tests.deploy.operated import SECRET, Busy, busy_stack
+from tests.servers import TestPostgres, TestValkey
+
+
+@pytest.fixture
+async def busy(tmp_path: Path, fresh_database: TestPostgres, valkey: TestValkey) -> AsyncIterator[Busy]:
+    async with busy_stack(tmp_path / "data", fresh_database, valkey) as made:
+        yield made
+
+
+def counts(**given: int) -> dict[Stage, StageCounts]:
+    return dict.fromkeys(Stage, StageCounts(dict.fromkeys(PUBLIC_STATUSES, 0) | given, 0.0))
+
+
+def test_speed_is_what_ended_since_and_the_rest_at_that_speed() -> None:
+    now = 0.0
+    speeds = Speeds(lambda: now)
+    assert speeds.after(counts(), counts(pending=100))[Stage.EMBEDDING] == Speed(0.0, None)
+    now = 10.0
+    assert speeds.after(counts(done=45, dead=5), counts(pending=40, running=10))[Stage.EMBEDDING] == Speed(5.0, 10.0)
+    now = 20.0
+    assert speeds.after(counts(done=100), counts())[Stage.EMBEDDING] == Speed(5.0, 0.0)
+
+
+def test_what_was_long_ago_does_not_count_for_speed() -> None:
+    now = 0.0
+    speeds = Speeds(lambda: now)
+    for _ in range(10):
+        speeds.after(counts(done=1000), counts(pending=1))
+        now += WINDOW_S / 2
+    assert speeds.after(counts(done=1000), counts(pending=1))[Stage.GATEWAY] == Speed(0.0, None)
+
+
+async def test_watching_outlives_a_database_that_is_away() -> None:
+    said: list[str] = []
+    answers: Iterator[int | Exception] = iter([1, InterfaceError("", None, OSError()), OSError(), 2])
+
+    async def look() -> int:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    seen = looks(look, timedelta(), said.append)
+    assert [await anext(seen), await anext(seen)] == [1, 2]
+    await seen.aclose()
+    assert len(said) == 1
+
+
+def watched(busy: Busy, *form: str, lines: int, begun: threading.Event | None = None) -> tuple[int, list[str], str]:
+    """Watch until so many lines were seen, then press Ctrl-C; `begun` is set when the first was."""
+    command = [sys.executable, "-m", "deploy.cli", "status", "--watch", "--every", "1s", "--data", str(busy.folder)]
+    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        [*command, *form], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        seen = [process.stdout.readline()]
+        if begun:
+            begun.set()
+        seen += [process.stdout.readline() for _ in range(lines - 1)]
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+        return process.returncode, seen, err
+
+
+async def test_watching_as_json_is_one_status_a_line_with_speeds(busy: Busy) -> None:
+    await busy.append(("monday", "1"), ("monday", "2"))
+    begun = threading.Event()
+    watching = asyncio.create_task(asyncio.to_thread(watched, busy, "--json", lines=8, begun=begun))
+    await asyncio.to_thread(begun.wait, 30)
+    await busy.end(Stage.EMBEDDING, "done")
+    status, seen, err = await watching
+    assert (status, err) == (0, "")
+    looks = [json.loads(line) for line in seen]
+    plain = await busy.answer("status")
+    assert set(looks[0]) == {*plain, "at", "per_s", "eta_s"}
+    assert looks[0]["eta_s"]["extraction"] is None
+    assert looks[-1]["stages"]["embedding"]["done"] == 2
+    assert max(look["per_s"]["embedding"] for look in looks) > 0
+    assert looks[-1]["eta_s"]["embedding"] == 0.0
+
+
+async def test_watching_in_a_pipe_prints_a_table_a_look_and_ends_cleanly(busy: Busy) -> None:
+    await busy.append(("monday", "1"))
+    status, seen, err = await asyncio.to_thread(watched, busy, lines=12)
+    assert (status, err) == (0, "")
+    text = "".join(seen)
+    assert text.count("1 turns;") == 2
+    assert "per s" in text
+    assert SECRET not in text
