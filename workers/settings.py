@@ -87,3 +87,6 @@ class MaintenanceSettings(BaseModel):
     audit_days: float | None = Field(
         default=None, gt=0, le=36_500, description="calls to the Memory Gateway are forgotten; not set: kept for ever"
     )
+    calls_days: float | None = Field(
+        default=None, gt=0, le=36_500, description="notes of calls at the doors are forgotten; not set: kept for ever"
+    )

@@ -3,7 +3,7 @@
 Hands out `Schedule` and `Run` (schedule), `Pruning` and `Page` (pruning).
 """
 
-from store.maintenance.pruning import Page, Pruning
+from store.maintenance.pruning import MORE, Page, Pruning
 from store.maintenance.schedule import Planned, Run, Schedule
 
-__all__ = ["Page", "Planned", "Pruning", "Run", "Schedule"]
+__all__ = ["MORE", "Page", "Planned", "Pruning", "Run", "Schedule"]

@@ -1,4 +1,4 @@
-"""What is put away: done rows of the ledger, old audit rows, claims of the dead. In batches of one short transaction.
+"""What is put away: done rows of the ledger, old rows of both audits, claims of the dead; in short transactions.
 
 Whatever has hosts is walked host by host in the order of its key, so that a batch reads a page and no more; the place
 between two batches is a text that any worker may go on from.
@@ -18,6 +18,8 @@ from store.database import Database
 LEDGER_PAGE = 250
 AUDIT_PAGE = 1000
 CLAIMS_PAGE = 500
+#: A place that only says that there is more.
+MORE = "more"
 
 NEXT_HOST = text("""
     select host_id from afterturn.host_t
@@ -46,6 +48,11 @@ PRUNE_AUDIT = text("""
     select (select max(p.audit_id) from page p where p.at < :before) as last,
            (select count(*) from gone) as looked, (select count(*) from gone) as removed""")
 COUNT_AUDIT = text("select count(*) from afterturn.audit_event_t where at < :before")
+PRUNE_CALLS = text("""
+    delete from afterturn.call_audit_t c
+     using (select host_id, call_id from afterturn.call_audit_t where at < :before order by at limit :limit) o
+     where c.host_id = o.host_id and c.call_id = o.call_id""")
+COUNT_CALLS = text("select count(*) from afterturn.call_audit_t where at < :before")
 # A lease that ran out holds nothing; a stream with work left is taken over in place and so locked or renewed here.
 DROP_CLAIMS = text("""
     with dead as materialized (
@@ -79,11 +86,17 @@ class Pruning:
         """Throw away audit rows from before that."""
         return await self._walk(PRUNE_AUDIT, place, "0", AUDIT_PAGE, before)
 
+    async def calls(self, before: datetime, _place: str | None) -> Page:
+        """Throw away what was noted of calls at the doors before that."""
+        async with self._database.operator() as connection:
+            gone = await connection.execute(PRUNE_CALLS, {"before": before, "limit": AUDIT_PAGE})
+        return Page(gone.rowcount, MORE if gone.rowcount == AUDIT_PAGE else None)
+
     async def claims(self, grace: timedelta) -> Page:
         """Drop claims whose lease ran out longer ago than `grace`: their streams are free either way."""
         async with self._database.operator() as connection:
             gone = await connection.execute(DROP_CLAIMS, {"grace": grace, "limit": CLAIMS_PAGE})
-        return Page(gone.rowcount, "more" if gone.rowcount == CLAIMS_PAGE else None)
+        return Page(gone.rowcount, MORE if gone.rowcount == CLAIMS_PAGE else None)
 
     async def prunable_rows(self, before: datetime) -> int:
         """Count the rows that `ledger` would take out of the ledger (reads the whole ledger)."""
@@ -92,6 +105,10 @@ class Pruning:
     async def prunable_audit(self, before: datetime) -> int:
         """Count the rows that `audit` would throw away."""
         return await self._count(COUNT_AUDIT, {"before": before})
+
+    async def prunable_calls(self, before: datetime) -> int:
+        """Count the rows that `calls` would throw away."""
+        return await self._count(COUNT_CALLS, {"before": before})
 
     async def dead_claims(self, grace: timedelta) -> int:
         """Count the claims that `claims` would drop."""

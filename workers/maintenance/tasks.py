@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from store.erasure import Erasures
-from store.maintenance import Page, Pruning
+from store.maintenance import MORE, Page, Pruning
 from store.recall_jobs import RecallJobs
 from workers.settings import MaintenanceSettings
 
@@ -13,8 +13,6 @@ from workers.settings import MaintenanceSettings
 ERASE_FOR = timedelta(seconds=5)
 #: A claim is of the dead when its lease ran out so long ago.
 CLAIM_GRACE = timedelta(minutes=1)
-#: What is written of a place that only says that there is more.
-MORE = "more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,7 @@ class Needs:
 
 def tasks_of(needs: Needs) -> Sequence[Task]:
     """Return every task, also those that are off, in the order they are looked at."""
-    return (_recall_jobs(needs), _erasures(needs), _claims(needs), _ledger(needs), _audit(needs))
+    return (_recall_jobs(needs), _erasures(needs), _claims(needs), _ledger(needs), _audit(needs), _calls(needs))
 
 
 def _recall_jobs(needs: Needs) -> Task:
@@ -100,6 +98,11 @@ def _ledger(needs: Needs) -> Task:
 def _audit(needs: Needs) -> Task:
     """Audit rows: what was asked of the Memory Gateway and how it ended."""
     return _aged("audit", needs, needs.settings.audit_days, needs.pruning.audit, needs.pruning.prunable_audit)
+
+
+def _calls(needs: Needs) -> Task:
+    """Rows of the call audit: who called which door and how it ended."""
+    return _aged("calls", needs, needs.settings.calls_days, needs.pruning.calls, needs.pruning.prunable_calls)
 
 
 def _aged(

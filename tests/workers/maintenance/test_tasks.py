@@ -136,6 +136,21 @@ async def test_audit_rows_are_kept_for_ever_unless_a_number_of_days_is_set(yard:
     assert len(await yard.world.sql("select audit_id from afterturn.audit_event_t")) == 1
 
 
+async def test_notes_of_calls_are_kept_for_ever_unless_a_number_of_days_is_set(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("store.maintenance.pruning.AUDIT_PAGE", 2)
+    assert yard.tasks()["calls"].off
+    insert = """
+        insert into afterturn.call_audit_t (host_id, at, door, operation, took_ms)
+        select :host, now() - cast(:age as interval), 'http', '/api/v1/turns', 1.0 from generate_series(1, 3)"""
+    for age in (10 * DAY, DAY):
+        await yard.world.sql(insert, host=HOST, age=age)
+    assert await yard.tasks(calls_days=5.0)["calls"].count() == 3
+    assert await yard.by_hand("calls", calls_days=5.0) == 3
+    assert len(await yard.world.sql("select call_id from afterturn.call_audit_t")) == 3
+
+
 async def test_claims_of_the_dead_go_and_their_streams_are_taken_up(yard: Yard) -> None:
     await yard.world.append()
     await yard.world.ledger.claim(Stage.EXTRACTION, streams=9, rows=9, lease=DAY, worker="w", max_attempts=5)
