@@ -26,6 +26,7 @@ COMMANDS = {
     "doctor": "deploy.cli.doctor:doctor_command",
     "demo": "deploy.cli.demo:demo_command",
     "bench": "deploy.cli.bench:bench_command",
+    "chaos": "deploy.cli.chaos:chaos_command",
     "generate": "deploy.cli.generate:generate_command",
 }
 

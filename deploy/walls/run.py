@@ -7,11 +7,10 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 import httpx
-import numpy as np
 import redis
 from dramatiq.brokers.redis import RedisBroker
-from numpy.typing import NDArray
 
+from deploy.blunt import Blunt
 from deploy.stack import Stack
 from deploy.walls.siege import Report, Way, besiege
 from deploy.walls.transport import Send, into, over_http
@@ -42,23 +41,6 @@ from store.units import Units
 HTTP_SHARE = 20
 JOB_WAIT_MS = 200
 POOL_SIZE = 6
-
-
-class Blunt:
-    """An embedder to which all texts mean the same: every unit is as near as any other, so nothing hides far away."""
-
-    name = "blunt"
-    dimensions = 384
-    generation = 32_000
-
-    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return the same vector for every text."""
-        return np.full((len(texts), self.dimensions), self.dimensions**-0.5, dtype=np.float32)
-
-    def estimate_ms(self, texts: Sequence[str]) -> float:
-        """Return how long that takes: nothing."""
-        del texts
-        return 0.0
 
 
 async def run(stack: Stack, tries: int, seed: int) -> Report:

@@ -1,0 +1,20 @@
+"""Waiting for what other processes do: nothing of theirs sets an event here."""
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable
+
+LOOK_AGAIN_S = 0.02
+
+
+async def moment(holds: Callable[[], bool | Awaitable[bool]], seconds: float, every_s: float = LOOK_AGAIN_S) -> bool:
+    """Wait until something holds, for so many seconds at most; says whether it did."""
+    until = time.monotonic() + seconds
+    while True:
+        held = holds()
+        if inspect.isawaitable(held):
+            held = await held
+        if held or time.monotonic() > until:
+            return bool(held)
+        await asyncio.sleep(every_s)

@@ -1,0 +1,119 @@
+"""The same turns without faults: a second database in which every stage does its work undisturbed, in this process."""
+
+import asyncio
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from deploy.blunt import Blunt
+from deploy.bootstrap import HOST
+from deploy.chaos.talk import Turn
+from deploy.embedded import EmbeddedPostgres, PostgresEndpoint
+from store import identity, migrations
+from store.database import Database
+from store.keys import Keys
+from store.ledger import Ledger, Stage
+from store.settings import DatabaseSettings
+from store.turns import Appended, NewMessage, NewTurn, TurnStore
+from workers.embedding import EmbeddingStage
+from workers.extraction.stage import ExtractionStage
+from workers.projection import ProjectionStage
+from workers.retry import Backoff, Verdict
+from workers.runner import Runner, StageWork
+
+#: Turns that are appended in one call.
+BATCH = 50
+POOL_SIZE = 4
+LEASE = timedelta(minutes=5)
+LIMIT_S = 240.0
+PAUSE_S = 0.01
+
+
+class Unfinished(Exception):
+    """The turns could not be brought through their stages even without faults."""
+
+
+@contextmanager
+def second_database() -> Iterator[PostgresEndpoint]:
+    """Lend a PostgreSQL with our schema and nothing in it, gone afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="afterturn-undisturbed-"))
+    postgres = EmbeddedPostgres(folder, durable=False)
+    try:
+        endpoint = postgres.start()
+        migrations.upgrade(endpoint.owner_url)
+        yield endpoint
+    finally:
+        postgres.stop()
+        postgres.cluster.remove()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+async def ingest(endpoint: PostgresEndpoint, turns: Sequence[Turn]) -> None:
+    """Append these turns in this order and bring them through every stage. Raises Unfinished."""
+    async with _database(endpoint) as database:
+        await Keys(database).create(HOST, "undisturbed")
+        store = TurnStore(database, _now)
+        for start in range(0, len(turns), BATCH):
+            some = [_offered(turn) for turn in turns[start : start + BATCH]]
+            answers = await store.append(identity.host_id(HOST), some)
+            if not all(isinstance(answer, Appended) for answer in answers):
+                raise Unfinished("a turn was refused")
+        await _drain(Ledger(database), database)
+
+
+@asynccontextmanager
+async def _database(endpoint: PostgresEndpoint) -> AsyncIterator[Database]:
+    app, operator = SecretStr(endpoint.app_url), SecretStr(endpoint.operator_url)
+    database = Database(DatabaseSettings(url=app, operator_url=operator, pool_size=POOL_SIZE))
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
+async def _drain(ledger: Ledger, database: Database) -> None:
+    """Do all the work there is, stage by stage."""
+    stages: Sequence[StageWork] = (
+        ExtractionStage(database),
+        EmbeddingStage(database, Blunt()),
+        ProjectionStage(database),
+    )
+    runners = {stage.stage: _runner(ledger, stage) for stage in stages}
+    until = time.monotonic() + LIMIT_S
+    while undone := await _undone(ledger):
+        if time.monotonic() > until or not undone <= set(runners):
+            raise Unfinished(f"work was left: {', '.join(sorted(undone))}")
+        for stage in undone:
+            await runners[stage].drain()
+        await asyncio.sleep(PAUSE_S)
+
+
+async def _undone(ledger: Ledger) -> set[Stage]:
+    """Return the stages that have work left."""
+    found = await ledger.gauges()
+    return {stage for stage, one in found.items() if one.counts["pending"] or one.counts["running"]}
+
+
+def _runner(ledger: Ledger, work: StageWork) -> Runner:
+    verdict = Verdict(Backoff(), 3, _now)
+    return Runner(ledger=ledger, work=work, ring=_nobody, verdict=verdict, lease=LEASE, worker="undisturbed:0:0")
+
+
+def _offered(turn: Turn) -> NewTurn:
+    """Return a turn as the API hands it to the store, but for the gateway: what that does changes no table here."""
+    messages = [NewMessage("user", turn.asked), NewMessage("assistant", turn.answered)]
+    return NewTurn(turn.bank, turn.session, turn.name, messages, turn.user, turn.at)
+
+
+def _nobody(_stage: Stage) -> None:
+    """Ring for nobody: there is one worker, and it looks by itself."""
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
