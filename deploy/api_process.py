@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import redis
@@ -33,6 +33,7 @@ from producers.memory import Memory, Parts
 from producers.pressure import Pressure, Shed
 from producers.recalls import Recalls
 from producers.settings import BrokerSettings
+from store.backlog import Backlog
 from store.banks import Banks
 from store.call_audit import CallAudit
 from store.curation import Curation
@@ -113,7 +114,8 @@ def compose(settings: Settings) -> FastAPI:
     doorbell = Doorbell(_broker(settings.broker))
     model = _Model(embedder)
     recorder = CallRecorder(CallAudit(database).write, _now)
-    counts = LedgerCounts(Ledger(database))
+    window = timedelta(seconds=settings.health.quarantine_window_seconds)
+    counts = LedgerCounts(Ledger(database), partial(Backlog(database).newly_failed, window))
     others = gateway_recall(settings.gateway, database, settings.gateway.recall_seconds)
     recalls = Recalls(database, Recaller(database, embedder, settings.recall), Waiter(database), others)
     pressure = Pressure(partial(depth, database), settings.pressure)
@@ -153,8 +155,8 @@ def compose(settings: Settings) -> FastAPI:
     return create_app(
         Memory(parts, settings.api, gateway=settings.gateway.mode is not GatewayMode.OFF),
         Keys(database),
-        ApiHealth(database, doorbell, counts, model.wrong),
-        Exposition(settings.metrics_dir, counts),
+        ApiHealth(database, doorbell, counts, model.wrong, settings.health),
+        Exposition(settings.metrics_dir, counts, settings.health),
         settings.api,
         recorder=recorder,
         lifespan=lifespan,

@@ -1,23 +1,19 @@
 """Whether the API can do its work: what fails, and what is merely not as it should be."""
 
 import asyncio
-import time
-from collections import deque
 from collections.abc import Awaitable, Callable
 
 from sqlalchemy import text
 
-from deploy.metrics import Counts, LedgerCounts
+from deploy.metrics import LedgerCounts
+from deploy.settings import HealthSettings
+from deploy.strain import strains
 from producers.doorbell import Doorbell
 from producers.http.service import Readiness
 from store.database import Database
 
 #: A part that does not answer within this many seconds does not answer.
 PATIENCE_S = 2.0
-#: Undone work older than this many seconds is too old.
-TOO_OLD_S = 300.0
-#: Over how many seconds quarantine must not grow.
-GROWTH_S = 600.0
 
 INSTALLED = text("select to_regprocedure('afterturn.append_turns(uuid, jsonb)') is not null")
 ALIVE = text("select 1")
@@ -29,13 +25,20 @@ Look = Callable[[], Awaitable[str | None]]
 class ApiHealth:
     """Looks at database, broker, model and ledger."""
 
-    def __init__(self, database: Database, doorbell: Doorbell, counts: LedgerCounts, model: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        doorbell: Doorbell,
+        counts: LedgerCounts,
+        model: Callable[[], str],
+        settings: HealthSettings,
+    ) -> None:
         """Take the parts; `model` says what keeps the sentence model from answering, or nothing."""
         self._database = database
         self._doorbell = doorbell
         self._counts = counts
         self._model = model
-        self._failed: deque[tuple[float, int]] = deque()
+        self._settings = settings
 
     async def ready(self) -> Readiness:
         """Look at every part. Without the database nothing works; without the others work waits or is poorer."""
@@ -44,7 +47,8 @@ class ApiHealth:
         degraded = [f"broker: {wrong}"] if (wrong := await _within(self._broker_wrong)) else []
         if wrong := self._model():
             degraded.append(f"embedding: {wrong}")
-        return Readiness(degraded=[*degraded, *await self._backlog()])
+        wrong_work = strains(await self._counts.read(), self._settings)
+        return Readiness(degraded=[*degraded, *(strain.reason for strain in wrong_work)])
 
     async def _database_wrong(self) -> str | None:
         async with self._database.call() as connection:
@@ -55,26 +59,6 @@ class ApiHealth:
 
     async def _broker_wrong(self) -> str | None:
         return None if await self._doorbell.reachable() else "does not answer; work waits for the sweeper"
-
-    async def _backlog(self) -> list[str]:
-        counts = await self._counts.read()
-        reasons = [
-            f"{stage}: the oldest undone work waits for {found.oldest_undone_s:.0f} s"
-            for stage, found in counts.items()
-            if found.oldest_undone_s > TOO_OLD_S
-        ]
-        if counts and (grown := self._growth(counts)):
-            reasons.append(f"quarantine: {grown} more within {GROWTH_S / 60:.0f} minutes")
-        return reasons
-
-    def _growth(self, counts: Counts) -> int:
-        """Return by how much quarantine grew since its lowest within the window."""
-        now = time.monotonic()
-        failed = sum(found.counts["dead"] + found.counts["unknown"] for found in counts.values())
-        self._failed.append((now, failed))
-        while self._failed[0][0] < now - GROWTH_S:
-            self._failed.popleft()
-        return failed - min(seen for _, seen in self._failed)
 
 
 async def _within(look: Look) -> str | None:

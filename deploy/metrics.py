@@ -7,7 +7,7 @@ file of each kind, so that restarts neither lose a count nor pile up files.
 import asyncio
 import fcntl
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import no_type_check
 
@@ -19,7 +19,9 @@ from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from store.ledger import Ledger, Stage, StageCounts
+from deploy.settings import HealthSettings
+from deploy.strain import Kind, Seen, strains
+from store.ledger import Ledger
 from store.outage import is_outage
 
 #: How long counts of the ledger are believed, in seconds.
@@ -28,71 +30,86 @@ COUNTS_S = 5.0
 SHOWN = ("pending", "running", "unknown", "dead")
 MERGED = "merged"
 
-Counts = Mapping[Stage, StageCounts]
-
 
 class LedgerCounts:
-    """What is undone or failed, read at most every five seconds, however many ask."""
+    """What is undone or failed, read at most every five seconds, however many ask.
 
-    def __init__(self, ledger: Ledger) -> None:
+    `newly_failed` counts what came into quarantine lately.
+    """
+
+    def __init__(self, ledger: Ledger, newly_failed: Callable[[], Awaitable[int]]) -> None:
         self._ledger = ledger
+        self._newly_failed = newly_failed
         self._lock = asyncio.Lock()
-        self._counts: Counts = {}
+        self._seen = Seen()
         self._until = 0.0
 
-    async def read(self) -> Counts:
+    async def read(self) -> Seen:
         """Return the counts; nothing while the database cannot answer."""
         async with self._lock:
             if time.monotonic() >= self._until:
-                self._counts = await self._fresh()
+                self._seen = await self._fresh()
                 self._until = time.monotonic() + COUNTS_S
-            return self._counts
+            return self._seen
 
-    async def _fresh(self) -> Counts:
+    async def _fresh(self) -> Seen:
         try:
-            return await self._ledger.gauges()
+            return Seen(await self._ledger.gauges(), await self._newly_failed())
         except Exception as error:
             if is_outage(error):
-                return {}
+                return Seen()
             raise
 
 
 class Exposition:
     """Prometheus text of all processes that leave their samples in `folder`."""
 
-    def __init__(self, folder: Path, counts: LedgerCounts) -> None:
+    def __init__(self, folder: Path, counts: LedgerCounts, settings: HealthSettings) -> None:
         self._folder = folder
         self._counts = counts
+        self._settings = settings
         self._lock = asyncio.Lock()
 
     async def __call__(self) -> bytes:
         """Return the text; reading the files is left to a thread."""
-        counts = await self._counts.read()
+        seen = await self._counts.read()
         async with self._lock:
-            return await asyncio.to_thread(self._expose, counts)
+            return await asyncio.to_thread(self._expose, seen)
 
-    def _expose(self, counts: Counts) -> bytes:
+    def _expose(self, seen: Seen) -> bytes:
         merge_the_dead(self._folder)
         registry = CollectorRegistry()
-        registry.register(_LedgerGauges(counts))
+        registry.register(_LedgerGauges(seen, self._settings))
         MultiProcessCollector(registry, str(self._folder))  # type: ignore[no-untyped-call]  # the library leaves it bare
         return generate_latest(registry)
 
 
 class _LedgerGauges(Collector):
-    def __init__(self, counts: Counts) -> None:
-        self._counts = counts
+    def __init__(self, seen: Seen, settings: HealthSettings) -> None:
+        self._seen = seen
+        self._settings = settings
 
     def collect(self) -> Iterable[Metric]:
         rows = GaugeMetricFamily("afterturn_ledger_rows", "Rows undone or failed", labels=["stage", "status"])
         oldest = GaugeMetricFamily(
             "afterturn_ledger_oldest_undone_seconds", "Age of the oldest undone row", labels=["stage"]
         )
-        for stage, found in self._counts.items():
+        for stage, found in self._seen.counts.items():
             oldest.add_metric([stage], found.oldest_undone_s)
             for status in SHOWN:
                 rows.add_metric([stage, status], found.counts[status])
-        return (rows, oldest)
+        return (rows, oldest, *self._strains())
+
+    def _strains(self) -> Iterable[Metric]:
+        """Show what `/health/ready` goes by; nothing while the ledger cannot be read."""
+        newly = GaugeMetricFamily("afterturn_quarantine_new_rows", "Rows that came into quarantine lately")
+        degraded = GaugeMetricFamily("afterturn_degraded", "1: ready, but not as it should be", labels=["reason"])
+        if self._seen.counts:
+            newly.add_metric([], self._seen.newly_failed)
+            wrong = {strain.kind for strain in strains(self._seen, self._settings)}
+            for kind in Kind:
+                degraded.add_metric([kind], float(kind in wrong))
+        return (newly, degraded)
 
 
 def merge_the_dead(folder: Path) -> None:

@@ -49,6 +49,16 @@ class LogSettings(BaseModel):
     level: LogLevel = Field(default=LogLevel.INFO, description="debug, info, warning or error")
 
 
+class HealthSettings(BaseModel):
+    """From when on `/health/ready` says that the service is degraded."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    oldest_undone_seconds: float = Field(default=300.0, gt=0, description="undone work older than this is too old")
+    quarantine_growth: int = Field(default=1, ge=1, description="so many rows more in quarantine are too many")
+    quarantine_window_seconds: float = Field(default=600.0, gt=0, description="within so long")
+
+
 class Settings(BaseSettings):
     """The whole tree. Made by `load`; constructed directly, it reads nothing but its arguments."""
 
@@ -77,6 +87,7 @@ class Settings(BaseSettings):
     worker: WorkerSettings = Field(default_factory=WorkerSettings)
     maintenance: MaintenanceSettings = Field(default_factory=MaintenanceSettings)
     embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
+    health: HealthSettings = Field(default_factory=HealthSettings)
     log: LogSettings = Field(default_factory=LogSettings)
 
     @field_validator("data", "metrics_dir")

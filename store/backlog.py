@@ -50,6 +50,10 @@ LIST = text(f"""
 COUNT = text(f"""
     select (select count(*) from afterturn.ledger_t l where {_UNDONE} {_WHERE})
          + (select count(*) from afterturn.ledger_t l where {_FAILED} {_WHERE})""")  # noqa: S608 - constants
+NEWLY_FAILED = text("""
+    select count(*) from afterturn.ledger_t
+     where status in ('dead', 'unknown', 'add_failed', 'add_unknown', 'flush_failed')
+       and updated_at > now() - cast(:within as interval)""")
 HOSTS = text("select host_id, name from afterturn.host_t order by name")
 # One host after the other: every index begins with it.
 OF_TURN = text(f"""
@@ -174,6 +178,11 @@ class Backlog:
         """Count the rows."""
         async with self._database.operator() as connection:
             return int((await connection.execute(COUNT, selection.arguments())).scalar_one())
+
+    async def newly_failed(self, within: timedelta) -> int:
+        """Count what came into quarantine within so long, and is there still."""
+        async with self._database.operator() as connection:
+            return int((await connection.execute(NEWLY_FAILED, {"within": within})).scalar_one())
 
     async def of_turn(self, item: UUID, host: UUID | None = None) -> list[Entry]:
         """Return every row of a turn, follow-ups included; `item` is the turn or any of its rows. Empty: unknown."""

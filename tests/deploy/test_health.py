@@ -2,30 +2,35 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 import pytest
 from pydantic import SecretStr
 
-from deploy.health import GROWTH_S, TOO_OLD_S, ApiHealth
-from deploy.metrics import Counts, LedgerCounts
+from deploy.health import ApiHealth
+from deploy.metrics import LedgerCounts
+from deploy.settings import HealthSettings
+from deploy.strain import Seen
 from producers.doorbell import Doorbell
+from store.backlog import Backlog
 from store.database import Database
 from store.ledger import PUBLIC_STATUSES, Ledger, Stage, StageCounts
 from store.settings import DatabaseSettings
 from tests.producers.conftest import broker_of, database_of
 from tests.servers import TestPostgres, TestValkey
+from tests.workers.conftest import open_world
 
 
 @dataclass
 class Ledgers(LedgerCounts):
     """Counts as a test says."""
 
-    dead: int = 0
+    newly_failed: int = 0
     oldest_s: float = 0.0
 
-    async def read(self) -> Counts:
-        counts = dict.fromkeys(PUBLIC_STATUSES, 0) | {"dead": self.dead}
-        return {Stage.EMBEDDING: StageCounts(counts, self.oldest_s)}
+    async def read(self) -> Seen:
+        counts = dict.fromkeys(PUBLIC_STATUSES, 0) | {"dead": 5}
+        return Seen({Stage.EMBEDDING: StageCounts(counts, self.oldest_s)}, self.newly_failed)
 
 
 @dataclass
@@ -36,10 +41,11 @@ class Stack:
     doorbell: Doorbell
     ledger: Ledgers = field(default_factory=Ledgers)
     model: str = ""
+    settings: HealthSettings = field(default_factory=HealthSettings)
 
     @property
     def health(self) -> ApiHealth:
-        return ApiHealth(self.database, self.doorbell, self.ledger, lambda: self.model)
+        return ApiHealth(self.database, self.doorbell, self.ledger, lambda: self.model, self.settings)
 
 
 @pytest.fixture
@@ -79,25 +85,44 @@ async def test_without_redis_or_a_model_it_is_degraded(stack: Stack) -> None:
 
 
 async def test_work_that_is_too_old_degrades(stack: Stack) -> None:
-    stack.ledger.oldest_s = TOO_OLD_S + 1
+    stack.ledger.oldest_s = stack.settings.oldest_undone_seconds + 1
     assert (await stack.health.ready()).degraded == ["embedding: the oldest undone work waits for 301 s"]
+    stack.settings = HealthSettings(oldest_undone_seconds=3600)
+    assert (await stack.health.ready()).status == "ready"
 
 
-async def test_quarantine_degrades_while_it_grows(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 1000.0
-    monkeypatch.setattr("deploy.health.time.monotonic", lambda: now)
-    health, stack.ledger.dead = stack.health, 5
-    assert (await health.ready()).status == "ready"
-    stack.ledger.dead = 7
-    assert (await health.ready()).degraded == ["quarantine: 2 more within 10 minutes"]
-    now += GROWTH_S + 1
-    assert (await health.ready()).status == "ready"
+async def test_quarantine_degrades_while_it_grows(stack: Stack) -> None:
+    assert (await stack.health.ready()).status == "ready", "what has been there for long is known"
+    stack.ledger.newly_failed = 2
+    assert (await stack.health.ready()).degraded == ["quarantine: 2 more within 10 minutes"]
+    stack.settings = HealthSettings(quarantine_growth=3)
+    assert (await stack.health.ready()).status == "ready"
+
+
+async def test_growth_is_what_came_lately_and_is_there_still(fresh_database: TestPostgres) -> None:
+    """Whichever process is asked, and whenever it was started."""
+    world = await open_world(fresh_database)
+    backlog, window = Backlog(world.database), timedelta(minutes=10)
+    for n in range(3):
+        await world.append(f"s{n}", "t")
+    await world.sql("update afterturn.ledger_t set status = 'dead', updated_at = now() where stage = 'embedding'")
+    assert await backlog.newly_failed(window) == 3
+    old = "set updated_at = now() - interval '11 minutes' where session_id = (select min(session_id::text)::uuid"
+    await world.sql(f"update afterturn.ledger_t {old} from afterturn.ledger_t)")
+    assert await backlog.newly_failed(window) == 2
+    await world.sql("update afterturn.ledger_t set status = 'pending' where stage = 'embedding'")
+    assert await backlog.newly_failed(window) == 0
+    await world.database.close()
 
 
 async def test_a_ledger_that_cannot_be_read_is_no_growth(stack: Stack) -> None:
-    class Empty(LedgerCounts):
-        async def read(self) -> Counts:
-            return {}
+    async def none() -> int:
+        return 0
 
-    counts = Empty(Ledger(stack.database))
-    assert (await ApiHealth(stack.database, stack.doorbell, counts, lambda: "").ready()).status == "ready"
+    class Empty(LedgerCounts):
+        async def read(self) -> Seen:
+            return Seen()
+
+    counts = Empty(Ledger(stack.database), none)
+    health = ApiHealth(stack.database, stack.doorbell, counts, lambda: "", stack.settings)
+    assert (await health.ready()).status == "ready"

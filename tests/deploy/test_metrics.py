@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from deploy.metrics import Exposition, LedgerCounts, merge_the_dead
+from deploy.settings import HealthSettings
 from store.ledger import Ledger, Stage, StageCounts
 
+USUAL = HealthSettings()
 COUNTING = """
 from prometheus_client import Counter, Gauge, Histogram
 import os, sys, time
@@ -44,8 +46,15 @@ class _Counted(Ledger):
         return {Stage.EMBEDDING: StageCounts(counts, 7.5)}
 
 
-def shown(folder: Path, ledger: Ledger | None = None) -> dict[str, float]:
-    text = asyncio.run(Exposition(folder, LedgerCounts(ledger or _Counted()))()).decode()
+def exposition_of(folder: Path, ledger: Ledger, newly_failed: int = 0, settings: HealthSettings = USUAL) -> Exposition:
+    async def newly() -> int:
+        return newly_failed
+
+    return Exposition(folder, LedgerCounts(ledger, newly), settings)
+
+
+def shown(folder: Path, newly_failed: int = 0, settings: HealthSettings = USUAL) -> dict[str, float]:
+    text = asyncio.run(exposition_of(folder, _Counted(), newly_failed, settings)()).decode()
     lines = [line.rpartition(" ") for line in text.splitlines() if not line.startswith("#")]
     return {name: float(value) for name, _, value in lines}
 
@@ -99,9 +108,20 @@ def test_the_ledgers_gauges_are_those_of_what_is_undone_or_failed(tmp_path: Path
     assert not [name for name in seen if 'status="done"' in name]
 
 
+def test_gauges_say_what_the_health_check_says_and_nothing_of_whose_it_is(tmp_path: Path) -> None:
+    seen = shown(tmp_path)
+    assert seen["afterturn_quarantine_new_rows"] == 0.0
+    assert [seen[f'afterturn_degraded{{reason="{why}"}}'] for why in ("backlog", "quarantine")] == [0.0, 0.0]
+    seen = shown(tmp_path, newly_failed=2, settings=HealthSettings(oldest_undone_seconds=7))
+    assert seen["afterturn_quarantine_new_rows"] == 2.0
+    assert [seen[f'afterturn_degraded{{reason="{why}"}}'] for why in ("backlog", "quarantine")] == [1.0, 1.0]
+    ours = [name for name in seen if name.startswith("afterturn_")]
+    assert not [name for name in ours if any(word in name for word in ("host", "bank", "session"))]
+
+
 async def test_however_many_ask_the_ledger_is_read_once_in_five_seconds(tmp_path: Path) -> None:
     ledger = _Counted()
-    exposition = Exposition(tmp_path, LedgerCounts(ledger))
+    exposition = exposition_of(tmp_path, ledger)
     await asyncio.gather(*(exposition() for _ in range(10)))
     assert ledger.asked == 1
 
@@ -111,7 +131,9 @@ async def test_a_database_that_is_away_leaves_the_other_samples_standing(tmp_pat
         async def gauges(self) -> Mapping[Stage, StageCounts]:  # type: ignore[override]  # a plain mapping will do
             raise ConnectionRefusedError
 
-    assert b"afterturn_ledger_rows" in await Exposition(tmp_path, LedgerCounts(Away()))()
+    text = await exposition_of(tmp_path, Away())()
+    assert b"afterturn_ledger_rows" in text
+    assert b"afterturn_degraded{" not in text, "nobody knows"
 
 
 @pytest.mark.parametrize("name", ["counter_x.db", "nonsense.db", "histogram_.db"])
