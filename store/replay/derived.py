@@ -1,8 +1,12 @@
-"""State outside the log: is it what its pipeline makes of the rows it has counted so far, and counting it anew."""
+"""State outside the log: is it what its pipeline makes of the rows it has counted so far, and making it anew."""
+
+from collections.abc import Iterable
 
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from store import derived, projections
+from store.replay.digest import Bank
 from store.replay.report import Derived
 from store.replay.shadow import Scope
 
@@ -55,28 +59,8 @@ CHECKS = {
 }
 
 
-# One count of everything: for when links came or went otherwise than through the projection stage.
-RECOUNT = (
-    """
-    update afterturn.agent_memory_unit_entity_t r set counted = not counted
-     where {of_row} and counted <> (removed_at is null)""",
-    "delete from afterturn.agent_memory_entity_cooccur_t r where {of_row}",
-    """
-    insert into afterturn.agent_memory_entity_cooccur_t
-        (host_id, bank_id, entity_id_1, entity_id_2, cooccur_count, last_cooccurred)
-    select host_id, bank_id, a.entity_id, b.entity_id, count(*), max(u.event_date)
-      from afterturn.agent_memory_unit_entity_t a
-      join afterturn.agent_memory_unit_entity_t b using (host_id, bank_id, unit_id)
-      join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)
-     where {of_join} and a.entity_id < b.entity_id and a.counted and b.counted group by 1, 2, 3, 4""",
-    """
-    update afterturn.agent_memory_entity_t r set mention_count = n.mentions
-      from (select e.host_id, e.bank_id, e.entity_id, coalesce(sum(l.mentions) filter (where l.counted), 0) as mentions
-              from afterturn.agent_memory_entity_t e
-              left join afterturn.agent_memory_unit_entity_t l using (host_id, bank_id, entity_id) group by 1, 2, 3) n
-     where {of_row} and (n.host_id, n.bank_id, n.entity_id) = (r.host_id, r.bank_id, r.entity_id)
-       and r.mention_count <> n.mentions""",
-)
+BANKS = """
+    select r.host_id, r.bank_id from afterturn.agent_memory_bank_t r where {of_row} order by 1, 2"""
 
 
 async def check(connection: AsyncConnection, scope: Scope) -> list[Derived]:
@@ -93,10 +77,19 @@ async def check(connection: AsyncConnection, scope: Scope) -> list[Derived]:
     return found
 
 
-async def recount(connection: AsyncConnection, scope: Scope) -> None:
-    """Count links, pairs and mentions from nothing; nobody else may count meanwhile."""
-    for statement in RECOUNT:
-        await connection.execute(text(_scoped(statement)), {"host": scope.host, "bank": scope.bank})
+async def banks(connection: AsyncConnection, scope: Scope) -> list[Bank]:
+    """Return all banks of a scope."""
+    rows = await connection.execute(text(_scoped(BANKS)), {"host": scope.host, "bank": scope.bank})
+    return [Bank(*row) for row in rows]
+
+
+async def rebuild(engine: AsyncEngine, concerned: Iterable[Bank]) -> None:
+    """Make the derived state of banks again from nothing, words that wait included, a transaction for each bank."""
+    for bank in concerned:
+        async with engine.begin() as connection:
+            await derived.rebuild(connection, bank.host, bank.bank)
+            while (await projections.count_words(connection, bank.host, bank.bank)).more:
+                pass
 
 
 def _scoped(query: str) -> str:

@@ -4,7 +4,9 @@ A row is its canonical jsonb text (columns in jsonb's order, times in UTC); what
 stage is left out. A history counts with the messages that no unit keeps.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 import orjson
 from sqlalchemy import text
@@ -60,9 +62,38 @@ DIFFERENCES = """
      order by {order} limit {named}"""
 
 
+# What a bank's derived state is made of.
+DERIVED_FROM = ("agent_memory_unit_t", "agent_memory_entity_t", "agent_memory_unit_entity_t")
+BANKS = """
+    select distinct host_id, bank_id from ({live}) l full join ({shadow}) s using ({key})
+     where l.told is distinct from s.told order by 1, 2"""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Bank:
+    """A bank and whose it is."""
+
+    host: UUID
+    bank: UUID
+
+
 async def compare(connection: AsyncConnection, schema: str, scope: Scope) -> list[TableReport]:
     """Compare every event-backed table with its shadow, inside a transaction that shows both at the same end."""
     return [await _compare(connection, schema, scope, table) for table in COMPARED]
+
+
+async def changed_banks(
+    connection: AsyncConnection, schema: str, scope: Scope, reports: Sequence[TableReport]
+) -> list[Bank]:
+    """Return the banks with rows that the shadow has otherwise and derived state is made of; tables as in `reports`."""
+    wrong = {one.table for one in reports if not one.equal}.intersection(DERIVED_FROM)
+    found = set[Bank]()
+    for table in (one for one in COMPARED if one.table in wrong):
+        live, shadow = (_rows(table, where) for where in ("afterturn", schema))
+        query = text(BANKS.format(key=", ".join(table.key), live=live, shadow=shadow))
+        rows = await connection.execute(query, {"host": scope.host, "bank": scope.bank})
+        found.update(Bank(*row) for row in rows)
+    return sorted(found)
 
 
 async def _compare(connection: AsyncConnection, schema: str, scope: Scope, table: Compared) -> TableReport:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from sqlalchemy import text
@@ -12,6 +12,7 @@ from sqlalchemy.pool import NullPool
 
 from store.errors import ReplayError
 from store.replay import derived, digest
+from store.replay.digest import Bank
 from store.replay.mend import mend, note_changes
 from store.replay.report import Report
 from store.replay.shadow import Progress, Scope, Shadow
@@ -24,7 +25,7 @@ ATTEMPTS = 20
 PAUSE_S = 0.25
 TRY_AGAIN = frozenset({"55P03", "40P01"})  # a lock was not to be had in time, or a deadlock
 
-Act = Callable[[AsyncConnection, Shadow, Report], Awaitable[None]]
+Act = Callable[[AsyncConnection, Shadow, Report], Awaitable[Sequence[Bank]]]
 
 LOCK_TIMEOUT = text(f"set local lock_timeout = {LOCK_TIMEOUT_MS}")
 TAKE_LOG = text("select pg_advisory_xact_lock(afterturn.log_lock())")
@@ -60,7 +61,8 @@ async def swap(owner_url: str, *, progress: Progress | None = None, resume: bool
     """Replay the log, compare, and put what was replayed in the place of the live tables.
 
     Appends wait while the last events are replayed and the tables change places; nothing that was accepted is lost.
-    Vectors and words stay where their unit says the same; else they are made again. The report tells how the live
+    Vectors and words stay where their unit says the same; else they are made again. Derived state is made anew where
+    it was made of rows that were wrong, everywhere when it was not what it was made of. The report tells how the live
     tables were before. Raises ReplayError when running transactions leave no moment for it.
     """
     started = time.monotonic()
@@ -69,15 +71,19 @@ async def swap(owner_url: str, *, progress: Progress | None = None, resume: bool
         report = await _verified(shadow, started, progress, resume=resume)
         async with engine.begin() as connection:
             await connection.execute(FINISH, {"schema": shadow.schema})
-        await _patiently(engine, shadow, report, _put_in_place)
+        concerned = await _patiently(engine, shadow, report, _put_in_place)
         await shadow.drop()
+        if not all(one.equal for one in report.derived):
+            concerned = await _banks(engine, EVERYTHING)
+        await derived.rebuild(engine, concerned)
     return report
 
 
 async def repair(owner_url: str, scope: Scope, *, progress: Progress | None = None) -> Report:
     """Replay one host, or one bank of it, and correct the live rows in place; whatever was right stays untouched.
 
-    The report tells how the rows were before. Raises ReplayError without a host, or as `swap` does.
+    Derived state of the host or bank is made anew. The report tells how the rows were before. Raises ReplayError
+    without a host, or as `swap` does.
     """
     if scope.host is None:
         raise ReplayError("a repair in place is of one host, or of one bank of it")
@@ -87,6 +93,7 @@ async def repair(owner_url: str, scope: Scope, *, progress: Progress | None = No
         report = await _verified(shadow, started, progress, resume=False)
         await _patiently(engine, shadow, report, _correct)
         await shadow.drop()
+        await derived.rebuild(engine, await _banks(engine, scope))
     return report
 
 
@@ -103,7 +110,12 @@ async def _verified(shadow: Shadow, started: float, progress: Progress | None, *
     return Report(tables, beside, await shadow.events(), time.monotonic() - started)
 
 
-async def _patiently(engine: AsyncEngine, shadow: Shadow, report: Report, act: Act) -> None:
+async def _banks(engine: AsyncEngine, scope: Scope) -> Sequence[Bank]:
+    async with engine.connect() as connection:
+        return await derived.banks(connection, scope)
+
+
+async def _patiently(engine: AsyncEngine, shadow: Shadow, report: Report, act: Act) -> Sequence[Bank]:
     """Do it in one transaction that holds the log alone, as soon as there is a moment for it."""
     for _ in range(ATTEMPTS):
         try:
@@ -113,36 +125,32 @@ async def _patiently(engine: AsyncEngine, shadow: Shadow, report: Report, act: A
                 await connection.execute(TAKE_COUNTS)
                 arguments = {"schema": shadow.schema, "host": shadow.scope.host, "bank": shadow.scope.bank}
                 await connection.execute(TAIL, arguments)
-                await act(connection, shadow, report)
+                concerned = await act(connection, shadow, report)
         except DBAPIError as error:
             if _state(error) not in TRY_AGAIN:
                 raise ReplayError(f"what was replayed could not be put in place ({_state(error)})") from None
             await asyncio.sleep(PAUSE_S)
         else:
-            return
+            return concerned
     raise ReplayError("running transactions left no moment to put the replayed tables in place")
 
 
-async def _put_in_place(connection: AsyncConnection, shadow: Shadow, report: Report) -> None:
+async def _put_in_place(connection: AsyncConnection, shadow: Shadow, report: Report) -> Sequence[Bank]:
     await connection.execute(CARRY, {"schema": shadow.schema})
+    concerned = await digest.changed_banks(connection, shadow.schema, shadow.scope, report.tables)
     await note_changes(connection, shadow.schema, shadow.scope, any_=_differs(report, "agent_memory_unit_t"))
     await connection.execute(SWAP, {"schema": shadow.schema})
-    await _follow(connection, shadow, report)
+    await mend(connection)
     await connection.execute(DROP_BEFORE)
+    return concerned
 
 
-async def _correct(connection: AsyncConnection, shadow: Shadow, report: Report) -> None:
+async def _correct(connection: AsyncConnection, shadow: Shadow, report: Report) -> Sequence[Bank]:
     await note_changes(connection, shadow.schema, shadow.scope, any_=_differs(report, "agent_memory_unit_t"))
     scope = {"host": shadow.scope.host, "bank": shadow.scope.bank}
     await connection.execute(APPLY, {"schema": shadow.schema, **scope})
-    await _follow(connection, shadow, report)
-
-
-async def _follow(connection: AsyncConnection, shadow: Shadow, report: Report) -> None:
-    """Bring in line what hangs on rows that were wrong."""
     await mend(connection)
-    if any(_differs(report, t) for t in ("agent_memory_unit_t", "agent_memory_entity_t", "agent_memory_unit_entity_t")):
-        await derived.recount(connection, shadow.scope)
+    return ()
 
 
 def _differs(report: Report, table: str) -> bool:
