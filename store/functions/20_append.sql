@@ -40,6 +40,11 @@ declare
     v_new afterturn.event_store_t[];
 begin
     perform pg_advisory_xact_lock_shared(afterturn.log_lock());
+    -- A bank ends alone: whatever is being accepted for it is there before, and ends with it.
+    perform pg_advisory_xact_lock(k.key)
+       from (select distinct afterturn.lock_key('bank', o.bank) as key
+               from jsonb_to_recordset(p_events) as o(type text, bank uuid)
+              where o.type = 'AgentMemoryBankDeletedEvent' order by 1) k;
     v_new := afterturn.number_events(p_host, p_events);
     perform afterturn.check_versions(p_host, v_new, p_expected);
     with written as (

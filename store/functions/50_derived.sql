@@ -92,11 +92,22 @@ begin
     end if;
 end $$;
 
+-- A bank that ends leaves nothing to be done behind: whoever works on it just now finds the claim gone and writes nothing.
+create or replace function afterturn.end_work(p_host uuid, p_bank uuid) returns void
+language plpgsql as $$
+declare
+    v_turns uuid[] := array(select distinct l.turn_id from afterturn.ledger_t l
+                             where l.host_id = p_host and l.bank_id = p_bank and l.undone);
+begin
+    perform afterturn.end_turns(p_host, v_turns, v_turns, 'deleted');
+end $$;
+
 -- A bank that ends leaves nothing derived behind.
 create or replace function afterturn.end_derived(p_host uuid, p_bank uuid) returns void
 language plpgsql as $$
 begin
     if current_schema() = 'afterturn' then
+        perform afterturn.end_work(p_host, p_bank);
         delete from afterturn.unit_word_t t where t.host_id = p_host and t.bank_id = p_bank;
         delete from afterturn.posting_t t where t.host_id = p_host and t.bank_id = p_bank;
         delete from afterturn.term_t t where t.host_id = p_host and t.bank_id = p_bank;

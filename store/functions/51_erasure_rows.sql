@@ -227,8 +227,10 @@ end $$;
 
 -- Takes the work on turns away from whoever has it: a late result finds its claim gone and is rolled back. What is still
 -- to be done for p_ended ends; the rest is ready again. A delivery that may have begun is left to end by its own rules.
--- Claims before ledger rows, as workers take them. Returns how many rows ended.
-create or replace function afterturn.end_turns(p_host uuid, p_turns uuid[], p_ended uuid[]) returns bigint
+-- Claims before ledger rows, as workers take them. p_why: erased or deleted. Returns how many rows ended.
+drop function if exists afterturn.end_turns(uuid, uuid[], uuid[]);
+create or replace function afterturn.end_turns(p_host uuid, p_turns uuid[], p_ended uuid[], p_why text default 'erased')
+returns bigint
 language plpgsql as $$
 declare
     v_count bigint;
@@ -250,7 +252,7 @@ begin
      where l.host_id = p_host and l.stage = t.stage and l.stream_id = t.stream_id and l.status = 'running'
        and l.turn_id <> all (p_ended);
     update afterturn.ledger_t l
-       set status = 'skipped', error_category = 'erased', error_reason = 'erased', updated_at = now()
+       set status = 'skipped', error_category = p_why, error_reason = p_why, updated_at = now()
      where l.host_id = p_host and l.turn_id = any (p_ended) and l.status in ('pending', 'running');
     get diagnostics v_count = row_count;
     return v_count;
