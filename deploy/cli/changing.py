@@ -8,7 +8,7 @@ import typer
 
 from deploy.cli.entries import Place, rows_of
 from deploy.cli.finding import running_stack
-from deploy.cli.operating import acting, on_database, operator, sure
+from deploy.cli.operating import Act, acted, on_database, operator, sure
 from deploy.cli.printing import answer, ended, say
 from store.backlog import Backlog, Entry, Selection
 from store.call_audit import NOBODY
@@ -66,17 +66,16 @@ def change(data: Path | None, targets: Targets, change: Change, *, yes: bool, dr
     if selected > 1 and not yes:
         sure(f"{selected} rows would be {change.done}.", "--yes, or look with --dry-run first")
 
-    async def work(database: Database) -> Changed:
+    async def work(database: Database, act: Act) -> Changed:
         quarantine, changed = Quarantine(database, operator()), Changed()
-        async with acting(database, change.command, targets.place.host_id or NOBODY) as act:
-            async for page in targets.pages(database):
-                changed += await change.do(quarantine, page)
-                act.rows = changed.changed
-                if changed.seen % PROGRESS < len(page) <= changed.seen - len(page):
-                    say(f"{changed.changed} of {selected} {change.done}")
+        async for page in targets.pages(database):
+            changed += await change.do(quarantine, page)
+            act.rows = changed.changed
+            if changed.seen % PROGRESS < len(page) <= changed.seen - len(page):
+                say(f"{changed.changed} of {selected} {change.done}")
         return changed
 
-    changed = on_database(stack, work)
+    changed = acted(stack, change.command, targets.place.host_id or NOBODY, work)
     _tell(change, changed, dry_run=False, as_json=as_json)
     if changed.refused:
         raise typer.Exit(1)

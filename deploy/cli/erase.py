@@ -2,10 +2,9 @@
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 from rich.console import Group
@@ -16,7 +15,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from deploy.bootstrap import HOST
-from deploy.cli.finding import DataOption, JsonOption, database_of, running_stack
+from deploy.cli.finding import DataOption, JsonOption, running_stack
+from deploy.cli.operating import Act, acted, on_database
 from deploy.cli.printing import answer, console, ended, printable, say
 from deploy.stack import Stack
 from producers.erasures import as_json
@@ -24,8 +24,6 @@ from store import identity
 from store.database import Database
 from store.erasure import Erasures, Kind, Receipt, Target
 from store.errors import NotFound
-
-T = TypeVar("T")
 
 #: Tables whose dead rows hold what was erased until they are vacuumed.
 VACUUMED = (
@@ -124,13 +122,17 @@ def _erase(target: Target, named: str, data: Path | None, *, dry_run: bool, yes:
         _ask(named)
     host = identity.host_id(HOST)
 
-    async def work(erasures: Erasures) -> Receipt:
-        if dry_run:
-            return await erasures.estimate(host, target)
-        return await erasures.run(host, await erasures.request(host, target))
+    async def estimate(database: Database) -> Receipt:
+        return await Erasures(database, _now).estimate(host, target)
+
+    async def erase(database: Database, act: Act) -> Receipt:
+        erasures = Erasures(database, _now)
+        receipt = await erasures.run(host, await erasures.request(host, target))
+        act.rows = sum(receipt.counts.values())
+        return receipt
 
     try:
-        receipt = _with_erasures(stack, work)
+        receipt = on_database(stack, estimate) if dry_run else acted(stack, f"erase {target.kind}", host, erase)
     except NotFound:
         raise ended(f"there is no {named}", 1) from None
     if not dry_run and not _vacuum(stack):
@@ -149,20 +151,8 @@ def _ask(named: str) -> None:
         raise ended("nothing was erased", 1)
 
 
-def _with_erasures(stack: Stack, work: Callable[[Erasures], Awaitable[T]]) -> T:
-    """Do something with the running stack's erasures; ends with status 1 when its database does not answer."""
-
-    async def run() -> T:
-        database = Database(database_of(stack))
-        try:
-            return await work(Erasures(database, lambda: datetime.now(UTC)))
-        finally:
-            await database.close()
-
-    try:
-        return asyncio.run(run())
-    except (SQLAlchemyError, OSError) as error:
-        raise ended(f"the database of the stack does not answer ({type(error).__name__})", 1) from None
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
 def _vacuum(stack: Stack) -> bool:

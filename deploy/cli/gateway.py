@@ -22,9 +22,10 @@ from deploy.cli.entries import (
 from deploy.cli.finding import DataOption, JsonOption, running_stack
 from deploy.cli.jobs import AllOption, DryRunOption, TurnsArgument
 from deploy.cli.looking import look, tell
-from deploy.cli.operating import Act, acting, on_database, operator
+from deploy.cli.operating import Act, acted, operator
 from deploy.cli.printing import answer, ended
 from store.backlog import Backlog, Entry, Selection
+from store.call_audit import NOBODY
 from store.database import Database
 from store.errors import NotFound, NotSettled
 from store.ledger import Stage
@@ -109,17 +110,18 @@ def resolve_command(
     place = Place(host, bank)
     _allowed(found, then)
 
-    async def settle(database: Database) -> tuple[Entry, str]:
-        selection = _selection(place)
-        async with acting(database, "gateway resolve") as act:
-            rows = await rows_of(Backlog(database), place, [turn], selection)
-            if not rows:
-                act.code = "NOT_FOUND"
-                raise NotFound("there is no failed or unknown delivery of this turn")
-            return rows[0], await _settled(Quarantine(database, operator()), rows[0], found, then, act)
+    async def settle(database: Database, act: Act) -> tuple[Entry, str]:
+        rows = await rows_of(Backlog(database), place, [turn], _selection(place))
+        if not rows:
+            raise NotFound("there is no failed or unknown delivery of this turn")
+        # Delivered, it goes on to its flush, unless it is the flush that failed.
+        usual = Then.DONE if rows[0].state == "flush_failed" else Then.FLUSH
+        state = await Quarantine(database, operator()).resolve(rows[0], found, then or usual)
+        act.rows = 1
+        return rows[0], state
 
     try:
-        before, state = on_database(running_stack(data), settle)
+        before, state = acted(running_stack(data), "gateway resolve", place.host_id or NOBODY, settle)
     except (NotFound, NotSettled) as error:
         raise ended(str(error), 1) from None
     if as_json:
@@ -156,18 +158,6 @@ def retry_command(
     again = Change("gateway retry", "retried", lambda by_hand, rows: by_hand.retry(rows), left)
     targets = Targets(turn or (), place, _selection(place, tuple(State), category=category, older_than=older_than))
     change(data, targets, again, yes=yes, dry_run=dry_run, as_json=as_json)
-
-
-async def _settled(by_hand: Quarantine, delivery: Entry, found: Found, then: Then | None, act: Act) -> str:
-    """Settle it; delivered, it goes on to its flush unless that is what was settled."""
-    usual = Then.DONE if delivery.state == "flush_failed" else Then.FLUSH
-    try:
-        state = await by_hand.resolve(delivery, found, then or usual)
-    except NotSettled:
-        act.code = "NOT_SETTLED"
-        raise
-    act.rows = 1
-    return state
 
 
 def _allowed(found: Found, then: Then | None) -> None:

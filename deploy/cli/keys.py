@@ -1,6 +1,5 @@
 """`afterturn keys`: who may do what. A key is shown once, when it is made; only its hash is kept."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, TypeVar
@@ -8,14 +7,15 @@ from uuid import UUID
 
 import typer
 from rich.table import Table
-from sqlalchemy.exc import SQLAlchemyError
 
 from deploy.bootstrap import HOST
 from deploy.cli.durations import duration
-from deploy.cli.finding import DataOption, JsonOption, database_of, running_stack
+from deploy.cli.finding import DataOption, JsonOption, running_stack
+from deploy.cli.operating import Act, acted, on_database
 from deploy.cli.printing import answer, console, ended, printable, say
 from deploy.private_files import write_private
 from deploy.stack import Stack
+from store import identity
 from store.database import Database
 from store.errors import NotFound
 from store.keys import KeyInfo, Keys, Successor
@@ -73,7 +73,7 @@ def create_command(
             expires_at=expires_at,
         )
 
-    token = _with_keys(running_stack(data), create)
+    token = _changed(running_stack(data), "keys create", host, create)
     if as_json:
         about = {"label": label, "banks": sorted(bank) if bank else None, "write": not read_only}
         scope = {"gateway_user": gateway_user, "user": user, "agent": agent, "expires_at": _moment(expires_at)}
@@ -90,10 +90,10 @@ def list_command(*, host: HostOption = HOST, data: DataOption = None, as_json: J
     **Example:** `afterturn keys list`
     """
 
-    async def everything(keys: Keys) -> list[KeyInfo]:
-        return await keys.list(host)
+    async def everything(database: Database) -> list[KeyInfo]:
+        return await Keys(database).list(host)
 
-    found = _with_keys(running_stack(data), everything)
+    found = on_database(running_stack(data), everything)
     if as_json:
         answer({"keys": [_as_json(key) for key in found]})
     else:
@@ -114,13 +114,13 @@ def revoke_command(
     """
 
     async def revoke(keys: Keys) -> bool:
-        try:
-            await keys.revoke(host, key_id)
-        except NotFound:
-            return False
+        await keys.revoke(host, key_id)
         return True
 
-    revoked = _with_keys(running_stack(data), revoke)
+    try:
+        revoked = _changed(running_stack(data), "keys revoke", host, revoke)
+    except NotFound:
+        revoked = False
     if as_json:
         answer({"key_id": str(key_id), "revoked": revoked})
     say(f"key {key_id} is revoked" if revoked else f"there is no key {key_id}, or it is revoked already")
@@ -148,18 +148,15 @@ def rotate_command(
     stack = running_stack(data)
     expires_at = None if expires is None else datetime.now(UTC) + expires
 
-    async def rotate(keys: Keys) -> tuple[Successor, bool] | None:
+    async def rotate(keys: Keys) -> tuple[Successor, bool]:
         own = await keys.authenticate(_kept(stack))
-        try:
-            successor = await keys.rotate(host, key_id, overlap, expires_at=expires_at)
-        except NotFound:
-            return None
+        successor = await keys.rotate(host, key_id, overlap, expires_at=expires_at)
         return successor, own is not None and own.key_id == key_id
 
-    rotated = _with_keys(stack, rotate)
-    if rotated is None:
-        raise ended(f"there is no key {key_id}, or it is revoked, expired or replaced already", 1)
-    successor, own = rotated
+    try:
+        successor, own = _changed(stack, "keys rotate", host, rotate)
+    except NotFound:
+        raise ended(f"there is no key {key_id}, or it is revoked, expired or replaced already", 1) from None
     if own:
         write_private(stack.api_key_file, successor.token)
         say(f"the key in {stack.api_key_file} is the new one")
@@ -178,20 +175,15 @@ def _kept(stack: Stack) -> str:
         return ""
 
 
-def _with_keys(stack: Stack, work: Callable[[Keys], Awaitable[T]]) -> T:
-    """Do something with the running stack's keys; ends with status 1 when its database does not answer."""
+def _changed(stack: Stack, operation: str, host: str, work: Callable[[Keys], Awaitable[T]]) -> T:
+    """Do something with the running stack's keys, and note it; ends with status 1 when its database does not answer."""
 
-    async def run() -> T:
-        database = Database(database_of(stack))
-        try:
-            return await work(Keys(database))
-        finally:
-            await database.close()
+    async def do(database: Database, act: Act) -> T:
+        done = await work(Keys(database))
+        act.rows = 1
+        return done
 
-    try:
-        return asyncio.run(run())
-    except (SQLAlchemyError, OSError) as error:
-        raise ended(f"the database of the stack does not answer ({type(error).__name__})", 1) from None
+    return acted(stack, operation, identity.host_id(host), do)
 
 
 def _as_json(key: KeyInfo) -> dict[str, Any]:

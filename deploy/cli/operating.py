@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import getpass
 import os
+import re
 import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -41,6 +42,16 @@ def on_database(stack: Stack, work: Callable[[Database], Awaitable[T]]) -> T:
         raise ended(f"the database of the stack does not answer ({type(error).__name__})", 1) from None
 
 
+def acted(stack: Stack, operation: str, host: UUID, work: Callable[[Database, "Act"], Awaitable[T]]) -> T:
+    """Do an operator's work as `on_database` does, and note it in the call audit under this name."""
+
+    async def noted(database: Database) -> T:
+        async with acting(database, operation, host) as act:
+            return await work(database, act)
+
+    return on_database(stack, noted)
+
+
 def operator() -> str:
     """Return the name of whoever is logged in, for the audit."""
     try:
@@ -70,7 +81,7 @@ async def acting(database: Database, operation: str, host: UUID = NOBODY) -> Asy
     try:
         yield act
     except BaseException as error:
-        act.code = act.code or type(error).__name__
+        act.code = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).upper()
         with contextlib.suppress(SQLAlchemyError, OSError):
             await note()
         raise

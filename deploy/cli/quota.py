@@ -1,23 +1,21 @@
 """`afterturn quota`: how much a host, or one of its banks, may hold and take in."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import IntegrityError
 
 from deploy.bootstrap import HOST
-from deploy.cli.finding import DataOption, JsonOption, database_of, running_stack
+from deploy.cli.finding import DataOption, JsonOption, running_stack
+from deploy.cli.operating import Act, acted, on_database
 from deploy.cli.printing import answer, console, ended, printable, say
+from store import identity
 from store.database import Database
+from store.errors import NotFound
 from store.quotas import Limits, Quota, Quotas
-
-T = TypeVar("T")
 
 HostOption = Annotated[str, typer.Option(help="The host (tenant).")]
 Limit = Annotated[int | None, typer.Option(min=0, metavar="N")]
@@ -48,11 +46,20 @@ def set_command(
         raise typer.BadParameter("--max-banks is a limit of the host")
     limits = Limits(max_turns, max_bytes, max_banks, turns_per_minute)
 
-    async def put(quotas: Quotas) -> list[Quota]:
-        await quotas.set(host, bank, limits)
+    async def put(database: Database, act: Act) -> list[Quota]:
+        quotas = Quotas(database, _now)
+        try:
+            await quotas.set(host, bank, limits)
+        except IntegrityError:
+            raise NotFound("there is no such host: make a key for it first") from None
+        act.rows = 1
         return await quotas.show(host)
 
-    _print(_with_quotas(data, put), as_json=as_json)
+    try:
+        found = acted(running_stack(data), "quota set", identity.host_id(host), put)
+    except NotFound as error:
+        raise ended(str(error), 1) from None
+    _print(found, as_json=as_json)
 
 
 @quota_app.command("show")
@@ -62,29 +69,14 @@ def show_command(*, host: HostOption = HOST, data: DataOption = None, as_json: J
     **Example:** `afterturn quota show`
     """
 
-    async def everything(quotas: Quotas) -> list[Quota]:
-        return await quotas.show(host)
+    async def everything(database: Database) -> list[Quota]:
+        return await Quotas(database, _now).show(host)
 
-    _print(_with_quotas(data, everything), as_json=as_json)
+    _print(on_database(running_stack(data), everything), as_json=as_json)
 
 
-def _with_quotas(data: Path | None, work: Callable[[Quotas], Awaitable[T]]) -> T:
-    """Do something with the running stack's quotas; ends with status 1 when that cannot be done."""
-    stack = running_stack(data)
-
-    async def run() -> T:
-        database = Database(database_of(stack))
-        try:
-            return await work(Quotas(database, lambda: datetime.now(UTC)))
-        finally:
-            await database.close()
-
-    try:
-        return asyncio.run(run())
-    except IntegrityError:
-        raise ended("there is no such host: make a key for it first", 1) from None
-    except (SQLAlchemyError, OSError) as error:
-        raise ended(f"the database of the stack does not answer ({type(error).__name__})", 1) from None
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
 def _print(found: list[Quota], *, as_json: bool) -> None:

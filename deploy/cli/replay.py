@@ -1,6 +1,5 @@
 """`afterturn replay`: make the projections again from the log, compare, and mend what is not the same."""
 
-import asyncio
 import time
 from collections.abc import Callable
 from typing import Annotated
@@ -10,12 +9,14 @@ import typer
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
-from sqlalchemy.exc import SQLAlchemyError
 
 from deploy.bootstrap import HOST
 from deploy.cli.finding import DataOption, JsonOption, running_stack
+from deploy.cli.operating import Act, acted, on_database
 from deploy.cli.printing import answer, console, ended, say
 from store import identity
+from store.call_audit import NOBODY
+from store.database import Database
 from store.errors import ReplayError
 from store.replay import Report, Scope, repair, swap, verify
 
@@ -58,28 +59,29 @@ def replay_command(
         raise ended("--swap is of everything; --repair mends one host or bank in place", 2)
     if repair_ and (scope.host is None or resume):
         raise ended("--repair is of one host (--host NAME) or of one bank of it, and begins anew", 2)
-    url = running_stack(data).owner_url.get_secret_value()
+    stack = running_stack(data)
+    url, progress = stack.owner_url.get_secret_value(), _progress()
+
+    async def compare(_database: Database) -> Report:
+        return await verify(url, scope, progress=progress, resume=resume)
+
+    async def mend(_database: Database, _act: Act) -> Report:
+        if swap_:
+            return await swap(url, progress=progress, resume=resume)
+        return await repair(url, scope, progress=progress)
+
     try:
-        report = asyncio.run(_run(url, scope, swapping=swap_, repairing=repair_, resume=resume))
-    except (ReplayError, SQLAlchemyError, OSError) as error:
-        told = (
-            str(error) if isinstance(error, ReplayError) else f"the database does not answer ({type(error).__name__})"
-        )
-        raise ended(told, 1) from None
+        if mends:
+            report = acted(stack, f"replay {'--swap' if swap_ else '--repair'}", scope.host or NOBODY, mend)
+        else:
+            report = on_database(stack, compare)
+    except ReplayError as error:
+        raise ended(str(error), 1) from None
     if as_json:
         answer(report.as_json())
     else:
         console().print(_in_words(report))
     raise typer.Exit(0 if report.equal or mends else 1)
-
-
-async def _run(url: str, scope: Scope, *, swapping: bool, repairing: bool, resume: bool) -> Report:
-    progress = _progress()
-    if swapping:
-        return await swap(url, progress=progress, resume=resume)
-    if repairing:
-        return await repair(url, scope, progress=progress)
-    return await verify(url, scope, progress=progress, resume=resume)
 
 
 def _scope(host: str | None, bank: str | None) -> Scope:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from store.ledger import Stage
-from tests.deploy.operated import SECRET, Busy, busy_stack, turn_id
+from tests.deploy.operated import HOST_ID, SECRET, Busy, busy_stack, turn_id
 from tests.servers import TestPostgres, TestValkey
 
 
@@ -160,6 +160,29 @@ async def test_every_command_of_an_operator_is_in_the_call_audit(busy: Busy) -> 
     assert len((await busy.answer("audit", "list", "--refused"))["calls"]) == 1
     assert len((await busy.answer("audit", "list", "--operation", "jobs retry", "--since", "1h"))["calls"]) == 1
     assert "2 rows" in (await busy.run("audit", "list")).stdout
+
+
+async def test_what_else_an_operator_changes_is_in_the_call_audit_and_what_is_only_read_is_not(busy: Busy) -> None:
+    made = await busy.answer("keys", "create", "--label", "bot")
+    await busy.append(("monday", "1"))
+    for command in (["keys", "list"], ["quota", "show"], ["erase", "session", "monday", "--dry-run"], ["replay"]):
+        await busy.run(*command, "--json")
+    await busy.answer("quota", "set", "--max-turns", "10")
+    await busy.answer("erase", "session", "monday", "--yes")
+    await busy.answer("replay", "--repair", "--host", "default")
+    assert (await busy.run("keys", "revoke", str(HOST_ID))).exit_code == 1
+    calls = (await busy.answer("audit", "list", "--host", "default"))["calls"]
+    told = [(call["operation"], call["code"]) for call in calls]
+    assert told == [
+        ("keys revoke", "NOT_FOUND"),
+        ("replay --repair", None),
+        ("erase session", None),
+        ("quota set", None),
+        ("keys create", None),
+    ]
+    assert calls[2]["rows"] > 1
+    assert made["key"] not in str(calls)
+    assert "monday" not in str(calls)
 
 
 async def test_drain_ends_when_nothing_is_undone_whatever_is_dead(busy: Busy) -> None:
