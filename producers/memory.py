@@ -40,6 +40,8 @@ Accepted = Appended | ProducerError | StoreError
 
 #: How often a waiting call looks again, in seconds.
 LOOK_AGAIN_S = 0.025
+#: Whoever waits for an answer looks again after a share of the time it has waited: late by that share, and cheap.
+LOOK_SHARE, SHORTEST_LOOK_S, LONGEST_LOOK_S = 0.1, 0.008, 0.1
 #: How often a message is offered again that another request is just writing.
 BUSY_LOOKS = 40
 #: How long an erasure is worked on before the answer; the sweeper goes on with the rest.
@@ -68,8 +70,8 @@ class Parts:
     documents: Documents
     curation: Curation
     pressure: Pressure | None = None
-    #: Takes new turns (host, ids) to embed them at once, or leaves them to the workers (False).
-    embed: Callable[[UUID, Sequence[UUID]], bool] | None = None
+    #: Takes new turns (host, ids, characters in all) to embed them at once, or leaves them to the workers (False).
+    embed: Callable[[UUID, Sequence[UUID], int], bool] | None = None
 
     def admit(self, what: Shed) -> None:
         """Let something in, or raise Overloaded."""
@@ -159,12 +161,13 @@ class Memory:
 
     async def recall_job(self, grant: Grant, job: UUID, wait_ms: int = 0) -> RecallJob:
         """Say how a recall job stands, waiting for its end at most `wait_ms`. Raises NotFound."""
-        deadline = time.monotonic() + wait_ms / 1000
+        begun = time.monotonic()
         while True:
             found = await self._job(grant, job)
-            if found.status != "pending" or time.monotonic() >= deadline:
+            waited = time.monotonic() - begun
+            if found.status != "pending" or waited >= wait_ms / 1000:
                 return found
-            await asyncio.sleep(LOOK_AGAIN_S)
+            await asyncio.sleep(min(max(waited * LOOK_SHARE, SHORTEST_LOOK_S), LONGEST_LOOK_S))
 
     async def cancel_recall(self, grant: Grant, job: UUID) -> None:
         """Remove a recall job and its answer. Raises NotFound."""
@@ -292,7 +295,9 @@ class Memory:
         return [answer.error if isinstance(answer, Refused) else answer for answer in answers]
 
     def _embeds(self, host: UUID, turns: list[NewTurn]) -> bool:
-        return self._parts.embed is not None and self._parts.embed(host, [_identity(host, turn) for turn in turns])
+        characters = sum(len(message.content) for turn in turns for message in turn.messages)
+        offered = self._parts.embed
+        return offered is not None and offered(host, [_identity(host, turn) for turn in turns], characters)
 
 
 def _identity(host: UUID, turn: NewTurn) -> UUID:

@@ -127,7 +127,7 @@ def build(
     gateway: bool = True,
     settings: ApiSettings,
     pressure: Pressure | None = None,
-    embed: Callable[[UUID, Sequence[UUID]], bool] | None = None,
+    embed: Callable[[UUID, Sequence[UUID], int], bool] | None = None,
 ) -> World:
     """Compose the API as deploy does, with words for meaning."""
     database, clock, health = database_of(postgres), Clock(), Healthy()

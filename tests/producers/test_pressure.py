@@ -103,10 +103,10 @@ async def test_at_the_door_recall_jobs_go_before_batches_and_single_turns_never(
 async def test_new_turns_are_offered_to_be_embedded_at_once_and_duplicates_are_not(
     postgres: TestPostgres, valkey: TestValkey, turn: dict[str, Any]
 ) -> None:
-    offered: list[tuple[UUID, int]] = []
+    offered: list[tuple[UUID, int, int]] = []
 
-    def embed(host: UUID, turns: Sequence[UUID]) -> bool:
-        offered.append((host, len(turns)))
+    def embed(host: UUID, turns: Sequence[UUID], characters: int) -> bool:
+        offered.append((host, len(turns), characters))
         return True
 
     broker = broker_of(valkey.url, f"pressure-{uuid4().hex}")
@@ -114,6 +114,7 @@ async def test_new_turns_are_offered_to_be_embedded_at_once_and_duplicates_are_n
     tenant = await world.tenant()
     for _ in range(2):
         await tenant.http.post("/api/v1/turns:batch", json={"turns": [turn, {**turn, "turn_id": "2"}]})
-    assert offered == [(host_id(tenant.host), 2)]
+    said = sum(len(message["content"]) for message in turn["messages"])
+    assert offered == [(host_id(tenant.host), 2, 2 * said)]
     await tenant.http.aclose()
     await world.close()

@@ -27,7 +27,7 @@ class Api:
     time: float = 0.0
     rung: list[Stage] = field(default_factory=list)
 
-    def batch(self, turns: int = 4, waiting: int = 8) -> MicroBatch:
+    def batch(self, turns: int = 8, characters: int = 4_000) -> MicroBatch:
         stage = EmbeddingStage(self.world.database, self.embedder)
         return MicroBatch(
             self.world.database,
@@ -36,7 +36,7 @@ class Api:
             self.rung.append,
             "api",
             turns,
-            waiting,
+            characters,
             clock=lambda: self.time,
         )
 
@@ -56,12 +56,12 @@ async def idle(batch: MicroBatch) -> None:
 
 async def test_turns_that_were_just_accepted_are_embedded_and_their_rows_done(world: World) -> None:
     api = Api(world)
-    batch = api.batch(turns=2)
-    assert batch.offer(HOST, await api.accepted("a", "b", "c"))
+    batch = api.batch()
+    assert batch.offer(HOST, await api.accepted("a", "b", "c"), 100)
     await idle(batch)
     assert await api.count(ROWS) == [("done", 1)] * 3
     assert await api.count(VECTORS) == [(6,)]
-    assert [len(texts) for texts in api.embedder.batches] == [4, 2]
+    assert [len(texts) for texts in api.embedder.batches] == [6]
     assert await api.count("select stage from afterturn.claim_t") == []
     assert api.rung == []
 
@@ -73,10 +73,10 @@ async def test_what_a_worker_holds_or_has_done_is_not_done_twice(world: World) -
     batch = api.batch()
     working = asyncio.create_task(crew.runner(Stage.EMBEDDING).drain())
     await crew.embedder.begun.wait()
-    assert batch.offer(HOST, turns)
+    assert batch.offer(HOST, turns, 100)
     await idle(batch)
     await working
-    assert batch.offer(HOST, turns)
+    assert batch.offer(HOST, turns, 100)
     await idle(batch)
     assert api.embedder.batches == []
     assert await api.count(ROWS) == [("done", 1)] * 2
@@ -86,7 +86,7 @@ async def test_what_a_worker_holds_or_has_done_is_not_done_twice(world: World) -
 async def test_a_worker_leaves_alone_what_the_api_embeds(world: World) -> None:
     api, crew = Api(world, KnownEmbedder(slow_s=0.2)), Crew(world)
     batch = api.batch()
-    batch.offer(HOST, await api.accepted("a"))
+    batch.offer(HOST, await api.accepted("a"), 100)
     await api.embedder.begun.wait()
     await crew.drain(Stage.EMBEDDING)
     await idle(batch)
@@ -94,27 +94,37 @@ async def test_a_worker_leaves_alone_what_the_api_embeds(world: World) -> None:
     assert await api.count(ROWS) == [("done", 1)]
 
 
-async def test_more_than_may_wait_is_left_to_the_workers_and_the_rest_for_a_while_too(world: World) -> None:
-    api = Api(world)
-    batch = api.batch(waiting=2)
+async def test_what_comes_while_a_batch_runs_is_left_to_the_workers_and_all_else_for_a_while_too(world: World) -> None:
+    api = Api(world, KnownEmbedder(slow_s=0.1))
+    batch = api.batch()
     turns = await api.accepted("a", "b", "c")
-    assert not batch.offer(HOST, turns)
-    assert not batch.offer(HOST, turns[:1])
-    api.time += STAND_ASIDE_S
-    assert batch.offer(HOST, turns[:1])
+    assert batch.offer(HOST, turns[:1], 100)
+    assert not batch.offer(HOST, turns[1:2], 100)
     await idle(batch)
-    assert await api.count(ROWS) == [("done", 1), ("pending", 0), ("pending", 0)]
+    assert not batch.offer(HOST, turns[1:2], 100)
+    api.time += STAND_ASIDE_S
+    assert batch.offer(HOST, turns[1:2], 100)
+    await idle(batch)
+    assert await api.count(ROWS) == [("done", 1), ("done", 1), ("pending", 0)]
+
+
+async def test_what_is_large_is_left_to_the_workers(world: World) -> None:
+    api = Api(world)
+    turns = await api.accepted("a", "b")
+    assert not api.batch(turns=1).offer(HOST, turns, 100)
+    assert not api.batch(characters=99).offer(HOST, turns, 100)
+    assert await api.count(ROWS) == [("pending", 0)] * 2
 
 
 async def test_under_load_nothing_is_taken(world: World) -> None:
     api = Api(world, quiet=False)
-    assert not api.batch().offer(HOST, await api.accepted("a"))
+    assert not api.batch().offer(HOST, await api.accepted("a"), 100)
 
 
 async def test_an_embedder_that_fails_leaves_the_row_as_it_was_and_rings_for_the_workers(world: World) -> None:
     api = Api(world, KnownEmbedder(poison="Anna"))
     batch = api.batch()
-    batch.offer(HOST, await api.accepted("a"))
+    batch.offer(HOST, await api.accepted("a"), 100)
     await idle(batch)
     assert await api.count(ROWS) == [("pending", 0)]
     assert await api.count("select stage from afterturn.claim_t") == []
@@ -123,13 +133,10 @@ async def test_an_embedder_that_fails_leaves_the_row_as_it_was_and_rings_for_the
     assert await api.count(ROWS) == [("done", 1)]
 
 
-async def test_one_batch_runs_at_a_time_and_closing_leaves_what_waits_to_the_workers(world: World) -> None:
+async def test_closing_lets_the_batch_end_that_runs_and_takes_nothing_more(world: World) -> None:
     api = Api(world, KnownEmbedder(slow_s=0.1))
-    batch = api.batch(turns=1)
-    assert batch.offer(HOST, await api.accepted("a", "b", "c"))
-    await api.embedder.begun.wait()
+    batch = api.batch()
+    assert batch.offer(HOST, await api.accepted("a"), 100)
     await batch.close()
-    assert len(api.embedder.batches) == 1
-    assert api.rung == [Stage.EMBEDDING]
-    assert await api.count(ROWS) == [("done", 1), ("pending", 0), ("pending", 0)]
-    assert not batch.offer(HOST, [turn_uuid("s", "b")])
+    assert await api.count(ROWS) == [("done", 1)]
+    assert not batch.offer(HOST, await api.accepted("b"), 100)
