@@ -3,10 +3,13 @@
 An audit row holds names, categories, statuses and counts: no content, no credentials, no bodies.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
+from weakref import WeakValueDictionary
 
 import orjson
 from sqlalchemy import TextClause, text
@@ -14,13 +17,18 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
 from store.errors import LeaseLost
-from store.ledger import Claim, Outcome
+from store.ledger import Claim, LedgerRow, Outcome
+from store.together import Together
+from store.turn_units import TurnMessage, messages
 
-STEP = text("""
-    select afterturn.delivery_step(:host, :stream, :epoch, :item, :status, :event, cast(:payload as jsonb))""")
-END = text("""
-    select afterturn.delivery_end(:host, :stream, :epoch, :item, :status, :category, :reason,
-                                  cast(:retry_at as timestamptz), :event, cast(:payload as jsonb))""")
+STEPS = text("""
+    select afterturn.delivery_steps(:host, cast(:streams as uuid[]), cast(:epochs as bigint[]), cast(:items as uuid[]),
+                                    cast(:statuses as text[]), cast(:events as text[]), cast(:payloads as text[]))""")
+ENDS = text("""
+    select afterturn.delivery_ends(:host, cast(:streams as uuid[]), cast(:epochs as bigint[]), cast(:items as uuid[]),
+                                   cast(:statuses as text[]), cast(:categories as text[]), cast(:reasons as text[]),
+                                   cast(:retry_ats as timestamptz[]), cast(:events as text[]),
+                                   cast(:payloads as text[]))""")
 PUT_OFF = text("""
     select afterturn.put_off(:host, 'gateway', :stream, :epoch, array[cast(:item as uuid)], :status,
                              cast(:retry_at as timestamptz))""")
@@ -44,40 +52,86 @@ async def note(
     await connection.execute(NOTE, {**about, "payload": orjson.dumps(payload).decode()})
 
 
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """One step of one delivery, or its end."""
+
+    claim: Claim
+    outcome: Outcome
+    event: str | None
+    payload: Mapping[str, Any]
+
+
 class Deliveries:
-    """Writes the steps of deliveries, each in one call that is one transaction."""
+    """Writes the steps of deliveries; those that come at the same time share a call and its commit.
+
+    Belongs to one event loop.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        # By host: what one call writes is written together or not at all.
+        self._reads: WeakValueDictionary[UUID, Together[LedgerRow, list[TurnMessage]]] = WeakValueDictionary()
+        self._steps: WeakValueDictionary[UUID, Together[_Move, bool]] = WeakValueDictionary()
+        self._ends: WeakValueDictionary[UUID, Together[_Move, bool]] = WeakValueDictionary()
+
+    async def said(self, claim: Claim, row: LedgerRow) -> list[TurnMessage]:
+        """Return the messages of the turn that is to be delivered, in their order; forgotten ones are not there."""
+        host = claim.host_id
+        return await self._reads.setdefault(host, Together(partial(self._read, host))).ask(row)
 
     async def step(
         self, claim: Claim, item: UUID, status: str, event: str | None = None, payload: Mapping[str, Any] | None = None
     ) -> None:
         """Write an intermediate status, and what is to be told of it. Raises LeaseLost, having written nothing."""
-        await self._call(STEP, claim, item, {"status": status, **_told(event, payload)})
+        together = self._steps.setdefault(claim.host_id, Together(partial(self._write, STEPS)))
+        _check(held=await together.ask(_Move(claim, Outcome(item, status), event, payload or {})))
 
     async def end(
         self, claim: Claim, outcome: Outcome, event: str | None = None, payload: Mapping[str, Any] | None = None
     ) -> None:
         """Write how it ended, or when it is tried again, and give the claim back. Raises LeaseLost."""
-        ending = {
-            "status": outcome.status,
-            "category": outcome.category,
-            "reason": outcome.reason,
-            "retry_at": outcome.retry_at,
-        }
-        await self._call(END, claim, outcome.item_id, {**ending, **_told(event, payload)})
+        together = self._ends.setdefault(claim.host_id, Together(partial(self._write, ENDS)))
+        _check(held=await together.ask(_Move(claim, outcome, event, payload or {})))
 
     async def put_off(self, claim: Claim, item: UUID, status: str, until: datetime) -> None:
         """Leave the row as it was, this attempt not counted, and give the claim back. Raises LeaseLost."""
-        await self._call(PUT_OFF, claim, item, {"status": status, "retry_at": until})
-
-    async def _call(self, statement: TextClause, claim: Claim, item: UUID, arguments: Mapping[str, Any]) -> None:
         whose = {"host": claim.host_id, "stream": claim.stream_id, "epoch": claim.epoch, "item": item}
         async with self._database.call() as connection:
-            if not (await connection.execute(statement, {**whose, **arguments})).scalar():
-                raise LeaseLost("the lease ran out and the work was given to somebody else")
+            row = await connection.execute(PUT_OFF, {**whose, "status": status, "retry_at": until})
+            _check(held=bool(row.scalar()))
+
+    async def _read(self, host: UUID, rows: Sequence[LedgerRow]) -> list[list[TurnMessage]]:
+        found = await messages(self._database, host, [(row.bank_id, row.turn_id) for row in rows])
+        return [found[row.turn_id] for row in rows]
+
+    async def _write(self, statement: TextClause, moves: Sequence[_Move]) -> list[bool]:
+        """Write moves of one host; say of each whether its claim was held."""
+        arguments = {"host": moves[0].claim.host_id, **_columns(moves)} | (_endings(moves) if statement is ENDS else {})
+        async with self._database.call() as connection:
+            held = set((await connection.execute(statement, arguments)).scalar_one())
+        return [move.claim.epoch in held for move in moves]
 
 
-def _told(event: str | None, payload: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {"event": event, "payload": orjson.dumps(payload or {}).decode()}
+def _check(*, held: bool) -> None:
+    if not held:
+        raise LeaseLost("the lease ran out and the work was given to somebody else")
+
+
+def _columns(moves: Sequence[_Move]) -> dict[str, Sequence[Any]]:
+    return {
+        "streams": [move.claim.stream_id for move in moves],
+        "epochs": [move.claim.epoch for move in moves],
+        "items": [move.outcome.item_id for move in moves],
+        "statuses": [move.outcome.status for move in moves],
+        "events": [move.event for move in moves],
+        "payloads": [orjson.dumps(move.payload).decode() for move in moves],
+    }
+
+
+def _endings(moves: Sequence[_Move]) -> dict[str, Sequence[Any]]:
+    return {
+        "categories": [move.outcome.category for move in moves],
+        "reasons": [move.outcome.reason for move in moves],
+        "retry_ats": [move.outcome.retry_at for move in moves],
+    }

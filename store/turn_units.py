@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from store.database import Database
 
-READ = text("select * from afterturn.turn_messages(:host, :bank, cast(:turns as uuid[]))")
+READ = text("select * from afterturn.turn_messages(:host, cast(:banks as uuid[]), cast(:turns as uuid[]))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,11 @@ class TurnMessage:
     turn_name: str
 
 
-async def messages(database: Database, host: UUID, bank: UUID, turns: Sequence[UUID]) -> dict[UUID, list[TurnMessage]]:
-    """Return the messages of turns of one bank, by turn and in their order; forgotten ones are not there."""
-    by_turn: dict[UUID, list[TurnMessage]] = {turn: [] for turn in turns}
+async def messages(database: Database, host: UUID, turns: Sequence[tuple[UUID, UUID]]) -> dict[UUID, list[TurnMessage]]:
+    """Return the messages of turns (bank and turn), by turn and in their order; forgotten ones are not there."""
+    by_turn: dict[UUID, list[TurnMessage]] = {turn: [] for _, turn in turns}
+    arguments = {"host": host, "banks": [bank for bank, _ in turns], "turns": list(by_turn)}
     async with database.call() as connection:
-        for row in await connection.execute(READ, {"host": host, "bank": bank, "turns": list(turns)}):
+        for row in await connection.execute(READ, arguments):
             by_turn[row.turn_id].append(TurnMessage(*row))
     return by_turn

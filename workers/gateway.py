@@ -19,7 +19,6 @@ from store.delivery import Deliveries
 from store.errors import LeaseLost
 from store.gates import Gate, GatePolicy, Passage, gate_name
 from store.ledger import Claim, LedgerRow, Outcome, Stage
-from store.turn_units import messages
 from workers import gateway_machine as machine
 from workers.errors import Untold
 from workers.metrics import GATEWAY_BREAKER, GATEWAY_CALLS, GATEWAY_SECONDS, GATEWAY_WAITS
@@ -99,7 +98,7 @@ class GatewayStage:
 
     async def _begin(self, claim: Claim, row: LedgerRow, client: GatewayClient) -> Worked:
         """Commit that the turn is being added, then add it."""
-        turn = (await messages(self.database, claim.host_id, row.bank_id, [row.turn_id]))[row.turn_id]
+        turn = await self.deliveries.said(claim, row)
         sent = machine.delivery([machine.Said(m.role, m.content, m.event_date) for m in turn], self.settings.user_id)
         if sent is None:
             return await self._skip(claim, row, "the turn has no user text or no final answer")

@@ -154,6 +154,29 @@ begin
     return found;
 end $$;
 
+-- Locks claims of one stage that are still held, in one order for everybody, and returns their epochs.
+create or replace function afterturn.hold_claims(p_host uuid, p_stage text, p_streams uuid[], p_epochs bigint[])
+returns bigint[]
+language sql as $$
+    select coalesce(array_agg(h.epoch), '{}')
+      from (select c.epoch from afterturn.claim_t c
+             where c.host_id = p_host and c.stage = p_stage and c.stream_id = any (p_streams)
+               and c.epoch = any (p_epochs)
+             order by c.stream_id for update) h
+$$;
+
+-- Gives claims of one stage back. Returns the epochs of those that were still held.
+create or replace function afterturn.drop_claims(p_host uuid, p_stage text, p_streams uuid[], p_epochs bigint[])
+returns bigint[]
+language plpgsql as $$
+declare
+    v_held bigint[] := afterturn.hold_claims(p_host, p_stage, p_streams, p_epochs);
+begin
+    delete from afterturn.claim_t c
+     where c.host_id = p_host and c.stage = p_stage and c.stream_id = any (p_streams) and c.epoch = any (v_held);
+    return v_held;
+end $$;
+
 -- Rows that were handed out and not worked on: their attempt was none.
 create or replace function afterturn.give_back(p_host uuid, p_stage text, p_items uuid[]) returns void
 language plpgsql as $$

@@ -2,7 +2,7 @@
 -- ended, is written before anything else happens.
 
 -- Reads the messages of turns, and the chunks of documents, which pass the stages as turns do; a forgotten message is not there for any stage.
-create or replace function afterturn.turn_messages(p_host uuid, p_bank uuid, p_turns uuid[])
+create or replace function afterturn.turn_messages(p_host uuid, p_banks uuid[], p_turns uuid[])
 returns table (turn_id uuid, unit_id uuid, ordinal int, role text, name text, content text, event_date timestamptz,
                user_id uuid, session_id uuid, session_name text, turn_name text)
 language plpgsql set plan_cache_mode to force_generic_plan as $$
@@ -12,53 +12,69 @@ begin
     return query
     select u.turn_id, u.unit_id, u.ordinal, coalesce(u.role, u.origin), u.name, u.content, u.event_date, u.user_id,
            u.session_id, coalesce(u.session_name, ''), coalesce(u.turn_name, '')
-      from unnest(p_turns) as t(turn_id),
+      from unnest(p_banks, p_turns) as t(bank_id, turn_id),
            lateral (select u.* from afterturn.agent_memory_unit_t u
-                     where u.host_id = p_host and u.bank_id = p_bank and u.turn_id = t.turn_id
+                     where u.host_id = p_host and u.bank_id = t.bank_id and u.turn_id = t.turn_id
                        and u.origin in ('message', 'document') and u.active offset 0) u
      order by u.turn_id, u.ordinal;
 end $$;
 
--- Moves a delivery on, keeping the claim. False: the claim belongs to somebody else, and nothing was written.
-create or replace function afterturn.delivery_step(p_host uuid, p_stream uuid, p_epoch bigint, p_item uuid,
-                                                   p_status text, p_event text, p_payload jsonb) returns boolean
-language plpgsql as $$
+-- Moves deliveries on, keeping their claims; each in turn, whatever the others' fate. Returns the epochs of those that
+-- are still held: for the others, nothing was written.
+create or replace function afterturn.delivery_steps(p_host uuid, p_streams uuid[], p_epochs bigint[], p_items uuid[],
+                                                    p_statuses text[], p_events text[], p_payloads text[])
+returns bigint[]
+language plpgsql set plan_cache_mode to force_generic_plan as $$
+declare
+    v_held bigint[];
 begin
     perform set_config('afterturn.host', p_host::text, true);
-    perform from afterturn.claim_t c
-      where c.host_id = p_host and c.stage = 'gateway' and c.stream_id = p_stream and c.epoch = p_epoch for update;
-    if not found then
-        return false;
-    end if;
-    update afterturn.ledger_t l set status = p_status, updated_at = now()
-     where l.host_id = p_host and l.stage = 'gateway' and l.item_id = p_item;
-    perform afterturn.audit_delivery(p_host, p_item, p_event, p_payload);
-    return true;
+    v_held := afterturn.hold_claims(p_host, 'gateway', p_streams, p_epochs);
+    update afterturn.ledger_t l set status = s.status, updated_at = now()
+      from unnest(p_epochs, p_items, p_statuses) as s(epoch, item, status)
+     where s.epoch = any (v_held) and l.host_id = p_host and l.stage = 'gateway' and l.item_id = s.item;
+    perform afterturn.audit_deliveries(p_host, v_held, p_epochs, p_items, p_events, p_payloads);
+    return v_held;
 end $$;
 
--- Ends a delivery, or puts it off until p_retry_at, and gives the claim back. False as above.
-create or replace function afterturn.delivery_end(p_host uuid, p_stream uuid, p_epoch bigint, p_item uuid,
-                                                  p_status text, p_category text, p_reason text,
-                                                  p_retry_at timestamptz, p_event text, p_payload jsonb) returns boolean
-language plpgsql as $$
+-- Ends deliveries, or puts them off until their p_retry_ats, and gives the claims back. Returns as above.
+create or replace function afterturn.delivery_ends(p_host uuid, p_streams uuid[], p_epochs bigint[], p_items uuid[],
+                                                   p_statuses text[], p_categories text[], p_reasons text[],
+                                                   p_retry_ats timestamptz[], p_events text[], p_payloads text[])
+returns bigint[]
+language plpgsql set plan_cache_mode to force_generic_plan as $$
+declare
+    v_held bigint[];
 begin
     perform set_config('afterturn.host', p_host::text, true);
-    if not afterturn.drop_claim(p_host, 'gateway', p_stream, p_epoch) then
-        return false;
-    end if;
-    perform afterturn.settle(p_host, 'gateway', array[p_item], array[p_status], array[p_category], array[p_reason],
-                             array[p_retry_at]);
-    perform afterturn.audit_delivery(p_host, p_item, p_event, p_payload);
-    return true;
+    v_held := afterturn.drop_claims(p_host, 'gateway', p_streams, p_epochs);
+    perform afterturn.settle(p_host, 'gateway', array_agg(s.item), array_agg(s.status), array_agg(s.category),
+                             array_agg(s.reason), array_agg(s.retry_at))
+       from unnest(p_epochs, p_items, p_statuses, p_categories, p_reasons, p_retry_ats)
+            as s(epoch, item, status, category, reason, retry_at)
+      where s.epoch = any (v_held);
+    perform afterturn.audit_deliveries(p_host, v_held, p_epochs, p_items, p_events, p_payloads);
+    return v_held;
 end $$;
 
--- Writes one audit row about a delivery, unless there is nothing to tell (p_event null).
-create or replace function afterturn.audit_delivery(p_host uuid, p_item uuid, p_event text, p_payload jsonb) returns void
-language plpgsql as $$
+-- Writes an audit row about each of these deliveries whose claim is held, unless there is nothing to tell (event null).
+create or replace function afterturn.audit_deliveries(p_host uuid, p_held bigint[], p_epochs bigint[], p_items uuid[],
+                                                      p_events text[], p_payloads text[]) returns void
+language plpgsql set plan_cache_mode to force_generic_plan as $$
 begin
-    if p_event is not null then
-        insert into afterturn.audit_event_t (host_id, event, bank_id, session_id, turn_id, payload)
-        select p_host, p_event, l.bank_id, l.session_id, l.turn_id, p_payload
-          from afterturn.ledger_t l where l.host_id = p_host and l.stage = 'gateway' and l.item_id = p_item;
+    if array_remove(p_events, null) = '{}' then
+        return;
     end if;
+    insert into afterturn.audit_event_t (host_id, event, bank_id, session_id, turn_id, payload)
+    select p_host, s.event, l.bank_id, l.session_id, l.turn_id, s.payload::jsonb
+      from unnest(p_epochs, p_items, p_events, p_payloads) with ordinality as s(epoch, item, event, payload, ord),
+           lateral (select l.bank_id, l.session_id, l.turn_id from afterturn.ledger_t l
+                     where l.host_id = p_host and l.stage = 'gateway' and l.item_id = s.item offset 0) l
+     where s.event is not null and s.epoch = any (p_held)
+     order by s.ord;
 end $$;
+
+drop function if exists afterturn.turn_messages(uuid, uuid, uuid[]);
+drop function if exists afterturn.delivery_step(uuid, uuid, bigint, uuid, text, text, jsonb);
+drop function if exists afterturn.delivery_end(uuid, uuid, bigint, uuid, text, text, text, timestamptz, text, jsonb);
+drop function if exists afterturn.audit_delivery(uuid, uuid, text, jsonb);

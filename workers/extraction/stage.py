@@ -29,7 +29,7 @@ class ExtractionStage:
         """Extract the first turns of a session; all of them are written in one transaction."""
         claim = claims[0]
         bank = claim.rows[0].bank_id
-        turns = await messages(self.database, claim.host_id, bank, [row.turn_id for row in claim.rows])
+        turns = await messages(self.database, claim.host_id, [(bank, row.turn_id) for row in claim.rows])
         derived = await asyncio.to_thread(_derive, claim, turns)
         outcomes = [Outcome(row.item_id) for row in claim.rows]
         await self._write(claim, bank, derived, outcomes)

@@ -1,0 +1,71 @@
+"""Calls made at the same time are made as one, and the fault of one is no fault of the others."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from store.together import Together
+
+
+@dataclass
+class Doubling:
+    """Doubles numbers; cannot double 13, and nothing while `away`."""
+
+    away: bool = False
+    batches: list[list[int]] = field(default_factory=list)
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def __call__(self, numbers: Sequence[int]) -> list[int]:
+        self.batches.append(list(numbers))
+        self.begun.set()
+        await asyncio.sleep(0.001)
+        if self.away:
+            raise ConnectionRefusedError
+        if 13 in numbers:
+            raise ValueError("13")
+        return [2 * number for number in numbers]
+
+
+async def test_what_is_asked_at_the_same_time_is_answered_at_once_and_each_gets_its_own() -> None:
+    doubling = Doubling()
+    together = Together(doubling)
+    assert await asyncio.gather(*(together.ask(number) for number in range(5))) == [0, 2, 4, 6, 8]
+    assert doubling.batches == [[0, 1, 2, 3, 4]]
+
+
+async def test_what_is_asked_while_an_answer_is_under_way_shares_the_next_one_up_to_the_most() -> None:
+    doubling = Doubling()
+    together = Together(doubling, most=2)
+    first = asyncio.create_task(together.ask(1))
+    await doubling.begun.wait()
+    assert await asyncio.gather(first, *(together.ask(number) for number in (2, 3, 4))) == [2, 4, 6, 8]
+    assert doubling.batches == [[1], [2, 3], [4]]
+
+
+async def test_one_that_cannot_be_answered_spoils_it_for_no_other() -> None:
+    together = Together(Doubling())
+    answers = await asyncio.gather(*(together.ask(number) for number in (1, 13, 2)), return_exceptions=True)
+    assert (answers[0], answers[2]) == (2, 4)
+    assert isinstance(answers[1], ValueError)
+
+
+async def test_a_database_out_of_reach_is_asked_once_for_all() -> None:
+    doubling = Doubling(away=True)
+    together = Together(doubling)
+    answers = await asyncio.gather(*(together.ask(number) for number in (1, 2)), return_exceptions=True)
+    assert [type(answer) for answer in answers] == [ConnectionRefusedError] * 2
+    assert len(doubling.batches) == 1
+
+
+async def test_who_gave_up_before_it_was_asked_is_not_asked_for() -> None:
+    doubling = Doubling()
+    together = Together(doubling)
+    waiting = [asyncio.create_task(together.ask(number)) for number in (1, 2, 3)]
+    await asyncio.sleep(0)
+    waiting[1].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting[1]
+    assert [await waiting[0], await waiting[2]] == [2, 6]
+    assert doubling.batches == [[1, 3]]
