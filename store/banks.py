@@ -12,7 +12,7 @@ from store import identity
 from store.database import Database
 from store.events.catalog import EventType
 from store.events.envelope import Origin, offer
-from store.quotas import charged, refusal_of
+from store.events.refusals import refusals
 from store.scopes import Space, space_of
 
 # Under the policy of scopes: what a user or an agent must not see is not there.
@@ -75,9 +75,8 @@ class Banks:
         origin = Origin(host, bank, identity.user_id(host, user), now)
         event = offer(origin, EventType.BANK_CREATED, (), created(host, name))
         arguments = {"host": host, "bank": bank, "event": orjson.dumps(event).decode(), "now": now}
-        outcome = await charged(lambda: self._create(arguments))
-        if error := refusal_of(outcome):
-            raise error
+        with refusals():
+            outcome = await self._create(arguments)
         async with self._database.tenant(host) as connection:
             row = (await connection.execute(ONE, {"host": host, "bank": bank})).one()
         return Bank(*row), outcome == "created"

@@ -49,6 +49,7 @@ UNITS_OF_SESSION = text("""
      order by u.position limit :limit""")
 SEES_BANK = text("""
     select exists (select from afterturn.agent_memory_bank_t b where b.host_id = :host and b.bank_id = :bank)""")
+GIVE_BACK = text("select afterturn.recount_quota(:host, :now, interval '0')")
 SAMPLES = text("select afterturn.erase_samples(:erasure)")
 LEFT = text("""
     select host_id, erasure_id from afterturn.erasure_t where status = 'running' and updated_at < :before
@@ -144,6 +145,7 @@ class Erasures:
         more = await (_page_of_user if erasure.bank is None else _page_of_bank)(connection, erasure)
         await requests.save(connection, erasure)
         if not more:
+            await connection.execute(GIVE_BACK, {"host": host, "now": erasure.at})
             await connection.execute(SAMPLES, {"erasure": erasure_id})
             await requests.finish(connection, erasure)
         return erasure.done

@@ -34,8 +34,8 @@ async def append_events(
     offers what exists at most once lets whoever came first have it. Writers that may meet on an aggregate offer their
     events sorted by subject, so that they cannot deadlock.
 
-    Raises ConcurrencyError, VersionGap (its predecessor is not in the log) or MissingParent; the transaction is then
-    at its end and must write nothing.
+    Raises ConcurrencyError, VersionGap (its predecessor is not in the log), MissingParent, or QuotaExceeded (of banks
+    that begin); the transaction is then at its end and must write nothing.
     """
     if not events:
         return None

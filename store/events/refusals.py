@@ -7,11 +7,12 @@ from typing import Any
 import orjson
 from sqlalchemy.exc import DBAPIError
 
-from store.errors import ConcurrencyError, EventRefused, MissingParent, VersionGap
+from store.errors import ConcurrencyError, EventRefused, MissingParent, QuotaExceeded, StoreError, VersionGap
 from store.events.catalog import Aggregate
 
 #: SQLSTATEs that `afterturn.refuse` raises.
 STATES: dict[str, type[EventRefused]] = {"ZA001": VersionGap, "ZA002": MissingParent, "ZA003": ConcurrencyError}
+TOO_MANY_BANKS = "ZQ002"
 FOREIGN_KEY_VIOLATION = "23503"
 UNIQUE_VIOLATION = "23505"
 
@@ -31,7 +32,7 @@ TABLES = {
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Turn the database's refusals into ConcurrencyError, VersionGap and MissingParent; others pass as they are.
+    """Turn the database's refusals into EventRefused (its kinds) and QuotaExceeded; others pass as they are.
 
     The driver's own error quotes what was offered, so it is not kept as the cause.
     """
@@ -45,8 +46,11 @@ def refusals() -> Iterator[None]:
     raise refused
 
 
-def _refused(cause: Any) -> EventRefused | None:
+def _refused(cause: Any) -> StoreError | None:
     state = getattr(cause, "sqlstate", None)
+    if state == TOO_MANY_BANKS:
+        told = orjson.loads(cause.detail)
+        return QuotaExceeded(told["limit"], told["scope"], told["allowed"])
     if state in STATES:
         told = orjson.loads(cause.detail)
         return STATES[state](told["aggregate"], told["expected"], told["actual"])

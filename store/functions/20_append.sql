@@ -57,7 +57,7 @@ begin
            from jsonb_to_recordset(p_events) as o(id uuid, aggregate text, subject text, version bigint)
           where (select true from afterturn.event_store_t s where s.host_id = p_host and s.id = o.id) is null;
     end if;
-    perform afterturn.project(v_new);
+    perform afterturn.project(v_new), afterturn.account_banks(p_host, v_new);
     return (select max(e.position) from unnest(v_new) e);
 end $$;
 

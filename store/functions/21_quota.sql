@@ -121,12 +121,10 @@ begin
     end loop;
 end $$;
 
--- Makes a bank before its first turn: 'created', 'known', or 'over ...' as above.
+-- Makes a bank before its first turn: 'created' or 'known'. Refused (ZQ002) past the host's quota of banks.
 create or replace function afterturn.create_bank(p_host uuid, p_bank uuid, p_event jsonb, p_now timestamptz) returns text
 language plpgsql set search_path to afterturn, public as $$
 declare
-    v_quota quota_t;
-    v_over text;
     v_version bigint;
 begin
     perform set_config('afterturn.host', p_host::text, true), pg_advisory_xact_lock_shared(afterturn.log_lock());
@@ -134,14 +132,6 @@ begin
     perform pg_advisory_xact_lock(afterturn.lock_key('new bank', p_bank));
     if (select b.active from agent_memory_bank_t b where b.host_id = p_host and b.bank_id = p_bank) then
         return 'known';
-    end if;
-    if afterturn.has_quota(p_host) then
-        select q.* into v_quota from quota_t q where q.host_id = p_host and q.scope_id = p_host for no key update;
-        v_over := (select 'over max_banks host ' || v_quota.max_banks || ' 0' where v_quota.banks >= v_quota.max_banks);
-        if v_over is not null then
-            return v_over;
-        end if;
-        update quota_t q set banks = q.banks + 1 where q.host_id = p_host and q.scope_id = p_host;
     end if;
     v_version := 1 + coalesce(afterturn.logged_version(p_host, p_event->>'subject'), 0);
     perform afterturn.append_events(p_host, jsonb_build_array(case when v_version = 1 then p_event else
@@ -154,28 +144,68 @@ begin
     return 'created';
 end $$;
 
--- Counts anew what a host and its banks hold. The caller holds the quota's lock alone.
+-- Counts anew what a host and its banks hold: turns and documents of which something is left, their bytes, banks that
+-- live. p_now: when that was, null where it is no answer to a full quota. The caller holds the quota's lock alone.
 create or replace function afterturn.count_quota(p_host uuid, p_now timestamptz) returns void
 language plpgsql set search_path to afterturn, public as $$
 begin
     update quota_t q
-       set turns = (select count(*) from turn_t t
-                     where t.host_id = p_host and (q.bank_name is null or t.bank_id = q.scope_id)),
+       set turns = (select count(distinct u.turn_id) from agent_memory_unit_t u
+                     where u.host_id = p_host and u.origin in ('message', 'document') and u.active
+                       and (q.bank_name is null or u.bank_id = q.scope_id)),
            bytes = (select coalesce(sum(octet_length(u.content)), 0) from agent_memory_unit_t u
                      where u.host_id = p_host and u.origin = 'message' and u.active
-                       and (q.bank_name is null or u.bank_id = q.scope_id)),
+                       and (q.bank_name is null or u.bank_id = q.scope_id))
+                 + (select coalesce(sum(octet_length(o.original_text)), 0) from agent_memory_doc_t o
+                     where o.host_id = p_host and o.active and (q.bank_name is null or o.bank_id = q.scope_id)),
            banks = (select count(*) from agent_memory_bank_t b where b.host_id = p_host and b.active
                        and q.bank_name is null),
-           counted_at = p_now
+           counted_at = coalesce(p_now, q.counted_at)
      where q.host_id = p_host;
 end $$;
 
--- Before a total is held against somebody it is counted anew, at most once a minute: what was erased is free again.
-create or replace function afterturn.recount_quota(p_host uuid, p_now timestamptz) returns boolean
-language plpgsql set search_path to afterturn, public as $$
+-- Counts banks that began or ended otherwise than with a turn, once these events are projected. Refuses (ZQ002) what
+-- began past the host's quota. Nobody who calls this may hold the quota's lock shared.
+create or replace function afterturn.account_banks(p_host uuid, p_new afterturn.event_store_t[]) returns void
+language plpgsql as $$
+declare
+    v_began boolean;
+    v_ended boolean;
+    v_allowed bigint;
+begin
+    select bool_or(e.event_type = 'AgentMemoryBankCreatedEvent'), bool_or(e.event_type = 'AgentMemoryBankDeletedEvent')
+      into v_began, v_ended from unnest(p_new) e
+     where e.event_type in ('AgentMemoryBankCreatedEvent', 'AgentMemoryBankDeletedEvent');
+    if v_began is null or (select true from afterturn.quota_t q where q.host_id = p_host limit 1) is null then
+        return;
+    end if;
+    perform pg_advisory_xact_lock(afterturn.lock_key('quota', p_host));
+    if v_ended then
+        perform afterturn.count_quota(p_host, null);
+    else
+        update afterturn.quota_t q
+           set banks = (select count(*) from afterturn.agent_memory_bank_t b where b.host_id = p_host and b.active)
+         where q.host_id = p_host and q.bank_name is null;
+    end if;
+    v_allowed := (select q.max_banks from afterturn.quota_t q
+                   where q.host_id = p_host and q.bank_name is null and q.banks > q.max_banks);
+    if v_began and v_allowed is not null then
+        raise exception using errcode = 'ZQ002', message = 'a host holds no more banks',
+            detail = jsonb_build_object('limit', 'max_banks', 'scope', 'host', 'allowed', v_allowed)::text;
+    end if;
+end $$;
+
+-- Before a total is held against somebody it is counted anew, at most once a minute, and always when something was
+-- erased (p_least 0): what is gone is free again.
+drop function if exists afterturn.recount_quota(uuid, timestamptz);
+create or replace function afterturn.recount_quota(p_host uuid, p_now timestamptz, p_least interval default '1 minute')
+returns boolean language plpgsql set search_path to afterturn, public as $$
 begin
     perform set_config('afterturn.host', p_host::text, true);
-    if (select max(q.counted_at) from quota_t q where q.host_id = p_host) > p_now - interval '1 minute' then
+    if (select max(q.counted_at) from quota_t q where q.host_id = p_host) > p_now - p_least then
+        return false;
+    end if;
+    if (select true from quota_t q where q.host_id = p_host limit 1) is null then
         return false;
     end if;
     perform pg_advisory_xact_lock(afterturn.lock_key('quota', p_host));

@@ -44,7 +44,7 @@ begin
           where (select true from event_store_t s where s.host_id = p_host and s.id = o.id) is null;
     end if;
     if v_new is not null then
-        perform afterturn.project(v_new);
+        perform afterturn.project(v_new), afterturn.account_banks(p_host, v_new);
     end if;
     return v_count;
 end $$;

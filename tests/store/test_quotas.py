@@ -10,7 +10,13 @@ import pytest
 from store import identity
 from store.banks import Banks
 from store.database import Database
+from store.documents import Documents, NewDocument, content_hash
+from store.erasure import Erasures, Kind, Target
 from store.errors import OverQuota, QuotaExceeded, RateLimited
+from store.events.bulk import append_bulk
+from store.events.catalog import EventType
+from store.events.envelope import Origin, command
+from store.events.log import append_events
 from store.keys import Keys
 from store.quotas import Limits, Quotas
 from store.turns import Appended, Refused, TurnStore
@@ -146,6 +152,79 @@ async def test_what_is_there_counts_when_a_quota_is_set_and_what_was_forgotten_i
     assert reasons(await limited.turns.append(limited.host, [turn("t2", "y")])) == ["max_bytes"]
     limited.clock.now = NOON + timedelta(minutes=2)
     assert reasons(await limited.turns.append(limited.host, [turn("t2", "y")])) == [None]
+
+
+async def test_what_is_erased_is_given_back_at_once(limited: Limited, database: Database) -> None:
+    await allow(limited, database, max_turns=3, max_bytes=30, max_banks=2)
+    await allow(limited, database, "home", max_turns=2)
+    await limited.turns.append(limited.host, [turn("t1", "x" * 10, "y" * 5), turn("t2", "z" * 4, session="s2")])
+    await limited.turns.append(limited.host, [turn("t3", "w" * 3, bank="other")])
+    assert await limited.used() == (3, 22, 2)
+    erasures = Erasures(database, limited.clock)
+    for target, left in (
+        (Target(Kind.SESSION, "home", "s1"), (2, 7, 2)),
+        (Target(Kind.BANK, "other"), (1, 4, 1)),
+        (Target(Kind.USER), (0, 0, 1)),
+    ):
+        assert (await erasures.run(limited.host, await erasures.request(limited.host, target))).done
+        assert await limited.used() == left
+    [_, home] = await limited.quotas.show(limited.name)
+    assert (home.bank, home.turns, home.bytes) == ("home", 0, 0)
+    assert reasons(await limited.turns.append(limited.host, [turn(f"n{n}") for n in range(2)])) == [None, None]
+
+
+async def test_a_document_counts_as_what_it_was_charged_and_is_given_back(limited: Limited, database: Database) -> None:
+    await allow(limited, database, max_turns=3, max_bytes=100)
+    documents = Documents(database, limited.clock)
+    await documents.add(limited.host, NewDocument("home", content_hash(b"d"), "ä" * 10))
+    charged = await limited.used()
+    await limited.quotas.set(limited.name, None, Limits(max_turns=3, max_bytes=100))
+    assert await limited.used() == charged
+    erasures = Erasures(database, limited.clock)
+    await erasures.run(limited.host, await erasures.request(limited.host, Target(Kind.BANK, "home")))
+    assert await limited.used() == (0, 0, 0)
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+async def test_banks_that_begin_or_end_by_an_event_count_at_once(
+    limited: Limited, database: Database, *, bulk: bool
+) -> None:
+    await allow(limited, database, max_banks=2)
+
+    async def say(kind: EventType, name: str, version: int = 1) -> None:
+        bank = identity.bank_id(limited.host, name)
+        fields = {} if kind is EventType.BANK_DELETED else {"bankName": name}
+        event = command(Origin(limited.host, bank, limited.host, NOON), kind, fields, version=version)
+        if bulk:
+            await append_bulk(database, limited.host, [event])
+            return
+        async with database.tenant(limited.host) as connection:
+            await append_events(connection, limited.host, [event])
+
+    await say(EventType.BANK_CREATED, "one")
+    await limited.turns.append(limited.host, [turn("t1", bank="two")])
+    assert (await limited.used())[2] == 2
+    with pytest.raises(QuotaExceeded):
+        await say(EventType.BANK_CREATED, "three")
+    assert reasons(await limited.turns.append(limited.host, [turn("t1", bank="three")])) == ["max_banks"]
+    await say(EventType.BANK_DELETED, "two", 2)
+    assert await limited.used() == (0, 0, 1)
+    await say(EventType.BANK_CREATED, "three")
+    assert (await limited.used())[2] == 2
+
+
+async def test_banks_made_at_once_never_pass_the_limit(limited: Limited, database: Database) -> None:
+    await allow(limited, database, max_banks=3)
+    banks = Banks(database, limited.clock)
+    made = await asyncio.gather(
+        *(banks.create(limited.host, None, f"b{n}") for n in range(5)),
+        *(limited.turns.append(limited.host, [turn("t1", bank=f"t{n}")]) for n in range(5)),
+        return_exceptions=True,
+    )
+    refused = [one for one in made if isinstance(one, BaseException)]
+    assert all(isinstance(one, QuotaExceeded) for one in refused)
+    active = await rows(database, limited.host, "select 1 from agent_memory_bank_t where active")
+    assert len(active) == 3 == (await limited.used())[2]
 
 
 async def test_a_quota_without_limits_is_none(limited: Limited, database: Database) -> None:
