@@ -21,7 +21,7 @@ from embeddings.settings import EmbeddingSettings
 from producers.settings import ApiSettings, BrokerSettings, PressureSettings
 from store.recall.settings import RecallSettings
 from store.settings import DatabaseSettings
-from workers.settings import GatewaySettings, MaintenanceSettings, WorkerSettings
+from workers.settings import EnrichmentSettings, GatewaySettings, MaintenanceSettings, WorkerSettings
 
 
 class LogFormat(StrEnum):
@@ -85,6 +85,7 @@ class Settings(BaseSettings):
     gateway: GatewaySettings = Field(default_factory=GatewaySettings)
     recall: RecallSettings = Field(default_factory=RecallSettings)
     worker: WorkerSettings = Field(default_factory=WorkerSettings)
+    enrichment: EnrichmentSettings = Field(default_factory=EnrichmentSettings)
     maintenance: MaintenanceSettings = Field(default_factory=MaintenanceSettings)
     embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
     health: HealthSettings = Field(default_factory=HealthSettings)

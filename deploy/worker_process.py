@@ -40,6 +40,8 @@ from store.recall.recaller import Recaller
 from store.recall_jobs import RecallJobs
 from workers.broker import Dependencies, create_broker, pools, register, worker
 from workers.embedding import EmbeddingStage
+from workers.enrichment import EnrichmentStage, model_gate
+from workers.extraction.llm_reader import LlmReader, reader_of
 from workers.extraction.stage import ExtractionStage
 from workers.gateway import GatewayStage, gate_of
 from workers.maintenance import Maintainer, Needs, tasks_of
@@ -67,6 +69,7 @@ class Parts:
     embedder: OwnedEmbedder
     gateway: GatewayClient | None
     others: GatewayRecall | None
+    reader: LlmReader | None
     doorbell: Doorbell
     dependencies: Dependencies
     looking: Sequence[asyncio.Task[None]]
@@ -83,8 +86,9 @@ class Parts:
         await self.doorbell.close()
         if self.gateway is not None:
             await self.gateway.aclose()
-        if self.others is not None:
-            await self.others.close()
+        for one in (self.others, self.reader):
+            if one is not None:
+                await one.close()
         await self.embedder.close()
         await self.database.close()
 
@@ -92,7 +96,8 @@ class Parts:
 def run(settings: Settings, stages: Callable[..., Sequence[StageWork]] | None = None) -> int:
     """Work until SIGTERM or SIGINT, then end within seconds; returns the exit code.
 
-    `stages` makes others than the real ones, of the same things (settings, database, embedder, gateway).
+    `stages` makes others than the real ones, of the same things (settings, database, embedder,
+    gateway, reader).
     """
     logs.configure(settings.log)
     logging.getLogger("dramatiq.broker.RedisBroker").addFilter(_is_news)
@@ -142,13 +147,13 @@ def _end(loop: EventLoopThread, parts: Parts, workers: Sequence[dramatiq.Worker]
 async def _build(settings: Settings, broker: RedisBroker, stages: Callable[..., Sequence[StageWork]]) -> Parts:
     database = Database(settings.database)
     embedder = create_embedder(settings.embedding, settings.data)
-    gateway = gateway_client(settings.gateway)
+    gateway, reader = gateway_client(settings.gateway), reader_of(settings.enrichment)
     others = gateway_recall(settings.gateway, database, settings.gateway.timeout_seconds)
     doorbell = Doorbell(broker)
     ledger, jobs = Ledger(database), RecallJobs(database, _now)
     recalls = Recalls(database, Recaller(database, embedder, settings.recall), Waiter(database), others)
     lease = timedelta(seconds=settings.worker.lease_seconds)
-    runners = _runners(settings, ledger, stages(settings, database, embedder, gateway), doorbell)
+    runners = _runners(settings, ledger, stages(settings, database, embedder, gateway, reader), doorbell)
     sweeper = Sweeper(
         ledger=ledger,
         jobs=jobs,
@@ -166,11 +171,15 @@ async def _build(settings: Settings, broker: RedisBroker, stages: Callable[..., 
         asyncio.create_task(run, name=name)
         for name, run in (("sweeper", sweeper.run()), ("maintainer", maintainer.run()))
     ]
-    return Parts(database, embedder, gateway, others, doorbell, dependencies, looking)
+    return Parts(database, embedder, gateway, others, reader, doorbell, dependencies, looking)
 
 
 def _stages(
-    settings: Settings, database: Database, embedder: OwnedEmbedder, gateway: GatewayClient | None
+    settings: Settings,
+    database: Database,
+    embedder: OwnedEmbedder,
+    gateway: GatewayClient | None,
+    reader: LlmReader | None,
 ) -> Sequence[StageWork]:
     return (
         GatewayStage(
@@ -181,7 +190,8 @@ def _stages(
             _verdict(settings),
             gate_of(database, settings.gateway),
         ),
-        ExtractionStage(database),
+        ExtractionStage(database, None if reader is None else reader.version),
+        EnrichmentStage(database, reader, model_gate(database, settings.enrichment), _now),
         EmbeddingStage(database, embedder),
         ProjectionStage(database),
     )

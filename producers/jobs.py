@@ -27,12 +27,14 @@ class Queue(StrEnum):
     RECALL = "recall"
     GATEWAY = "gateway"
     EXTRACTION = "extraction"
+    ENRICHMENT = "enrichment"
     EMBEDDING = "embedding"
 
 
 QUEUES = {
     Stage.GATEWAY: Queue.GATEWAY,
     Stage.EXTRACTION: Queue.EXTRACTION,
+    Stage.ENRICHMENT: Queue.ENRICHMENT,
     Stage.PROJECTION: Queue.EXTRACTION,
     Stage.EMBEDDING: Queue.EMBEDDING,
 }

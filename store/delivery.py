@@ -5,7 +5,6 @@ An audit row holds names, categories, statuses and counts: no content, no creden
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -29,9 +28,6 @@ ENDS = text("""
                                    cast(:statuses as text[]), cast(:categories as text[]), cast(:reasons as text[]),
                                    cast(:retry_ats as timestamptz[]), cast(:events as text[]),
                                    cast(:payloads as text[]))""")
-PUT_OFF = text("""
-    select afterturn.put_off(:host, 'gateway', :stream, :epoch, array[cast(:item as uuid)], :status,
-                             cast(:retry_at as timestamptz))""")
 NOTE = text("""
     insert into afterturn.audit_event_t (host_id, event, bank_id, session_id, turn_id, payload)
     values (:host, :event, :bank, :session, :turn, cast(:payload as jsonb))""")
@@ -93,13 +89,6 @@ class Deliveries:
         """Write how it ended, or when it is tried again, and give the claim back. Raises LeaseLost."""
         together = self._ends.setdefault(claim.host_id, Together(partial(self._write, ENDS)))
         _check(held=await together.ask(_Move(claim, outcome, event, payload or {})))
-
-    async def put_off(self, claim: Claim, item: UUID, status: str, until: datetime) -> None:
-        """Leave the row as it was, this attempt not counted, and give the claim back. Raises LeaseLost."""
-        whose = {"host": claim.host_id, "stream": claim.stream_id, "epoch": claim.epoch, "item": item}
-        async with self._database.call() as connection:
-            row = await connection.execute(PUT_OFF, {**whose, "status": status, "retry_at": until})
-            _check(held=bool(row.scalar()))
 
     async def _read(self, host: UUID, rows: Sequence[LedgerRow]) -> list[list[TurnMessage]]:
         found = await messages(self._database, host, [(row.bank_id, row.turn_id) for row in rows])

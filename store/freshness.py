@@ -22,7 +22,7 @@ FRESHNESS = text("""
       from (select min(l.position) filter (where l.stage = 'embedding') as embedded,
                    min(l.position) filter (where l.stage = 'extraction') as extracted,
                    min(l.position) filter (where l.stage = 'projection') as projected,
-                   count(*) filter (where l.stage <> 'gateway') as pending
+                   count(*) filter (where l.stage not in ('gateway', 'enrichment')) as pending
               from afterturn.ledger_t l
              where l.host_id = :host and l.bank_id = :bank and l.undone) f""")
 SHOWS = text("select exists (select from afterturn.event_store_t where host_id = :host and position = :position)")

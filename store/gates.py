@@ -8,11 +8,15 @@ import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
 
 import structlog
 from sqlalchemy import text
 
 from store.database import Database
+from store.errors import LeaseLost
+from store.ledger import Claim
 
 log = structlog.get_logger(__name__)
 
@@ -23,6 +27,9 @@ BELIEVED_S = 1.0
 LONGEST_PAUSE_S = 3600.0
 
 ENTER = text("select * from afterturn.gate_enter(:gate, :threshold, :cooldown, :rate, :burst, :patience)")
+PUT_OFF = text("""
+    select afterturn.put_off(:host, :stage, :stream, :epoch, array[cast(:item as uuid)], :status,
+                             cast(:retry_at as timestamptz))""")
 REPORT = text("select * from afterturn.gate_report(:gate, :threshold, :cooldown, :well, :pause)")
 
 
@@ -119,3 +126,15 @@ class Gate:
 
     def _whose(self) -> dict[str, object]:
         return {"gate": self._name, "threshold": self._policy.threshold, "cooldown": self._policy.cooldown_s}
+
+
+async def put_off(database: Database, claim: Claim, item: UUID, status: str, until: datetime) -> None:
+    """Leave a row as it was before it was claimed, this attempt not counted, and give the claim back.
+
+    Raises LeaseLost, having written nothing.
+    """
+    whose = {"host": claim.host_id, "stage": claim.stage.value, "stream": claim.stream_id, "epoch": claim.epoch}
+    async with database.call() as connection:
+        arguments = {**whose, "item": item, "status": status, "retry_at": until}
+        if not (await connection.execute(PUT_OFF, arguments)).scalar():
+            raise LeaseLost("the lease ran out and the work was given to somebody else")

@@ -14,13 +14,18 @@ from store.errors import LeaseLost
 
 
 class Stage(StrEnum):
-    """The stages every turn must pass."""
+    """What is done with turns; `TURN_STAGES` are those every turn must pass."""
 
     GATEWAY = "gateway"
     EXTRACTION = "extraction"
+    #: A model reads beside the rules, where one is configured.
+    ENRICHMENT = "enrichment"
     EMBEDDING = "embedding"
     PROJECTION = "projection"
 
+
+#: The stages every turn must pass.
+TURN_STAGES = (Stage.GATEWAY, Stage.EXTRACTION, Stage.EMBEDDING, Stage.PROJECTION)
 
 #: Stages that see the turns of a session in the order they were accepted.
 ORDERED = frozenset({Stage.GATEWAY, Stage.EXTRACTION})
@@ -128,7 +133,7 @@ HELD = text("""
 COUNTS = text("""
     select stage, status, count(*) as turns,
            coalesce(extract(epoch from now() - min(accepted_at) filter (where undone)), 0)::float8 as oldest
-      from afterturn.ledger_t where item_id = turn_id group by stage, status
+      from afterturn.ledger_t where item_id = turn_id or stage = 'enrichment' group by stage, status
     union all
     select stage, status, sum(turns), 0::float8 from afterturn.pruned_turns_t group by stage, status""")
 GAUGES = text("""

@@ -17,7 +17,7 @@ from producers.gateway_recall import told
 from store.database import Database
 from store.delivery import Deliveries
 from store.errors import LeaseLost
-from store.gates import Gate, GatePolicy, Passage, gate_name
+from store.gates import Gate, GatePolicy, Passage, gate_name, put_off
 from store.ledger import Claim, LedgerRow, Outcome, Stage
 from workers import gateway_machine as machine
 from workers.errors import Untold
@@ -157,7 +157,7 @@ class GatewayStage:
         GATEWAY_WAITS.labels("shut").inc()
         wait = wait_s or (self.gate.shut_s if self.gate else 0.0)
         until = self.verdict.clock() + timedelta(seconds=wait + SPREAD_S * self.chance())
-        await self.deliveries.put_off(claim, row.item_id, status, until)
+        await put_off(self.database, claim, row.item_id, status, until)
         return Worked([Outcome(row.item_id, status, None, None, until)])
 
     async def _finish(self, claim: Claim, row: LedgerRow, ending: machine.Ending) -> Worked:

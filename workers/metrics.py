@@ -30,6 +30,15 @@ GATEWAY_BREAKER = Gauge(
     "1 while the Memory Gateway is not called because it fails, by who looked last",
     multiprocess_mode="mostrecent",
 )
+MODEL_CALLS = Counter("afterturn_extraction_model_calls_total", "Turns a model was asked to read", ["outcome"])
+MODEL_SECONDS = Histogram(
+    "afterturn_extraction_model_call_seconds",
+    "Duration of calls to the model that reads turns",
+    buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30, 60),
+)
+MODEL_DROPPED = Counter(
+    "afterturn_extraction_model_dropped_total", "What a model said of a turn that the turn does not bear out"
+)
 EMBEDDED_TEXTS = Counter("afterturn_embedded_texts_total", "Texts that got a vector")
 MICRO_BATCH = Counter(
     "afterturn_micro_batch_turns_total", "Turns that the API itself was to embed, by what became of them", ["outcome"]

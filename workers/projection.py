@@ -24,8 +24,8 @@ class ProjectionStage:
         """Count the first turns of a bank that extraction is through with, and what was forgotten in it."""
         claim = claims[0]
         bank = claim.rows[0].bank_id
-        # A row that is no turn only says that something was forgotten.
-        turns = [row.turn_id for row in claim.rows if row.item_id == row.turn_id]
+        # A row that is no turn says that something was forgotten (then it names none), or found in a turn later.
+        turns = sorted({row.turn_id for row in claim.rows if row.turn_id != bank})
         origin = Origin(claim.host_id, bank, user_id(claim.host_id, None), max(row.accepted_at for row in claim.rows))
         outcomes = [Outcome(row.item_id) for row in claim.rows]
         async with self.database.tenant(claim.host_id) as connection:

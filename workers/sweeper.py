@@ -55,7 +55,7 @@ class Sweeper:
         jobs = await self.jobs.waiting()
         if stages and not await self.bell.reachable():
             log.warning("the queue cannot be reached, working from the ledger alone", stages=len(stages))
-            for stage in stages:
+            for stage in self.here.keys() & set(stages):
                 self._work_here(stage)
         for stage in stages:
             RINGS.labels(stage.value).inc()

@@ -18,7 +18,7 @@ from deploy.stack import Stack
 from store import identity
 from store.database import Database
 from store.entities import most_mentioned
-from store.ledger import PUBLIC_STATUSES, Stage
+from store.ledger import PUBLIC_STATUSES, TURN_STAGES
 from store.settings import DatabaseSettings
 
 BANK = "demo"
@@ -82,16 +82,16 @@ async def _converse(memory: AsyncAfterturn, turns: tuple[DemoTurn, ...], advance
 
 async def _settled(memory: AsyncAfterturn, turns: tuple[DemoTurn, ...], progress: Progress) -> tuple[StageCounts, ...]:
     """Wait until every turn is through every stage, and count how they ended."""
-    task = progress.add_task("gateway, extraction, embedding, projection", total=len(turns) * len(Stage))
+    task = progress.add_task("gateway, extraction, embedding, projection", total=len(turns) * len(TURN_STAGES))
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:
-        counts = {stage.value: dict.fromkeys(PUBLIC_STATUSES, 0) for stage in Stage}
+        counts = {stage.value: dict.fromkeys(PUBLIC_STATUSES, 0) for stage in TURN_STAGES}
         for turn in turns:
             status = await memory.turn_status(turn.session_id, turn.turn_id)
             for stage, how in status.stages.items():
                 counts[stage][how.status] += 1
         undone = sum(c["pending"] + c["running"] for c in counts.values())
-        progress.update(task, completed=len(turns) * len(Stage) - undone)
+        progress.update(task, completed=len(turns) * len(TURN_STAGES) - undone)
         if not undone or time.monotonic() > deadline:
             return tuple(StageCounts.of(stage, c) for stage, c in counts.items())
         await asyncio.sleep(LOOK_AGAIN_SECONDS)

@@ -15,7 +15,7 @@ begin
                 select true from afterturn.ledger_t l
                  where l.host_id = p_host and l.turn_id = p.turn_id
                    and (l.updated_at >= p_before
-                        or not (l.status in ('done', 'flushed') or (l.stage = 'gateway' and l.status = 'skipped')))
+                        or not (l.status in ('done', 'flushed') or (l.stage in ('gateway', 'enrichment') and l.status = 'skipped')))
                  limit 1) is null)
       from (select l.* from afterturn.ledger_t l
              where l.host_id = p_host and l.stage = 'projection' and l.item_id > p_after

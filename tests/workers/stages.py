@@ -16,12 +16,14 @@ from store.gates import Gate
 from store.ledger import Ledger, Stage
 from tests.workers.conftest import World, now
 from workers.embedding import EmbeddingStage
+from workers.enrichment import EnrichmentStage, model_gate
+from workers.extraction.llm_reader import LlmReader
 from workers.extraction.stage import ExtractionStage
 from workers.gateway import GatewayStage
 from workers.projection import ProjectionStage
 from workers.retry import Backoff, Verdict
 from workers.runner import Runner, StageWork
-from workers.settings import GatewaySettings
+from workers.settings import EnrichmentSettings, GatewaySettings
 
 LEASE = timedelta(seconds=30)
 
@@ -69,6 +71,8 @@ class Crew:
     gateway: GatewayClient | None = None
     settings: GatewaySettings = field(default_factory=lambda: GatewaySettings(user_id="user-1"))
     gate: Gate | None = None
+    reader: LlmReader | None = None
+    model_gate: Gate | None = None
     max_attempts: int = 5
     lease: timedelta = LEASE
     rung: list[Stage] = field(default_factory=list)
@@ -82,7 +86,10 @@ class Crew:
                     database, Deliveries(database), self.gateway, self.settings, rules, self.gate, lambda: 0.0
                 )
             case Stage.EXTRACTION:
-                return ExtractionStage(database)
+                return ExtractionStage(database, self.reader.version if self.reader else None)
+            case Stage.ENRICHMENT:
+                gate = self.model_gate or model_gate(database, EnrichmentSettings())
+                return EnrichmentStage(database, self.reader, gate, now)
             case Stage.EMBEDDING:
                 return EmbeddingStage(database, self.embedder)
             case Stage.PROJECTION:
@@ -101,5 +108,5 @@ class Crew:
 
     async def drain(self, *stages: Stage) -> None:
         """Work through these stages (all of them, in their order) until nothing is ready."""
-        for stage in stages or (Stage.GATEWAY, Stage.EXTRACTION, Stage.EMBEDDING, Stage.PROJECTION):
+        for stage in stages or (Stage.GATEWAY, Stage.EXTRACTION, Stage.ENRICHMENT, Stage.EMBEDDING, Stage.PROJECTION):
             await self.runner(stage).drain()

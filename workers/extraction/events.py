@@ -37,30 +37,35 @@ def entity_id(bank: UUID, normalised: str) -> UUID:
     return uuid5(bank, f"entity:{normalised}")
 
 
-def fact_unit_id(turn: UUID, fact: Fact) -> UUID:
+def fact_unit_id(turn: UUID, fact: Fact, version: str = VERSION) -> UUID:
     """Return the id of the unit a fact of a turn becomes."""
-    return uuid5(turn, f"fact:{VERSION}:{fact.ordinal}:{fact.slug}:{fact.key}:{fact.value}")
+    return uuid5(turn, f"fact:{version}:{fact.ordinal}:{fact.slug}:{fact.key}:{fact.value}")
 
 
-def follow_up_id(turn: UUID) -> UUID:
-    """Return the id of the ledger row that has a turn's facts embedded."""
-    return uuid5(turn, f"facts:{VERSION}")
+def follow_up_id(turn: UUID, version: str = VERSION) -> UUID:
+    """Return the id of the ledger row that has a turn's facts embedded, or counted."""
+    return uuid5(turn, f"facts:{version}")
 
 
-def derive(origin: Origin, turn: Sequence[TurnMessage], found: Extraction) -> Derived:
-    """Return the events and words that follow from one turn (not empty).
+def reading_id(turn: UUID, version: str) -> UUID:
+    """Return the id of the ledger row that has a turn read by one more version of an extractor."""
+    return uuid5(turn, f"reading:{version}")
+
+
+def derive(origin: Origin, turn: Sequence[TurnMessage], found: Extraction, version: str = VERSION) -> Derived:
+    """Return the events and words that follow from what a version of an extractor found in one turn (not empty).
 
     `found` counts the messages handed in from 0, whatever their ordinals: forgotten ones leave gaps.
     """
     by_ordinal = dict(enumerate(turn))
     entities = [_entity(origin, entity.normalised, entity.name, entity.kind.value) for entity in found.entities]
-    facts = {fact_unit_id(turn[0].turn_id, fact): fact for fact in found.facts}
+    facts = {fact_unit_id(turn[0].turn_id, fact, version): fact for fact in found.facts}
     return Derived(
         turn_id=turn[0].turn_id,
         entities={event["subject"]: event for event in entities},
         events=[
-            *_mentions(origin, by_ordinal, found.mentions),
-            *(_fact(origin, unit, fact, by_ordinal[fact.ordinal]) for unit, fact in facts.items()),
+            *_mentions(origin, by_ordinal, found.mentions, version),
+            *(_fact(origin, unit, fact, by_ordinal[fact.ordinal], version) for unit, fact in facts.items()),
             *(_link(origin, unit, by_ordinal[fact.ordinal].unit_id, "semantic") for unit, fact in facts.items()),
             *(_link(origin, first, second, "temporal") for first, second in pairwise(_in_order(facts))),
             *(_link(origin, first, second, "entity") for first, second in _sharing(by_ordinal, found.mentions)),
@@ -80,7 +85,9 @@ def _entity(origin: Origin, normalised: str, name: str, kind: str) -> Event:
     return offer(origin, EventType.ENTITY_CREATED, (entity,), data)
 
 
-def _mentions(origin: Origin, by_ordinal: Mapping[int, TurnMessage], mentions: Sequence[Mention]) -> list[Event]:
+def _mentions(
+    origin: Origin, by_ordinal: Mapping[int, TurnMessage], mentions: Sequence[Mention], version: str
+) -> list[Event]:
     """Return one event for each unit and entity, with how often and where the unit names it."""
     places: dict[tuple[UUID, UUID], list[Mention]] = defaultdict(list)
     for mention in mentions:
@@ -98,14 +105,14 @@ def _mentions(origin: Origin, by_ordinal: Mapping[int, TurnMessage], mentions: S
                 "mentions": len(named),
                 **_reading(named),
                 "spans": [[m.span.start, m.span.end] for m in named if m.span is not None],
-                "extractor": VERSION,
+                "extractor": version,
             },
         )
         for (unit, entity), named in places.items()
     ]
 
 
-def _fact(origin: Origin, unit: UUID, fact: Fact, source: TurnMessage) -> Event:
+def _fact(origin: Origin, unit: UUID, fact: Fact, source: TurnMessage, version: str) -> Event:
     at = source.event_date.isoformat()
     data = {
         "unitId": str(unit),
@@ -126,7 +133,8 @@ def _fact(origin: Origin, unit: UUID, fact: Fact, source: TurnMessage) -> Event:
             "value": fact.value,
             "tier": fact.tier.value,
             "confidence": f"{fact.confidence:g}",
-            "extractor": VERSION,
+            "span": f"{fact.span.start}:{fact.span.end}",
+            "extractor": version,
             **({"subject": fact.subject} if fact.subject else {}),
         },
     }

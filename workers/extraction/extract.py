@@ -39,7 +39,7 @@ def extract(turn: TurnText) -> Extraction:
     mentions = [*_speakers(turn.messages), *_first(_written(turn.messages, said))]
     mentions.sort(key=_place)
     found = [fact for ordinal, message in enumerate(turn.messages) for fact in facts(message, ordinal)]
-    return Extraction(tuple(mentions), _entities(mentions), tuple(found))
+    return Extraction(tuple(mentions), as_entities(mentions), tuple(found))
 
 
 def _day(moment: datetime | None) -> date | None:
@@ -102,7 +102,8 @@ def _without(text: str, mentions: Iterable[Mention]) -> str:
     return masked(text, [(m.span.start, m.span.end) for m in mentions if m.span is not None])
 
 
-def _entities(mentions: Iterable[Mention]) -> tuple[Entity, ...]:
+def as_entities(mentions: Iterable[Mention]) -> tuple[Entity, ...]:
+    """Return the entities mentioned, each once, by normalised name."""
     found: dict[str, Entity] = {}
     for mention in mentions:
         if mention.entity is not None and mention.entity not in found:

@@ -90,7 +90,7 @@ def _value(rule: Rule, text: str, match: re.Match[str]) -> Span | None:
     said = window[: end.start()] if end else window
     clause = _NEXT_CLAUSE.search(said)
     shaped = _shaped(rule.shape, said[: clause.start()] if clause else said)
-    kept = _cut(shaped).rstrip()
+    kept = cut(shaped).rstrip()
     return Span(start, start + len(kept)) if kept else None
 
 
@@ -130,7 +130,7 @@ def _leading_name(value: str) -> str:
     return value[: name.end] if not before or _ARTICLE.match(before) else ""
 
 
-def _cut(value: str) -> str:
+def cut(value: str) -> str:
     """Return as many whole characters as fit into the allowed bytes."""
     while len(value.encode("utf-8", "surrogatepass")) > MAX_VALUE_BYTES:
         value = value[:-1]

@@ -11,9 +11,10 @@ from store.database import Database
 from store.events.envelope import Origin
 from store.events.log import append_events
 from store.ledger import Claim, LedgerRow, Outcome, Stage, close, open_follow_up
+from store.readings import FollowUp, open_follow_ups
 from store.turn_units import TurnMessage, messages
 from workers.extraction import MessageText, TurnText, extract
-from workers.extraction.events import Derived, derive, follow_up_id
+from workers.extraction.events import Derived, derive, follow_up_id, reading_id
 from workers.runner import Shape, Worked
 
 
@@ -22,6 +23,8 @@ class ExtractionStage:
     """Turns become entities, mentions and facts; their projection may begin, and facts are to be embedded."""
 
     database: Database
+    #: The version of a model that reads the turns next, if one does.
+    then: str | None = None
     stage: ClassVar[Stage] = Stage.EXTRACTION
     shape: ClassVar[Shape] = Shape(streams=8, rows=16)
 
@@ -34,7 +37,10 @@ class ExtractionStage:
         outcomes = [Outcome(row.item_id) for row in claim.rows]
         await self._write(claim, bank, derived, outcomes)
         facts = any(one.facts for one in derived)
-        return Worked(outcomes, frozenset({Stage.PROJECTION, Stage.EMBEDDING} if facts else {Stage.PROJECTION}))
+        rings = {Stage.PROJECTION}
+        rings |= {Stage.EMBEDDING} if facts else set()
+        rings |= {Stage.ENRICHMENT} if self.then is not None else set()
+        return Worked(outcomes, frozenset(rings))
 
     async def _write(self, claim: Claim, bank: UUID, derived: Sequence[Derived], outcomes: Sequence[Outcome]) -> None:
         host = claim.host_id
@@ -46,7 +52,7 @@ class ExtractionStage:
             if named or events:
                 await derivation.lock(connection, bank)
                 named = await derivation.begun_again(connection, host, bank, named)
-                await append_events(connection, host, [*named, *events])
+                await append_events(connection, host, [*named, *events], if_absent=True)
             if with_facts:
                 await postings.insert(connection, host, bank, [words for one in derived for words in one.words])
                 first = await derivation.first_facts(connection, host, bank, list(with_facts))
@@ -60,7 +66,17 @@ class ExtractionStage:
                             item=follow_up_id(row.turn_id),
                             position=first[row.turn_id],
                         )
+            if self.then is not None:
+                await open_follow_ups(connection, host, [_reading(row, self.then) for row in claim.rows])
             await close(connection, claim, outcomes)
+
+
+def _reading(row: LedgerRow, version: str) -> FollowUp:
+    """Return the row that has a turn read by a version of another extractor, when the rules are through with it."""
+    item = reading_id(row.turn_id, version)
+    return FollowUp(
+        Stage.ENRICHMENT, item, item, row.bank_id, row.session_id, row.turn_id, row.position, row.accepted_at
+    )
 
 
 def _derive(claim: Claim, turns: Mapping[UUID, Sequence[TurnMessage]]) -> list[Derived]:

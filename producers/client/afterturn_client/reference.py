@@ -41,7 +41,7 @@ def frame(items: Sequence[Mapping[str, Any]], max_characters: int = MAX_CHARACTE
     body = {"kind": KIND, "untrusted": True, "note": NOTE, "items": kept}
     if len(kept) < len(shown):
         body["left_out"] = len(shown) - len(kept)
-    return f"<memory_reference>\n{_safe(body)}\n</memory_reference>"
+    return f"<memory_reference>\n{escaped(body)}\n</memory_reference>"
 
 
 def is_frame(text: str) -> bool:
@@ -57,14 +57,15 @@ def strip(text: str) -> str:
 def _fitting(items: Sequence[dict[str, Any]], room: int) -> list[dict[str, Any]]:
     kept = []
     for item in items:
-        size = len(_safe(item))
+        size = len(escaped(item))
         if size <= room:
             kept.append(item)
             room -= size
     return kept
 
 
-def _safe(value: object) -> str:
+def escaped(value: object) -> str:
+    """Return compact JSON in which nothing can close a tag it stands between."""
     # What is no Unicode (a lone surrogate) could not be sent to a model.
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.encode(errors="replace").decode().translate(_ESCAPES)

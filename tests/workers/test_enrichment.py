@@ -1,0 +1,312 @@
+"""A model reads turns beside the rules: what it adds, what it cannot take away, what it is never asked twice."""
+
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from pydantic import ValidationError
+from sqlalchemy import text
+from starlette.responses import JSONResponse, Response
+
+from store.gates import Gate, GatePolicy, gate_name
+from store.ledger import Stage
+from tests.client.loopback import closed_port
+from tests.workers.conftest import BANK, HOST, World, dialogue, turn_uuid
+from tests.workers.models import KEY, Model, called, fact, facts, model, reader
+from tests.workers.stages import Crew
+from tests.workers.test_stages import projections_hold, tables
+from workers.extraction import VERSION
+from workers.extraction.events import reading_id
+from workers.extraction.llm_reader import reader_of
+from workers.settings import EnrichmentSettings
+
+SAID = "My name is Ana. We moved house to Porto in May with Karl Berger."
+MakeCrew = Callable[..., Crew]
+
+
+@pytest.fixture
+def server() -> Iterator[Model]:
+    with model() as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def crew_with(world: World) -> AsyncIterator[MakeCrew]:
+    """Workers with a reader and a sight of the gate of their own."""
+    readers = []
+
+    def make(url: str, **more: Any) -> Crew:
+        readers.append(reader(url, **more))
+        gate = Gate(world.database, gate_name("model", "the one"), GatePolicy(threshold=2, cooldown_s=60.0))
+        return Crew(world, reader=readers[-1], model_gate=gate)
+
+    yield make
+    for one in readers:
+        await one.close()
+
+
+def porto(_turn: Any) -> dict[str, Any]:
+    entities = [{"name": "Karl Berger", "kind": "person", "message": 0}, {"name": "May", "kind": "name", "message": 0}]
+    return facts(fact("Porto", "We moved house to Porto"), entities=entities)
+
+
+async def statements(world: World) -> list[tuple[str, str]]:
+    """What is known as facts, and which version found it."""
+    rows = await world.sql("""
+        select content, metadata->>'extractor' as extractor from afterturn.agent_memory_unit_t
+         where origin = 'extraction' and active order by position""")
+    return [tuple(row) for row in rows]
+
+
+async def audited(world: World) -> list[tuple[str, dict[str, Any]]]:
+    rows = await world.sql("select event, payload from afterturn.audit_event_t order by audit_id")
+    return [(row.event, row.payload) for row in rows]
+
+
+async def row(world: World) -> tuple[str, str | None, int]:
+    rows = await world.sql("""
+        select status, error_category, attempts from afterturn.ledger_t where stage = 'enrichment' order by position""")
+    return tuple(rows[0])
+
+
+async def test_it_is_off_by_default(world: World) -> None:
+    assert reader_of(EnrichmentSettings()) is None
+    await world.append(messages=dialogue(SAID, "Noted."))
+    await Crew(world).drain()
+    assert await world.statuses(Stage.ENRICHMENT) == []
+
+
+async def test_what_a_model_finds_stands_beside_what_the_rules_found(
+    world: World, server: Model, crew_with: MakeCrew
+) -> None:
+    server.says = porto
+    await world.append(messages=dialogue(SAID, "Noted."))
+    crew = crew_with(server.url)
+    await crew.drain()
+    await crew.drain()
+    assert await statements(world) == [
+        ("The user's name is Ana.", VERSION),
+        ("The user's city is Porto.", "llm-1:test/model-1"),
+    ]
+    (unit,) = await world.sql("""
+        select f.source_memory_ids, f.metadata, s.unit_id, s.content from afterturn.agent_memory_unit_t f
+          join afterturn.agent_memory_unit_t s on s.unit_id = f.source_memory_ids[1]
+         where f.metadata->>'value' = 'Porto'""")
+    start, end = map(int, unit.metadata["span"].split(":"))
+    assert unit.content[start:end] == "We moved house to Porto"
+    assert await world.statuses(Stage.ENRICHMENT) == ["done"]
+    for stage in (Stage.EXTRACTION, Stage.EMBEDDING, Stage.PROJECTION):
+        assert set(await world.statuses(stage)) == {"done"}
+    assert await audited(world) == [
+        ("extraction_model_succeeded", {"version": "llm-1:test/model-1", "facts": 1, "dropped": 0})
+    ]
+
+
+async def test_late_facts_are_counted_embedded_and_found_by_word(
+    world: World, server: Model, crew_with: MakeCrew
+) -> None:
+    server.says = porto
+    await world.append(messages=dialogue(SAID, "Noted."))
+    crew = crew_with(server.url)
+    await crew.drain(Stage.EXTRACTION, Stage.EMBEDDING, Stage.PROJECTION)
+    await crew.drain(Stage.ENRICHMENT)
+    assert {Stage.PROJECTION, Stage.EMBEDDING} <= set(crew.rung)
+    await crew.drain(Stage.EMBEDDING, Stage.PROJECTION)
+    await projections_hold(world)
+    lines = await world.sql("select fact_id, key, value from afterturn.fact_t where valid_to is null order by value")
+    assert ("user_location", "city", "porto") in [tuple(line) for line in lines]
+    embedded = await world.sql("""
+        select 1 from afterturn.unit_vector_t v join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)
+         where u.metadata->>'value' = 'Porto'""")
+    assert len(embedded) == 1
+
+
+@pytest.mark.parametrize(
+    "reply,category",
+    [
+        (Response("<html>"), "invalid_reply"),
+        (Response("x" * 3_000_000), "too_large"),
+        (Response(status_code=401), "unauthorized"),
+        (Response(status_code=404), "http_error"),
+        (Response(status_code=503), "unavailable"),
+        (Response(status_code=429), "rate_limited"),
+        (Response(status_code=302, headers={"location": "/"}), "redirect"),
+        (JSONResponse({"output": []}), "no_call"),
+        (JSONResponse(called("{")), "wrong_schema"),
+        (JSONResponse({"output": [{"type": "refusal", "refusal": "no"}]}), "refused"),
+    ],
+)
+async def test_no_failure_of_the_model_loses_what_the_rules_found(
+    world: World, server: Model, crew_with: MakeCrew, reply: Response, category: str
+) -> None:
+    await world.append(messages=dialogue(SAID, "Noted."))
+    crew = crew_with(server.url)
+    crew.max_attempts = 2
+    server.fault = lambda _seen: reply
+    for _ in range(2):
+        await crew.drain()
+        await world.forget_backoff()
+    await crew.drain(Stage.ENRICHMENT)
+    ends = {"refused": "skipped", "unavailable": "pending"}
+    status, told, _ = await row(world)
+    assert (status, told) == (ends.get(category, "dead"), category)
+    assert await statements(world) == [("The user's name is Ana.", VERSION)]
+    assert await world.statuses(Stage.EXTRACTION) == ["done"]
+    event, payload = (await audited(world))[0]
+    assert (event, payload["category"]) == ("extraction_model_failed", category)
+    assert set(payload) <= {"operation", "category", "http_status"}
+
+
+async def test_a_model_that_hangs_holds_up_no_rule(world: World, server: Model, crew_with: MakeCrew) -> None:
+    server.fault = lambda _seen: time.sleep(1.5)
+    crew = crew_with(server.url, timeout_seconds=0.3)
+    await world.append(messages=dialogue(SAID, "Noted."))
+    begun = time.monotonic()
+    await crew.drain(Stage.EXTRACTION)
+    assert time.monotonic() - begun < 1.0
+    assert await statements(world) == [("The user's name is Ana.", VERSION)]
+    await crew.drain(Stage.ENRICHMENT)
+    assert (await audited(world))[0][1] == {"operation": "extract", "category": "timeout"}
+
+
+async def test_a_model_that_is_away_costs_no_turn_its_attempts(
+    world: World, server: Model, crew_with: MakeCrew
+) -> None:
+    server.says = porto
+    for n in range(4):
+        await world.append(f"s{n}", messages=dialogue(SAID, "Noted."))
+    away = crew_with(closed_port())
+    await away.drain(Stage.EXTRACTION)
+    for _ in range(8):
+        await away.drain(Stage.ENRICHMENT)
+        await world.forget_backoff()
+        await world.sql("update public.afterturn_gate set shut_until = clock_timestamp()")
+    attempts = await world.sql("select sum(attempts) as n from afterturn.ledger_t where stage = 'enrichment'")
+    assert attempts[0].n <= 4
+    for _ in range(2):
+        await crew_with(server.url).drain(Stage.ENRICHMENT)
+        await world.sql("update public.afterturn_gate set shut_until = clock_timestamp()")
+        await world.forget_backoff()
+    assert await world.statuses(Stage.ENRICHMENT) == ["done"] * 4
+
+
+@pytest.mark.law("L2")
+async def test_a_model_asked_again_by_accident_changes_nothing_whatever_it_says_then(
+    world: World, server: Model, crew_with: MakeCrew
+) -> None:
+    server.says = porto
+    await world.append(messages=dialogue(SAID, "Noted."))
+    crew = crew_with(server.url)
+    await crew.drain()
+    await crew.drain()
+    before = await tables(world)
+    server.says = lambda _turn: facts(fact("Braga", "Porto in May", key="home"))
+    await world.sql("update afterturn.ledger_t set status = 'pending', attempts = 0 where stage = 'enrichment'")
+    await crew.drain()
+    await crew.drain()
+    assert len(server.asked) == 2
+    assert await tables(world) == before
+    assert await world.statuses(Stage.ENRICHMENT) == ["done"]
+
+
+@pytest.mark.law("L2")
+async def test_a_worker_that_dies_after_the_answer_leaves_no_half(
+    world: World, server: Model, crew_with: MakeCrew
+) -> None:
+    server.says = porto
+    await world.append(messages=dialogue(SAID, "Noted."))
+    crew = crew_with(server.url)
+    await crew.drain(Stage.EXTRACTION)
+    (claim,) = await world.ledger.claim(
+        Stage.ENRICHMENT, streams=1, rows=1, lease=timedelta(seconds=30), worker="dead", max_attempts=5
+    )
+    await world.expire_leases()
+    await crew.drain()
+    before = await tables(world)
+    late = crew.runner(Stage.ENRICHMENT)
+    await late._one([claim])
+    assert await tables(world) == before
+    assert [content for content, _ in await statements(world)].count("The user's city is Porto.") == 1
+
+
+@pytest.mark.law("L11")
+async def test_what_is_erased_while_the_model_reads_is_not_written(
+    world: World, server: Model, crew_with: MakeCrew
+) -> None:
+    server.says = porto
+    await world.append(messages=dialogue(SAID, "Noted."))
+    crew = crew_with(server.url)
+    await crew.drain(Stage.EXTRACTION)
+    (claim,) = await world.ledger.claim(
+        Stage.ENRICHMENT, streams=1, rows=1, lease=timedelta(seconds=30), worker="slow", max_attempts=5
+    )
+    turn = turn_uuid("s", "t")
+    async with world.database.tenant(HOST) as connection:
+        await connection.execute(
+            text("select afterturn.end_turns(:host, cast(:turns as uuid[]), cast(:turns as uuid[]))"),
+            {"host": HOST, "turns": [turn]},
+        )
+    await crew.runner(Stage.ENRICHMENT)._one([claim])
+    assert len(server.asked) == 1
+    assert [content for content, _ in await statements(world)] == ["The user's name is Ana."]
+
+
+async def test_a_turn_without_words_of_a_user_is_not_sent(world: World, server: Model, crew_with: MakeCrew) -> None:
+    await world.append(messages=dialogue("  ", "Hello?"))
+    await crew_with(server.url).drain()
+    assert server.asked == []
+    assert await world.statuses(Stage.ENRICHMENT) == ["done"]
+
+
+async def test_a_row_of_a_version_that_is_not_configured_any_more_ends_skipped(
+    world: World, server: Model, crew_with: MakeCrew
+) -> None:
+    await world.append(messages=dialogue(SAID, "Noted."))
+    await crew_with(server.url).drain(Stage.EXTRACTION)
+    await Crew(world).drain(Stage.ENRICHMENT)
+    assert await world.statuses(Stage.ENRICHMENT) == ["skipped"]
+
+
+async def test_the_rules_over_history_find_what_is_new_and_repeat_nothing(world: World) -> None:
+    await world.append(messages=dialogue(SAID, "Noted."))
+    crew = Crew(world)
+    await crew.drain()
+    before = await statements(world)
+    turn = turn_uuid("s", "t")
+    await world.sql(
+        """insert into afterturn.ledger_t (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position,
+                                           accepted_at)
+           select host_id, 'enrichment', :item, :item, bank_id, session_id, turn_id, position, accepted_at
+             from afterturn.turn_t where turn_id = :turn""",
+        item=reading_id(turn, VERSION),
+        turn=turn,
+    )
+    await crew.drain()
+    await crew.drain()
+    assert await statements(world) == before
+    rows = await world.sql("select version, bank_id from afterturn.reading_t")
+    assert [tuple(one) for one in rows] == [(VERSION, BANK)]
+
+
+@pytest.mark.law("L7")
+async def test_neither_texts_nor_the_key_are_written_down_about_a_call(
+    world: World, server: Model, crew_with: MakeCrew, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.append(messages=dialogue("My name is Distinctiveria.", "Noted."))
+    server.fault = lambda seen: Response(b"echo " + seen.body + KEY.encode(), status_code=400)
+    crew = crew_with(server.url)
+    await crew.drain()
+    rows = await world.sql("select error_category, error_reason from afterturn.ledger_t where stage = 'enrichment'")
+    written = f"{await audited(world)}{rows}{caplog.text}{crew.reader!r}"
+    assert "Distinctiveria" not in written
+    assert KEY not in written
+
+
+@pytest.mark.parametrize("url", ["", "api.openai.com", "http://models.example.com", "https://u:p@models.example.com"])
+def test_an_address_that_cannot_be_asked_is_an_error_at_the_start(url: str) -> None:
+    with pytest.raises(ValidationError, match="base_url must") as caught:
+        EnrichmentSettings(enabled=True, base_url=url)
+    assert "base_url must" in str(caught.value)

@@ -1,0 +1,161 @@
+"""The enrichment stage: turns are read once more, by a model beside the rules or by the rules over history.
+
+A stage of its own, with ledger rows of its own: the rules have written what they found before a model is asked, so
+nothing that a model does or leaves undone can lose or hold up that. Its result is written once for each turn and
+version, in one transaction with the note that it was; asked again by accident, a model that says something else
+changes nothing. Turns are read in no order: what is found follows from the turn alone.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, ClassVar
+
+from embeddings.endpoint import EndpointError
+from store.database import Database
+from store.delivery import note
+from store.gates import Gate, GatePolicy, Passage, gate_name, put_off
+from store.ledger import Claim, LedgerRow, Outcome, Stage, close
+from store.turn_units import TurnMessage, messages
+from workers.errors import Permanent, Transient
+from workers.extraction import VERSION, Extraction, MessageText, TurnText, extract
+from workers.extraction.events import reading_id
+from workers.extraction.llm_answer import NoAnswer
+from workers.extraction.llm_reader import LlmReader, worth_reading
+from workers.extraction.writing import write_reading
+from workers.retry import Clock
+from workers.runner import Shape, Worked
+from workers.settings import EnrichmentSettings
+
+SUCCEEDED, FAILED = "extraction_model_succeeded", "extraction_model_failed"
+#: How long a turn waits for its turn to be read, in seconds, before it is put off.
+PATIENCE_S = 2.0
+NOTHING = Extraction((), (), ())
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One turn that is being read."""
+
+    claim: Claim
+    row: LedgerRow
+    turn: Sequence[TurnMessage]
+    said: TurnText
+
+
+@dataclass(frozen=True, slots=True)
+class EnrichmentStage:
+    """Reads turns by `reader` (None: no model is configured) or by the rules, as the row's id says."""
+
+    database: Database
+    reader: LlmReader | None
+    gate: Gate
+    clock: Clock
+    stage: ClassVar[Stage] = Stage.ENRICHMENT
+    shape: ClassVar[Shape] = Shape(streams=8, rows=1)
+
+    def at_most(self, streams: int) -> int:
+        """Return how many turns to claim: none while the model is known to be away."""
+        return self.gate.at_most(streams)
+
+    async def work(self, claims: Sequence[Claim]) -> Worked:
+        """Read one turn by the version its row is for."""
+        claim, row = claims[0], claims[0].rows[0]
+        by_rules = row.item_id == reading_id(row.turn_id, VERSION)
+        reader = self.reader
+        if not by_rules and (reader is None or row.item_id != reading_id(row.turn_id, reader.version)):
+            return await self._skip(claim, row, "no extractor of this version is configured")
+        turn = (await messages(self.database, claim.host_id, [(row.bank_id, row.turn_id)]))[row.turn_id]
+        said = tuple(MessageText(one.role, one.content, one.name) for one in turn)
+        reading = Reading(claim, row, turn, TurnText(said, turn[0].event_date if turn else None))
+        if by_rules or reader is None:
+            return await self._write(reading, VERSION, await asyncio.to_thread(extract, reading.said))
+        if not worth_reading(reading.said):
+            return await self._write(reading, reader.version, NOTHING)
+        return await self._by_model(reading, reader)
+
+    async def _by_model(self, reading: Reading, reader: LlmReader) -> Worked:
+        passage = await self.gate.enter(PATIENCE_S)
+        if not passage.granted:
+            return await self._put_off(reading, passage.wait_s)
+        await asyncio.sleep(passage.wait_s)
+        try:
+            read = await reader.read(reading.said)
+        except NoAnswer as error:
+            return await self._unanswered(reading, error)
+        except EndpointError as error:
+            return await self._unreached(reading, error, passage)
+        await self.gate.report(well=True)
+        told = {"version": reader.version, "facts": len(read.found.facts), "dropped": read.dropped}
+        return await self._write(reading, reader.version, read.found, told)
+
+    async def _unanswered(self, reading: Reading, error: NoAnswer) -> Worked:
+        """End what the model refuses, for it will refuse it again; where it rambled, ask it another time."""
+        await self.gate.report(well=True)
+        await self._note(reading, {"operation": "extract", "category": error.fault})
+        if error.fault == "refused":
+            return await self._skip(reading.claim, reading.row, "the model refused to read it", error.fault)
+        raise Transient(error.fault, "the model's answer has not the shape asked for") from None
+
+    async def _unreached(self, reading: Reading, error: EndpointError, passage: Passage) -> Worked:
+        """Try again later; once it is known that the model is away, that counts as no attempt."""
+        away = error.category in {"timeout", "connection", "unavailable"}
+        await self.gate.report(well=not away, pause_s=error.retry_after)
+        status = {} if error.status is None else {"http_status": error.status}
+        await self._note(reading, {"operation": "extract", "category": error.category, **status})
+        if away and (passage.probing or self.gate.failing):
+            return await self._put_off(reading, self.gate.shut_s)
+        if error.passing:
+            raise Transient(error.category, "the model could not be asked", error.retry_after) from None
+        raise Permanent(error.category, "the model cannot be asked") from None
+
+    async def _put_off(self, reading: Reading, wait_s: float) -> Worked:
+        until = self.clock() + timedelta(seconds=wait_s)
+        await put_off(self.database, reading.claim, reading.row.item_id, "pending", until)
+        return Worked([Outcome(reading.row.item_id, "pending", None, None, until)])
+
+    async def _skip(self, claim: Claim, row: LedgerRow, reason: str, category: str | None = None) -> Worked:
+        outcome = Outcome(row.item_id, "skipped", category, reason)
+        async with self.database.tenant(claim.host_id) as connection:
+            await close(connection, claim, [outcome])
+        return Worked([outcome])
+
+    async def _note(self, reading: Reading, payload: Mapping[str, Any]) -> None:
+        row = reading.row
+        async with self.database.tenant(reading.claim.host_id) as connection:
+            await note(
+                connection,
+                reading.claim.host_id,
+                FAILED,
+                bank=row.bank_id,
+                session=row.session_id,
+                turn=row.turn_id,
+                payload=payload,
+            )
+
+    async def _write(
+        self, reading: Reading, version: str, found: Extraction, told: Mapping[str, Any] | None = None
+    ) -> Worked:
+        claim, row = reading.claim, reading.row
+        outcome = Outcome(row.item_id)
+        async with self.database.tenant(claim.host_id) as connection:
+            rings = await write_reading(connection, claim, row, reading.turn, version=version, found=found)
+            if told is not None:
+                await note(
+                    connection,
+                    claim.host_id,
+                    SUCCEEDED,
+                    bank=row.bank_id,
+                    session=row.session_id,
+                    turn=row.turn_id,
+                    payload=told,
+                )
+            await close(connection, claim, [outcome])
+        return Worked([outcome], rings)
+
+
+def model_gate(database: Database, settings: EnrichmentSettings) -> Gate:
+    """Return the gate before the model these settings name."""
+    policy = GatePolicy(settings.breaker_failures, settings.breaker_seconds, settings.turns_per_second, 8.0)
+    return Gate(database, gate_name("model", settings.base_url, settings.model), policy)

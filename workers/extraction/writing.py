@@ -1,0 +1,59 @@
+"""Writing a further reading of a turn: what is new in it, the note that it was made, and what must follow."""
+
+from collections.abc import Sequence
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store import derivation, postings, readings
+from store.events.envelope import Origin
+from store.events.log import append_events
+from store.ledger import Claim, LedgerRow, Stage
+from store.readings import FollowUp
+from store.turn_units import TurnMessage
+from workers.extraction.events import Derived, derive, fact_unit_id, follow_up_id
+from workers.extraction.llm_answer import new
+from workers.extraction.model import Extraction
+
+
+async def write_reading(
+    connection: AsyncConnection,
+    claim: Claim,
+    row: LedgerRow,
+    turn: Sequence[TurnMessage],
+    *,
+    version: str,
+    found: Extraction,
+) -> frozenset[Stage]:
+    """Write what a version found in a turn, once, inside the transaction that closes the row; returns whom to ring.
+
+    Facts the turn has already, whichever version found them, are not repeated. Offered a second time, whatever it
+    says then, nothing is written.
+    """
+    host, bank = claim.host_id, row.bank_id
+    await derivation.lock(connection, bank)
+    if not turn or not await readings.begin(connection, host, bank, row.turn_id, version):
+        return frozenset()
+    found = new(found, await readings.known(connection, host, bank, row.turn_id))
+    derived = derive(Origin(host, bank, turn[0].user_id, row.accepted_at), turn, found, version)
+    entities = await derivation.begun_again(
+        connection, host, bank, [derived.entities[subject] for subject in sorted(derived.entities)]
+    )
+    position = await append_events(connection, host, [*entities, *derived.events], if_absent=True)
+    if position is None:
+        return frozenset()
+    await postings.insert(connection, host, bank, derived.words)
+    units = [fact_unit_id(row.turn_id, fact, version) for fact in found.facts]
+    first = await readings.first_position(connection, host, bank, units) or position
+    wanted = _follow_ups(row, derived, version, first)
+    await readings.open_follow_ups(connection, host, wanted)
+    return frozenset(one.stage for one in wanted)
+
+
+def _follow_ups(row: LedgerRow, derived: Derived, version: str, position: int) -> list[FollowUp]:
+    """Return the rows that have what was found counted, and facts embedded."""
+    item = follow_up_id(row.turn_id, version)
+    streams = {Stage.PROJECTION: row.bank_id, **({Stage.EMBEDDING: item} if derived.facts else {})}
+    return [
+        FollowUp(stage, item, stream, row.bank_id, row.session_id, row.turn_id, position, row.accepted_at)
+        for stage, stream in streams.items()
+    ]
