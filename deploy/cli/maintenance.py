@@ -49,8 +49,9 @@ def maintenance_command(
     Tasks: `recall_jobs` wipes answers that expired; `erasures` goes on with erasures that were left alone; `claims`
     drops those of dead workers; `ledger` takes done turns out of the ledger (`maintenance.ledger_days`; their status
     and the counts stay what they were); `audit` forgets old calls to the Memory Gateway (`maintenance.audit_days`) and
-    `calls` those at our own doors (`maintenance.calls_days`), both off unless set. A task that another worker runs at
-    this moment is told as busy. Exits 1 when a task fails.
+    `calls` those at our own doors (`maintenance.calls_days`); `said` erases old turns for good, with a receipt
+    (`maintenance.said_days`): these three are off unless set. A task that another worker runs at this moment is told as
+    busy. Exits 1 when a task fails.
 
     **Example:** `afterturn maintenance --dry-run`
     """

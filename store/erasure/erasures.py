@@ -6,7 +6,7 @@ What is done and how far it has come are committed together, so whoever comes af
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
 from store.erasure import requests
+from store.erasure.ages import count_old, erase_old, old_enough
 from store.erasure.banks import ISSUED, begin_bank, erase_page
 from store.erasure.requests import Erasure, Kind, Receipt, Target
 from store.erasure.units import ERASE_EVENTS, SCRUB_SESSIONS, Place, erase_units
@@ -100,6 +101,33 @@ class Erasures:
             found = await requests.receipt(connection, host, erasure)
             await connection.rollback()
         return found
+
+    async def age(self, host: UUID, bank: UUID, before: datetime) -> UUID | None:
+        """Take in the erasure of what was said in a bank before that, of a few thousand turns at most.
+
+        None when there is nothing. `run` makes it so; the rest is asked for again.
+        """
+        erasure = Erasure(host, uuid4(), Kind.AGE, bank, bank, self._clock())
+        async with self._database.tenant(host) as connection:
+            erasure.reached, erasure.upto = await old_enough(Place(connection, erasure, bank), before)
+        if erasure.reached == erasure.upto:
+            return await self._running_age(host, bank)
+        async with self._database.tenant(host) as connection:
+            await connection.execute(LOCK_LOG)
+            await connection.execute(LOCK_BANK, {"bank": bank})
+            if running := await requests.find_running(connection, host, Kind.AGE, bank):
+                return running
+            await requests.save(connection, await requests.begin(connection, erasure))
+        return erasure.erasure_id
+
+    async def aged(self, host: UUID, bank: UUID, before: datetime) -> int:
+        """Count the turns of a bank that `age` would take in, in the end."""
+        async with self._database.tenant(host) as connection:
+            return await count_old(Place(connection, Erasure(host, bank, Kind.AGE, bank, bank, before), bank), before)
+
+    async def _running_age(self, host: UUID, bank: UUID) -> UUID | None:
+        async with self._database.tenant(host) as connection:
+            return await requests.find_running(connection, host, Kind.AGE, bank)
 
     async def left_alone(self) -> Sequence[tuple[UUID, UUID]]:
         """Name erasures (host, erasure) that nobody has gone on with for a while."""
@@ -188,6 +216,8 @@ async def _page_of_bank(connection: AsyncConnection, erasure: Erasure) -> bool:
             return await erase_page(place)
         case Kind.SESSION:
             return await _page_of_session(place)
+        case Kind.AGE:
+            return await erase_old(place)
         case _:
             await erase_units(place, [erasure.target])
             return False

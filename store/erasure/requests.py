@@ -52,6 +52,8 @@ class Kind(StrEnum):
     SESSION = "session"
     USER = "user"
     BANK = "bank"
+    #: What was said in a bank and is old; asked for by maintenance, never at a door.
+    AGE = "age"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +126,13 @@ async def find_running(connection: AsyncConnection, host: UUID, kind: Kind, targ
 async def write(connection: AsyncConnection, host: UUID, target: Target, now: datetime) -> Erasure:
     """Write a new erasure, of which nothing is done yet."""
     bank, thing = target.ids(host)
-    erasure = Erasure(host, uuid4(), target.kind, bank, thing, now)
-    arguments = {"host": host, "erasure": erasure.erasure_id, "kind": target.kind.value, "bank": bank}
-    await connection.execute(OPEN, {**arguments, "target": thing, "upto": 0, "now": now})
+    return await begin(connection, Erasure(host, uuid4(), target.kind, bank, thing, now))
+
+
+async def begin(connection: AsyncConnection, erasure: Erasure) -> Erasure:
+    """Write an erasure of which nothing is done yet."""
+    arguments = {"host": erasure.host, "erasure": erasure.erasure_id, "kind": erasure.kind.value, "bank": erasure.bank}
+    await connection.execute(OPEN, {**arguments, "target": erasure.target, "upto": erasure.upto, "now": erasure.at})
     return erasure
 
 

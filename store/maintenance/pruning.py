@@ -24,6 +24,9 @@ MORE = "more"
 NEXT_HOST = text("""
     select host_id from afterturn.host_t
      where cast(:host as uuid) is null or host_id > cast(:host as uuid) order by host_id limit 1""")
+NEXT_BANK = text("""
+    select bank_id from afterturn.agent_memory_bank_t
+     where host_id = :host and bank_id > :bank order by bank_id limit 1""")
 PRUNE_LEDGER = text("select last, looked, removed from afterturn.prune_ledger(:host, :after, :before, :limit)")
 COUNT_LEDGER = text("""
     select coalesce(sum(case when l.item_id <> l.turn_id then 1 else (
@@ -91,6 +94,21 @@ class Pruning:
         async with self._database.operator() as connection:
             gone = await connection.execute(PRUNE_CALLS, {"before": before, "limit": AUDIT_PAGE})
         return Page(gone.rowcount, MORE if gone.rowcount == AUDIT_PAGE else None)
+
+    async def next_bank(self, place: str | None) -> tuple[UUID, UUID] | None:
+        """Return the host and bank behind a place, an active one or not; None when there is none any more."""
+        host, bank = map(UUID, place.split(" ")) if place else (None, UUID(int=0))
+        while True:
+            if host is not None:
+                async with self._database.tenant(host) as connection:
+                    found = (await connection.execute(NEXT_BANK, {"host": host, "bank": bank})).scalar()
+                if found is not None:
+                    return host, found
+            async with self._database.operator() as connection:
+                host = (await connection.execute(NEXT_HOST, {"host": host})).scalar()
+            bank = UUID(int=0)
+            if host is None:
+                return None
 
     async def claims(self, grace: timedelta) -> Page:
         """Drop claims whose lease ran out longer ago than `grace`: their streams are free either way."""

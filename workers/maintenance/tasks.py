@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from uuid import UUID
 
 from store.erasure import Erasures
 from store.maintenance import MORE, Page, Pruning
@@ -13,6 +14,9 @@ from workers.settings import MaintenanceSettings
 ERASE_FOR = timedelta(seconds=5)
 #: A claim is of the dead when its lease ran out so long ago.
 CLAIM_GRACE = timedelta(minutes=1)
+
+#: The place before every host and bank.
+FIRST = f"{UUID(int=0)} {UUID(int=0)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,15 @@ class Needs:
 
 def tasks_of(needs: Needs) -> Sequence[Task]:
     """Return every task, also those that are off, in the order they are looked at."""
-    return (_recall_jobs(needs), _erasures(needs), _claims(needs), _ledger(needs), _audit(needs), _calls(needs))
+    return (
+        _recall_jobs(needs),
+        _erasures(needs),
+        _claims(needs),
+        _ledger(needs),
+        _audit(needs),
+        _calls(needs),
+        _said(needs),
+    )
 
 
 def _recall_jobs(needs: Needs) -> Task:
@@ -103,6 +115,32 @@ def _audit(needs: Needs) -> Task:
 def _calls(needs: Needs) -> Task:
     """Rows of the call audit: who called which door and how it ended."""
     return _aged("calls", needs, needs.settings.calls_days, needs.pruning.calls, needs.pruning.prunable_calls)
+
+
+def _said(needs: Needs) -> Task:
+    """Old turns go for good, bank by bank, as if somebody had asked for their erasure: with a receipt."""
+    pruning, erasures = needs.pruning, needs.erasures
+
+    async def page(before: datetime, place: str | None) -> Page:
+        found = await pruning.next_bank(place)
+        if found is None:
+            return Page(0, None)
+        host, bank = found
+        erasure = await erasures.age(host, bank, before)
+        if erasure is None:
+            return Page(0, f"{host} {bank}")
+        receipt = await erasures.run(host, erasure, ERASE_FOR)
+        # The same bank again: of what is old, one erasure takes a part.
+        return Page(receipt.counts.get("turns", 0) if receipt.done else 0, place or FIRST)
+
+    async def count(before: datetime) -> int:
+        turns, place = 0, FIRST
+        while found := await pruning.next_bank(place):
+            turns += await erasures.aged(*found, before)
+            place = f"{found[0]} {found[1]}"
+        return turns
+
+    return _aged("said", needs, needs.settings.said_days, page, count)
 
 
 def _aged(

@@ -1,0 +1,66 @@
+"""Erasing what was said by its age: the turns of a bank in the order they were accepted, up to the first young one.
+
+Turns go with their messages and whatever was drawn from them. Documents, directives and reflections of their own stay:
+somebody put them there to be kept. The next erasure of a bank begins where the last one ended.
+"""
+
+from datetime import datetime
+from itertools import takewhile
+from typing import Any
+
+from sqlalchemy import Row, text
+
+from store.erasure.units import Place, erase_units
+
+#: Turns of one transaction.
+PAGE_TURNS = 50
+
+REACHED = text("""
+    select coalesce(max(e.upto), 0) from afterturn.erasure_t e
+     where e.host_id = :host and e.bank_id = :bank and e.kind = 'age'""")
+# The old ones are read up to the first that is young, and no further.
+OLD = text("""
+    select t.position, t.accepted_at < :before as old from afterturn.turn_t t
+     where t.host_id = :host and t.bank_id = :bank and t.position > :reached
+     order by t.position limit :limit""")
+TURNS = text("""
+    select t.turn_id, t.position from afterturn.turn_t t
+     where t.host_id = :host and t.bank_id = :bank and t.position > :reached and t.position <= :upto
+     order by t.position limit :limit""")
+UNITS = text("""
+    select u.unit_id from unnest(cast(:turns as uuid[])) g(turn_id),
+           lateral (select u.unit_id from afterturn.agent_memory_unit_t u
+                     where u.host_id = :host and u.bank_id = :bank and u.turn_id = g.turn_id offset 0) u
+     order by 1""")
+COUNT = text(f"""
+    select count(*) from afterturn.turn_t t
+     where t.host_id = :host and t.bank_id = :bank and t.accepted_at < :before and t.position > ({REACHED.text})""")  # noqa: S608 - put together from constants
+#: Turns that one erasure takes at most; the next begins behind it.
+MOST = 5000
+
+
+async def old_enough(place: Place, before: datetime) -> tuple[int, int]:
+    """Return where to begin, and up to where turns are old; the same when none is."""
+    reached = int((await place.ask(REACHED))[0][0])
+    rows = await place.ask(OLD, reached=reached, before=before, limit=MOST)
+    return reached, max([reached, *(row.position for row in takewhile(_is_old, rows))])
+
+
+def _is_old(row: Row[Any]) -> bool:
+    return bool(row.old)
+
+
+async def count_old(place: Place, before: datetime) -> int:
+    """Count the turns that are old and not erased for that yet."""
+    return int((await place.ask(COUNT, before=before))[0][0])
+
+
+async def erase_old(place: Place) -> bool:
+    """Erase the next old turns; says whether there are more."""
+    erasure = place.erasure
+    turns = await place.ask(TURNS, reached=erasure.reached, upto=erasure.upto, limit=PAGE_TURNS)
+    units = await place.ask(UNITS, turns=[row.turn_id for row in turns])
+    await erase_units(place, [row.unit_id for row in units])
+    if turns:
+        erasure.reached = turns[-1].position
+    return len(turns) == PAGE_TURNS
