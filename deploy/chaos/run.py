@@ -167,7 +167,7 @@ class _Run:
         self._say(f"{self._now()} counting, and the same turns without faults")
         positions = self._feeder.accepted
         accepted = sorted(positions, key=lambda turn: positions[turn])
-        await undisturbed.ingest(undisturbed_at, accepted)
+        await undisturbed.ingest(undisturbed_at.app_url, undisturbed_at.operator_url, accepted)
         async with eye_on(self._owner_url) as eye, eye_on(undisturbed_at.owner_url) as other:
             ended = await counting.endings(eye, [turn.id for turn in accepted])
             finished = await finishing_times(eye)

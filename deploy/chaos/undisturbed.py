@@ -54,9 +54,9 @@ def second_database() -> Iterator[PostgresEndpoint]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-async def ingest(endpoint: PostgresEndpoint, turns: Sequence[Turn]) -> None:
+async def ingest(app_url: str, operator_url: str, turns: Sequence[Turn]) -> None:
     """Append these turns in this order and bring them through every stage. Raises Unfinished."""
-    async with _database(endpoint) as database:
+    async with _database(app_url, operator_url) as database:
         await Keys(database).create(HOST, "undisturbed")
         store = TurnStore(database, _now)
         for start in range(0, len(turns), BATCH):
@@ -68,8 +68,8 @@ async def ingest(endpoint: PostgresEndpoint, turns: Sequence[Turn]) -> None:
 
 
 @asynccontextmanager
-async def _database(endpoint: PostgresEndpoint) -> AsyncIterator[Database]:
-    app, operator = SecretStr(endpoint.app_url), SecretStr(endpoint.operator_url)
+async def _database(app_url: str, operator_url: str) -> AsyncIterator[Database]:
+    app, operator = SecretStr(app_url), SecretStr(operator_url)
     database = Database(DatabaseSettings(url=app, operator_url=operator, pool_size=POOL_SIZE))
     try:
         yield database

@@ -19,6 +19,10 @@ def chaos_command(
     turns: Annotated[int, typer.Option(min=1, metavar="N", help="How many turns are sent.")] = 400,
     workers: Annotated[int, typer.Option(min=1, max=64, metavar="K", help="Worker processes.")] = 4,
     seed: Annotated[int, typer.Option(help="Which turns and which faults in which order.")] = 0,
+    rounds: Annotated[
+        int | None,
+        typer.Option(min=0, max=20, help="How often every kind of fault happens; once for 1500 turns if unsaid."),
+    ] = None,
     lease: Annotated[
         float, typer.Option(min=2, max=600, metavar="S", help="Seconds a worker's claim holds; less is a shorter run.")
     ] = LEASE_S,
@@ -49,7 +53,9 @@ def chaos_command(
     # A polite end cleans up as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        outcome = unleash(Plan(turns, workers, seed, wanted, rounds_for(turns), lease), say)
+        outcome = unleash(
+            Plan(turns, workers, seed, wanted, rounds_for(turns) if rounds is None else rounds, lease), say
+        )
     except BROKE_OFF as error:
         raise ended(f"the run broke off: {error}", 1) from None
     for failure in outcome.failures:

@@ -1,0 +1,140 @@
+"""What is planted in a database is counted: a count that is always nought would prove nothing."""
+
+from collections.abc import AsyncIterator
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+from sqlalchemy import text
+
+from deploy.chaos import counting, tables, undisturbed
+from deploy.chaos.eye import Eye, eye_on
+from deploy.chaos.talk import Turn, conversations
+from tests.servers import TestPostgres
+
+pytestmark = pytest.mark.slow
+
+SESSIONS = conversations(24, seed=1)
+TURNS = sorted((turn for session in SESSIONS for turn in session), key=lambda turn: turn.number)
+
+EVENT_AGAIN = """
+    insert into afterturn.event_store_t (id, host_id, user_id, nonce, aggregate_id, aggregate_version, aggregate_type,
+                                         event_type, event_ts, payload, metadata, bank_id, position)
+    select gen_random_uuid(), host_id, user_id, nonce + 1000000, aggregate_id, aggregate_version + 100, aggregate_type,
+           event_type, event_ts, payload, metadata, bank_id, position + 1000000
+      from afterturn.event_store_t where event_type = '{}' limit 1 returning 1"""
+UNIT_AGAIN = """
+    insert into afterturn.agent_memory_unit_t
+           (host_id, unit_id, bank_id, content, event_date, user_id, origin, session_id, turn_id, session_name,
+            turn_name, role, seq, position, update_ts, update_user)
+    select host_id, gen_random_uuid(), bank_id, content || '{}', event_date, user_id, origin, session_id, turn_id,
+           session_name, turn_name, role, {}, position, update_ts, update_user
+      from afterturn.agent_memory_unit_t where origin = '{}' limit 1 returning 1"""
+ONE_MORE = "update afterturn.{table} set {column} = {column} + 1 where ctid = (select max(ctid) from afterturn.{table})"
+
+PLANTED = {
+    "turns_appended": EVENT_AGAIN.format("AgentSessionHistoryAppendedEvent"),
+    "units_retained": EVENT_AGAIN.format("AgentMemoryUnitRetainedEvent"),
+    "mentions_linked": EVENT_AGAIN.format("AgentMemoryUnitEntityLinkedEvent"),
+    "messages": UNIT_AGAIN.format("", "null", "message"),
+    "places_in_session": UNIT_AGAIN.format(" again", "seq", "message"),
+    "facts": UNIT_AGAIN.format("", "null", "extraction"),
+    "vectors": """
+        insert into afterturn.unit_vector_t (host_id, bank_id, unit_id, chunk, generation, embedding)
+        select host_id, bank_id, unit_id, chunk, generation - 1, embedding from afterturn.unit_vector_t limit 1
+        returning 1""",
+    "session_counts": ONE_MORE.format(table="agent_session_history_t", column="turn_count") + " returning 1",
+    "cooccurrence": ONE_MORE.format(table="agent_memory_entity_cooccur_t", column="cooccur_count") + " returning 1",
+    "mention_counts": ONE_MORE.format(table="agent_memory_entity_t", column="mention_count") + " returning 1",
+    "term_counts": ONE_MORE.format(table="term_t", column="df") + " returning 1",
+    "unit_counts": ONE_MORE.format(table="bank_statistics_t", column="units") + " returning 1",
+}
+LOST = {
+    "its guard is gone": "delete from afterturn.turn_t where turn_id = :turn returning 1",
+    "a stage is gone": "delete from afterturn.ledger_t where turn_id = :turn and stage = 'embedding' returning 1",
+    "a stage has not ended": """
+        update afterturn.ledger_t set status = 'pending' where turn_id = :turn and stage = 'projection' returning 1""",
+    "a message is gone": """
+        update afterturn.agent_memory_unit_t set active = false
+         where turn_id = :turn and ordinal = 1 and origin = 'message' returning 1""",
+    "its event is gone": """
+        delete from afterturn.event_store_t
+         where event_type = 'AgentSessionHistoryAppendedEvent' and payload->'data'->>'turnId' = cast(:turn as text)
+        returning 1""",
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def ingested(servers: tuple[TestPostgres, object]) -> AsyncIterator[TestPostgres]:
+    """A database with some turns in it, through every stage, to which nobody is connected."""
+    database = await servers[0].create(f"chaos_{uuid4().hex}")
+    await undisturbed.ingest(database.app_url, database.operator_url, TURNS)
+    yield database
+    await database.drop()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def eye(ingested: TestPostgres) -> AsyncIterator[Eye]:
+    """An eye on a copy of it."""
+    copy = await ingested.create(f"chaos_{uuid4().hex}", template=ingested.database)
+    async with eye_on(copy.owner_url) as eye:
+        yield eye
+    await copy.drop()
+
+
+def ids(turns: list[Turn]) -> set[str]:
+    return {str(turn.id) for turn in turns}
+
+
+async def test_without_faults_every_turn_is_done_and_nothing_is_twice_or_late(eye: Eye) -> None:
+    ended = await counting.endings(eye, [turn.id for turn in TURNS])
+    assert ids(TURNS) == {str(turn) for turn in ended.done}
+    assert not any((await counting.applied_twice(eye)).values())
+    assert await counting.extracted_out_of_order(eye) == 0
+
+
+@pytest.mark.parametrize("what", list(counting.TWICE))
+async def test_what_is_there_twice_is_counted(eye: Eye, what: str) -> None:
+    assert await eye.see(text(PLANTED[what]))
+    found = await counting.applied_twice(eye)
+    assert found[what] >= 1
+
+
+@pytest.mark.parametrize("how", list(LOST))
+async def test_an_accepted_turn_that_is_not_whole_is_lost(eye: Eye, how: str) -> None:
+    turn = TURNS[3].id
+    argument = str(turn) if "event" in how else turn
+    assert await eye.see(text(LOST[how]), {"turn": argument})
+    ended = await counting.endings(eye, [one.id for one in TURNS])
+    assert (ended.lost, len(ended.done)) == (frozenset({turn}), len(TURNS) - 1)
+
+
+async def test_turns_that_died_are_told_apart_by_where(eye: Eye) -> None:
+    die = "update afterturn.ledger_t set status = :status where turn_id = :turn and stage = :stage returning 1"
+    for turn, stage, status in zip(
+        TURNS, ("gateway", "gateway", "extraction"), ("add_unknown", "add_failed", "dead"), strict=False
+    ):
+        assert await eye.see(text(die), {"turn": turn.id, "stage": stage, "status": status})
+    ended = await counting.endings(eye, [one.id for one in TURNS])
+    assert ended.dead == {turn.id for turn in TURNS[:3]}
+    assert (ended.unknown, ended.strays) == (frozenset({TURNS[0].id}), frozenset({TURNS[2].id}))
+
+
+async def test_a_turn_that_was_extracted_after_a_later_one_is_counted(eye: Eye) -> None:
+    late = """
+        update afterturn.event_store_t set position = position + 1000000
+         where event_type = 'AgentMemoryUnitEntityLinkedEvent'
+           and (payload->'data'->>'unitId')::uuid in (
+               select unit_id from afterturn.agent_memory_unit_t where turn_id = :turn) returning 1"""
+    assert await eye.see(text(late), {"turn": SESSIONS[0][0].id})
+    assert await counting.extracted_out_of_order(eye) == 1
+
+
+async def test_tables_of_the_same_turns_are_equal_until_a_row_changes(eye: Eye, ingested: TestPostgres) -> None:
+    copy = await ingested.create(f"chaos_{uuid4().hex}", template=ingested.database)
+    async with eye_on(copy.owner_url) as other:
+        assert all(one.equal and one.rows for one in await tables.compare(eye, other))
+        assert await eye.see(text(PLANTED["cooccurrence"]))
+        changed = {one.table: one.differing for one in await tables.compare(eye, other) if not one.equal}
+    await copy.drop()
+    assert changed == {"cooccurrence": 2}
