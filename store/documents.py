@@ -193,8 +193,8 @@ def _offered(host: UUID, document: NewDocument, doc: UUID, chunks: Sequence[str]
         "gateway": False,
         "accepted_at": now.isoformat(),
         "bytes": len((document.text or "").encode()),
+        "begin": [offer(origin, EventType.BANK_CREATED, (), bank_created)],
         "events": [
-            offer(origin, EventType.BANK_CREATED, (), bank_created),
             _created(origin, doc, document),
             *(
                 offer(origin, EventType.UNIT_RETAINED, (unit,), {**data, "eventDate": at.isoformat()})

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import hmac
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -25,6 +25,8 @@ from store.recall.terms import analyse, lexical_text
 
 Clock = Callable[[], datetime]
 
+#: Sessions that a store remembers as living before it begins anew.
+MAX_LIVING = 10_000
 #: From here on a body is prepared in a thread; below, the hand-over would cost more than the work.
 LARGE_CHARACTERS = 20_000
 
@@ -108,6 +110,8 @@ class TurnStore:
         self._database = database
         self._clock = clock
         self._digest_keys: dict[UUID, bytes] = {}
+        # Sessions that lived when last written to: their turns need not bring what makes bank and session.
+        self._living: set[str] = set()
 
     async def append(self, host: UUID, turns: Sequence[NewTurn]) -> list[Appended | Refused]:
         """Append turns in one transaction and one call, and answer for each, in order.
@@ -117,22 +121,38 @@ class TurnStore:
         request is writing at this moment with TurnBusy; one for which a quota has no room with QuotaExceeded or
         RateLimited. A refused turn undoes no other.
         """
-        key, now = await self._digest_key(host), self._clock()
-        prepare = partial(_offers, host, turns, now, key)
-        # A large body would hold the event loop, and every other agent's turn with it, for the time of its analysis.
-        offered = await asyncio.to_thread(prepare) if _is_large(turns) else prepare()
-        write = partial(self._write, host, offered)
-        answers = await charged(write)
+        now = self._clock()
+        answers = await self._append(host, turns, now)
         full = any(isinstance(a, Refused) and isinstance(a.error, QuotaExceeded) for a in answers)
         if full and await recounted(self._database, host, now):
             # What was accepted by the first call is a duplicate to the second.
-            answers = [a if isinstance(a, Appended) else b for a, b in zip(answers, await charged(write), strict=True)]
+            again = await self._append(host, turns, now)
+            answers = [a if isinstance(a, Appended) else b for a, b in zip(answers, again, strict=True)]
         return answers
 
-    async def _write(self, host: UUID, offered: str) -> list[Appended | Refused]:
+    async def _append(self, host: UUID, turns: Sequence[NewTurn], now: datetime) -> list[Appended | Refused]:
+        """Write turns, those whose session ended unknown to us once more, with what makes it again."""
+        prepare = partial(_offers, host, turns, now, await self._digest_key(host), self._living)
+        # A large body would hold the event loop, and every other agent's turn with it, for the time of its analysis.
+        offered = await asyncio.to_thread(prepare) if _is_large(turns) else prepare()
+        found = await charged(partial(self._write, host, orjson.dumps(offered).decode()))
+        unborn = [n for n, (outcome, _) in enumerate(found) if outcome == "unborn"]
+        answers = [_answer(outcome, position) for outcome, position in found]
+        if unborn or len(self._living) > MAX_LIVING:
+            self._living.clear()
+        if unborn:
+            again = await self._append(host, [turns[n] for n in unborn], now)
+            for n, answer in zip(unborn, again, strict=True):
+                answers[n] = answer
+        self._living.update(
+            turn["session"] for turn, (outcome, _) in zip(offered, found, strict=True) if outcome == "accepted"
+        )
+        return answers
+
+    async def _write(self, host: UUID, offered: str) -> list[tuple[str, int | None]]:
         async with self._database.call() as connection:
             rows = await connection.execute(APPEND, {"host": host, "turns": offered})
-            return [_answer(row.outcome, row.position) for row in rows]
+            return [(row.outcome, row.position) for row in rows]
 
     async def status(self, host: UUID, bank: str, session_id: str, turn_id: str) -> TurnStatus:
         """Say how far the turn has come, stage by stage. Raises NotFound for an unknown or foreign turn."""
@@ -189,12 +209,15 @@ def _is_large(turns: Sequence[NewTurn]) -> bool:
     return sum(len(m.content) for turn in turns for m in turn.messages) + 500 * len(turns) > LARGE_CHARACTERS
 
 
-def _offers(host: UUID, turns: Sequence[NewTurn], now: datetime, key: bytes) -> str:
-    """Return the turns in the form `append_turns` takes, as JSON text."""
-    return orjson.dumps([_offer(host, turn, ordinal, now, key) for ordinal, turn in enumerate(turns)]).decode()
+def _offers(
+    host: UUID, turns: Sequence[NewTurn], now: datetime, key: bytes, living: Container[str]
+) -> list[dict[str, Any]]:
+    """Return the turns in the form `append_turns` takes; those of living sessions bring nothing that makes one."""
+    offered = (_offer(host, turn, now, key, living) for turn in turns)
+    return [{"ord": ordinal, **one} for ordinal, one in enumerate(offered)]
 
 
-def _offer(host: UUID, turn: NewTurn, ordinal: int, now: datetime, key: bytes) -> dict[str, Any]:
+def _offer(host: UUID, turn: NewTurn, now: datetime, key: bytes, living: Container[str]) -> dict[str, Any]:
     """Return one turn in the form `append_turns` takes: its identity, its events and its words."""
     bank = identity.bank_id(host, turn.bank)
     session = identity.session_id(bank, turn.session_id)
@@ -208,31 +231,19 @@ def _offer(host: UUID, turn: NewTurn, ordinal: int, now: datetime, key: bytes) -
     }
     units = [identity.unit_id(turn_uuid, n) for n in range(len(turn.messages))]
     said = [m.occurred_at or turn.occurred_at or now for m in turn.messages]
+    appended = _appended(turn, place, units, said)
     return {
-        "ord": ordinal,
-        "turn": str(turn_uuid),
+        "turn": place["turnId"],
         "bank": str(bank),
-        "session": str(session),
+        "session": place["sessionId"],
         "user": str(origin.user),
         "digest": _digest(turn, key),
         "gateway": turn.gateway,
         "accepted_at": now.isoformat(),
         "bytes": sum(len(message.content.encode()) for message in turn.messages),
+        "begin": None if place["sessionId"] in living else _beginnings(origin, turn, session),
         "events": [
-            offer(origin, EventType.BANK_CREATED, (), created(host, turn.bank, turn.private_to)),
-            offer(
-                origin,
-                EventType.SESSION_CREATED,
-                (session,),
-                {k: place[k] for k in ("sessionId", "sessionName")},
-            ),
-            offer(
-                origin,
-                EventType.SESSION_APPENDED,
-                (session,),
-                _appended(turn, place, units, said),
-                nth=str(turn_uuid),
-            ),
+            offer(origin, EventType.SESSION_APPENDED, (session,), appended, nth=place["turnId"]),
             *(
                 offer(origin, EventType.UNIT_RETAINED, (unit,), _retained(turn, n, unit, said[n], place))
                 for n, unit in enumerate(units)
@@ -240,6 +251,15 @@ def _offer(host: UUID, turn: NewTurn, ordinal: int, now: datetime, key: bytes) -
         ],
         "postings": [_posting(unit, message, at) for unit, message, at in zip(units, turn.messages, said, strict=True)],
     }
+
+
+def _beginnings(origin: Origin, turn: NewTurn, session: UUID) -> list[dict[str, Any]]:
+    """Return the events that make the turn's bank and session."""
+    named = {"sessionId": str(session), "sessionName": turn.session_id}
+    return [
+        offer(origin, EventType.BANK_CREATED, (), created(origin.host, turn.bank, turn.private_to)),
+        offer(origin, EventType.SESSION_CREATED, (session,), named),
+    ]
 
 
 def _appended(

@@ -45,10 +45,14 @@ create or replace function afterturn.project(p_events afterturn.event_store_t[])
 language plpgsql as $$
 declare
     v_run afterturn.event_store_t[];
+    v_types text[];
+    v_commute boolean;
 begin
-    if (select bool_and(e.aggregate_version = 1 or e.event_type = 'AgentSessionHistoryAppendedEvent')
-          from unnest(p_events) e) is not false then
-        perform afterturn.project_run(p_events);
+    select array_agg(distinct e.event_type),
+           bool_and(e.aggregate_version = 1 or e.event_type = 'AgentSessionHistoryAppendedEvent')
+      into v_types, v_commute from unnest(p_events) e;
+    if v_commute is not false then
+        perform afterturn.project_run(p_events, v_types);
         return;
     end if;
     for v_run in
@@ -76,7 +80,7 @@ begin
         )
         select array_agg(c.e order by c.position) from cut c group by c.run order by c.run
     loop
-        perform afterturn.project_run(v_run);
+        perform afterturn.project_run(v_run, (select array_agg(distinct e.event_type) from unnest(v_run) e));
         perform afterturn.note_beginnings(v_run);
     end loop;
 end $$;
@@ -137,36 +141,35 @@ begin
 end $$;
 
 -- Applies one run, each projector only where the run holds its type.
-create or replace function afterturn.project_run(p_events afterturn.event_store_t[]) returns void
+drop function if exists afterturn.project_run(afterturn.event_store_t[]);
+create or replace function afterturn.project_run(p_events afterturn.event_store_t[], p_types text[]) returns void
 language plpgsql as $$
-declare
-    v_types text[] := (select array_agg(distinct e.event_type) from unnest(p_events) e);
 begin
-    if 'AgentMemoryBankCreatedEvent' = any (v_types) then perform afterturn.project_bank_created(p_events); end if;
-    if 'AgentMemoryBankUpdatedEvent' = any (v_types) then perform afterturn.project_bank_updated(p_events); end if;
-    if 'AgentMemoryDocCreatedEvent' = any (v_types) then perform afterturn.project_doc_created(p_events); end if;
-    if 'AgentMemoryDocUpdatedEvent' = any (v_types) then perform afterturn.project_doc_updated(p_events); end if;
-    if 'AgentMemoryUnitRetainedEvent' = any (v_types) then perform afterturn.project_unit_retained(p_events); end if;
-    if 'AgentMemoryUnitUpdatedEvent' = any (v_types) then perform afterturn.project_unit_updated(p_events); end if;
-    if 'AgentMemoryEntityCreatedEvent' = any (v_types) then perform afterturn.project_entity_created(p_events); end if;
-    if 'AgentMemoryEntityUpdatedEvent' = any (v_types) then perform afterturn.project_entity_updated(p_events); end if;
-    if 'AgentMemoryUnitEntityLinkedEvent' = any (v_types) then perform afterturn.project_unit_entity_linked(p_events); end if;
-    if 'AgentMemoryUnitEntityUnlinkedEvent' = any (v_types) then perform afterturn.project_unit_entity_unlinked(p_events); end if;
-    if 'AgentMemoryLinkCreatedEvent' = any (v_types) then perform afterturn.project_link_created(p_events); end if;
-    if 'AgentMemoryLinkUpdatedEvent' = any (v_types) then perform afterturn.project_link_updated(p_events); end if;
-    if 'AgentMemoryDirectiveCreatedEvent' = any (v_types) then perform afterturn.project_directive_created(p_events); end if;
-    if 'AgentMemoryDirectiveUpdatedEvent' = any (v_types) then perform afterturn.project_directive_updated(p_events); end if;
-    if 'AgentMemoryReflectionCreatedEvent' = any (v_types) then perform afterturn.project_reflection_created(p_events); end if;
-    if 'AgentMemoryReflectionUpdatedEvent' = any (v_types) then perform afterturn.project_reflection_updated(p_events); end if;
-    if 'AgentSessionHistoryCreatedEvent' = any (v_types) then perform afterturn.project_session_created(p_events); end if;
-    if 'AgentSessionHistoryAppendedEvent' = any (v_types) then perform afterturn.project_session_appended(p_events); end if;
-    if 'AgentSessionHistoryCompactedEvent' = any (v_types) then perform afterturn.project_session_compacted(p_events); end if;
-    if 'AgentSessionHistoryDeletedEvent' = any (v_types) then perform afterturn.project_session_deleted(p_events); end if;
-    if 'AgentMemoryReflectionDeletedEvent' = any (v_types) then perform afterturn.project_reflection_deleted(p_events); end if;
-    if 'AgentMemoryDirectiveDeletedEvent' = any (v_types) then perform afterturn.project_directive_deleted(p_events); end if;
-    if 'AgentMemoryLinkDeletedEvent' = any (v_types) then perform afterturn.project_link_deleted(p_events); end if;
-    if 'AgentMemoryEntityDeletedEvent' = any (v_types) then perform afterturn.project_entity_deleted(p_events); end if;
-    if 'AgentMemoryUnitDeletedEvent' = any (v_types) then perform afterturn.project_unit_deleted(p_events); end if;
-    if 'AgentMemoryDocDeletedEvent' = any (v_types) then perform afterturn.project_doc_deleted(p_events); end if;
-    if 'AgentMemoryBankDeletedEvent' = any (v_types) then perform afterturn.project_bank_deleted(p_events); end if;
+    if 'AgentMemoryBankCreatedEvent' = any (p_types) then perform afterturn.project_bank_created(p_events); end if;
+    if 'AgentMemoryBankUpdatedEvent' = any (p_types) then perform afterturn.project_bank_updated(p_events); end if;
+    if 'AgentMemoryDocCreatedEvent' = any (p_types) then perform afterturn.project_doc_created(p_events); end if;
+    if 'AgentMemoryDocUpdatedEvent' = any (p_types) then perform afterturn.project_doc_updated(p_events); end if;
+    if 'AgentMemoryUnitRetainedEvent' = any (p_types) then perform afterturn.project_unit_retained(p_events); end if;
+    if 'AgentMemoryUnitUpdatedEvent' = any (p_types) then perform afterturn.project_unit_updated(p_events); end if;
+    if 'AgentMemoryEntityCreatedEvent' = any (p_types) then perform afterturn.project_entity_created(p_events); end if;
+    if 'AgentMemoryEntityUpdatedEvent' = any (p_types) then perform afterturn.project_entity_updated(p_events); end if;
+    if 'AgentMemoryUnitEntityLinkedEvent' = any (p_types) then perform afterturn.project_unit_entity_linked(p_events); end if;
+    if 'AgentMemoryUnitEntityUnlinkedEvent' = any (p_types) then perform afterturn.project_unit_entity_unlinked(p_events); end if;
+    if 'AgentMemoryLinkCreatedEvent' = any (p_types) then perform afterturn.project_link_created(p_events); end if;
+    if 'AgentMemoryLinkUpdatedEvent' = any (p_types) then perform afterturn.project_link_updated(p_events); end if;
+    if 'AgentMemoryDirectiveCreatedEvent' = any (p_types) then perform afterturn.project_directive_created(p_events); end if;
+    if 'AgentMemoryDirectiveUpdatedEvent' = any (p_types) then perform afterturn.project_directive_updated(p_events); end if;
+    if 'AgentMemoryReflectionCreatedEvent' = any (p_types) then perform afterturn.project_reflection_created(p_events); end if;
+    if 'AgentMemoryReflectionUpdatedEvent' = any (p_types) then perform afterturn.project_reflection_updated(p_events); end if;
+    if 'AgentSessionHistoryCreatedEvent' = any (p_types) then perform afterturn.project_session_created(p_events); end if;
+    if 'AgentSessionHistoryAppendedEvent' = any (p_types) then perform afterturn.project_session_appended(p_events); end if;
+    if 'AgentSessionHistoryCompactedEvent' = any (p_types) then perform afterturn.project_session_compacted(p_events); end if;
+    if 'AgentSessionHistoryDeletedEvent' = any (p_types) then perform afterturn.project_session_deleted(p_events); end if;
+    if 'AgentMemoryReflectionDeletedEvent' = any (p_types) then perform afterturn.project_reflection_deleted(p_events); end if;
+    if 'AgentMemoryDirectiveDeletedEvent' = any (p_types) then perform afterturn.project_directive_deleted(p_events); end if;
+    if 'AgentMemoryLinkDeletedEvent' = any (p_types) then perform afterturn.project_link_deleted(p_events); end if;
+    if 'AgentMemoryEntityDeletedEvent' = any (p_types) then perform afterturn.project_entity_deleted(p_events); end if;
+    if 'AgentMemoryUnitDeletedEvent' = any (p_types) then perform afterturn.project_unit_deleted(p_events); end if;
+    if 'AgentMemoryDocDeletedEvent' = any (p_types) then perform afterturn.project_doc_deleted(p_events); end if;
+    if 'AgentMemoryBankDeletedEvent' = any (p_types) then perform afterturn.project_bank_deleted(p_events); end if;
 end $$;

@@ -115,177 +115,242 @@ begin
 end $$;
 
 -- Accepts turns. Each element of p_turns: {ord, turn, bank, session, user, digest, gateway, accepted_at, bytes,
--- events: [...], postings: [{unit, terms: {term: tf}, length}]}. One row comes back for each, in order of ord:
--- accepted, duplicate (with the first position), conflict, busy (another request is writing it right now), or
--- `over ...` (a quota is used up; see 21_quota.sql).
+-- begin: [...], events: [...], postings: [{unit, terms: {term: tf}, length}]}; `begin` makes the bank and the session
+-- where they do not live yet. One row comes back for each, in order of ord: accepted, duplicate (with the first
+-- position), conflict, busy (another request is writing it right now), unborn (bank or session do not live, and
+-- nothing was brought to make them), or `over ...` (a quota is used up; see 21_quota.sql).
 create or replace function afterturn.append_turns(p_host uuid, p_turns jsonb)
 returns table (ord int, outcome text, "position" bigint)
 language plpgsql set plan_cache_mode to force_generic_plan set search_path to afterturn, public as $$
 #variable_conflict use_column
 declare
-    v_busy int[];
-    v_accepted int[];
+    v_busy int[] := '{}';
+    v_ords int[];
+    v_keys bigint[];
+    v_banks bigint[];
+    v_sessions bigint[];
+    v_turn record;
+    v_seen uuid[] := '{}';
+    v_accepted int[] := '{}';
+    v_new_banks bigint[] := '{}';
+    v_outcomes text[] := '{}';
+    v_positions bigint[] := '{}';
     v_events afterturn.event_store_t[];
     v_quota boolean;
     v_priced jsonb;
-    v_over jsonb;
+    v_over jsonb := '{}';
 begin
-    perform set_config('afterturn.host', p_host::text, true), pg_advisory_xact_lock_shared(afterturn.log_lock());
-
-    select coalesce(array_agg(t.ord), '{}') into v_busy
-      from jsonb_to_recordset(p_turns) as t(ord int, turn uuid)
-     where not pg_try_advisory_xact_lock(afterturn.lock_key('turn', t.turn));
+    perform set_config('afterturn.host', p_host::text, true), pg_advisory_xact_lock_shared(afterturn.log_lock()),
+            pg_advisory_xact_lock_shared(afterturn.lock_key('quota', p_host));
 
     -- Locks come before anything is written: a writer that waited after writing would commit later under a
     -- smaller xid, and readers of the log would see its events in the wrong order. Sorted, so batches cannot deadlock.
-    perform pg_advisory_xact_lock_shared(k.key)
-       from (select distinct afterturn.lock_key('bank', t.bank) as key
-               from jsonb_to_recordset(p_turns) as t(ord int, bank uuid)
-              where t.ord <> all (v_busy) order by 1) k;
+    -- Whoever is busy with a turn is not waited for: the second look leaves such turns out.
+    for v_look in 1..2 loop
+        select array_agg(t.ord order by t.ord), array_agg(afterturn.lock_key('turn', t.turn) order by t.ord),
+               array_agg(distinct afterturn.lock_key('bank', t.bank)), array_agg(distinct afterturn.lock_key('session', t.session))
+          into v_ords, v_keys, v_banks, v_sessions
+          from jsonb_to_recordset(p_turns) as t(ord int, turn uuid, bank uuid, session uuid) where t.ord <> all (v_busy);
+        exit when v_look = 2;
+        for i in 1..coalesce(cardinality(v_keys), 0) loop
+            if not pg_try_advisory_xact_lock(v_keys[i]) then
+                v_busy := v_busy || v_ords[i];
+            end if;
+        end loop;
+        exit when v_busy = '{}';
+    end loop;
+    for i in 1..coalesce(cardinality(v_banks), 0) loop
+        perform pg_advisory_xact_lock_shared(v_banks[i]);
+    end loop;
+    for i in 1..coalesce(cardinality(v_sessions), 0) loop
+        perform pg_advisory_xact_lock(v_sessions[i]);
+    end loop;
+
+    for v_turn in
+        select t.ord, t.turn, encode(g.digest, 'hex') = t.digest as known, g.position, t.begin is null as settled,
+               (select b.active from afterturn.agent_memory_bank_t b
+                 where b.host_id = p_host and b.bank_id = t.bank) is true as bank,
+               (select h.active from afterturn.agent_session_history_t h
+                 where h.host_id = p_host and h.bank_id = t.bank and h.session_id = t.session) is true as session,
+               (select true from afterturn.quota_t q where q.host_id = p_host limit 1) as quota,
+               afterturn.lock_key('new bank', t.bank) as new_bank
+          from jsonb_to_recordset(p_turns) as t(ord int, turn uuid, bank uuid, session uuid, digest text, begin jsonb)
+          left join lateral (select g.digest, g.position from afterturn.turn_t g
+                              where g.host_id = p_host and g.turn_id = t.turn offset 0) g on true
+         order by t.ord
+    loop
+        v_positions[v_turn.ord] := v_turn.position;
+        v_outcomes[v_turn.ord] := case
+            when v_turn.ord = any (v_busy) then 'busy'
+            when v_turn.known then 'duplicate'
+            when not v_turn.known then 'conflict'
+            when v_turn.turn = any (v_seen) then 'repeated'
+            when v_turn.settled and not (v_turn.bank and v_turn.session) then 'unborn'
+            else 'accepted' end;
+        if v_outcomes[v_turn.ord] = 'accepted' then
+            v_seen := v_seen || v_turn.turn;
+            v_accepted := v_accepted || v_turn.ord;
+            v_quota := v_turn.quota;
+            if not v_turn.bank then
+                v_new_banks := v_new_banks || v_turn.new_bank;
+            end if;
+        end if;
+    end loop;
+
     -- A new bank is made by one writer; the others wait here, and then see it.
-    perform pg_advisory_xact_lock(k.key)
-       from (select distinct afterturn.lock_key('new bank', t.bank) as key
-               from jsonb_to_recordset(p_turns) as t(ord int, bank uuid)
-              where t.ord <> all (v_busy)
-                and (select true from afterturn.agent_memory_bank_t b
-                      where b.host_id = p_host and b.bank_id = t.bank and b.active) is null order by 1) k;
-    perform pg_advisory_xact_lock(k.key)
-       from (select distinct afterturn.lock_key('session', t.session) as key
-               from jsonb_to_recordset(p_turns) as t(ord int, session uuid)
-              where t.ord <> all (v_busy) order by 1) k;
-
-    select coalesce(array_agg(t.ord), '{}') into v_accepted
-      from (select t.ord, t.turn, row_number() over (partition by t.turn order by t.ord) as nth
-              from jsonb_to_recordset(p_turns) as t(ord int, turn uuid) where t.ord <> all (v_busy)) t
-     where t.nth = 1
-       and (select true from afterturn.turn_t g where g.host_id = p_host and g.turn_id = t.turn) is null;
-
-    v_quota := afterturn.has_quota(p_host);
+    if v_new_banks <> '{}' then
+        perform pg_advisory_xact_lock(k.key) from (select distinct unnest(v_new_banks) as key order by 1) k;
+    end if;
     if v_quota then
         v_priced := afterturn.priced(p_host, p_turns, v_accepted);
         v_over := afterturn.over_quota(p_host, v_priced);
         v_accepted := array(select a from unnest(v_accepted) a where not v_over ? a::text);
     end if;
 
-    v_events := afterturn.number_turn_events(p_host, p_turns, v_accepted);
-    insert into afterturn.event_store_t select e.* from unnest(v_events) e;
-    perform afterturn.project(v_events);
-    perform afterturn.open_turns(p_host, p_turns, v_accepted, v_events);
-
-    return query
-    select t.ord,
-           case when t.ord = any (v_busy) then 'busy'
-                when v_over ? t.ord::text then v_over->>t.ord::text
-                when t.ord = any (v_accepted) then 'accepted'
-                when g.digest = decode(t.digest, 'hex') then 'duplicate'
-                else 'conflict' end,
-           g.position
-      from jsonb_to_recordset(p_turns) as t(ord int, turn uuid, digest text)
-      left join lateral (select g.digest, g.position from afterturn.turn_t g
-                          where g.host_id = p_host and g.turn_id = t.turn offset 0) g on true
-     order by t.ord;
+    if v_accepted <> '{}' then
+        v_events := afterturn.number_turn_events(p_host, p_turns, v_accepted);
+        insert into afterturn.event_store_t select e.* from unnest(v_events) e;
+        perform afterturn.project(v_events);
+        for v_turn in select * from afterturn.open_turns(p_host, p_turns, v_accepted, v_events) loop
+            v_positions[v_turn.ord] := v_turn.position;
+        end loop;
+    end if;
     if v_quota then
         perform afterturn.charge_quota(p_host, v_priced, v_accepted);
     end if;
+
+    if 'repeated' = any (v_outcomes) then
+        -- The same turn twice in one call: the second is what it would have been a moment later.
+        return query
+        select t.ord, case when v_outcomes[t.ord] <> 'repeated' then coalesce(v_over->>t.ord::text, v_outcomes[t.ord])
+                           when g.digest = decode(t.digest, 'hex') then 'duplicate' else 'conflict' end, g.position
+          from jsonb_to_recordset(p_turns) as t(ord int, turn uuid, digest text)
+          left join afterturn.turn_t g on g.host_id = p_host and g.turn_id = t.turn;
+        return;
+    end if;
+    for i in coalesce(array_lower(v_outcomes, 1), 1)..coalesce(array_upper(v_outcomes, 1), 0) loop
+        ord := i;
+        outcome := coalesce(v_over->>i::text, v_outcomes[i]);
+        position := v_positions[i];
+        return next;
+    end loop;
 end $$;
 
 -- Numbers the events of accepted turns: position, version of the session's history, message number in the session.
--- Banks and sessions that live already are left out; deleted ones begin again, under an id of their own.
+-- Of beginnings, those of banks and sessions that live already are left out; deleted ones begin again, under an id of
+-- their own.
 create or replace function afterturn.number_turn_events(p_host uuid, p_turns jsonb, p_accepted int[])
 returns afterturn.event_store_t[]
 language plpgsql as $$
+declare
+    v_made uuid[] := '{}';
+    v_sessions uuid[] := '{}';
+    v_versions bigint[] := '{}';
+    v_messages int[] := '{}';
+    v_turn record;
+    v_event record;
+    v_nth int;
+    v_version bigint;
+    v_more jsonb;
+    v_position bigint;
+    v_id uuid;
+    v_numbered afterturn.event_store_t[] := '{}';
 begin
-    return (
-    with offered as (
-        select t.ord, t.bank, t.session, o.*
-          from jsonb_to_recordset(p_turns) as t(ord int, bank uuid, session uuid, events jsonb),
-               lateral rows from (jsonb_to_recordset(t.events) as (
-                   id uuid, type text, aggregate text, subject text, "user" uuid, ts timestamptz, payload jsonb))
-                   with ordinality as o(id, type, aggregate, subject, "user", ts, payload, nth)
-         where t.ord = any (p_accepted)
-    ), fresh as (
-        select o.*, row_number() over (partition by o.subject, o.type order by o.ord, o.nth) as same,
-               count(*) filter (where o.type = 'AgentSessionHistoryAppendedEvent') over w as turn_in_session,
-               count(*) filter (where o.type = 'AgentMemoryUnitRetainedEvent') over w as message_in_session
-          from offered o
-        window w as (partition by o.session order by o.ord, o.nth)
-    ), numbered as (
-        select nextval('afterturn.log_position_seq') as position, f.*
-          from (select f.*,
-                       case f.type
-                       when 'AgentSessionHistoryAppendedEvent'
-                            then coalesce(s.aggregate_version, 0) + (s.active is not true)::int + f.turn_in_session
-                       when 'AgentSessionHistoryCreatedEvent' then coalesce(s.aggregate_version, 0) + 1
-                       when 'AgentMemoryBankCreatedEvent' then 1 + coalesce((
-                            select b.aggregate_version from afterturn.agent_memory_bank_t b
-                             where b.host_id = p_host and b.bank_id = f.bank), 0)
-                       else 1 end as version,
-                       coalesce(s.message_count, 0) + f.message_in_session - 1 as sequence
-                  from fresh f
-                  left join lateral (select h.active, h.aggregate_version, h.message_count
-                                       from afterturn.agent_session_history_t h
-                                      where h.host_id = p_host and h.bank_id = f.bank and h.session_id = f.session
-                                     offset 0) s on true
-                 where case f.type
-                       when 'AgentMemoryBankCreatedEvent' then f.same = 1 and (
-                            select true from afterturn.agent_memory_bank_t b
-                             where b.host_id = p_host and b.bank_id = f.bank and b.active) is null
-                       when 'AgentSessionHistoryCreatedEvent' then f.same = 1 and s.active is not true
-                       else true end
-                 order by f.ord, f.nth offset 0) f
-    )
-    select array_agg(row (
-               event_id, p_host, "user", position, subject, version, aggregate, type, ts,
-               payload
-                   || jsonb_build_object('id', event_id, 'nonce', position, 'aggregateversion', version)
-                   || jsonb_build_object('data', payload->'data' || case
-                        when type = 'AgentMemoryUnitRetainedEvent' then jsonb_build_object('sequence', sequence)
-                        when version > 1
-                            then jsonb_build_object('aggregateVersion', version - 1, 'newAggregateVersion', version)
-                        else '{}'::jsonb end),
-               null, bank, position, pg_current_xact_id())::afterturn.event_store_t
-           order by position)
-      from numbered n, lateral (
-           select case when n.version > 1 and n.type like '%CreatedEvent'
-                       then md5(n.id::text || '@' || n.version)::uuid else n.id end as event_id) i
-    );
+    for v_turn in
+        select t.bank, t.session, b.active as bank_alive, b.aggregate_version as bank_version, h.active as alive,
+               h.aggregate_version as version, h.message_count as messages,
+               case when h.active and b.active then t.events else coalesce(t.begin, '[]') || t.events end as events
+          from jsonb_to_recordset(p_turns) as t(ord int, bank uuid, session uuid, begin jsonb, events jsonb)
+          left join lateral (select h.active, h.aggregate_version, h.message_count from afterturn.agent_session_history_t h
+                              where h.host_id = p_host and h.bank_id = t.bank and h.session_id = t.session offset 0) h on true
+          left join lateral (select b.active, b.aggregate_version from afterturn.agent_memory_bank_t b
+                              where b.host_id = p_host and b.bank_id = t.bank offset 0) b on true
+         where t.ord = any (p_accepted) order by t.ord
+    loop
+        v_nth := array_position(v_sessions, v_turn.session);
+        if v_nth is null then
+            v_sessions := v_sessions || v_turn.session;
+            v_versions := v_versions || coalesce(v_turn.version, 0);
+            v_messages := v_messages || coalesce(v_turn.messages, 0);
+            v_nth := cardinality(v_sessions);
+        else
+            v_turn.alive := true;
+        end if;
+        for v_event in
+            select * from jsonb_to_recordset(v_turn.events)
+                as e(id uuid, type text, aggregate text, subject text, "user" uuid, ts timestamptz, payload jsonb)
+        loop
+            v_version := 1;
+            v_more := '{}';
+            v_id := v_event.id;
+            if v_event.type = 'AgentMemoryUnitRetainedEvent' then
+                v_more := jsonb_build_object('sequence', v_messages[v_nth]);
+                v_messages[v_nth] := v_messages[v_nth] + 1;
+            elsif v_event.type in ('AgentSessionHistoryAppendedEvent', 'AgentSessionHistoryCreatedEvent') then
+                continue when v_event.type = 'AgentSessionHistoryCreatedEvent' and v_turn.alive;
+                v_version := v_versions[v_nth] + 1;
+                v_versions[v_nth] := v_version;
+            elsif v_event.type = 'AgentMemoryBankCreatedEvent' then
+                continue when v_turn.bank_alive or v_turn.bank = any (v_made);
+                v_made := v_made || v_turn.bank;
+                v_version := coalesce(v_turn.bank_version, 0) + 1;
+            end if;
+            if v_version > 1 then
+                v_more := jsonb_build_object('aggregateVersion', v_version - 1, 'newAggregateVersion', v_version);
+                if v_event.type like '%CreatedEvent' then
+                    v_id := md5(v_event.id::text || '@' || v_version)::uuid;
+                end if;
+            end if;
+            v_position := nextval('afterturn.log_position_seq');
+            v_numbered := array_append(v_numbered, row (
+                v_id, p_host, v_event."user", v_position, v_event.subject, v_version, v_event.aggregate, v_event.type,
+                v_event.ts,
+                v_event.payload || jsonb_build_object('id', v_id, 'nonce', v_position, 'aggregateversion', v_version,
+                                                      'data', v_event.payload->'data' || v_more),
+                null, v_turn.bank, v_position, pg_current_xact_id())::afterturn.event_store_t);
+        end loop;
+    end loop;
+    return v_numbered;
 end $$;
 
 -- What stands beside the projections of an accepted turn: its guard, its words, and a ledger row for each stage.
-create or replace function afterturn.open_turns(p_host uuid, p_turns jsonb, p_accepted int[],
-                                                p_events afterturn.event_store_t[]) returns void
+-- Returns the positions of the turns.
+drop function if exists afterturn.open_turns(uuid, jsonb, int[], afterturn.event_store_t[]);
+create or replace function afterturn.open_turns(p_host uuid, p_turns jsonb, p_accepted int[], p_events afterturn.event_store_t[])
+returns table (ord int, "position" bigint)
 language plpgsql as $$
+#variable_conflict use_column
 begin
-    insert into afterturn.turn_t (host_id, turn_id, bank_id, session_id, user_id, digest, position, accepted_at)
-    select p_host, t.turn, t.bank, t.session, t."user", decode(t.digest, 'hex'), e.position, t.accepted_at
-      from jsonb_to_recordset(p_turns) as t(ord int, turn uuid, bank uuid, session uuid, "user" uuid, digest text,
-                                            accepted_at timestamptz)
-      join (select (e.payload->'data'->>'turnId')::uuid as turn, max(e.position) as position from unnest(p_events) e group by 1) e
-        on e.turn = t.turn
-     where t.ord = any (p_accepted);
-
-    insert into afterturn.unit_word_t (host_id, bank_id, unit_id, session_id, seq, length, terms)
-    select p_host, t.bank, p.unit, t.session, u.sequence, p.length, p.terms
-      from jsonb_to_recordset(p_turns) as t(ord int, bank uuid, session uuid, postings jsonb),
-           jsonb_to_recordset(t.postings) as p(unit uuid, terms jsonb, length int),
-           (select (d->>'unitId')::uuid as unit, (d->>'sequence')::int as sequence
-              from unnest(p_events) e, lateral (select e.payload->'data') x(d)
-             where e.event_type = 'AgentMemoryUnitRetainedEvent') u
-     where t.ord = any (p_accepted) and u.unit = p.unit;
-
-    -- The projection row waits (infinity) until extraction has said what the turn names.
-    insert into afterturn.ledger_t (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position,
-                                    status, next_attempt_at, accepted_at, updated_at)
-    select p_host, s.stage, t.turn, s.stream, t.bank, t.session, t.turn, g.position,
-           s.status, s.ready, t.accepted_at, t.accepted_at
-      from jsonb_to_recordset(p_turns) as t(ord int, turn uuid, bank uuid, session uuid, gateway boolean,
-                                            accepted_at timestamptz)
-      join lateral (select g.position from afterturn.turn_t g
-                     where g.host_id = p_host and g.turn_id = t.turn offset 0) g on true,
-           lateral (values ('gateway', t.session, case when t.gateway then 'pending' else 'skipped' end, now()),
-                           ('extraction', t.session, 'pending', now()),
-                           ('embedding', t.turn, 'pending', now()),
-                           ('projection', t.bank, 'pending', 'infinity'))
-                as s(stage, stream, status, ready)
-     where t.ord = any (p_accepted);
+    return query
+    with told as materialized (
+        select e.position, (d->>'turnId')::uuid as turn, (d->>'unitId')::uuid as unit, (d->>'sequence')::int as sequence
+          from unnest(p_events) e, lateral (select e.payload->'data') x(d)
+    ), accepted as materialized (
+        select t.*, (select max(e.position) from told e where e.turn = t.turn) as position
+          from jsonb_to_recordset(p_turns) as t(ord int, turn uuid, bank uuid, session uuid, "user" uuid, digest text,
+                                                gateway boolean, accepted_at timestamptz, postings jsonb)
+         where t.ord = any (p_accepted)
+    ), guarded as (
+        insert into afterturn.turn_t (host_id, turn_id, bank_id, session_id, user_id, digest, position, accepted_at)
+        select p_host, a.turn, a.bank, a.session, a."user", decode(a.digest, 'hex'), a.position, a.accepted_at
+          from accepted a
+    ), worded as (
+        insert into afterturn.unit_word_t (host_id, bank_id, unit_id, session_id, seq, length, terms)
+        select p_host, a.bank, w.unit, a.session, t.sequence, w.length, w.terms
+          from accepted a, jsonb_to_recordset(a.postings) as w(unit uuid, terms jsonb, length int), told t
+         where t.unit = w.unit
+    ), opened as (
+        -- The projection row waits (infinity) until extraction has said what the turn names.
+        insert into afterturn.ledger_t (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position,
+                                        status, next_attempt_at, accepted_at, updated_at)
+        select p_host, s.stage, a.turn, s.stream, a.bank, a.session, a.turn, a.position,
+               s.status, s.ready, a.accepted_at, a.accepted_at
+          from accepted a,
+               lateral (values ('gateway', a.session, case when a.gateway then 'pending' else 'skipped' end, now()),
+                               ('extraction', a.session, 'pending', now()),
+                               ('embedding', a.turn, 'pending', now()),
+                               ('projection', a.bank, 'pending', 'infinity'))
+                    as s(stage, stream, status, ready)
+    )
+    select a.ord, a.position from accepted a;
 end $$;
