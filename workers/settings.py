@@ -5,6 +5,11 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
+from embeddings.endpoint import endpoint_url
+
+#: Where an OpenAI-compatible service has a model answer.
+RESPONSES_PATH = "/v1/responses"
+
 
 class GatewayMode(StrEnum):
     """Whether a turn is also handed to a Memory Gateway."""
@@ -62,6 +67,41 @@ class GatewaySettings(BaseModel):
         missing = [name for name, value in given.items() if not value.strip()]
         if self.mode is GatewayMode.URL and missing:
             raise ValueError(f"mode url needs base_url, user_id and user_key; missing: {', '.join(missing)}")
+        return self
+
+
+class EnrichmentSettings(BaseModel):
+    """A model that reads turns beside the rules, behind an OpenAI-compatible endpoint; off by default."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    enabled: bool = Field(default=False, description="have a model read turns beside the rules")
+    base_url: str = Field(default="", description="absolute URL; /v1/responses is appended where it is missing")
+    allow_http: bool = Field(default=False, description="take plain http to other machines")
+    model: str = Field(
+        default="openai/gpt-oss-120b", min_length=1, max_length=256, description="the model's name there"
+    )
+    api_key: SecretStr = Field(default=SecretStr(""), description="sent as a bearer token; empty sends none")
+    timeout_seconds: float = Field(default=12.0, gt=0, le=600, description="patience with one call")
+    max_output_tokens: int = Field(default=800, ge=16, le=65_536, description="of one answer")
+    max_input_characters: int = Field(default=32_768, ge=256, le=1_048_576, description="of a turn, sent at most")
+    max_reply_bytes: int = Field(default=2_097_152, ge=1024, le=67_108_864, description="of a reply, read at most")
+    breaker_failures: int = Field(default=5, ge=1, le=1000, description="failures in a row that shut the model off")
+    breaker_seconds: float = Field(default=30.0, gt=0, le=3600, description="until it is tried again after that")
+    turns_per_second: float = Field(default=0.0, ge=0, le=10_000, description="turns read; 0 sets no limit")
+
+    @property
+    def url(self) -> str:
+        """The whole address. Raises ValueError."""
+        return endpoint_url(self.base_url, RESPONSES_PATH, allow_http=self.allow_http)
+
+    @model_validator(mode="after")
+    def _a_model_needs_an_address(self) -> Self:
+        if self.enabled:
+            try:
+                _ = self.url
+            except ValueError as error:
+                raise ValueError(f"base_url {error}") from None
         return self
 
 
