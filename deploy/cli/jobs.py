@@ -187,9 +187,10 @@ def drain_command(
         on_database(stack, wait)
     except KeyboardInterrupt:
         say("interrupted")
-    drained = last[-1] if last else Drained(-1, 0, 0, 0.0)
-    _tell_drained(drained, as_json=as_json)
-    raise typer.Exit(0 if drained.done else 1)
+    if not last:
+        raise typer.Exit(1)
+    _tell_drained(last[-1], as_json=as_json)
+    raise typer.Exit(0 if last[-1].done else 1)
 
 
 def _tell_drained(drained: Drained, *, as_json: bool) -> None:

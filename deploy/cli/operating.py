@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
-import getpass
 import os
+import pwd
 import re
 import sys
 import time
@@ -18,7 +18,7 @@ import typer
 from sqlalchemy.exc import SQLAlchemyError
 
 from deploy.cli.finding import database_of
-from deploy.cli.printing import ended
+from deploy.cli.printing import ended, printable
 from deploy.stack import Stack
 from store.call_audit import NOBODY, Call, CallAudit, Door
 from store.database import Database
@@ -53,11 +53,14 @@ def acted(stack: Stack, operation: str, host: UUID, work: Callable[[Database, "A
 
 
 def operator() -> str:
-    """Return the name of whoever is logged in, for the audit."""
+    """Return who this process runs as, for the audit, by the system's word and not by what a variable says."""
     try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return f"uid {os.getuid()}"
+        name = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        name = f"uid {os.getuid()}"
+    # Only whoever may become root can set this one as root.
+    behind = os.environ.get("SUDO_USER") if os.getuid() == 0 else None
+    return printable(f"{behind} as {name}") if behind else name
 
 
 @dataclass(slots=True)

@@ -1,7 +1,6 @@
 """`afterturn jobs`, `gateway` and `audit` on a real database: what they show, what they change, what they refuse."""
 
 import asyncio
-import getpass
 import json
 import os
 import signal
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.cli.operating import operator
 from store.ledger import Stage
 from tests.deploy.operated import HOST_ID, SECRET, Busy, busy_stack, turn_id
 from tests.servers import TestPostgres, TestValkey
@@ -67,7 +67,7 @@ async def test_retrying_one_needs_no_yes_and_is_in_the_turns_history(busy: Busy)
     }
     assert await busy.states(Stage.EMBEDDING) == ["pending"]
     [noted] = (await busy.answer("jobs", "show", "monday/1"))["history"]
-    assert (noted["event"], noted["by"], noted["was"]) == ("operator_retried", getpass.getuser(), "dead")
+    assert (noted["event"], noted["by"], noted["was"]) == ("operator_retried", operator(), "dead")
     assert (await busy.run("jobs", "retry", "monday/1")).exit_code == 1
 
 
@@ -154,8 +154,8 @@ async def test_every_command_of_an_operator_is_in_the_call_audit(busy: Busy) -> 
     await busy.run("gateway", "resolve", "monday/1", "--as", "delivered")
     calls = (await busy.answer("audit", "list", "--door", "operator"))["calls"]
     assert [(call["operation"], call["actor"], call["rows"], call["code"]) for call in calls] == [
-        ("gateway resolve", getpass.getuser(), None, "NOT_FOUND"),
-        ("jobs retry", getpass.getuser(), 2, None),
+        ("gateway resolve", operator(), None, "NOT_FOUND"),
+        ("jobs retry", operator(), 2, None),
     ]
     assert len((await busy.answer("audit", "list", "--refused"))["calls"]) == 1
     assert len((await busy.answer("audit", "list", "--operation", "jobs retry", "--since", "1h"))["calls"]) == 1
