@@ -9,28 +9,50 @@ from sqlalchemy import text
 from store import identity
 from store.database import Database
 
+# Names that mean the same are one: the mentions of an alias are those of its canonical entity, and what stands beside
+# the one stands beside the other. Who has no profile yet stands for itself.
 MOST_MENTIONED = text("""
-    select e.canonical_name, coalesce(e.metadata->>'kind', '') as kind, e.mention_count, b.names, b.counts
-      from (select * from afterturn.agent_memory_entity_t
-             where host_id = :host and bank_id = :bank and active
-             order by mention_count desc, canonical_name, entity_id limit :limit) e
+    with known as materialized (
+        select e.entity_id, coalesce(p.canonical_id, e.entity_id) as head, e.mention_count,
+               coalesce(p.name, e.canonical_name) as name, coalesce(p.kind, e.metadata->>'kind', '') as kind
+          from afterturn.agent_memory_entity_t e
+          left join afterturn.entity_profile_t p
+            on p.host_id = e.host_id and p.bank_id = e.bank_id and p.entity_id = e.entity_id
+         where e.host_id = :host and e.bank_id = :bank and e.active
+    ), heads as (
+        select k.head, sum(k.mention_count)::int as mentions from known k group by 1
+    ), top as (
+        select h.head, h.mentions, k.name, k.kind from heads h join known k on k.entity_id = h.head
+         order by h.mentions desc, k.name, h.head limit :limit
+    )
+    select t.name, t.kind, t.mentions, b.names, b.counts
+      from top t
       cross join lateral (
-            select coalesce(array_agg(n.canonical_name), '{}') as names,
-                   coalesce(array_agg(n.cooccur_count), '{}') as counts
-              from (select o.canonical_name, c.cooccur_count
-                      from afterturn.agent_memory_entity_cooccur_t c
-                      join afterturn.agent_memory_entity_t o
-                        on o.host_id = c.host_id and o.bank_id = c.bank_id and o.active
-                       and o.entity_id = case c.entity_id_1 when e.entity_id then c.entity_id_2 else c.entity_id_1 end
-                     where c.host_id = e.host_id and c.bank_id = e.bank_id
-                       and e.entity_id in (c.entity_id_1, c.entity_id_2)
-                     order by c.cooccur_count desc, o.canonical_name, o.entity_id limit :beside) n) b
-     order by e.mention_count desc, e.canonical_name, e.entity_id""")
+            select coalesce(array_agg(n.name order by n.units desc, n.name, n.entity_id), '{}') as names,
+                   coalesce(array_agg(n.units order by n.units desc, n.name, n.entity_id), '{}') as counts
+              from (select o.entity_id, o.name, sum(c.cooccur_count)::int as units
+                      from known m
+                      join lateral (
+                            select c.entity_id_2 as other, c.cooccur_count
+                              from afterturn.agent_memory_entity_cooccur_t c
+                             where c.host_id = :host and c.bank_id = :bank and c.entity_id_1 = m.entity_id
+                            union all
+                            select c.entity_id_1, c.cooccur_count from afterturn.agent_memory_entity_cooccur_t c
+                             where c.host_id = :host and c.bank_id = :bank and c.entity_id_2 = m.entity_id) c on true
+                      join known k on k.entity_id = c.other
+                      join known o on o.entity_id = k.head
+                     where m.head = t.head and o.entity_id <> t.head
+                     group by o.entity_id, o.name
+                     order by units desc, o.name, o.entity_id limit :beside) n) b
+     order by t.mentions desc, t.name, t.head""")
 
 
 @dataclass(frozen=True, slots=True)
 class EntityView:
-    """An entity, how often it is mentioned, and in how many units it stands beside which others (strongest first)."""
+    """An entity under its canonical name, its mentions, and how often it stands beside which others, strongest first.
+
+    Aliases count for the one they mean.
+    """
 
     name: str
     kind: str
@@ -45,6 +67,4 @@ async def most_mentioned(
     arguments = {"host": host, "bank": identity.bank_id(host, bank), "limit": limit, "beside": beside}
     async with database.tenant(host) as connection:
         rows = (await connection.execute(MOST_MENTIONED, arguments)).all()
-    return [
-        EntityView(r.canonical_name, r.kind, r.mention_count, tuple(zip(r.names, r.counts, strict=True))) for r in rows
-    ]
+    return [EntityView(r.name, r.kind, r.mentions, tuple(zip(r.names, r.counts, strict=True))) for r in rows]

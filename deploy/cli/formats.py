@@ -34,6 +34,8 @@ class Format(StrEnum):
     JSONL = "jsonl"
     CHAT = "chat"
     TRANSCRIPT = "transcript"
+    #: Plain text or Markdown, taken in whole; never guessed.
+    DOCUMENT = "document"
 
 
 class _Strict(BaseModel):

@@ -12,10 +12,11 @@ from afterturn_client import Afterturn, RetryPolicy
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from deploy.cli.document import WholeFile
 from deploy.cli.feeding import PATIENCE_S, Feeder, GaveUp, Tally
 from deploy.cli.finding import BankOption, DataOption, JsonOption, client_of, ending_well, running_stack
 from deploy.cli.formats import LONGEST_LINE, Format, detect, parse, session_name
-from deploy.cli.origins import Origins
+from deploy.cli.origins import Origins, title_of
 from deploy.cli.printing import answer, console, ended, printable, say
 
 HEAD_BYTES = 1 << 20
@@ -40,12 +41,13 @@ def ingest_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Remember a file of conversations. Running it twice changes nothing.
+    """Remember a file of conversations, or a document. Running it twice changes nothing.
 
     Three formats are known: JSON Lines with the fields of `POST /api/v1/turns`, one turn a line; OpenAI chat
     messages, as an array or `{"messages": [...]}`, a turn being a user message and what follows it; and plain
     transcripts, `Name: text` a line. A bad line is reported with its number and the rest goes on (exit 1).
-    A file becomes a document that its turns name.
+    A file becomes a document that its turns name. With `--format document`, a plain-text or Markdown file is
+    taken in whole and cut into units.
 
     **Example:** `afterturn ingest chat.json --bank work`
     """
@@ -53,11 +55,14 @@ def ingest_command(
     with _opened(file) as stream:
         found = form or detect(stream.peek(HEAD_BYTES))  # type: ignore[attr-defined]  # every opened stream has it
         if found is None:
-            raise ended(f"{file}: cannot see what this is; say --format jsonl, chat or transcript", 2)
-        items = parse(stream, found, session or session_name(Path(file).name if file != "-" else "stdin"), LONGEST_LINE)
+            raise ended(f"{file}: cannot see what this is; say --format jsonl, chat, transcript or document", 2)
         with client_of(stack, bank, timeout_s=TIMEOUT_S, retry=RetryPolicy(pauses_s=())) as client, ending_well(stack):
-            if Path(file).is_file():
-                items = Origins(client, Path(file), bank, patience).mark(items)
+            path = Path("stdin" if file == "-" else file)
+            if found is Format.DOCUMENT:
+                _run_document(client, WholeFile(stream, title_of(path), bank), patience, as_json=as_json)
+            items = parse(stream, found, session or session_name(path.name), LONGEST_LINE)
+            if path.is_file() and file != "-":
+                items = Origins(client, path, bank, patience).mark(items)
             _run(client, items, _size(file), patience, as_json=as_json)
 
 
@@ -84,6 +89,23 @@ def _run(client: Afterturn, items: Iterator[Any], size: int | None, patience: fl
             "Run the same command again to go on: nothing is stored twice."
         )
     raise typer.Exit(0 if tally.clean and not problem else 1)
+
+
+def _run_document(client: Afterturn, whole: WholeFile, patience: float, *, as_json: bool) -> None:
+    started = time.monotonic()
+    try:
+        tally, receipt = whole.feed(client, patience)
+    except GaveUp as error:
+        raise ended(f"gave up: {error}. Run the same command again: nothing is stored twice", 1) from None
+    seconds = time.monotonic() - started
+    cut = {} if receipt is None else {"doc_id": receipt.doc_id, "units": receipt.units}
+    if as_json:
+        answer({**_as_json(tally, seconds), **cut})
+    else:
+        console().print(_in_words(tally, seconds) + "".join(f"; {name} {value}" for name, value in cut.items()))
+    for bad in tally.bad_lines:
+        say(bad.error)
+    raise typer.Exit(0 if tally.clean else 1)
 
 
 class _Shown:

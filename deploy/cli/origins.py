@@ -2,12 +2,13 @@
 
 import hashlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
 from pathlib import Path
 
 from afterturn_client import Afterturn, AfterturnError, ApiError
+from afterturn_client.answers import DocumentReceipt
 
 from deploy.cli.feeding import PATIENCE_S, PAUSES_S, GaveUp, passing
 from deploy.cli.parsed import Parsed, ParsedTurn
@@ -45,18 +46,25 @@ class Origins:
         return self._named[bank]
 
     def _registered(self, bank: str) -> str:
-        """Return the document's id, however often that must be asked for. Raises GaveUp."""
-        deadline = time.monotonic() + self.patience_s
-        for pause in chain(PAUSES_S, repeat(PAUSES_S[-1])):
-            try:
-                return self.client.add_document(content_hash=self._digest, title=title_of(self.file), bank=bank).doc_id
-            except AfterturnError as error:
-                if isinstance(error, ApiError) and not passing(error):
-                    raise
-                if time.monotonic() + pause > deadline:
-                    raise GaveUp(str(error)) from None
-            time.sleep(pause)
-        raise GaveUp("the document could not be named")
+        title = title_of(self.file)
+        return registered(
+            lambda: self.client.add_document(content_hash=self._digest, title=title, bank=bank), self.patience_s
+        ).doc_id
+
+
+def registered(ask: Callable[[], DocumentReceipt], patience_s: float) -> DocumentReceipt:
+    """Return a document's receipt, however often that must be asked for. Raises GaveUp, and ApiError for good."""
+    deadline = time.monotonic() + patience_s
+    for pause in chain(PAUSES_S, repeat(PAUSES_S[-1])):
+        try:
+            return ask()
+        except AfterturnError as error:
+            if isinstance(error, ApiError) and not passing(error):
+                raise
+            if time.monotonic() + pause > deadline:
+                raise GaveUp(str(error)) from None
+        time.sleep(pause)
+    raise GaveUp("the document could not be named")
 
 
 def digest_of(file: Path) -> str:

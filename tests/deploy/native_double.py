@@ -1,5 +1,6 @@
 """A stand-in for the native API: it checks what it is sent and remembers turns as the contract says."""
 
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -67,11 +68,14 @@ class NativeDouble:
         return JSONResponse({"results": [self._one(turn) for turn in body["turns"]]})
 
     def _document(self, body: dict[str, Any]) -> Response:
-        assert set(body) == {"bank", "content_hash", "title"}
-        name = (body["bank"], body["content_hash"])
+        content = body.get("content")
+        assert set(body) == {"bank", "title", "content_hash" if content is None else "content"}
+        name = (body["bank"], body["content_hash"] if content is None else hashlib.sha256(content.encode()).hexdigest())
         known = name in self.documents
         doc = self.documents.setdefault(name, f"doc-{len(self.documents)}")
-        return JSONResponse({"ok": True, "doc_id": doc, "position": 1, "duplicate": known, "units": 0})
+        return JSONResponse(
+            {"ok": True, "doc_id": doc, "position": 1, "duplicate": known, "units": int(content is not None)}
+        )
 
     def _one(self, turn: dict[str, Any]) -> dict[str, Any]:
         document = turn.pop("doc_id", None)

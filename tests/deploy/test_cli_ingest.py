@@ -99,6 +99,37 @@ def test_ingesting_again_changes_nothing(stacked: Stacked) -> None:
         assert stacked.double.turns == before
 
 
+def test_a_text_is_taken_in_whole_once_when_it_is_said_to_be_a_document(stacked: Stacked) -> None:
+    text = "# Journey\n\nAna: not a transcript.\n"
+    file = stacked.write("journey.md", b"\xef\xbb\xbf" + text.encode())
+    first, status = stacked.counted(file, "--format", "document", "--bank", "work")
+    assert (first["read"], first["accepted"], first["bad_lines"]) == (1, 1, [])
+    assert (first["doc_id"], first["units"]) == ("doc-0", 1)
+    [sent] = [seen.json for seen in stacked.server.seen]
+    assert (sent, status) == ({"bank": "work", "content": text, "title": "journey.md"}, 0)
+    again, status = stacked.counted(file, "--format", "document", "--bank", "work")
+    assert (again["accepted"], again["duplicates"], status) == (0, 1, 0)
+    assert stacked.double.turns == {}
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfe\x00", b" \n", b"x" * (2_097_152 + 1)])
+def test_what_is_no_text_or_too_long_is_no_document(stacked: Stacked, data: bytes) -> None:
+    told, status = stacked.counted(stacked.write("a.txt", data), "--format", "document")
+    assert (told["read"], told["accepted"], len(told["bad_lines"]), status) == (1, 0, 1, 1)
+    assert stacked.server.seen == []
+
+
+def test_a_document_is_sent_until_the_service_answers(stacked: Stacked) -> None:
+    answers = iter([JSONResponse(refusal("UNAVAILABLE", "not yet", retryable=True), 503)])
+    stacked.double.before = lambda _: next(answers, None)
+    told, status = stacked.counted(stacked.write("a.txt", "plain words"), "--format", "document")
+    assert (told["accepted"], status) == (1, 0)
+    stacked.double.before = lambda _: JSONResponse(refusal("UNAVAILABLE", "never", retryable=True), 503)
+    result = stacked.ingest(stacked.write("b.txt", "more words"), "--format", "document", "--patience", "0.1")
+    assert result.exit_code == 1
+    assert "gave up" in result.stderr
+
+
 def test_a_file_is_a_document_that_its_turns_name_once_in_every_bank_it_goes_to(stacked: Stacked) -> None:
     first, second = (json.loads(line) for line in lines(2).splitlines())
     data = "".join(json.dumps(turn) + "\n" for turn in (first, second | {"bank": "other"}, first | {"turn_id": "9"}))

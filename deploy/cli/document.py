@@ -1,0 +1,41 @@
+"""A plain-text or Markdown file goes into memory whole, as one document."""
+
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from afterturn_client import Afterturn
+from afterturn_client.answers import DocumentReceipt
+
+from deploy.cli.feeding import Tally
+from deploy.cli.formats import LONGEST_LINE
+from deploy.cli.lines import BOM
+from deploy.cli.origins import registered
+from deploy.cli.parsed import BadLine
+
+
+@dataclass(frozen=True, slots=True)
+class WholeFile:
+    """One file, what it is called in memory, and the bank it goes to."""
+
+    stream: BinaryIO
+    title: str
+    bank: str
+
+    def feed(self, client: Afterturn, patience_s: float) -> tuple[Tally, DocumentReceipt | None]:
+        """Send the file and count what came of it; None for one that is no text. Raises GaveUp, AfterturnError."""
+        raw = self.stream.read(LONGEST_LINE + 1)
+        try:
+            content = raw.removeprefix(BOM).decode()
+        except UnicodeDecodeError:
+            return _bad("not UTF-8 text"), None
+        if len(raw) > LONGEST_LINE:
+            return _bad(f"longer than {LONGEST_LINE} bytes, the most that one request can hold"), None
+        if not content.strip():
+            return _bad("there is no text in it"), None
+        receipt = registered(lambda: client.add_document(content, title=self.title, bank=self.bank), patience_s)
+        known = int(receipt.duplicate)
+        return Tally(accepted=1 - known, duplicates=known, position=receipt.position, last_line=1), receipt
+
+
+def _bad(problem: str) -> Tally:
+    return Tally(bad_lines=[BadLine(1, problem)])
