@@ -23,8 +23,12 @@ _VECTOR = """
     select v.embedding from afterturn.unit_vector_t v
      where v.host_id = :host and v.bank_id = :bank and v.generation = :generation and v.unit_id = {unit}
        and v.chunk = 0 limit 1"""
+# Somebody else's question, which the next message answers. A long message that ends in a question is none, and is not
+# even read.
+_ASKS = """octet_length(n.content) <= 1000 and right(rtrim(n.content, E' \\n\\t"'), 1) in ('?', '\uff1f')
+           and coalesce(n.name, n.role) is distinct from coalesce(u.name, u.role) as asks"""
 _NEIGHBOUR = f"""
-    select n.unit_id, v.embedding
+    select n.unit_id, v.embedding, {_ASKS}
       from afterturn.agent_memory_unit_t n left join lateral ({_VECTOR.format(unit="n.unit_id")}) v on true
      where n.host_id = :host and n.bank_id = :bank and n.session_id = u.session_id and n.seq = u.{{seq}}
        and {conditions("n")} limit 1"""  # noqa: S608 - put together from constants
@@ -62,7 +66,7 @@ POOL = text(f"""
                            and {conditions("u")} limit 1) u
     )
     select u.unit_id, u.fact_type, u.content, u.whole, u.session_id, u.session_name, u.turn_name, u.seq, u.role, u.name,
-           u.occurred_at, u.source_memory_ids,
+           u.occurred_at, u.source_memory_ids, coalesce(b.asks, false) as answers,
            b.unit_id as before_id, a.unit_id as after_id,
            -(v.embedding <#> cast(:vector as halfvec)), -(b.embedding <#> cast(:vector as halfvec)),
            -(a.embedding <#> cast(:vector as halfvec)),

@@ -35,12 +35,12 @@ def products(question: Vectors, own: Vectors, before: Vectors, after: Vectors) -
     return Products(three @ question.astype(np.float64), between, known)
 
 
-def cosines(of: Products, context: float) -> Table:
-    """Return max(0, q . unit(m + c before + c after)) for each row; shape (n,).
+def cosines(of: Products, before: Table, after: Table) -> Table:
+    """Return max(0, q . unit(m + b before + a after)) for each row; b, a and the result have shape (n,).
 
     What has no vector of its own scores 0: its neighbours' meaning is not its own.
     """
-    weights = np.array([1.0, context, context])
-    crossed = 2 * np.array([context, context, context * context])
-    length = np.sqrt(np.maximum(1e-12, of.known @ (weights * weights) + of.between @ crossed))
-    return np.where(of.known[:, 0], np.maximum(0.0, (of.question @ weights) / length), 0.0)
+    weights = np.stack([np.ones_like(before), before, after], axis=1)
+    crossed = 2 * np.stack([before, after, before * after], axis=1)
+    length = np.sqrt(np.maximum(1e-12, np.sum(of.known * weights**2 + of.between * crossed, axis=1)))
+    return np.where(of.known[:, 0], np.maximum(0.0, np.sum(of.question * weights, axis=1) / length), 0.0)

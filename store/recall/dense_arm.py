@@ -56,7 +56,9 @@ class DenseArm:
         best = sorted(near, key=lambda unit: (-near[unit], unit))[: search.settings.candidates]
 
         def view(pool: Pool) -> NDArray[np.float64]:
-            return cosines(pool.products, search.settings.ranking.dense_context)
+            ranking = search.settings.ranking
+            after = np.full(len(pool), ranking.dense_context, dtype=np.float64)
+            return cosines(pool.products, after + ranking.dense_answer * pool.answers, after)
 
         return Found(best, [], view)
 

@@ -18,6 +18,7 @@ class Language:
     asks_number: Pattern[str]
     tells_number: Pattern[str]
     asks_assistant: Pattern[str]
+    tells_of_self: Pattern[str]
 
 
 def _words(*groups: str) -> str:
@@ -54,6 +55,7 @@ ENGLISH = Language(
         r"\byou (?:\w+ )?(?:said|told|suggested|recommended|gave|mentioned|provided|listed|advised|explained"
         r"|proposed)\b",
     ),
+    tells_of_self=_any(_words("i my me we our us")),
 )
 
 LANGUAGES = (ENGLISH,)

@@ -1,8 +1,9 @@
 """Scoring by words: BM25 with the context of neighbouring messages, on a scale from 0 to 1. Pure rules.
 
-A posting says that a term stands in a message. Its weight is BM25's; a message also has half the weight of its
-neighbours' words (same session), and of own and neighbours' weights the largest counts, so no word pays twice. The
-sum over the question's terms is divided by the most a text could reach: so it can be added to a cosine.
+A posting says that a term stands in a message. Its weight is BM25's; a message also has a share of the weight of
+its neighbours' words (same session), a larger one of the question it answers, and of own and neighbours' weights the
+largest counts, so no word pays twice. The sum over the question's terms is divided by the most a text could reach:
+so it can be added to a cosine.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,9 @@ from store.recall.terms import BIGRAM_PREFIX
 POSTING = np.dtype([("session", "V16"), ("seq", ">i4"), ("tf", ">i4"), ("length", ">i4")])
 
 Postings = NDArray[np.void]
+Scores = NDArray[np.float64]
 Place = tuple[UUID, int]
+Slots = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,33 +57,51 @@ def readable_terms(question: Question, statistics: Statistics, budget: int) -> l
 class LexicalScores:
     """The score of every message and fact that holds one of the terms, or stands beside one that does."""
 
-    def __init__(self, places: "_Places", scores: NDArray[np.float64]) -> None:
+    def __init__(self, places: "_Places", weights: Sequence[Scores], ranking: RankingSettings) -> None:
+        """Take each term's weights, on the scale of the sum, in the order of the places' postings."""
         self._places = places
-        self._scores = scores
+        self._weights = weights
+        self._ranking = ranking
 
     def best(self, count: int) -> list[Place]:
-        """Return the places of the best scores, best first; a unit that is not a message is (its id, -1)."""
-        count = min(count, len(self._scores))
-        top = np.argpartition(-self._scores, count - 1)[:count] if count else np.empty(0, dtype=np.intp)
-        return [self._places.name(slot) for slot in top[np.argsort(-self._scores[top], kind="stable")]]
+        """Return the places of the best scores, best first; a unit that is not a message is (its id, -1).
 
-    def of(self, places: Sequence[Place]) -> NDArray[np.float64]:
-        """Return the scores of these places, 0 where nothing was found; shape (len(places),)."""
-        slots = [self._places.slot(place) for place in places]
-        return np.array([0.0 if slot is None else self._scores[slot] for slot in slots])
+        Whether a message answers the one before it is not known here; each may.
+        """
+        scores = np.zeros(len(self._places))
+        beside = self._ranking.lexical_context
+        answering = min(1.0, beside + self._ranking.lexical_answer)
+        for nth, weights in enumerate(self._weights):
+            scores += self._places.with_context(nth, weights, answering, beside)
+        count = min(count, len(scores))
+        top = np.argpartition(-scores, count - 1)[:count] if count else np.empty(0, dtype=np.intp)
+        return [self._places.name(slot) for slot in top[np.argsort(-scores[top], kind="stable")]]
+
+    def of(self, places: Sequence[Place], answers: NDArray[np.bool_]) -> Scores:
+        """Return the scores of these places, 0 where nothing was found; `answers` says which follow upon a question.
+
+        All of shape (len(places),).
+        """
+        own, before, after = self._places.slots(places)
+        beside = self._ranking.lexical_context
+        answering = np.minimum(1.0, beside + self._ranking.lexical_answer * answers)
+        scores = np.zeros(len(places))
+        for nth, weights in enumerate(self._weights):
+            at = self._places.own(nth, weights)
+            scores += np.maximum(at[own], np.maximum(answering * at[before], beside * at[after]))
+        return scores
 
 
 def score(
     postings: Mapping[str, Postings], question: Question, statistics: Statistics, ranking: RankingSettings
 ) -> LexicalScores:
     """Score all places that the postings name; `postings` holds what was read for each term."""
-    places = _Places(list(postings.values()))
-    total = np.zeros(len(places))
-    for nth, (term, found) in enumerate(postings.items()):
-        weight = _importance(term, question, ranking) * statistics.idf(term)
-        total += weight * places.with_context(nth, _bm25(term, found, statistics, ranking), ranking.lexical_context)
-    most = sum(count * statistics.idf(term) for term, count in question.words.items() if term in postings)
-    return LexicalScores(places, total / most if most else total)
+    most = sum(count * statistics.idf(term) for term, count in question.words.items() if term in postings) or 1.0
+    weights = [
+        _importance(term, question, ranking) * statistics.idf(term) / most * _bm25(term, found, statistics, ranking)
+        for term, found in postings.items()
+    ]
+    return LexicalScores(_Places(list(postings.values())), weights, ranking)
 
 
 def _importance(term: str, question: Question, ranking: RankingSettings) -> float:
@@ -89,13 +110,13 @@ def _importance(term: str, question: Question, ranking: RankingSettings) -> floa
     return float(question.words[term])
 
 
-def _bm25(term: str, found: Postings, statistics: Statistics, ranking: RankingSettings) -> NDArray[np.float64]:
+def _bm25(term: str, found: Postings, statistics: Statistics, ranking: RankingSettings) -> Scores:
     """Return tf / (tf + k1 (1 - b + b length / mean length)) of each posting; a text has one pair less than words."""
     less = int(term.startswith(BIGRAM_PREFIX))
     tf = found["tf"].astype(np.float64)
     relative = np.maximum(1, found["length"] - less) / max(1.0, statistics.mean_length - less)
     share = ranking.length_share
-    weight: NDArray[np.float64] = tf / (tf + ranking.saturation * (1 - share + share * relative))
+    weight: Scores = tf / (tf + ranking.saturation * (1 - share + share * relative))
     return weight
 
 
@@ -124,24 +145,40 @@ class _Places:
     def __len__(self) -> int:
         return len(self._keys)
 
-    def with_context(self, nth: int, weights: NDArray[np.float64], context: float) -> NDArray[np.float64]:
+    def with_context(self, nth: int, weights: Scores, of_before: float, of_after: float) -> Scores:
         """Return the nth term's weight at every place: its own, or a share of a neighbour's if that is more."""
         result = np.zeros(len(self))
         # Whoever has no neighbour on a side stands there himself, which the maximum makes harmless.
-        np.maximum.at(result, self._before[nth], context * weights)
-        np.maximum.at(result, self._after[nth], context * weights)
+        np.maximum.at(result, self._before[nth], of_after * weights)
+        np.maximum.at(result, self._after[nth], of_before * weights)
         np.maximum.at(result, self._own[nth], weights)
+        return result
+
+    def own(self, nth: int, weights: Scores) -> Scores:
+        """Return the nth term's own weight at every place, and a nought behind them, for no place at all."""
+        result = np.zeros(len(self) + 1)
+        result[self._own[nth]] = weights
         return result
 
     def name(self, slot: Any) -> Place:
         key = int(self._keys[slot])
         return UUID(bytes=self._sessions[key >> 32].tobytes()), (key & 0xFFFFFFFF) - 1
 
-    def slot(self, place: Place) -> int | None:
-        tail = np.uint64(int.from_bytes(place[0].bytes[8:]))
-        number = int(np.searchsorted(self._tails, tail))
-        if number == len(self._tails) or self._tails[number] != tail:
-            return None
-        key = (number << 32) | (place[1] + 1)
-        slot = int(np.searchsorted(self._keys, key))
-        return slot if slot < len(self._keys) and self._keys[slot] == key else None
+    def slots(self, places: Sequence[Place]) -> tuple[Slots, Slots, Slots]:
+        """Return where these places and their neighbours before and after are: len(self) for nowhere."""
+        tails = np.array([int.from_bytes(session.bytes[8:]) for session, _ in places], dtype=np.uint64)
+        numbers = np.searchsorted(self._tails, tails)
+        known = np.append(self._tails, np.uint64(0))[numbers] == tails
+        known &= numbers < len(self._tails)
+        seqs = np.array([seq for _, seq in places], dtype=np.int64)
+        own = (numbers.astype(np.int64) << 32) | (seqs + 1)
+        return (
+            self._at(own, known),
+            self._at(own - 1, known & (seqs > 0)),
+            self._at(own + 1, known & (seqs >= 0)),
+        )
+
+    def _at(self, keys: NDArray[np.int64], known: NDArray[np.bool_]) -> Slots:
+        slots = np.searchsorted(self._keys, keys)
+        found = known & (np.append(self._keys, -1)[slots] == keys)
+        return np.where(found, slots, len(self))

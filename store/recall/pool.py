@@ -6,6 +6,9 @@ from datetime import datetime
 from functools import cached_property
 from uuid import UUID
 
+import numpy as np
+from numpy.typing import NDArray
+
 from store.recall.dense import Products
 from store.recall.lexical import Place
 
@@ -14,7 +17,8 @@ from store.recall.lexical import Place
 class Candidate:
     """One unit; `seq` is its number in the session, None for what is not a message.
 
-    `text` may be cut, which `whole` tells; `sources` are the units a fact was drawn from.
+    `text` may be cut, which `whole` tells; `sources` are the units a fact was drawn from; `answers` says that the
+    message before it is somebody else's and ends in a question.
     """
 
     unit_id: UUID
@@ -29,6 +33,7 @@ class Candidate:
     name: str | None = field(repr=False)
     occurred_at: datetime
     sources: Sequence[UUID]
+    answers: bool = False
 
     @property
     def place(self) -> Place:
@@ -57,3 +62,8 @@ class Pool:
     def places(self) -> list[Place]:
         """Where the word index keeps each candidate."""
         return [candidate.place for candidate in self.candidates]
+
+    @cached_property
+    def answers(self) -> NDArray[np.bool_]:
+        """Which candidates follow upon a question; shape (len(self),)."""
+        return np.array([candidate.answers for candidate in self.candidates], dtype=np.bool_)

@@ -22,7 +22,21 @@ BRAKE_WORDS = 100
 #: A session is judged by so many of its units.
 BEST_OF_SESSION = 3
 
+#: So many characters of a text tell its kind.
+BEGINNING = 1000
+#: More words than these add no substance.
+SUBSTANCE_WORDS = 100
+#: Of himself speaks who says "I" so often.
+SELVES = 3
+
 _SENTENCE_END = re.compile(r"(?<=[.!?\uff1f\u3002])\s+|\n+")
+
+
+def substance(scores: Scores, pool: Pool, _question: Question, ranking: RankingSettings) -> Scores:
+    """Raise what says more: by a share of the logarithm of its words."""
+    words = np.array([len(candidate.text[:BEGINNING].split()) for candidate in pool.candidates], dtype=float)
+    raised: Scores = scores + ranking.substance * np.log1p(np.minimum(words, SUBSTANCE_WORDS))
+    return raised
 
 
 def speaker(scores: Scores, pool: Pool, question: Question, ranking: RankingSettings) -> Scores:
@@ -68,6 +82,12 @@ def long_texts(scores: Scores, pool: Pool, _question: Question, ranking: Ranking
     return scores / (1 + ranking.length_brake * over)
 
 
+def own_life(scores: Scores, pool: Pool, _question: Question, ranking: RankingSettings) -> Scores:
+    """Raise texts whose speaker tells of himself: what is remembered of people is mostly their own word."""
+    told = np.array([min(SELVES, _times(c.text, "tells_of_self")) for c in pool.candidates], dtype=float)
+    return scores * (1 + ranking.own_life * told / SELVES)
+
+
 def answer_type(scores: Scores, pool: Pool, question: Question, ranking: RankingSettings) -> Scores:
     """Raise texts that hold a time when one is asked for, or else a number."""
     if question.wants_time:
@@ -81,11 +101,13 @@ def answer_type(scores: Scores, pool: Pool, question: Question, ranking: Ranking
 
 #: Name and rule, in the order they are applied.
 RULES: Sequence[tuple[str, Rule]] = (
+    ("substance", substance),
     ("speaker", speaker),
     ("session", session),
     ("short question", short_questions),
     ("assistant", assistant),
     ("length", long_texts),
+    ("own life", own_life),
     ("answer type", answer_type),
 )
 
@@ -107,6 +129,10 @@ def asking_share(text: str) -> float:
 def _mean_of_best(scores: Sequence[float], floor: float) -> float:
     best = sorted(scores, reverse=True)[:BEST_OF_SESSION]
     return (sum(best) + floor * (BEST_OF_SESSION - len(best))) / BEST_OF_SESSION
+
+
+def _times(text: str, pattern: str, languages: Sequence[Language] = LANGUAGES) -> int:
+    return max(len(getattr(language, pattern).findall(text[:BEGINNING])) for language in languages)
 
 
 def _holds(text: str, pattern: str, languages: Sequence[Language] = LANGUAGES) -> bool:

@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from store.recall.dense import cosines, products
+from store.recall.dense import Products, cosines, products
+
+
+def _beside(of: Products, share: float) -> NDArray[np.float64]:
+    shares = np.full(len(of.known), share)
+    return cosines(of, shares, shares)
+
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -22,7 +28,7 @@ def test_mixing_when_asked_is_storing_the_mixture(seed: int, context: float) -> 
     question, own, before, after = _units(seed, 4)
     mixed = own + np.float32(context) * (before + after)
     expected = max(0.0, float(question @ (mixed / np.linalg.norm(mixed))))
-    assert cosines(products(question, own[None], before[None], after[None]), context) == pytest.approx(
+    assert _beside(products(question, own[None], before[None], after[None]), context) == pytest.approx(
         [expected], abs=1e-5
     )
 
@@ -30,23 +36,23 @@ def test_mixing_when_asked_is_storing_the_mixture(seed: int, context: float) -> 
 @given(seeds)
 def test_scores_lie_between_nothing_and_one(seed: int) -> None:
     vectors = _units(seed, 31)
-    scores = cosines(products(vectors[0], vectors[1:11], vectors[11:21], vectors[21:31]), 0.25)
+    scores = _beside(products(vectors[0], vectors[1:11], vectors[11:21], vectors[21:31]), 0.25)
     assert ((scores >= 0) & (scores <= 1 + 1e-6)).all()
 
 
 def test_what_has_no_vector_scores_nothing() -> None:
     question, beside = _units(1, 2)
     nothing = np.zeros((1, 8), dtype=np.float32)
-    assert cosines(products(question, nothing, beside[None], question[None]), 0.25).tolist() == [0]
+    assert _beside(products(question, nothing, beside[None], question[None]), 0.25).tolist() == [0]
 
 
 def test_a_message_without_neighbours_is_itself() -> None:
     question, own = _units(2, 2)
     nothing = np.zeros((1, 8), dtype=np.float32)
-    score = cosines(products(question, own[None], nothing, nothing), 0.25)
+    score = _beside(products(question, own[None], nothing, nothing), 0.25)
     assert score == pytest.approx([max(0.0, float(question @ own))], abs=1e-6)
 
 
 def test_a_pool_of_nobody_has_no_scores() -> None:
     nobody = np.zeros((0, 8), dtype=np.float32)
-    assert cosines(products(_units(1, 1)[0], nobody, nobody, nobody), 0.25).shape == (0,)
+    assert _beside(products(_units(1, 1)[0], nobody, nobody, nobody), 0.25).shape == (0,)

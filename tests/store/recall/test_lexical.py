@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from store.recall.lexical import POSTING, LexicalScores, Place, Postings, Statistics, readable_terms, score
 from store.recall.question import Question, understand
@@ -16,6 +17,7 @@ from store.recall.terms import analyse
 SPACE = UUID(int=7)
 WORDS = ("lemon", "banana", "plum", "dragon", "emerald")
 NO_PAIRS = RankingSettings(pair_weight=0)
+ONE = np.zeros(1, dtype=np.bool_)
 
 sessions = st.lists(st.lists(st.lists(st.sampled_from(WORDS), max_size=6), max_size=6), min_size=1, max_size=4)
 
@@ -45,19 +47,23 @@ def _scored(
     return score(read, asked, statistics, ranking)
 
 
+def _plain(texts: Sequence[Sequence[Sequence[str]]]) -> NDArray[np.bool_]:
+    return np.zeros(sum(map(len, texts)), dtype=np.bool_)
+
+
 def _places(texts: Sequence[Sequence[Sequence[str]]]) -> list[Place]:
     return [(_session(n), seq) for n, messages in enumerate(texts) for seq in range(len(messages))]
 
 
 @given(sessions, st.lists(st.sampled_from(WORDS), min_size=1, max_size=4))
 def test_scores_lie_between_nothing_and_one(texts: list[list[list[str]]], question: list[str]) -> None:
-    values = _scored(texts, " ".join(question)).of(_places(texts))
+    values = _scored(texts, " ".join(question)).of(_places(texts), _plain(texts))
     assert ((values >= 0) & (values <= 1)).all()
 
 
 @given(sessions, st.sampled_from(WORDS))
 def test_only_what_holds_a_word_or_stands_beside_it_scores(texts: list[list[list[str]]], word: str) -> None:
-    values = _scored(texts, word).of(_places(texts))
+    values = _scored(texts, word).of(_places(texts), _plain(texts))
     for value, (session, seq) in zip(values, _places(texts), strict=True):
         messages = texts[[_session(n) for n in range(len(texts))].index(session)]
         near = any(word in messages[at] for at in (seq - 1, seq, seq + 1) if 0 <= at < len(messages))
@@ -68,31 +74,47 @@ def test_only_what_holds_a_word_or_stands_beside_it_scores(texts: list[list[list
 @example([[["lemon", *["banana"] * 9], ["lemon", "lemon"]]], ["lemon"])
 def test_the_order_of_postings_changes_nothing(texts: list[list[list[str]]], question: list[str]) -> None:
     asked = " ".join(question)
-    forth = _scored(texts, asked).of(_places(texts))
+    forth = _scored(texts, asked).of(_places(texts), _plain(texts))
     postings = {term: rows[::-1].copy() for term, rows in _postings(texts).items()}
     terms = understand(asked)
     statistics = Statistics(max(1, len(_places(texts))), 3.0, {term: len(rows) for term, rows in postings.items()})
     read = {term: postings[term] for term in readable_terms(terms, statistics, 10_000)}
-    assert score(read, terms, statistics, NO_PAIRS).of(_places(texts)) == pytest.approx(forth)
+    assert score(read, terms, statistics, NO_PAIRS).of(_places(texts), _plain(texts)) == pytest.approx(forth)
 
 
-def test_a_neighbours_word_is_worth_half_and_does_not_pay_twice() -> None:
+def test_a_neighbours_word_is_worth_a_share_and_does_not_pay_twice() -> None:
     texts = [[["lemon"], ["banana"], ["lemon"], [], ["plum"]]]
-    first, between, third, after, far = _scored(texts, "lemon").of(_places(texts))
+    first, between, third, after, far = _scored(texts, "lemon").of(_places(texts), _plain(texts))
     assert first == third
-    assert between == after == pytest.approx(first / 2)
+    assert between == after == pytest.approx(first * NO_PAIRS.lexical_context)
     assert far == 0
 
 
 def test_a_first_message_is_lifted_by_the_second() -> None:
-    texts = [[["lemon", *["banana"] * 9], ["lemon", "lemon"]]]
-    first, second = _scored(texts, "lemon").of(_places(texts))
-    assert first == pytest.approx(second / 2)
+    texts = [[["lemon", *["banana"] * 30], ["lemon", "lemon"]]]
+    first, second = _scored(texts, "lemon").of(_places(texts), _plain(texts))
+    assert first == pytest.approx(second * NO_PAIRS.lexical_context)
+
+
+def test_an_answer_takes_more_from_the_question_before_it_than_from_what_follows() -> None:
+    texts = [[["lemon"], ["banana"], ["lemon"], ["plum"]]]
+    answering = np.array([False, True, False, False])
+    _, answer, question, after = _scored(texts, "lemon").of(_places(texts), answering)
+    assert answer == pytest.approx(question * (NO_PAIRS.lexical_context + NO_PAIRS.lexical_answer))
+    assert after == pytest.approx(question * NO_PAIRS.lexical_context)
+
+
+@given(sessions, st.lists(st.sampled_from(WORDS), min_size=1, max_size=4))
+def test_the_best_are_found_whoever_answers_whom(texts: list[list[list[str]]], question: list[str]) -> None:
+    scores = _scored(texts, " ".join(question))
+    found = set(scores.best(100))
+    values = scores.of(_places(texts), np.ones(len(_places(texts)), dtype=np.bool_))
+    assert {place for place, value in zip(_places(texts), values, strict=True) if value > 0} <= found
 
 
 def test_the_first_message_of_a_session_has_no_neighbour_in_the_one_before() -> None:
     texts = [[["banana"], ["lemon"]], [["plum"]]]
-    assert _scored(texts, "lemon").of([(_session(1), 0)]) == [0]
+    assert _scored(texts, "lemon").of([(_session(1), 0)], ONE) == [0]
 
 
 def test_a_unit_that_is_no_message_stands_alone() -> None:
@@ -101,18 +123,22 @@ def test_a_unit_that_is_no_message_stands_alone() -> None:
     question = understand("lemon")
     scores = score(postings, question, Statistics(10, 3.0, {"lemon": 1}), NO_PAIRS)
     assert scores.best(5) == [(fact, -1)]
-    assert (scores.of([(fact, -1), (fact, 0), (_session(0), -1)]) > 0).tolist() == [True, False, False]
+    assert (scores.of([(fact, -1), (fact, 0), (_session(0), -1)], np.zeros(3, dtype=np.bool_)) > 0).tolist() == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_the_rarer_word_is_worth_more() -> None:
     texts = [[["lemon", "x"], ["y"], ["z"], ["lemon"], ["w"], ["v"], ["banana", "x"]]]
-    values = _scored(texts, "lemon banana").of(_places(texts))
+    values = _scored(texts, "lemon banana").of(_places(texts), _plain(texts))
     assert values[6] > values[0]
 
 
 def test_words_that_stand_together_beat_words_that_stand_apart() -> None:
     texts = [[["lemon", "banana", "plum"]], [["lemon", "plum", "banana"]]]
-    together, apart = _scored(texts, "lemon banana", RankingSettings()).of(_places(texts))
+    together, apart = _scored(texts, "lemon banana", RankingSettings()).of(_places(texts), _plain(texts))
     assert together > apart
 
 
@@ -127,7 +153,7 @@ def test_best_comes_first() -> None:
 def test_nothing_asked_scores_nothing() -> None:
     scores = score({}, understand("?"), Statistics(3, 3.0, {}), RankingSettings())
     assert scores.best(5) == []
-    assert scores.of([(_session(0), 0)]) == [0]
+    assert scores.of([(_session(0), 0)], ONE) == [0]
 
 
 def _question(*words: str) -> Question:

@@ -324,3 +324,16 @@ async def _add_fact(memory: Memory, content: str, source: str) -> UUID:
         session=session,
     )
     return fact
+
+
+async def test_an_answer_is_found_by_the_words_of_the_question_it_answers(memory: Memory) -> None:
+    asked = "Which instruments do you play these days?"
+    for session, other in (("s1", "Igor"), ("s2", "Marta")):
+        await memory.say(
+            NewMessage("user", asked, name="Marta"),
+            NewMessage("user", "The clarinet, mostly.", name=other),
+            session=session,
+        )
+    answer = await memory.ask("Which instruments are played?", explain=True)
+    scores = {i.session_id: i.explain.arms["lexical"].score for i in answer.items if i.explain and "clarinet" in i.text}
+    assert scores["s1"] == pytest.approx(2 * scores["s2"], rel=0.01)

@@ -98,6 +98,18 @@ def test_long_texts_of_tools_are_held_back_and_long_turns_are_not() -> None:
     assert moved[1:] == [0, 0]
 
 
+def test_who_tells_of_himself_is_raised() -> None:
+    pool = _pool(_unit(1, "I took my dog, and we ran"), _unit(2, "My dog ran"), _unit(3, "Wow, dogs"))
+    much, some, nothing = _moved(rules.own_life, pool)
+    assert much > some > nothing == 0
+
+
+def test_saying_more_counts_a_little_up_to_a_hundred_words() -> None:
+    pool = _pool(_unit(1, "word " * 150), _unit(2, "word " * 100), _unit(3, "word " * 5), _unit(4, ""))
+    long, enough, short, nothing = _moved(rules.substance, pool)
+    assert long == enough > short > nothing == 0
+
+
 @pytest.mark.parametrize(
     "question, told",
     [
