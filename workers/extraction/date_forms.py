@@ -31,7 +31,7 @@ _DAY = r"(?P<day>(?:[12]\d|3[01]|0?[1-9]))(?:st|nd|rd|th)?"
 _YEAR = r"(?P<year>(?:19|20)\d\d)"
 _THEN_YEAR = rf"(?:,?{_S}{_YEAR})?"
 _COUNT = rf"(?P<count>\d{{1,3}}|an?|{'|'.join(_COUNTS)})"
-_UNIT = r"(?P<unit>day|week|month|year)s?"
+_UNIT = r"(?P<unit>day|week|fortnight|month|year)s?"
 _SEASON = "(?:week|weekend|month|year|spring|summer|autumn|fall|winter)"
 _BEFORE_SPAN = "in|since|until|till|by|from|before|after|during|of|late|early|mid|this|next|last|around"
 _BEFORE_WEEKDAY = "on|by|until|till|since|before|after"
@@ -95,7 +95,7 @@ def _day_word(match: re.Match[str], said: date | None) -> date | None:
 
 
 def _counted(match: re.Match[str], said: date | None) -> date | None:
-    days = {"day": 1, "week": 7}.get(match["unit"].lower())
+    days = {"day": 1, "week": 7, "fortnight": 14}.get(match["unit"].lower())
     if said is None or days is None:
         return None
     count = match["count"].lower()
@@ -141,7 +141,7 @@ def _form(pattern: str, meaning: Meaning, *needs: str) -> Form:
 
 
 _YEARS = ("19", "20")
-_UNITS = ("day", "week", "month", "year")
+_UNITS = ("day", "week", "fortnight", "month", "year")
 
 FORMS = (
     _form(rf"{_OPENS}{_YEAR}(?P<mark>-)(?P<first>\d\d)-(?P<second>\d\d)(?!\d|-\d)", _numeric, "-0", "-1"),
@@ -165,5 +165,7 @@ FORMS = (
     _form(rf"\b{_COUNT}{_S}{_UNIT}{_S}(?:(?P<ago>ago)|from{_S}now)\b", _counted, "ago", "now"),
     _form(rf"\bin{_S}{_COUNT}{_S}{_UNIT}\b(?!{_S}of\b)", _counted, *_UNITS),
     _form(rf"\b(?:a{_S}couple{_S}of|a{_S}few|several|some){_S}{_UNIT}{_S}ago\b", _no_day, "ago"),
-    _form(rf"\b(?:next|last){_S}{_SEASON}\b", _no_day, "next", "last"),
+    _form(rf"\b(?:next|last|this){_S}{_SEASON}\b(?!['\u2019]s)", _no_day, "next", "last", "this"),
+    _form(rf"\b(?:spring|summer|autumn|fall|winter){_S}(?:of{_S})?{_YEAR}{_CLOSES}", _no_day, *_YEARS),
+    _form(rf"\bfrom{_S}(?:19|20)\d\d{_S}(?:to|until|till){_S}(?P<only>{_YEAR}){_CLOSES}", _no_day, "from"),
 )

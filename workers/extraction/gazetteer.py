@@ -1,17 +1,24 @@
-"""The short word lists behind the rules, read once from the files in `data/`."""
+"""The word lists behind the rules, read once from the files in `data/` when they are first asked for."""
 
+import re
 import unicodedata
 from functools import cache
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent / "data"
+_BETWEEN = re.compile(r"[^\w'\u2019-]+")
 
 
 @cache
 def names(*files: str) -> frozenset[str]:
-    """Names that may have several words: separated by commas or lines, compared without case."""
-    rows = (row for file in files for row in _text(file).replace(",", "\n").splitlines())
-    return frozenset(name for row in rows if (name := row.strip()))
+    """Names that may have several words: separated by commas or lines, compared without case.
+
+    Only words are compared: "AT&T" is "at t", "St. Louis" is "st louis".
+    """
+    if len(files) > 1:
+        return frozenset().union(*(names(file) for file in files))
+    rows = _text(files[0]).replace(",", "\n").splitlines()
+    return frozenset(name for row in rows if (name := _BETWEEN.sub(" ", row).strip()))
 
 
 @cache

@@ -4,26 +4,29 @@ from dataclasses import dataclass
 
 from workers.extraction.gazetteer import names, words
 from workers.extraction.model import MentionKind
-from workers.extraction.runs import Run, everyday
-from workers.extraction.tokens import Token
-
-_SOMEBODY = frozenset({"man", "woman", "guy", "lady", "boy", "girl", "person"})
-_OWNERS = frozenset({"my", "our", "his", "her", "their", "your", "the", "a", "an"})
-_LISTENS = frozenset(
-    {
-        *("can", "could", "please", "do", "did", "would", "will", "are", "is", "isn't", "have"),
-        *("what", "how", "when", "where", "why", "who", "you", "i", "i'm", "my"),
-        *("tell", "remind", "don't", "let's", "thanks", "thank"),
-    }
+from workers.extraction.people_cues import acts, beside_me, owns, personal, signs, tended, told
+from workers.extraction.runs import Run
+from workers.extraction.thing_cues import (
+    called,
+    employer,
+    enjoyed,
+    explained,
+    inside,
+    introduced,
+    just_called,
+    situated,
+    stands_at,
 )
-_LOOK_BACK = 4
+from workers.extraction.vocabulary import everyday, families, family, given, is_word, places
+
 _PLACE_BOTH = 2
 _LONGEST_PERSON = 5
+_LONGEST_STRANGER = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A kind, and whether the text itself or the lists speak for it (`sure`) or nothing does."""
+    """A kind, and whether the text itself or the lists speak for it (`sure`) or little does."""
 
     kind: MentionKind
     sure: bool
@@ -34,24 +37,32 @@ _UNSURE = Guess(MentionKind.NAME, sure=False)
 
 def guess(run: Run) -> Guess:
     """Return what the run most likely names; `name` and not sure when nothing tells."""
-    for rule in (_listed, _called, _titled, _worded, _relation, _given, _employer, _situated, _acts):
+    for rule in _SURE:
         if (kind := rule(run)) is not None:
             return Guess(kind, sure=True)
-    return _UNSURE
+    return Guess(MentionKind.PERSON, sure=False) if _stranger(run) else _UNSURE
 
 
 def believable(run: Run, found: Guess) -> bool:
     """Whether the run is a name at all: a capital at a sentence's beginning or on a common word is not enough."""
     if len(run.parts) > 1:
         return found.sure or _telling(run)
-    token = run.parts[0]
-    if token.low in words("people", "title"):
+    low = run.lows[0]
+    if low in words("people", "title"):
         return False
-    if token.low not in everyday():
-        return found.sure or not run.opens
-    if token.low in words("given_names") and not run.opens:
+    if not is_word(low):
+        return found.sure or not run.opens or _subject(run)
+    if not run.opens and (given(low) or _listed(run) is not None or low not in everyday()):
         return True
-    return _acts(run) is not None or _relation(run) is not None or _called(run) is not None
+    return acts(run) or owns(run) or any(rule(run) is not None for rule in _EVEN_WORDS)
+
+
+def entitled(run: Run) -> bool:
+    """Whether a capital "The" before the run makes it a title: "The Rusty Anchors", but not "The Hague"."""
+    before = run.before()
+    if before is None or before.text != "The" or before.opens or run.parts[0].gap != " ":
+        return False
+    return _listed(run) in {None, MentionKind.NAME} and _worded(run) is None and _family(run) is None
 
 
 def _telling(run: Run) -> bool:
@@ -60,15 +71,32 @@ def _telling(run: Run) -> bool:
     return strange * 2 >= len(run.parts) if run.opens else strange > 0
 
 
+def _subject(run: Run) -> bool:
+    """Whether the run is what its sentence is about: "X is", "X's"."""
+    after = run.after()
+    if after is None:
+        return False
+    verb = after.low in words("people", "modal") or after.low in words("people", "says")
+    return run.parts[-1].possessive or (after.gap == " " and verb)
+
+
+def _subject_listed(run: Run) -> MentionKind | None:
+    """Let a listed name that is a rare word as well begin a sentence when a verb follows: "Python was"."""
+    rare = run.lows[0] not in everyday() and run.lows[0] not in places()
+    return _listed(run) if rare and _subject(run) else None
+
+
 def _listed(run: Run) -> MentionKind | None:
     raw = run.parts[-1].text.casefold()
     name = run.name
-    if name in names("countries", "places"):
-        person = run.lows[0] in words("given_names")
-        return MentionKind.PERSON if person and _human(run) else MentionKind.PLACE
+    if name in places():
+        return MentionKind.PERSON if given(run.lows[0]) and _human(run) else MentionKind.PLACE
     if name in names("organisations") or (len(run.parts) == 1 and raw in names("organisations")):
         return MentionKind.ORGANISATION
-    if len(run.parts) == _PLACE_BOTH and all(low in names("countries", "places") for low in run.lows):
+    if name in names("products"):
+        hired = employer(run) is not None
+        return MentionKind.ORGANISATION if hired else MentionKind.NAME
+    if len(run.parts) == _PLACE_BOTH and all(low in places() for low in run.lows):
         return MentionKind.PLACE
     return None
 
@@ -76,7 +104,7 @@ def _listed(run: Run) -> MentionKind | None:
 def _human(run: Run) -> bool:
     before = run.before()
     somewhere = before is not None and (before.low in words("place", "before") or before.low in {"to", "from"})
-    return not somewhere and (_relation(run) or _acts(run)) == MentionKind.PERSON
+    return not somewhere and _person(run) is not None
 
 
 def _titled(run: Run) -> MentionKind | None:
@@ -90,91 +118,60 @@ def _worded(run: Run) -> MentionKind | None:
     if len(lows) == 1:
         tall = any(lows[0].endswith(tail) and len(lows[0]) > len(tail) + 2 for tail in words("place", "suffix"))
         return MentionKind.PLACE if tall else None
+    if any(part.gap == " & " for part in run.parts[1:]):
+        return MentionKind.ORGANISATION
     if lows[-1] in words("organisation", "any") or (lows[0] in words("organisation", "any")):
         return MentionKind.ORGANISATION
-    if lows[-1] in words("place", "ends") or lows[0] in words("place", "begins"):
+    telling = not all(low in everyday() for low in lows[:-1])
+    if lows[0] in words("place", "begins") or (lows[-1] in words("place", "ends") and (telling or _brief(run))):
         return MentionKind.PLACE
-    return None
+    return MentionKind.ORGANISATION if telling and lows[-1] in words("organisation", "tail") else None
+
+
+def _brief(run: Run) -> bool:
+    return not run.opens and len(run.parts) <= _LONGEST_STRANGER
 
 
 def _given(run: Run) -> MentionKind | None:
-    given = run.lows[0] in words("given_names") and len(run.parts) <= _LONGEST_PERSON
-    return MentionKind.PERSON if given else None
-
-
-def _relation(run: Run) -> MentionKind | None:
-    """Tell by who is introduced or greeted: "my sister X", "our cat X", "hello X", "X, my brother"."""
-    before, gap = run.before(), run.parts[0].gap
-    if before is not None and gap in {" ", ", "} and not run.parts[0].opens:
-        if before.low in words("people", "person") or before.low in words("people", "greets"):
-            return MentionKind.PERSON
-        if before.low in words("people", "animal"):
-            return MentionKind.NAME
-    owner, noun = run.after(), run.after(2)
-    if owner is not None and noun is not None and owner.gap == ", " and owner.low in _OWNERS:
-        return _described(noun)
-    return None
-
-
-def _described(noun: Token) -> MentionKind | None:
-    if noun.low in words("people", "animal"):
-        return MentionKind.NAME
-    person = noun.low in words("people", "person") or noun.low in _SOMEBODY
-    return MentionKind.PERSON if person else None
-
-
-def _called(run: Run) -> MentionKind | None:
-    """Tell by what was given the name: "a dog named X", "a man called X", "her name is X"."""
-    before = run.before()
-    if before is None or run.parts[0].gap != " ":
+    """Tell by a given name; one that is a word needs a last name that is none: "Rose Garden" is nobody."""
+    lows = run.lows
+    if not given(lows[0]) or len(lows) > _LONGEST_PERSON:
         return None
-    if before.low == "is" and (name := run.before(2)) is not None and name.low == "name":
+    words_only = len(lows) > 1 and is_word(lows[0]) and is_word(lows[-1]) and not family(lows[-1])
+    return None if words_only and not given(lows[-1]) else MentionKind.PERSON
+
+
+def _family(run: Run) -> MentionKind | None:
+    lows, before = run.lows, run.before()
+    if len(lows) == 1:
+        plural = before is not None and before.low == "the" and families(lows[0])
+        return MentionKind.PERSON if plural else None
+    named = family(lows[-1]) and len(lows) <= _LONGEST_PERSON and not all(is_word(low) for low in lows)
+    return MentionKind.PERSON if named else None
+
+
+def _animal(run: Run) -> MentionKind | None:
+    return MentionKind.NAME if len(run.parts) == 1 and tended(run) else None
+
+
+def _person(run: Run) -> MentionKind | None:
+    if introduced(run) is MentionKind.PERSON or explained(run) is MentionKind.PERSON:
         return MentionKind.PERSON
-    if before.low not in {"called", "named"}:
-        return None
-    for steps in range(2, 2 + _LOOK_BACK):
-        noun = run.before(steps)
-        if noun is not None and (kind := _described(noun)) is not None:
-            return kind
-    return _titled(run) or MentionKind.NAME
+    found = any(cue(run) for cue in (acts, told, beside_me, owns, signs))
+    return MentionKind.PERSON if found else None
 
 
-def _employer(run: Run) -> MentionKind | None:
-    before = run.before()
-    if before is None or run.parts[0].opens:
-        return None
-    if before.low == "joined":
-        return MentionKind.ORGANISATION
-    near = _earlier(run, words("organisation", "employs"))
-    return MentionKind.ORGANISATION if before.low in {"at", "for"} and near else None
+def _stranger(run: Run) -> bool:
+    """Whether an unknown name is a person's rather than a thing's: foreign words, a family name, "he" behind it."""
+    lows = run.lows
+    foreign = not any(is_word(low) for low in lows)
+    if len(lows) > 1:
+        return foreign and len(lows) <= _LONGEST_STRANGER
+    return foreign and (run.parts[0].possessive or family(lows[0]) or personal(run))
 
 
-def _situated(run: Run) -> MentionKind | None:
-    before = run.before()
-    if before is None or run.parts[0].opens:
-        return None
-    if before.low == "the":
-        before = run.before(2)
-    if before is None:
-        return None
-    if before.low in words("place", "before") and not run.parts[-1].possessive:
-        return MentionKind.PLACE
-    return MentionKind.PLACE if before.low in {"to", "from"} and _earlier(run, words("place", "moves")) else None
-
-
-def _earlier(run: Run, wanted: frozenset[str]) -> bool:
-    near = (run.before(steps) for steps in range(2, 2 + _LOOK_BACK))
-    return any(token is not None and token.low in wanted for token in near)
-
-
-def _acts(run: Run) -> MentionKind | None:
-    """Tell by what it does or hears: "X said", "X, can you"."""
-    after = run.after()
-    if after is None or run.parts[-1].possessive:
-        return None
-    certain_name = not run.opens or run.lows[0] in words("given_names")
-    verbs = words("people", "says" if certain_name else "speaks")
-    if after.gap == " " and after.low in verbs:
-        return MentionKind.PERSON
-    spoken_to = after.gap == ", " and run.opens and after.low in _LISTENS
-    return MentionKind.PERSON if spoken_to else None
+_SURE = (
+    *(called, _titled, introduced, _listed, _worded, explained, inside),
+    *(_given, _family, enjoyed, employer, situated, _animal, _person, just_called, stands_at),
+)
+_EVEN_WORDS = (introduced, explained, called, just_called, _subject_listed)

@@ -6,10 +6,11 @@ from itertools import islice, pairwise
 
 from workers.extraction.canonical import canonical
 from workers.extraction.gazetteer import names
-from workers.extraction.kinds import Guess, believable, guess
+from workers.extraction.kinds import Guess, believable, entitled, guess
 from workers.extraction.model import MentionKind, Span
-from workers.extraction.runs import Run, everyday, runs
+from workers.extraction.runs import Run, runs
 from workers.extraction.tokens import Token, tokens
+from workers.extraction.vocabulary import everyday
 
 #: So many capitalised runs of a message are judged; far more than are kept in the end.
 MOST_RUNS = 1024
@@ -63,8 +64,11 @@ def _message(ordinal: int, text: str) -> list[Named]:
 
 
 def _named(ordinal: int, text: str, run: Run, seen: Guess) -> Named:
+    kind, sure, certain = seen.kind, seen.sure, believable(run, seen)
+    if entitled(run):
+        run, kind, sure, certain = Run(run.words, run.first - 1, run.last), MentionKind.NAME, True, True
     surface = text[run.start : run.end]
-    return Named(ordinal, Span(run.start, run.end), canonical(surface), seen.kind, seen.sure, believable(run, seen))
+    return Named(ordinal, Span(run.start, run.end), canonical(surface), kind, sure, certain)
 
 
 def _coordinated(judged: list[tuple[Run, Guess]]) -> list[tuple[Run, Guess]]:

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from workers.extraction.gazetteer import names, words
+from workers.extraction.gazetteer import words
 from workers.extraction.tokens import Token
+from workers.extraction.vocabulary import everyday, family, given, is_word, known, known_lengths, people
 
 _LONGEST_RUN = 6
 _LONGEST_WORD = 40
@@ -34,9 +35,22 @@ _OF_HEADS = frozenset(
         "duke",
         "tower",
         "sea",
+        "strait",
+        "cape",
+        "mount",
+        "port",
+        "county",
+        "province",
+        "mouth",
+        "ministry",
+        "order",
     }
 )
-_SPACES = frozenset({" ", "\u00a0", ". "})
+_AND = " & "
+_SPACES = frozenset({" ", "\u00a0", ". ", _AND})
+_KNOWN_GAPS = frozenset({" ", "\u00a0", ". ", ".", "&", _AND, ": ", "/"})
+_SHORTEST_SHOUTED = 4
+_AMID = frozenset({"and", "but", "that", "if", "because", "think", "thinks", "when", "while", "so", "hope", "guess"})
 _LEADS = frozenset({"the", "a", "an", "my", "our"})
 
 
@@ -91,18 +105,6 @@ class Run:
 
 
 @cache
-def known() -> frozenset[str]:
-    """Every place and organisation of the lists."""
-    return names("countries", "places", "organisations")
-
-
-@cache
-def everyday() -> frozenset[str]:
-    """Words that a capital does not make a name."""
-    return words("common_words") | _people()
-
-
-@cache
 def _never() -> frozenset[str]:
     weekdays = words("dates", "weekday")
     return weekdays | {f"{day}s" for day in weekdays} | words("dates", "month") | _PRONOUNS
@@ -112,10 +114,49 @@ def runs(found: list[Token]) -> Iterator[Run]:
     """Yield the runs of a message's words, each trimmed to what can be a name; none is empty."""
     place = 0
     while place < len(found):
-        end = _end(found, place) if nameable(found[place]) else place
-        if end > place and (run := _trimmed(Run(found, place, end))):
+        whole = _known_end(found, place)
+        end = _end(found, place) if _begins(found, place) else place
+        if whole >= max(end, place + 1):
+            yield Run(found, place, whole)
+        elif end > place and (run := _trimmed(Run(found, place, end))):
             yield run
-        place = max(end, place + 1)
+        place = max(end, whole, place + 1)
+
+
+def _known_end(found: list[Token], first: int) -> int:
+    """Return where the longest known name of several words ends that begins here, 0 if there is none."""
+    lengths = known_lengths().get(found[first].low)
+    if lengths is None or not found[first].capital:
+        return 0
+    for length in lengths:
+        parts = found[first : first + length]
+        whole = len(parts) == length and all(part.gap in _KNOWN_GAPS for part in parts[1:])
+        if whole and _proper(parts[-1]) and " ".join(part.low for part in parts) in known():
+            return first + length
+    return 0
+
+
+def _proper(token: Token) -> bool:
+    return token.capital or token.text[0].isdigit()
+
+
+def _begins(found: list[Token], place: int) -> bool:
+    return nameable(found[place]) or _named_as_month(found, place)
+
+
+def _named_as_month(found: list[Token], place: int) -> bool:
+    """Whether a month's name is a person's here: "Aunt May", "April told me"."""
+    token = found[place]
+    if token.low not in words("dates", "person") or not token.text.istitle():
+        return False
+    before = found[place - 1] if place and token.gap == " " else None
+    after = found[place + 1] if place + 1 < len(found) and found[place + 1].gap == " " else None
+    if before is not None and (before.low in words("people", "person") or before.low in words("people", "title")):
+        return True
+    if after is None:
+        return False
+    amid = before is not None and not token.opens and before.low in _AMID and after.low in words("people", "modal")
+    return amid or after.low in words("people", "speaks") or family(after.low)
 
 
 def nameable(token: Token) -> bool:
@@ -125,8 +166,9 @@ def nameable(token: Token) -> bool:
         return False
     if low in known():
         return True
-    shouted = len(text) > 1 and token.bare.isupper()
-    return low not in _never() and not shouted and (text.isalpha() or not any(map(str.isdigit, text)))
+    if len(text) > 1 and token.bare.isupper():
+        return len(text) >= _SHORTEST_SHOUTED and given(low) and not is_word(low)
+    return low not in _never() and (text.isalpha() or not any(map(str.isdigit, text)))
 
 
 def _end(found: list[Token], first: int) -> int:
@@ -141,11 +183,11 @@ def _end(found: list[Token], first: int) -> int:
 
 def _step(found: list[Token], first: int, end: int) -> int:
     """Return how many words from `end` on belong to the name that began at `first`."""
-    if end == len(found) or (found[end - 1].possessive and found[end].low not in words("organisation", "any")):
+    if end == len(found) or (found[end - 1].possessive and not _organised(found[end])):
         return 0
     head = found[first + 1 if found[first].low in _LEADS else first]
     for width, token in enumerate(found[end : end + 1 + _MOST_LINKS], start=1):
-        if not _close(token):
+        if not _close(token) or (token.gap == _AND and given(found[end - 1].low)):
             return 0
         if nameable(token):
             return width
@@ -154,11 +196,15 @@ def _step(found: list[Token], first: int, end: int) -> int:
     return 0
 
 
+def _organised(token: Token) -> bool:
+    low = token.low
+    return low in words("organisation", "any") or (token.capital and low in words("organisation", "tail"))
+
+
 def _close(token: Token) -> bool:
     if token.opens:
         return False
-    tail = token.low in words("organisation", "any")
-    return token.gap in _SPACES or (token.gap in {"' ", "\u2019 "} and tail)
+    return token.gap in _SPACES or (token.gap in {"' ", "\u2019 "} and _organised(token))
 
 
 def _links(head: Token, token: Token) -> bool:
@@ -188,16 +234,28 @@ def _whole(run: Run) -> bool:
 def _leads(run: Run) -> bool:
     """Whether the first word of a run is no part of the name."""
     token = run.words[run.first]
-    if token.low not in _may_lead() or run.name in known():
-        return False
+    if token.low not in _may_lead():
+        return _opener(run)
+    if run.name in known():
+        return token.opens and token.low in everyday() and not token.bare.isupper()
     if token.low in _LEADS:
         return True
     if _whole(run) or token.low in words("not_names"):
         return not _whole(run)
-    if token.low in _people():
-        return len(run.parts) > 1 or token.low not in words("given_names")
-    everyday_word = token.low in everyday() and token.low not in words("given_names")
+    if token.low in people():
+        return len(run.parts) > 1 or not given(token.low)
+    everyday_word = token.low in everyday() and not given(token.low)
     return everyday_word and (token.opens or len(run.parts) == 1)
+
+
+def _opener(run: Run) -> bool:
+    """Whether a sentence only begins with its word, right before a name: "Forward Anna the mail"."""
+    first, *rest = run.parts
+    if not rest or not first.opens or given(first.low) or family(first.low) or run.name in known():
+        return False
+    rest_of_name = Run(run.words, run.first + 1, run.last)
+    named = given(rest[0].low) or rest_of_name.name in known() or rest[0].low in words("people", "title")
+    return named and is_word(first.low)
 
 
 def _trails(run: Run) -> bool:
@@ -209,8 +267,3 @@ def _trails(run: Run) -> bool:
 @cache
 def _may_lead() -> frozenset[str]:
     return everyday() | words("not_names") | _LEADS
-
-
-@cache
-def _people() -> frozenset[str]:
-    return words("people", "person") | words("people", "animal")
