@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from uuid import UUID
+from uuid import UUID, uuid5
 
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.readings import Unread
 
 #: Characters of a text that are read: more than the 256 tokens of a vector ever hold.
 CHARACTERS_READ = 8192
@@ -34,6 +36,16 @@ INSERT = text("""
       from afterturn.agent_memory_unit_t u
      where u.host_id = :host and u.bank_id = :bank and u.unit_id = :unit and u.active for share
     on conflict do nothing""")
+# Turns with a text that has no vector of a generation.
+LACKING = text("""
+    select t.turn_id, t.bank_id, t.session_id, t.position, t.accepted_at from afterturn.turn_t t
+     where t.host_id = :host and t.position > :after and (cast(:bank as uuid) is null or t.bank_id = :bank)
+       and exists (select from afterturn.agent_memory_unit_t u
+                    where u.host_id = t.host_id and u.bank_id = t.bank_id and u.turn_id = t.turn_id and u.active
+                      and not exists (select from afterturn.unit_vector_t v
+                                       where v.host_id = u.host_id and v.bank_id = u.bank_id
+                                         and v.generation = :generation and v.unit_id = u.unit_id and v.chunk = 0))
+     order by t.position limit :limit""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +96,22 @@ async def insert(
     if rows:
         await connection.execute(SHARE_BANKS, {"banks": sorted({unit.bank_id for unit in units})})
         await connection.execute(INSERT, rows)
+
+
+def again_id(turn: UUID, generation: int) -> UUID:
+    """Return the id of the ledger row that has all texts of a turn embedded once more, by another model."""
+    return uuid5(turn, f"vectors:{generation}")
+
+
+async def lacking_vectors(
+    connection: AsyncConnection,
+    host: UUID,
+    generation: int,
+    *,
+    bank: UUID | None = None,
+    after: int = 0,
+    limit: int = 500,
+) -> list[Unread]:
+    """Return turns of a host (of one bank of it) with a text that has no vector of this generation, in their order."""
+    arguments = {"host": host, "generation": generation, "bank": bank, "after": after, "limit": limit}
+    return [Unread(*row) for row in await connection.execute(LACKING, arguments)]

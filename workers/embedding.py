@@ -3,16 +3,20 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import ClassVar
 from uuid import UUID
 
 from embeddings.protocol import Embedder
 from store.database import Database
 from store.errors import LeaseLost
-from store.ledger import Claim, Outcome, Stage, close_together
-from store.unit_vectors import Unembedded, Wanted, insert, missing
+from store.ledger import Claim, LedgerRow, Outcome, Stage, close_together
+from store.unit_vectors import Unembedded, Wanted, again_id, insert, missing
 from workers.metrics import EMBEDDED_TEXTS
 from workers.runner import Shape, Worked
+
+#: The newest turns are asked for first, so they are embedded first; but none waits longer than this for newer ones.
+VALVE = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +27,7 @@ class EmbeddingStage:
     embedder: Embedder
     stage: ClassVar[Stage] = Stage.EMBEDDING
     #: Turns at a time: about two texts each, which keeps a batch well below a lease and fills the model's runs.
-    shape: ClassVar[Shape] = Shape(streams=64, rows=1, together=True)
+    shape: ClassVar[Shape] = Shape(streams=64, rows=1, together=True, valve=VALVE)
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
         """Embed what these turns still lack; vectors are written once, whoever is first."""
@@ -49,6 +53,12 @@ class EmbeddingStage:
 
     async def _missing(self, host: UUID, claims: Sequence[Claim]) -> list[Unembedded]:
         rows = [row for claim in claims for row in claim.rows]
-        wanted = [Wanted(row.bank_id, row.turn_id, row.item_id != row.turn_id) for row in rows]
+        wanted = [one for row in rows for one in self._wanted(row)]
         async with self.database.tenant(host) as connection:
             return await missing(connection, host, self.embedder.generation, wanted)
+
+    def _wanted(self, row: LedgerRow) -> list[Wanted]:
+        """Return what a row is for: a turn's messages, the facts drawn from it, or both for another model."""
+        both = row.item_id == again_id(row.turn_id, self.embedder.generation)
+        which = (False, True) if both else (row.item_id != row.turn_id,)
+        return [Wanted(row.bank_id, row.turn_id, facts) for facts in which]

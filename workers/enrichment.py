@@ -17,6 +17,7 @@ from store.database import Database
 from store.delivery import note
 from store.gates import Gate, GatePolicy, Passage, gate_name, put_off
 from store.ledger import Claim, LedgerRow, Outcome, Stage, close
+from store.readings import begin
 from store.turn_units import TurnMessage, messages
 from workers.errors import Permanent, Transient
 from workers.extraction import VERSION, Extraction, MessageText, TurnText, extract
@@ -83,20 +84,28 @@ class EnrichmentStage:
         try:
             read = await reader.read(reading.said)
         except NoAnswer as error:
-            return await self._unanswered(reading, error)
+            return await self._unanswered(reading, reader, error)
         except EndpointError as error:
             return await self._unreached(reading, error, passage)
         await self.gate.report(well=True)
         told = {"version": reader.version, "facts": len(read.found.facts), "dropped": read.dropped}
         return await self._write(reading, reader.version, read.found, told)
 
-    async def _unanswered(self, reading: Reading, error: NoAnswer) -> Worked:
+    async def _unanswered(self, reading: Reading, reader: LlmReader, error: NoAnswer) -> Worked:
         """End what the model refuses, for it will refuse it again; where it rambled, ask it another time."""
         await self.gate.report(well=True)
         await self._note(reading, {"operation": "extract", "category": error.fault})
         if error.fault == "refused":
-            return await self._skip(reading.claim, reading.row, "the model refused to read it", error.fault)
+            return await self._refused(reading, reader, error.fault)
         raise Transient(error.fault, "the model's answer has not the shape asked for") from None
+
+    async def _refused(self, reading: Reading, reader: LlmReader, fault: str) -> Worked:
+        claim, row = reading.claim, reading.row
+        outcome = Outcome(row.item_id, "skipped", fault, "the model refused to read it")
+        async with self.database.tenant(claim.host_id) as connection:
+            await begin(connection, claim.host_id, row.bank_id, row.turn_id, reader.version)
+            await close(connection, claim, [outcome])
+        return Worked([outcome])
 
     async def _unreached(self, reading: Reading, error: EndpointError, passage: Passage) -> Worked:
         """Try again later; once it is known that the model is away, that counts as no attempt."""
@@ -115,8 +124,8 @@ class EnrichmentStage:
         await put_off(self.database, reading.claim, reading.row.item_id, "pending", until)
         return Worked([Outcome(reading.row.item_id, "pending", None, None, until)])
 
-    async def _skip(self, claim: Claim, row: LedgerRow, reason: str, category: str | None = None) -> Worked:
-        outcome = Outcome(row.item_id, "skipped", category, reason)
+    async def _skip(self, claim: Claim, row: LedgerRow, reason: str) -> Worked:
+        outcome = Outcome(row.item_id, "skipped", None, reason)
         async with self.database.tenant(claim.host_id) as connection:
             await close(connection, claim, [outcome])
         return Worked([outcome])

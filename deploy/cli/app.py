@@ -20,6 +20,8 @@ COMMANDS = {
     "quota": "deploy.cli.quota:quota_app",
     "check": "deploy.cli.check:check_app",
     "replay": "deploy.cli.replay:replay_command",
+    "extract": "deploy.cli.extract:extract_command",
+    "embed": "deploy.cli.extract:embed_command",
     "erase": "deploy.cli.erase:erase_app",
     "maintenance": "deploy.cli.maintenance:maintenance_command",
     "config": "deploy.cli.config:config_command",

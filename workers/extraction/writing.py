@@ -31,7 +31,7 @@ async def write_reading(
     """
     host, bank = claim.host_id, row.bank_id
     await derivation.lock(connection, bank)
-    if not turn or not await readings.begin(connection, host, bank, row.turn_id, version):
+    if not await readings.begin(connection, host, bank, row.turn_id, version) or not turn:
         return frozenset()
     found = new(found, await readings.known(connection, host, bank, row.turn_id))
     derived = derive(Origin(host, bank, turn[0].user_id, row.accepted_at), turn, found, version)

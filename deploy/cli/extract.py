@@ -1,0 +1,151 @@
+"""`afterturn extract` and `afterturn embed`: a better extractor, or another sentence model, over what is remembered."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from deploy.bootstrap import HOST
+from deploy.cli.durations import duration
+from deploy.cli.finding import DataOption, JsonOption, running_stack
+from deploy.cli.operating import on_database
+from deploy.cli.printing import answer, console, ended, say
+from deploy.history import Course, Progress, Scope, run_over
+from deploy.settings import Settings, load
+from embeddings.registry import create_embedder
+from store import readings
+from store.database import Database
+from store.ledger import Stage
+from store.readings import Unread
+from store.unit_vectors import again_id, lacking_vectors
+from workers.extraction import VERSION
+from workers.extraction.events import reading_id
+from workers.extraction.llm_request import version_of
+
+HostOption = Annotated[str | None, typer.Option(metavar="NAME", help="Only this host.")]
+BankOption = Annotated[str | None, typer.Option(metavar="NAME", help="Only this bank of the host.")]
+AheadOption = Annotated[int, typer.Option(min=1, max=100_000, help="Turns that may wait for the workers at a time.")]
+TimeoutOption = Annotated[str, typer.Option(metavar="TIME", help="How long to wait for the end, like 30s, 15m or 6h.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Has turns read by a version of an extractor."""
+
+    version: str
+    stage: Stage = Stage.ENRICHMENT
+
+    async def lacking(
+        self, connection: AsyncConnection, host: UUID, bank: UUID | None, after: int, limit: int
+    ) -> Sequence[Unread]:
+        """Return turns the version has not read."""
+        return await readings.unread(connection, host, self.version, bank=bank, after=after, limit=limit)
+
+    def item(self, turn: UUID) -> UUID:
+        """Return the id of the row of this version."""
+        return reading_id(turn, self.version)
+
+
+@dataclass(frozen=True, slots=True)
+class Embedding:
+    """Has turns embedded by the sentence model of a generation."""
+
+    generation: int
+    stage: Stage = Stage.EMBEDDING
+
+    async def lacking(
+        self, connection: AsyncConnection, host: UUID, bank: UUID | None, after: int, limit: int
+    ) -> Sequence[Unread]:
+        """Return turns with a text that has no vector of this generation."""
+        return await lacking_vectors(connection, host, self.generation, bank=bank, after=after, limit=limit)
+
+    def item(self, turn: UUID) -> UUID:
+        """Return the id of the row of this generation."""
+        return again_id(turn, self.generation)
+
+
+def extract_command(
+    *,
+    version: Annotated[
+        str | None, typer.Option(metavar="V", help="The extractor's version (default: the model's, else the rules').")
+    ] = None,
+    host: HostOption = None,
+    bank: BankOption = None,
+    ahead: AheadOption = 256,
+    timeout: TimeoutOption = "6h",
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Have turns read by a version of the extractor that has not read them yet, while the service goes on.
+
+    Versions are `rules-1`, and `llm-1:MODEL` where a model is configured. Each turn is read once by each version; what
+    others found stays, and is not repeated. Stopped, it goes on where it was when it is asked again. Exits 1 when turns
+    are left unread.
+
+    **Example:** `afterturn extract --version rules-1 --bank default --json`
+    """
+    settings = load().settings
+    versions = [VERSION, *([version_of(settings.enrichment.model)] if settings.enrichment.enabled else [])]
+    chosen = version or versions[-1]
+    if chosen not in versions:
+        raise ended(f"no extractor of this version is configured; there is: {', '.join(versions)}", 2)
+    progress = _run(data, Reading(chosen), Scope.named(host, bank, HOST), ahead, timeout)
+    _tell({"version": chosen}, progress, as_json=as_json)
+
+
+def embed_command(
+    *,
+    host: HostOption = None,
+    bank: BankOption = None,
+    ahead: AheadOption = 1024,
+    timeout: TimeoutOption = "6h",
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Embed what has no vector of the sentence model that is configured, as after a change of the model.
+
+    Vectors of different models are kept apart and never compared: until a turn is embedded by the new model, it is
+    found by its words. Stopped, it goes on where it was when it is asked again. Exits 1 when turns are left.
+
+    **Example:** `afterturn embed --json`
+    """
+    settings = load().settings
+    embedder = create_embedder(settings.embedding, _folder(settings, data))
+    progress = _run(data, Embedding(embedder.generation), Scope.named(host, bank, HOST), ahead, timeout)
+    _tell({"model": embedder.name, "generation": embedder.generation}, progress, as_json=as_json)
+
+
+def _folder(settings: Settings, data: Path | None) -> Path:
+    return data or settings.data
+
+
+def _run(data: Path | None, course: Course, scope: Scope, ahead: int, timeout: str) -> Progress:
+    seconds = duration(timeout).total_seconds()
+
+    async def run(database: Database) -> Progress:
+        return await run_over(database, course, scope, ahead=ahead, timeout_s=seconds, say=say)
+
+    return on_database(running_stack(data), run)
+
+
+def _tell(what: dict[str, Any], progress: Progress, *, as_json: bool) -> None:
+    numbers = {
+        "turns": progress.turns,
+        "opened": progress.opened,
+        "left": progress.left,
+        "seconds": round(progress.seconds, 2),
+    }
+    if as_json:
+        answer({**what, **numbers})
+    else:
+        console().print(
+            f"{progress.turns} turns lacked it, {progress.opened} opened now, {progress.left} left "
+            f"({progress.seconds:.1f} s)"
+        )
+    if progress.left:
+        say("look at what is left with `afterturn jobs list`")
+        raise typer.Exit(1)
