@@ -20,7 +20,7 @@ from deploy.cli.operating import on_database
 from deploy.cli.printing import answer, console, say
 from deploy.cli.watching import Speed, Speeds, looks
 from store.database import Database
-from store.ledger import PUBLIC_STATUSES, Ledger, Stage, StageCounts
+from store.ledger import PUBLIC_STATUSES, TURN_STAGES, Ledger, Stage, StageCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,11 @@ class Status:
     def accepted(self) -> int:
         """How many turns were accepted: each has a row in every stage."""
         return max(sum(stage.counts.values()) for stage in self.turns.values())
+
+    @property
+    def stages(self) -> list[Stage]:
+        """The stages that are shown: those of every turn, and what else ever had work."""
+        return [s for s in Stage if s in TURN_STAGES or any(self.turns[s].counts.values())]
 
     @property
     def oldest_undone_s(self) -> float:
@@ -89,7 +94,13 @@ async def _watch(database: Database, *, every: timedelta, as_json: bool) -> None
         async for status in looks(partial(_read, database), every, say):
             speed = speeds.after(status.turns, status.rows)
             if as_json:
-                answer({"at": datetime.now(UTC).isoformat(), **_as_json(status), **_speeds_json(speed)})
+                answer(
+                    {
+                        "at": datetime.now(UTC).isoformat(),
+                        **_as_json(status),
+                        **_speeds_json({stage: speed[stage] for stage in status.stages}),
+                    }
+                )
             elif in_place:
                 in_place.update(_in_words(status, speed), refresh=True)
             else:
@@ -99,7 +110,7 @@ async def _watch(database: Database, *, every: timedelta, as_json: bool) -> None
 def _as_json(status: Status) -> dict[str, Any]:
     return {
         "turns": status.accepted,
-        "stages": {stage.value: dict(counts.counts) for stage, counts in status.turns.items()},
+        "stages": {stage.value: dict(status.turns[stage].counts) for stage in status.stages},
         "oldest_undone_s": round(status.oldest_undone_s, 3),
         "dead": status.of("dead"),
         "undone": status.of("pending", "running"),
@@ -118,7 +129,7 @@ def _in_words(status: Status, speeds: Mapping[Stage, Speed] | None = None) -> Gr
     table.add_column("stage")
     for name in (*PUBLIC_STATUSES, "oldest", *(("per s", "left") if speeds else ())):
         table.add_column(name, justify="right")
-    for stage in Stage:
+    for stage in status.stages:
         counts, oldest = status.turns[stage].counts, status.rows[stage].oldest_undone_s
         shown = [Text(str(counts[name]), style="red" if name == "dead" and counts[name] else "") for name in counts]
         table.add_row(stage.value, *shown, short(oldest) if oldest else "", *(_speed(speeds[stage]) if speeds else ()))
