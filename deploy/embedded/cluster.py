@@ -26,7 +26,10 @@ from deploy.private_files import kept_password, write_private
 MAJOR = "18"
 SUPERUSER = "postgres"
 HEX_DIGITS = 12
-INITDB_OPTIONS = ("--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8", "--no-instructions")
+#: The built-in provider compares texts byte by byte, which every index on text is faster for.
+INITDB_OPTIONS = (
+    "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8", "--locale-provider=builtin", "--no-instructions",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

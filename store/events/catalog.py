@@ -5,6 +5,7 @@ Source: the Hindsight event model: nine aggregates, twenty-seven events.
 
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import lru_cache
 from types import MappingProxyType
 
 from store.errors import InvalidEvent, LegacyEvent
@@ -115,6 +116,7 @@ def event_type(name: str) -> EventType:
         raise InvalidEvent("no such event type") from None
 
 
+@lru_cache(maxsize=64)
 def aggregate_type(event: str) -> str:
     """Return the aggregate an event type belongs to: its name without the longest suffix that fits.
 
