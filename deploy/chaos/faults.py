@@ -46,6 +46,7 @@ class Scene:
     feeder: Feeder
     chance: random.Random
     stopped: set[int] = field(default_factory=set)
+    went_well: int = 0
     deaths: deque[tuple[float, str]] = field(default_factory=deque)
 
     @property
@@ -152,6 +153,7 @@ async def restart_postgres(scene: Scene) -> Episode:
 
 async def gateway_refuses(scene: Scene) -> Episode:
     """Have nobody listen where the gateway was."""
+    await _gateway_works(scene)
     began = time.time()
     await _ordered(scene, Mode.REFUSE)
     await asyncio.sleep(AWAY_S)
@@ -162,11 +164,11 @@ async def gateway_refuses(scene: Scene) -> Episode:
 
 def _gateway_spoils(mode: Mode) -> Fault:
     async def spoil(scene: Scene) -> Episode:
+        await _gateway_works(scene)
         began = time.time()
         calls = scene.chance.randint(*CALLS)
         await _ordered(scene, mode, calls)
-        # After many failures the gateway is left alone for as long as a lease.
-        await moment(lambda: _fewer_left(scene, calls), MOMENT_S + scene.lease_s)
+        await moment(lambda: _fewer_left(scene, calls), MOMENT_S)
         await moment(lambda: _fewer_left(scene, 1), MORE_CALLS_S)
         rows = await at_the_gateway(scene.eye)
         await _ordered(scene, Mode.OK)
@@ -225,12 +227,25 @@ async def _caught(scene: Scene) -> tuple[str, int, frozenset[LedgerKey]]:
         await asyncio.sleep(LOOK_AGAIN_S)
 
 
+async def _gateway_works(scene: Scene) -> None:
+    """Wait until a call went well since the last fault of the gateway: else this one would be a part of that.
+
+    After many failures in a row workers leave the gateway alone for as long as a lease.
+    """
+    await moment(lambda: _went_well(scene), MOMENT_S + scene.lease_s)
+
+
+async def _went_well(scene: Scene) -> bool:
+    return await asyncio.to_thread(scene.gateway.well) > scene.went_well
+
+
 async def _fewer_left(scene: Scene, calls: int) -> bool:
     return await asyncio.to_thread(scene.gateway.left) < calls
 
 
 async def _ordered(scene: Scene, mode: Mode, calls: int = 0) -> None:
     await asyncio.to_thread(scene.gateway.order, mode, calls)
+    scene.went_well = await asyncio.to_thread(scene.gateway.well)
 
 
 def _flush(stack: Stack) -> None:

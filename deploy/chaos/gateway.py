@@ -41,13 +41,17 @@ class Gateway:
         self.port = port
         self.url = f"http://{LOOPBACK}:{port}"
 
-    def order(self, mode: Mode, calls: int = 0) -> int:
-        """Have the next `calls` calls answered in this mode; returns how many are still to be."""
-        return self._tell({"mode": mode, "calls": calls})
+    def order(self, mode: Mode, calls: int = 0) -> None:
+        """Have the next `calls` calls answered in this mode."""
+        self._tell({"mode": mode, "calls": calls})
 
     def left(self) -> int:
         """Return how many calls are still to go wrong."""
-        return self._tell({})
+        return self._tell({})["left"]
+
+    def well(self) -> int:
+        """Return how many calls went well so far."""
+        return self._tell({})["well"]
 
     def recorded(self) -> Iterator[Recorded]:
         """Read every call, in the order in which they came."""
@@ -56,13 +60,13 @@ class Gateway:
                 call = json.loads(line)
                 yield Recorded(str(call["path"]).rpartition("/")[2], Mode(call["mode"]), call["body"])
 
-    def _tell(self, order: Mapping[str, Any]) -> int:
+    def _tell(self, order: Mapping[str, Any]) -> Mapping[str, int]:
         with self._lock:
             if self._process.stdin is None or self._process.poll() is not None:
                 raise ProcessGone("the gateway of the run is gone")
             self._process.stdin.write(json.dumps(order) + "\n")
             self._process.stdin.flush()
-            return int(said(self._process)["left"])
+            return said(self._process)
 
 
 @contextmanager

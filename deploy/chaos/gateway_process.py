@@ -4,8 +4,8 @@
 
 A line of the file is one call, synced to the disk before anything else happens with it, whatever the answer will be.
 Orders come as JSON lines on standard input, each answered by a line on standard output: {"mode": M, "calls": N} has
-the next N calls go wrong in that way; {"mode": "refuse"} closes the door until {"mode": "ok"}. Either way the answer
-says how many calls are still to go wrong. It ends with its standard input.
+the next N calls go wrong in that way; {"mode": "refuse"} closes the door until {"mode": "ok"}. Any line is answered by
+how many calls are still to go wrong ("left") and how many went well so far ("well"). It ends with its standard input.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class Gateway:
         self._file = file
         self._port = port
         self._slow_seconds = slow_seconds
-        self._mode, self._calls_left, self._calls = Mode.OK, 0, 0
+        self._mode, self._calls_left, self._calls, self._well = Mode.OK, 0, 0, 0
         self._server: asyncio.Server | None = None
 
     async def order(self, mode: Mode, calls: int) -> None:
@@ -57,9 +57,9 @@ class Gateway:
             self._server = await asyncio.start_server(self._serve, LOOPBACK, self._port, reuse_address=True)
 
     @property
-    def left(self) -> int:
-        """How many calls are still to go wrong."""
-        return self._calls_left
+    def state(self) -> str:
+        """How many calls are still to go wrong, and how many went well, as a line of JSON."""
+        return json.dumps({"left": self._calls_left, "well": self._well})
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         call = await read_call(reader)
@@ -95,6 +95,7 @@ class Gateway:
             await writer.drain()
         except ConnectionError:
             return
+        self._well += mode is Mode.OK
 
 
 def _body(call: Call) -> Any:
@@ -124,12 +125,12 @@ async def _obey(gateway: Gateway) -> None:
     orders = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
     await gateway.order(Mode.OK, 0)
-    print(json.dumps({"left": 0}), flush=True)
+    print(gateway.state, flush=True)
     while line := await orders.readline():
         wanted = json.loads(line)
         if "mode" in wanted:
             await gateway.order(Mode(wanted["mode"]), int(wanted.get("calls", 0)))
-        print(json.dumps({"left": gateway.left}), flush=True)
+        print(gateway.state, flush=True)
 
 
 def main(file: str, port: str, slow_seconds: str) -> None:

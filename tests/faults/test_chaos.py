@@ -1,0 +1,81 @@
+"""`afterturn chaos` as a person runs it: everything fails while turns come in, and what is tampered with is seen."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from deploy.chaos.faults import FAULTS
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kills")]
+
+COMMAND = [sys.executable, "-P", "-m", "deploy.cli", "chaos", "--lease", "5"]
+SABOTAGED = ("--turns", "60", "--workers", "1", "--rounds", "0", "--sabotage")
+
+
+def chaos(*options: str) -> tuple[int, dict[str, Any], str]:
+    done = subprocess.run([*COMMAND, *options, "--json"], capture_output=True, text=True, timeout=900, check=False)
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout.splitlines()[-1]), done.stderr
+
+
+@pytest.mark.law("L1")
+@pytest.mark.law("L2")
+@pytest.mark.law("L3")
+@pytest.mark.law("L9")
+def test_whatever_fails_nothing_is_lost_done_twice_or_out_of_order() -> None:
+    status, found, said = chaos("--turns", "400", "--workers", "4")
+    assert status == 0, said
+    assert found["accepted"] == 400 == found["done"] + found["dead"]
+    assert set(found["faults"]) == set(FAULTS)
+    wrong = ("lost", "applied_twice", "out_of_order", "gateway_sent_twice", "dead_elsewhere")
+    assert {name: found[name] for name in wrong} == dict.fromkeys(wrong, 0)
+    assert found["tables_equal"]
+    assert found["replay_equal"]
+    assert found["recovery_samples"] > 0
+    assert found["recovery_p99_s"] <= 60
+
+
+@pytest.mark.parametrize(
+    "sabotage, figure",
+    [("double-send", "gateway_sent_twice"), ("drop", "lost"), ("reorder", "out_of_order")],
+)
+def test_what_somebody_does_on_purpose_is_counted_and_named(sabotage: str, figure: str) -> None:
+    status, found, said = chaos(*SABOTAGED, sabotage)
+    assert (status, found[figure]) == (1, 1)
+    assert f"does not hold: {figure} is 1" in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_end_in_the_middle_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen(
+        [*COMMAND, "--turns", "5000", "--workers", "1"],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        env=environment,
+    )
+    assert process.stderr is not None
+    assert "are on their way" in process.stderr.readline()
+    time.sleep(1.0)
+    children = psutil.Process(process.pid).children(recursive=True)
+    assert len(children) >= 5
+    process.send_signal(number)
+    process.communicate(timeout=90)
+    assert process.returncode != 0
+    assert not [child for child in children if child.is_running()]
+    assert not list(tmp_path.glob("afterturn-*"))
+
+
+def test_an_unknown_sabotage_is_wrong_usage() -> None:
+    done = subprocess.run([*COMMAND, "--sabotage", "arson"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "double-send" in done.stderr
