@@ -12,8 +12,7 @@ from workers.extraction import Extraction, MentionKind, MessageText, TurnText, e
 HERE = Path(__file__).parent
 SETS = {"first": ("labelled.jsonl", "labelled_more.jsonl"), "blind": ("blind.jsonl",)}
 AT_LEAST = {"first": 300, "blind": 100}
-# The blind set's figures are printed and not yet held: the rules do not reach 0.85 and 0.75 on it.
-HELD = {"first": (0.85, 0.75)}
+HELD = {"first": (0.85, 0.75), "blind": (0.85, 0.75)}
 Label = tuple[int, int, str]
 
 
