@@ -13,6 +13,10 @@ from store.ledger import public_status
 EVERY_TURNS = frozenset({"gateway", "extraction", "embedding", "projection"})
 
 LEDGER = text("select turn_id, stage, item_id = turn_id as own, status from afterturn.ledger_t")
+DEAD_AS = text("""
+    select concat_ws(' ', stage, status, error_category) as how, count(distinct turn_id)::int as turns
+      from afterturn.ledger_t where status in ('dead', 'unknown', 'add_failed', 'add_unknown', 'flush_failed')
+     group by 1 order by 1""")
 # A turn is in the log when its guard, its event and both of its messages are.
 IN_LOG = text("""
     select t.turn_id
@@ -126,6 +130,11 @@ async def endings(eye: Eye, accepted: Collection[UUID]) -> Endings:
         strays=frozenset(turn for turn in dead if _stages_of(rows[turn], "dead", "unknown") - {"gateway"}),
         delivered=frozenset(turn for turn in accepted if stages[turn].get("gateway") in {"flushed", "flush_failed"}),
     )
+
+
+async def dead_as(eye: Eye) -> Mapping[str, int]:
+    """Count the turns that died by where, how, and by what kind of error."""
+    return {row.how: row.turns for row in await eye.see(DEAD_AS)}
 
 
 async def applied_twice(eye: Eye) -> Mapping[str, int]:

@@ -55,6 +55,7 @@ class Outcome:
     unanswered: int
     resent: int
     endings: Endings
+    dead_as: Mapping[str, int]
     twice: Mapping[str, int]
     extracted_out_of_order: int
     deliveries: Deliveries
@@ -94,6 +95,7 @@ class Outcome:
             "faults": dict(sorted(Counter(one.kind for one in self.felt).items())),
             "seconds": round(self.seconds, 1),
             "unanswered": self.unanswered,
+            "dead_as": dict(self.dead_as),
             "dead_elsewhere": len(self.endings.strays),
             "gateway_flushed_twice": self.deliveries.flushed_twice,
             "gateway_foreign": self.deliveries.foreign,

@@ -177,6 +177,7 @@ class _Run:
                 unanswered=self._plan.turns - len(accepted),
                 resent=self._feeder.resent,
                 endings=ended,
+                dead_as=await counting.dead_as(eye),
                 twice=await counting.applied_twice(eye),
                 extracted_out_of_order=await counting.extracted_out_of_order(eye),
                 deliveries=deliveries.count(calls, by_words(self._sessions), positions, ended.delivered),

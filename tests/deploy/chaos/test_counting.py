@@ -115,6 +115,8 @@ async def test_turns_that_died_are_told_apart_by_where(eye: Eye) -> None:
         TURNS, ("gateway", "gateway", "extraction"), ("add_unknown", "add_failed", "dead"), strict=False
     ):
         assert await eye.see(text(die), {"turn": turn.id, "stage": stage, "status": status})
+    how = {"gateway add_unknown": 1, "gateway add_failed": 1, "extraction dead": 1}
+    assert await counting.dead_as(eye) == how
     ended = await counting.endings(eye, [one.id for one in TURNS])
     assert ended.dead == {turn.id for turn in TURNS[:3]}
     assert (ended.unknown, ended.strays) == (frozenset({TURNS[0].id}), frozenset({TURNS[2].id}))

@@ -24,6 +24,7 @@ HELD = Outcome(
     unanswered=0,
     resent=4,
     endings=Endings(frozenset(uuid4() for _ in range(3)), NOBODY, NOBODY, NOBODY, NOBODY, NOBODY),
+    dead_as={},
     twice={"facts": 0},
     extracted_out_of_order=0,
     deliveries=Deliveries(0, 0, 0, 0, 0),
