@@ -61,6 +61,18 @@ OF_TURN = text(f"""
         (select i.turn_id from afterturn.ledger_t i
           where i.host_id = :host and i.stage = any(:stages) and i.item_id = :item limit 1), :item)
      order by l.accepted_at, array_position(:stages, l.stage), l.position, l.item_id limit :limit""")  # noqa: S608
+# How a turn ended whose rows left the ledger; only its tenant may read the guard that keeps it.
+ENDED = text("""
+    select t.host_id, h.name as host, e.key as stage, t.turn_id as item_id, t.turn_id, t.bank_id, t.session_id,
+           t.position, e.value->>'status' as status, cast(e.value->>'attempts' as int) as attempts,
+           e.value->>'category' as error_category, e.value->>'reason' as error_reason,
+           cast(null as timestamptz) as next_attempt_at, false as waits, t.accepted_at,
+           cast(e.value->>'at' as timestamptz) as updated_at, now() as read_at, cast(null as text) as worker,
+           cast(null as timestamptz) as lease_until
+      from afterturn.turn_t t
+      join afterturn.host_t h using (host_id), jsonb_each(t.ended) e
+     where t.host_id = :host and t.turn_id = :item
+     order by array_position(cast(:stages as text[]), e.key)""")
 HISTORY = text("""
     select event, cast(payload as text) as payload, at from afterturn.audit_event_t
      where host_id = :host and turn_id = :turn order by audit_id""")
@@ -185,12 +197,19 @@ class Backlog:
             return int((await connection.execute(NEWLY_FAILED, {"within": within})).scalar_one())
 
     async def of_turn(self, item: UUID, host: UUID | None = None) -> list[Entry]:
-        """Return every row of a turn, follow-ups included; `item` is the turn or any of its rows. Empty: unknown."""
+        """Return every row of a turn, follow-ups included; `item` is the turn or any of its rows. Empty: unknown.
+
+        Of a turn that left the ledger after it was done: how each stage of it ended.
+        """
         arguments = {"stages": [s.value for s in Stage], "item": item, "limit": ROWS_OF_A_TURN}
         async with self._database.operator() as connection:
             hosts = [host] if host else [row.host_id for row in await connection.execute(HOSTS)]
             for one in hosts:
                 if rows := (await connection.execute(OF_TURN, {**arguments, "host": one})).all():
+                    return [_entry(row) for row in rows]
+        for one in hosts:
+            async with self._database.tenant(one) as connection:
+                if rows := (await connection.execute(ENDED, {**arguments, "host": one})).all():
                     return [_entry(row) for row in rows]
         return []
 

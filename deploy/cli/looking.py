@@ -59,7 +59,7 @@ def tell(data: Path | None, turn: str, place: Place, *, as_json: bool) -> None:
 
     story = on_database(running_stack(data), read)
     if not story.rows:
-        raise ended("the ledger holds no such turn (any more: done ones leave it after a time)", 1)
+        raise ended("there is no such turn", 1)
     if as_json:
         answer(_as_json(story))
     else:

@@ -347,3 +347,14 @@ async def test_one_turn_is_shown_with_every_stage_and_its_follow_ups(world: Worl
     [follow_up] = [row for row in rows if row.is_follow_up]
     assert [row.item_id for row in await hand.backlog.of_turn(follow_up.item_id)] == [row.item_id for row in rows]
     assert await hand.backlog.of_turn(HOST) == []
+
+
+async def test_a_turn_that_left_the_ledger_is_still_shown_as_it_ended(world: World, hand: ByHand) -> None:
+    await world.append("s", "t", gateway=False)
+    await Crew(world).drain()
+    before = [(r.stage, r.status, r.attempts) for r in await hand.backlog.of_turn(turn_uuid("s", "t"))]
+    await world.sql("select afterturn.prune_ledger(:host, null, now() + interval '1 hour', 100)", host=HOST)
+    assert await world.sql("select from afterturn.ledger_t") == []
+    after = await hand.backlog.of_turn(turn_uuid("s", "t"))
+    assert [(row.stage, row.status, row.attempts) for row in after] == before
+    assert await hand.retry() == Changed(0, 0)
