@@ -9,6 +9,7 @@ from typing import Any
 from deploy.chaos.counting import Endings
 from deploy.chaos.deliveries import Deliveries
 from deploy.chaos.interrupted import Episode
+from deploy.chaos.sabotage import SEEN_IN, Sabotage
 from deploy.chaos.tables import Compared
 
 LONGEST_RECOVERY_S = 60.0
@@ -63,6 +64,7 @@ class Outcome:
     tables: Sequence[Compared]
     replay_equal: bool
     seconds: float
+    sabotage: Sabotage | None = None
 
     @property
     def failures(self) -> list[str]:
@@ -73,6 +75,8 @@ class Outcome:
         failures += [f"table {one.table} differs in {one.differing} rows" for one in self.tables if not one.equal]
         if not self.replay_equal:
             failures.append("the replayed log gives other tables")
+        if self.sabotage and not shown[SEEN_IN[self.sabotage]]:
+            failures.append(f"{self.sabotage} was not seen")
         if shown["recovery_p99_s"] > LONGEST_RECOVERY_S:
             failures.append(f"recovery_p99_s is {shown['recovery_p99_s']}")
         return failures

@@ -185,6 +185,7 @@ class _Run:
                 tables=await tables.compare(eye, other),
                 replay_equal=await _replayed_equal(self._owner_url),
                 seconds=time.monotonic() - self._began,
+                sabotage=self._plan.sabotage,
             )
 
     def _now(self) -> str:

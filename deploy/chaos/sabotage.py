@@ -35,6 +35,14 @@ class Sabotage(StrEnum):
     REORDER = "reorder"
 
 
+#: The figure in which each must be seen.
+SEEN_IN = {
+    Sabotage.DOUBLE_SEND: "gateway_sent_twice",
+    Sabotage.DROP: "lost",
+    Sabotage.REORDER: "out_of_order",
+}
+
+
 @contextmanager
 def before_gateway(gateway: Gateway, sabotage: Sabotage | None) -> Iterator[str]:
     """Lend the URL that workers are told: the gateway's own, or that of somebody in between who tampers."""

@@ -13,6 +13,7 @@ from deploy.chaos.faults import FAULTS, planned
 from deploy.chaos.interrupted import Episode, LedgerKey
 from deploy.chaos.outcome import Felt, Outcome
 from deploy.chaos.report import in_words
+from deploy.chaos.sabotage import Sabotage
 from deploy.chaos.tables import Compared
 from deploy.chaos.talk import by_words, conversations
 
@@ -94,6 +95,7 @@ def test_a_run_in_which_all_held_says_so_with_the_contracts_keys() -> None:
         (replace(HELD, deliveries=Deliveries(0, 0, 0, 1, 0)), "gateway_foreign is 1"),
         (replace(HELD, deliveries=Deliveries(0, 0, 0, 0, 1)), "gateway_untrue is 1"),
         (replace(HELD, tables=[Compared("facts", 2, 1, 1)]), "table facts differs in 1 rows"),
+        (replace(HELD, sabotage=Sabotage.DROP), "drop was not seen"),
         (replace(HELD, replay_equal=False), "the replayed log gives other tables"),
         (replace(HELD, felt=[replace(HELD.felt[0], recovery_s=61.0)]), "recovery_p99_s is 61.0"),
     ],
