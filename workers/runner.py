@@ -2,10 +2,12 @@
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol, runtime_checkable
+from uuid import UUID
 
 import structlog
 
@@ -28,11 +30,17 @@ OUTAGE_PAUSE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How much a stage claims at once: `streams`, of each the first `rows`; `together` in one piece of work."""
+    """How much a stage claims at once: `streams`, of each the first `rows`.
+
+    Each stream is a piece of work of its own, all of them are one (`together`), or those of a bank are (`by_bank`).
+    `valve`: the newest first, unless something was accepted longer ago than that; without it the oldest first.
+    """
 
     streams: int
     rows: int
     together: bool = False
+    by_bank: bool = False
+    valve: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +65,7 @@ class StageWork(Protocol):
         ...
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
-        """Do the work of these claims (one, or all of them when `together`), holding no connection meanwhile.
+        """Do the work of these claims (one, or as many as the shape puts together), holding no connection meanwhile.
 
         Raises LeaseLost when the claim is gone, Transient and Permanent on purpose, anything else by accident.
         """
@@ -156,8 +164,7 @@ class Runner:
 
     async def _all(self, claims: Sequence[Claim]) -> None:
         """Work on claims side by side, under renewed leases; what is cut short is given back."""
-        groups = [claims] if self.work.shape.together else [[claim] for claim in claims]
-        jobs = {asyncio.ensure_future(self._one(group)): group for group in groups}
+        jobs = {asyncio.ensure_future(self._one(group)): group for group in self._pieces(claims)}
         try:
             async with renewed(self.ledger, jobs, self.lease):
                 await asyncio.wait(jobs)
@@ -167,6 +174,16 @@ class Runner:
             await asyncio.gather(*jobs, return_exceptions=True)
             cut = [claim for task, group in jobs.items() if task.cancelled() for claim in group]
             await self._release(cut)
+
+    def _pieces(self, claims: Sequence[Claim]) -> list[list[Claim]]:
+        """Divide claims into pieces of work."""
+        shape = self.work.shape
+        if shape.together:
+            return [list(claims)]
+        pieces: dict[tuple[UUID, ...], list[Claim]] = defaultdict(list)
+        for claim in claims:
+            pieces[claim.host_id, claim.rows[0].bank_id if shape.by_bank else claim.stream_id].append(claim)
+        return list(pieces.values())
 
     async def _one(self, claims: Sequence[Claim]) -> None:
         try:

@@ -177,6 +177,23 @@ begin
     return v_held;
 end $$;
 
+-- Gives claims of one stage back and ends or postpones their rows: each row has the epoch of its claim, and stays as it
+-- is where that is not held any more. Returns the epochs of those that were.
+create or replace function afterturn.close_claims(p_host uuid, p_stage text, p_streams uuid[], p_epochs bigint[],
+                                                  p_of bigint[], p_items uuid[], p_status text[], p_category text[],
+                                                  p_reason text[], p_retry_at timestamptz[]) returns bigint[]
+language plpgsql as $$
+declare
+    v_held bigint[] := afterturn.drop_claims(p_host, p_stage, p_streams, p_epochs);
+begin
+    perform afterturn.settle(p_host, p_stage, array_agg(s.item), array_agg(s.status), array_agg(s.category),
+                             array_agg(s.reason), array_agg(s.retry_at))
+       from unnest(p_of, p_items, p_status, p_category, p_reason, p_retry_at)
+            as s(epoch, item, status, category, reason, retry_at)
+      where s.epoch = any (v_held);
+    return v_held;
+end $$;
+
 -- Rows that were handed out and not worked on: their attempt was none.
 create or replace function afterturn.give_back(p_host uuid, p_stage text, p_items uuid[]) returns void
 language plpgsql as $$

@@ -47,12 +47,8 @@ declare
     v_held bigint[];
 begin
     perform set_config('afterturn.host', p_host::text, true);
-    v_held := afterturn.drop_claims(p_host, 'gateway', p_streams, p_epochs);
-    perform afterturn.settle(p_host, 'gateway', array_agg(s.item), array_agg(s.status), array_agg(s.category),
-                             array_agg(s.reason), array_agg(s.retry_at))
-       from unnest(p_epochs, p_items, p_statuses, p_categories, p_reasons, p_retry_ats)
-            as s(epoch, item, status, category, reason, retry_at)
-      where s.epoch = any (v_held);
+    v_held := afterturn.close_claims(p_host, 'gateway', p_streams, p_epochs, p_epochs, p_items, p_statuses,
+                                     p_categories, p_reasons, p_retry_ats);
     perform afterturn.audit_deliveries(p_host, v_held, p_epochs, p_items, p_events, p_payloads);
     return v_held;
 end $$;

@@ -35,7 +35,7 @@ async def test_a_reader_that_comes_second_takes_what_is_there_for_its_own(world:
     await told(world)
     [held] = await claimed(world, "older")
     turns = await messages(world.database, HOST, [(BANK, row.turn_id) for row in held.rows])
-    [derived] = _derive(held, turns)
+    [derived] = _derive(HOST, held.rows, turns).values()
     # Another version of the rules: what it found is the same, the events are its own.
     events = [{**one, "id": str(uuid4())} for one in (*derived.entities.values(), *derived.events)]
     async with world.database.tenant(HOST) as connection:

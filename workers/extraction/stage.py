@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
+from sqlalchemy.ext.asyncio import AsyncConnection
+
 from store import derivation, postings
 from store.database import Database
 from store.events.envelope import Origin
 from store.events.log import append_events
-from store.ledger import Claim, LedgerRow, Outcome, Stage, close, open_follow_up
+from store.ledger import Claim, LedgerRow, Outcome, Stage, close_together, held_together
 from store.readings import FollowUp, open_follow_ups
 from store.turn_units import TurnMessage, messages
 from workers.extraction import MessageText, TurnText, extract
@@ -26,49 +28,51 @@ class ExtractionStage:
     #: The version of a model that reads the turns next, if one does.
     then: str | None = None
     stage: ClassVar[Stage] = Stage.EXTRACTION
-    shape: ClassVar[Shape] = Shape(streams=8, rows=16)
+    shape: ClassVar[Shape] = Shape(streams=16, rows=16, by_bank=True)
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
-        """Extract the first turns of a session; all of them are written in one transaction."""
-        claim = claims[0]
-        bank = claim.rows[0].bank_id
-        turns = await messages(self.database, claim.host_id, [(bank, row.turn_id) for row in claim.rows])
-        derived = await asyncio.to_thread(_derive, claim, turns)
-        outcomes = [Outcome(row.item_id) for row in claim.rows]
-        await self._write(claim, bank, derived, outcomes)
-        facts = any(one.facts for one in derived)
+        """Extract the first turns of sessions of one bank; all of them are written in one transaction."""
+        host, bank = claims[0].host_id, claims[0].rows[0].bank_id
+        rows = [row for claim in claims for row in claim.rows]
+        turns = await messages(self.database, host, [(bank, row.turn_id) for row in rows])
+        derived = await asyncio.to_thread(_derive, host, rows, turns)
+        async with self.database.tenant(host) as connection:
+            await derivation.lock(connection, bank)
+            ours = await held_together(connection, claims)
+            rows = [row for claim in ours for row in claim.rows]
+            facts = await self._write(connection, host, rows, derived)
+            outcomes = [Outcome(row.item_id) for row in rows]
+            await close_together(connection, ours, outcomes)
         rings = {Stage.PROJECTION}
         rings |= {Stage.EMBEDDING} if facts else set()
         rings |= {Stage.ENRICHMENT} if self.then is not None else set()
         return Worked(outcomes, frozenset(rings))
 
-    async def _write(self, claim: Claim, bank: UUID, derived: Sequence[Derived], outcomes: Sequence[Outcome]) -> None:
-        host = claim.host_id
-        entities = {subject: event for one in derived for subject, event in one.entities.items()}
-        named = [entities[subject] for subject in sorted(entities)]
-        events = [event for one in derived for event in one.events]
-        with_facts = {one.turn_id for one in derived if one.facts}
-        async with self.database.tenant(host) as connection:
-            if named or events:
-                await derivation.lock(connection, bank)
-                named = await derivation.begun_again(connection, host, bank, named)
-                await append_events(connection, host, [*named, *events], if_absent=True)
-            if with_facts:
-                await postings.insert(connection, host, bank, [words for one in derived for words in one.words])
-                first = await derivation.first_facts(connection, host, bank, list(with_facts))
-                for row in claim.rows:
-                    if row.turn_id in first:
-                        await open_follow_up(
-                            connection,
-                            claim,
-                            row,
-                            stage=Stage.EMBEDDING,
-                            item=follow_up_id(row.turn_id),
-                            position=first[row.turn_id],
-                        )
-            if self.then is not None:
-                await open_follow_ups(connection, host, [_reading(row, self.then) for row in claim.rows])
-            await close(connection, claim, outcomes)
+    async def _write(
+        self, connection: AsyncConnection, host: UUID, rows: Sequence[LedgerRow], derived: Mapping[UUID, Derived]
+    ) -> bool:
+        """Write what follows from these turns of one bank, and what must be done next; say whether facts do."""
+        bank, found = rows[0].bank_id, [derived[row.turn_id] for row in rows if row.turn_id in derived]
+        entities = {subject: event for one in found for subject, event in one.entities.items()}
+        named = await derivation.begun_again(
+            connection, host, bank, [entities[subject] for subject in sorted(entities)]
+        )
+        events = [event for one in found for event in one.events]
+        await append_events(connection, host, [*named, *events], if_absent=True)
+        await postings.insert(connection, host, bank, [words for one in found for words in one.words])
+        with_facts = [one.turn_id for one in found if one.facts]
+        first = await derivation.first_facts(connection, host, bank, with_facts) if with_facts else {}
+        wanted = [_embedding(row, first[row.turn_id]) for row in rows if row.turn_id in first]
+        if self.then is not None:
+            wanted += [_reading(row, self.then) for row in rows]
+        await open_follow_ups(connection, host, wanted)
+        return bool(with_facts)
+
+
+def _embedding(row: LedgerRow, position: int) -> FollowUp:
+    """Return the row that has a turn's facts embedded; the first of them stands at `position`."""
+    item = follow_up_id(row.turn_id)
+    return FollowUp(Stage.EMBEDDING, item, item, row.bank_id, row.session_id, row.turn_id, position, row.accepted_at)
 
 
 def _reading(row: LedgerRow, version: str) -> FollowUp:
@@ -79,13 +83,13 @@ def _reading(row: LedgerRow, version: str) -> FollowUp:
     )
 
 
-def _derive(claim: Claim, turns: Mapping[UUID, Sequence[TurnMessage]]) -> list[Derived]:
+def _derive(host: UUID, rows: Sequence[LedgerRow], turns: Mapping[UUID, Sequence[TurnMessage]]) -> dict[UUID, Derived]:
     """Apply the rules to every turn that still has messages."""
-    return [_derive_one(claim, row, turns[row.turn_id]) for row in claim.rows if turns[row.turn_id]]
+    return {row.turn_id: _derive_one(host, row, turns[row.turn_id]) for row in rows if turns[row.turn_id]}
 
 
-def _derive_one(claim: Claim, row: LedgerRow, turn: Sequence[TurnMessage]) -> Derived:
+def _derive_one(host: UUID, row: LedgerRow, turn: Sequence[TurnMessage]) -> Derived:
     said = tuple(MessageText(message.role, message.content, message.name) for message in turn)
     found = extract(TurnText(said, turn[0].event_date))
-    origin = Origin(claim.host_id, row.bank_id, turn[0].user_id, row.accepted_at)
+    origin = Origin(host, row.bank_id, turn[0].user_id, row.accepted_at)
     return derive(origin, turn, found)
