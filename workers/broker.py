@@ -81,7 +81,7 @@ def pools(threads: int) -> tuple[Pool, ...]:
         Pool(Queue.RECALL, threads, 20),
         Pool(Queue.GATEWAY, threads, 100),
         Pool(Queue.EXTRACTION, 2, 100),
-        Pool(Queue.ENRICHMENT, 1, 500),
+        Pool(Queue.ENRICHMENT, 1, 100),
         Pool(Queue.EMBEDDING, 1, 100),
     )
 

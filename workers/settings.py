@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
 
 from embeddings.endpoint import endpoint_url
 
@@ -32,10 +32,22 @@ class GatewayRetry(StrEnum):
 Scope = Literal["current_chat", "resources", "all_user_memory"]
 
 
-class GatewaySettings(BaseModel):
-    """The Memory Gateway every turn is delivered to, if there is one."""
+class ServiceSettings(BaseModel):
+    """Somebody else's service: a boolean is no number here, though Python counts it as one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_boolean_for_a_number(cls, value: object, info: ValidationInfo) -> object:
+        field = cls.model_fields[info.field_name or ""]
+        if isinstance(value, bool) and field.annotation in {int, float}:
+            raise ValueError("must be a number")
+        return value
+
+
+class GatewaySettings(ServiceSettings):
+    """The Memory Gateway every turn is delivered to, if there is one."""
 
     mode: GatewayMode = Field(default=GatewayMode.OFF, description="off, self or url")
     base_url: str = Field(default="", description="where the gateway is; /memories/add is appended")
@@ -70,10 +82,8 @@ class GatewaySettings(BaseModel):
         return self
 
 
-class EnrichmentSettings(BaseModel):
+class EnrichmentSettings(ServiceSettings):
     """A model that reads turns beside the rules, behind an OpenAI-compatible endpoint; off by default."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     enabled: bool = Field(default=False, description="have a model read turns beside the rules")
     base_url: str = Field(default="", description="absolute URL; /v1/responses is appended where it is missing")
