@@ -109,21 +109,17 @@ RENEW = text("""
       from unnest(cast(:epochs as bigint[])) as e(epoch)
      where c.epoch = e.epoch and c.stage = :stage returning c.epoch""")
 DROP = text("select afterturn.drop_claim(:host, :stage, :stream, :epoch)")
-DROP_TOGETHER = text("""
-    delete from afterturn.claim_t c
-     using unnest(cast(:streams as uuid[]), cast(:epochs as bigint[])) as h(stream_id, epoch)
-     where c.host_id = :host and c.stage = :stage and c.stream_id = h.stream_id and c.epoch = h.epoch
-    returning c.epoch""")
+CLOSE = text("""
+    select afterturn.close_claims(:host, :stage, cast(:streams as uuid[]), cast(:epochs as bigint[]),
+                                  cast(:of as bigint[]), cast(:items as uuid[]), cast(:status as text[]),
+                                  cast(:category as text[]), cast(:reason as text[]),
+                                  cast(:retry_at as timestamptz[]))""")
+HOLD = text("select afterturn.hold_claims(:host, :stage, cast(:streams as uuid[]), cast(:epochs as bigint[]))")
 GIVE_BACK = text("select afterturn.give_back(:host, :stage, cast(:items as uuid[]))")
 SETTLE = text("""
     select afterturn.settle(:host, :stage, cast(:items as uuid[]), cast(:status as text[]),
                             cast(:category as text[]), cast(:reason as text[]),
                             cast(:retry_at as timestamptz[]))""")
-OPEN = text("""
-    insert into afterturn.ledger_t
-        (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position, accepted_at)
-    values (:host, :stage, :item, :item, :bank, :session, :turn, :position, :accepted_at)
-    on conflict do nothing""")
 MARK = text("""
     update afterturn.ledger_t set status = :status, updated_at = now()
      where host_id = :host and stage = :stage and item_id = :item""")
@@ -263,17 +259,10 @@ async def close_together(
     """
     if not claims:
         return []
-    arguments = {
-        "host": claims[0].host_id,
-        "stage": claims[0].stage.value,
-        "streams": [c.stream_id for c in claims],
-        "epochs": [c.epoch for c in claims],
-    }
-    dropped = set((await connection.execute(DROP_TOGETHER, arguments)).scalars())
-    ours = [claim for claim in claims if claim.epoch in dropped]
-    items = {row.item_id for claim in ours for row in claim.rows}
-    await settle(connection, claims[0], [o for o in outcomes if o.item_id in items])
-    return ours
+    of = {row.item_id: claim.epoch for claim in claims for row in claim.rows}
+    arguments = {**_all_of(claims), **_ends(outcomes), "of": [of[outcome.item_id] for outcome in outcomes]}
+    dropped = set((await connection.execute(CLOSE, arguments)).scalar_one())
+    return [claim for claim in claims if claim.epoch in dropped]
 
 
 async def settle(connection: AsyncConnection, claim: Claim, outcomes: Sequence[Outcome]) -> None:
@@ -283,11 +272,7 @@ async def settle(connection: AsyncConnection, claim: Claim, outcomes: Sequence[O
         {
             "host": claim.host_id,
             "stage": claim.stage.value,
-            "items": [o.item_id for o in outcomes],
-            "status": [o.status for o in outcomes],
-            "category": [o.category for o in outcomes],
-            "reason": [o.reason for o in outcomes],
-            "retry_at": [o.retry_at for o in outcomes],
+            **_ends(outcomes),
         },
     )
 
@@ -298,28 +283,20 @@ async def held(connection: AsyncConnection, claim: Claim) -> None:
         raise LeaseLost("the lease ran out and the work was given to somebody else")
 
 
+async def held_together(connection: AsyncConnection, claims: Sequence[Claim]) -> list[Claim]:
+    """Lock claims of one host and stage until the transaction ends; returns those that are still held.
+
+    Raises LeaseLost when none is.
+    """
+    epochs = set((await connection.execute(HOLD, _all_of(claims))).scalar_one())
+    if not epochs:
+        raise LeaseLost("every lease ran out and the work was given to somebody else")
+    return [claim for claim in claims if claim.epoch in epochs]
+
+
 async def mark(connection: AsyncConnection, claim: Claim, item: UUID, status: str) -> None:
     """Write an intermediate status of one row (the gateway's adding, added, flushing); needs `held` before it."""
     await connection.execute(MARK, {"host": claim.host_id, "stage": claim.stage.value, "item": item, "status": status})
-
-
-async def open_follow_up(
-    connection: AsyncConnection, claim: Claim, row: LedgerRow, *, stage: Stage, item: UUID, position: int
-) -> None:
-    """Open more work for a turn, once: `item` names it, `position` is where what it needs stands in the log."""
-    await connection.execute(
-        OPEN,
-        {
-            "host": claim.host_id,
-            "stage": stage.value,
-            "item": item,
-            "bank": row.bank_id,
-            "session": row.session_id,
-            "turn": row.turn_id,
-            "position": position,
-            "accepted_at": row.accepted_at,
-        },
-    )
 
 
 async def _give_back(connection: AsyncConnection, claim: Claim, outcomes: Sequence[Outcome]) -> None:
@@ -327,6 +304,25 @@ async def _give_back(connection: AsyncConnection, claim: Claim, outcomes: Sequen
     if items := [row.item_id for row in claim.rows if row.item_id not in settled]:
         arguments = {"host": claim.host_id, "stage": claim.stage.value, "items": items}
         await connection.execute(GIVE_BACK, arguments)
+
+
+def _all_of(claims: Sequence[Claim]) -> dict[str, object]:
+    return {
+        "host": claims[0].host_id,
+        "stage": claims[0].stage.value,
+        "streams": [claim.stream_id for claim in claims],
+        "epochs": [claim.epoch for claim in claims],
+    }
+
+
+def _ends(outcomes: Sequence[Outcome]) -> dict[str, object]:
+    return {
+        "items": [outcome.item_id for outcome in outcomes],
+        "status": [outcome.status for outcome in outcomes],
+        "category": [outcome.category for outcome in outcomes],
+        "reason": [outcome.reason for outcome in outcomes],
+        "retry_at": [outcome.retry_at for outcome in outcomes],
+    }
 
 
 def _held(claim: Claim) -> dict[str, object]:
