@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from types import MappingProxyType
 
@@ -199,13 +200,19 @@ OFTENER = ("kill_worker", "kill_worker")
 
 
 def planned(rounds: int, chance: random.Random) -> list[str]:
-    """Return the faults of a run in their order: every kind in every round."""
-    order = []
-    for _ in range(rounds):
-        kinds = [*FAULTS, *OFTENER]
-        chance.shuffle(kinds)
-        order += kinds
-    return order
+    """Return the faults of a run in their order: every kind in every round, no two of the gateway on end."""
+    return [kind for _ in range(rounds) for kind in _round(chance)]
+
+
+def _round(chance: random.Random) -> list[str]:
+    gateway = [kind for kind in FAULTS if kind.startswith("gateway")]
+    others = [*OFTENER, *(kind for kind in FAULTS if not kind.startswith("gateway"))]
+    chance.shuffle(gateway)
+    chance.shuffle(others)
+    # A gateway that refused is left alone for as long as a lease; that is when a worker sleeps past its own.
+    long, after = others.index("stop_worker"), gateway.index("gateway_refuse") + 1
+    others[long], others[after] = others[after], others[long]
+    return [kind for pair in zip_longest(others, gateway) for kind in pair if kind]
 
 
 async def _caught(scene: Scene) -> tuple[str, int, frozenset[LedgerKey]]:

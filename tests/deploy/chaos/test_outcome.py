@@ -41,6 +41,8 @@ def test_every_kind_of_fault_is_in_every_round_and_the_seed_says_in_which_order(
     assert order == planned(2, random.Random(7)) != planned(2, random.Random(8))
     half = len(order) // 2
     assert set(order[:half]) == set(order[half:]) == set(FAULTS)
+    gateways = [kind.startswith("gateway") for kind in order]
+    assert not any(one and following for one, following in pairwise(gateways))
 
 
 def test_no_two_turns_are_alike_and_sessions_are_in_order() -> None:
