@@ -20,13 +20,14 @@ class Search:
     """One question to one bank as the arms see it.
 
     `vector` is the question's, of the given generation; `tail` are vectors of units that have none stored yet, and
-    have passed the filters.
+    have passed the filters. `related` are words near the question's, with their importance beside a word asked for.
     """
 
     host: UUID
     bank: UUID
     question: Question
     statistics: Statistics
+    related: Mapping[str, float] = field(repr=False)
     generation: int
     vector: NDArray[np.float32] = field(repr=False)
     tail: Mapping[UUID, NDArray[np.float32]] = field(repr=False)

@@ -6,9 +6,10 @@ largest counts, so no word pays twice. The sum over the question's terms is divi
 so it can be added to a cosine.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -42,14 +43,20 @@ class Statistics:
         return float(np.log1p((self.units - df + 0.5) / (df + 0.5)))
 
 
-def readable_terms(question: Question, statistics: Statistics, budget: int) -> list[str]:
-    """Return the question's terms that the bank has, rarest first, as long as their postings fit the budget.
+def importance(question: Question, related: Mapping[str, float], ranking: RankingSettings) -> Mapping[str, float]:
+    """Return how much each term counts: a word once for each time it is asked for, pairs and related words less."""
+    pairs = dict.fromkeys(question.pairs, ranking.pair_weight)
+    return {**related, **pairs, **{word: float(count) for word, count in question.words.items()}}
+
+
+def readable_terms(asked: Collection[str], related: Collection[str], statistics: Statistics, budget: int) -> list[str]:
+    """Return the terms that the bank has, rarest first, as long as their postings fit the budget.
 
     A term in very many units says little and costs most: leaving it out of a large bank's search loses nothing that
-    the rarer ones do not find. The rarest is always read.
+    the rarer ones do not find. The rarest is always read. Related words come behind what is asked itself.
     """
-    terms = [term for term in (*question.words, *question.pairs) if statistics.frequency.get(term)]
-    terms.sort(key=lambda term: (statistics.frequency[term], term))
+    terms = [term for term in {*asked, *related} if statistics.frequency.get(term)]
+    terms.sort(key=lambda term: (term not in asked, statistics.frequency[term], term))
     spent = np.cumsum([statistics.frequency[term] for term in terms])
     return [term for n, term in enumerate(terms) if n == 0 or spent[n] <= budget]
 
@@ -93,21 +100,23 @@ class LexicalScores:
 
 
 def score(
-    postings: Mapping[str, Postings], question: Question, statistics: Statistics, ranking: RankingSettings
+    postings: Mapping[str, Postings],
+    question: Question,
+    statistics: Statistics,
+    ranking: RankingSettings,
+    related: Mapping[str, float] = MappingProxyType({}),
 ) -> LexicalScores:
-    """Score all places that the postings name; `postings` holds what was read for each term."""
+    """Score all places that the postings name; `postings` holds what was read for each term.
+
+    `related` are words that were not asked for themselves, with their importance.
+    """
+    counts = importance(question, related, ranking)
     most = sum(count * statistics.idf(term) for term, count in question.words.items() if term in postings) or 1.0
     weights = [
-        _importance(term, question, ranking) * statistics.idf(term) / most * _bm25(term, found, statistics, ranking)
+        counts[term] * statistics.idf(term) / most * _bm25(term, found, statistics, ranking)
         for term, found in postings.items()
     ]
     return LexicalScores(_Places(list(postings.values())), weights, ranking)
-
-
-def _importance(term: str, question: Question, ranking: RankingSettings) -> float:
-    if term in question.pairs:
-        return ranking.pair_weight
-    return float(question.words[term])
 
 
 def _bm25(term: str, found: Postings, statistics: Statistics, ranking: RankingSettings) -> Scores:

@@ -49,7 +49,7 @@ class LexicalArm:
     async def find(self, connection: AsyncConnection, search: Search) -> Found:
         """Score everything that holds one of the question's readable terms."""
         postings = await _read(connection, search)
-        scores = score(postings, search.question, search.statistics, search.settings.ranking)
+        scores = score(postings, search.question, search.statistics, search.settings.ranking, search.related)
 
         def view(pool: Pool) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
             return scores.of(pool.places, pool.answers)
@@ -59,7 +59,8 @@ class LexicalArm:
 
 
 async def _read(connection: AsyncConnection, search: Search) -> dict[str, Postings]:
-    terms = readable_terms(search.question, search.statistics, search.settings.postings)
+    asked = {*search.question.words, *search.question.pairs}
+    terms = readable_terms(asked, search.related, search.statistics, search.settings.postings)
     if not terms:
         return {}
     arguments = {"host": search.host, "bank": search.bank, "terms": terms, "postings": search.settings.postings}

@@ -1,6 +1,6 @@
 """What has to be known of a bank before it can be searched."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -11,11 +11,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store import identity
 from store.freshness import Freshness, freshness
 from store.recall import filters
+from store.recall.kin import kin, related
 from store.recall.lexical import Statistics
 from store.recall.query import RecallQuery
-from store.recall.question import Question
+from store.recall.question import Question, named
 from store.recall.settings import RecallSettings
 from store.recall.tail import Fresh, missing
+from store.recall.terms import analyse
 
 #: A question's terms beyond so many are not looked up: a pasted document is not a question.
 MAX_TERMS = 160
@@ -59,6 +61,11 @@ TERMS = text("""
                on u.host_id = :host and u.bank_id = :bank and u.unit_id = p.unit_id
             where u.seq is not null) s""")
 
+# Related words: as the projection stage counted them is good enough.
+COUNTED = text("""
+    select t.term, t.df from afterturn.term_t t
+     where t.host_id = :host and t.bank_id = :bank and t.term = any(cast(:terms as text[])) and t.df > 0""")
+
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
@@ -66,6 +73,7 @@ class Preparation:
 
     freshness: Freshness
     statistics: Statistics
+    related: Mapping[str, float] = field(repr=False)
     speakers: frozenset[str] = field(repr=False)
     tail: Sequence[Fresh] = field(repr=False)
 
@@ -91,14 +99,27 @@ async def prepare(
         return fresh
     terms = [*question.words, *question.pairs][:MAX_TERMS]
     found = (await connection.execute(TERMS, {**key, "terms": terms})).all() if terms else []
-    frequency = {term: df for term, df, _ in found if df}
+    speakers = frozenset(name for _, _, names in found for name in names or () if name)
+    nearest = kin(question, {word for name in named(question, speakers) for word in analyse(name).counts})
+    frequency = {
+        **await _counted(connection, key, {other for row in nearest.values() for other, _ in row}),
+        **{term: df for term, df, _ in found if df},
+    }
     units = max(int(row.units), *frequency.values(), 1)
+    statistics = Statistics(units, row.mean_length or DEFAULT_MEAN_LENGTH, frequency)
     return Preparation(
         fresh,
-        Statistics(units, row.mean_length or DEFAULT_MEAN_LENGTH, frequency),
-        frozenset(name for _, _, names in found for name in names or () if name),
+        statistics,
+        related(nearest, question, statistics, settings.ranking),
+        speakers,
         await missing(connection, _tail_arguments(key, query, settings, generation)),
     )
+
+
+async def _counted(connection: AsyncConnection, key: Mapping[str, Any], terms: Collection[str]) -> dict[str, int]:
+    if not terms:
+        return {}
+    return {row.term: row.df for row in await connection.execute(COUNTED, {**key, "terms": list(terms)})}
 
 
 def _tail_arguments(

@@ -8,11 +8,16 @@ from store.recall.languages import LANGUAGES, Language
 from store.recall.terms import BIGRAM_PREFIX, analyse, words_of
 
 _WORD = re.compile(r"\w+(?:['\u2019]s\b)?")
+#: A capitalised word that does not begin a sentence.
+_PROPER = re.compile(r"(?<=[^.!?\s]\s)[^\W\d_a-z]\w*")
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question's words and what kind of answer it wants; `words` and `pairs` are index terms and their counts."""
+    """A question's words and what kind of answer it wants; `words` and `pairs` are index terms and their counts.
+
+    `proper` are those words that are written like names.
+    """
 
     text: str = field(repr=False)
     words: dict[str, int] = field(repr=False)
@@ -20,6 +25,7 @@ class Question:
     wants_time: bool
     wants_number: bool
     wants_assistant: bool
+    proper: frozenset[str] = field(default=frozenset(), repr=False)
 
 
 def understand(text: str, languages: Iterable[Language] = LANGUAGES) -> Question:
@@ -33,6 +39,7 @@ def understand(text: str, languages: Iterable[Language] = LANGUAGES) -> Question
         wants_time=any(language.asks_time.search(text) for language in known),
         wants_number=any(language.asks_number.search(text) for language in known),
         wants_assistant=any(language.asks_assistant.search(text) for language in known),
+        proper=frozenset(term for word in _PROPER.findall(text) for term in analyse(word).counts),
     )
 
 

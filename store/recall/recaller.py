@@ -72,6 +72,7 @@ class Recaller:
             bank=bank,
             question=question,
             statistics=prepared.statistics,
+            related=prepared.related,
             generation=self._embedder.generation,
             vector=vector,
             tail=tail,

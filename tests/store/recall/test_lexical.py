@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from store.recall.lexical import POSTING, LexicalScores, Place, Postings, Statistics, readable_terms, score
-from store.recall.question import Question, understand
+from store.recall.question import understand
 from store.recall.settings import RankingSettings
 from store.recall.terms import analyse
 
@@ -43,7 +43,7 @@ def _scored(
     postings = _postings(texts)
     units = sum(len(messages) for messages in texts)
     statistics = Statistics(max(1, units), 3.0, {term: len(rows) for term, rows in postings.items()})
-    read = {term: postings[term] for term in readable_terms(asked, statistics, 10_000)}
+    read = {term: postings[term] for term in readable_terms([*asked.words, *asked.pairs], (), statistics, 10_000)}
     return score(read, asked, statistics, ranking)
 
 
@@ -78,7 +78,7 @@ def test_the_order_of_postings_changes_nothing(texts: list[list[list[str]]], que
     postings = {term: rows[::-1].copy() for term, rows in _postings(texts).items()}
     terms = understand(asked)
     statistics = Statistics(max(1, len(_places(texts))), 3.0, {term: len(rows) for term, rows in postings.items()})
-    read = {term: postings[term] for term in readable_terms(terms, statistics, 10_000)}
+    read = {term: postings[term] for term in readable_terms([*terms.words, *terms.pairs], (), statistics, 10_000)}
     assert score(read, terms, statistics, NO_PAIRS).of(_places(texts), _plain(texts)) == pytest.approx(forth)
 
 
@@ -156,19 +156,30 @@ def test_nothing_asked_scores_nothing() -> None:
     assert scores.of([(_session(0), 0)], ONE) == [0]
 
 
-def _question(*words: str) -> Question:
-    return understand(" ".join(words))
-
-
 def test_very_common_terms_are_left_out_when_the_budget_is_small() -> None:
     statistics = Statistics(1000, 5.0, {"lemon": 900, "banana": 30, "plum": 20})
-    asked = _question("lemon", "banana", "plum")
-    assert readable_terms(asked, statistics, 100) == ["plum", "banana"]
-    assert readable_terms(asked, statistics, 1000) == ["plum", "banana", "lemon"]
+    asked = ["lemon", "banana", "plum"]
+    assert readable_terms(asked, (), statistics, 100) == ["plum", "banana"]
+    assert readable_terms(asked, (), statistics, 1000) == ["plum", "banana", "lemon"]
+
+
+def test_related_words_are_read_behind_what_is_asked_itself() -> None:
+    statistics = Statistics(1000, 5.0, {"lemon": 90, "lime": 10})
+    assert readable_terms(["lemon"], ["lime"], statistics, 1000) == ["lemon", "lime"]
+    assert readable_terms(["lemon"], ["lime"], statistics, 95) == ["lemon"]
+
+
+def test_a_related_word_is_worth_its_importance() -> None:
+    texts = [[["lemon"], [], [], ["banana"], [], []]]
+    asked = understand("lemon")
+    postings = _postings(texts)
+    statistics = Statistics(6, 3.0, dict.fromkeys(postings, 1))
+    scores = score(postings, asked, statistics, NO_PAIRS, {"banana": 0.2}).of(_places(texts), _plain(texts))
+    assert scores[3] == pytest.approx(0.2 * scores[0])
 
 
 def test_the_rarest_term_is_always_read() -> None:
-    assert readable_terms(_question("lemon"), Statistics(1000, 5.0, {"lemon": 900}), 1) == ["lemon"]
+    assert readable_terms(["lemon"], (), Statistics(1000, 5.0, {"lemon": 900}), 1) == ["lemon"]
 
 
 @given(st.integers(1, 10**6), st.integers(0, 10**6))
