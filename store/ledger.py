@@ -103,7 +103,8 @@ class StageCounts:
     oldest_undone_s: float
 
 
-CLAIM = text("select * from afterturn.claim_work(:stage, :streams, :rows, :lease, :worker, :ordered, :max_attempts)")
+CLAIM = text("""
+    select * from afterturn.claim_work(:stage, :streams, :rows, :lease, :worker, :ordered, :max_attempts, :valve)""")
 RENEW = text("""
     update afterturn.claim_t c set lease_until = now() + :lease
       from unnest(cast(:epochs as bigint[])) as e(epoch)
@@ -138,14 +139,11 @@ GAUGES = text("""
     union all
     select stage, status, count(*), 0::float8 from afterturn.ledger_t
      where status in ('dead', 'unknown', 'add_failed', 'add_unknown', 'flush_failed') group by stage, status""")
+# By the look that a claim would take; streams of embedding are single rows, so it is told of an age there.
 RINGS = text("""
-    select s.stage from unnest(cast(:stages as text[])) with ordinality as s(stage, nth)
-     where exists (select from afterturn.ledger_t l
-                    where l.stage = s.stage and l.undone and l.next_attempt_at <= now()
-                      and not exists (select from afterturn.claim_t c
-                                       where c.host_id = l.host_id and c.stage = l.stage and c.stream_id = l.stream_id
-                                         and c.lease_until > now()))
-     order by s.nth""")
+    select s.stage from unnest(cast(:stages as text[]), cast(:ordered as boolean[])) as s(stage, ordered)
+     where (select true from afterturn.ready_streams(
+               s.stage, 1, s.ordered, case s.stage when 'embedding' then interval '0' end) limit 1)""")
 
 
 class Ledger:
@@ -159,10 +157,20 @@ class Ledger:
         self._database = database
 
     async def claim(
-        self, stage: Stage, *, streams: int, rows: int, lease: timedelta, worker: str, max_attempts: int
+        self,
+        stage: Stage,
+        *,
+        streams: int,
+        rows: int,
+        lease: timedelta,
+        worker: str,
+        max_attempts: int,
+        valve: timedelta | None = None,
     ) -> list[Claim]:
         """Claim up to `streams` streams with ready work and hand out at most `rows` first rows of each.
 
+        Hosts take turns, whatever each has waiting. Within a host the oldest stream comes first; with a `valve` the
+        newest, after all that was accepted longer ago than that.
         The attempt of each row is counted before it is handed out; a row that has used up `max_attempts` is put
         into quarantine instead. A stream whose lease ran out is taken over under a new epoch.
         """
@@ -174,6 +182,7 @@ class Ledger:
             "worker": worker,
             "ordered": stage in ORDERED,
             "max_attempts": max_attempts,
+            "valve": valve,
         }
         async with self._database.operator() as connection:
             found = (await connection.execute(CLAIM, arguments)).all()
@@ -222,7 +231,8 @@ class Ledger:
     async def rings(self) -> list[Stage]:
         """Name the stages that have ready work nobody holds."""
         async with self._database.operator() as connection:
-            found = await connection.execute(RINGS, {"stages": [s.value for s in Stage]})
+            arguments = {"stages": [s.value for s in Stage], "ordered": [s in ORDERED for s in Stage]}
+            found = await connection.execute(RINGS, arguments)
             return [Stage(stage) for stage in found.scalars()]
 
     async def _count(self, query: TextClause) -> dict[Stage, StageCounts]:

@@ -156,6 +156,7 @@ class Runner:
                 lease=self.lease,
                 worker=self.worker,
                 max_attempts=self.verdict.max_attempts,
+                valve=shape.valve,
             )
         except Exception as error:  # noqa: BLE001 - whatever the driver raises, this process stays
             log.warning("no work could be claimed", stage=self.work.stage.value, error=type(error).__name__)

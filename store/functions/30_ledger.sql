@@ -20,59 +20,15 @@ begin
        and p.host_id = p_host and p.stage = 'projection' and p.turn_id = s.turn_id and p.next_attempt_at = 'infinity';
 end $$;
 
--- The streams with ready work that nobody holds, oldest first: for ordered stages only those whose very first undone
--- row is ready. Looks at the oldest undone rows, which nearly always show enough; where they all belong to streams
--- that are held (a few long sessions), it walks from stream to stream by index instead of row by row.
-create or replace function afterturn.ready_streams(p_stage text, p_streams int, p_ordered boolean)
-returns table (host_id uuid, stream_id uuid, "position" bigint, attempts int)
-language plpgsql set plan_cache_mode to force_generic_plan as $$
-#variable_conflict use_column
-begin
-    return query
-    select l.host_id, l.stream_id, l.position, l.attempts
-      from (select * from afterturn.ledger_t l
-             where l.stage = p_stage and l.undone and l.next_attempt_at < 'infinity'
-             order by l.position limit 256) l
-     where l.next_attempt_at <= now()
-       and (select true from afterturn.claim_t c
-             where c.host_id = l.host_id and c.stage = p_stage and c.stream_id = l.stream_id
-               and c.lease_until > now()) is null
-       and (not p_ordered or l.position = (
-            select e.position from afterturn.ledger_t e
-             where e.stage = p_stage and e.host_id = l.host_id and e.stream_id = l.stream_id and e.undone
-               and e.next_attempt_at < 'infinity'
-             order by e.position limit 1))
-     order by l.position limit p_streams;
-    if found then
-        return;
-    end if;
-
-    return query
-    with recursive heads as (
-        (select l.host_id, l.stream_id, l.position, l.attempts, l.next_attempt_at from afterturn.ledger_t l
-          where l.stage = p_stage and l.undone and l.next_attempt_at < 'infinity'
-          order by l.host_id, l.stream_id, l.position limit 1)
-        union all
-        select n.* from heads h, lateral (
-            select l.host_id, l.stream_id, l.position, l.attempts, l.next_attempt_at from afterturn.ledger_t l
-             where l.stage = p_stage and l.undone and l.next_attempt_at < 'infinity'
-               and (l.host_id, l.stream_id) > (h.host_id, h.stream_id)
-             order by l.host_id, l.stream_id, l.position limit 1) n
-    )
-    select h.host_id, h.stream_id, h.position, h.attempts from heads h
-     where h.next_attempt_at <= now()
-       and (select true from afterturn.claim_t c
-             where c.host_id = h.host_id and c.stage = p_stage and c.stream_id = h.stream_id
-               and c.lease_until > now()) is null
-     order by h.position limit p_streams;
-end $$;
-
 -- Claims up to p_streams streams that have ready work and no living lease, and hands out their first p_rows rows.
 -- Attempts are counted here, before the work: a row that kills its worker ends in quarantine too.
 -- p_ordered: nothing overtakes a row of its stream that waits for its next attempt.
+-- p_valve: what is newest comes first, and before it what is older than that; null: the oldest first.
 -- What was tried before is handed out alone, so that a row that kills its worker takes no other into quarantine.
+drop function if exists afterturn.claim_work(text, int, int, interval, text, boolean, int);
 create or replace function afterturn.claim_work(p_stage text, p_streams int, p_rows int, p_lease interval,
-                                                p_worker text, p_ordered boolean, p_max_attempts int)
+                                                p_worker text, p_ordered boolean, p_max_attempts int,
+                                                p_valve interval default null)
 returns table (host_id uuid, stream_id uuid, epoch bigint, item_id uuid, bank_id uuid, session_id uuid, turn_id uuid,
                "position" bigint, status text, attempts int, accepted_at timestamptz)
 language plpgsql set plan_cache_mode to force_generic_plan as $$
@@ -85,11 +41,12 @@ begin
     -- Only winning the claim makes a stream ours; its rows are read by the next statement, whose snapshot shows
     -- what the previous holder left behind.
     with waiting as (
-        select * from afterturn.ready_streams(p_stage, p_streams, p_ordered)
+        select * from afterturn.ready_streams(p_stage, p_streams, p_ordered, p_valve)
+          with ordinality as w(host_id, stream_id, "position", attempts, nth)
     ), ready as (
-        select distinct w.host_id, w.stream_id
-          from (select w.*, row_number() over o as nth, bool_or(w.attempts > 0) over o as tried
-                  from waiting w window o as (order by w.position rows unbounded preceding)) w
+        select w.host_id, w.stream_id
+          from (select w.*, bool_or(w.attempts > 0) over (order by w.nth rows unbounded preceding) as tried
+                  from waiting w) w
          where w.nth = 1 or not w.tried
     ), won as (
         insert into afterturn.claim_t as c (host_id, stage, stream_id, epoch, lease_until, worker)

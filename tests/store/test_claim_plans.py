@@ -41,6 +41,7 @@ async def claim(connection: AsyncConnection, stage: Stage, *, ordered: bool) -> 
         "worker": "w",
         "ordered": ordered,
         "max_attempts": 5,
+        "valve": timedelta(seconds=30) if stage is Stage.EMBEDDING else None,
     }
     return len((await connection.execute(CLAIM, arguments)).all())
 

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from store.database import Database
-from store.depth import DEPTH, OWN, Depth, depth
+from store.depth import DEPTH, HOSTS, OWN, Depth, depth
 from store.turns import TurnStore
 from tests.servers import TestPostgres
 from tests.store.conftest import new_host, turn
@@ -43,8 +43,8 @@ async def test_a_look_at_a_long_ledger_reads_no_more_rows_than_it_counts(
     for stage in OWN:
         await fill(fresh_database, stage, 100)
     async with lonely.operator() as connection:
-        arguments = {"stages": [stage.value for stage in OWN], "most": 10}
-        assert (await connection.execute(DEPTH, arguments)).one().rows == 10
+        arguments = {"stages": [stage.value for stage in OWN], "most": 10, "hosts": HOSTS}
+        assert (await connection.execute(DEPTH, arguments)).one().waiting == 10
         scans, read = (await connection.execute(READ)).one()
     assert scans == 0
-    assert read <= 2 * (10 + len(OWN))
+    assert read <= 2 * 10 + 4 * len(OWN)
