@@ -32,6 +32,9 @@ begin
              where i.indrelid = format('afterturn.%I', v_table)::regclass
                and not exists (select from pg_constraint c where c.conindid = i.indexrelid and c.contype in ('p', 'u'))
              union all
+            select replace(pg_get_statisticsobjdef(x.oid), ' afterturn.', format(' %I.', p_schema))
+              from pg_statistic_ext x where x.stxrelid = format('afterturn.%I', v_table)::regclass
+             union all
             select format('alter table %I.%I set (%s)', p_schema, v_table, array_to_string(r.reloptions, ', '))
               from pg_class r
              where r.oid = format('afterturn.%I', v_table)::regclass and r.reloptions is not null
@@ -169,6 +172,15 @@ begin
     end loop;
     create schema afterturn_before;
     foreach v_table in array afterturn.event_backed() loop
+        for v_command in
+            select format('drop statistics afterturn.%I', x.stxname)
+              from pg_statistic_ext x where x.stxrelid = format('afterturn.%I', v_table)::regclass
+             union all
+            select format('alter statistics %I.%I set schema afterturn', p_schema, x.stxname)
+              from pg_statistic_ext x where x.stxrelid = format('%I.%I', p_schema, v_table)::regclass
+        loop
+            execute v_command;
+        end loop;
         execute format('alter table afterturn.%I set schema afterturn_before', v_table);
         execute format('alter table %I.%I set schema afterturn', p_schema, v_table);
     end loop;

@@ -170,6 +170,7 @@ async def test_a_swap_leaves_the_schema_as_it_was(said: UUID, lonely: Database, 
                array(select a::text from unnest(c.relacl) a order by 1)::text,
                array(select attname || format_type(atttypid, atttypmod) || attnotnull from pg_attribute a
                       where a.attrelid = c.oid and attnum > 0 order by attnum)::text,
+               array(select pg_get_statisticsobjdef(x.oid) from pg_statistic_ext x where x.stxrelid = c.oid)::text,
                case when c.relkind = 'v' then pg_get_viewdef(c.oid) end
           from pg_class c join pg_namespace n on n.oid = c.relnamespace
          where n.nspname in ('afterturn', 'hindsight') and c.relkind in ('r', 'p', 'v') order by n.nspname, c.relname"""
