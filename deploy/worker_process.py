@@ -38,6 +38,7 @@ from store.ledger import Ledger, Stage
 from store.maintenance import Pruning, Schedule
 from store.recall.recaller import Recaller
 from store.recall_jobs import RecallJobs
+from store.words import WaitingWords
 from workers.broker import Dependencies, create_broker, pools, register, worker
 from workers.embedding import EmbeddingStage
 from workers.enrichment import EnrichmentStage, model_gate
@@ -160,6 +161,7 @@ async def _build(settings: Settings, broker: RedisBroker, stages: Callable[..., 
         bell=Bell(doorbell.ring, doorbell.ask, doorbell.reachable),
         here={stage: runner.drain for stage, runner in runners.items()},
         every_s=settings.worker.sweep_seconds,
+        words=WaitingWords(database),
     )
     maintainer = Maintainer(
         Schedule(database),

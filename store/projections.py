@@ -92,7 +92,7 @@ REDATE_PAIRS = text("""
 
 #: Units whose words one statement carries into the index of words.
 UNITS_LIMIT = 500
-POST_WORDS = text("select carried, forgotten, terms from afterturn.post_words(:host, :bank, :units)")
+POST_WORDS = text("select carried, forgotten, terms from afterturn.post_words(:host, :bank, :units, :back)")
 FORGET_TERMS = text("""
     delete from afterturn.term_t t using unnest(cast(:terms as text[])) f(term)
      where t.host_id = :host and t.bank_id = :bank and t.term = f.term and t.df = 0""")
@@ -158,7 +158,13 @@ async def count_words(connection: AsyncConnection, host: UUID, bank: UUID) -> Ca
     As many as a bounded statement takes; the rest waits for the next call, and recalls find it where it is.
     """
     place = {"host": host, "bank": bank}
-    row = (await connection.execute(POST_WORDS, {**place, "units": UNITS_LIMIT})).one()
+    row = (await connection.execute(POST_WORDS, {**place, "units": UNITS_LIMIT, "back": True})).one()
     if row.terms:
         await connection.execute(FORGET_TERMS, {**place, "terms": row.terms})
     return Carried(row.carried == UNITS_LIMIT, row.forgotten)
+
+
+async def carry_words(connection: AsyncConnection, host: UUID, bank: UUID) -> bool:
+    """Carry words that wait, as many as a bounded statement takes, and nothing else; say whether more may wait."""
+    arguments = {"host": host, "bank": bank, "units": UNITS_LIMIT, "back": False}
+    return bool((await connection.execute(POST_WORDS, arguments)).one().carried == UNITS_LIMIT)

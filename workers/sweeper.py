@@ -10,9 +10,13 @@ import structlog
 
 from store.ledger import Ledger, Stage
 from store.recall_jobs import RecallJobs
+from store.words import WaitingWords
 from workers.metrics import RINGS, SWEEPS
 
 log = structlog.get_logger(__name__)
+
+#: How long one sweep carries words that wait, in seconds.
+CARRY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,7 @@ class Sweeper:
     bell: Bell
     here: Mapping[Stage, Callable[[], Awaitable[None]]]
     every_s: float
+    words: WaitingWords | None = None
     chance: Callable[[], float] = field(default=random.random)
     _working: set[asyncio.Future[None]] = field(default_factory=set)
 
@@ -62,6 +67,8 @@ class Sweeper:
             self.bell.ring(stage)
         for host, job in jobs:
             self.bell.ask(host, job)
+        if self.words is not None:
+            await self.words.carry(CARRY_S)
         return stages
 
     async def _safely(self) -> None:

@@ -8,18 +8,20 @@ create or replace function afterturn.folded(p_name text) returns text
 language sql immutable parallel safe
 return btrim(regexp_replace(lower(regexp_replace(normalize(p_name, NFKD), '[\u0300-\u036f]', '', 'g')), '\s+', ' ', 'g'));
 
--- Carries the words of up to p_limit units of a bank that wait into the index of words, and counts them, together
--- with what was forgotten since. Returns how many units that were, which ones were forgotten, and the terms that were
+-- Carries the words of up to p_limit units of a bank that wait into the index of words, and counts them; with
+-- p_take_back together with what was forgotten since. Returns how many units that were, which ones were forgotten, and the terms that were
 -- counted of those.
 -- A unit that is forgotten meanwhile is either carried first, and taken back by the next call, or not carried at all.
-create or replace function afterturn.post_words(p_host uuid, p_bank uuid, p_limit int)
+drop function if exists afterturn.post_words(uuid, uuid, int);
+create or replace function afterturn.post_words(p_host uuid, p_bank uuid, p_limit int, p_take_back boolean)
 returns table (carried bigint, forgotten uuid[], terms text[])
 language plpgsql set plan_cache_mode to force_generic_plan as $$
 #variable_conflict use_column
 begin
     return query
     with gone as (
-        delete from afterturn.forgotten_unit_t f where f.host_id = p_host and f.bank_id = p_bank returning f.*
+        delete from afterturn.forgotten_unit_t f
+         where p_take_back and f.host_id = p_host and f.bank_id = p_bank returning f.*
     ), came as materialized (
         update afterturn.unit_word_t w set posted = true
           from (select n.unit_id from afterturn.unit_word_t n
@@ -49,6 +51,9 @@ begin
     select (select count(*) from came), array(select g.unit_id from gone g),
            array(select distinct t from gone g, unnest(g.terms) t order by t);
 end $$;
+
+-- Workers look over all hosts for banks in which words wait, and see nothing of the words.
+grant select (host_id, bank_id, posted) on afterturn.unit_word_t to afterturn_operator;
 
 -- Removes the words of units, and from the index of words what was carried there; returns what they were. The rows of
 -- the units come first: whoever carries them just now ends before, and the next statement sees what came of it.

@@ -48,7 +48,7 @@ async def test_a_new_database_looks_things_up_by_their_own_index(lonely: Databas
     for start in range(0, 800, 100):
         await store.append(host, [turn(f"t{n}", f"word number {n}", "so it is") for n in range(start, start + 100)])
     async with lonely.tenant(host) as connection:
-        carried = text("select * from afterturn.post_words(:host, :bank, 10000)")
+        carried = text("select * from afterturn.post_words(:host, :bank, 10000, true)")
         await connection.execute(carried, {"host": host, "bank": identity.bank_id(host, "home")})
     conditions = await _index_conditions(lonely, host, statement)
     assert any(column in condition for condition in conditions), conditions

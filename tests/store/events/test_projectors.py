@@ -248,7 +248,7 @@ async def test_another_text_loses_the_words_and_vectors_of_the_old_one(database:
         await connection.execute(
             text("insert into unit_word_t values (:h, :b, :u, null, null, 1, '{\"word\": 1}')"), word
         )
-        await connection.execute(text("select * from post_words(:h, :b, 10)"), {"h": bank, "b": BANK})
+        await connection.execute(text("select * from post_words(:h, :b, 10, true)"), {"h": bank, "b": BANK})
         for unit in (uuid_of("unit a"), uuid_of("reflection r")):
             await connection.execute(
                 text("insert into unit_vector_t values (:h, :b, :u, 0, 1, array_fill(0.05, array[384])::halfvec)"),

@@ -1,0 +1,37 @@
+"""Where many words wait, they are carried into the index of words without waiting for a stage."""
+
+from uuid import UUID
+
+from store import words
+from store.database import Database
+from store.turns import TurnStore
+from store.words import WaitingWords
+from tests.store.conftest import NOON, new_host, rows, turn
+
+COUNTS = """
+    select (select count(*) from unit_word_t where not posted), (select count(*) from unit_word_t where posted),
+           (select count(distinct unit_id) from posting_t), (select coalesce(max(df), 0) from term_t)"""
+
+
+async def say(database: Database, host: UUID, count: int) -> None:
+    said = [turn(f"t{n}", f"the quokka number {n} sleeps") for n in range(count)]
+    await TurnStore(database, lambda: NOON).append(host, said)
+
+
+async def test_many_waiting_words_are_carried_and_counted_and_few_are_left_to_the_projection_stage(
+    lonely: Database,
+) -> None:
+    laden, light = await new_host(lonely), await new_host(lonely)
+    await say(lonely, laden, words.MANY)
+    await say(lonely, light, words.MANY - 1)
+    assert await WaitingWords(lonely).carry(60) > 0
+    assert await rows(lonely, laden, COUNTS) == [(0, words.MANY, words.MANY, words.MANY)]
+    assert await rows(lonely, light, COUNTS) == [(words.MANY - 1, 0, 0, 0)]
+    assert await WaitingWords(lonely).carry(60) == 0
+
+
+async def test_carrying_ends_when_its_time_is_over(lonely: Database) -> None:
+    host = await new_host(lonely)
+    await say(lonely, host, words.MANY)
+    assert await WaitingWords(lonely).carry(0) == 0
+    assert (await rows(lonely, host, COUNTS))[0][0] == words.MANY
