@@ -1,7 +1,7 @@
 """Stages that do nothing but claim and close: what the ledger, the nudges and the runner cost by themselves."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from store.database import Database
 from store.ledger import Claim, Outcome, Stage, close_together
@@ -14,7 +14,7 @@ from workers.runner import Shape, StageWork, Worked
 
 @dataclass(frozen=True, slots=True)
 class IdleStage:
-    """Takes as much as the real stage does, and closes it."""
+    """Takes as much as the real stage does, and closes it, all of it together."""
 
     database: Database
     stage: Stage
@@ -35,6 +35,6 @@ class IdleStage:
 def idle_stages(_settings: object, database: Database, *_: object) -> Sequence[StageWork]:
     """Return one for each stage; takes what the real ones are made of."""
     return [
-        IdleStage(database, real.stage, real.shape)
+        IdleStage(database, real.stage, replace(real.shape, together=True))
         for real in (GatewayStage, ExtractionStage, EmbeddingStage, ProjectionStage)
     ]
