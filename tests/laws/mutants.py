@@ -21,7 +21,7 @@ MUTANTS = (
         law="L1",
         fault="an accepted turn opens no work for extraction",
         file="store/functions/20_append.sql",
-        before="                           ('extraction', t.session, 'pending', now()),\n",
+        before="                               ('extraction', a.session, 'pending', now()),\n",
         after="",
         held_by="tests/store/test_turns.py",
         tests=("test_an_accepted_turn_is_in_the_log_in_the_projections_and_in_the_ledger",),
@@ -42,8 +42,8 @@ MUTANTS = (
         law="L2",
         fault="a turn that is known is accepted again",
         file="store/functions/20_append.sql",
-        before="g.turn_id = t.turn) is null;\n",
-        after="g.turn_id <> t.turn) is null;\n",
+        before="g.turn_id = t.turn offset 0) g on true\n",
+        after="g.turn_id = t.turn and false offset 0) g on true\n",
         held_by="tests/store/test_turns.py",
         tests=("test_the_same_turn_again_changes_nothing_and_answers_with_the_first_position",),
     ),
@@ -51,8 +51,8 @@ MUTANTS = (
         law="L3",
         fault="writers of a session do not wait for each other",
         file="store/functions/20_append.sql",
-        before="pg_advisory_xact_lock(k.key)\n       from (select distinct afterturn.lock_key('session',",
-        after="pg_advisory_xact_lock_shared(k.key)\n       from (select distinct afterturn.lock_key('session',",
+        before="perform pg_advisory_xact_lock(v_sessions[i]);\n",
+        after="perform pg_advisory_xact_lock_shared(v_sessions[i]);\n",
         held_by="tests/store/test_turns.py",
         tests=("test_writers_that_meet_in_a_session_leave_it_numbered_without_gaps_in_order_of_position",),
     ),
@@ -181,10 +181,10 @@ MUTANTS = (
     ),
     Mutant(
         law="L4",
-        fault="a word is not known before it was counted",
+        fault="a word is not known before it was carried into the index",
         file="store/recall/preparation.py",
-        before="                                         limit 5000) p) end as df) f\n",
-        after="                                         limit 0) p) end as df) f\n",
+        before="(select count(*) from waiting w where w.terms ? q.term) as df) f\n",
+        after="0 as df) f\n",
         held_by="tests/store/recall/test_recaller.py",
         tests=("test_a_turn_is_found_by_its_word_as_soon_as_it_is_acknowledged",),
     ),
@@ -271,12 +271,10 @@ MUTANTS = (
         law="L10",
         fault="a batch is embedded inside the transaction that writes its vectors",
         file="workers/embedding.py",
-        before="        vectors = await self.embedder.embed([unit.content for unit in units]) if units else None\n"
-        "        outcomes = [Outcome(row.item_id) for claim in claims for row in claim.rows]\n"
-        "        async with self.database.tenant(host) as connection:\n",
-        after="        outcomes = [Outcome(row.item_id) for claim in claims for row in claim.rows]\n"
-        "        async with self.database.tenant(host) as connection:\n"
-        "            vectors = await self.embedder.embed([unit.content for unit in units]) if units else None\n",
+        before="        async with self.database.tenant(host) as connection:\n            await insert(connection,",
+        after="        async with self.database.tenant(host) as connection:\n"
+        "            vectors = await self.embedder.embed([unit.content for unit in units]) if units else vectors\n"
+        "            await insert(connection,",
         held_by="tests/workers/test_runner.py",
         tests=("test_slow_work_holds_no_connection",),
     ),
