@@ -7,6 +7,9 @@ from datetime import timedelta
 from typing import ClassVar
 from uuid import UUID
 
+import numpy as np
+from numpy.typing import NDArray
+
 from embeddings.protocol import Embedder
 from store.database import Database
 from store.errors import LeaseLost
@@ -15,6 +18,7 @@ from store.unit_vectors import Unembedded, Wanted, again_id, insert, missing
 from workers.metrics import EMBEDDED_TEXTS
 from workers.runner import Shape, Worked
 
+NO_VECTORS = np.empty((0, 0), dtype=np.float32)
 #: The newest turns are asked for first, so they are embedded first; but none waits longer than this for newer ones.
 VALVE = timedelta(seconds=30)
 
@@ -30,22 +34,28 @@ class EmbeddingStage:
     shape: ClassVar[Shape] = Shape(streams=64, rows=1, together=True, valve=VALVE)
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
-        """Embed what these turns still lack; vectors are written once, whoever is first."""
+        """Embed what these turns still lack, of all hosts in one go; vectors are written once, whoever is first."""
         by_host: dict[UUID, list[Claim]] = defaultdict(list)
         for claim in claims:
             by_host[claim.host_id].append(claim)
-        outcomes = [outcome for host, held in by_host.items() for outcome in await self._host(host, held)]
+        wanted = {host: await self._missing(host, held) for host, held in by_host.items()}
+        texts = [unit.content for units in wanted.values() for unit in units]
+        vectors = await self.embedder.embed(texts) if texts else NO_VECTORS
+        outcomes: list[Outcome] = []
+        for host, held in by_host.items():
+            outcomes += await self._write(host, held, wanted[host], vectors[: len(wanted[host])])
+            vectors = vectors[len(wanted[host]) :]
         if not outcomes:
             raise LeaseLost("every lease of the batch ran out")
         return Worked(outcomes)
 
-    async def _host(self, host: UUID, claims: Sequence[Claim]) -> list[Outcome]:
-        units = await self._missing(host, claims)
-        vectors = await self.embedder.embed([unit.content for unit in units]) if units else None
+    async def _write(
+        self, host: UUID, claims: Sequence[Claim], units: Sequence[Unembedded], vectors: NDArray[np.float32]
+    ) -> list[Outcome]:
+        """Write the vectors of one host's units, and close its claims with them."""
         outcomes = [Outcome(row.item_id) for claim in claims for row in claim.rows]
         async with self.database.tenant(host) as connection:
-            if vectors is not None:
-                await insert(connection, host, self.embedder.generation, units, vectors)
+            await insert(connection, host, self.embedder.generation, units, vectors)
             ours = await close_together(connection, claims, outcomes)
         EMBEDDED_TEXTS.inc(len(units))
         items = {row.item_id for claim in ours for row in claim.rows}

@@ -160,13 +160,16 @@ async def test_work_longer_than_its_lease_keeps_it(world: World) -> None:
 async def test_work_whose_lease_was_lost_is_cut_short(world: World) -> None:
     await world.append()
 
+    begun = asyncio.Event()
+
     async def for_ever(_claim: Claim) -> None:
+        begun.set()
         await asyncio.sleep(60)
 
     crew = Crew(world, lease=timedelta(seconds=0.3))
     recorder = Recorder(world.database, before=for_ever)
     working = asyncio.ensure_future(crew.runner(Stage.EXTRACTION, recorder).drain())
-    await asyncio.sleep(0.1)
+    await begun.wait()
     await world.sql("update afterturn.claim_t set epoch = 0, lease_until = now() + interval '1 hour'")
     async with asyncio.timeout(5):
         await working

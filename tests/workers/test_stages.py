@@ -1,10 +1,12 @@
 """Each stage's result, and that doing it twice changes nothing."""
 
 from typing import Any
+from uuid import UUID
 
 from store import projections
 from store.ledger import Stage
 from store.recall.terms import analyse
+from store.turns import NewTurn
 from tests.workers.conftest import BANK, HOST, World, dialogue
 from tests.workers.stages import Crew, KnownEmbedder
 
@@ -105,6 +107,23 @@ async def test_embedding_writes_the_vector_of_every_unit_in_one_batch(world: Wor
         expected = crew.embedder.vector(row.content)
         assert max(abs(a - b) for a, b in zip(stored, expected, strict=True)) < 1e-3
         assert (row.generation, row.chunk) == (1, 0)
+
+
+async def test_texts_of_many_hosts_are_embedded_in_one_go_and_each_written_to_its_own(world: World) -> None:
+    other = UUID(int=7)
+    await world.sql("insert into afterturn.host_t (host_id, name) values (:host, 'other')", host=other)
+    await world.append()
+    await world.turns.append(other, [NewTurn("default", "s", "t", dialogue("Who is there?", "Somebody."))])
+    crew = Crew(world)
+    await crew.drain(Stage.EMBEDDING)
+    assert [len(batch) for batch in crew.embedder.batches] == [4]
+    rows = await world.sql("""
+        select v.host_id, u.content, v.embedding::text as embedding from afterturn.unit_vector_t v
+          join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)""")
+    assert {row.host_id for row in rows} == {HOST, other}
+    for row in rows:
+        stored = [float(x) for x in row.embedding.strip("[]").split(",")]
+        assert max(abs(a - b) for a, b in zip(stored, crew.embedder.vector(row.content), strict=True)) < 1e-3
 
 
 async def test_a_forgotten_unit_gets_no_vector(world: World) -> None:
