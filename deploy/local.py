@@ -22,7 +22,7 @@ from deploy.settings import Settings
 from deploy.stack import FILE, Stack, StackProcess
 from deploy.supervisor import Running, Supervisor
 
-#: A process holds two pools, one of `pool_size` and one of half of it, and each may overflow by its size.
+#: A process holds two pools, one of `pool_size` and one of half of it, and each may grow to twice its size.
 CONNECTIONS_A_POOL_SIZE = 3
 SPARE_CONNECTIONS = 50
 LOAD_SECONDS = 60.0

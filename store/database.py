@@ -74,8 +74,10 @@ class Database:
 def _engine(url: str, pool_size: int) -> AsyncEngine:
     engine = create_async_engine(
         url,
-        pool_size=pool_size,
-        max_overflow=pool_size,
+        # What a burst opened is kept for the next one: a new connection costs more than most of what is asked of it.
+        pool_size=2 * pool_size,
+        max_overflow=0,
+        pool_use_lifo=True,
         pool_pre_ping=False,
         # An error that quoted its parameters would quote what people said.
         hide_parameters=True,

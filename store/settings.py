@@ -11,4 +11,6 @@ class DatabaseSettings(BaseModel):
     url: SecretStr = Field(SecretStr(""), description="as afterturn_app: behind the tenants' wall")
     operator_url: SecretStr = Field(SecretStr(""), description="as afterturn_operator: ledger and keys, no content")
     owner_url: SecretStr = Field(SecretStr(""), description="as the owner: migrations only")
-    pool_size: int = Field(8, ge=1, le=200, strict=True, description="connections kept by one process")
+    pool_size: int = Field(
+        8, ge=1, le=200, strict=True, description="connections one process has, and twice as many at most"
+    )
