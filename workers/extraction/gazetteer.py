@@ -32,6 +32,10 @@ def words(file: str, section: str | None = None) -> frozenset[str]:
     return frozenset(found)
 
 
+def raw(file: str) -> str:
+    """Return a list as it is written."""
+    return (_FOLDER / f"{file}.txt").read_text(encoding="utf-8")
+
+
 def _text(file: str) -> str:
-    raw = (_FOLDER / f"{file}.txt").read_text(encoding="utf-8")
-    return unicodedata.normalize("NFKC", raw).casefold()
+    return unicodedata.normalize("NFKC", raw(file)).casefold()

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from workers.extraction.gazetteer import names, words
 from workers.extraction.model import MentionKind
-from workers.extraction.people_cues import acts, beside_me, owns, personal, signs, tended, told
+from workers.extraction.people_cues import acts, beside_me, owns, paired, personal, signs, tended, told
 from workers.extraction.runs import Run
 from workers.extraction.thing_cues import (
     called,
@@ -54,7 +54,7 @@ def believable(run: Run, found: Guess) -> bool:
         return found.sure or not run.opens or _subject(run)
     if not run.opens and (given(low) or _listed(run) is not None or low not in everyday()):
         return True
-    return acts(run) or owns(run) or any(rule(run) is not None for rule in _EVEN_WORDS)
+    return any(cue(run) for cue in (acts, owns, paired)) or any(rule(run) is not None for rule in _EVEN_WORDS)
 
 
 def entitled(run: Run) -> bool:
@@ -82,14 +82,18 @@ def _subject(run: Run) -> bool:
 
 def _subject_listed(run: Run) -> MentionKind | None:
     """Let a listed name that is a rare word as well begin a sentence when a verb follows: "Python was"."""
+    after = run.after()
     rare = run.lows[0] not in everyday() and run.lows[0] not in places()
-    return _listed(run) if rare and _subject(run) else None
+    does = after is not None and after.gap == " " and after.low.endswith("ed")
+    return _listed(run) if rare and (does or _subject(run)) else None
 
 
 def _listed(run: Run) -> MentionKind | None:
     raw = run.parts[-1].text.casefold()
     name = run.name
     if name in places():
+        if name in names("organisations") and employer(run) is not None:
+            return MentionKind.ORGANISATION
         return MentionKind.PERSON if given(run.lows[0]) and _human(run) else MentionKind.PLACE
     if name in names("organisations") or (len(run.parts) == 1 and raw in names("organisations")):
         return MentionKind.ORGANISATION

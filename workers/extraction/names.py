@@ -1,24 +1,20 @@
 """The names of a turn: runs of capitalised words, judged in their message and then across the turn."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise
+from itertools import islice
 
 from workers.extraction.canonical import canonical
-from workers.extraction.gazetteer import names
 from workers.extraction.kinds import Guess, believable, entitled, guess
+from workers.extraction.low_names import low_names
 from workers.extraction.model import MentionKind, Span
 from workers.extraction.runs import Run, runs
-from workers.extraction.tokens import Token, tokens
-from workers.extraction.vocabulary import everyday
+from workers.extraction.tokens import tokens
 
 #: So many capitalised runs of a message are judged; far more than are kept in the end.
 MOST_RUNS = 1024
 
-_BEFORE_PLACE = frozenset({"in", "to", "from", "near"})
 _JOINS = frozenset({", ", " "})
-# Places that are words, too: without a capital they are the words.
-_LOW_WORDS = frozenset(["split", "cork", "turkey", "phoenix", "buffalo", "orlando", "york", "chad", "guinea"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +55,8 @@ def _message(ordinal: int, text: str) -> list[Named]:
     words_found = tokens(text)
     judged = [(run, guess(run)) for run in islice(runs(words_found), MOST_RUNS)]
     found = [_named(ordinal, text, run, seen) for run, seen in _coordinated(judged)]
-    found += [_place(ordinal, span, text[span.start : span.end]) for span in _low_places(words_found, text)]
+    taken = frozenset(token.start for run, _ in judged for token in run.parts)
+    found += [_small(ordinal, text, span, kind) for span, kind in low_names(words_found, taken)]
     return sorted(found, key=lambda named: named.span)
 
 
@@ -69,6 +66,10 @@ def _named(ordinal: int, text: str, run: Run, seen: Guess) -> Named:
         run, kind, sure, certain = Run(run.words, run.first - 1, run.last), MentionKind.NAME, True, True
     surface = text[run.start : run.end]
     return Named(ordinal, Span(run.start, run.end), canonical(surface), kind, sure, certain)
+
+
+def _small(ordinal: int, text: str, span: Span, kind: MentionKind) -> Named:
+    return Named(ordinal, span, canonical(text[span.start : span.end]), kind, sure=True, certain=True)
 
 
 def _coordinated(judged: list[tuple[Run, Guess]]) -> list[tuple[Run, Guess]]:
@@ -97,18 +98,3 @@ def _beside(one: Run, other: Run) -> bool:
     if not between:
         return head.gap == ", "
     return between[0].low in {"and", "or"} and between[0].gap in _JOINS
-
-
-def _low_places(found: list[Token], text: str) -> Iterator[Span]:
-    """Yield known places written without a capital, where a preposition says that a place comes."""
-    for before, token in pairwise(found):
-        if before.low in _BEFORE_PLACE and token.gap == " " and text[token.start].islower() and _small(token.low):
-            yield Span(token.start, token.start + len(token.bare))
-
-
-def _small(low: str) -> bool:
-    return low in names("countries", "places") and low not in _LOW_WORDS and low not in everyday()
-
-
-def _place(ordinal: int, span: Span, surface: str) -> Named:
-    return Named(ordinal, span, canonical(surface), MentionKind.PLACE, sure=True, certain=True)

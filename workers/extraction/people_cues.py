@@ -44,13 +44,17 @@ _CONTRACTED = frozenset({"in", "at", "not", "been", "going", "coming", "leaving"
 
 def _verbs(run: Run) -> str:
     """Name the verbs that prove a person: all of them for what is a name for certain, else the telling ones."""
+    return "says" if _certain(run) else "speaks"
+
+
+def _certain(run: Run) -> bool:
+    """Whether the capital proves a name: inside a sentence, on no word, or on a given name that is a rare word."""
     first = run.lows[0]
-    certain = not run.opens or not is_word(first) or (given(first) and first not in everyday())
-    return "says" if certain else "speaks"
+    return not run.opens or not is_word(first) or (given(first) and first not in everyday())
 
 
 def _predicated(run: Run, after: Token) -> bool:
-    if after.low not in words("people", "modal") or (run.opens and is_word(run.lows[0])):
+    if after.low not in words("people", "modal") or not _certain(run):
         return False
     then = run.after(2)
     return then is not None and (then.low in words("people", "human") or then.low in words("people", "says"))
@@ -70,8 +74,8 @@ def told(run: Run) -> bool:
         return True
     if before.low in words("people", "gives"):
         after = run.after()
-        number = after is not None and after.text[0].isdigit()
-        return after is not None and (number or after.low in _DETERMINERS)
+        if after is not None and (after.text[0].isdigit() or after.low in _DETERMINERS):
+            return True
     return _called_up(run, before) or _by_preposition(run, before)
 
 
@@ -95,6 +99,16 @@ def beside_me(run: Run) -> bool:
     link, other = run.before(), run.before(2)
     both = link is not None and other is not None and link.low == "and"
     return both and other is not None and other.low in _WITH_ME and run.parts[0].gap == " "
+
+
+def paired(run: Run) -> bool:
+    """Whether a given name begins a sentence with another: "Grace and Mark are"."""
+    link, other = run.after(), run.after(2)
+    if link is None or not given(run.lows[0]) or not run.opens:
+        return False
+    if link.low == "and" and other is not None:
+        return link.gap == other.gap == " " and other.capital and given(other.low)
+    return link.gap == ", " and link.capital and given(link.low)
 
 
 def owns(run: Run) -> bool:

@@ -114,6 +114,9 @@ def runs(found: list[Token]) -> Iterator[Run]:
     """Yield the runs of a message's words, each trimmed to what can be a name; none is empty."""
     place = 0
     while place < len(found):
+        if not found[place].capital:
+            place += 1
+            continue
         whole = _known_end(found, place)
         end = _end(found, place) if _begins(found, place) else place
         if whole >= max(end, place + 1):
@@ -126,7 +129,7 @@ def runs(found: list[Token]) -> Iterator[Run]:
 def _known_end(found: list[Token], first: int) -> int:
     """Return where the longest known name of several words ends that begins here, 0 if there is none."""
     lengths = known_lengths().get(found[first].low)
-    if lengths is None or not found[first].capital:
+    if lengths is None:
         return 0
     for length in lengths:
         parts = found[first : first + length]
@@ -198,7 +201,8 @@ def _step(found: list[Token], first: int, end: int) -> int:
 
 def _organised(token: Token) -> bool:
     low = token.low
-    return low in words("organisation", "any") or (token.capital and low in words("organisation", "tail"))
+    tail = low in words("organisation", "tail") or low in words("place", "ends")
+    return low in words("organisation", "any") or (token.capital and tail)
 
 
 def _close(token: Token) -> bool:

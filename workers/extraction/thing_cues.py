@@ -5,13 +5,14 @@ from workers.extraction.model import MentionKind
 from workers.extraction.people_cues import earlier
 from workers.extraction.runs import Run
 from workers.extraction.tokens import Token
-from workers.extraction.vocabulary import given
+from workers.extraction.vocabulary import family, given, is_word
 
 _SOMEBODY = frozenset({"man", "woman", "guy", "lady", "boy", "girl", "person"})
 _OWNERS = frozenset({"my", "our", "his", "her", "their", "your", "the", "a", "an"})
 _ORIGINS = frozenset(
     {"is", "he's", "she's", "i'm", "they're", "we're", "am", "are", "was", "were", "originally", "comes"}
 )
+_WITHIN = frozenset({"in", "near", "climb", "climbed", "climbing", "summited"})
 _LOOK_BACK = 4
 _DESCRIBED = (
     ("people", "animal", MentionKind.NAME),
@@ -120,9 +121,10 @@ def stands_at(run: Run) -> MentionKind | None:
 def inside(run: Run) -> MentionKind | None:
     """Tell by "in X", which is said of places even where the name is given to people, too."""
     before = run.before()
-    if before is None or run.opens or before.low not in {"in", "near"} or run.parts[-1].possessive:
+    if before is None or run.opens or before.low not in _WITHIN or run.parts[-1].possessive:
         return None
-    return MentionKind.PLACE if len(run.parts) == 1 or not given(run.lows[0]) else None
+    human = len(run.parts) > 1 and given(run.lows[0]) and family(run.lows[-1])
+    return None if human else MentionKind.PLACE
 
 
 def situated(run: Run) -> MentionKind | None:
@@ -157,4 +159,5 @@ def enjoyed(run: Run) -> MentionKind | None:
         return MentionKind.NAME if listened and not run.opens else None
     if before is None or run.opens or run.parts[0].gap != " ":
         return None
-    return MentionKind.NAME if before.low in words("name", "takes") else None
+    performed = before.low.startswith("play") and len(run.parts) > 1 and not any(map(is_word, run.lows))
+    return MentionKind.NAME if before.low in words("name", "takes") and not performed else None

@@ -1,6 +1,6 @@
 """What the rules know of words: which are known names, and which are only words that a capital does not make one."""
 
-from functools import cache
+from functools import cache, lru_cache
 
 from workers.extraction.gazetteer import names, words
 
@@ -65,19 +65,19 @@ def families(low: str) -> bool:
     return any(low.endswith(tail) and family(low[: -len(tail)]) for tail in _PLURALS)
 
 
+@lru_cache(maxsize=8192)
 def is_word(low: str) -> bool:
     """Whether English has the word, in this or a simpler form."""
     listed = words("dictionary")
-    if low in everyday() or low in listed or low in words("not_names") or any(_stems(low, listed)):
+    if low in everyday() or low in listed or low in words("not_names") or _has_stem(low, listed):
         return True
     return len(low) >= _SHORTEST_WORDY and low.endswith(_WORDY)
 
 
-def _stems(low: str, listed: frozenset[str]) -> list[str]:
-    return [
-        stem
-        for ending, instead in _ENDINGS
-        if low.endswith(ending)
-        and len(low) >= len(ending) + _SHORTEST_STEM
-        and (stem := low[: -len(ending)] + instead) in listed
-    ]
+def _has_stem(low: str, listed: frozenset[str]) -> bool:
+    for ending, instead in _ENDINGS:
+        if low.endswith(ending) and len(low) >= len(ending) + _SHORTEST_STEM:
+            stem = low[: -len(ending)] + instead
+            if stem in listed or stem in everyday():
+                return True
+    return False

@@ -18,6 +18,7 @@ FRAGMENTS = st.sampled_from(
     [
         *("I like ", "my name is ", "I moved to ", "my sister ", "our cat is called ", "I'm allergic to "),
         *("Zoë ", "Łódź ", "São Paulo ", "O'Brien ", "Dr. ", "in ", "to ", "and ", "the ", "of ", "Anna's "),
+        *("new york ", "rafael ", "The ", "della ", "Marks & ", "Bank ", "April told ", "call maria ", "in lisbon "),
         *("next Friday ", "three weeks ago ", "14 May 2026 ", "2026-02-31 ", "31/12/2025 ", "May ", "the 3rd "),
         *("https://a.example/x?(y) ", "a@b.example ", "@handle ", "@", "://", "www.", ". ", ", ", "\n", "'", "\u2019"),
         *("I ", "你好", "😀", "\u0308", "\0", "\ud800", "İ", "ß", "ﬁ", "١٢ May", "\u00a0", "\u200d", "A" * 70),
