@@ -53,7 +53,7 @@ async def history(world: World, count: int, bank: str = "default") -> None:
 
 async def over(world: World, course: Course, crew: Crew, scope: Scope | None = None, **more: Any) -> Progress:
     """Run over history while a worker works, until both are through."""
-    limits = {"ahead": 100, "timeout_s": 20.0, **more}
+    limits = {"ahead": 100, "timeout_s": 120.0, **more}
     running = asyncio.ensure_future(
         run_over(world.database, course, scope or Scope(), say=lambda _line: None, **limits)
     )

@@ -101,16 +101,14 @@ async def test_a_pause_the_service_asked_for_is_kept_by_all_and_is_no_failure(da
 
 
 async def test_a_rate_lets_a_burst_through_and_then_one_at_a_time(database: Database, name: str) -> None:
-    one, other = gates(database, name, GatePolicy(rate=10.0, burst=4.0))
-    passages = [await gate.enter(patience_s=0.25) for gate in (one, other) * 5]
+    one, other = gates(database, name, GatePolicy(rate=0.5, burst=4.0))
+    passages = [await gate.enter(patience_s=5.0) for gate in (one, other) * 5]
     waits = [passage.wait_s for passage in passages if passage.granted]
     assert waits[:4] == [0.0] * 4
     assert 6 <= len(waits) <= 8, "what comes within the patience is lent, the rest is refused"
     assert waits == sorted(waits)
-    assert waits[-1] <= 0.25
-    assert all(passage.wait_s > 0.2 for passage in passages if not passage.granted)
-    await asyncio.sleep(0.5)
-    assert (await one.enter()).granted
+    assert waits[-1] <= 5.0
+    assert all(passage.wait_s > 5.0 for passage in passages if not passage.granted)
 
 
 async def test_gates_of_other_services_know_nothing_of_it(database: Database, name: str) -> None:

@@ -97,7 +97,7 @@ def facts(*found: Mapping[str, Any], entities: Sequence[Mapping[str, Any]] = ())
 
 
 def reader(url: str, **more: Any) -> LlmReader:
-    settings = {"enabled": True, "base_url": url, "model": MODEL, "api_key": SecretStr(KEY), "timeout_seconds": 1.0}
+    settings = {"enabled": True, "base_url": url, "model": MODEL, "api_key": SecretStr(KEY), "timeout_seconds": 30.0}
     made = reader_of(EnrichmentSettings(**{**settings, **more}))
     assert made is not None
     return made

@@ -164,9 +164,8 @@ async def test_a_model_that_hangs_holds_up_no_rule(world: World, server: Model, 
     server.fault = lambda _seen: time.sleep(1.5)
     crew = crew_with(server.url, timeout_seconds=0.3)
     await world.append(messages=dialogue(SAID, "Noted."))
-    begun = time.monotonic()
     await crew.drain(Stage.EXTRACTION)
-    assert time.monotonic() - begun < 1.0
+    assert server.asked == [], "the rules ask nobody"
     assert await statements(world) == [("The user's name is Ana.", VERSION)]
     await crew.drain(Stage.ENRICHMENT)
     assert (await audited(world))[0][1] == {"operation": "extract", "category": "timeout"}
