@@ -38,6 +38,8 @@ from tests.workers.loops import LoopThread, loop_thread
 A = Aggregate
 START = datetime(2026, 3, 1, tzinfo=UTC)
 NAMES, USERS = ("a", "b"), ("ana", "bob")
+#: What is asked for by name; an erasure by age is of turns, and here are none.
+KINDS = (Kind.UNIT, Kind.SESSION, Kind.USER, Kind.BANK)
 #: Most commands are those that fit; the others are stale, taken, or come before their time.
 STEPS = (1, 1, 1, 1, 1, 1, 1, 0, -1, 2)
 
@@ -99,7 +101,7 @@ class LogMachine(RuleBasedStateMachine):
         else:
             assert not refused, "the log took what the model refuses"
 
-    @rule(kind=st.sampled_from(Kind), bank=st.sampled_from("xy"), name=st.sampled_from(NAMES))
+    @rule(kind=st.sampled_from(KINDS), bank=st.sampled_from("xy"), name=st.sampled_from(NAMES))
     def erase(self, kind: Kind, bank: str, name: str) -> None:
         name = dict(zip(NAMES, USERS, strict=True))[name] if kind is Kind.USER else name
         try:
@@ -269,7 +271,7 @@ def test_a_long_random_history_does_too(machine: type[LogMachine], seed: int) ->
         if chance.random() < 1 / 5:
             history.deliver_again(chance.randint(1, 4))
         if chance.random() < 1 / 5:
-            history.erase(chance.choice(list(Kind)), chance.choice("xy"), chance.choice(NAMES))
+            history.erase(chance.choice(KINDS), chance.choice("xy"), chance.choice(NAMES))
         if chance.random() < 1 / 5:
             history.count(chance.choice("xy"))
     history.teardown()
