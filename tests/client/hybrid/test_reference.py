@@ -75,7 +75,10 @@ def test_the_agent_and_the_service_both_take_the_frame_out_again_exactly(
 @given(st.lists(st.builds(framing.ReferenceItem, id=text, text=plain, score=st.floats(0, 1)), min_size=1, max_size=3))
 def test_what_the_service_frames_is_a_frame_here(recalled: list[framing.ReferenceItem]) -> None:
     message = framing.frame(
-        [framing.ReferenceItem(item.id.encode(errors="replace").decode(), item.text, item.score) for item in recalled]
+        [
+            framing.ReferenceItem(str(item.id).encode(errors="replace").decode(), item.text, item.score)
+            for item in recalled
+        ]
     )
     assert message is not None
     assert is_frame(message["content"])
