@@ -45,14 +45,15 @@ begin
     ), gone as (
         delete from afterturn.ledger_t l using kept k
          where l.host_id = p_host and l.turn_id = k.turn_id
-        returning l.stage, l.status, l.item_id = l.turn_id as is_turn
+        -- What counts: a row of each stage for the turn itself, and a model's readings of it.
+        returning l.stage, l.status, l.item_id = l.turn_id or l.stage = 'enrichment' as counts
     ), others as (
         delete from afterturn.ledger_t l using page p
          where p.ends and not p.is_turn and l.host_id = p_host and l.stage = 'projection' and l.item_id = p.item_id
         returning 1
     ), counted as (
         insert into afterturn.pruned_turns_t as c (host_id, stage, status, turns)
-        select p_host, g.stage, g.status, count(*) from gone g where g.is_turn group by g.stage, g.status
+        select p_host, g.stage, g.status, count(*) from gone g where g.counts group by g.stage, g.status
         on conflict (host_id, stage, status) do update set turns = c.turns + excluded.turns
     )
     select (select p.item_id from page p order by p.item_id desc limit 1),

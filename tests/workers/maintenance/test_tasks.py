@@ -38,6 +38,24 @@ async def test_done_turns_leave_the_ledger_and_their_status_and_the_counts_stay_
     assert await yard.by_hand("ledger") == 0
 
 
+async def test_a_models_readings_of_a_turn_leave_with_it_and_are_counted_as_before(yard: Yard) -> None:
+    await worked_off(yard, 1)
+    await yard.world.sql(
+        """
+        insert into afterturn.ledger_t (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position,
+                                        status, accepted_at)
+        select host_id, 'enrichment', :item, session_id, bank_id, session_id, turn_id, position, 'done', accepted_at
+          from afterturn.ledger_t where stage = 'projection'""",
+        item=uuid4(),
+    )
+    before = await yard.world.ledger.counts()
+    assert before[Stage.ENRICHMENT].counts["done"] == 1
+    counted = await yard.tasks()["ledger"].count()
+    assert await yard.by_hand("ledger") == counted
+    assert (await yard.world.sql(ROWS))[0].n == 0
+    assert await yard.world.ledger.counts() == before
+
+
 async def test_a_pruned_turn_that_comes_again_is_a_duplicate_and_with_another_body_a_conflict(yard: Yard) -> None:
     await worked_off(yard, 1)
     first = await status(yard.world, "t0")
