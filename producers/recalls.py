@@ -60,6 +60,7 @@ class RecallBody(BaseModel):
     wait_ms: int = Field(0, ge=0, le=MAX_WAIT_MS)
     sources: list[Source] = Field(default_factory=_local, min_length=1, max_length=2)
     explain: bool = False
+    without: list[Name] = Field(default_factory=list, max_length=16)
 
     @model_validator(mode="after")
     def _coherent(self) -> Self:
@@ -82,6 +83,7 @@ class RecallBody(BaseModel):
             as_of=self.as_of,
             explain=self.explain,
             max_tokens=self.max_tokens,
+            without=self.without,
         )
 
 

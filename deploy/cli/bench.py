@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +14,8 @@ from rich.text import Text
 from deploy.bench.measures import Measure, Outcome
 from deploy.cli.finding import DataOption, JsonOption
 from deploy.cli.printing import answer, console, ended, say
+from deploy.cli.quality import AblateFlag, FormatOption, QualityFlag, QualityOptions, StackOption
+from deploy.cli.quality import quality as measure_quality
 from deploy.embedded import EmbeddedError
 from deploy.settings import load
 from deploy.settings_errors import SettingsError
@@ -24,6 +27,10 @@ BENCHES: Mapping[str, str] = {"append": "deploy.bench.append", "pipeline": "depl
 def bench_command(
     name: Annotated[str, typer.Argument(help=f"Which: {', '.join(BENCHES)}.")],
     *,
+    quality: Annotated[bool, QualityFlag] = False,
+    kind: Annotated[str, FormatOption] = "",
+    stack: Annotated[Path | None, StackOption] = None,
+    ablate: Annotated[bool, AblateFlag] = False,
     full: Annotated[bool, typer.Option("--full", help="Run the largest sizes; this may take long.")] = False,
     data: DataOption = None,
     as_json: JsonOption = False,
@@ -34,8 +41,14 @@ def bench_command(
     private PostgreSQL. `pipeline` starts a stack and a gateway of its own and removes them; give it a quiet machine.
     Exits 1 when a target is not met.
 
+    `recall --quality --data FILE --format locomo|longmemeval|beam` plays dialogues of yours into the running stack,
+    else into a private one, asks their questions over HTTP and prints how much of the evidence is among the first.
+
     **Example:** `afterturn bench pipeline --json`
     """
+    if quality and name == "recall":
+        measure_quality(QualityOptions(data, kind, stack, ablate), as_json=as_json)
+        return
     if name not in BENCHES:
         raise ended(f"no such bench: {printable_names()}", 2)
     bench = import_module(BENCHES[name])

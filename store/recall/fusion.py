@@ -1,6 +1,6 @@
 """Arms become one order: a weighted sum of their scores, moved by the rules. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,17 +38,24 @@ class Ranking:
 
 
 def rank(
-    pool: Pool, arms: Mapping[str, Scores], weights: Mapping[str, float], question: Question, ranking: RankingSettings
+    pool: Pool,
+    arms: Mapping[str, Scores],
+    weights: Mapping[str, float],
+    question: Question,
+    ranking: RankingSettings,
+    *,
+    without: Collection[str] = (),
 ) -> Ranking:
     """Order the pool by the weighted sum of the arms' raw scores, as the rules move it; ties by unit id.
 
-    All raw scores lie between 0 and 1 by their own nature, so nothing is stretched query by query.
+    All raw scores lie between 0 and 1 by their own nature, so nothing is stretched query by query. Rules named in
+    `without` move nothing.
     """
     scores = np.zeros(len(pool))
     for name, raw in arms.items():
         scores = scores + weights[name] * raw
     moved: dict[str, Scores] = {}
-    for name, rule in RULES:
+    for name, rule in ((name, rule) for name, rule in RULES if name not in without):
         after = rule(scores, pool, question, ranking)
         moved[name] = after - scores
         scores = after

@@ -17,6 +17,7 @@ class RecallQuery:
     `session_id` is the agent's own name of the session that asks: its newest messages are read first. With
     `only_session` nothing else is searched, with `exclude_session` all but it. `kinds` are fact types; a unit has
     to carry one of `tags`; `as_of` hides what happened later. `max_tokens` bounds the texts of the answer together.
+    `without` names arms, rules or "kin" that are left out, to see what they are good for.
     """
 
     bank: str
@@ -30,6 +31,7 @@ class RecallQuery:
     as_of: datetime | None = None
     explain: bool = False
     max_tokens: int | None = None
+    without: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

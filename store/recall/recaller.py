@@ -30,6 +30,9 @@ from store.recall.tail_cache import TailCache
 #: A question is read so far; the sentence model reads less.
 MAX_CHARACTERS = 8192
 
+#: What a question calls the related words to leave them out.
+KIN = "kin"
+
 ARMS: tuple[Arm, ...] = (DenseArm(), LexicalArm())
 
 
@@ -72,7 +75,7 @@ class Recaller:
             bank=bank,
             question=question,
             statistics=prepared.statistics,
-            related=prepared.related,
+            related={} if KIN in query.without else prepared.related,
             generation=self._embedder.generation,
             vector=vector,
             tail=tail,
@@ -98,14 +101,16 @@ class Recaller:
         return vectors[0], {**known, **embedded}
 
     async def _search(self, connection: AsyncConnection, search: Search, query: RecallQuery) -> list[Recalled]:
-        found = {arm.name: await arm.find(connection, search) for arm in self._arms}
+        arms = [arm for arm in self._arms if arm.name not in query.without]
+        found = {arm.name: await arm.find(connection, search) for arm in arms}
         pool = await load(connection, search, list(found.values()))
         ranking = rank(
             pool,
             {name: arm.score(pool) for name, arm in found.items()},
-            {arm.name: arm.weight(self._settings) for arm in self._arms},
+            {arm.name: arm.weight(self._settings) for arm in arms},
             search.question,
             self._settings.ranking,
+            without=query.without,
         )
         best = list(islice(folded(ranking, pool), query.k))
         cut = [pool.candidates[index].unit_id for index in best if not pool.candidates[index].whole]

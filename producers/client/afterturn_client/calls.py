@@ -26,7 +26,7 @@ class RecallOptions(TypedDict, total=False):
     """What a recall may be narrowed by; the service's defaults hold for what is left out.
 
     `k` 1..100; `wait_ms` 0..10000, how long to wait for `min_position`; `kinds` fact types; `sources`
-    local and gateway; `as_of` what was known then.
+    local and gateway; `as_of` what was known then; `without` arms and rules of the ranking that are left out.
     """
 
     bank: str
@@ -41,6 +41,7 @@ class RecallOptions(TypedDict, total=False):
     wait_ms: int
     sources: Sequence[str]
     explain: bool
+    without: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ from store.freshness import Freshness
 from store.recall.candidates import POOL
 from store.recall.filters import parameters
 from store.recall.query import RecallQuery
+from store.recall.recaller import ARMS
+from store.recall.rules import RULES
 from store.recall.settings import RecallSettings
 from store.turns import NewMessage
 from store.units import Units
@@ -337,3 +339,14 @@ async def test_an_answer_is_found_by_the_words_of_the_question_it_answers(memory
     answer = await memory.ask("Which instruments are played?", explain=True)
     scores = {i.session_id: i.explain.arms["lexical"].score for i in answer.items if i.explain and "clarinet" in i.text}
     assert scores["s1"] == pytest.approx(2 * scores["s2"], rel=0.01)
+
+
+async def test_arms_and_rules_can_be_left_out(memory: Memory) -> None:
+    await memory.say("I bought a lamp.", "The lamp is green.")
+    await memory.embed_all()
+    names = [*(arm.name for arm in ARMS), *(name for name, _ in RULES)]
+    for name in names:
+        answer = await memory.ask("Which lamp?", explain=True, without=[name])
+        assert answer.items
+        assert all(i.explain and name not in (*i.explain.arms, *i.explain.moved) for i in answer.items), name
+    assert not (await memory.ask("Which lamp?", without=[arm.name for arm in ARMS])).items

@@ -1,0 +1,54 @@
+"""How good an order is: shares of the evidence among its first. Pure."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+#: So many answers are asked for; what stands behind them is not looked at.
+DEPTH = 20
+
+#: Name and column of each figure, in the order they are printed.
+NAMES = ("recall@5", "recall@10", "recall@20", "mrr", "session_hit@5", "session_hit@10")
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """One question's figures, in the order of NAMES."""
+
+    category: str
+    figures: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The means of all questions of a category."""
+
+    category: str
+    questions: int
+    means: Mapping[str, float]
+
+
+def score(category: str, found: Sequence[str], evidence: Collection[str], sessions: Mapping[str, str]) -> Scored:
+    """Judge one answer: ids as they came, best first; `sessions` says in which session each message stands.
+
+    recall@k: the share of the evidence among the first k. mrr: 1 / the place of the first that is evidence, 0 behind
+    the last. session_hit@k: 1 if one of the first k stands in a session that holds evidence.
+    """
+    order = list(dict.fromkeys(found))[:DEPTH]
+    homes = {sessions[one] for one in evidence}
+    first = next((place for place, one in enumerate(order, start=1) if one in evidence), None)
+    recall = (len(set(order[:k]) & set(evidence)) / len(evidence) for k in (5, 10, 20))
+    hits = (float(any(sessions.get(one) in homes for one in order[:k])) for k in (5, 10))
+    return Scored(category, (*recall, 1 / first if first else 0.0, *hits))
+
+
+def means(scored: Sequence[Scored]) -> list[Figures]:
+    """Return the means of each category, by name, and of all."""
+    categories = sorted({one.category for one in scored})
+    groups = {name: [one for one in scored if one.category == name] for name in categories}
+    return [_mean(name, group) for name, group in {**groups, "all": list(scored)}.items() if group]
+
+
+def _mean(category: str, scored: Sequence[Scored]) -> Figures:
+    columns = zip(*(one.figures for one in scored), strict=True)
+    return Figures(category, len(scored), dict(zip(NAMES, map(fmean, columns), strict=True)))

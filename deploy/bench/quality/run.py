@@ -1,0 +1,119 @@
+"""Plays dialogues into a running stack over HTTP, waits until every stage is through, and asks."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import uuid4
+
+from afterturn_client import AsyncAfterturn, Message, NewTurn, TurnReceipt
+
+from deploy.bench.quality.figures import DEPTH, Figures, Scored, means, score
+from deploy.bench.quality.material import Dialogue
+from deploy.stack import Stack
+
+Say = Callable[[str], None]
+
+TURNS_TOGETHER = 50
+LOOK_AGAIN_S = 0.5
+#: A pipeline that stands still is not waited for.
+PATIENCE_S = 1800.0
+#: What is switched off in turn when that is asked for: arms, related words, rules of the ranking.
+PARTS = (
+    *("dense", "lexical", "entities", "time", "kin"),
+    *("substance", "speaker", "session", "short question", "assistant", "own life", "answer type"),
+)
+
+
+class NotSettled(Exception):
+    """Some stage of some turn did not end well: figures would mean nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """The figures by category, and of all questions with each part switched off; milliseconds of a whole call."""
+
+    turns: int
+    figures: Sequence[Figures]
+    without: Mapping[str, Figures]
+    p50_ms: float
+    p95_ms: float
+
+
+async def measured(stack: Stack, dialogues: Sequence[Dialogue], say: Say, *, ablate: bool) -> Quality:
+    """Write each dialogue into a bank of its own and ask its questions. Raises NotSettled, AfterturnError."""
+    async with AsyncAfterturn(stack.api, stack.api_key(), timeout_s=60.0) as memory:
+        run = Run(memory, f"quality-{uuid4().hex[:8]}", dialogues)
+        await run.write(say)
+        scored, times = await run.ask()
+        say(f"{len(scored)} questions asked")
+        without = {}
+        for part in PARTS if ablate else ():
+            *_, without[part] = means((await run.ask(part))[0])
+            say(f"asked again without {part}")
+    times.sort()
+    turns = sum(len(dialogue.said) for dialogue in dialogues)
+    return Quality(turns, means(scored), without, times[len(times) // 2], times[int(len(times) * 0.95)])
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run: its banks are named after it."""
+
+    memory: AsyncAfterturn
+    name: str
+    dialogues: Sequence[Dialogue]
+
+    def bank(self, dialogue: Dialogue) -> str:
+        """Name a dialogue's bank."""
+        return f"{self.name}-{self.dialogues.index(dialogue)}"
+
+    async def write(self, say: Say) -> None:
+        """Write everything, and wait until no stage has work left."""
+        for dialogue in self.dialogues:
+            bank = self.bank(dialogue)
+            for at in range(0, len(dialogue.said), TURNS_TOGETHER):
+                turns = [
+                    NewTurn(
+                        one.session,
+                        [Message(one.role, one.text, name=one.name, timestamp=one.at)],
+                        turn_id=one.id,
+                        bank=bank,
+                        occurred_at=one.at,
+                        gateway=False,
+                    )
+                    for one in dialogue.said[at : at + TURNS_TOGETHER]
+                ]
+                if not all(isinstance(receipt, TurnReceipt) for receipt in await self.memory.add_turns(turns)):
+                    raise NotSettled(f"bank {bank}: a turn was refused")
+            say(f"{len(dialogue.said)} turns written into bank {bank}")
+        for dialogue in self.dialogues:
+            await self._settled(dialogue)
+
+    async def _settled(self, dialogue: Dialogue) -> None:
+        bank = self.bank(dialogue)
+        deadline = time.monotonic() + PATIENCE_S
+        while (await self.memory.freshness(bank=bank)).pending:
+            if time.monotonic() > deadline:
+                raise NotSettled(f"bank {bank}: still at work after {PATIENCE_S:.0f} s")
+            await asyncio.sleep(LOOK_AGAIN_S)
+        # A dead stage must not read as poor recall; one turn of each session tells.
+        for one in {one.session: one for one in dialogue.said}.values():
+            status = await self.memory.turn_status(one.session, one.id, bank=bank)
+            dead = [stage for stage, how in status.stages.items() if how.status == "dead"]
+            if dead:
+                raise NotSettled(f"bank {bank}: dead stages: {', '.join(dead)}")
+
+    async def ask(self, without: str | None = None) -> tuple[list[Scored], list[float]]:
+        """Ask every question, one after the other; return how good the answers were and how long they took (ms)."""
+        scored, times = [], []
+        left_out = [without] if without else []
+        for dialogue in self.dialogues:
+            sessions = {one.id: one.session for one in dialogue.said}
+            for asked in dialogue.asked:
+                began = time.perf_counter()
+                answer = await self.memory.recall(asked.text, bank=self.bank(dialogue), k=DEPTH, without=left_out)
+                times.append((time.perf_counter() - began) * 1000)
+                found = [one.turn_id for one in answer.results if one.turn_id]
+                scored.append(score(asked.category, found, asked.evidence, sessions))
+        return scored, times
