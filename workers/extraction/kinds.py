@@ -176,6 +176,6 @@ def _stranger(run: Run) -> bool:
 
 _SURE = (
     *(called, _titled, introduced, _listed, _worded, explained, inside),
-    *(_given, _family, enjoyed, employer, situated, _animal, _person, just_called, stands_at),
+    *(_given, _family, enjoyed, employer, situated, _animal, stands_at, _person, just_called),
 )
 _EVEN_WORDS = (introduced, explained, called, just_called, _subject_listed)
