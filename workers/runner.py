@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -234,10 +234,12 @@ class Runner:
     def _count(self, rows: Sequence[LedgerRow], outcomes: Sequence[Outcome]) -> None:
         stage = self.work.stage.value
         by_item = {row.item_id: row for row in rows}
-        now = self.verdict.clock()
+        now, age, ended = self.verdict.clock(), STAGE_AGE.labels(stage), Counter[str]()
         for outcome in outcomes:
             status = public_status(outcome.status)
-            STAGE_TOTAL.labels(stage, "retried" if status in {"pending", "running"} else status).inc()
+            ended["retried" if status in {"pending", "running"} else status] += 1
             row = by_item[outcome.item_id]
             if status == "done" and row.item_id == row.turn_id:
-                STAGE_AGE.labels(stage).observe(max(0.0, (now - row.accepted_at).total_seconds()))
+                age.observe(max(0.0, (now - row.accepted_at).total_seconds()))
+        for status, rows_ended in ended.items():
+            STAGE_TOTAL.labels(stage, status).inc(rows_ended)
