@@ -31,7 +31,7 @@ class ApiSettings(BaseModel):
 class PressureSettings(BaseModel):
     """What is given up while work piles up, from the first to the last; a limit that is not set is none.
 
-    Rows are undone ledger rows (three a turn), ages those of the oldest; what waits for a Memory Gateway does not count.
+    Rows are undone ledger rows (three a turn), ages those of the oldest; what waits for a gateway does not count.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
