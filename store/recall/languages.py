@@ -7,7 +7,7 @@ from re import Pattern
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """Patterns of one language; each is searched anywhere in a text.
+    """Patterns of one language; each is searched anywhere in a text in lower case.
 
     asks_*: what a question wants. tells_*: what a text must hold to answer it.
     """
@@ -26,7 +26,7 @@ def _words(*groups: str) -> str:
 
 
 def _any(*patterns: str) -> Pattern[str]:
-    return re.compile("|".join(patterns), re.IGNORECASE)
+    return re.compile("|".join(patterns))
 
 
 ENGLISH = Language(

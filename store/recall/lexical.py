@@ -143,9 +143,10 @@ class _Places:
         self._sessions = together["session"][first]
         seq = together["seq"].astype(np.int64)
         own = (number.astype(np.int64) << 32) | (seq + 1)
-        before, after = np.where(seq > 0, own - 1, own), np.where(seq >= 0, own + 1, own)
-        self._keys = np.unique(np.concatenate((own, before, after)))
-        slots = (np.searchsorted(self._keys, keys) for keys in (own, before, after))
+        self._keys = np.unique(np.concatenate((own, own[seq > 0] - 1, own[seq >= 0] + 1)))
+        at = np.searchsorted(self._keys, own)
+        # Neighbours differ by one, so their slots stand side by side; whoever has none is sent behind the last.
+        slots = (at, np.where(seq > 0, at - 1, len(self)), np.where(seq >= 0, at + 1, len(self)))
         bounds = np.cumsum([0, *map(len, postings)])
         self._own, self._before, self._after = (
             [some[left:right] for left, right in pairwise(bounds)] for some in slots
@@ -156,12 +157,11 @@ class _Places:
 
     def with_context(self, nth: int, weights: Scores, of_before: float, of_after: float) -> Scores:
         """Return the nth term's weight at every place: its own, or a share of a neighbour's if that is more."""
-        result = np.zeros(len(self))
-        # Whoever has no neighbour on a side stands there himself, which the maximum makes harmless.
-        np.maximum.at(result, self._before[nth], of_after * weights)
-        np.maximum.at(result, self._after[nth], of_before * weights)
-        np.maximum.at(result, self._own[nth], weights)
-        return result
+        result = self.own(nth, weights)
+        # A term stands once in a message, so no place is raised twice from the same side.
+        for places, share in ((self._before[nth], of_after), (self._after[nth], of_before)):
+            result[places] = np.maximum(result[places], share * weights)
+        return result[:-1]
 
     def own(self, nth: int, weights: Scores) -> Scores:
         """Return the nth term's own weight at every place, and a nought behind them, for no place at all."""

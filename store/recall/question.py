@@ -31,14 +31,15 @@ class Question:
 def understand(text: str, languages: Iterable[Language] = LANGUAGES) -> Question:
     """Take a question apart; what no language's rules know is simply a bag of words."""
     counts = analyse(text).counts
+    lower = text.lower()
     known = tuple(languages)
     return Question(
         text=text,
         words={term: n for term, n in counts.items() if not term.startswith(BIGRAM_PREFIX)},
         pairs={term: n for term, n in counts.items() if term.startswith(BIGRAM_PREFIX)},
-        wants_time=any(language.asks_time.search(text) for language in known),
-        wants_number=any(language.asks_number.search(text) for language in known),
-        wants_assistant=any(language.asks_assistant.search(text) for language in known),
+        wants_time=any(language.asks_time.search(lower) for language in known),
+        wants_number=any(language.asks_number.search(lower) for language in known),
+        wants_assistant=any(language.asks_assistant.search(lower) for language in known),
         proper=frozenset(term for word in _PROPER.findall(text) for term in analyse(word).counts),
     )
 

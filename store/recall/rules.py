@@ -132,8 +132,10 @@ def _mean_of_best(scores: Sequence[float], floor: float) -> float:
 
 
 def _times(text: str, pattern: str, languages: Sequence[Language] = LANGUAGES) -> int:
-    return max(len(getattr(language, pattern).findall(text[:BEGINNING])) for language in languages)
+    lower = text[:BEGINNING].lower()
+    return max(len(getattr(language, pattern).findall(lower)) for language in languages)
 
 
 def _holds(text: str, pattern: str, languages: Sequence[Language] = LANGUAGES) -> bool:
-    return any(getattr(language, pattern).search(text) for language in languages)
+    lower = text.lower()
+    return any(getattr(language, pattern).search(lower) for language in languages)
