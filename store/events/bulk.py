@@ -54,26 +54,27 @@ async def append_bulk(
     stream = iter(events)
     chunk = _records(islice(stream, batch))
     while chunk:
-        # The next batch is made ready while the database works on this one.
-        following = asyncio.create_task(asyncio.to_thread(_records, islice(stream, batch)))
-        try:
-            async with database.tenant(host) as connection:
-                appended += await _append(connection, host, chunk, project=project, if_absent=if_absent)
-        finally:
-            offered += len(chunk)
-            chunk = await following
+        async with database.tenant(host) as connection:
+            await _stage(connection, chunk)
+            # The next batch is made ready while the database works on this one, and not while this one is sent: both
+            # would want this process alone.
+            following = asyncio.create_task(asyncio.to_thread(_records, islice(stream, batch)))
+            try:
+                with refusals():
+                    written = await connection.execute(
+                        APPEND, {"host": host, "if_absent": if_absent, "project": project}
+                    )
+                appended += int(written.scalar_one())
+            finally:
+                offered += len(chunk)
+                chunk = await following
     return Loaded(appended, offered - appended)
 
 
-async def _append(
-    connection: AsyncConnection, host: UUID, records: Sequence[tuple[Any, ...]], *, project: bool, if_absent: bool
-) -> int:
+async def _stage(connection: AsyncConnection, records: Sequence[tuple[Any, ...]]) -> None:
     await connection.execute(STAGE)
     driver: Any = (await connection.get_raw_connection()).driver_connection
     await driver.copy_records_to_table("bulk_event", records=records, columns=COLUMNS)
-    arguments = {"host": host, "if_absent": if_absent, "project": project}
-    with refusals():
-        return int((await connection.execute(APPEND, arguments)).scalar_one())
 
 
 def _records(events: Iterator[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
