@@ -12,6 +12,7 @@ COMMANDS = {
     "up": "deploy.cli.up:up_command",
     "ingest": "deploy.cli.ingest:ingest_command",
     "recall": "deploy.cli.recall:recall_command",
+    "recall-check": "deploy.cli.recall_check:recall_check_command",
     "status": "deploy.cli.status:status_command",
     "jobs": "deploy.cli.jobs:jobs_app",
     "gateway": "deploy.cli.gateway:gateway_app",

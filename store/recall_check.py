@@ -1,0 +1,153 @@
+"""Whether recall's search by meaning finds what an exact search finds, on what is stored.
+
+Stored vectors serve as questions. What the dense arm gives for them is compared with plain inner products over the
+whole bank, with and without filters. A unit as near as the exact tenth counts as found: equal texts have equal vectors.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.database import Database
+from store.recall import filters
+from store.recall.arms import Search
+from store.recall.dense_arm import DenseArm
+from store.recall.lexical import Statistics
+from store.recall.query import RecallQuery
+from store.recall.question import understand
+from store.recall.settings import RecallSettings
+
+#: So many neighbours are compared.
+NEIGHBOURS = 10
+#: Two sums of the same products may differ by their order.
+TOLERANCE = 1e-4
+
+HOSTS = text("select host_id from afterturn.host_t order by host_id")
+# The projection stage counts units; before its first pass the sessions' own counters serve.
+BANKS = text("""
+    select b.bank_id, b.bank_name,
+           coalesce(s.units, (select sum(h.message_count) from afterturn.agent_session_history_t h
+                               where h.host_id = b.host_id and h.bank_id = b.bank_id), 0) as units
+      from afterturn.agent_memory_bank_t b
+      left join afterturn.bank_statistics_t s on s.host_id = b.host_id and s.bank_id = b.bank_id
+     where b.host_id = :host and b.active and (cast(:bank as text) is null or b.bank_name = :bank)
+     order by b.bank_id""")
+SAMPLE = text("""
+    select v.unit_id, v.generation, v.embedding, u.fact_type, u.session_id, u.metadata->'tags' as tags
+      from afterturn.unit_vector_t v join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)
+     where v.host_id = :host and v.bank_id = :bank and v.chunk = 0 and u.active
+     order by random() limit :units""")
+# An order that no index can serve.
+EXACT = text(f"""
+    select v.unit_id, -(v.embedding <#> cast(:vector as halfvec)) as cosine
+      from afterturn.unit_vector_t v join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)
+     where v.host_id = :host and v.bank_id = :bank and v.generation = :generation and v.unit_id <> :unit
+       and {filters.conditions("u")}
+     order by (v.embedding <#> cast(:vector as halfvec)) + 0 limit :neighbours""")  # noqa: S608 - constants of ours
+COSINES = text("""
+    select v.unit_id, -(v.embedding <#> cast(:vector as halfvec)) as cosine from afterturn.unit_vector_t v
+     where v.host_id = :host and v.bank_id = :bank and v.generation = :generation
+       and v.unit_id = any(cast(:units as uuid[]))""")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBank:
+    """A bank and about how many units it holds."""
+
+    host_id: UUID
+    bank_id: UUID
+    name: str
+    units: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One question to a bank: under which filter, how many neighbours there are, how many of them were found."""
+
+    bank: StoredBank
+    filter: str
+    there: int
+    found: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    unit_id: UUID
+    generation: int
+    vector: NDArray[np.float32] = field(repr=False)
+    kind: str
+    session: UUID | None
+    tags: Sequence[str] | None
+
+
+async def stored_banks(database: Database, name: str | None = None) -> list[StoredBank]:
+    """Return the banks of all hosts that hold something, or those of this name."""
+    async with database.operator() as connection:
+        hosts = list((await connection.execute(HOSTS)).scalars())
+    found = []
+    for host in hosts:
+        async with database.tenant(host) as connection:
+            rows = await connection.execute(BANKS, {"host": host, "bank": name})
+            found += [StoredBank(host, row.bank_id, row.bank_name, int(row.units)) for row in rows if row.units > 0]
+    return found
+
+
+async def compare(database: Database, bank: StoredBank, units: int, settings: RecallSettings) -> list[Asked]:
+    """Ask a bank for the neighbours of so many of its units, under every filter that fits; transactions are short."""
+    asked = []
+    async with database.tenant(bank.host_id) as connection:
+        key = {"host": bank.host_id, "bank": bank.bank_id}
+        sample = [_Unit(*row) for row in await connection.execute(SAMPLE, {**key, "units": units})]
+    for unit in sample:
+        for name, filtered in _filters(unit, bank.bank_id):
+            async with database.tenant(bank.host_id) as connection:
+                asked.append(await _compare(connection, _search(bank, unit, filtered, settings), unit, (bank, name)))
+    return [one for one in asked if one.there]
+
+
+def _filters(unit: _Unit, bank: UUID) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    none = filters.parameters(RecallQuery(bank="", text=""), bank)
+    yield "none", none
+    yield "kinds", {**none, "kinds": [unit.kind]}
+    if unit.session is not None:
+        yield "session", {**none, "only_session": unit.session}
+    if unit.tags:
+        yield "tags", {**none, "tags": list(unit.tags)}
+
+
+def _search(bank: StoredBank, unit: _Unit, filtered: Mapping[str, Any], settings: RecallSettings) -> Search:
+    return Search(
+        host=bank.host_id,
+        bank=bank.bank_id,
+        question=understand(""),
+        statistics=Statistics(max(bank.units, 1), 1.0, {}),
+        related={},
+        generation=unit.generation,
+        vector=unit.vector,
+        tail={},
+        filters=filtered,
+        settings=settings,
+    )
+
+
+async def _compare(connection: AsyncConnection, search: Search, unit: _Unit, of: tuple[StoredBank, str]) -> Asked:
+    key = {"host": search.host, "bank": search.bank, "generation": search.generation, "vector": search.vector}
+    more = {"unit": unit.unit_id, "neighbours": NEIGHBOURS, **search.filters}
+    exact = (await connection.execute(EXACT, {**key, **more})).all()
+    found = await DenseArm().find(connection, _unhurried(search))
+    others = [one for one in found.units if one != unit.unit_id][:NEIGHBOURS]
+    cosines = {row.unit_id: row.cosine for row in await connection.execute(COSINES, {**key, "units": others})}
+    least = exact[-1].cosine - TOLERANCE if exact else 0.0
+    near = sum(cosines.get(one, -2.0) >= least for one in others)
+    return Asked(*of, len(exact), min(near, len(exact)))
+
+
+def _unhurried(search: Search) -> Search:
+    """Leave room for the unit itself among the candidates."""
+    return replace(search, settings=search.settings.model_copy(update={"candidates": search.settings.candidates + 1}))

@@ -1,0 +1,77 @@
+"""`afterturn recall-check` on a real database: what is exact passes, and a poorer search is noticed."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from uuid import UUID
+
+import numpy as np
+import pytest
+from sqlalchemy import text
+
+from deploy.cli.recall_check import NAMES, STEPS, size_class
+from store import identity
+from store.recall import dense_arm
+from store.unit_vectors import Wanted, insert, missing
+from tests.deploy.operated import HOST_ID, Busy, busy_stack
+from tests.servers import TestPostgres, TestValkey
+
+UNITS = 60
+GENERATION = 1
+
+
+@pytest.fixture
+async def stored(tmp_path: Path, fresh_database: TestPostgres, valkey: TestValkey) -> AsyncIterator[Busy]:
+    """A stack with a bank whose units have vectors, half of them with a tag."""
+    async with busy_stack(tmp_path / "data", fresh_database, valkey) as busy:
+        await busy.append(*((f"s{n % 3}", f"t{n}") for n in range(UNITS // 2)), bank="home")
+        await _embedded(busy, identity.bank_id(HOST_ID, "home"))
+        yield busy
+
+
+async def _embedded(busy: Busy, bank: UUID) -> None:
+    turns = await busy.tell("select turn_id from afterturn.turn_t where bank_id = :bank", bank=bank)
+    async with busy.opened() as database:
+        async with database.tenant(HOST_ID) as connection:
+            units = await missing(connection, HOST_ID, GENERATION, [Wanted(bank, row.turn_id, False) for row in turns])
+        vectors = np.random.default_rng(7).standard_normal((len(units), 384), dtype=np.float32)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        async with database.tenant(HOST_ID) as connection:
+            await insert(connection, HOST_ID, GENERATION, units, vectors)
+    tagged = """update afterturn.agent_memory_unit_t set metadata = '{"tags": ["one"]}' where role = 'user'"""
+    await busy.tell(tagged + " returning 1")
+
+
+async def test_an_exact_search_finds_all_of_it_at_every_size_and_under_every_filter(stored: Busy) -> None:
+    found = await stored.answer("recall-check", "--units", "6")
+    assert (found["recall_at_10"], found["met"], found["target"]) == (1.0, True, ">= 0.98")
+    assert [(row["units"], row["banks"]) for row in found["sizes"]] == [(NAMES[0], 1)]
+    rows = {row["filter"]: row for row in found["filters"]}
+    assert rows.keys() >= {"none", "kinds", "session"}
+    assert all(row["recall_at_10"] == 1.0 for row in rows.values())
+    assert rows["none"]["questions"] == 6
+
+
+async def test_a_search_that_misses_neighbours_does_not_hold(stored: Busy, monkeypatch: pytest.MonkeyPatch) -> None:
+    poorer = dense_arm.NEAREST.replace("order by", "and get_byte(uuid_send(v.unit_id), 0) < 128 order by")
+    monkeypatch.setattr(dense_arm, "PLAIN", text(poorer.format(units="", conditions="")))
+    result = await stored.run("recall-check", "--units", "6", "--json")
+    assert result.exit_code == 1
+    assert '"met": false' in result.stdout
+
+
+async def test_texts_that_are_the_same_count_for_each_other(stored: Busy) -> None:
+    one = "select embedding from afterturn.unit_vector_t order by unit_id limit 1"
+    await stored.tell(f"update afterturn.unit_vector_t set embedding = ({one}) returning 1")
+    found = await stored.answer("recall-check", "--bank", "home", "--units", "3")
+    assert found["recall_at_10"] == 1.0
+
+
+async def test_a_bank_nobody_knows_leaves_nothing_to_compare(stored: Busy) -> None:
+    result = await stored.run("recall-check", "--bank", "nowhere")
+    assert result.exit_code == 0
+    assert "nothing is stored" in result.stderr
+
+
+@pytest.mark.parametrize("units, name", [(1, 0), (STEPS[0], 1), (STEPS[1] - 1, 1), (STEPS[3], 4)])
+def test_banks_are_told_apart_by_their_size(units: int, name: int) -> None:
+    assert size_class(units) == name
