@@ -43,6 +43,11 @@ def unit_id(turn: UUID, ordinal: int) -> UUID:
     return uuid5(turn, f"message:{ordinal}")
 
 
+def entity_id(bank: UUID, normalised: str) -> UUID:
+    """Return the id of what a bank calls by this normalised name."""
+    return uuid5(bank, f"entity:{normalised}")
+
+
 def event_id(host: UUID, aggregate_id: str, version: str) -> UUID:
     """Return the id of the event that brought the aggregate to `version`."""
     return uuid5(host, f"{aggregate_id}@{version}")

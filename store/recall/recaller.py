@@ -16,6 +16,7 @@ from store.recall.arms import Arm, Search
 from store.recall.budget import within
 from store.recall.candidates import load, whole_texts
 from store.recall.dense_arm import DenseArm
+from store.recall.entity_arm import EntityArm
 from store.recall.folding import folded
 from store.recall.fusion import Ranking, rank
 from store.recall.lexical_arm import LexicalArm
@@ -33,7 +34,7 @@ MAX_CHARACTERS = 8192
 #: What a question calls the related words to leave them out.
 KIN = "kin"
 
-ARMS: tuple[Arm, ...] = (DenseArm(), LexicalArm())
+ARMS: tuple[Arm, ...] = (DenseArm(), LexicalArm(), EntityArm())
 
 
 class Recaller:

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 from uuid import UUID, uuid5
 
+from store import identity
 from store.events.catalog import EventType
 from store.events.envelope import Origin, offer
 from store.postings import UnitTerms
@@ -30,11 +31,6 @@ class Derived:
     events: Sequence[Event] = field(repr=False)
     words: Sequence[UnitTerms] = field(repr=False)
     facts: int
-
-
-def entity_id(bank: UUID, normalised: str) -> UUID:
-    """Return the id of what a bank calls by this normalised name."""
-    return uuid5(bank, f"entity:{normalised}")
 
 
 def fact_unit_id(turn: UUID, fact: Fact, version: str = VERSION) -> UUID:
@@ -76,7 +72,7 @@ def derive(origin: Origin, turn: Sequence[TurnMessage], found: Extraction, versi
 
 
 def _entity(origin: Origin, normalised: str, name: str, kind: str) -> Event:
-    entity = entity_id(origin.bank, normalised)
+    entity = identity.entity_id(origin.bank, normalised)
     data = {
         "entityId": str(entity),
         "canonicalName": name,
@@ -93,7 +89,7 @@ def _mentions(
     for mention in mentions:
         if mention.entity is not None:
             unit = by_ordinal[mention.ordinal].unit_id
-            places[unit, entity_id(origin.bank, mention.entity)].append(mention)
+            places[unit, identity.entity_id(origin.bank, mention.entity)].append(mention)
     return [
         offer(
             origin,
