@@ -55,10 +55,14 @@ class Ground:
 
     async def new_host(self, database: Database) -> UUID:
         """Make a host nobody else has."""
+        await self.new_key(database)
+        return self.newest_host
+
+    async def new_key(self, database: Database) -> str:
+        """Make a host nobody else has, from now on the newest, and return a key of it."""
         name = f"{self.name}-{uuid4().hex}"
         self._hosts.append(identity.host_id(name))
-        await Keys(database).create(name, "bench")
-        return identity.host_id(name)
+        return await Keys(database).create(name, "bench")
 
     @property
     def newest_host(self) -> UUID:

@@ -33,7 +33,8 @@ class Target:
         return HOLDS[self.sign](value, self.number)
 
     def __str__(self) -> str:
-        return f"{self.sign} {self.number:.1f}"
+        short = f"{self.number:.1f}"
+        return f"{self.sign} {short if float(short) == self.number else self.number}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,11 @@ from deploy.settings import load
 from deploy.settings_errors import SettingsError
 
 #: Each bench: the module with its `run`, its `Sizes` and its `FULL` ones, and with the `servers` it runs on.
-BENCHES: Mapping[str, str] = {"append": "deploy.bench.append", "pipeline": "deploy.bench.pipeline"}
+BENCHES: Mapping[str, str] = {
+    "append": "deploy.bench.append",
+    "pipeline": "deploy.bench.pipeline",
+    "recall": "deploy.bench.recall.speed",
+}
 
 
 def bench_command(
@@ -39,7 +43,8 @@ def bench_command(
 
     `append` runs on the servers of the running stack, under a host of its own that is removed afterwards, else on a
     private PostgreSQL. `pipeline` starts a stack and a gateway of its own and removes them; give it a quiet machine.
-    Exits 1 when a target is not met.
+    `recall` asks banks it fills itself, beside the bare calls that recall cannot do without, over HTTP, and beside an
+    exact search; on the running stack, else on a private one. Exits 1 when a target is not met.
 
     `recall --quality --data FILE --format locomo|longmemeval|beam` plays dialogues of yours into the running stack,
     else into a private one, asks their questions over HTTP and prints how much of the evidence is among the first.

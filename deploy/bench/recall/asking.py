@@ -1,0 +1,94 @@
+"""The same questions asked three ways: of our recall, of the bare calls it cannot do without, and over HTTP."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import httpx
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from embeddings.protocol import Embedder
+from store import identity
+from store.database import Database
+from store.recall import dense_arm, lexical_arm
+from store.recall.lexical import readable_terms
+from store.recall.preparation import Preparation, prepare
+from store.recall.query import RecallQuery
+from store.recall.question import understand
+from store.recall.recaller import Recaller
+from store.recall.settings import RecallSettings
+
+
+class NothingRecalled(Exception):
+    """A question of the bench found nothing: its figures would mean nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question to a bank, and the terms whose postings recall reads for it."""
+
+    bank: str
+    text: str = field(repr=False)
+    terms: Sequence[str] = field(repr=False)
+
+
+class Asking:
+    """Asks the banks of one host; ours and the floor share the embedder and the pool."""
+
+    def __init__(self, database: Database, embedder: Embedder, settings: RecallSettings, host: UUID) -> None:
+        self._database, self._embedder, self._settings, self._host = database, embedder, settings, host
+        self._recaller = Recaller(database, embedder, settings)
+
+    async def understood(self, bank: str, text: str) -> Question:
+        """Find out which postings recall would read, so that the floor reads the same."""
+        question = understand(text)
+        async with self._database.tenant(self._host) as connection:
+            found = await prepare(
+                connection,
+                self._host,
+                RecallQuery(bank, text),
+                question=question,
+                settings=self._settings,
+                generation=self._embedder.generation,
+            )
+        if not isinstance(found, Preparation):
+            raise NothingRecalled("a bank of the bench is not there")
+        asked = {*question.words, *question.pairs}
+        return Question(bank, text, readable_terms(asked, found.related, found.statistics, self._settings.postings))
+
+    async def ours(self, question: Question) -> None:
+        """Recall, in this process."""
+        if not (await self._recaller.recall(self._host, RecallQuery(question.bank, question.text))).items:
+            raise NothingRecalled("a question of the bench found nothing")
+
+    async def floor(self, question: Question) -> None:
+        """Embed the question, read the postings of its terms, ask for the nearest vectors; nothing else."""
+        vector = (await self._embedder.embed([question.text]))[0]
+        bank = {"host": self._host, "bank": identity.bank_id(self._host, question.bank)}
+        words = {**bank, "terms": list(question.terms), "postings": self._settings.postings}
+        near = {
+            **bank,
+            "generation": self._embedder.generation,
+            "vector": vector,
+            "candidates": self._settings.candidates,
+        }
+        async with self._database.tenant(self._host) as connection:
+            await _read(connection, words, near)
+
+
+async def _read(connection: AsyncConnection, words: dict[str, object], near: dict[str, object]) -> None:
+    (await connection.execute(lexical_arm.PLAIN, words)).all()
+    (await connection.execute(dense_arm.PLAIN, near)).all()
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """The HTTP door of the stack."""
+
+    client: httpx.AsyncClient
+
+    async def ask(self, question: Question) -> None:
+        """Recall over HTTP."""
+        answer = await self.client.post("/api/v1/recall", json={"bank": question.bank, "query": question.text})
+        if not answer.raise_for_status().json()["results"]:
+            raise NothingRecalled("a question of the bench found nothing over HTTP")
