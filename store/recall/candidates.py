@@ -33,6 +33,12 @@ _NEIGHBOUR = f"""
      where n.host_id = :host and n.bank_id = :bank and n.session_id = u.session_id and n.seq = u.{{seq}}
        and {conditions("n")} limit 1"""  # noqa: S608 - put together from constants
 
+# A fact that something else has replaced is not told as if it held; what was said stays said. As of a moment before
+# that, it held.
+_HOLDS = """not exists (select from afterturn.fact_t f
+                                            where f.host_id = :host and f.bank_id = :bank and f.unit_id = u.unit_id
+                                              and f.valid_to <= coalesce(cast(:as_of as timestamptz), 'infinity'))"""
+
 # A found fact brings the messages it was drawn from, so that it can be folded into them. Neighbours are fetched by
 # their number in the session; the same filters hold for them. That number is worked out beforehand: arithmetic is not
 # leakproof, and beside it row-level security would keep the planner from the index. Vectors stay where they are: what
@@ -63,7 +69,7 @@ POOL = text(f"""
                                u.source_memory_ids
                           from afterturn.agent_memory_unit_t u
                          where u.host_id = :host and u.bank_id = :bank and u.unit_id = w.unit_id
-                           and {conditions("u")} limit 1) u
+                           and {conditions("u")} and {_HOLDS} limit 1) u
     )
     select u.unit_id, u.fact_type, u.content, u.whole, u.session_id, u.session_name, u.turn_name, u.seq, u.role, u.name,
            u.occurred_at, u.source_memory_ids, coalesce(b.asks, false) as answers,

@@ -1,6 +1,7 @@
 """Recall on a real database with the real sentence model: what is said is found, and only by whom it may be."""
 
 from datetime import timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 import numpy as np
@@ -350,3 +351,25 @@ async def test_arms_and_rules_can_be_left_out(memory: Memory) -> None:
         assert answer.items
         assert all(i.explain and name not in (*i.explain.arms, *i.explain.moved) for i in answer.items), name
     assert not (await memory.ask("Which lamp?", without=[arm.name for arm in ARMS])).items
+
+
+async def test_a_fact_that_was_replaced_is_told_only_as_of_when_it_held(memory: Memory) -> None:
+    await memory.say("Marta lives in Porto.", "Marta lives in Turin.")
+    await memory.sql("update afterturn.agent_memory_unit_t set fact_type = 'world' where host_id = :h", h=memory.host)
+    await memory.sql(
+        """insert into afterturn.fact_t
+               (host_id, bank_id, unit_id, subject, fact_id, key, value, position, valid_from, valid_to)
+           select host_id, bank_id, unit_id, 'marta', 'home', 'city', right(content, 6), position, :noon,
+                  case when content like '%Porto%' then cast(:later as timestamptz) end
+             from afterturn.agent_memory_unit_t where host_id = :h""",
+        h=memory.host,
+        noon=NOON,
+        later=NOON + timedelta(days=2),
+    )
+
+    async def told(**more: Any) -> set[str]:
+        return {item.text for item in (await memory.ask("Where does Marta live?", kinds=["world"], **more)).items}
+
+    assert await told() == {"Marta lives in Turin."}
+    assert "Marta lives in Porto." in await told(as_of=NOON + timedelta(days=1))
+    assert await told(as_of=NOON + timedelta(days=3)) == {"Marta lives in Turin."}
