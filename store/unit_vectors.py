@@ -16,9 +16,9 @@ CHARACTERS_READ = 8192
 
 # A turn's own messages and the facts drawn from it later are two pieces of work.
 MISSING = text("""
-    select u.bank_id, u.unit_id, left(u.content, :characters) as content
+    select u.bank_id, u.unit_id, left(u.content, :characters) as content, u.aggregate_version
       from unnest(cast(:banks as uuid[]), cast(:turns as uuid[]), cast(:facts as boolean[])) as w(bank, turn, facts),
-           lateral (select u.bank_id, u.unit_id, u.content from afterturn.agent_memory_unit_t u
+           lateral (select u.bank_id, u.unit_id, u.content, u.aggregate_version from afterturn.agent_memory_unit_t u
                      where u.host_id = :host and u.bank_id = w.bank and u.turn_id = w.turn and u.active
                        and (u.origin = 'extraction') = w.facts offset 0) u
      where (select true from afterturn.unit_vector_t v
@@ -29,12 +29,14 @@ SHARE_BANKS = text("""
     select pg_advisory_xact_lock_shared(k.key)
       from (select distinct afterturn.lock_key('bank', b.bank) as key
               from unnest(cast(:banks as uuid[])) as b(bank) order by 1) k""")
-# Locked against being forgotten until the vector is there to be forgotten too.
+# Locked against being forgotten until the vector is there to be forgotten too. Of a text that was corrected meanwhile,
+# the vector is nobody's.
 INSERT = text("""
     insert into afterturn.unit_vector_t (host_id, bank_id, unit_id, chunk, generation, embedding)
     select u.host_id, u.bank_id, u.unit_id, 0, cast(:generation as smallint), cast(:embedding as public.halfvec)
       from afterturn.agent_memory_unit_t u
-     where u.host_id = :host and u.bank_id = :bank and u.unit_id = :unit and u.active for share
+     where u.host_id = :host and u.bank_id = :bank and u.unit_id = :unit and u.active
+       and u.aggregate_version = :version for share
     on conflict do nothing""")
 # Turns with a text that has no vector of a generation.
 LACKING = text("""
@@ -64,6 +66,7 @@ class Unembedded:
     bank_id: UUID
     unit_id: UUID
     content: str = field(repr=False)
+    version: int
 
 
 async def missing(
@@ -88,9 +91,16 @@ async def insert(
     units: Sequence[Unembedded],
     vectors: NDArray[np.float32],
 ) -> None:
-    """Write the vectors (one row a unit, in order) of units that are still active and have none yet."""
+    """Write the vectors (one row a unit, in order) of units that still say the same and have none yet."""
     rows = [
-        {"host": host, "bank": unit.bank_id, "unit": unit.unit_id, "generation": generation, "embedding": vector}
+        {
+            "host": host,
+            "bank": unit.bank_id,
+            "unit": unit.unit_id,
+            "version": unit.version,
+            "generation": generation,
+            "embedding": vector,
+        }
         for unit, vector in zip(units, vectors, strict=True)
     ]
     if rows:

@@ -1,6 +1,6 @@
-"""Single units: read one with its provenance, forget one."""
+"""Single units: read one with its provenance, correct one, forget one."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -10,7 +10,8 @@ import orjson
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store import derived, identity
+from store import corrections, derived, identity
+from store.corrections import Corrected
 from store.database import Database
 from store.errors import NotFound
 from store.events.catalog import EventType
@@ -18,9 +19,9 @@ from store.events.envelope import Origin, offer
 from store.events.log import append_events
 
 GET = text("""
-    select u.unit_id, u.content, u.fact_type, u.origin, u.session_id, u.session_name, u.turn_name, u.ordinal, u.role,
-           u.name, u.event_date, u.position, u.aggregate_version, cast(u.metadata as text) as metadata,
-           u.source_memory_ids, f.valid_from, f.valid_to, f.superseded_by,
+    select u.unit_id, u.content, u.fact_type, u.origin, u.session_id, u.turn_id, u.session_name, u.turn_name,
+           u.ordinal, u.role, u.name, u.event_date, u.position, u.aggregate_version,
+           cast(u.metadata as text) as metadata, u.source_memory_ids, f.valid_from, f.valid_to, f.superseded_by,
            array(select n.canonical_name
                    from afterturn.agent_memory_unit_entity_t l
                    join afterturn.agent_memory_entity_t n using (host_id, bank_id, entity_id)
@@ -38,11 +39,20 @@ LOCK = text("""
 
 
 @dataclass(frozen=True, slots=True)
+class Drawn:
+    """A living fact that was drawn from a unit."""
+
+    unit_id: UUID
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Unit:
     """A unit and where it comes from; names are the agent's own, `sources` the units a fact was drawn from.
 
     A fact that the projection stage has seen holds from `valid_from` to `valid_to` (None: still), when
-    `superseded_by` took its place; another unit has none of the three.
+    `superseded_by` took its place; another unit has none of the three. `version` grows with every correction, `facts`
+    are those that were drawn from the unit itself.
     """
 
     unit_id: UUID
@@ -62,10 +72,12 @@ class Unit:
     valid_from: datetime | None = None
     valid_to: datetime | None = None
     superseded_by: UUID | None = None
+    version: int = 1
+    facts: tuple[Drawn, ...] = ()
 
 
 class Units:
-    """Reads and forgets single units."""
+    """Reads, corrects and forgets single units."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
@@ -74,7 +86,20 @@ class Units:
     async def get(self, host: UUID, bank: str, unit: UUID) -> Unit:
         """Return a unit of a bank. Raises NotFound for what is unknown, forgotten or foreign."""
         async with self._database.tenant(host) as connection:
-            return _unit(await _find(connection, host, identity.bank_id(host, bank), unit))
+            bank_id = identity.bank_id(host, bank)
+            found = await _find(connection, host, bank_id, unit)
+            return _unit(found, await corrections.drawn(connection, host, bank_id, found))
+
+    async def correct(
+        self, host: UUID, bank: str, unit: UUID, content: str, *, version: int | None = None, user: str | None = None
+    ) -> Corrected:
+        """Make one unit say `content` from now on, as `user`; what that brings about: `corrections.correct`.
+
+        Raises NotFound, TurnBusy, ConcurrencyError when `version` is given and no longer the unit's.
+        """
+        origin = Origin(host, identity.bank_id(host, bank), identity.user_id(host, user), self._clock())
+        async with self._database.tenant(host) as connection:
+            return await corrections.correct(connection, origin, unit, content, version)
 
     async def forget(self, host: UUID, bank: str, unit: UUID, user: str | None = None) -> int:
         """Forget one unit, as `user`: gone from every read when this returns; returns the event's position.
@@ -103,7 +128,7 @@ async def _find(connection: AsyncConnection, host: UUID, bank: UUID, unit: UUID)
     return row
 
 
-def _unit(row: Row[Any]) -> Unit:
+def _unit(row: Row[Any], facts: Sequence[Row[Any]]) -> Unit:
     return Unit(
         unit_id=row.unit_id,
         kind=row.fact_type,
@@ -122,4 +147,6 @@ def _unit(row: Row[Any]) -> Unit:
         valid_from=row.valid_from,
         valid_to=row.valid_to,
         superseded_by=row.superseded_by,
+        version=row.aggregate_version,
+        facts=tuple(Drawn(fact.unit_id, fact.content) for fact in facts),
     )

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from embeddings.protocol import Embedder
+from store.corrections import corrected_id
 from store.database import Database
 from store.errors import LeaseLost
 from store.ledger import Claim, LedgerRow, Outcome, Stage, close_together
@@ -68,7 +69,8 @@ class EmbeddingStage:
             return await missing(connection, host, self.embedder.generation, wanted)
 
     def _wanted(self, row: LedgerRow) -> list[Wanted]:
-        """Return what a row is for: a turn's messages, the facts drawn from it, or both for another model."""
-        both = row.item_id == again_id(row.turn_id, self.embedder.generation)
+        """Return what a row is for: a turn's messages, its facts, or both: for another model, or after a correction."""
+        again = again_id(row.turn_id, self.embedder.generation), corrected_id(row.turn_id, row.position)
+        both = row.item_id in again
         which = (False, True) if both else (row.item_id != row.turn_id,)
         return [Wanted(row.bank_id, row.turn_id, facts) for facts in which]

@@ -1,0 +1,184 @@
+"""What follows when a unit says something else: its words change at once, its vector soon, and what was drawn ends."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4, uuid5
+
+import orjson
+from sqlalchemy import Row, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store import derived, postings
+from store.errors import ConcurrencyError, NotFound, TurnBusy
+from store.events.catalog import Aggregate, EventType, aggregate_id
+from store.events.envelope import Origin, command, offer
+from store.events.log import append_events, versions
+from store.ledger import Stage
+from store.readings import FollowUp, open_follow_ups
+from store.recall.terms import analyse, lexical_text
+
+# As an append does, and in its order, and as who links units with entities: all before anything is written.
+LOCK = text("""
+    select pg_advisory_xact_lock_shared(afterturn.log_lock()),
+           pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
+           pg_advisory_xact_lock(afterturn.lock_key('session', :session)),
+           pg_advisory_xact_lock(afterturn.lock_key('entities', :bank))""")
+STATE = text("""
+    select u.unit_id, u.content, u.fact_type, u.event_date, u.doc_id, u.context, u.occurred_start, u.occurred_end,
+           u.mentioned_at, cast(u.metadata as text) as metadata, u.proof_count, u.source_memory_ids, u.origin, u.role,
+           u.name, u.session_id, u.turn_id, u.position, u.aggregate_version
+      from afterturn.agent_memory_unit_t u
+     where u.host_id = :host and u.bank_id = :bank and u.unit_id = :unit and u.active""")
+# Whoever reads the turn just now has read the old text; what is locked by a claim is about to be read.
+READ_NOW = text("""
+    with free as (
+        select l.status from afterturn.ledger_t l
+         where l.host_id = :host and l.turn_id = :turn and l.stage in ('extraction', 'enrichment')
+           for update skip locked
+    )
+    select (select count(*) from afterturn.ledger_t l
+             where l.host_id = :host and l.turn_id = :turn and l.stage in ('extraction', 'enrichment'))
+           > (select count(*) from free where status <> 'running')""")
+# Facts stand in the turn of what they were drawn from.
+DRAWN = text("""
+    select f.unit_id, f.aggregate_version, f.content
+      from afterturn.agent_memory_unit_t f
+     where f.host_id = :host and f.bank_id = :bank and f.turn_id = :turn and f.origin = 'extraction' and f.active
+       and :unit = any(f.source_memory_ids)
+     order by f.position, f.unit_id""")
+# What the unit was found to name and does not name any more; who says it is named by it still.
+UNNAMED = text("""
+    select l.entity_id
+      from afterturn.agent_memory_unit_entity_t l
+      join afterturn.agent_memory_entity_t n using (host_id, bank_id, entity_id)
+     where l.host_id = :host and l.bank_id = :bank and l.unit_id = :unit and l.removed_at is null
+       and position(afterturn.folded(coalesce(nullif(l.name, ''), n.canonical_name))
+                    in afterturn.folded(:said)) = 0""")
+
+#: What a fact was read as: not true of another text, so that a corrected fact takes no other's place.
+READ_AS = frozenset({"value", "span", "slug"})
+
+
+@dataclass(frozen=True, slots=True)
+class Corrected:
+    """Where the correction stands in the log, whether it changed anything, and how many facts ended with it."""
+
+    position: int
+    changed: bool
+    facts_ended: int
+
+
+async def drawn(connection: AsyncConnection, host: UUID, bank: UUID, unit: Row[Any]) -> list[Row[Any]]:
+    """Return the living facts that were drawn from a unit."""
+    place = {"host": host, "bank": bank, "unit": unit.unit_id, "turn": unit.turn_id}
+    return list((await connection.execute(DRAWN, place)).all()) if unit.turn_id else []
+
+
+async def correct(
+    connection: AsyncConnection, origin: Origin, unit: UUID, content: str, version: int | None
+) -> Corrected:
+    """Make the unit say `content`, inside the tenant's transaction that writes nothing else.
+
+    It is found by its new words when the transaction ends, and by the old no more; a row for the embedding stage has
+    its vector made anew. Facts drawn from the old text end, and so do its mentions of what the new one does not name.
+    `version` is the one that the caller saw. Raises NotFound, ConcurrencyError for another version, TurnBusy while
+    a stage reads the old text.
+    """
+    found = await _state(connection, origin, unit)
+    await connection.execute(LOCK, {"bank": origin.bank, "session": found.session_id or unit})
+    found = await _state(connection, origin, unit)
+    if version is not None and version != found.aggregate_version:
+        raise ConcurrencyError(Aggregate.UNIT.value, version, found.aggregate_version)
+    if content == found.content:
+        return Corrected(found.position, changed=False, facts_ended=0)
+    place = {"host": origin.host, "turn": found.turn_id}
+    if found.turn_id and (await connection.execute(READ_NOW, place)).scalar():
+        raise TurnBusy("the turn of this unit is being read right now")
+    facts = await drawn(connection, origin.host, origin.bank, found)
+    events = [
+        _updated(origin, found, content),
+        *(_ended(origin, fact) for fact in facts),
+        *await _unlinked(connection, origin, found, content),
+    ]
+    position = await append_events(connection, origin.host, sorted(events, key=lambda event: str(event["subject"])))
+    if position is None:
+        raise NotFound("no such unit")
+    await _follow(connection, origin, found, content, position)
+    return Corrected(position, changed=True, facts_ended=len(facts))
+
+
+def corrected_id(turn: UUID, position: int) -> UUID:
+    """Return the id of the ledger row that has a turn's texts embedded after the correction at `position`."""
+    return uuid5(turn, f"corrected:{position}")
+
+
+async def _state(connection: AsyncConnection, origin: Origin, unit: UUID) -> Row[Any]:
+    place = {"host": origin.host, "bank": origin.bank, "unit": unit}
+    row = (await connection.execute(STATE, place)).one_or_none()
+    if row is None:
+        raise NotFound("no such unit")
+    return row
+
+
+def _updated(origin: Origin, unit: Row[Any], content: str) -> dict[str, Any]:
+    """Return the event: the whole state of the unit, with the new text."""
+    metadata = orjson.loads(unit.metadata)
+    if unit.origin == "extraction":
+        metadata = {name: value for name, value in metadata.items() if name not in READ_AS}
+    told = {
+        "docId": unit.doc_id,
+        "context": unit.context,
+        "occurredStart": unit.occurred_start,
+        "occurredEnd": unit.occurred_end,
+        "mentionedAt": unit.mentioned_at,
+    }
+    fields = {
+        "unitId": unit.unit_id,
+        "content": content,
+        "factType": unit.fact_type,
+        "eventDate": unit.event_date,
+        "metadata": metadata,
+        "proofCount": unit.proof_count,
+        "sourceMemoryIds": unit.source_memory_ids,
+        **{name: value for name, value in told.items() if value is not None},
+    }
+    version = unit.aggregate_version + 1
+    return command(origin, EventType.UNIT_UPDATED, fields, version=version, identity=uuid4())
+
+
+def _ended(origin: Origin, fact: Row[Any]) -> dict[str, Any]:
+    data = {"unitId": str(fact.unit_id)}
+    return offer(origin, EventType.UNIT_DELETED, (fact.unit_id,), data, nth=str(fact.aggregate_version + 1))
+
+
+async def _unlinked(
+    connection: AsyncConnection, origin: Origin, unit: Row[Any], content: str
+) -> Sequence[dict[str, Any]]:
+    place = {"host": origin.host, "bank": origin.bank, "unit": unit.unit_id}
+    said = " ".join(part for part in (unit.name, unit.role, content) if part)
+    entities = (await connection.execute(UNNAMED, {**place, "said": said})).scalars().all()
+    subjects = {entity: aggregate_id(origin.host, origin.bank, unit.unit_id, entity) for entity in entities}
+    known = await versions(connection, origin.host, list(subjects.values()))
+    return [
+        command(
+            origin,
+            EventType.UNIT_ENTITY_UNLINKED,
+            {"unitId": unit.unit_id, "entityId": entity},
+            version=known[subject] + 1,
+        )
+        for entity, subject in subjects.items()
+    ]
+
+
+async def _follow(connection: AsyncConnection, origin: Origin, unit: Row[Any], content: str, position: int) -> None:
+    """Write the new words, and open what the stages have to do."""
+    title = unit.context if unit.origin == "document" else None
+    terms = analyse(lexical_text(unit.name or unit.role or title, unit.event_date, content))
+    words = postings.UnitTerms(unit.unit_id, terms.counts, terms.length)
+    await postings.insert(connection, origin.host, origin.bank, [words])
+    await derived.recount(connection, origin, position)
+    if unit.turn_id is not None:
+        item, session = corrected_id(unit.turn_id, position), unit.session_id or unit.turn_id
+        row = FollowUp(Stage.EMBEDDING, item, item, origin.bank, session, unit.turn_id, position, origin.at)
+        await open_follow_ups(connection, origin.host, [row])

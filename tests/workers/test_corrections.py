@@ -1,0 +1,158 @@
+"""A unit that is corrected: its words, its vector, its mentions and what was drawn from it, and the log beside them."""
+
+import asyncio
+from uuid import UUID, uuid4
+
+import pytest
+
+from store import derived
+from store.corrections import Corrected
+from store.errors import ConcurrencyError, NotFound, TurnBusy
+from store.ledger import Stage
+from store.replay import verify
+from store.units import Units
+from tests.workers.conftest import BANK, HOST, World, dialogue, now
+from tests.workers.stages import Crew
+
+SAID = "I live in Porto. My sister is called Anna."
+
+
+async def told(world: World) -> tuple[Crew, UUID]:
+    """One turn that went through every stage, and its first message."""
+    await world.append(messages=dialogue(SAID, "I see."))
+    crew = Crew(world)
+    await crew.drain()
+    [unit] = await world.sql("select unit_id from afterturn.agent_memory_unit_t where content = :said", said=SAID)
+    return crew, unit.unit_id
+
+
+def units(world: World) -> Units:
+    return Units(world.database, now)
+
+
+async def vectors(world: World, unit: UUID) -> list[str]:
+    rows = await world.sql(
+        "select cast(embedding as text) as v from afterturn.unit_vector_t where unit_id = :unit", unit=unit
+    )
+    return [row.v for row in rows]
+
+
+async def words(world: World, unit: UUID) -> set[str]:
+    rows = await world.sql(
+        "select jsonb_object_keys(terms) as term from afterturn.unit_word_t where unit_id = :unit", unit=unit
+    )
+    return {row.term for row in rows}
+
+
+async def test_words_change_at_once_and_the_vector_is_made_anew(world: World) -> None:
+    crew, unit = await told(world)
+    before = await vectors(world, unit)
+    assert "porto" in await words(world, unit)
+    corrected = await units(world).correct(HOST, "default", unit, "I live in Lisbon.")
+    assert corrected.changed
+    assert {"lisbon"} <= await words(world, unit)
+    assert "porto" not in await words(world, unit)
+    assert await vectors(world, unit) == []
+    await crew.drain()
+    assert crew.embedder.batches[-1] == ["I live in Lisbon."]
+    assert await vectors(world, unit) != before
+    assert await world.sql("select from afterturn.posting_t where term = 'porto' and unit_id = :unit", unit=unit) == []
+    assert await world.sql("select from afterturn.ledger_t where undone") == []
+
+
+async def test_facts_of_the_old_text_end_and_so_do_mentions_of_what_is_not_named_any_more(world: World) -> None:
+    crew, unit = await told(world)
+    before = await units(world).get(HOST, "default", unit)
+    assert {"Porto", "Anna"} <= set(before.entities)
+    assert len(before.facts) == 2
+    corrected = await units(world).correct(HOST, "default", unit, "I live in Lisbon. Anna is my sister.")
+    after = await units(world).get(HOST, "default", unit)
+    assert corrected.facts_ended == 2
+    assert (after.facts, after.version, after.position) == ((), 2, before.position)
+    assert "Porto" not in after.entities
+    assert "Anna" in after.entities
+    await crew.drain()
+    assert await world.sql("select from afterturn.fact_t") == []
+
+
+async def test_a_corrected_memory_is_what_its_log_says_and_its_counts_are_exact(world: World) -> None:
+    crew, unit = await told(world)
+    [fact] = await world.sql("select unit_id from afterturn.fact_t where value = 'porto'")
+    await units(world).correct(HOST, "default", fact.unit_id, "The user lives near Porto.")
+    await crew.drain()
+    await units(world).correct(HOST, "default", unit, "I live in Braga.")
+    await units(world).correct(HOST, "default", unit, "I live in Lisbon.")
+    await crew.drain()
+    report = await verify(world.postgres.owner_url)
+    assert report.equal
+    assert all(one.equal for one in report.derived)
+    async with world.database.tenant(HOST) as connection:
+        counted = await derived.contents(connection, HOST, BANK)
+        await derived.rebuild(connection, HOST, BANK)
+        assert await derived.contents(connection, HOST, BANK) == counted
+
+
+async def test_a_corrected_fact_holds_no_place_in_time_and_stays_a_memory(world: World) -> None:
+    crew, _ = await told(world)
+    [fact] = await world.sql("select unit_id from afterturn.fact_t where value = 'porto'")
+    await units(world).correct(HOST, "default", fact.unit_id, "The user lives near Porto.")
+    await crew.drain()
+    assert [row.value for row in await world.sql("select value from afterturn.fact_t")] == ["anna"]
+    assert len(await vectors(world, fact.unit_id)) == 1
+    found = await units(world).get(HOST, "default", fact.unit_id)
+    assert (found.text, found.metadata["fact_id"]) == ("The user lives near Porto.", "user_home")
+
+
+async def test_the_same_text_changes_nothing(world: World) -> None:
+    _, unit = await told(world)
+    events = await world.sql("select position from afterturn.event_store_t")
+    found = await units(world).get(HOST, "default", unit)
+    assert await units(world).correct(HOST, "default", unit, SAID) == Corrected(found.position, False, 0)
+    assert await world.sql("select position from afterturn.event_store_t") == events
+
+
+async def test_whoever_saw_another_version_is_refused_and_of_many_at_once_one_wins(world: World) -> None:
+    _, unit = await told(world)
+    tries = (units(world).correct(HOST, "default", unit, f"I live in town {n}.", version=1) for n in range(4))
+    outcomes = await asyncio.gather(*tries, return_exceptions=True)
+    assert sorted(type(one).__name__ for one in outcomes) == ["ConcurrencyError"] * 3 + ["Corrected"]
+    assert (await units(world).get(HOST, "default", unit)).version == 2
+    with pytest.raises(ConcurrencyError):
+        await units(world).correct(HOST, "default", unit, "I live in Faro.", version=1)
+
+
+async def test_what_is_not_there_is_not_corrected(world: World) -> None:
+    _, unit = await told(world)
+    for bank, one in (("default", uuid4()), ("other", unit)):
+        with pytest.raises(NotFound):
+            await units(world).correct(HOST, bank, one, "I live in Faro.")
+    await units(world).forget(HOST, "default", unit)
+    with pytest.raises(NotFound):
+        await units(world).correct(HOST, "default", unit, "I live in Faro.")
+
+
+async def test_no_fact_of_the_old_text_comes_after_the_correction(world: World) -> None:
+    await world.append(messages=dialogue(SAID, "I see."))
+    [unit] = await world.sql("select unit_id from afterturn.agent_memory_unit_t where content = :said", said=SAID)
+    await world.sql("update afterturn.ledger_t set status = 'running' where stage = 'extraction'")
+    with pytest.raises(TurnBusy):
+        await units(world).correct(HOST, "default", unit.unit_id, "I live in Lisbon.")
+    await world.sql("update afterturn.ledger_t set status = 'pending' where stage = 'extraction'")
+    await units(world).correct(HOST, "default", unit.unit_id, "I live in Lisbon.")
+    await Crew(world).drain()
+    assert [row.value for row in await world.sql("select value from afterturn.fact_t")] == ["lisbon"]
+
+
+async def test_a_vector_of_the_old_text_is_never_written_after_the_correction(world: World) -> None:
+    await world.append(messages=dialogue(SAID, "I see."))
+    [unit] = await world.sql("select unit_id from afterturn.agent_memory_unit_t where content = :said", said=SAID)
+    crew = Crew(world)
+    crew.embedder.slow_s = 0.5
+    embedding = asyncio.create_task(crew.drain(Stage.EMBEDDING))
+    await crew.embedder.begun.wait()
+    await units(world).correct(HOST, "default", unit.unit_id, "I live in Lisbon.")
+    await embedding
+    crew.embedder.slow_s = 0.0
+    await crew.drain(Stage.EMBEDDING)
+    assert crew.embedder.batches[-1] == ["I live in Lisbon."]
+    assert len(await vectors(world, unit.unit_id)) == 1
