@@ -9,7 +9,7 @@ from sqlalchemy import text
 from store import identity
 from store.database import Database
 from store.errors import NotFound, TurnBusy, TurnConflict
-from store.ledger import Stage
+from store.ledger import TURN_STAGES
 from store.turns import Appended, NewMessage, NewTurn, Refused, TurnStore
 from tests.store.conftest import NOON, new_host, rows, turn
 
@@ -184,7 +184,7 @@ async def test_a_turn_tells_how_far_it_has_come(turns: TurnStore, host: UUID) ->
     status = await turns.status(host, "home", "s1", "a/b")
     assert isinstance(answer, Appended)
     assert (status.position, status.accepted_at) == (answer.position, NOON)
-    assert {stage: one.status for stage, one in status.stages.items()} == dict.fromkeys(Stage, "pending")
+    assert {stage: one.status for stage, one in status.stages.items()} == dict.fromkeys(TURN_STAGES, "pending")
 
 
 @pytest.mark.law("L6")
