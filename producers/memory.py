@@ -15,6 +15,7 @@ from uuid import UUID
 
 from producers import metrics
 from producers.banks import BankBody, BanksParameters, fitting, holds, listed, reach, space_for, writes, written_by
+from producers.corrections import correction_of
 from producers.doorbell import Doorbell
 from producers.erasures import ErasureBody, scope_of, shows, target_in, user_target
 from producers.errors import PermissionDenied, ProducerError
@@ -26,6 +27,7 @@ from producers.settings import ApiSettings
 from producers.turns import BatchBody, read, read_turn
 from store import identity
 from store.banks import Bank, Banks
+from store.corrections import Corrected
 from store.curation import Curation
 from store.documents import Documents
 from store.erasure import Erasures, Receipt
@@ -186,6 +188,22 @@ class Memory:
         """Return one unit with its provenance. Raises NotFound, PermissionDenied."""
         bank = await self._reach(grant, bank)
         return await self._parts.units.get(grant.host_id, bank, unit)
+
+    async def correct(self, grant: Grant, bank: str, unit: UUID, asked: Any) -> Corrected:
+        """Make one unit say something else; facts drawn from its old text end.
+
+        Raises Invalid, TooLarge, NotFound, PermissionDenied, TurnBusy, ConcurrencyError (another version was seen).
+        """
+        writes(grant)
+        body = correction_of(asked, self._settings)
+        bank = await self._reach(grant, bank)
+        told = await self._parts.units.correct(
+            grant.host_id, bank, unit, body.content, version=body.version, user=grant.user
+        )
+        if told.changed:
+            self._parts.doorbell.ring(Stage.EMBEDDING)
+            self._parts.doorbell.ring(Stage.PROJECTION)
+        return told
 
     async def forget(self, grant: Grant, bank: str, unit: UUID) -> None:
         """Forget one unit; facts drawn from it are units of their own and stay. Raises NotFound, PermissionDenied."""

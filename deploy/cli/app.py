@@ -13,6 +13,7 @@ COMMANDS = {
     "ingest": "deploy.cli.ingest:ingest_command",
     "recall": "deploy.cli.recall:recall_command",
     "recall-check": "deploy.cli.recall_check:recall_check_command",
+    "unit": "deploy.cli.unit:unit_app",
     "status": "deploy.cli.status:status_command",
     "jobs": "deploy.cli.jobs:jobs_app",
     "gateway": "deploy.cli.gateway:gateway_app",

@@ -74,6 +74,9 @@ DOORS: dict[str, Callable[[Try], Ask]] = {
     "GET /api/v1/recall/jobs/{job_id}": lambda t: Ask("GET", f"/api/v1/recall/jobs/{t.job}"),
     "DELETE /api/v1/recall/jobs/{job_id}": lambda t: Ask("DELETE", f"/api/v1/recall/jobs/{t.job}"),
     "GET /api/v1/units/{unit_id}": lambda t: Ask("GET", f"/api/v1/units/{t.unit}?bank={_bank(t)}"),
+    "PATCH /api/v1/units/{unit_id}": lambda t: Ask(
+        "PATCH", f"/api/v1/units/{t.unit}?bank={_bank(t)}", {"content": "corrected at the door"}
+    ),
     "DELETE /api/v1/units/{unit_id}": lambda t: Ask("DELETE", f"/api/v1/units/{t.unit}?bank={_bank(t)}"),
     "GET /api/v1/units/{unit_id} elsewhere": lambda t: Ask(
         "GET", f"/api/v1/units/{t.unit}?bank={quote(min(t.caller.reach, default='default'))}"

@@ -7,6 +7,7 @@ from starlette.types import Lifespan
 
 from producers.auditing import CallRecorder
 from producers.banks import BankBody
+from producers.corrections import CorrectionBody
 from producers.erasures import ErasureBody
 from producers.gateway import AddBody, FlushBody, SearchBody
 from producers.http import banks, erasures, knowledge, memories, problems, recall, service, turns, units
@@ -68,6 +69,7 @@ def create_app(
         SearchBody,
         BankBody,
         ErasureBody,
+        CorrectionBody,
         DocumentBody,
         DirectiveBody,
         LinkBody,

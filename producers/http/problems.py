@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect
 from embeddings.errors import EmbeddingError
 from producers.errors import Invalid, Overloaded, PermissionDenied, TooLarge, Unauthenticated, Unavailable
 from store.errors import (
+    ConcurrencyError,
     NotFound,
     PositionBeyondLog,
     QuotaExceeded,
@@ -50,6 +51,7 @@ WIRES: Mapping[type[Exception], Wire] = {
     PermissionDenied: Wire(403, "PERMISSION_DENIED"),
     NotFound: Wire(404, "NOT_FOUND"),
     TurnConflict: Wire(409, "TURN_CONFLICT"),
+    ConcurrencyError: Wire(409, "TURN_CONFLICT"),
     TurnBusy: Wire(409, "RESOURCE_BUSY", retryable=True),
     TooLarge: Wire(413, "PAYLOAD_TOO_LARGE"),
     Invalid: Wire(422, "INVALID_ARGUMENT"),

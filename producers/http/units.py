@@ -1,12 +1,14 @@
-"""Single units: one with its provenance, one forgotten."""
+"""Single units: one with its provenance, one corrected, one forgotten."""
 
+from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from producers.corrections import CorrectionBody
 from producers.http.erasures import told
 from producers.http.openapi import documented
-from producers.http.reading import BankParameters, grant_of, identifier, parameters, replied
+from producers.http.reading import BankParameters, body_of, grant_of, identifier, parameters, replied
 from producers.memory import Memory
 from store.keys import Keys
 from store.units import Unit
@@ -27,6 +29,13 @@ def routes(memory: Memory, keys: Keys) -> APIRouter:
         grant = await grant_of(request, keys)
         bank = parameters(request, BankParameters).bank
         return replied(_unit(await memory.unit(grant, bank, identifier(unit_id))))
+
+    @router.patch("/units/{unit_id}", **documented("Correct a unit", CorrectionBody, query=BankParameters))
+    async def correct(request: Request, unit_id: str) -> Response:
+        grant = await grant_of(request, keys)
+        bank = parameters(request, BankParameters).bank
+        done = await memory.correct(grant, bank, identifier(unit_id), await body_of(request))
+        return replied({"ok": True, "unit_id": unit_id, **asdict(done)})
 
     @router.delete("/units/{unit_id}", **documented("Forget a unit, or erase it for good", query=ForgetParameters))
     async def forget(request: Request, unit_id: str) -> Response:
@@ -60,4 +69,6 @@ def _unit(unit: Unit) -> dict[str, Any]:
         "valid_from": unit.valid_from,
         "valid_to": unit.valid_to,
         "superseded_by": unit.superseded_by and str(unit.superseded_by),
+        "version": unit.version,
+        "facts": [{"unit_id": str(fact.unit_id), "text": fact.text} for fact in unit.facts],
     }

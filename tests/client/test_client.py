@@ -249,6 +249,9 @@ async def test_freshness_units_and_health_have_their_paths(server: Loopback, twi
     def answer(seen: Seen) -> Response:
         if seen.method == "DELETE":
             return Response(status_code=204)
+        if seen.method == "PATCH":
+            assert seen.json == {"content": "new words", "version": 2}
+            return JSONResponse({"ok": True, "unit_id": "u", "position": 9, "changed": True, "facts_ended": 1})
         if "freshness" in seen.path:
             return JSONResponse({name: FRESH[name] for name in list(FRESH)[:5]})
         return JSONResponse({"unit_id": "u", "text": TEXT, "kind": "world", "status": "ready", "sources": []})
@@ -257,10 +260,12 @@ async def test_freshness_units_and_health_have_their_paths(server: Loopback, twi
     client = twin.client(server.url)
     fresh = await twin(client, "freshness", bank="a/b", position=3, wait_ms=9)
     unit = await twin(client, "get_unit", "u", bank="b")
+    corrected = await twin(client, "correct_unit", "u", "new words", version=2)
     await twin(client, "delete_unit", "u")
     health = await twin(client, "health")
     assert [seen.raw_path.partition("?")[0] for seen in server.seen] == [
         "/api/v1/banks/a%2Fb/freshness",
+        "/api/v1/units/u",
         "/api/v1/units/u",
         "/api/v1/units/u",
         "/health/ready",
@@ -268,6 +273,7 @@ async def test_freshness_units_and_health_have_their_paths(server: Loopback, twi
     assert server.seen[0].params == {"position": "3", "wait_ms": "9"}
     assert (fresh.position, fresh.met) == (9, True)
     assert (unit.text, unit.raw["sources"]) == (TEXT, [])
+    assert (corrected.position, corrected.changed, corrected.facts_ended) == (9, True, 1)
     assert health.status == "ready"
 
 

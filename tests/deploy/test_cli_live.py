@@ -157,6 +157,22 @@ async def test_a_unit_is_shown_with_its_provenance_and_can_be_forgotten(client: 
         await client.get_unit(found.unit_id)
 
 
+async def test_a_unit_is_corrected_and_forgotten_from_the_command_line(live: Live, client: AsyncAfterturn) -> None:
+    await client.add_turn("s", said("the walrus is called Nougat"))
+    unit = (await client.recall("walrus Nougat", k=1)).results[0].unit_id
+    done = await asyncio.to_thread(live.answer, "unit", "correct", unit, "the walrus is called Praline")
+    assert (done["ok"], done["changed"]) == (True, True)
+    found = (await client.recall("Praline", k=1)).results[0]
+    assert (found.unit_id, found.text) == (unit, "the walrus is called Praline")
+    shown = await asyncio.to_thread(live.answer, "unit", "show", unit)
+    assert (shown["text"], shown["version"]) == ("the walrus is called Praline", 2)
+    unasked = await asyncio.to_thread(live.run, "unit", "forget", unit)
+    assert unasked.returncode == 2
+    assert (await asyncio.to_thread(live.run, "unit", "forget", unit, "--yes")).returncode == 0
+    gone = await asyncio.to_thread(live.run, "unit", "show", unit)
+    assert (gone.returncode, gone.stdout) == (1, b"")
+
+
 async def test_a_recall_job_waits_for_its_reader(client: AsyncAfterturn) -> None:
     await client.add_turn("s", said("the ferry to Vis leaves at noon"))
     job = await client.start_recall("ferry to Vis", ttl_s=60)

@@ -74,6 +74,7 @@ async def test_what_is_json_but_no_turn_is_invalid(ana: Tenant, path: str, body:
         ("GET", "/api/v1/banks/b/freshness"),
         ("GET", "/api/v1/units/x"),
         ("DELETE", "/api/v1/units/x"),
+        ("PATCH", "/api/v1/units/x"),
     ],
 )
 async def test_without_a_key_nothing_is_done(world: World, method: str, path: str, authorization: str | None) -> None:
@@ -246,6 +247,7 @@ async def test_the_description_names_every_call_of_the_contract(world: World) ->
         "GET /api/v1/banks/{bank}/freshness",
         "GET /api/v1/units/{unit_id}",
         "DELETE /api/v1/units/{unit_id}",
+        "PATCH /api/v1/units/{unit_id}",
         "GET /health/live",
         "GET /health/ready",
         "GET /metrics",

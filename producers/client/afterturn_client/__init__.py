@@ -6,6 +6,7 @@ lines, and `afterturn_client.curated` its two files with the tool that changes t
 """
 
 from afterturn_client.answers import (
+    CorrectionReceipt,
     DocumentReceipt,
     Freshness,
     Health,
@@ -49,6 +50,7 @@ __all__ = [
     "ApiError",
     "AsyncAfterturn",
     "BadRequestError",
+    "CorrectionReceipt",
     "DocumentReceipt",
     "Freshness",
     "GatewayError",

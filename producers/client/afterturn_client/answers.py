@@ -137,6 +137,16 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
+class CorrectionReceipt:
+    """The unit says the new text. `changed` is False when it said it before; facts of the old text ended."""
+
+    unit_id: str
+    position: int
+    changed: bool
+    facts_ended: int
+
+
+@dataclass(frozen=True, slots=True)
 class Health:
     """Whether the service is ready; `raw` names the failing parts and the reasons of a degraded one."""
 
@@ -194,6 +204,13 @@ def read_unit(value: object) -> Unit:
     fields = Fields.of(value, "unit")
     kind = fields.maybe_text("kind")
     return Unit(fields.text("unit_id"), fields.maybe_text("text"), kind, fields.values)
+
+
+def read_correction(value: object) -> CorrectionReceipt:
+    """Read the answer of PATCH /api/v1/units/{unit_id}."""
+    fields = Fields.of(value, "correction")
+    changed, ended = fields.flag("changed"), fields.integer("facts_ended")
+    return CorrectionReceipt(fields.text("unit_id"), fields.integer("position"), changed, ended)
 
 
 def _stage(fields: Fields) -> StageStatus:

@@ -133,6 +133,16 @@ def get_unit(unit_id: str, bank: str, timeout_s: float) -> Call[answers.Unit]:
     return Call(request, answers.read_unit)
 
 
+def correct_unit(
+    unit_id: str, content: str, version: int | None, bank: str, timeout_s: float
+) -> Call[answers.CorrectionReceipt]:
+    """PATCH /api/v1/units/{unit_id}; repeated, it finds the new text in its place and changes nothing."""
+    body = encode({"content": content, **({} if version is None else {"version": version})})
+    path = f"/api/v1/units/{segment(unit_id)}"
+    request = Request("PATCH", path, {"bank": bank}, body=body, timeout_s=timeout_s)
+    return Call(request, answers.read_correction, idempotent=version is None, private=(content,))
+
+
 def delete_unit(unit_id: str, bank: str, timeout_s: float) -> Call[None]:
     """DELETE /api/v1/units/{unit_id}."""
     request = Request("DELETE", f"/api/v1/units/{segment(unit_id)}", {"bank": bank}, timeout_s=timeout_s)

@@ -110,6 +110,12 @@ class AsyncAfterturn:
         """Return one unit with its provenance. Raises NotFoundError."""
         return await self._run(calls.get_unit(unit_id, bank or self._target.bank, self._target.timeout_s))
 
+    async def correct_unit(
+        self, unit_id: str, content: str, *, version: int | None = None, bank: str | None = None
+    ) -> answers.CorrectionReceipt:
+        """Make one unit say something else, if it is still at `version`. Raises NotFoundError, TurnConflictError."""
+        return await self._run(self._target.correct_unit(unit_id, content, version, bank))
+
     async def delete_unit(self, unit_id: str, *, bank: str | None = None) -> None:
         """Erase one unit from every read at once. Raises NotFoundError."""
         await self._run(calls.delete_unit(unit_id, bank or self._target.bank, self._target.timeout_s))
@@ -222,6 +228,12 @@ class Afterturn:
     def get_unit(self, unit_id: str, *, bank: str | None = None) -> answers.Unit:
         """As AsyncAfterturn.get_unit."""
         return self._run(calls.get_unit(unit_id, bank or self._target.bank, self._target.timeout_s))
+
+    def correct_unit(
+        self, unit_id: str, content: str, *, version: int | None = None, bank: str | None = None
+    ) -> answers.CorrectionReceipt:
+        """As AsyncAfterturn.correct_unit."""
+        return self._run(self._target.correct_unit(unit_id, content, version, bank))
 
     def delete_unit(self, unit_id: str, *, bank: str | None = None) -> None:
         """As AsyncAfterturn.delete_unit."""

@@ -10,7 +10,7 @@ AfterturnError
 │   ├── UnauthenticatedError       401 UNAUTHENTICATED
 │   ├── PermissionDeniedError      403 PERMISSION_DENIED
 │   ├── NotFoundError              404 NOT_FOUND (a foreign id is not found either)
-│   ├── TurnConflictError          409 TURN_CONFLICT: this turn exists with another body
+│   ├── TurnConflictError          409 TURN_CONFLICT: another body, or the unit changed meanwhile
 │   ├── ResourceBusyError          409 RESOURCE_BUSY: another request writes it right now
 │   ├── PayloadTooLargeError       413 PAYLOAD_TOO_LARGE
 │   ├── InvalidArgumentError       422 INVALID_ARGUMENT

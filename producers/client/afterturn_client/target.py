@@ -70,6 +70,13 @@ class Target:
         call = calls.add_document(content, content_hash, title, bank or self.bank, self.timeout_s)
         return replace(call, read=lambda value: self._wrote(call.read(value)))
 
+    def correct_unit(
+        self, unit_id: str, content: str, version: int | None, bank: str | None
+    ) -> Call[answers.CorrectionReceipt]:
+        """Build the call that corrects a unit and remembers its position."""
+        call = calls.correct_unit(unit_id, content, version, bank or self.bank, self.timeout_s)
+        return replace(call, read=lambda value: self._wrote(call.read(value)))
+
     def turn_status(self, session_id: str, turn_id: str, bank: str | None) -> Call[answers.TurnStatus]:
         """Build the call that asks where a turn is."""
         return calls.turn_status(session_id, turn_id, bank or self.bank, self.timeout_s)
@@ -87,7 +94,7 @@ class Target:
         return calls.freshness(bank or self.bank, position, wait_ms, self.timeout_s)
 
     def _wrote(self, result: T) -> T:
-        if isinstance(result, answers.TurnReceipt | answers.DocumentReceipt):
+        if isinstance(result, answers.TurnReceipt | answers.DocumentReceipt | answers.CorrectionReceipt):
             self.position = max(result.position, self.position or 0)
         return result
 

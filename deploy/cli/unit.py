@@ -1,0 +1,131 @@
+"""`afterturn unit`: one memory, looked at closely, corrected, or forgotten."""
+
+import sys
+from collections.abc import Mapping
+from textwrap import indent
+from typing import Annotated, Any
+
+import typer
+from afterturn_client import Unit
+from rich.text import Text
+
+from deploy.cli.finding import DataOption, JsonOption, client_of, ending_well, running_stack
+from deploy.cli.operating import sure
+from deploy.cli.printing import answer, console, printable
+
+MARGIN = "    "
+
+UnitArgument = Annotated[str, typer.Argument(metavar="UNIT_ID", help="The unit's id, from a recall with --json.")]
+InBankOption = Annotated[str, typer.Option("--bank", help="The bank it is in.")]
+
+unit_app = typer.Typer(
+    help="Look at one memory closely: where it comes from, what was drawn from it. Correct it, or forget it.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+
+
+@unit_app.command("show")
+def show_command(
+    unit_id: UnitArgument, *, bank: InBankOption = "default", data: DataOption = None, as_json: JsonOption = False
+) -> None:
+    """Show a unit: its text, who said it when and where, what it names, what was drawn from it, how sure that is.
+
+    **Example:** `afterturn unit show 0b7c… --bank support`
+    """
+    stack = running_stack(data)
+    with client_of(stack, bank) as client, ending_well(stack):
+        unit = client.get_unit(unit_id)
+    if as_json:
+        answer(unit.raw)
+    else:
+        console().print(_in_words(unit), soft_wrap=True)
+
+
+@unit_app.command("correct")
+def correct_command(
+    unit_id: UnitArgument,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What it says from now on; - reads standard input.")],
+    *,
+    bank: InBankOption = "default",
+    version: Annotated[
+        int | None, typer.Option(min=1, help="Only if the unit is still at this version (as `show` told it).")
+    ] = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a unit say something else. It is found by the new words at once; facts drawn from the old text end.
+
+    Where it stands in its conversation stays, and the log keeps what it said before; to have that gone for good,
+    use `afterturn erase unit`.
+
+    **Example:** `afterturn unit correct 0b7c… "We fly to Bergen on Friday"`
+    """
+    content = sys.stdin.read().rstrip("\n") if text == "-" else text
+    stack = running_stack(data)
+    with client_of(stack, bank) as client, ending_well(stack):
+        done = client.correct_unit(unit_id, content, version=version)
+    told = {"ok": True, "unit_id": done.unit_id, "position": done.position}
+    if as_json:
+        answer({**told, "changed": done.changed, "facts_ended": done.facts_ended})
+    elif done.changed:
+        print(f"corrected at position {done.position}; {done.facts_ended} facts of the old text ended")
+    else:
+        print("it says so already; nothing was changed")
+
+
+@unit_app.command("forget")
+def forget_command(
+    unit_id: UnitArgument,
+    *,
+    bank: InBankOption = "default",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Forget a unit: gone from every read at once. Facts drawn from it are units of their own and stay.
+
+    The log keeps it; `afterturn erase unit` makes it gone for good.
+
+    **Example:** `afterturn unit forget 0b7c… --yes`
+    """
+    stack = running_stack(data)
+    if not yes:
+        sure(f"Unit {unit_id} would be forgotten.", "--yes, or look with `afterturn unit show` first.")
+    with client_of(stack, bank) as client, ending_well(stack):
+        client.delete_unit(unit_id)
+    if as_json:
+        answer({"ok": True, "unit_id": unit_id})
+    else:
+        print("forgotten")
+
+
+def _in_words(unit: Unit) -> Text:
+    raw = unit.raw
+    shown = Text(printable(f"{unit.unit_id}  {unit.kind}, {raw.get('origin')}, version {raw.get('version')}"), "bold")
+    shown.append(f"\n{indent(printable(unit.text or ''), MARGIN)}", style="not bold")
+    for name, value in _rows(raw):
+        if value:
+            shown.append(f"\n{name:>8}  ", style="not bold dim").append(printable(value), style="not bold")
+    return shown
+
+
+def _rows(raw: Mapping[str, Any]) -> list[tuple[str, str]]:
+    metadata = raw.get("metadata") or {}
+    until = f" until {raw['valid_to']}, when {raw.get('superseded_by')} took its place" if raw.get("valid_to") else ""
+    return [
+        ("said by", " ".join(part for part in (raw.get("name"), _in_brackets(raw.get("role"))) if part)),
+        ("when", str(raw.get("occurred_at") or "")),
+        ("where", "/".join(part for part in (raw.get("session_id"), raw.get("turn_id")) if part)),
+        ("holds", f"from {raw['valid_from']}{until}" if raw.get("valid_from") else ""),
+        ("sure", str(metadata.get("confidence", ""))),
+        ("names", ", ".join(raw.get("entities") or ())),
+        ("from", ", ".join(raw.get("sources") or ())),
+        ("facts", f"\n{' ' * 10}".join(f"{one['unit_id']}  {one['text']}" for one in raw.get("facts") or ())),
+        ("metadata", ", ".join(f"{name}={value}" for name, value in sorted(metadata.items()))),
+        ("position", str(raw.get("position", ""))),
+    ]
+
+
+def _in_brackets(role: str | None) -> str:
+    return f"({role})" if role else ""

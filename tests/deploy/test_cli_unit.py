@@ -1,0 +1,106 @@
+"""`afterturn unit`: what it sends, what it shows, how it ends."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.responses import JSONResponse, Response
+from typer.testing import CliRunner, Result
+
+from deploy.cli.app import build
+from tests.client.loopback import Loopback, Seen, loopback
+from tests.deploy.native_double import NativeDouble, refusal, stand_in
+
+UNIT = "7b1f7c1e-0000-5000-8000-000000000000"
+PATH = f"/api/v1/units/{UNIT}"
+SHOWN = {
+    "unit_id": UNIT,
+    "kind": "world",
+    "text": "The user lives in [bold]Porto[/bold]\x1b[31m",
+    "origin": "extraction",
+    "session_id": "s",
+    "turn_id": "t/1",
+    "ordinal": None,
+    "role": None,
+    "name": "Ana",
+    "occurred_at": "2026-01-02T03:04:05Z",
+    "position": 12,
+    "metadata": {"confidence": "0.95", "key": "home"},
+    "sources": ["source-unit"],
+    "entities": ["Porto"],
+    "valid_from": "2026-01-02T03:04:05Z",
+    "valid_to": "2026-02-02T03:04:05Z",
+    "superseded_by": "later-unit",
+    "version": 2,
+    "facts": [{"unit_id": "fact-unit", "text": "a fact"}],
+}
+DONE = {"ok": True, "unit_id": UNIT, "position": 13, "changed": True, "facts_ended": 1}
+
+
+def reply(seen: Seen) -> Response | None:
+    match seen.method:
+        case "PATCH":
+            return JSONResponse(DONE)
+        case "DELETE":
+            return Response(status_code=204)
+    return None
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Loopback]:
+    with loopback() as running:
+        yield running
+
+
+@pytest.fixture
+def double() -> NativeDouble:
+    return NativeDouble(answers={PATH: SHOWN}, before=reply)
+
+
+@pytest.fixture
+def data(server: Loopback, double: NativeDouble, tmp_path: Path) -> Iterator[Path]:
+    server.reset()
+    lock = stand_in(tmp_path / "data", server, double)
+    yield tmp_path / "data"
+    lock.release()
+
+
+def run(data: Path, *arguments: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(build("unit"), ["unit", *arguments, "--data", str(data)], input=stdin)
+
+
+def test_a_unit_is_shown_with_all_that_is_known_of_where_it_comes_from(server: Loopback, data: Path) -> None:
+    result = run(data, "show", UNIT, "--bank", "b")
+    assert result.exit_code == 0, result.stderr
+    assert server.seen[0].params == {"bank": "b"}
+    for told in ("[bold]Porto[/bold]", "Ana", "s/t/1", "0.95", "source-unit", "fact-unit  a fact", "later-unit", "12"):
+        assert told in result.stdout
+    assert "\x1b" not in result.stdout
+
+
+def test_json_is_the_services_answer(data: Path) -> None:
+    assert json.loads(run(data, "show", UNIT, "--json").stdout) == SHOWN
+
+
+@pytest.mark.parametrize("text, stdin", [("We sail", None), ("-", "We sail\n")])
+def test_a_correction_is_sent_as_it_was_given(server: Loopback, data: Path, text: str, stdin: str | None) -> None:
+    result = run(data, "correct", UNIT, text, "--version", "2", "--json", stdin=stdin)
+    assert json.loads(result.stdout) == DONE
+    assert (server.seen[0].method, server.seen[0].json) == ("PATCH", {"content": "We sail", "version": 2})
+    assert "1 facts of the old text ended" in run(data, "correct", UNIT, "We sail").stdout
+
+
+def test_a_unit_that_changed_meanwhile_ends_with_one(data: Path, double: NativeDouble) -> None:
+    double.before = lambda _seen: JSONResponse(refusal("TURN_CONFLICT", "somebody else wrote that version"), 409)
+    result = run(data, "correct", UNIT, "We sail", "--version", "1")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "somebody else wrote that version" in result.stderr
+
+
+def test_nothing_is_forgotten_unless_it_was_said_beforehand(server: Loopback, data: Path) -> None:
+    assert run(data, "forget", UNIT).exit_code == 2
+    assert server.seen == []
+    result = run(data, "forget", UNIT, "--yes", "--json")
+    assert (result.exit_code, json.loads(result.stdout)) == (0, {"ok": True, "unit_id": UNIT})
+    assert (server.seen[0].method, server.seen[0].path) == ("DELETE", PATH)

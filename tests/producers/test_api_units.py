@@ -1,0 +1,101 @@
+"""Units that are corrected over HTTP: at once, by whoever may write there, and only what is one's own."""
+
+import asyncio
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.producers.conftest import Tenant, World
+
+SAID = "We fly to Lisbon on Friday"
+NEW = "We sail to Bergen in autumn"
+
+
+async def unit_of(tenant: Tenant, turn: dict[str, Any], said: str = SAID) -> str:
+    assert (await tenant.http.post("/api/v1/turns", json=turn)).status_code == 201
+    [found] = [one for one in await recalled(tenant, said) if one["text"] == said]
+    return str(found["unit_id"])
+
+
+async def recalled(tenant: Tenant, query: str) -> list[dict[str, Any]]:
+    answer = await tenant.http.post("/api/v1/recall", json={"query": query})
+    results: list[dict[str, Any]] = answer.json()["results"]
+    return results
+
+
+async def test_a_corrected_unit_is_found_by_its_new_words_at_once_and_not_by_the_old(
+    ana: Tenant, turn: dict[str, Any]
+) -> None:
+    unit = await unit_of(ana, turn)
+    answer = await ana.http.patch(f"/api/v1/units/{unit}", json={"content": NEW})
+    assert answer.status_code == 200
+    told = answer.json()
+    assert (told["ok"], told["unit_id"], told["changed"], told["facts_ended"]) == (True, unit, True, 0)
+    best = (await recalled(ana, "sail to Bergen"))[0]
+    assert (best["unit_id"], best["text"]) == (unit, NEW)
+    assert {"dense", "lexical"} <= set(best["arms"])
+    assert not [
+        one for one in await recalled(ana, "Lisbon Friday") if one["unit_id"] == unit and one["arms"] != ["dense"]
+    ]
+    assert SAID not in [one["text"] for one in await recalled(ana, SAID)]
+    shown = (await ana.http.get(f"/api/v1/units/{unit}")).json()
+    assert (shown["text"], shown["version"], shown["facts"]) == (NEW, 2, [])
+    assert (shown["session_id"], shown["turn_id"], shown["role"]) == ("monday", "1", "user")
+    again = (await ana.http.patch(f"/api/v1/units/{unit}", json={"content": NEW})).json()
+    assert (again["changed"], again["facts_ended"]) == (False, 0)
+
+
+async def test_whoever_saw_an_older_version_is_refused(ana: Tenant, turn: dict[str, Any]) -> None:
+    unit = await unit_of(ana, turn)
+    bodies = [{"content": f"{NEW} {n}", "version": 1} for n in range(4)]
+    answers = await asyncio.gather(*(ana.http.patch(f"/api/v1/units/{unit}", json=body) for body in bodies))
+    assert sorted(answer.status_code for answer in answers) == [200, 409, 409, 409]
+    error = next(answer.json()["error"] for answer in answers if answer.status_code == 409)
+    assert (error["code"], error["retryable"]) == ("TURN_CONFLICT", False)
+    assert NEW not in error["message"]
+
+
+async def test_while_its_turn_is_being_read_a_unit_is_busy(world: World, ana: Tenant, turn: dict[str, Any]) -> None:
+    unit = await unit_of(ana, turn)
+    await world.sql(
+        "update afterturn.ledger_t set status = 'running' where stage = 'extraction' and turn_id ="
+        " (select turn_id from afterturn.agent_memory_unit_t where unit_id = :unit)",
+        unit=unit,
+    )
+    answer = await ana.http.patch(f"/api/v1/units/{unit}", json={"content": NEW})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["retryable"]) == (409, "RESOURCE_BUSY", True)
+
+
+async def test_what_is_foreign_or_not_there_is_not_found(world: World, ana: Tenant, turn: dict[str, Any]) -> None:
+    unit = await unit_of(ana, turn)
+    bob = await world.tenant()
+    for tenant, path in (
+        (bob, unit),
+        (ana, f"{unit}?bank=other"),
+        (ana, str(uuid4())),
+        (ana, "nothing"),
+    ):
+        answer = await tenant.http.patch(f"/api/v1/units/{path}", json={"content": NEW})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "NOT_FOUND")
+    assert (await ana.http.get(f"/api/v1/units/{unit}")).json()["text"] == SAID
+
+
+@pytest.mark.parametrize(
+    "body, status",
+    [
+        ({}, 422),
+        ({"content": "  \n"}, 422),
+        ({"content": 7}, 422),
+        ({"content": "a\x00b"}, 422),
+        ({"content": NEW, "version": 0}, 422),
+        ({"content": NEW, "kind": "world"}, 422),
+        ([NEW], 422),
+        ({"content": "x" * 262_145}, 413),
+    ],
+)
+async def test_what_is_no_correction_is_refused(ana: Tenant, turn: dict[str, Any], body: Any, status: int) -> None:
+    unit = await unit_of(ana, turn)
+    assert (await ana.http.patch(f"/api/v1/units/{unit}", json=body)).status_code == status
+    assert (await ana.http.get(f"/api/v1/units/{unit}")).json()["version"] == 1
