@@ -6,7 +6,7 @@ A recall waits for the position it was told to show, then reads once; it says wh
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, Literal, Protocol, Self
 from uuid import UUID
 
@@ -112,13 +112,14 @@ class Freshly:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was recalled, best first; `took_ms` leaves the waiting out."""
+    """What was recalled, best first; `took_ms` leaves the waiting out, `trace` are its steps, shown with `explain`."""
 
     items: Sequence[Recalled]
     freshly: Freshly
     took_ms: float
     explain: bool = False
     gateway: GatewayFinding | None = None
+    trace: Mapping[str, float] = field(default_factory=dict)
 
 
 class Recalls:
@@ -177,7 +178,8 @@ class Recalls:
         found = await self.find(host, body.query_of_store())
         waited = round((begin - start) * 1000) if body.min_position is not None else 0
         took = (time.perf_counter() - begin) * 1000
-        return Answer(found.items, Freshly(found.freshness, waited, met), round(took, 2), body.explain)
+        freshly = Freshly(found.freshness, waited, met)
+        return Answer(found.items, freshly, round(took, 2), body.explain, trace=found.took)
 
     async def find(self, host: UUID, query: RecallQuery) -> RecallAnswer:
         """Ask the store and take the time."""
@@ -203,6 +205,8 @@ def as_json(answer: Answer) -> bytes:
         "freshness": freshness_json(answer.freshly),
         "took_ms": answer.took_ms,
     }
+    if answer.explain:
+        value["trace"] = answer.trace
     if answer.gateway is not None:
         value["gateway"] = _gateway_json(answer.gateway)
     return orjson.dumps(value)

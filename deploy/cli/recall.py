@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from afterturn_client import RecallAnswer, Recalled
 from afterturn_client.calls import RecallOptions
+from rich.table import Column, Table
 from rich.text import Text
 
 from deploy.cli.finding import BankOption, DataOption, JsonOption, client_of, ending_well, running_stack
@@ -29,6 +30,7 @@ def recall_command(
         list[str] | None, typer.Option(help="Only units of this kind (experience, world, ...); may be repeated.")
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Say how each result came to its place.")] = False,
+    trace: Annotated[bool, typer.Option("--trace", help="Say how long each step took.")] = False,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -37,7 +39,7 @@ def recall_command(
     **Example:** `afterturn recall "where does Ana live?" -k 5`
     """
     stack = running_stack(data)
-    options: RecallOptions = {"k": k, "explain": explain, "exclude_session": exclude_session}
+    options: RecallOptions = {"k": k, "explain": explain or trace, "exclude_session": exclude_session}
     if session is not None:
         options["session_id"] = session
     if max_tokens is not None:
@@ -49,23 +51,36 @@ def recall_command(
     if as_json:
         answer(found.raw)
     else:
-        console().print(_in_words(found), soft_wrap=True)
+        console().print(_in_words(found, explain=explain), soft_wrap=True)
+        if trace:
+            console().print(_steps(found))
 
 
-def _in_words(found: RecallAnswer) -> Text:
+def _steps(found: RecallAnswer) -> Table:
+    """Return what each step took, beside the whole."""
+    table = Table("step", Column("ms", justify="right"), Column("share", justify="right"), box=None)
+    for step, took in found.raw.get("trace", {}).items():
+        table.add_row(printable(step), f"{took:.2f}", f"{took / max(found.took_ms, 0.001):.0%}")
+    table.add_row("all", f"{found.took_ms:.2f}", "")
+    return table
+
+
+def _in_words(found: RecallAnswer, *, explain: bool) -> Text:
     behind = f", {found.freshness.pending} pieces of work pending" if found.freshness.pending else ""
     closing = Text(f"{len(found.results)} recalled in {found.took_ms:.1f} ms{behind}", style="dim")
-    return Text("\n").join([*(_shown(rank, one) for rank, one in enumerate(found.results, 1)), closing])
+    return Text("\n").join(
+        [*(_shown(rank, one, explain=explain) for rank, one in enumerate(found.results, 1)), closing]
+    )
 
 
-def _shown(rank: int, one: Recalled) -> Text:
+def _shown(rank: int, one: Recalled, *, explain: bool) -> Text:
     when = one.occurred_at.strftime("%Y-%m-%d %H:%M") if one.occurred_at else ""
     place = "/".join(part for part in (one.session_id, one.turn_id) if part)
     who = one.name or one.role or one.kind
     facts = [f"{rank:>2}.", f"{one.score:.4f}", when, who, place, "+".join(one.arms)]
     shown = Text(printable("  ".join(fact for fact in facts if fact)), style="bold")
     shown.append(f"\n{indent(printable(one.text), MARGIN)}", style="not bold")
-    if one.explain is not None:
+    if explain and one.explain is not None:
         why = json.dumps(one.explain, ensure_ascii=False)
         shown.append(f"\n{indent(printable(why), MARGIN)}", style="not bold dim")
     return shown

@@ -73,7 +73,8 @@ class Recalled:
 
 @dataclass(frozen=True, slots=True)
 class RecallAnswer:
-    """The units found, best first (equal scores by unit id), and how fresh this read is."""
+    """The units found, best first (equal scores by unit id), and how fresh this read is; `took` in ms by step."""
 
     items: tuple[Recalled, ...]
     freshness: Freshness
+    took: Mapping[str, float] = field(default_factory=dict)

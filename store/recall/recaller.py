@@ -25,6 +25,7 @@ from store.recall.preparation import Preparation, prepare
 from store.recall.query import RecallAnswer, Recalled, RecallQuery
 from store.recall.question import Question, named, understand, without_names
 from store.recall.settings import RecallSettings
+from store.recall.steps import Steps
 from store.recall.tail import affordable
 from store.recall.tail_cache import TailCache
 
@@ -57,6 +58,7 @@ class Recaller:
 
         Raises EmbeddingError when the question cannot be embedded.
         """
+        steps = Steps()
         bank = identity.bank_id(host, query.bank)
         question = understand(query.text[:MAX_CHARACTERS])
         async with self._database.tenant(host) as connection:
@@ -68,9 +70,11 @@ class Recaller:
                 settings=self._settings,
                 generation=self._embedder.generation,
             )
+        steps.done("prepare")
         if not isinstance(prepared, Preparation):
-            return RecallAnswer((), prepared)
+            return RecallAnswer((), prepared, steps.milliseconds())
         vector, tail = await self._embed(question, prepared)
+        steps.done("embed")
         search = Search(
             host=host,
             bank=bank,
@@ -84,8 +88,11 @@ class Recaller:
             settings=self._settings,
         )
         async with self._database.tenant(host) as connection:
-            items = await self._search(connection, search, query)
-        return RecallAnswer(await within(items, query.max_tokens, self._embedder), prepared.freshness)
+            items = await self._search(connection, search, query, steps)
+        steps.done("texts")
+        kept = await within(items, query.max_tokens, self._embedder)
+        steps.done("budget")
+        return RecallAnswer(kept, prepared.freshness, steps.milliseconds())
 
     async def _embed(
         self, question: Question, prepared: Preparation
@@ -93,18 +100,24 @@ class Recaller:
         """Embed the question, names cut out, and the fresh tail together."""
         asked = without_names(question.text, named(question, prepared.speakers))
         generation = self._embedder.generation
-        known = self._tails.known((fresh.unit_id for fresh in prepared.tail), generation)
+        known = self._tails.known(prepared.tail, generation)
         unknown = [fresh for fresh in prepared.tail if fresh.unit_id not in known]
         tail = affordable(unknown, asked, self._settings.fresh_tail_ms, self._embedder.estimate_ms)
         vectors = await self._embedder.embed([asked, *(fresh.content for fresh in tail)])
         embedded = {fresh.unit_id: vector for fresh, vector in zip(tail, vectors[1:], strict=True)}
-        self._tails.keep(embedded, generation)
+        self._tails.keep(tail, embedded, generation)
         return vectors[0], {**known, **embedded}
 
-    async def _search(self, connection: AsyncConnection, search: Search, query: RecallQuery) -> list[Recalled]:
+    async def _search(
+        self, connection: AsyncConnection, search: Search, query: RecallQuery, steps: Steps
+    ) -> list[Recalled]:
         arms = [arm for arm in self._arms if arm.name not in query.without]
-        found = {arm.name: await arm.find(connection, search) for arm in arms}
+        found = {}
+        for arm in arms:
+            found[arm.name] = await arm.find(connection, search)
+            steps.done(arm.name)
         pool = await load(connection, search, list(found.values()))
+        steps.done("load")
         ranking = rank(
             pool,
             {name: arm.score(pool) for name, arm in found.items()},
@@ -114,6 +127,7 @@ class Recaller:
             without=query.without,
         )
         best = list(islice(folded(ranking, pool), query.k))
+        steps.done("rank")
         cut = [pool.candidates[index].unit_id for index in best if not pool.candidates[index].whole]
         texts = await whole_texts(connection, search, cut)
         return [_recalled(index, pool, ranking, texts, explain=query.explain) for index in best]

@@ -7,27 +7,36 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from store.recall.tail import Fresh
+
 #: About 3 MB of vectors.
 MOST = 2048
 
 
 class TailCache:
-    """The vectors last embedded with questions, by unit and generation; the oldest are dropped.
+    """The vectors last embedded with questions, by unit, text and generation; the oldest are dropped.
 
-    A unit's text never changes, and what is forgotten is no longer in any tail: nothing here can be out of date.
+    A text that was corrected is another, and what is forgotten is no longer in any tail: nothing here can be out of
+    date.
     """
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
-        self._vectors: OrderedDict[tuple[UUID, int], NDArray[np.float32]] = OrderedDict()
+        self._vectors: OrderedDict[tuple[UUID, int, int], NDArray[np.float32]] = OrderedDict()
 
-    def known(self, units: Iterable[UUID], generation: int) -> dict[UUID, NDArray[np.float32]]:
-        """Return the vectors that are remembered of these units."""
-        return {unit: self._vectors[unit, generation] for unit in units if (unit, generation) in self._vectors}
+    def known(self, tail: Iterable[Fresh], generation: int) -> dict[UUID, NDArray[np.float32]]:
+        """Return the vectors that are remembered of these units as they read now."""
+        found = ((fresh.unit_id, self._vectors.get(_key(fresh, generation))) for fresh in tail)
+        return {unit: vector for unit, vector in found if vector is not None}
 
-    def keep(self, vectors: Mapping[UUID, NDArray[np.float32]], generation: int) -> None:
-        """Remember these vectors."""
-        for unit, vector in vectors.items():
-            self._vectors[unit, generation] = vector
+    def keep(self, tail: Iterable[Fresh], vectors: Mapping[UUID, NDArray[np.float32]], generation: int) -> None:
+        """Remember the vectors of these units."""
+        for fresh in tail:
+            self._vectors[_key(fresh, generation)] = vectors[fresh.unit_id]
         while len(self._vectors) > self._most:
             self._vectors.popitem(last=False)
+
+
+def _key(fresh: Fresh, generation: int) -> tuple[UUID, int, int]:
+    """Return what a vector is remembered under: of the text only its hash, not the words."""
+    return fresh.unit_id, hash(fresh.content), generation

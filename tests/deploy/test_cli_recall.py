@@ -90,6 +90,18 @@ def test_for_people_texts_cannot_steer_the_terminal(data: Path) -> None:
         assert shown in result.stdout
 
 
+def test_a_trace_tells_what_each_step_took(server: Loopback, tmp_path: Path) -> None:
+    server.reset()
+    traced = {**ANSWER, "trace": {"prepare": 1.5, "dense": 2.125}}
+    lock = stand_in(tmp_path / "traced", server, NativeDouble(answers={"/api/v1/recall": traced}))
+    result = CliRunner().invoke(build("recall"), ["recall", "who?", "--data", str(tmp_path / "traced"), "--trace"])
+    lock.release()
+    assert server.seen[0].json["explain"] is True
+    assert '{"dense"' not in result.stdout
+    rows = [line.split() for line in result.stdout.splitlines()[-4:]]
+    assert rows == [["step", "ms", "share"], ["prepare", "1.50", "35%"], ["dense", "2.12", "50%"], ["all", "4.25"]]
+
+
 def test_a_wrong_number_and_a_wrong_command_are_wrong_usage(data: Path) -> None:
     assert CliRunner().invoke(build("recall"), ["recall", "q", "-k", "0", "--data", str(data)]).exit_code == 2
     assert CliRunner().invoke(build(), ["nonsense"]).exit_code == 2

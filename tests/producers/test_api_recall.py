@@ -74,7 +74,11 @@ async def test_the_session_and_k_are_heeded(ana: Tenant, turn: dict[str, Any]) -
 async def test_an_explanation_is_given_when_asked_for(ana: Tenant, turn: dict[str, Any]) -> None:
     await remember(ana, turn)
     assert "explain" not in (await recalled(ana))["results"][0]
-    assert "arms" in (await recalled(ana, explain=True))["results"][0]["explain"]
+    assert "trace" not in await recalled(ana)
+    explained = await recalled(ana, explain=True)
+    assert "arms" in explained["results"][0]["explain"]
+    assert {"prepare", "embed", "dense", "lexical", "load", "rank"} < set(explained["trace"])
+    assert 0 < sum(explained["trace"].values()) <= explained["took_ms"] + 0.1
 
 
 async def test_a_read_shows_the_position_it_was_told_to(ana: Tenant, turn: dict[str, Any]) -> None:
