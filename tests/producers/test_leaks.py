@@ -82,6 +82,8 @@ async def everything(world: World, ana: Tenant) -> None:
     await http.post("/api/v1/recall/jobs", json=question)
     await http.get(f"/api/v1/banks/{s['bank']}/freshness")
     unit = recalled.json()["results"][0]["unit_id"]
+    for body in ({"content": s["content"] + " corrected"}, {"content": s["content"] + "\x00"}, {s["field"]: 1}):
+        await http.patch(f"/api/v1/units/{unit}", params={"bank": s["bank"]}, json=body)
     for call in (http.get, http.delete):
         await call(f"/api/v1/units/{unit}", params={"bank": s["bank"]})
     async with world.client({"authorization": f"Bearer {s['content']}"}) as stranger:
