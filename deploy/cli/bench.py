@@ -17,6 +17,7 @@ from deploy.cli.printing import answer, console, ended, say
 from deploy.cli.quality import AblateFlag, FormatOption, QualityFlag, QualityOptions, StackOption
 from deploy.cli.quality import quality as measure_quality
 from deploy.embedded import EmbeddedError
+from deploy.private_stack import PrivateStackError
 from deploy.settings import load
 from deploy.settings_errors import SettingsError
 
@@ -65,7 +66,7 @@ def bench_command(
             outcome: Outcome = asyncio.run(bench.run(servers, say, sizes))
     except SettingsError as error:
         raise ended(f"these settings cannot be used:\n{error}", 2) from None
-    except EmbeddedError as error:
+    except (EmbeddedError, PrivateStackError) as error:
         raise ended(str(error), 2) from None
     if as_json:
         answer(outcome.as_json())
