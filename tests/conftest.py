@@ -1,19 +1,29 @@
 """Fixtures of every room: a real PostgreSQL with pgvector and a real Valkey, one of each for the run."""
 
 import os
+import signal
 from collections.abc import AsyncIterator
 from typing import Any
 from uuid import uuid4
 
+import hypothesis
 import pytest
 import pytest_asyncio
 
 from tests.servers import Servers, TestPostgres, TestValkey, connected
 
+# How fast examples are made says how busy the machine is, and nothing of the code.
+hypothesis.settings.register_profile(
+    "any machine", suppress_health_check=[hypothesis.HealthCheck.too_slow], deadline=None
+)
+hypothesis.settings.load_profile("any machine")
+
 SERVERS = pytest.StashKey[Servers]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A run in the background is born deaf to Ctrl-C, and so would be every command that a test interrupts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         config.stash[SERVERS] = Servers()
 
