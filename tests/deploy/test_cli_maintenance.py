@@ -14,7 +14,7 @@ from store.keys import Keys
 from store.turns import NewMessage, NewTurn, TurnStore
 from tests.deploy.test_cli_operator import Operated, stack
 from tests.servers import TestPostgres, TestValkey
-from tests.store.erasure.dump import dump
+from tests.store.erasure.dump import dump, rows_of
 
 HOST_ID = identity.host_id(HOST)
 OLD = datetime.now(UTC) - timedelta(days=30)
@@ -40,11 +40,11 @@ async def operated(tmp_path: Path, fresh_database: TestPostgres, valkey: TestVal
 
 
 async def test_a_dry_run_counts_and_writes_nothing(operated: Operated) -> None:
-    before = await dump(operated.postgres)
+    before = rows_of(await dump(operated.postgres))
     told = await operated.answer("maintenance", "--dry-run")
     assert told["dry_run"] is True
     assert {one["task"]: one["removed"] for one in told["tasks"]}["ledger"] == 4
-    assert await dump(operated.postgres) == before
+    assert rows_of(await dump(operated.postgres)) == before
 
 
 async def test_what_was_counted_is_put_away_and_the_status_stays(operated: Operated) -> None:

@@ -18,7 +18,7 @@ from store.events.log import append_events
 from store.ledger import Stage
 from store.replay import verify
 from tests.store.erasure.conftest import Scene
-from tests.store.erasure.dump import dump, lines_with
+from tests.store.erasure.dump import dump, lines_with, rows_of
 from tests.workers.conftest import BANK, HOST, dialogue, now
 
 pytestmark = pytest.mark.law("L11")
@@ -28,7 +28,7 @@ STATE = "select md5(string_agg(cast(e as text), ',' order by position)) as state
 
 
 def changed(before: str, after: str) -> set[str]:
-    return set(before.split("\n")) ^ set(after.split("\n"))
+    return set(rows_of(before)) ^ set(rows_of(after))
 
 
 async def told(scene: Scene, turns: int = 3) -> None:
