@@ -4,11 +4,11 @@ from store.recall.kin import TABLES, kin, related
 from store.recall.kin import _table as table
 from store.recall.lexical import Statistics
 from store.recall.question import understand
-from store.recall.settings import RankingSettings
+from store.recall.settings import RankingSettings, RecallSettings
 from store.recall.terms import analyse
 from tests.store.recall.conftest import Memory
 
-SETTINGS = RankingSettings()
+SETTINGS = RankingSettings(kin_weight=0.3)
 
 
 def test_who_asks_for_pets_is_told_of_dogs() -> None:
@@ -49,6 +49,7 @@ def test_the_table_holds_stems_with_cosines() -> None:
 
 
 async def test_a_message_is_found_by_a_word_of_its_kind(memory: Memory) -> None:
+    memory.settings = RecallSettings(ranking=SETTINGS)
     await memory.say("The trumpet was loud.", "The table was large.", "It rained.")
     await memory.embed_all()
     bank = "(select bank_id from afterturn.agent_memory_bank_t limit 1)"
