@@ -257,7 +257,7 @@ declare
     v_numbered afterturn.event_store_t[] := '{}';
 begin
     for v_turn in
-        select t.bank, t.session, b.active as bank_alive, b.aggregate_version as bank_version, h.active as alive,
+        select t.bank, t.session, t.begin is null as settled, b.active as bank_alive, b.aggregate_version as bank_version, h.active as alive,
                h.aggregate_version as version, h.message_count as messages,
                case when h.active and b.active then t.events else coalesce(t.begin, '[]') || t.events end as events
           from jsonb_to_recordset(p_turns) as t(ord int, bank uuid, session uuid, begin jsonb, events jsonb)
@@ -267,6 +267,9 @@ begin
                               where b.host_id = p_host and b.bank_id = t.bank offset 0) b on true
          where t.ord = any (p_accepted) order by t.ord
     loop
+        if v_turn.settled and not coalesce(v_turn.alive and v_turn.bank_alive, false) then
+            raise exception using errcode = 'serialization_failure', message = 'the session ended while a turn was accepted';
+        end if;
         v_nth := array_position(v_sessions, v_turn.session);
         if v_nth is null then
             v_sessions := v_sessions || v_turn.session;

@@ -27,6 +27,18 @@ MUTANTS = (
         tests=("test_an_accepted_turn_is_in_the_log_in_the_projections_and_in_the_ledger",),
     ),
     Mutant(
+        law="L1",
+        fault="a turn of a session that ended since is taken for a known one",
+        file="store/turns.py",
+        before="        if unborn:\n            again",
+        after="        if unborn and not unborn:\n            again",
+        held_by="tests/store/test_turns.py",
+        tests=(
+            "test_a_turn_of_a_session_that_ended_since_its_last_begins_it_again[AgentSessionHistoryDeletedEvent]",
+            "test_a_turn_of_a_session_that_ended_since_its_last_begins_it_again[AgentMemoryBankDeletedEvent]",
+        ),
+    ),
+    Mutant(
         law="L2",
         fault="a claim is given back whatever its epoch",
         file="store/functions/30_ledger.sql",

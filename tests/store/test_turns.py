@@ -5,11 +5,16 @@ from uuid import UUID
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
 from store import identity
 from store.database import Database
 from store.errors import NotFound, TurnBusy, TurnConflict
+from store.events.catalog import EventType
+from store.events.envelope import Origin, command
+from store.events.log import append_events
 from store.ledger import TURN_STAGES
+from store.outage import is_outage
 from store.turns import Appended, NewMessage, NewTurn, Refused, TurnStore
 from tests.store.conftest import NOON, new_host, rows, turn
 
@@ -221,3 +226,38 @@ async def test_the_whole_event_is_a_cloud_event(turns: TurnStore, database: Data
         assert payload["host"] == str(host)
         assert payload["data"]["newAggregateVersion"] == payload["aggregateversion"]
         assert "embedding" not in payload["data"]
+
+
+ALIVE = (
+    "select (select bool_and(active) from agent_memory_bank_t), (select bool_and(active) from agent_session_history_t)"
+)
+
+
+@pytest.mark.law("L1")
+@pytest.mark.parametrize("ended", [EventType.SESSION_DELETED, EventType.BANK_DELETED])
+async def test_a_turn_of_a_session_that_ended_since_its_last_begins_it_again(
+    turns: TurnStore, database: Database, host: UUID, ended: EventType
+) -> None:
+    await turns.append(host, [turn("t1"), turn("u1", session="other")])
+    bank = identity.bank_id(host, "home")
+    fields = {} if ended is EventType.BANK_DELETED else {"sessionId": str(identity.session_id(bank, "s1"))}
+    version = 2 if ended is EventType.BANK_DELETED else 3
+    async with database.tenant(host) as connection:
+        await append_events(connection, host, [command(Origin(host, bank, host, NOON), ended, fields, version=version)])
+    answers = await turns.append(host, [turn("t2"), turn("u2", session="other"), turn("t3"), turn("t1")])
+    assert [isinstance(one, Appended) and one.duplicate for one in answers] == [False, False, False, True]
+    assert await rows(database, host, ALIVE) == [(True, True)]
+    told = "select turn_name from agent_memory_unit_t where active and session_name = 's1' order by seq desc limit 2"
+    assert await rows(database, host, told) == [("t3",), ("t2",)]
+
+
+async def test_a_session_that_ends_while_its_turn_is_accepted_gets_no_turn_without_a_beginning(
+    turns: TurnStore, database: Database, host: UUID
+) -> None:
+    await turns.append(host, [turn("t1")])
+    offered = f"""[{{"ord": 0, "bank": "{identity.bank_id(host, "home")}", "session": "{host}", "events": []}}]"""
+    with pytest.raises(DBAPIError) as refused:
+        await rows(
+            database, host, "select number_turn_events(current_host(), cast(:turns as jsonb), '{0}')", turns=offered
+        )
+    assert is_outage(refused.value)
