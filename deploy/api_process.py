@@ -119,13 +119,7 @@ def compose(settings: Settings) -> FastAPI:
     others = gateway_recall(settings.gateway, database, settings.gateway.recall_seconds)
     recalls = Recalls(database, Recaller(database, embedder, settings.recall), Waiter(database), others)
     pressure = Pressure(partial(depth, database), settings.pressure)
-    batch = MicroBatch(
-        database,
-        EmbeddingStage(database, embedder),
-        lambda: not model.wrong() and pressure.level() < Shed.EMBEDDING,
-        doorbell.ring,
-        f"{socket.gethostname()}:{os.getpid()}:api",
-    )
+    batch = _micro_batch(database, model, pressure, doorbell)
     parts = Parts(
         TurnStore(database, _now),
         Units(database, _now),
@@ -163,11 +157,21 @@ def compose(settings: Settings) -> FastAPI:
     )
 
 
+def _micro_batch(database: Database, model: "_Model", pressure: Pressure, doorbell: Doorbell) -> MicroBatch:
+    return MicroBatch(
+        database,
+        EmbeddingStage(database, model.embedder),
+        lambda: not model.wrong() and pressure.level() < Shed.EMBEDDING,
+        doorbell.ring,
+        f"{socket.gethostname()}:{os.getpid()}:api",
+    )
+
+
 class _Model:
     """The sentence model as it is being loaded, beside the first requests."""
 
     def __init__(self, embedder: OwnedEmbedder) -> None:
-        self._embedder = embedder
+        self.embedder = embedder
         self._wrong = "the sentence model is being loaded"
 
     def wrong(self) -> str:
@@ -182,13 +186,13 @@ class _Model:
 
     async def _load(self) -> None:
         try:
-            await self._embedder.load()
+            await self.embedder.load()
         except EmbeddingError as error:
             self._wrong = type(error).__name__
             log.error("the sentence model cannot be used", error=self._wrong)  # noqa: TRY400 - a log holds no tracebacks
         else:
             self._wrong = ""
-            log.info("the sentence model is loaded", model=self._embedder.name)
+            log.info("the sentence model is loaded", model=self.embedder.name)
 
 
 def _broker(settings: BrokerSettings) -> RedisBroker:

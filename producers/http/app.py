@@ -1,5 +1,7 @@
 """The application behind the HTTP door."""
 
+from collections.abc import Sequence
+
 from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
@@ -21,6 +23,22 @@ from producers.turns import BatchBody, TurnBody
 from store.keys import Keys
 
 SUMMARY = "Remembers what agents and people said: durable when a turn ends, at hand when the next begins."
+#: What the calls take, for the page that describes them.
+BODIES: Sequence[type[BaseModel]] = (
+    TurnBody,
+    BatchBody,
+    RecallBody,
+    RecallJobBody,
+    AddBody,
+    FlushBody,
+    SearchBody,
+    BankBody,
+    ErasureBody,
+    CorrectionBody,
+    DocumentBody,
+    DirectiveBody,
+    LinkBody,
+)
 
 
 def create_app(
@@ -59,22 +77,7 @@ def create_app(
         service.routes(health, metrics),
     ):
         app.include_router(router)
-    bodies: list[type[BaseModel]] = [
-        TurnBody,
-        BatchBody,
-        RecallBody,
-        RecallJobBody,
-        AddBody,
-        FlushBody,
-        SearchBody,
-        BankBody,
-        ErasureBody,
-        CorrectionBody,
-        DocumentBody,
-        DirectiveBody,
-        LinkBody,
-    ]
-    describe(app, bodies)
+    describe(app, BODIES)
     return app
 
 

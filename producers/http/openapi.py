@@ -1,5 +1,6 @@
 """The description of the door. Bodies are judged by the facade, so it is told here which model stands where."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI, Response
@@ -53,7 +54,7 @@ def documented(
     }
 
 
-def describe(app: FastAPI, models: list[type[BaseModel]]) -> None:
+def describe(app: FastAPI, models: Sequence[type[BaseModel]]) -> None:
     """Make the app's description hold the models its routes point at."""
     shown: list[type[BaseModel]] = [ErrorBody, *models]
 
