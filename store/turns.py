@@ -134,8 +134,8 @@ class TurnStore:
         """Write turns, those whose session ended unknown to us once more, with what makes it again."""
         prepare = partial(_offers, host, turns, now, await self._digest_key(host), self._living)
         # A large body would hold the event loop, and every other agent's turn with it, for the time of its analysis.
-        offered = await asyncio.to_thread(prepare) if _is_large(turns) else prepare()
-        found = await charged(partial(self._write, host, orjson.dumps(offered).decode()))
+        sessions, offered = await asyncio.to_thread(prepare) if _is_large(turns) else prepare()
+        found = await charged(partial(self._write, host, offered))
         unborn = [n for n, (outcome, _) in enumerate(found) if outcome == "unborn"]
         answers = [_answer(outcome, position) for outcome, position in found]
         if unborn or len(self._living) > MAX_LIVING:
@@ -145,7 +145,7 @@ class TurnStore:
             for n, answer in zip(unborn, again, strict=True):
                 answers[n] = answer
         self._living.update(
-            turn["session"] for turn, (outcome, _) in zip(offered, found, strict=True) if outcome == "accepted"
+            session for session, (outcome, _) in zip(sessions, found, strict=True) if outcome == "accepted"
         )
         return answers
 
@@ -211,10 +211,13 @@ def _is_large(turns: Sequence[NewTurn]) -> bool:
 
 def _offers(
     host: UUID, turns: Sequence[NewTurn], now: datetime, key: bytes, living: Container[str]
-) -> list[dict[str, Any]]:
-    """Return the turns in the form `append_turns` takes; those of living sessions bring nothing that makes one."""
-    offered = (_offer(host, turn, now, key, living) for turn in turns)
-    return [{"ord": ordinal, **one} for ordinal, one in enumerate(offered)]
+) -> tuple[list[str], str]:
+    """Return the turns' sessions, and the turns in the form `append_turns` takes, as JSON text.
+
+    Turns of living sessions bring nothing that makes one.
+    """
+    offered = [{"ord": n, **_offer(host, turn, now, key, living)} for n, turn in enumerate(turns)]
+    return [one["session"] for one in offered], orjson.dumps(offered).decode()
 
 
 def _offer(host: UUID, turn: NewTurn, now: datetime, key: bytes, living: Container[str]) -> dict[str, Any]:

@@ -140,6 +140,7 @@ declare
     v_priced jsonb;
     v_over jsonb := '{}';
 begin
+    -- The quota's lock is held shared so that counting anew sees whole transactions.
     perform set_config('afterturn.host', p_host::text, true), pg_advisory_xact_lock_shared(afterturn.log_lock()),
             pg_advisory_xact_lock_shared(afterturn.lock_key('quota', p_host));
 

@@ -3,13 +3,7 @@
 -- An append looks without a lock, writes, and pays at its end, right before it commits: whoever finds then that the
 -- last of a quota was taken meanwhile (ZQ001) writes nothing and looks again, so no limit is ever passed.
 
--- Whether a host has quotas. Appends hold the lock shared, so that counting anew sees whole transactions.
-create or replace function afterturn.has_quota(p_host uuid) returns boolean
-language plpgsql as $$
-begin
-    perform pg_advisory_xact_lock_shared(afterturn.lock_key('quota', p_host));
-    return (select true from afterturn.quota_t q where q.host_id = p_host limit 1);
-end $$;
+drop function if exists afterturn.has_quota(uuid);
 
 -- What of the offered turns a quota is about, once: everything after this reads the few words it needs.
 create or replace function afterturn.priced(p_host uuid, p_turns jsonb, p_accepted int[]) returns jsonb
