@@ -71,6 +71,38 @@ begin
      order by n.entity_id;
 end $$;
 
+-- The events of an aggregate that changed its row, in order: a beginning of what lived already did not
+-- (10_project.sql). For children of a bank alone: they live from a beginning in a living bank to their own end or the bank's.
+drop function if exists afterturn.effective_history(uuid, uuid, uuid);
+create or replace function afterturn.effective_events(p_host uuid, p_bank uuid, p_id uuid)
+returns table ("position" bigint, version bigint, kind text, d jsonb)
+language plpgsql stable as $$
+declare
+    v_bank text := p_host || '|' || p_bank;
+    v_subject text := v_bank || '|' || p_id;
+begin
+    return query
+    with known as (
+        select e.position as at, e.aggregate_version, e.event_type, e.payload->'data' as data, e.aggregate_id = v_subject as own,
+               afterturn.begins(e.event_type) and e.aggregate_id = v_subject as begins,
+               e.event_type like '%DeletedEvent' as ends,
+               coalesce(max(e.position) filter (where e.event_type = 'AgentMemoryBankCreatedEvent') over w
+                        > max(e.position) filter (where e.event_type = 'AgentMemoryBankDeletedEvent') over w,
+                        bool_and(e.event_type <> 'AgentMemoryBankDeletedEvent') over w) as bank_lives
+          from afterturn.event_store_t e
+         where e.host_id = p_host and e.aggregate_id in (v_bank, v_subject)
+        window w as (order by e.position)
+    ), lived as (
+        select k.*, max(k.at) filter (where k.begins and k.bank_lives) over w as begun,
+               max(k.at) filter (where k.ends) over w as ended
+          from known k
+        window w as (order by k.at rows between unbounded preceding and 1 preceding)
+    )
+    select l.at, l.aggregate_version, l.event_type::text, l.data from lived l
+     where l.own and (not l.begins or l.begun is null or l.ended > l.begun)
+     order by l.at;
+end $$;
+
 -- Events of reflections that were drawn from these units; `last`: it is what the reflection says now.
 create or replace function afterturn.reflections_of(p_host uuid, p_bank uuid, p_units uuid[])
 returns table (reflection_id uuid, "position" bigint, version bigint, last boolean, active boolean)
@@ -79,30 +111,45 @@ language plpgsql as $$
 begin
     return query
     select r.reflection_id, e.position, afterturn.logged_version(p_host, p_host || '|' || p_bank || '|' || r.reflection_id),
-           e.last, r.active
-      from afterturn.agent_memory_reflection_t r,
-           lateral (select e.position, e.payload, e.aggregate_version = max(e.aggregate_version) over () as last
-                      from afterturn.event_store_t e
-                     where e.host_id = p_host and e.aggregate_id = p_host || '|' || p_bank || '|' || r.reflection_id
-                       and not e.event_type like '%DeletedEvent') e
-     where r.host_id = p_host and r.bank_id = p_bank and not e.payload->'data' ? 'erased'
+           e.position = (select max(s.position) from afterturn.effective_events(p_host, p_bank, r.reflection_id) s
+                          where not s.kind like '%DeletedEvent'), r.active
+      from afterturn.agent_memory_reflection_t r
+      join afterturn.event_store_t e
+        on e.host_id = p_host and e.aggregate_id = p_host || '|' || p_bank || '|' || r.reflection_id
+     where r.host_id = p_host and r.bank_id = p_bank
+       and not e.event_type like '%DeletedEvent' and not e.payload->'data' ? 'erased'
        and exists (select from jsonb_array_elements_text(e.payload->'data'->'sourceMemoryIds') s where s::uuid = any (p_units))
      order by r.reflection_id, e.position;
 end $$;
 
--- Makes rows of these aggregates what their last state says, when that is a marker.
+-- The state an aggregate's row shows: the last that changed it. Where all events of an aggregate are erased together,
+-- and its row then holds nothing of any one of them, the last in the log does.
+create or replace function afterturn.state_shown(p_host uuid, p_subject text) returns afterturn.event_store_t
+language sql stable as $$
+    select e from afterturn.event_store_t e
+     where e.host_id = p_host and e.aggregate_id = p_subject
+       and (e.event_type like '%UpdatedEvent'
+            or case e.event_type
+               when 'AgentMemoryUnitRetainedEvent' then exists (
+                   select from afterturn.agent_memory_unit_t u
+                    where u.host_id = p_host and u.bank_id = e.bank_id and u.position = e.position
+                      and u.unit_id = (e.payload->'data'->>'unitId')::uuid)
+               when 'AgentMemoryReflectionCreatedEvent' then exists (
+                   select from afterturn.effective_events(
+                       p_host, e.bank_id, (e.payload->'data'->>'reflectionId')::uuid) s where s.position = e.position)
+               else afterturn.begins(e.event_type) end)
+     order by e.aggregate_version desc limit 1
+$$;
+
+-- Makes rows of these aggregates what the state they show says, when that is a marker.
 create or replace function afterturn.scrub(p_host uuid, p_subjects text[]) returns void
 language plpgsql as $$
 declare
     v_states afterturn.event_store_t[];
 begin
-    select array_agg(s.e) into v_states
-      from unnest(p_subjects) k(subject),
-           lateral (select e from afterturn.event_store_t e
-                     where e.host_id = p_host and e.aggregate_id = k.subject
-                       and (afterturn.begins(e.event_type) or e.event_type like '%UpdatedEvent')
-                     order by e.aggregate_version desc limit 1) s
-     where (s.e).payload->'data' ? 'erased';
+    select array_agg(s) into v_states
+      from unnest(p_subjects) k(subject), lateral afterturn.state_shown(p_host, k.subject) s
+     where s.payload->'data' ? 'erased';
     update afterturn.agent_memory_unit_t u
        set content = '', context = null, event_date = e.event_ts, occurred_start = null, occurred_end = null,
            mentioned_at = null, metadata = '{}', proof_count = 1, session_name = null, turn_name = null, role = null,
@@ -141,37 +188,6 @@ begin
      where e.aggregate_type = 'AgentMemoryBank' and b.host_id = p_host and b.bank_id = e.bank_id;
 end $$;
 
--- The events of a history that changed it, in order: a beginning of what lived already did not (10_project.sql), so
--- its messages were never numbered. A history lives from a beginning in a living bank to its own end or the bank's.
-create or replace function afterturn.effective_history(p_host uuid, p_bank uuid, p_session uuid)
-returns table (version bigint, kind text, d jsonb)
-language plpgsql stable as $$
-declare
-    v_bank text := p_host || '|' || p_bank;
-    v_subject text := v_bank || '|' || p_session;
-begin
-    return query
-    with known as (
-        select e.position, e.aggregate_version, e.event_type, e.payload->'data' as data, e.aggregate_id = v_subject as own,
-               coalesce(max(e.position) filter (where e.event_type = 'AgentMemoryBankCreatedEvent') over w
-                        > max(e.position) filter (where e.event_type = 'AgentMemoryBankDeletedEvent') over w,
-                        bool_and(e.event_type <> 'AgentMemoryBankDeletedEvent') over w) as bank_lives
-          from afterturn.event_store_t e
-         where e.host_id = p_host and e.aggregate_id in (v_bank, v_subject)
-        window w as (order by e.position)
-    ), lived as (
-        select k.*,
-               max(k.position) filter (where k.event_type = 'AgentSessionHistoryCreatedEvent' and k.bank_lives) over w as begun,
-               max(k.position) filter (where k.event_type in ('AgentSessionHistoryDeletedEvent',
-                                                              'AgentMemoryBankDeletedEvent')) over w as ended
-          from known k
-        window w as (order by k.position rows between unbounded preceding and 1 preceding)
-    )
-    select l.aggregate_version, l.event_type::text, l.data from lived l
-     where l.own and (l.event_type <> 'AgentSessionHistoryCreatedEvent' or l.begun is null or l.ended > l.begun)
-     order by l.position;
-end $$;
-
 -- Makes what a history keeps itself (names, metadata, messages with words of their own) what the log says. Messages
 -- are numbered through all that changed a history, whatever became of them.
 create or replace function afterturn.scrub_sessions(p_host uuid, p_bank uuid, p_sessions uuid[]) returns bigint
@@ -183,7 +199,7 @@ declare
 begin
     foreach v_session in array p_sessions loop
         with states as (
-            select s.* from afterturn.effective_history(p_host, p_bank, v_session) s
+            select s.* from afterturn.effective_events(p_host, p_bank, v_session) s
              where s.kind in ('AgentSessionHistoryCreatedEvent', 'AgentSessionHistoryCompactedEvent')
         ), created as (
             select s.version, s.d from states s
@@ -203,7 +219,7 @@ begin
             select s.kind, s.d->'messages' as messages,
                    coalesce(sum(jsonb_array_length(coalesce(s.d->'messages', '[]'))) over (
                        order by s.version rows between unbounded preceding and 1 preceding), 0) as before
-              from afterturn.effective_history(p_host, p_bank, v_session) s
+              from afterturn.effective_events(p_host, p_bank, v_session) s
         ), said as (
             select n.before + s.nth - 1 as seq, s.message
               from numbered n, jsonb_array_elements(n.messages) with ordinality as s(message, nth)

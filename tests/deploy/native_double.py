@@ -48,7 +48,7 @@ class NativeDouble:
         if (instead := self.before(seen)) is not None:
             return instead
         if seen.path == "/api/v1/turns:batch":
-            return self._batch(seen.json)
+            return self.take(seen.json)
         if seen.path == "/api/v1/docs":
             return self._document(seen.json)
         return JSONResponse(self.answers[seen.path])
@@ -57,7 +57,7 @@ class NativeDouble:
         """What was accepted, in order."""
         return [json.loads(body)["messages"][0]["content"] for _position, body in self.turns.values()]
 
-    def _batch(self, body: dict[str, Any]) -> Response:
+    def take(self, body: dict[str, Any]) -> Response:
         assert set(body) == {"turns"}
         assert 1 <= len(body["turns"]) <= 500
         for turn in body["turns"]:

@@ -151,6 +151,26 @@ async def test_what_a_user_made_beside_turns_goes_too(scene: Scene) -> None:
     assert (await verify(scene.world.postgres.owner_url)).equal
 
 
+async def test_a_second_beginning_of_what_lives_hides_nothing_from_an_erasure(scene: Scene) -> None:
+    """It changed no row, so what a row shows is the first one's, and goes with that."""
+    await told(scene, 1)
+    units = [await scene.unit_of(words) for words in ("My name is", "Hello Karl0")]
+    ana = Origin(HOST, BANK, identity.user_id(HOST, "ana"), now())
+    thing = str(uuid4())
+    drawn = [
+        {"reflectionId": thing, "content": content, "sourceMemoryIds": [unit]}
+        for content, unit in zip(("Xanaduvia", "something else"), units, strict=True)
+    ]
+    async with scene.world.database.tenant(HOST) as connection:
+        for version, data in enumerate(drawn, 1):
+            event = command(ana, EventType.REFLECTION_CREATED, data, version=version)
+            await append_events(connection, HOST, [event])
+    receipt = await scene.erase(Kind.UNIT, units[0])
+    assert receipt.counts["reflections"] == 1
+    assert lines_with(await dump(scene.world.postgres), "Xanaduvia", "My name is") == []
+    assert (await verify(scene.world.postgres.owner_url)).equal
+
+
 async def test_a_marker_is_an_event_the_catalog_knows(scene: Scene) -> None:
     await told(scene, 1)
     await scene.crew.drain()

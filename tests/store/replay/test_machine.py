@@ -275,3 +275,12 @@ def test_a_long_random_history_does_too(machine: type[LogMachine], seed: int) ->
         if chance.random() < 1 / 5:
             history.count(chance.choice("xy"))
     history.teardown()
+
+
+@pytest.mark.law("L11")
+def test_what_began_twice_shows_its_first_beginning_until_that_is_erased(machine: type[LogMachine]) -> None:
+    history = machine()
+    history.begin()
+    history.append([(EventType.UNIT_RETAINED, "x", "a", "a", 1, None, None, "ana", False)], bulk=False, batch=1)
+    history.erase(Kind.UNIT, "x", "a")
+    history.teardown()
