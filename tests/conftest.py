@@ -10,11 +10,17 @@ import hypothesis
 import pytest
 import pytest_asyncio
 
+from tests.examples import SEARCH
 from tests.servers import Servers, TestPostgres, TestValkey, connected
 
-# How fast examples are made says how busy the machine is, and nothing of the code.
+# How fast examples are made says how busy the machine is, and nothing of the code. Every run draws the same examples,
+# so that what was green stays green; with AFTERTURN_EXAMPLES=1000 it draws so many new ones: that is how to search.
 hypothesis.settings.register_profile(
-    "any machine", suppress_health_check=[hypothesis.HealthCheck.too_slow], deadline=None
+    "any machine",
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    deadline=None,
+    derandomize=SEARCH is None,
+    **({} if SEARCH is None else {"max_examples": SEARCH}),
 )
 hypothesis.settings.load_profile("any machine")
 

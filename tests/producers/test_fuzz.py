@@ -10,6 +10,7 @@ import pytest_asyncio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.producers.conftest import World
 
 ALLOWED = {200, 201, 202, 204, 400, 401, 403, 404, 405, 409, 413, 422}
@@ -43,7 +44,7 @@ NATIVE = ("turns", "turns:batch", "recall", "recall/jobs")
 GATEWAY = ("add", "flush", "search")
 path = st.sampled_from([f"/api/v1/{call}" for call in NATIVE] + [f"/memories/{call}" for call in GATEWAY])
 #: The fixtures are of the whole run, and a database takes the time it takes.
-calm = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=60)
+calm = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=examples(60))
 
 
 def assert_contracted(reply: httpx.Response) -> None:

@@ -23,6 +23,7 @@ from store.keys import Keys
 from store.postings import UnitTerms
 from store.recall.terms import analyse
 from store.turns import Appended, NewMessage, NewTurn, TurnStore
+from tests.examples import examples
 from tests.servers import TestPostgres
 from tests.store.conftest import settings_of
 from tests.workers.loops import LoopThread, loop_thread
@@ -254,7 +255,7 @@ def test_derived_state_made_step_by_step_equals_that_made_from_nothing(stage: tu
     loop, database = stage
 
     @settings(
-        max_examples=60,
+        max_examples=examples(60),
         deadline=None,
         phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
         suppress_health_check=list(HealthCheck),

@@ -21,6 +21,7 @@ from sqlalchemy import text
 
 from store.errors import LeaseLost
 from store.ledger import Claim, Outcome, Stage, close
+from tests.examples import examples
 from tests.servers import TestPostgres
 from tests.workers.conftest import HOST, World, open_world
 from tests.workers.loops import LoopThread, loop_thread
@@ -202,7 +203,7 @@ def test_whatever_workers_do_each_turn_has_its_effect_once_and_in_order(bench: B
     run_state_machine_as_test(
         LedgerMachine,
         settings=settings(
-            max_examples=10,
+            max_examples=examples(10),
             stateful_step_count=60,
             deadline=None,
             phases=[Phase.explicit, Phase.reuse, Phase.generate],

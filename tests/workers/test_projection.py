@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store import projections
 from store.ledger import Stage
 from store.units import Units
+from tests.examples import examples
 from tests.servers import TestPostgres
 from tests.workers.conftest import BANK, HOST, World, dialogue, now, open_world
 from tests.workers.loops import LoopThread, loop_thread
@@ -110,7 +111,7 @@ async def _play(bench: Bench, played: list[tuple[str, Place, int]]) -> None:
 
 def test_counting_links_as_they_come_and_go_equals_a_count_from_nothing(bench: Bench) -> None:
     @settings(
-        max_examples=40,
+        max_examples=examples(40),
         deadline=None,
         phases=[Phase.explicit, Phase.reuse, Phase.generate],
         suppress_health_check=list(HealthCheck),

@@ -35,6 +35,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.client.curated.writer import LENGTH
 from tests.client.loopback import everything_in
+from tests.examples import examples
 
 Call = Callable[[], object]
 
@@ -425,4 +426,4 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 TestStoreMachine = StoreMachine.TestCase
-TestStoreMachine.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
+TestStoreMachine.settings = settings(max_examples=examples(25), stateful_step_count=30, deadline=None)

@@ -10,6 +10,8 @@ from afterturn_client.curated.files import locked
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
+
 
 @pytest.fixture
 def tool(tmp_path: Path) -> MemoryTool:
@@ -145,7 +147,7 @@ def test_a_store_that_is_locked_or_broken_is_an_answer_too(tool: MemoryTool) -> 
         lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     )
 )
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_whatever_a_model_sends_the_tool_answers_json(anything: Any) -> None:
     tool = MemoryTool(MemoryStore(Path("/nonexistent")))
     assert json.loads(tool.call(json.dumps(anything)))["ok"] is False

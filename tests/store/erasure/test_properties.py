@@ -18,6 +18,7 @@ from store.ledger import Stage
 from store.replay import verify
 from store.turns import NewMessage, NewTurn
 from store.units import Units
+from tests.examples import examples
 from tests.servers import TestPostgres
 from tests.store.erasure.dump import dump, lines_with
 from tests.workers.conftest import HOST, World, now, open_world
@@ -187,7 +188,7 @@ async def _play(world: World, played: list[tuple[str, ...]]) -> None:
 @pytest.mark.slow
 def test_nothing_erased_is_left_and_replay_and_rebuild_are_equal(bench: tuple[World, LoopThread]) -> None:
     @settings(
-        max_examples=25,
+        max_examples=examples(25),
         deadline=None,
         phases=[Phase.explicit, Phase.reuse, Phase.generate],
         suppress_health_check=list(HealthCheck),

@@ -1,0 +1,17 @@
+"""Child processes of a test: whatever happens in the block that starts one, it is gone after it."""
+
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+@contextmanager
+def child(argv: Sequence[str | Path], **options: Any) -> Iterator["subprocess.Popen[Any]"]:
+    """Run a process for as long as the block lasts; what is left of it then is killed, and its pipes are closed."""
+    with subprocess.Popen(argv, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
