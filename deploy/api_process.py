@@ -25,7 +25,8 @@ from deploy.health import ApiHealth
 from deploy.metrics import Exposition, LedgerCounts
 from deploy.settings import Settings
 from embeddings.errors import EmbeddingError
-from embeddings.registry import OwnedEmbedder, create_embedder
+from embeddings.protocol import Embedder
+from embeddings.registry import Owned, create_embedder, create_reranker
 from producers.auditing import CallRecorder
 from producers.doorbell import Doorbell
 from producers.http.app import create_app
@@ -69,7 +70,7 @@ def run(settings: Settings, listening: socket.socket) -> None:
     logs.configure(settings.log)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings, listening))
-        if any(thread.name.startswith("embedder") for thread in threading.enumerate()):
+        if any(thread.name.startswith(("embedder", "reranker")) for thread in threading.enumerate()):
             # A model that is still being made cannot be interrupted, and nobody waits for it any more.
             os._exit(0)
 
@@ -112,14 +113,16 @@ def compose(settings: Settings) -> FastAPI:
     database = Database(settings.database)
     embedder = create_embedder(settings.embedding, settings.data)
     doorbell = Doorbell(_broker(settings.broker))
-    model = _Model(embedder)
+    reranker = create_reranker(settings.embedding.reranker, settings.data)
+    model, last = _Model(embedder, "the sentence model"), _Model(reranker, "the reranker")
     recorder = CallRecorder(CallAudit(database).write, _now)
     window = timedelta(seconds=settings.health.quarantine_window_seconds)
     counts = LedgerCounts(Ledger(database), partial(Backlog(database).newly_failed, window))
     others = gateway_recall(settings.gateway, database, settings.gateway.recall_seconds)
-    recalls = Recalls(database, Recaller(database, embedder, settings.recall), Waiter(database), others)
+    recaller = Recaller(database, embedder, settings.recall, reranker=reranker)
+    recalls = Recalls(database, recaller, Waiter(database), others)
     pressure = Pressure(partial(depth, database), settings.pressure)
-    batch = _micro_batch(database, model, pressure, doorbell)
+    batch = _micro_batch(database, embedder, model, pressure, doorbell)
     parts = Parts(
         TurnStore(database, _now),
         Units(database, _now),
@@ -136,7 +139,7 @@ def compose(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncGenerator[None]:
-        async with model.loading(), recorder.writing():
+        async with model.loading(), last.loading(), recorder.writing():
             yield
         if others is not None:
             await others.close()
@@ -144,12 +147,12 @@ def compose(settings: Settings) -> FastAPI:
         await database.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(MODEL_S):
-                await embedder.close()
+                await asyncio.gather(*(one.close() for one in (embedder, reranker) if one is not None))
 
     return create_app(
         Memory(parts, settings.api, gateway=settings.gateway.mode is not GatewayMode.OFF),
         Keys(database),
-        ApiHealth(database, doorbell, counts, model.wrong, settings.health),
+        ApiHealth(database, doorbell, counts, {"embedding": model.wrong, "rerank": last.wrong}, settings.health),
         Exposition(settings.metrics_dir, counts, settings.health),
         settings.api,
         recorder=recorder,
@@ -157,10 +160,12 @@ def compose(settings: Settings) -> FastAPI:
     )
 
 
-def _micro_batch(database: Database, model: "_Model", pressure: Pressure, doorbell: Doorbell) -> MicroBatch:
+def _micro_batch(
+    database: Database, embedder: Embedder, model: "_Model", pressure: Pressure, doorbell: Doorbell
+) -> MicroBatch:
     return MicroBatch(
         database,
-        EmbeddingStage(database, model.embedder),
+        EmbeddingStage(database, embedder),
         lambda: not model.wrong() and pressure.level() < Shed.EMBEDDING,
         doorbell.ring,
         f"{socket.gethostname()}:{os.getpid()}:api",
@@ -168,31 +173,34 @@ def _micro_batch(database: Database, model: "_Model", pressure: Pressure, doorbe
 
 
 class _Model:
-    """The sentence model as it is being loaded, beside the first requests."""
+    """A model as it is being loaded, beside the first requests; without one there is nothing wrong."""
 
-    def __init__(self, embedder: OwnedEmbedder) -> None:
-        self.embedder = embedder
-        self._wrong = "the sentence model is being loaded"
+    def __init__(self, model: Owned | None, what: str) -> None:
+        self._model = model
+        self._what = what
+        self._wrong = f"{what} is being loaded" if model is not None else ""
 
     def wrong(self) -> str:
         return self._wrong
 
     @asynccontextmanager
     async def loading(self) -> AsyncGenerator[None]:
-        task = asyncio.create_task(self._load(), name="load the sentence model")
+        task = asyncio.create_task(self._load(), name=f"load {self._what}")
         yield
         task.cancel()
         await asyncio.wait([task])
 
     async def _load(self) -> None:
+        if self._model is None:
+            return
         try:
-            await self.embedder.load()
+            await self._model.load()
         except EmbeddingError as error:
             self._wrong = type(error).__name__
-            log.error("the sentence model cannot be used", error=self._wrong)  # noqa: TRY400 - a log holds no tracebacks
+            log.error("a model cannot be used", what=self._what, error=self._wrong)  # noqa: TRY400 - no tracebacks
         else:
             self._wrong = ""
-            log.info("the sentence model is loaded", model=self.embedder.name)
+            log.info("a model is loaded", what=self._what, model=self._model.name)
 
 
 def _broker(settings: BrokerSettings) -> RedisBroker:

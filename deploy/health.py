@@ -1,7 +1,7 @@
 """Whether the API can do its work: what fails, and what is merely not as it should be."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from sqlalchemy import text
 
@@ -30,14 +30,14 @@ class ApiHealth:
         database: Database,
         doorbell: Doorbell,
         counts: LedgerCounts,
-        model: Callable[[], str],
+        models: Mapping[str, Callable[[], str]],
         settings: HealthSettings,
     ) -> None:
-        """Take the parts; `model` says what keeps the sentence model from answering, or nothing."""
+        """Take the parts; each of `models` says what keeps it from answering, or nothing."""
         self._database = database
         self._doorbell = doorbell
         self._counts = counts
-        self._model = model
+        self._models = models
         self._settings = settings
 
     async def ready(self) -> Readiness:
@@ -45,8 +45,7 @@ class ApiHealth:
         if wrong := await _within(self._database_wrong):
             return Readiness(failing={"database": wrong})
         degraded = [f"broker: {wrong}"] if (wrong := await _within(self._broker_wrong)) else []
-        if wrong := self._model():
-            degraded.append(f"embedding: {wrong}")
+        degraded += [f"{name}: {wrong}" for name, model in self._models.items() if (wrong := model())]
         wrong_work = strains(await self._counts.read(), self._settings)
         return Readiness(degraded=[*degraded, *(strain.reason for strain in wrong_work)])
 

@@ -26,7 +26,7 @@ from deploy import logs
 from deploy.gateways import gateway_client, gateway_recall
 from deploy.settings import Settings
 from embeddings.errors import EmbeddingError
-from embeddings.registry import OwnedEmbedder, create_embedder
+from embeddings.registry import Owned, OwnedEmbedder, create_embedder, create_reranker
 from producers.doorbell import Doorbell
 from producers.gateway_recall import GatewayRecall
 from producers.recalls import Recalls
@@ -68,6 +68,7 @@ class Parts:
 
     database: Database
     embedder: OwnedEmbedder
+    reranker: Owned | None
     gateway: GatewayClient | None
     others: GatewayRecall | None
     reader: LlmReader | None
@@ -87,7 +88,7 @@ class Parts:
         await self.doorbell.close()
         if self.gateway is not None:
             await self.gateway.aclose()
-        for one in (self.others, self.reader):
+        for one in (self.others, self.reader, self.reranker):
             if one is not None:
                 await one.close()
         await self.embedder.close()
@@ -131,8 +132,19 @@ def _work(loop: EventLoopThread, parts: Parts, workers: Sequence[dramatiq.Worker
         log.error("the sentence model cannot be used", error=type(error).__name__)  # noqa: TRY400 - no tracebacks
         return 1
     log.info("the sentence model is loaded", model=parts.embedder.name)
+    _warm_reranker(loop, parts.reranker)
     ending.wait()
     return 0
+
+
+def _warm_reranker(loop: EventLoopThread, reranker: Owned | None) -> None:
+    """Load it; without it, recall jobs are answered too, and say so."""
+    if reranker is None:
+        return
+    try:
+        loop.run_coroutine(reranker.load())
+    except EmbeddingError as error:
+        log.error("the reranker cannot be used", error=type(error).__name__)  # noqa: TRY400 - no tracebacks
 
 
 def _end(loop: EventLoopThread, parts: Parts, workers: Sequence[dramatiq.Worker]) -> None:
@@ -152,7 +164,9 @@ async def _build(settings: Settings, broker: RedisBroker, stages: Callable[..., 
     others = gateway_recall(settings.gateway, database, settings.gateway.timeout_seconds)
     doorbell = Doorbell(broker)
     ledger, jobs = Ledger(database), RecallJobs(database, _now)
-    recalls = Recalls(database, Recaller(database, embedder, settings.recall), Waiter(database), others)
+    reranker = create_reranker(settings.embedding.reranker, settings.data)
+    recaller = Recaller(database, embedder, settings.recall, reranker=reranker)
+    recalls = Recalls(database, recaller, Waiter(database), others)
     lease = timedelta(seconds=settings.worker.lease_seconds)
     runners = _runners(settings, ledger, stages(settings, database, embedder, gateway, reader), doorbell)
     sweeper = Sweeper(
@@ -173,7 +187,7 @@ async def _build(settings: Settings, broker: RedisBroker, stages: Callable[..., 
         asyncio.create_task(run, name=name)
         for name, run in (("sweeper", sweeper.run()), ("maintainer", maintainer.run()))
     ]
-    return Parts(database, embedder, gateway, others, reader, doorbell, dependencies, looking)
+    return Parts(database, embedder, reranker, gateway, others, reader, doorbell, dependencies, looking)
 
 
 def _stages(

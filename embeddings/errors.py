@@ -5,6 +5,7 @@ EmbeddingError
   x ModelMismatch     the model's files, or the service that has it, answer unlike the model they should be
   x ModelUnreachable  the service that has the model does not answer in time
   x EmbedderClosed    the embedder was asked after it was closed
+  x RerankerUnusable  the cross-encoder cannot be loaded, or answers what is no score
 """
 
 
@@ -26,3 +27,7 @@ class ModelUnreachable(EmbeddingError):
 
 class EmbedderClosed(EmbeddingError):
     """The embedder was asked for vectors after it was closed."""
+
+
+class RerankerUnusable(EmbeddingError):
+    """The cross-encoder cannot be loaded, or answers what is no score."""

@@ -45,3 +45,20 @@ class TokenCounter(Protocol):
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Return the tokens of each text, uncut. Takes time on long texts: not for the event loop."""
         ...
+
+
+class Reranker(Protocol):
+    """Reads a question and a text together and says how well the text answers it."""
+
+    @property
+    def name(self) -> str:
+        """The model, for people to read."""
+        ...
+
+    async def score(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return one score a text, in order: shape (n,), float32, from 0 to 1, more is better, never NaN.
+
+        Runs off the event loop; who is cancelled while it waits stops the work. Texts longer than the model's window
+        are cut at it. Raises EmbeddingError when no scores can be had.
+        """
+        ...

@@ -1,4 +1,4 @@
-"""From settings to an embedder."""
+"""From settings to models."""
 
 from pathlib import Path
 from typing import Protocol
@@ -6,11 +6,17 @@ from typing import Protocol
 from embeddings.local import LocalEmbedder
 from embeddings.protocol import Embedder
 from embeddings.remote import RemoteEmbedder
-from embeddings.settings import EmbeddingSettings, Provider
+from embeddings.rerank import CrossEncoder
+from embeddings.settings import EmbeddingSettings, Provider, RerankerSettings
 
 
-class OwnedEmbedder(Embedder, Protocol):
-    """An embedder as its owner sees it: made ready once, let go once."""
+class Owned(Protocol):
+    """A model as its owner sees it: made ready once, let go once."""
+
+    @property
+    def name(self) -> str:
+        """The model, for people to read."""
+        ...
 
     async def load(self) -> None:
         """Make ready, and find out what is wrong. Raises EmbeddingError."""
@@ -19,6 +25,15 @@ class OwnedEmbedder(Embedder, Protocol):
     async def close(self) -> None:
         """Let go; calls afterwards are refused."""
         ...
+
+
+class OwnedEmbedder(Embedder, Owned, Protocol):
+    """An embedder and its owner's side."""
+
+
+def create_reranker(settings: RerankerSettings, data: Path) -> CrossEncoder | None:
+    """Return the cross-encoder these settings choose, not yet loaded, or None; the hub's are kept in `data`/models."""
+    return CrossEncoder(settings, data / "models") if settings.model else None
 
 
 def create_embedder(settings: EmbeddingSettings, data: Path) -> OwnedEmbedder:

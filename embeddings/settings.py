@@ -1,14 +1,19 @@
 """What can be chosen about embeddings."""
 
+import re
 from enum import StrEnum
+from pathlib import Path
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from embeddings.endpoint import endpoint_url
+from embeddings.rerank_files import model_file
 
 #: Where an OpenAI-compatible service turns texts into vectors.
 EMBEDDINGS_PATH = "/v1/embeddings"
+#: How a hub names a model.
+HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
 
 class Provider(StrEnum):
@@ -53,6 +58,31 @@ class RemoteSettings(BaseModel):
         return endpoint_url(self.base_url, EMBEDDINGS_PATH, allow_http=self.allow_http)
 
 
+class RerankerSettings(BaseModel):
+    """A cross-encoder that reads question and text together; without a model there is none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str = Field(
+        default="", max_length=1024, description="absolute path of a folder, or a hub's name; empty: off"
+    )
+    threads: int = Field(default=1, ge=1, le=64, description="threads of one model run")
+
+    @field_validator("model")
+    @classmethod
+    def _can_be_loaded(cls, model: str) -> str:
+        if model.startswith("/"):
+            model_file(Path(model))
+        elif model and not HUB_NAME.fullmatch(model):
+            raise ValueError("is neither an absolute path nor a hub's name such as organisation/model")
+        return model
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the model's files are, None for one of the hub's."""
+        return Path(self.model) if self.model.startswith("/") else None
+
+
 class EmbeddingSettings(BaseModel):
     """The sentence model and how it is run."""
 
@@ -63,6 +93,7 @@ class EmbeddingSettings(BaseModel):
     variant: Variant = Field(default=Variant.DYNAMIC, description="dynamic (fast) or weights (as shipped)")
     threads: int = Field(default=1, ge=1, le=64, description="threads of one model run")
     batch_tokens: int = Field(default=256, ge=1, le=65536, description="tokens of one model run at most")
+    reranker: RerankerSettings = Field(default_factory=RerankerSettings)
 
     @model_validator(mode="after")
     def _remote_needs_an_address_and_a_model(self) -> Self:

@@ -24,6 +24,7 @@ RECALL_SECONDS = Histogram(
     "Seconds a recall took, waiting for a position left out",
     buckets=(0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.5, 1, 5),
 )
+RECALL_DEGRADED = Counter("afterturn_recall_degraded", "Recalls that a part did not answer in time or at all", ["part"])
 REQUESTS = Counter("afterturn_http_requests", "HTTP requests answered", ["method", "route", "status"])
 CALLS_AUDITED = Counter(
     "afterturn_calls_audited", "Calls noted in the call audit, or dropped under overload", ["outcome"]
@@ -45,5 +46,6 @@ for _outcome in ("sent", "coalesced", "failed"):
     RINGS.labels(_outcome)
 for _outcome in ("written", "dropped"):
     CALLS_AUDITED.labels(_outcome)
+RECALL_DEGRADED.labels("rerank")
 for _what in ("recall_jobs", "batches"):
     SHED.labels(_what)

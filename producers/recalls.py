@@ -112,7 +112,10 @@ class Freshly:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was recalled, best first; `took_ms` leaves the waiting out, `trace` are its steps, shown with `explain`."""
+    """What was recalled, best first; `took_ms` leaves the waiting out, `trace` are its steps, shown with `explain`.
+
+    `degraded` names the parts that did not answer.
+    """
 
     items: Sequence[Recalled]
     freshly: Freshly
@@ -120,6 +123,7 @@ class Answer:
     explain: bool = False
     gateway: GatewayFinding | None = None
     trace: Mapping[str, float] = field(default_factory=dict)
+    degraded: Sequence[str] = ()
 
 
 class Recalls:
@@ -179,12 +183,15 @@ class Recalls:
         waited = round((begin - start) * 1000) if body.min_position is not None else 0
         took = (time.perf_counter() - begin) * 1000
         freshly = Freshly(found.freshness, waited, met)
-        return Answer(found.items, freshly, round(took, 2), body.explain, trace=found.took)
+        return Answer(found.items, freshly, round(took, 2), body.explain, trace=found.took, degraded=found.degraded)
 
     async def find(self, host: UUID, query: RecallQuery) -> RecallAnswer:
         """Ask the store and take the time."""
         with metrics.RECALL_SECONDS.time():
-            return await self._recaller.recall(host, query)
+            answer = await self._recaller.recall(host, query)
+        for part in answer.degraded:
+            metrics.RECALL_DEGRADED.labels(part.partition(":")[0]).inc()
+        return answer
 
     async def freshness(self, host: UUID, bank: str, position: int | None, wait_ms: int) -> Freshly:
         """Return a bank's freshness, once all stages passed `position` or the wait is over."""
@@ -205,6 +212,8 @@ def as_json(answer: Answer) -> bytes:
         "freshness": freshness_json(answer.freshly),
         "took_ms": answer.took_ms,
     }
+    if answer.degraded:
+        value["degraded"] = list(answer.degraded)
     if answer.explain:
         value["trace"] = answer.trace
     if answer.gateway is not None:

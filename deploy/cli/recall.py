@@ -67,7 +67,8 @@ def _steps(found: RecallAnswer) -> Table:
 
 def _in_words(found: RecallAnswer, *, explain: bool) -> Text:
     behind = f", {found.freshness.pending} pieces of work pending" if found.freshness.pending else ""
-    closing = Text(f"{len(found.results)} recalled in {found.took_ms:.1f} ms{behind}", style="dim")
+    missing = f", not asked: {'; '.join(found.degraded)}" if found.degraded else ""
+    closing = Text(f"{len(found.results)} recalled in {found.took_ms:.1f} ms{behind}{missing}", style="dim")
     return Text("\n").join(
         [*(_shown(rank, one, explain=explain) for rank, one in enumerate(found.results, 1)), closing]
     )

@@ -17,7 +17,7 @@ class RecallQuery:
     `session_id` is the agent's own name of the session that asks: its newest messages are read first. With
     `only_session` nothing else is searched, with `exclude_session` all but it. `kinds` are fact types; a unit has
     to carry one of `tags`; `as_of` hides what happened later. `max_tokens` bounds the texts of the answer together.
-    `without` names arms, rules or "kin" that are left out, to see what they are good for.
+    `without` names arms, rules, "kin" or "rerank" that are left out, to see what they are good for.
     """
 
     bank: str
@@ -73,8 +73,12 @@ class Recalled:
 
 @dataclass(frozen=True, slots=True)
 class RecallAnswer:
-    """The units found, best first (equal scores by unit id), and how fresh this read is; `took` in ms by step."""
+    """The units found, best first (equal scores by unit id), and how fresh this read is; `took` in ms by step.
+
+    `degraded` names the parts that did not answer, with the reason; the others answered without them.
+    """
 
     items: tuple[Recalled, ...]
     freshness: Freshness
     took: Mapping[str, float] = field(default_factory=dict)
+    degraded: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from embeddings.protocol import Embedder
+from embeddings.protocol import Embedder, Reranker
 from store import identity
 from store.database import Database
 from store.recall import filters
@@ -24,6 +24,8 @@ from store.recall.pool import Candidate, Pool
 from store.recall.preparation import Preparation, prepare
 from store.recall.query import RecallAnswer, Recalled, RecallQuery
 from store.recall.question import Question, named, understand, without_names
+from store.recall.reranking import NAME as RERANK
+from store.recall.reranking import LastLook
 from store.recall.settings import RecallSettings
 from store.recall.steps import Steps
 from store.recall.tail import affordable
@@ -41,17 +43,25 @@ ARMS: tuple[Arm, ...] = (DenseArm(), LexicalArm(), EntityArm())
 class Recaller:
     """Answers questions to a bank; waits for no stage, and covers what has no vector yet itself.
 
-    One call to the embedder, two short transactions around it, none open meanwhile.
+    One call to the embedder, two short transactions around it, none open meanwhile; and then, where there is one, one
+    call to the reranker, which may fail.
     """
 
     def __init__(
-        self, database: Database, embedder: Embedder, settings: RecallSettings, arms: Sequence[Arm] = ARMS
+        self,
+        database: Database,
+        embedder: Embedder,
+        settings: RecallSettings,
+        arms: Sequence[Arm] = ARMS,
+        *,
+        reranker: Reranker | None = None,
     ) -> None:
         self._database = database
         self._embedder = embedder
         self._settings = settings
         self._arms = arms
         self._tails = TailCache()
+        self._last = None if reranker is None else LastLook(reranker, settings.rerank)
 
     async def recall(self, host: UUID, query: RecallQuery) -> RecallAnswer:
         """Return the best `k` units of the bank, best first; a bank that does not exist gives none.
@@ -87,12 +97,17 @@ class Recaller:
             filters=filters.parameters(query, bank),
             settings=self._settings,
         )
+        last = None if RERANK in query.without else self._last
         async with self._database.tenant(host) as connection:
-            items = await self._search(connection, search, query, steps)
+            items = await self._search(connection, search, query, steps, last.wanted(query.k) if last else query.k)
         steps.done("texts")
-        kept = await within(items, query.max_tokens, self._embedder)
+        wrong = None
+        if last is not None:
+            items, wrong = await last.look(question.text, items)
+            steps.done(RERANK)
+        kept = await within(items[: query.k], query.max_tokens, self._embedder)
         steps.done("budget")
-        return RecallAnswer(kept, prepared.freshness, steps.milliseconds())
+        return RecallAnswer(kept, prepared.freshness, steps.milliseconds(), (wrong,) if wrong else ())
 
     async def _embed(
         self, question: Question, prepared: Preparation
@@ -109,8 +124,9 @@ class Recaller:
         return vectors[0], {**known, **embedded}
 
     async def _search(
-        self, connection: AsyncConnection, search: Search, query: RecallQuery, steps: Steps
-    ) -> list[Recalled]:
+        self, connection: AsyncConnection, search: Search, query: RecallQuery, steps: Steps, count: int
+    ) -> Sequence[Recalled]:
+        """Return the best `count` units."""
         arms = [arm for arm in self._arms if arm.name not in query.without]
         found = {}
         for arm in arms:
@@ -126,7 +142,7 @@ class Recaller:
             self._settings.ranking,
             without=query.without,
         )
-        best = list(islice(folded(ranking, pool), query.k))
+        best = list(islice(folded(ranking, pool), count))
         steps.done("rank")
         cut = [pool.candidates[index].unit_id for index in best if not pool.candidates[index].whole]
         texts = await whole_texts(connection, search, cut)

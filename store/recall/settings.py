@@ -32,6 +32,18 @@ class RankingSettings(BaseModel):
     length_brake: float = Field(default=0.2, ge=0, le=10, description="for long texts that are nobody's turn")
 
 
+class RerankSettings(BaseModel):
+    """What a cross-encoder is given, where there is one (`embedding.reranker`); the time is all that it may take."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    candidates: int = Field(
+        default=30, ge=2, le=200, description="the best so many are read together with the question"
+    )
+    deadline_ms: float = Field(default=250.0, gt=0, le=60_000, description="then the order stays as it was")
+    weight: float = Field(default=1.0, ge=0, le=100, description="of its score (0 to 1) beside what was found")
+
+
 class RecallSettings(BaseModel):
     """How recall searches; times in milliseconds."""
 
@@ -42,3 +54,4 @@ class RecallSettings(BaseModel):
     candidates: int = Field(default=80, ge=10, le=2000, description="each arm's best units that are compared")
     postings: int = Field(default=20_000, ge=1000, description="entries of the word index read at most")
     ranking: RankingSettings = Field(default_factory=RankingSettings)
+    rerank: RerankSettings = Field(default_factory=RerankSettings)

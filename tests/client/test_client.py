@@ -54,6 +54,7 @@ RECALLED = {
     "novelty": "unknown fields pass",
 }
 ANSWER = {"results": [RECALLED], "reference": {"role": "user", "content": TEXT}, "freshness": FRESH, "took_ms": 3.5}
+POORER = {**ANSWER, "degraded": ["rerank: late"]}
 
 
 @dataclass
@@ -183,7 +184,7 @@ async def test_names_in_a_path_stay_names(
 
 
 async def test_a_recall_sends_what_was_asked_and_types_the_answer(server: Loopback, twin: Twin) -> None:
-    server.answers(JSONResponse(ANSWER))
+    server.answers(JSONResponse(POORER))
     client = twin.client(server.url)
     answer = await twin(
         client, "recall", "who?", k=3, kinds=("world",), explain=True, as_of=datetime(2026, 1, 1, tzinfo=UTC)
@@ -200,7 +201,7 @@ async def test_a_recall_sends_what_was_asked_and_types_the_answer(server: Loopba
     assert (found.text, found.score, found.arms, found.name) == (TEXT, 1.0, ("dense", "lexical"), None)
     assert answer.reference == {"role": "user", "content": TEXT}
     assert (answer.freshness.pending, answer.freshness.met, answer.took_ms) == (5, True, 3.5)
-    assert answer.raw == ANSWER
+    assert (answer.degraded, answer.raw) == (("rerank: late",), POORER)
 
 
 async def test_a_recall_after_a_write_asks_to_see_it(server: Loopback, twin: Twin) -> None:

@@ -45,7 +45,7 @@ class Stack:
 
     @property
     def health(self) -> ApiHealth:
-        return ApiHealth(self.database, self.doorbell, self.ledger, lambda: self.model, self.settings)
+        return ApiHealth(self.database, self.doorbell, self.ledger, {"embedding": lambda: self.model}, self.settings)
 
 
 @pytest.fixture
@@ -124,5 +124,5 @@ async def test_a_ledger_that_cannot_be_read_is_no_growth(stack: Stack) -> None:
             return Seen()
 
     counts = Empty(Ledger(stack.database), none)
-    health = ApiHealth(stack.database, stack.doorbell, counts, lambda: "", stack.settings)
+    health = ApiHealth(stack.database, stack.doorbell, counts, {}, stack.settings)
     assert (await health.ready()).status == "ready"

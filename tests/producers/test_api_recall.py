@@ -7,8 +7,9 @@ from typing import Any
 import orjson
 import pytest
 
-from producers.recalls import RecallBody, as_json
+from producers.recalls import Answer, Freshly, RecallBody, as_json
 from producers.turns import read
+from store.freshness import Freshness
 from store.identity import host_id
 from tests.producers.conftest import Tenant, World
 
@@ -44,6 +45,13 @@ async def test_a_turn_is_recalled_as_soon_as_it_is_acknowledged(ana: Tenant, tur
     assert answer["freshness"]["met"] is True
     assert answer["freshness"]["pending"] == 3
     assert answer["took_ms"] > 0
+
+
+async def test_a_part_that_did_not_answer_is_told_of() -> None:
+    freshly = Freshly(Freshness(1, 1, 1, 1, 0), 0, met=True)
+    whole, poorer = Answer((), freshly, 1.0), Answer((), freshly, 1.0, degraded=("rerank: late",))
+    assert "degraded" not in orjson.loads(as_json(whole))
+    assert orjson.loads(as_json(poorer))["degraded"] == ["rerank: late"]
 
 
 @pytest.mark.law("L8")

@@ -100,7 +100,7 @@ class RecallAnswer:
     """What was recalled, best first.
 
     `reference` is the ready-made message for the prompt (role user, framed as untrusted) or None.
-    `raw` is the service's answer as it came.
+    `degraded` names the parts that did not answer, such as "rerank: late". `raw` is the service's answer as it came.
     """
 
     results: tuple[Recalled, ...]
@@ -108,6 +108,7 @@ class RecallAnswer:
     freshness: Freshness
     took_ms: float
     raw: Mapping[str, Any] = field(repr=False, compare=False)
+    degraded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +184,7 @@ def read_recall(value: object) -> RecallAnswer:
         _freshness(fields.object("freshness")),
         fields.real("took_ms"),
         fields.values,
+        fields.texts("degraded"),
     )
 
 

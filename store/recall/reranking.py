@@ -1,0 +1,49 @@
+"""The last look: a cross-encoder reads the best units together with the question. It can only help, never fail."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from embeddings.errors import EmbeddingError
+from embeddings.protocol import Reranker
+from store.recall.query import Recalled
+from store.recall.settings import RerankSettings
+
+#: What answers, traces and explanations call it, and a question that leaves it out.
+NAME = "rerank"
+
+
+@dataclass(frozen=True, slots=True)
+class LastLook:
+    """A reranker, and what it is given."""
+
+    reranker: Reranker
+    settings: RerankSettings
+
+    def wanted(self, k: int) -> int:
+        """Return how many units it has to be shown for an answer of `k`."""
+        return max(k, self.settings.candidates)
+
+    async def look(self, question: str, items: Sequence[Recalled]) -> tuple[Sequence[Recalled], str | None]:
+        """Return the items with the reranker's scores added, best first; what it was not shown keeps its own.
+
+        When it fails or is late the items come back as they are, with the reason.
+        """
+        shown = items[: self.settings.candidates]
+        if not shown:
+            return items, None
+        try:
+            async with asyncio.timeout(self.settings.deadline_ms / 1000):
+                scores = await self.reranker.score(question, [item.text for item in shown])
+        except TimeoutError:
+            return items, f"{NAME}: late"
+        except EmbeddingError as error:
+            return items, f"{NAME}: {type(error).__name__}"
+        by = [self.settings.weight * float(score) for score in scores] + [0.0] * (len(items) - len(shown))
+        moved = [_moved(item, more) for item, more in zip(items, by, strict=True)]
+        return sorted(moved, key=lambda item: (-item.score, item.unit_id)), None
+
+
+def _moved(item: Recalled, by: float) -> Recalled:
+    explain = item.explain and replace(item.explain, moved={**item.explain.moved, NAME: by})
+    return replace(item, score=item.score + by, explain=explain)
