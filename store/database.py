@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import event, text
+from sqlalchemy import TextClause, event, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -37,10 +37,13 @@ class Database:
         self._operator = _engine(settings.operator_url.get_secret_value(), max(2, settings.pool_size // 2))
 
     @asynccontextmanager
-    async def tenant(self, host: UUID) -> AsyncGenerator[AsyncConnection]:
-        """Open one transaction that sees and writes the rows of `host` alone; it commits when the block ends well."""
+    async def tenant(self, host: UUID, opening: TextClause = SET_TENANT) -> AsyncGenerator[AsyncConnection]:
+        """Open one transaction that sees and writes the rows of `host` alone; it commits when the block ends well.
+
+        `opening` may set more than the tenant, for this transaction.
+        """
         async with self._app.begin() as connection:
-            await connection.execute(SET_TENANT, {"host": str(host)})
+            await connection.execute(opening, {"host": str(host)})
             yield connection
 
     @asynccontextmanager

@@ -4,9 +4,10 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
@@ -46,7 +47,11 @@ class Freshness:
 
 async def freshness(connection: AsyncConnection, host: UUID, bank: UUID) -> Freshness:
     """Read the freshness of a bank inside the tenant's transaction; a bank nobody wrote to is all zero."""
-    row = (await connection.execute(FRESHNESS, {"host": host, "bank": bank})).one()
+    return of_row((await connection.execute(FRESHNESS, {"host": host, "bank": bank})).one())
+
+
+def of_row(row: Row[Any]) -> Freshness:
+    """Understand a row that has the columns of FRESHNESS."""
 
     def passed(first_undone: int | None) -> int:
         return int(row.shown if first_undone is None else min(row.shown, first_undone - 1))

@@ -5,18 +5,19 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+import orjson
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
-from store.freshness import Freshness, freshness
+from store.freshness import FRESHNESS, Freshness, of_row
 from store.recall import filters
-from store.recall.kin import kin, related
+from store.recall.kin import Nearest, kin, related
 from store.recall.lexical import Statistics
 from store.recall.query import RecallQuery
 from store.recall.question import Question, named
 from store.recall.settings import RecallSettings
-from store.recall.tail import Fresh, missing
+from store.recall.tail import CHARACTERS, TAIL, Fresh
 from store.recall.terms import analyse
 
 #: A question's terms beyond so many are not looked up: a pasted document is not a question.
@@ -66,6 +67,16 @@ COUNTED = text("""
     select t.term, t.df from afterturn.term_t t
      where t.host_id = :host and t.bank_id = :bank and t.term = any(cast(:terms as text[])) and t.df > 0""")
 
+# All of it in one statement: one round trip, and one moment that the answer's freshness is true of.
+PREPARE = text(f"""
+    select f.*, b.units, b.mean_length,
+           (select cast(json_agg(json_build_array(t.term, t.df, t.speakers)) as text) from ({TERMS}) t) as terms,
+           (select cast(json_agg(json_build_array(t.unit_id, t.content)) as text) from ({TAIL}) t) as tail
+      from ({FRESHNESS}) f left join ({BANK}) b on true""")  # noqa: S608 - put together from constants
+# A question has few terms where the planner expects many or none: it would plan anew for every question.
+TENANT_AND_ONE_PLAN = text("""
+    select set_config('afterturn.host', :host, true), set_config('plan_cache_mode', 'force_generic_plan', true)""")
+
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
@@ -89,31 +100,30 @@ async def prepare(
 ) -> Preparation | Freshness:
     """Read all of it in the tenant's transaction; of a bank that does not exist there is its freshness alone.
 
-    Freshness comes first: what is written while this reads may be found, but is not promised.
+    What is written after this may be found by the search, but is not promised.
     """
-    bank = identity.bank_id(host, query.bank)
-    key = {"host": host, "bank": bank}
-    fresh = await freshness(connection, host, bank)
-    row = (await connection.execute(BANK, key)).one_or_none()
-    if row is None:
-        return fresh
+    key = {"host": host, "bank": identity.bank_id(host, query.bank)}
     terms = [*question.words, *question.pairs][:MAX_TERMS]
-    found = (await connection.execute(TERMS, {**key, "terms": terms})).all() if terms else []
+    arguments = {**_tail_arguments(key, query, settings, generation), "terms": terms}
+    row = (await connection.execute(PREPARE, arguments)).one()
+    fresh = of_row(row)
+    if row.units is None:
+        return fresh
+    found = orjson.loads(row.terms or "[]")
     speakers = frozenset(name for _, _, names in found for name in names or () if name)
-    nearest = kin(question, {word for name in named(question, speakers) for word in analyse(name).counts})
+    nearest = _kin(question, speakers) if settings.ranking.kin_weight else {}
     frequency = {
         **await _counted(connection, key, {other for row in nearest.values() for other, _ in row}),
         **{term: df for term, df, _ in found if df},
     }
     units = max(int(row.units), *frequency.values(), 1)
     statistics = Statistics(units, row.mean_length or DEFAULT_MEAN_LENGTH, frequency)
-    return Preparation(
-        fresh,
-        statistics,
-        related(nearest, question, statistics, settings.ranking),
-        speakers,
-        await missing(connection, _tail_arguments(key, query, settings, generation)),
-    )
+    tail = [Fresh(UUID(unit), content) for unit, content in orjson.loads(row.tail or "[]")]
+    return Preparation(fresh, statistics, related(nearest, question, statistics, settings.ranking), speakers, tail)
+
+
+def _kin(question: Question, speakers: frozenset[str]) -> Mapping[str, Nearest]:
+    return kin(question, {word for name in named(question, speakers) for word in analyse(name).counts})
 
 
 async def _counted(connection: AsyncConnection, key: Mapping[str, Any], terms: Collection[str]) -> dict[str, int]:
@@ -130,5 +140,6 @@ def _tail_arguments(
         **filters.parameters(query, key["bank"]),
         "session": filters.own_session(query, key["bank"]),
         "chunks": settings.fresh_tail_chunks,
+        "characters": CHARACTERS,
         "generation": generation,
     }

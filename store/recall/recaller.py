@@ -21,7 +21,7 @@ from store.recall.folding import folded
 from store.recall.fusion import Ranking, rank
 from store.recall.lexical_arm import LexicalArm
 from store.recall.pool import Candidate, Pool
-from store.recall.preparation import Preparation, prepare
+from store.recall.preparation import TENANT_AND_ONE_PLAN, Preparation, prepare
 from store.recall.query import RecallAnswer, Recalled, RecallQuery
 from store.recall.question import Question, named, understand, without_names
 from store.recall.reranking import NAME as RERANK
@@ -71,7 +71,7 @@ class Recaller:
         steps = Steps()
         bank = identity.bank_id(host, query.bank)
         question = understand(query.text[:MAX_CHARACTERS])
-        async with self._database.tenant(host) as connection:
+        async with self._database.tenant(host, TENANT_AND_ONE_PLAN) as connection:
             prepared = await prepare(
                 connection,
                 host,

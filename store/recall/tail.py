@@ -1,12 +1,10 @@
 """The fresh tail: the newest messages that have no vector yet, read along with the question (law L4)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.recall.filters import conditions
 
@@ -48,12 +46,6 @@ class Fresh:
 
     unit_id: UUID
     content: str = field(repr=False)
-
-
-async def missing(connection: AsyncConnection, arguments: Mapping[str, Any]) -> list[Fresh]:
-    """Return the messages that lack a vector: the own session's first, the newest first."""
-    rows = await connection.execute(TAIL, {"characters": CHARACTERS, **arguments})
-    return [Fresh(row.unit_id, row.content) for row in rows]
 
 
 def affordable(
