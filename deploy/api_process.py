@@ -45,6 +45,7 @@ from store.erasure import Erasures
 from store.freshness import Waiter
 from store.keys import Keys
 from store.ledger import Ledger
+from store.persons import Persons
 from store.recall.recaller import Recaller
 from store.recall_jobs import RecallJobs
 from store.turns import TurnStore
@@ -133,6 +134,7 @@ def compose(settings: Settings) -> FastAPI:
         Erasures(database, _now),
         Documents(database, _now),
         Curation(database, _now),
+        Persons(database),
         pressure,
         batch.offer if settings.pressure.embed_at_once else None,
     )

@@ -21,6 +21,7 @@ from producers.erasures import ErasureBody, scope_of, shows, target_in, user_tar
 from producers.errors import PermissionDenied, ProducerError
 from producers.gateway import AddBody, SearchBody, question_of, results_of, turns_of
 from producers.knowledge import Knowledge
+from producers.persons import ProfileParameters, profile
 from producers.pressure import Pressure, Shed
 from producers.recalls import Answer, Freshly, RecallBody, RecallJobBody, Recalls
 from producers.settings import ApiSettings
@@ -34,6 +35,7 @@ from store.erasure import Erasures, Receipt
 from store.errors import NotFound, StoreError, TurnBusy, TurnConflict
 from store.keys import Grant
 from store.ledger import Stage
+from store.persons import Person, Persons
 from store.recall_jobs import RecallJob, RecallJobs
 from store.turns import Appended, NewTurn, Refused, TurnStatus, TurnStore
 from store.units import Unit, Units
@@ -71,6 +73,7 @@ class Parts:
     erasures: Erasures
     documents: Documents
     curation: Curation
+    persons: Persons
     pressure: Pressure | None = None
     #: Takes new turns (host, ids, characters in all) to embed them at once, or leaves them to the workers (False).
     embed: Callable[[UUID, Sequence[UUID], int], bool] | None = None
@@ -250,6 +253,10 @@ class Memory:
         return await self._parts.banks.list(
             grant.host_id, grant.space, names=listed(grant), after=asked.after, limit=asked.limit
         )
+
+    async def profile(self, grant: Grant, asked: ProfileParameters) -> Person:
+        """Tell what is known of a person, and from where. Raises Invalid, PermissionDenied."""
+        return await profile(self._parts.persons, self._parts.banks, grant, asked)
 
     async def _job(self, grant: Grant, job: UUID) -> RecallJob:
         """Return a job the grant may see; another bank's does not exist."""

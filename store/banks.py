@@ -64,7 +64,7 @@ class Banks:
         if own == bank:
             return bank
         ids = {identity.bank_id(host, name): name for name in (own, bank)}
-        async with self._database.scoped(host, *_ids(host, space)) as connection:
+        async with self._database.scoped(host, *space_ids(host, space)) as connection:
             rows = await connection.execute(VISIBLE, {"host": host, "banks": list(ids)})
             seen = {ids[row.bank_id] for row in rows}
         return bank if bank in seen and own not in seen else own
@@ -86,7 +86,7 @@ class Banks:
     ) -> list[Bank]:
         """List the banks somebody of `space` may see, by name, from behind `after`; of `names` alone where given."""
         arguments = {"host": host, "after": after, "limit": limit, "names": names}
-        async with self._database.scoped(host, *_ids(host, space)) as connection:
+        async with self._database.scoped(host, *space_ids(host, space)) as connection:
             return [Bank(*row) for row in await connection.execute(LIST, arguments)]
 
     async def _create(self, arguments: dict[str, object]) -> str:
@@ -97,7 +97,7 @@ class Banks:
 def created(host: UUID, name: str, private_to: str | None = None) -> dict[str, str]:
     """Return what the event says that makes a bank of this whole name: its name, and whose it is."""
     space = space_of(name)
-    user, agent = _ids(host, Space(space.user or private_to, space.agent))
+    user, agent = space_ids(host, Space(space.user or private_to, space.agent))
     return {
         "bankName": name,
         **({"userId": str(user)} if user else {}),
@@ -105,6 +105,7 @@ def created(host: UUID, name: str, private_to: str | None = None) -> dict[str, s
     }
 
 
-def _ids(host: UUID, space: Space) -> tuple[UUID | None, UUID | None]:
+def space_ids(host: UUID, space: Space) -> tuple[UUID | None, UUID | None]:
+    """Return the ids of a space's user and agent."""
     user = None if space.user is None else identity.user_id(host, space.user)
     return user, None if space.agent is None else identity.agent_id(host, space.agent)

@@ -105,6 +105,8 @@ DOORS: dict[str, Callable[[Try], Ask]] = {
         "/api/v1/links",
         {"bank": t.bank, "from_unit_id": t.unit, "to_unit_id": t.unit, "link_type": "entity"},
     ),
+    "GET /api/v1/profile of a user": lambda t: Ask("GET", f"/api/v1/profile?user_id={quote(t.user)}&bank={_bank(t)}"),
+    "GET /api/v1/profile of a name": lambda t: Ask("GET", f"/api/v1/profile?name=Ana&bank={_bank(t)}"),
     "GET /api/v1/reflections": lambda t: Ask("GET", f"/api/v1/reflections?bank={_bank(t)}"),
     "POST /memories/add": lambda t: Ask("POST", "/memories/add", _message(t)),
     "POST /memories/flush": lambda t: Ask("POST", "/memories/flush", _message(t)),

@@ -29,6 +29,7 @@ from store.documents import Documents
 from store.erasure import Erasures
 from store.freshness import Waiter
 from store.keys import Keys
+from store.persons import Persons
 from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings
 from store.recall_jobs import RecallJobs
@@ -90,6 +91,7 @@ def application(database: Database, doorbell: Doorbell) -> object:
         erasures=Erasures(database, _now),
         documents=Documents(database, _now),
         curation=Curation(database, _now),
+        persons=Persons(database),
     )
     memory = Memory(parts, settings, gateway=False)
     return create_app(memory, Keys(database), _Unasked(), _nothing, settings)

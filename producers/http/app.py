@@ -12,7 +12,7 @@ from producers.banks import BankBody
 from producers.corrections import CorrectionBody
 from producers.erasures import ErasureBody
 from producers.gateway import AddBody, FlushBody, SearchBody
-from producers.http import banks, erasures, knowledge, memories, problems, recall, service, turns, units
+from producers.http import banks, erasures, knowledge, memories, persons, problems, recall, service, turns, units
 from producers.http.door import REQUEST_ID, Door
 from producers.http.openapi import describe
 from producers.knowledge import DirectiveBody, DocumentBody, LinkBody
@@ -73,6 +73,7 @@ def create_app(
         erasures.routes(memory, keys),
         banks.routes(memory, keys),
         knowledge.routes(memory, keys),
+        persons.routes(memory, keys),
         memories.routes(memory, keys),
         service.routes(health, metrics),
     ):

@@ -35,6 +35,7 @@ from hypothesis import strategies as st
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from tests.client.loopback import Loopback, Seen, closed_port, everything_in, raw_server
+from tests.patience import PATIENCE_S
 
 KEY = "at_distinctive-key-1b7f"
 TEXT = "the heron kept the blue ledger"
@@ -54,6 +55,21 @@ RECALLED = {
     "novelty": "unknown fields pass",
 }
 ANSWER = {"results": [RECALLED], "reference": {"role": "user", "content": TEXT}, "freshness": FRESH, "took_ms": 3.5}
+FACT: dict[str, Any] = {
+    "fact_id": "user_home",
+    "key": "home",
+    "value": "Lisbon",
+    "text": "Ana lives in Lisbon.",
+    "bank": "default",
+    "unit_id": "u",
+    "session_id": "s",
+    "turn_id": "t",
+    "said_at": "2026-02-02T00:00:00Z",
+    "since": "2026-02-01T00:00:00Z",
+    "until": None,
+    "stated": 2,
+    "history": [],
+}
 POORER = {**ANSWER, "degraded": ["rerank: late"]}
 
 
@@ -65,7 +81,7 @@ class Twin:
     open: list[AsyncAfterturn | Afterturn]
 
     def client(self, url: str, **options: Any) -> AsyncAfterturn | Afterturn:
-        client: AsyncAfterturn | Afterturn = self.kind(url, KEY, **{"retry": QUICK, "timeout_s": 5.0, **options})
+        client: AsyncAfterturn | Afterturn = self.kind(url, KEY, **{"retry": QUICK, "timeout_s": PATIENCE_S, **options})
         self.open.append(client)
         return client
 
@@ -381,7 +397,7 @@ async def test_a_service_that_is_away_is_unreachable(twin: Twin) -> None:
 
 
 async def test_silence_is_an_unknown_outcome_after_the_timeout(twin: Twin) -> None:
-    with raw_server(b"", linger_s=3.0) as (url, _received):
+    with raw_server(b"", linger_s=PATIENCE_S) as (url, _received):
         client = twin.client(url, timeout_s=0.1, retry=RetryPolicy(pauses_s=()))
         with pytest.raises(UnknownOutcomeError):
             await twin(client, "recall", "q")
@@ -523,3 +539,16 @@ def test_any_name_is_one_segment_of_a_path_and_comes_back(name: str) -> None:
     assert unquote(quoted) == name
     assert not set(quoted) & set("/?# \\")
     assert httpx.URL(f"http://h/a/{quoted}/b").raw_path.decode() == f"/a/{quoted}/b"
+
+
+async def test_a_profile_is_asked_for_as_given_and_typed(server: Loopback, twin: Twin) -> None:
+    before = {**FACT, "value": "Porto", "until": "2026-02-01T00:00:00Z", "history": []}
+    told = {"names": ["Ana"], "facts": [{**FACT, "history": [before]}], "beside": [{"name": "Bo", "kind": "person"}]}
+    server.answers(JSONResponse(told))
+    client = twin.client(server.url)
+    found = await twin(client, "profile", user_id="ana", history=True, limit=3)
+    assert server.seen[0].params == {"user_id": "ana", "history": "true", "limit": "3"}
+    [fact] = found.facts
+    assert (fact.value, fact.stated, fact.until, fact.history[0].value) == ("Lisbon", 2, None, "Porto")
+    assert (found.names, found.beside, found.raw) == (("Ana",), ("Bo",), told)
+    assert "Lisbon" not in repr(found)

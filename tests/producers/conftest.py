@@ -31,6 +31,7 @@ from store.documents import Documents
 from store.erasure import Erasures
 from store.freshness import Waiter
 from store.keys import Keys
+from store.persons import Persons
 from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings
 from store.recall_jobs import RecallJobs
@@ -135,7 +136,8 @@ def build(
     recalls = Recalls(database, Recaller(database, WordEmbedder(), RecallSettings()), Waiter(database))
     units, banks, erasures = Units(database, clock), Banks(database, clock), Erasures(database, clock)
     documents, curation = Documents(database, clock), Curation(database, clock)
-    parts = Parts(TurnStore(database, clock), units, recalls, jobs, doorbell, banks, erasures, documents, curation)
+    known = documents, curation, Persons(database)
+    parts = Parts(TurnStore(database, clock), units, recalls, jobs, doorbell, banks, erasures, *known)
     parts = replace(parts, pressure=pressure, embed=embed)
 
     async def metrics() -> bytes:

@@ -41,6 +41,7 @@ from afterturn_client.errors import (
     UnknownOutcomeError,
     UnreachableError,
 )
+from afterturn_client.profiles import Fact, Profile
 from afterturn_client.retry import RetryPolicy
 from afterturn_client.turns import Message, NewTurn
 
@@ -52,6 +53,7 @@ __all__ = [
     "BadRequestError",
     "CorrectionReceipt",
     "DocumentReceipt",
+    "Fact",
     "Freshness",
     "GatewayError",
     "Health",
@@ -63,6 +65,7 @@ __all__ = [
     "NotFoundError",
     "PayloadTooLargeError",
     "PermissionDeniedError",
+    "Profile",
     "QuotaExceededError",
     "RateLimitedError",
     "RecallAnswer",

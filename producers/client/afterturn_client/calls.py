@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from afterturn_client import answers
 from afterturn_client.errors import ApiError, InvalidAnswerError
+from afterturn_client.profiles import Profile, ProfileOptions, read_profile
 from afterturn_client.reading import Fields
 from afterturn_client.refusals import read_error
 from afterturn_client.transport import Reply, Request, encode
@@ -147,6 +148,18 @@ def delete_unit(unit_id: str, bank: str, timeout_s: float) -> Call[None]:
     """DELETE /api/v1/units/{unit_id}."""
     request = Request("DELETE", f"/api/v1/units/{segment(unit_id)}", {"bank": bank}, timeout_s=timeout_s)
     return Call(request, _nothing)
+
+
+def profile(options: ProfileOptions, timeout_s: float) -> Call[Profile]:
+    """GET /api/v1/profile."""
+    params: dict[str, str | int] = {}
+    for name, value in options.items():
+        if isinstance(value, str | int):
+            params[name] = str(value).lower() if isinstance(value, bool) else value
+    name = options.get("name")
+    return Call(
+        Request("GET", "/api/v1/profile", params, timeout_s=timeout_s), read_profile, private=(name,) if name else ()
+    )
 
 
 def health(timeout_s: float) -> Call[answers.Health]:

@@ -10,6 +10,7 @@ import httpx
 
 from afterturn_client import answers, calls
 from afterturn_client.calls import Call, RecallOptions
+from afterturn_client.profiles import Profile, ProfileOptions
 from afterturn_client.retry import Pause, RetryPolicy, attempts
 from afterturn_client.target import Target
 from afterturn_client.transport import Lost, Reply, exchange, exchange_blocking
@@ -119,6 +120,10 @@ class AsyncAfterturn:
     async def delete_unit(self, unit_id: str, *, bank: str | None = None) -> None:
         """Erase one unit from every read at once. Raises NotFoundError."""
         await self._run(calls.delete_unit(unit_id, bank or self._target.bank, self._target.timeout_s))
+
+    async def profile(self, **options: Unpack[ProfileOptions]) -> Profile:
+        """Tell what is known of a person: facts that hold, since when, and the turn each comes from."""
+        return await self._run(calls.profile(options, self._target.timeout_s))
 
     async def health(self) -> answers.Health:
         """Say whether the service is ready; needs no key."""
@@ -238,6 +243,10 @@ class Afterturn:
     def delete_unit(self, unit_id: str, *, bank: str | None = None) -> None:
         """As AsyncAfterturn.delete_unit."""
         self._run(calls.delete_unit(unit_id, bank or self._target.bank, self._target.timeout_s))
+
+    def profile(self, **options: Unpack[ProfileOptions]) -> Profile:
+        """As AsyncAfterturn.profile."""
+        return self._run(calls.profile(options, self._target.timeout_s))
 
     def health(self) -> answers.Health:
         """As AsyncAfterturn.health."""

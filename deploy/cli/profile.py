@@ -1,0 +1,70 @@
+"""`afterturn profile`: what is known of a person, and from where."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+import typer
+from afterturn_client.profiles import Fact, Profile, ProfileOptions
+from rich.text import Text
+
+from deploy.cli.finding import DataOption, JsonOption, client_of, ending_well, running_stack
+from deploy.cli.printing import answer, console, ended, printable
+
+
+def profile_command(
+    *,
+    user: Annotated[str | None, typer.Option("--user", help="Whose turns the facts come from (user_id).")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Whom a bank calls by this name.")] = None,
+    bank: Annotated[
+        str | None, typer.Option("--bank", help="In this bank alone; a user's otherwise in all, a name's in default.")
+    ] = None,
+    history: Annotated[bool, typer.Option("--history", help="Also show what something else replaced.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="So many facts at most.")] = 200,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Tell what is known of a person: facts that hold, since when, how often stated, and the turn each comes from.
+
+    Read from what the stages worked out; no model is asked.
+
+    **Example:** `afterturn profile --name Ana --history`
+    """
+    if user is None and name is None:
+        raise ended("say whose profile: --user, --name, or both", 2)
+    stack = running_stack(data)
+    given = {"user_id": user, "name": name, "bank": bank}
+    options: ProfileOptions = {"history": history, "limit": limit}
+    options |= {key: value for key, value in given.items() if value is not None}  # type: ignore[typeddict-item] # its keys
+    with client_of(stack, bank or "default") as client, ending_well(stack):
+        found = client.profile(**options)
+    if as_json:
+        answer(found.raw)
+    else:
+        console().print(_in_words(found), soft_wrap=True)
+
+
+def _in_words(found: Profile) -> Text:
+    lines = [Text(printable(", ".join(found.names) or "nobody is named"), style="bold")]
+    lines += [line for fact in found.facts for line in _shown(fact)]
+    beside = [f"{one['name']} ({one['kind']}, {one['units']})" for one in _rows(found.raw)]
+    if beside:
+        lines.append(Text(printable(f"beside: {', '.join(beside)}"), style="dim"))
+    more = "" if found.raw.get("whole", True) else ", more were left out"
+    lines.append(Text(f"{len(found.facts)} facts{more}", style="dim"))
+    return Text("\n").join(lines)
+
+
+def _rows(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return list(raw.get("beside") or ())
+
+
+def _shown(fact: Fact, margin: str = "") -> Iterator[Text]:
+    place = "/".join(part for part in (fact.bank, fact.session_id, fact.turn_id) if part)
+    until = f" until {fact.until:%Y-%m-%d}" if fact.until else ""
+    times = f", stated in {fact.stated} turns" if fact.stated > 1 else ""
+    yield Text(printable(f"{margin}{fact.text}"))
+    yield Text(
+        printable(f"{margin}    since {fact.since:%Y-%m-%d}{until}{times}  {place}  {fact.unit_id}"), style="dim"
+    )
+    for before in fact.history:
+        yield from _shown(before, f"{margin}    before: ")

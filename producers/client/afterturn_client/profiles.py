@@ -1,0 +1,83 @@
+"""What the service knows of a person, as frozen values. No repr of them shows what is known."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypedDict
+
+from afterturn_client.reading import Fields
+
+
+class ProfileOptions(TypedDict, total=False):
+    """Whose profile, and where; a key of a user asks about that user where nobody is named.
+
+    `user_id` whose turns the facts come from, in all banks the key reaches or in `bank`; `name` whom a bank calls so;
+    `history` also what was replaced; `limit` facts at most (1..1000).
+    """
+
+    user_id: str
+    name: str
+    bank: str
+    history: bool
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One fact: it holds `since`, until `until` (None: still), and was stated in `stated` turns.
+
+    `unit_id`, session, turn and `said_at` are those of its newest statement; `history` what it replaced, newest first.
+    """
+
+    fact_id: str
+    key: str
+    value: str = field(repr=False)
+    text: str = field(repr=False)
+    bank: str
+    unit_id: str
+    session_id: str | None
+    turn_id: str | None
+    said_at: datetime
+    since: datetime
+    until: datetime | None
+    stated: int
+    history: tuple["Fact", ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What is known of a person, and who and what stands beside; `raw` is the service's answer as it came."""
+
+    names: tuple[str, ...] = field(repr=False)
+    facts: tuple[Fact, ...]
+    beside: tuple[str, ...] = field(repr=False)
+    raw: Mapping[str, Any] = field(repr=False, compare=False)
+
+
+def read_profile(value: object) -> Profile:
+    """Read the answer of GET /api/v1/profile."""
+    fields = Fields.of(value, "profile")
+    return Profile(
+        fields.texts("names"),
+        tuple(_fact(one) for one in fields.objects("facts")),
+        tuple(one.text("name") for one in fields.objects("beside")),
+        fields.values,
+    )
+
+
+def _fact(fields: Fields) -> Fact:
+    return Fact(
+        fact_id=fields.text("fact_id"),
+        key=fields.text("key"),
+        value=fields.text("value"),
+        text=fields.text("text"),
+        bank=fields.text("bank"),
+        unit_id=fields.text("unit_id"),
+        session_id=fields.maybe_text("session_id"),
+        turn_id=fields.maybe_text("turn_id"),
+        said_at=fields.moment("said_at"),
+        since=fields.moment("since"),
+        until=fields.maybe_moment("until"),
+        stated=fields.integer("stated"),
+        history=tuple(_fact(one) for one in fields.objects("history")),
+    )

@@ -1,0 +1,60 @@
+"""`afterturn profile`: what it asks, what it shows, how it ends."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from deploy.cli.app import build
+from tests.client.loopback import Loopback, loopback
+from tests.client.test_client import FACT
+from tests.deploy.native_double import NativeDouble, stand_in
+
+BEFORE = {**FACT, "value": "Porto", "text": "Ana lives in [b]Porto\x1b[31m.", "until": "2026-02-01T00:00:00Z"}
+TOLD: dict[str, Any] = {
+    "names": ["Ana Lima"],
+    "facts": [{**FACT, "history": [BEFORE]}],
+    "beside": [{"name": "Bo", "kind": "person", "units": 4}],
+    "whole": False,
+}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Loopback]:
+    with loopback() as running:
+        yield running
+
+
+@pytest.fixture
+def data(server: Loopback, tmp_path: Path) -> Iterator[Path]:
+    server.reset()
+    lock = stand_in(tmp_path / "data", server, NativeDouble(answers={"/api/v1/profile": TOLD}))
+    yield tmp_path / "data"
+    lock.release()
+
+
+def run(data: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(build("profile"), ["profile", *arguments, "--data", str(data)])
+
+
+def test_a_profile_says_since_when_and_from_where(server: Loopback, data: Path) -> None:
+    result = run(data, "--name", "Ana", "--history")
+    assert result.exit_code == 0, result.stderr
+    assert server.seen[0].params == {"name": "Ana", "history": "true", "limit": "200"}
+    for told in ("Ana Lima", "Ana lives in Lisbon.", "stated in 2 turns", "default/s/t", "[b]Porto", "Bo (person, 4)"):
+        assert told in result.stdout
+    assert "1 facts, more were left out" in result.stdout
+    assert "\x1b" not in result.stdout
+
+
+def test_json_is_the_services_answer(server: Loopback, data: Path) -> None:
+    assert json.loads(run(data, "--user", "ana", "--bank", "b", "--json").stdout) == TOLD
+    assert server.seen[0].params == {"user_id": "ana", "bank": "b", "history": "false", "limit": "200"}
+
+
+def test_nobody_is_wrong_usage(server: Loopback, data: Path) -> None:
+    assert run(data).exit_code == 2
+    assert server.seen == []

@@ -1,0 +1,181 @@
+"""What is known of a person: over HTTP, from turns that went through the stages; and who may ask about whom."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+import pytest_asyncio
+
+from producers.settings import ApiSettings
+from store.facts import Identity
+from store.ledger import Ledger, Stage
+from store.persons import Known, lined_up
+from store.turns import TurnStore
+from tests.producers.conftest import Tenant, World, broker_of, build
+from tests.servers import TestPostgres, TestValkey
+from tests.workers.conftest import World as Workers
+from tests.workers.conftest import now
+from tests.workers.stages import Crew
+
+MARCH = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def quiet(fresh_database: TestPostgres, valkey: TestValkey) -> AsyncIterator[World]:
+    """An API whose stages have nobody else's work."""
+    made = build(fresh_database, broker_of(valkey.url, f"profile-{uuid4().hex}"), settings=ApiSettings())
+    yield made
+    await made.close()
+
+
+async def say(tenant: Tenant, *said: str, day: int = 0, **more: Any) -> None:
+    """Say each in a turn of its own, a day after the one before."""
+    for nth, words in enumerate(said):
+        at = MARCH + timedelta(days=day + nth)
+        message = {"role": "user", "content": words, **({"name": more["name"]} if "name" in more else {})}
+        turn = {"session_id": "s", "turn_id": uuid4().hex, "occurred_at": at.isoformat(), "messages": [message]}
+        body = turn | {name: value for name, value in more.items() if name != "name"}
+        assert (await tenant.http.post("/api/v1/turns", json=body)).status_code == 201
+
+
+async def worked_through(world: World) -> None:
+    workers = Workers(world.postgres, world.database, Ledger(world.database), TurnStore(world.database, now))
+    await Crew(workers).drain(Stage.EXTRACTION, Stage.PROJECTION)
+
+
+async def profile(tenant: Tenant, **asked: Any) -> dict[str, Any]:
+    reply = await tenant.http.get("/api/v1/profile", params=asked)
+    assert reply.status_code == 200, reply.text
+    found: dict[str, Any] = reply.json()
+    return found
+
+
+def values(found: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(fact["key"], fact["value"]) for fact in found["facts"]]
+
+
+async def test_a_profile_tells_what_holds_since_when_and_where_it_was_said(quiet: World) -> None:
+    ana = await quiet.tenant()
+    await say(ana, "I live in Porto.", "I moved to Lisbon.", "I live in Lisbon. Today I need bread.", name="Ana Lima")
+    await say(ana, "I live in Faro.", name="Bo")
+    await worked_through(quiet)
+    found = await profile(ana, name="ana lima")
+    assert (found["names"], found["whole"], values(found)) == (["Ana Lima"], True, [("home", "Lisbon")])
+    [home] = found["facts"]
+    assert (home["stated"], home["since"], home["said_at"]) == (
+        2,
+        "2026-03-02T12:00:00+00:00",
+        "2026-03-03T12:00:00+00:00",
+    )
+    assert (home["bank"], home["session_id"], home["until"], home["history"]) == ("default", "s", None, [])
+    unit = (await ana.http.get(f"/api/v1/units/{home['unit_id']}")).json()
+    assert (unit["text"], unit["turn_id"], unit["sources"]) == (home["text"], home["turn_id"], home["sources"])
+    assert "Lisbon" in {one["name"] for one in found["beside"]}
+
+
+async def test_what_was_replaced_is_left_out_or_told_as_history(quiet: World) -> None:
+    ana = await quiet.tenant()
+    await say(ana, "I live in Porto.", "I moved to Lisbon.", "I live in Porto.", name="Ana")
+    await worked_through(quiet)
+    [home] = (await profile(ana, name="Ana", history="true"))["facts"]
+    assert (home["value"], home["since"][:10]) == ("Porto", "2026-03-03")
+    assert [(one["value"], one["since"][:10], one["until"][:10]) for one in home["history"]] == [
+        ("Lisbon", "2026-03-02", "2026-03-03"),
+        ("Porto", "2026-03-01", "2026-03-02"),
+    ]
+    assert home["history"][0]["superseded_by"] == home["unit_id"]
+
+
+async def test_a_first_name_finds_the_one_person_it_means(quiet: World) -> None:
+    ana = await quiet.tenant()
+    await say(ana, "I live in Porto.", name="Ana Lima")
+    await say(ana, "I like jazz, and I am from Braga.", name="Ana", day=1)
+    await worked_through(quiet)
+    assert values(await profile(ana, name="Ana")) == values(await profile(ana, name="Ana Lima"))
+    assert len((await profile(ana, name="Ana"))["facts"]) == 3
+
+
+async def test_a_users_memory_is_one_across_banks_and_the_newest_value_holds(quiet: World) -> None:
+    host = await quiet.tenant()
+    await say(host, "I live in Porto. I prefer window seats.", user_id="ana", bank="home")
+    await say(host, "I moved to Lisbon. I prefer window seats.", user_id="ana", bank="work", day=5)
+    await say(host, "I live in Faro.", user_id="bob", bank="work", day=9)
+    await worked_through(quiet)
+    found = await profile(host, user_id="ana", history="true")
+    assert values(found) == [("home", "Lisbon"), ("preference", "window seats")]
+    home, seats = found["facts"]
+    assert [(one["value"], one["bank"], one["until"]) for one in home["history"]] == [("Porto", "home", home["since"])]
+    assert (seats["stated"], seats["bank"], seats["since"][:10]) == (2, "work", "2026-03-01")
+    assert values(await profile(host, user_id="ana", bank="home")) == [
+        ("home", "Porto"),
+        ("preference", "window seats"),
+    ]
+    assert (await profile(host, user_id="nobody"))["facts"] == []
+
+
+async def test_what_is_cut_is_said(quiet: World) -> None:
+    ana = await quiet.tenant()
+    await say(ana, "I like jazz.", "I like tea.", "I like rain.", name="Ana")
+    await worked_through(quiet)
+    found = await profile(ana, name="Ana", limit=2)
+    assert (len(found["facts"]), found["whole"]) == (2, False)
+
+
+@pytest.mark.law("L6")
+async def test_a_key_is_told_of_its_own_user_and_of_banks_it_reaches(quiet: World) -> None:
+    everybody = await quiet.tenant()
+    ana = await quiet.tenant(everybody.host, user="ana")
+    bob = await quiet.tenant(everybody.host, user="bob")
+    held = await quiet.tenant(everybody.host, banks=["home"])
+    await say(everybody, "I live in Porto.", user_id="ana", bank="home")
+    await say(ana, "I like jazz.", bank="notes")
+    await worked_through(quiet)
+    assert {value for _, value in values(await profile(ana))} == {"Porto", "jazz"}
+    assert (await profile(bob))["facts"] == []
+    for path in (
+        "/api/v1/profile?user_id=ana",
+        "/api/v1/profile?user_id=nobody",
+        "/api/v1/profile?user_id=ana&bank=home",
+    ):
+        assert (await bob.http.get(path)).status_code == 403
+    assert values(await profile(held, user_id="ana")) == [("home", "Porto")]
+    assert (await held.http.get("/api/v1/profile?user_id=ana&bank=notes")).status_code == 403
+    foreign = await quiet.tenant()
+    assert (await profile(foreign, user_id="ana", bank="home"))["facts"] == []
+
+
+async def test_a_profile_of_nobody_is_refused(quiet: World) -> None:
+    ana = await quiet.tenant()
+    for query in ("", "?bank=home", "?user_id=", "?name=Ana&limit=0", "?name=Ana&name=Bo", "?whose=Ana"):
+        assert (await ana.http.get(f"/api/v1/profile{query}")).status_code == 422
+
+
+def statement(bank: str, value: str, since: int, until: int | None = None, stated: int = 1) -> Known:
+    return Known(
+        bank=bank,
+        identity=Identity("user_home", "ana", "home"),
+        key="home",
+        value=value,
+        text=value,
+        unit_id=UUID(int=since),
+        session_id=None,
+        turn_id=None,
+        said_at=MARCH + timedelta(days=since),
+        since=MARCH + timedelta(days=since),
+        until=None if until is None else MARCH + timedelta(days=until),
+        superseded_by=None if until is None else UUID(int=until),
+        stated=stated,
+        confidence=None,
+        sources=(),
+    )
+
+
+def test_banks_that_agree_are_added_up_and_the_order_of_rows_does_not_matter() -> None:
+    rows = [statement("a", "Porto", 1, 3), statement("a", "Lisbon", 3, stated=2), statement("b", "lisbon", 5)]
+    forth, back = (lined_up(order, history=True) for order in (rows, rows[::-1]))
+    assert forth == back
+    [home] = forth
+    assert (home.value, home.stated, home.since) == ("lisbon", 3, MARCH + timedelta(days=3))
+    assert [one.value for one in home.history] == ["Porto"]
