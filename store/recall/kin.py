@@ -5,8 +5,9 @@ commonest English stems: the stem, and its nearest stems with their cosines in h
 bank; which of these words a bank has is asked of the bank.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 from store.recall.lexical import Statistics
@@ -17,25 +18,35 @@ _FOLDER = Path(__file__).parent / "data"
 TABLES = ("kin_english",)
 #: More related words of one word tell less than they cost.
 MOST = 5
+#: A question's words beyond so many have none.
+MOST_WORDS = 24
 
 Nearest = tuple[tuple[str, float], ...]
 
 
-def kin(question: Question, names: Iterable[str]) -> Mapping[str, Nearest]:
-    """Return the related words of each word of a question, nearest first, with their cosines; names have none."""
-    told = {*names, *question.proper}
-    return {word: near for word in question.words if word not in told and (near := _nearest(word))}
+def kin(question: Question) -> Mapping[str, Nearest]:
+    """Return the related words of a question's words, nearest first, with their cosines.
+
+    What is written like a name has none; words beyond the first MOST_WORDS have none either.
+    """
+    words = islice((word for word in question.words if word not in question.proper), MOST_WORDS)
+    return {word: near for word in words if (near := _nearest(word))}
 
 
 def related(
-    nearest: Mapping[str, Nearest], question: Question, statistics: Statistics, ranking: RankingSettings
+    nearest: Mapping[str, Nearest],
+    question: Question,
+    statistics: Statistics,
+    ranking: RankingSettings,
+    names: Collection[str] = (),
 ) -> Mapping[str, float]:
     """Return the importance of the related words that the bank has: of each question word the five nearest.
 
-    A word that is rarer than the question's own would outweigh it; its importance is held back by as much.
+    `names` are words that turned out to name somebody: they have no kin. A word that is rarer than the question's own
+    would outweigh it; its importance is held back by as much.
     """
     found: dict[str, float] = {}
-    for word, others in nearest.items():
+    for word, others in ((word, others) for word, others in nearest.items() if word not in names):
         own = statistics.idf(word)
         known = [pair for pair in others if statistics.frequency.get(pair[0]) and pair[0] not in question.words]
         for other, cosine in known[:MOST]:

@@ -111,9 +111,14 @@ def score(
     `related` are words that were not asked for themselves, with their importance.
     """
     counts = importance(question, related, ranking)
-    most = sum(count * statistics.idf(term) for term, count in question.words.items() if term in postings) or 1.0
+    # A word that the bank does not have counts too: else one found beside it, even a related one, would be everything.
+    most = sum(
+        count * statistics.idf(term)
+        for term, count in question.words.items()
+        if term in postings or not statistics.frequency.get(term)
+    )
     weights = [
-        counts[term] * statistics.idf(term) / most * _bm25(term, found, statistics, ranking)
+        counts[term] * statistics.idf(term) / (most or 1.0) * _bm25(term, found, statistics, ranking)
         for term, found in postings.items()
     ]
     return LexicalScores(_Places(list(postings.values())), weights, ranking)

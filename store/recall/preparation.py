@@ -1,6 +1,6 @@
 """What has to be known of a bank before it can be searched."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store import identity
 from store.freshness import FRESHNESS, Freshness, of_row
 from store.recall import filters
-from store.recall.kin import Nearest, kin, related
+from store.recall.kin import kin, related
 from store.recall.lexical import Statistics
 from store.recall.query import RecallQuery
 from store.recall.question import Question, named
@@ -20,8 +20,6 @@ from store.recall.settings import RecallSettings
 from store.recall.tail import CHARACTERS, TAIL, Fresh
 from store.recall.terms import analyse
 
-#: A question's terms beyond so many are not looked up: a pasted document is not a question.
-MAX_TERMS = 160
 #: When the projection stage has not counted yet.
 DEFAULT_MEAN_LENGTH = 12.0
 
@@ -62,15 +60,33 @@ TERMS = text("""
                on u.host_id = :host and u.bank_id = :bank and u.unit_id = p.unit_id
             where u.seq is not null) s""")
 
-# Related words: as the projection stage counted them is good enough.
-COUNTED = text("""
-    select t.term, t.df from afterturn.term_t t
-     where t.host_id = :host and t.bank_id = :bank and t.term = any(cast(:terms as text[])) and t.df > 0""")
+# Related words: as the projection stage counted them, and beside that what it has not counted or carried yet: else the
+# newest turns would be found by fewer words than the old ones.
+NEAR = """
+    with waiting as materialized (
+        select k.term, count(*) as df
+          from afterturn.unit_word_t w cross join lateral jsonb_object_keys(w.terms) k(term)
+         where w.host_id = :host and w.bank_id = :bank and not w.posted and w.terms ?| cast(:near as text[])
+           and k.term = any(cast(:near as text[]))
+         group by k.term
+    )
+    select n.term, f.df
+      from unnest(cast(:near as text[])) n(term)
+      left join afterturn.term_t t on t.host_id = :host and t.bank_id = :bank and t.term = n.term
+      left join waiting w on w.term = n.term
+     cross join lateral (
+           select case when t.df > 0 then t.df else (
+                  select count(*) from (select from afterturn.posting_t p
+                                         where p.host_id = :host and p.bank_id = :bank and p.term = n.term
+                                         limit 100) p) end
+                  + coalesce(w.df, 0) as df) f
+     where f.df > 0"""
 
 # All of it in one statement: one round trip, and one moment that the answer's freshness is true of.
 PREPARE = text(f"""
     select f.*, b.units, b.mean_length,
            (select cast(json_agg(json_build_array(t.term, t.df, t.speakers)) as text) from ({TERMS}) t) as terms,
+           (select cast(json_agg(json_build_array(t.term, t.df)) as text) from ({NEAR}) t) as near,
            (select cast(json_agg(json_build_array(t.unit_id, t.content)) as text) from ({TAIL}) t) as tail
       from ({FRESHNESS}) f left join ({BANK}) b on true""")  # noqa: S608 - put together from constants
 # A question has few terms where the planner expects many or none: it would plan anew for every question.
@@ -103,33 +119,24 @@ async def prepare(
     What is written after this may be found by the search, but is not promised.
     """
     key = {"host": host, "bank": identity.bank_id(host, query.bank)}
-    terms = [*question.words, *question.pairs][:MAX_TERMS]
-    arguments = {**_tail_arguments(key, query, settings, generation), "terms": terms}
+    near = kin(question) if settings.ranking.kin_weight else {}
+    arguments = {
+        **_tail_arguments(key, query, settings, generation),
+        "terms": [*question.words, *question.pairs],
+        "near": list({other for row in near.values() for other, _ in row}),
+    }
     row = (await connection.execute(PREPARE, arguments)).one()
     fresh = of_row(row)
     if row.units is None:
         return fresh
     found = orjson.loads(row.terms or "[]")
     speakers = frozenset(name for _, _, names in found for name in names or () if name)
-    nearest = _kin(question, speakers) if settings.ranking.kin_weight else {}
-    frequency = {
-        **await _counted(connection, key, {other for row in nearest.values() for other, _ in row}),
-        **{term: df for term, df, _ in found if df},
-    }
+    frequency = {**dict(orjson.loads(row.near or "[]")), **{term: df for term, df, _ in found if df}}
     units = max(int(row.units), *frequency.values(), 1)
     statistics = Statistics(units, row.mean_length or DEFAULT_MEAN_LENGTH, frequency)
     tail = [Fresh(UUID(unit), content) for unit, content in orjson.loads(row.tail or "[]")]
-    return Preparation(fresh, statistics, related(nearest, question, statistics, settings.ranking), speakers, tail)
-
-
-def _kin(question: Question, speakers: frozenset[str]) -> Mapping[str, Nearest]:
-    return kin(question, {word for name in named(question, speakers) for word in analyse(name).counts})
-
-
-async def _counted(connection: AsyncConnection, key: Mapping[str, Any], terms: Collection[str]) -> dict[str, int]:
-    if not terms:
-        return {}
-    return {row.term: row.df for row in await connection.execute(COUNTED, {**key, "terms": list(terms)})}
+    names = {word for name in named(question, speakers) for word in analyse(name).counts}
+    return Preparation(fresh, statistics, related(near, question, statistics, settings.ranking, names), speakers, tail)
 
 
 def _tail_arguments(

@@ -3,9 +3,13 @@
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 
 from store.recall.languages import LANGUAGES, Language
 from store.recall.terms import BIGRAM_PREFIX, analyse, words_of
+
+#: A question's terms beyond so many are not looked up, words before pairs: a pasted document is not a question.
+MAX_TERMS = 160
 
 _WORD = re.compile(r"\w+(?:['\u2019]s\b)?")
 #: A capitalised word that does not begin a sentence.
@@ -31,12 +35,14 @@ class Question:
 def understand(text: str, languages: Iterable[Language] = LANGUAGES) -> Question:
     """Take a question apart; what no language's rules know is simply a bag of words."""
     counts = analyse(text).counts
+    words = dict(islice((pair for pair in counts.items() if not pair[0].startswith(BIGRAM_PREFIX)), MAX_TERMS))
+    pairs = (pair for pair in counts.items() if pair[0].startswith(BIGRAM_PREFIX))
     lower = text.lower()
     known = tuple(languages)
     return Question(
         text=text,
-        words={term: n for term, n in counts.items() if not term.startswith(BIGRAM_PREFIX)},
-        pairs={term: n for term, n in counts.items() if term.startswith(BIGRAM_PREFIX)},
+        words=words,
+        pairs=dict(islice(pairs, MAX_TERMS - len(words))),
         wants_time=any(language.asks_time.search(lower) for language in known),
         wants_number=any(language.asks_number.search(lower) for language in known),
         wants_assistant=any(language.asks_assistant.search(lower) for language in known),

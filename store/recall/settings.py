@@ -17,7 +17,7 @@ class RankingSettings(BaseModel):
     saturation: float = Field(default=1.2, gt=0, le=10, description="BM25's k1: how soon repeating a word pays less")
     length_share: float = Field(default=0.6, ge=0, le=1, description="BM25's b: how much long texts are held back")
     pair_weight: float = Field(default=0.5, ge=0, le=10, description="a pair of words against a word")
-    kin_weight: float = Field(default=0.0, ge=0, le=1, description="a related word's cosine against a word")
+    kin_weight: float = Field(default=0.3, ge=0, le=1, description="a related word's cosine against a word")
     lexical_context: float = Field(default=0.4, ge=0, le=1, description="a neighbour's word against one's own")
     lexical_answer: float = Field(default=0.4, ge=0, le=1, description="more than that of the question one answers")
     dense_context: float = Field(default=0.25, ge=0, le=1, description="a neighbour's vector against one's own")

@@ -4,27 +4,31 @@ from store.recall.kin import TABLES, kin, related
 from store.recall.kin import _table as table
 from store.recall.lexical import Statistics
 from store.recall.question import understand
-from store.recall.settings import RankingSettings, RecallSettings
+from store.recall.settings import RankingSettings
 from store.recall.terms import analyse
 from tests.store.recall.conftest import Memory
 
-SETTINGS = RankingSettings(kin_weight=0.3)
+SETTINGS = RankingSettings()
 
 
 def test_who_asks_for_pets_is_told_of_dogs() -> None:
-    near = dict(kin(understand("Which pets are there?"), ())["pet"])
+    near = dict(kin(understand("Which pets are there?"))["pet"])
     assert near["dog"] > near["rat"] > 0.5
 
 
 def test_names_have_no_kin() -> None:
     question = understand("Does Violet play the flute?")
-    assert list(kin(question, ())) == ["play", "flute"]
-    assert list(kin(understand("does violet play"), ["violet"])) == ["play"]
+    assert list(kin(question)) == ["play", "flute"]
+    lower = understand("does violet play")
+    words = {other for row in kin(lower).values() for other, _ in row}
+    everything = Statistics(100, 8.0, dict.fromkeys(words, 3))
+    found = related(kin(lower), lower, everything, SETTINGS, ["violet"])
+    assert list(found) == [other for other, _ in kin(lower)["play"]][:5]
 
 
 def test_only_words_of_the_bank_count_the_five_nearest_and_less_than_what_is_asked() -> None:
     question = understand("pets")
-    nearest = kin(question, ())
+    nearest = kin(question)
     words = [word for word, _ in nearest["pet"]]
     everything = Statistics(100, 8.0, dict.fromkeys(["pet", *words], 3))
     assert list(related(nearest, question, everything, SETTINGS)) == words[:5]
@@ -36,7 +40,7 @@ def test_only_words_of_the_bank_count_the_five_nearest_and_less_than_what_is_ask
 
 def test_a_word_that_is_asked_for_itself_is_not_related() -> None:
     question = understand("pets and dogs")
-    found = related(kin(question, ()), question, Statistics(9, 8.0, {"pet": 1, "dog": 1, "cat": 1}), SETTINGS)
+    found = related(kin(question), question, Statistics(9, 8.0, {"pet": 1, "dog": 1, "cat": 1}), SETTINGS)
     assert list(found) == ["cat"]
 
 
@@ -48,19 +52,19 @@ def test_the_table_holds_stems_with_cosines() -> None:
         assert all(len(analyse(stem).counts) <= 1 for stem in table(name))
 
 
-async def test_a_message_is_found_by_a_word_of_its_kind(memory: Memory) -> None:
-    memory.settings = RecallSettings(ranking=SETTINGS)
+async def test_a_message_is_found_by_a_word_of_its_kind_before_anything_is_counted(memory: Memory) -> None:
     await memory.say("The trumpet was loud.", "The table was large.", "It rained.")
     await memory.embed_all()
-    bank = "(select bank_id from afterturn.agent_memory_bank_t limit 1)"
-    for term in ("trumpet", "tabl"):
-        await memory.sql(
-            f"insert into afterturn.term_t (host_id, bank_id, term, df) values (:host, {bank}, :term, 1)",
-            host=memory.host,
-            term=term,
-        )
     answer = await memory.ask("Which instruments were played?", explain=True)
     first, *_ = answer.items
     assert "trumpet" in first.text
     assert first.explain
     assert first.explain.arms["lexical"].score > 0
+
+
+async def test_a_related_word_never_outweighs_what_is_asked_though_the_bank_lacks_it(memory: Memory) -> None:
+    await memory.say("A dog barked.", "The weather is fine.", "Nobody called.")
+    await memory.embed_all()
+    answer = await memory.ask("rescued pets", explain=True)
+    lexical = [item.explain.arms["lexical"].score for item in answer.items if item.explain]
+    assert 0 < max(lexical) < SETTINGS.kin_weight

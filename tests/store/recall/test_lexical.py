@@ -178,6 +178,22 @@ def test_a_related_word_is_worth_its_importance() -> None:
     assert scores[3] == pytest.approx(0.2 * scores[0])
 
 
+def test_words_that_the_bank_lacks_are_words_not_found() -> None:
+    texts = [[["lemon"], [], [], ["banana"], [], []]]
+    alone, beside = (_scored(texts, asked).of(_places(texts), _plain(texts)) for asked in ("lemon", "lemon tamarillo"))
+    assert 0 < beside[0] < alone[0] / 2
+
+
+def test_a_word_that_was_too_common_to_be_read_does_not_lower_the_others() -> None:
+    postings = {"lemon": np.array([(_session(0).bytes, 0, 1, 3)], dtype=POSTING)}
+    statistics = Statistics(1000, 3.0, {"lemon": 1, "banana": 900})
+    alone, both = (
+        score(postings, understand(asked), statistics, NO_PAIRS).of([(_session(0), 0)], ONE)
+        for asked in ("lemon", "lemon banana")
+    )
+    assert both == pytest.approx(alone)
+
+
 def test_the_rarest_term_is_always_read() -> None:
     assert readable_terms(["lemon"], (), Statistics(1000, 5.0, {"lemon": 900}), 1) == ["lemon"]
 
