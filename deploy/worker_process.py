@@ -18,6 +18,7 @@ from uuid import uuid4
 
 import dramatiq
 import structlog
+import uvloop
 from afterturn_client.gateway import GatewayClient
 from dramatiq.asyncio import EventLoopThread, set_event_loop_thread
 from dramatiq.brokers.redis import RedisBroker
@@ -95,6 +96,15 @@ class Parts:
         await self.database.close()
 
 
+class Loop(EventLoopThread):
+    """dramatiq's thread of coroutines, on the event loop that the API has too: half of what asyncio's own takes."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        super().__init__(logger)
+        self.loop.close()
+        self.loop = uvloop.new_event_loop()
+
+
 def run(settings: Settings, stages: Callable[..., Sequence[StageWork]] | None = None) -> int:
     """Work until SIGTERM or SIGINT, then end within seconds; returns the exit code.
 
@@ -106,7 +116,7 @@ def run(settings: Settings, stages: Callable[..., Sequence[StageWork]] | None = 
     ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.set())
-    loop = EventLoopThread(logging.getLogger("afterturn.worker.loop"))
+    loop = Loop(logging.getLogger("afterturn.worker.loop"))
     loop.start(timeout=10)
     set_event_loop_thread(loop)
     broker = create_broker(settings.broker)
