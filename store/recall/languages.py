@@ -9,10 +9,13 @@ from re import Pattern
 class Language:
     """Patterns of one language; each is searched anywhere in a text in lower case.
 
-    asks_*: what a question wants. tells_*: what a text must hold to answer it.
+    asks_*: what a question wants. tells_*: what a text must hold to answer it. `marks` are words by which a question
+    shows its language; `self_words` are what a speaker says for himself and for what is his.
     """
 
     code: str
+    marks: Pattern[str]
+    self_words: tuple[str, str]
     asks_time: Pattern[str]
     tells_time: Pattern[str]
     asks_number: Pattern[str]
@@ -31,6 +34,14 @@ def _any(*patterns: str) -> Pattern[str]:
 
 ENGLISH = Language(
     code="en",
+    marks=_any(
+        _words(
+            "what when where who whom whose which why how",
+            "is are was were do does did has have had can could will would should might",
+            "the a an of in on at to for with about and tell",
+        )
+    ),
+    self_words=("I", "my"),
     asks_time=_any(r"\A\s*when\b", r"\bwhat (?:date|day|month|year|time)\b", r"\bhow long\b"),
     tells_time=_any(
         _words(

@@ -12,6 +12,8 @@ from store.recall.terms import BIGRAM_PREFIX, analyse, words_of
 MAX_TERMS = 160
 
 _WORD = re.compile(r"\w+(?:['\u2019]s\b)?")
+#: Who speaks where nobody has a name.
+ROLES = frozenset({"user", "assistant", "system", "tool"})
 #: A capitalised word that does not begin a sentence.
 _PROPER = re.compile(r"(?<=[^.!?\s]\s)[^\W\d_a-z]\w*")
 
@@ -55,17 +57,31 @@ def named(question: Question, speakers: Iterable[str]) -> frozenset[str]:
     return frozenset(s for s in speakers if not question.words.keys().isdisjoint(analyse(s).counts))
 
 
-def without_names(text: str, names: Iterable[str]) -> str:
-    """Return a question without the words of these names, for the dense arm alone.
+def as_told(text: str, names: Collection[str], languages: Iterable[Language] = LANGUAGES) -> str:
+    """Return a question with the speakers it names put as they speak of themselves, for the dense arm alone.
 
-    Nearly every question names a speaker, and the name pulls its vector towards every text that carries it. A
-    question that is nothing but names stays as it is.
+    Nearly every question names a speaker, and the name pulls its vector towards every text that carries it. The texts
+    themselves are told in the first person: "When did Marta move?" is nearest to "I moved in May" as "When did I
+    move?". Where no language's rules apply, and for roles, names are cut out instead. A question that is nothing but
+    names stays as it is.
     """
-    words = {word for name in names for word in words_of(name)}
-    bare = " ".join(_WORD.sub(lambda match: _unless(match.group(), words), text).split())
-    return bare if words_of(bare) else text
+    people, roles = (
+        {word for name in names if (name in ROLES) is of_role for word in words_of(name)} for of_role in (False, True)
+    )
+    if not words_of(_put(text, people | roles, "", "")):
+        return text
+    me, mine = next((known.self_words for known in languages if known.marks.search(text.lower())), ("", ""))
+    told = _put(_put(text, roles - people, "", ""), people, me, mine)
+    return re.sub(rf"\b{me} (?=(?:{me}|{mine})\b)", "", told) if me else told
 
 
-def _unless(word: str, words: Collection[str]) -> str:
-    bare = words_of(word.removesuffix("'s").removesuffix("\u2019s"))
-    return " " if bare and all(part in words for part in bare) else word
+def _put(text: str, words: Collection[str], me: str, mine: str) -> str:
+    return " ".join(_WORD.sub(lambda match: _instead(match.group(), words, me, mine), text).split())
+
+
+def _instead(word: str, words: Collection[str], me: str, mine: str) -> str:
+    bare = word.removesuffix("'s").removesuffix("\u2019s")
+    spoken = words_of(bare)
+    if not spoken or any(part not in words for part in spoken):
+        return word
+    return (me if bare == word else mine) or " "

@@ -23,7 +23,7 @@ from store.recall.lexical_arm import LexicalArm
 from store.recall.pool import Candidate, Pool
 from store.recall.preparation import TENANT_AND_ONE_PLAN, Preparation, prepare
 from store.recall.query import RecallAnswer, Recalled, RecallQuery
-from store.recall.question import Question, named, understand, without_names
+from store.recall.question import Question, as_told, named, understand
 from store.recall.reranking import NAME as RERANK
 from store.recall.reranking import LastLook
 from store.recall.settings import RecallSettings
@@ -112,8 +112,8 @@ class Recaller:
     async def _embed(
         self, question: Question, prepared: Preparation
     ) -> tuple[NDArray[np.float32], Mapping[UUID, NDArray[np.float32]]]:
-        """Embed the question, names cut out, and the fresh tail together."""
-        asked = without_names(question.text, named(question, prepared.speakers))
+        """Embed the question, as its speakers would put it, and the fresh tail together."""
+        asked = as_told(question.text, named(question, prepared.speakers))
         generation = self._embedder.generation
         known = self._tails.known(prepared.tail, generation)
         unknown = [fresh for fresh in prepared.tail if fresh.unit_id not in known]

@@ -255,10 +255,10 @@ async def test_a_budget_of_tokens_is_kept(memory: Memory) -> None:
     assert sum(len(text) / 4 for text in found) <= 30
 
 
-async def test_a_speakers_name_is_cut_from_the_question_the_model_reads(memory: Memory) -> None:
+async def test_the_model_reads_a_question_as_the_speaker_it_names_would_put_it(memory: Memory) -> None:
     await memory.say(NewMessage("user", "I adopted a greyhound", name="Marta"))
     await memory.ask("Which dog did Marta adopt?")
-    assert memory.embedder.heard[0][0] == "Which dog did adopt?"
+    assert memory.embedder.heard[0][0] == "Which dog did I adopt?"
 
 
 @pytest.mark.parametrize("question", ["the of and", "?!", "\U0001f600", "猫", "x" * 20000, "word " * 4000, "' -- ; \\"])
