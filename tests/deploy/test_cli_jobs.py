@@ -14,6 +14,8 @@ import pytest
 from deploy.cli.operating import operator
 from store.ledger import Stage
 from tests.deploy.operated import HOST_ID, SECRET, Busy, busy_stack, turn_id
+from tests.patience import PATIENCE_S
+from tests.processes import spawned
 from tests.servers import TestPostgres, TestValkey
 
 
@@ -212,13 +214,11 @@ async def test_drain_that_is_interrupted_says_how_it_stands(busy: Busy) -> None:
 
     def interrupted() -> "tuple[int, str, str]":
         environment = os.environ | {"PYTHONUNBUFFERED": "1"}
-        with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-        ) as process:
+        with spawned(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
             assert process.stderr is not None
             assert "undone" in process.stderr.readline()
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=20)
+            out, err = process.communicate(timeout=PATIENCE_S)
             return process.returncode, out, err
 
     status, out, err = await asyncio.to_thread(interrupted)

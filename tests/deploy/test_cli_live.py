@@ -6,8 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +30,12 @@ from afterturn_client import (
 from deploy.demo.data import FOLDER
 from deploy.stack import Stack, find_stack
 from tests.deploy.upper import remove
+from tests.patience import PATIENCE_S, until, wait_until
+from tests.processes import spawned
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("live-stack")]
 
 COMMAND = [sys.executable, "-P", "-c", "from deploy.cli import main; main()"]
-READY_S = 90.0
 
 
 class Live:
@@ -60,27 +61,33 @@ class Live:
         """Kill a process of the stack as the kernel would, and wait until another has its place."""
         before = next(one.pid for one in self.stack.processes if one.name == name)
         os.kill(before, signal.SIGKILL)
-        deadline = time.monotonic() + READY_S
-        while not any(one.name == name and one.pid != before for one in self.stack.processes):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        another = f"{name} is started again"
+        wait_until(lambda: any(one.name == name and one.pid != before for one in self.stack.processes), another)
 
     def client(self, key: str = "", bank: str = "default") -> AsyncAfterturn:
         return AsyncAfterturn(self.stack.api, key or self.stack.api_key(), bank=bank)
 
 
+@contextmanager
+def up(data: Path, *options: str) -> Iterator[Live]:
+    """Run the product on a data folder that is empty, end it cleanly and remove what it kept."""
+    command = [*COMMAND, "up", "--data", str(data), "--port", "0", *options]
+    try:
+        with spawned(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("READY ")
+            yield Live(data)
+            process.terminate()
+            process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0
+    finally:
+        remove(data)
+
+
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    data = tmp_path_factory.mktemp("live") / "data"
-    command = [*COMMAND, "up", "--data", str(data), "--port", "0", "--workers", "1"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline().startswith("READY ")
-    yield Live(data)
-    process.terminate()
-    process.communicate(timeout=60)
-    remove(data)
-    assert process.returncode == 0
+    with up(tmp_path_factory.mktemp("live") / "data", "--workers", "1") as running:
+        yield running
 
 
 @pytest.fixture
@@ -133,8 +140,11 @@ async def test_a_batch_refuses_one_turn_and_takes_the_others(client: AsyncAftert
 
 async def test_a_turn_goes_through_every_stage_and_freshness_tells_when(client: AsyncAfterturn) -> None:
     receipt = await client.add_turn("s", said("stages"), turn_id="a/b c?#%2F")
-    fresh = await client.freshness(position=receipt.position, wait_ms=10_000)
-    assert fresh.met
+
+    async def passed() -> bool:
+        return (await client.freshness(position=receipt.position, wait_ms=10_000)).met
+
+    await until(passed, "every stage has passed the turn")
     status = await client.turn_status("s", "a/b c?#%2F")
     assert status.settled
     assert status.position == receipt.position
@@ -175,9 +185,13 @@ async def test_a_unit_is_corrected_and_forgotten_from_the_command_line(live: Liv
 
 async def test_a_recall_job_waits_for_its_reader(client: AsyncAfterturn) -> None:
     await client.add_turn("s", said("the ferry to Vis leaves at noon"))
-    job = await client.start_recall("ferry to Vis", ttl_s=60)
-    state = await client.recall_job(job.job_id, wait_ms=10_000)
-    assert state.status == "done"
+    job = await client.start_recall("ferry to Vis", ttl_s=600)
+
+    async def done() -> bool:
+        return (await client.recall_job(job.job_id, wait_ms=10_000)).status == "done"
+
+    await until(done, "the job is answered")
+    state = await client.recall_job(job.job_id)
     assert state.answer is not None
     assert "ferry" in state.answer.results[0].text
     await client.cancel_recall(job.job_id)
@@ -217,18 +231,20 @@ async def test_a_scoped_key_opens_its_bank_alone_until_it_is_revoked(live: Live)
         listed = live.answer("keys", "list")["keys"]
         key_id = next(one["key_id"] for one in listed if one["banks"] == ["narrow"])
         assert live.run("keys", "revoke", key_id).returncode == 0
-        await asyncio.sleep(2.5)
-        with pytest.raises(UnauthenticatedError):
-            await client.recall("q")
+
+        async def refused() -> bool:
+            with suppress(UnauthenticatedError):
+                await client.recall("q")
+                return False
+            return True
+
+        await until(refused, "a revoked key opens nothing")
 
 
-def settled(live: Live, seconds: float = 180.0) -> dict[str, Any]:
+def settled(live: Live) -> dict[str, Any]:
     """Wait until nothing is pending or running, and return the status."""
-    deadline = time.monotonic() + seconds
-    while (status := live.answer("status"))["undone"]:
-        assert time.monotonic() < deadline, status
-        time.sleep(0.5)
-    return status
+    wait_until(lambda: not live.answer("status")["undone"], "nothing is undone", 3 * PATIENCE_S)
+    return live.answer("status")
 
 
 def test_a_conversation_goes_in_once_passes_every_stage_and_comes_back(live: Live) -> None:
@@ -244,20 +260,23 @@ def test_a_conversation_goes_in_once_passes_every_stage_and_comes_back(live: Liv
     assert any("Biscuit" in one["text"] for one in answer["results"])
 
 
-def test_the_api_killed_in_the_middle_of_an_ingest_loses_and_doubles_nothing(live: Live, tmp_path: Path) -> None:
+def test_the_api_killed_in_the_middle_of_an_ingest_loses_and_doubles_nothing(live: Live) -> None:
+    """The second half is handed to the command when the API was killed, so that it cannot be through before."""
     before = settled(live)["turns"]
-    file = tmp_path / "many.jsonl"
     turns = (
         {"bank": "killed", "session_id": f"s{n % 7}", "turn_id": str(n), "messages": [{"role": "user", "content": "x"}]}
         for n in range(3000)
     )
-    file.write_text("".join(json.dumps(turn) + "\n" for turn in turns))
-    command = [*COMMAND, "ingest", str(file), "--json", "--data", str(live.data)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    while live.answer("status")["turns"] < before + 200:
-        assert process.poll() is None
-    live.kill("api")
-    out, err = process.communicate(timeout=120)
+    written = [json.dumps(turn).encode() + b"\n" for turn in turns]
+    command = [*COMMAND, "ingest", "-", "--format", "jsonl", "--json", "--data", str(live.data)]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with spawned(command, **pipes) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"".join(written[:1500]))
+        process.stdin.flush()
+        wait_until(lambda: live.answer("status")["turns"] >= before + 200, "the first turns are in")
+        live.kill("api")
+        out, err = process.communicate(b"".join(written[1500:]), timeout=2 * PATIENCE_S)
     counted = json.loads(out)
     assert process.returncode == 0, err
     assert counted["accepted"] + counted["duplicates"] == counted["read"] == 3000

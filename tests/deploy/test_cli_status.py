@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,6 +17,8 @@ from sqlalchemy.exc import InterfaceError
 from deploy.cli.watching import WINDOW_S, Speed, Speeds, looks
 from store.ledger import PUBLIC_STATUSES, Stage, StageCounts
 from tests.deploy.operated import SECRET, Busy, busy_stack
+from tests.patience import PATIENCE_S
+from tests.processes import spawned
 from tests.servers import TestPostgres, TestValkey
 
 
@@ -65,28 +67,37 @@ async def test_watching_outlives_a_database_that_is_away() -> None:
     assert len(said) == 1
 
 
-def watched(busy: Busy, *form: str, lines: int, begun: threading.Event | None = None) -> tuple[int, list[str], str]:
-    """Watch until so many lines were seen, then press Ctrl-C; `begun` is set when the first was."""
+def watched(
+    busy: Busy, *form: str, enough: Callable[[list[str]], bool], begun: threading.Event | None = None
+) -> tuple[int, list[str], str]:
+    """Watch until enough lines were seen, then press Ctrl-C; `begun` is set when the first was."""
     command = [sys.executable, "-m", "deploy.cli", "status", "--watch", "--every", "1s", "--data", str(busy.folder)]
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
-    with subprocess.Popen(
+    with spawned(
         [*command, *form], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     ) as process:
-        assert process.stdout is not None
-        seen = [process.stdout.readline()]
-        if begun:
-            begun.set()
-        seen += [process.stdout.readline() for _ in range(lines - 1)]
+        seen: list[str] = []
+        while not enough(seen):
+            assert process.stdout is not None
+            seen.append(process.stdout.readline())
+            assert seen[-1], "it ended"
+            if begun:
+                begun.set()
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=PATIENCE_S)
         return process.returncode, seen, err
+
+
+def through(seen: list[str]) -> bool:
+    """Whether the last look shows nothing left to embed, after two that show it under way."""
+    return len(seen) > 2 and json.loads(seen[-1])["eta_s"]["embedding"] == 0.0
 
 
 async def test_watching_as_json_is_one_status_a_line_with_speeds(busy: Busy) -> None:
     await busy.append(("monday", "1"), ("monday", "2"))
     begun = threading.Event()
-    watching = asyncio.create_task(asyncio.to_thread(watched, busy, "--json", lines=8, begun=begun))
-    await asyncio.to_thread(begun.wait, 30)
+    watching = asyncio.create_task(asyncio.to_thread(watched, busy, "--json", enough=through, begun=begun))
+    assert await asyncio.to_thread(begun.wait, PATIENCE_S)
     await busy.end(Stage.EMBEDDING, "done")
     status, seen, err = await watching
     assert (status, err) == (0, "")
@@ -101,7 +112,7 @@ async def test_watching_as_json_is_one_status_a_line_with_speeds(busy: Busy) -> 
 
 async def test_watching_in_a_pipe_prints_a_table_a_look_and_ends_cleanly(busy: Busy) -> None:
     await busy.append(("monday", "1"))
-    status, seen, err = await asyncio.to_thread(watched, busy, lines=12)
+    status, seen, err = await asyncio.to_thread(watched, busy, enough=lambda seen: len(seen) == 12)
     assert (status, err) == (0, "")
     text = "".join(seen)
     assert text.count("1 turns;") == 2

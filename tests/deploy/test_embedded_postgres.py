@@ -20,6 +20,8 @@ from deploy.embedded import EmbeddedPostgres, survivors, wheels
 from deploy.embedded.child import Account, run_as
 from deploy.embedded.cluster import cluster_of
 from deploy.embedded.errors import FolderUnusable
+from tests.patience import PATIENCE_S, wait_until
+from tests.processes import spawned
 
 AS_ROOT = os.geteuid() == 0
 NOBODY = Account(65534, 65534)
@@ -115,15 +117,14 @@ def test_a_postmaster_nobody_owns_any_more_is_stopped_at_the_next_start(data: Pa
     first.start()
     child = first.child()
     first.stop()
-    orphan = subprocess.Popen(  # without the launcher: nothing ties it to us
+    with spawned(  # without the launcher: nothing ties it to us
         child.argv, cwd="/", env=dict(child.environment), stderr=subprocess.DEVNULL, **run_as(child.account)
-    )
-    while not child.ready(orphan.pid):
-        assert orphan.poll() is None
-    second = EmbeddedPostgres(data, durable=False)
-    second.start()
-    assert orphan.wait(10) == 0
-    second.stop()
+    ) as orphan:
+        wait_until(lambda: child.ready(orphan.pid), "a postmaster without an owner runs")
+        second = EmbeddedPostgres(data, durable=False)
+        second.start()
+        assert orphan.wait(PATIENCE_S) == 0
+        second.stop()
 
 
 @pytest.mark.slow
@@ -271,5 +272,5 @@ def test_sigint_is_the_fast_stop_and_the_connected_do_not_delay_it(postgres: Emb
             await connection.invalidate()
         await engine.dispose()
 
-    asyncio.run(asyncio.wait_for(connected(), 10))
+    asyncio.run(asyncio.wait_for(connected(), PATIENCE_S))
     assert survivors.servers_in(postgres.cluster.folder) == []

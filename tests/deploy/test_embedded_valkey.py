@@ -11,6 +11,8 @@ import pytest
 import redis
 
 from deploy.embedded import EmbeddedValkey, survivors
+from tests.patience import PATIENCE_S, wait_until
+from tests.processes import spawned
 
 
 @pytest.fixture
@@ -51,18 +53,16 @@ def test_it_listens_on_loopback_alone(valkey: EmbeddedValkey) -> None:
 def test_a_server_nobody_owns_any_more_is_stopped_at_the_next_start(valkey: EmbeddedValkey) -> None:
     child = valkey.child()
     valkey.stop()
-    orphan = subprocess.Popen(child.argv, cwd="/", stdout=subprocess.DEVNULL)
-    while not child.ready(orphan.pid):
-        assert orphan.poll() is None
-    valkey.start()
-    assert orphan.wait(10) == 0
+    with spawned(child.argv, cwd="/", stdout=subprocess.DEVNULL) as orphan:
+        wait_until(lambda: child.ready(orphan.pid), "a Valkey without an owner runs")
+        valkey.start()
+        assert orphan.wait(PATIENCE_S) == 0
     assert [server.pid for server in survivors.servers_in(valkey.folder)] != [orphan.pid]
 
 
 def test_a_person_whose_shell_stands_in_the_folder_is_no_server(valkey: EmbeddedValkey) -> None:
-    with subprocess.Popen(["sleep", "30"], cwd=valkey.folder) as bystander:
+    with spawned(["sleep", "60"], cwd=valkey.folder) as bystander:
         assert bystander.pid not in {server.pid for server in survivors.servers_in(valkey.folder)}
-        bystander.terminate()
 
 
 def test_the_kernel_stops_it_when_the_process_that_started_it_dies(tmp_path: Path) -> None:
@@ -71,10 +71,10 @@ def test_the_kernel_stops_it_when_the_process_that_started_it_dies(tmp_path: Pat
         "EmbeddedValkey(pathlib.Path(sys.argv[1])).start(); print('up', flush=True); time.sleep(60)"
     )
     argv = [sys.executable, "-P", "-c", program, str(tmp_path)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as starter:
+    with spawned(argv, stdout=subprocess.PIPE, text=True) as starter:
         assert starter.stdout is not None
         assert starter.stdout.readline() == "up\n"
         servers = survivors.servers_in(tmp_path / "valkey")
         assert len(servers) == 1
         starter.send_signal(signal.SIGKILL)
-    assert survivors.left_after(servers, 10) == []
+    assert survivors.left_after(servers, PATIENCE_S) == []

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from deploy.folder_lock import FolderLock, FolderTaken, is_held
+from tests.processes import spawned
 
 HOLD = """
 import sys, pathlib, time, deploy.folder_lock
@@ -33,7 +34,7 @@ def test_a_lock_that_was_let_go_can_be_taken_again(tmp_path: Path) -> None:
 
 
 def test_the_kernel_lets_go_when_the_holder_is_killed(tmp_path: Path) -> None:
-    with subprocess.Popen([sys.executable, "-P", "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE) as holder:
+    with spawned([sys.executable, "-P", "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
         assert is_held(tmp_path)

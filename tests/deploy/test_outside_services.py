@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import uuid4
@@ -17,6 +16,8 @@ from store.ledger import Stage
 from tests.embeddings.models import KEY as EMBEDDING_KEY
 from tests.embeddings.models import MODEL as EMBEDDING_MODEL
 from tests.embeddings.models import embedding_service
+from tests.patience import PATIENCE_S, until
+from tests.processes import spawned
 from tests.servers import TestPostgres, TestValkey
 from tests.workers.conftest import World, dialogue, open_world
 from tests.workers.models import KEY, MODEL, fact, facts, model
@@ -59,12 +60,10 @@ async def test_a_worker_uses_the_models_its_settings_name_and_writes_no_key_down
         await world.append(messages=dialogue("We moved house to Porto in May.", "Noted."), gateway=False)
         with (tmp_path / "log").open("wb") as log:
             argv = [sys.executable, "-P", "-m", "deploy.worker"]
-            worker = subprocess.Popen(argv, env=told, stdout=log, stderr=log)  # noqa: ASYNC220 - ended below
-            try:
-                await _until_all_is_done(world)
-            finally:
+            with spawned(argv, env=told, stdout=log, stderr=log) as worker:
+                await _all_is_done(world)
                 worker.send_signal(signal.SIGTERM)
-                await asyncio.to_thread(worker.wait, 30)
+                await asyncio.to_thread(worker.wait, PATIENCE_S)
     assert worker.returncode == 0
     rows = await world.sql("""
         select u.origin, v.generation from afterturn.agent_memory_unit_t u
@@ -78,16 +77,15 @@ async def test_a_worker_uses_the_models_its_settings_name_and_writes_no_key_down
     assert "Porto" not in written
 
 
-async def _until_all_is_done(world: World) -> None:
-    deadline = time.monotonic() + 240
+async def _all_is_done(world: World) -> None:
     stages = (Stage.EXTRACTION, Stage.ENRICHMENT, Stage.EMBEDDING, Stage.PROJECTION)
-    while time.monotonic() < deadline:
+
+    async def done() -> bool:
         statuses = [set(await world.statuses(stage)) for stage in stages]
         facts_there = await world.sql("select 1 from afterturn.fact_t where value = 'porto'")
-        if facts_there and all(found == {"done"} for found in statuses):
-            return
-        await asyncio.sleep(0.2)
-    raise AssertionError(await world.sql("select stage, status, error_reason from afterturn.ledger_t"))
+        return bool(facts_there) and all(found == {"done"} for found in statuses)
+
+    await until(done, "every stage is done and the fact is there", 2 * PATIENCE_S)
 
 
 async def test_a_worker_does_not_start_with_a_domain_for_an_address(
@@ -99,7 +97,7 @@ async def test_a_worker_does_not_start_with_a_domain_for_an_address(
         "AFTERTURN_ENRICHMENT__API_KEY": KEY,
     }
     argv = [sys.executable, "-P", "-m", "deploy.worker"]
-    ended = await asyncio.to_thread(subprocess.run, argv, env=told, capture_output=True, text=True, timeout=60)
+    ended = await asyncio.to_thread(subprocess.run, argv, env=told, capture_output=True, text=True, timeout=PATIENCE_S)
     assert ended.returncode == 2
     assert "enrichment" in ended.stderr
     assert "base_url must be an absolute URL like https://host" in ended.stderr

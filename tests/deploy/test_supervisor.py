@@ -1,6 +1,5 @@
 """The supervisor, on real processes."""
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -8,6 +7,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,6 +18,8 @@ from deploy.embedded import Child
 from deploy.embedded.errors import DidNotStart
 from deploy.embedded.survivors import is_running, left_after
 from deploy.supervisor import Running, Supervisor
+from tests.patience import PATIENCE_S, until
+from tests.processes import spawned
 
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(60)"
 
@@ -39,12 +41,6 @@ def sleeper(name: str) -> Child:
     return Child(name=name, argv=("sleep", "60"))
 
 
-async def until(holds: Callable[[], bool], seconds: float = 10.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not holds():  # noqa: ASYNC110  (processes set no event)
-            await asyncio.sleep(0.02)
-
-
 async def run(listener: Listener, body: Callable[[], Awaitable[None]]) -> int:
     """Run a supervisor whose begin is the whole test, and end it."""
 
@@ -62,7 +58,7 @@ async def test_a_killed_child_is_started_again_and_told_counted_and_shown() -> N
         await listener.supervisor.start(sleeper("one"))
         first = listener.pid("one")
         os.kill(first, signal.SIGKILL)
-        await until(lambda: any("is back" in line for line in listener.said))
+        await until(lambda: any("is back" in line for line in listener.said), "a killed child is started again")
         assert listener.pid("one") != first
 
     assert await run(listener, body) == 0
@@ -113,17 +109,19 @@ async def test_a_child_that_dies_before_it_was_ever_ready_is_an_error_with_its_l
     assert listener.deaths == []
 
 
-async def test_a_child_that_is_not_ready_in_time_is_an_error_and_is_gone(tmp_path: Path) -> None:
+async def test_a_child_that_is_not_ready_in_time_is_an_error_and_is_gone() -> None:
     listener = Listener()
-    child = Child(
-        name="slow",
-        argv=("sh", "-c", f"echo $$ > {tmp_path}/pid; exec sleep 60"),
-        ready=lambda _pid: False,
-        ready_seconds=0.5,
-    )
+    asked = set[int]()
+
+    def never(pid: int) -> bool:
+        asked.add(pid)
+        return False
+
+    late = Child(name="slow", argv=("sleep", "60"), ready=never, ready_seconds=0.5)
     with pytest.raises(DidNotStart):
-        await run(listener, lambda: listener.supervisor.start(child))
-    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+        await run(listener, lambda: listener.supervisor.start(late))
+    [pid] = asked
+    assert not psutil.pid_exists(pid)
 
 
 async def test_the_last_wave_stops_first(tmp_path: Path) -> None:
@@ -178,11 +176,11 @@ async def test_what_a_child_started_itself_goes_with_it(tmp_path: Path) -> None:
         ready=lambda _pid: pid_file.exists() and pid_file.read_text() != "",
     )
     await run(listener, lambda: listener.supervisor.start(child))
-    await until(lambda: not is_running(int(pid_file.read_text()), "sleep"))
+    await until(lambda: not is_running(int(pid_file.read_text()), "sleep"), "the grandchild ends")
 
 
-def supervising(tmp_path: Path) -> subprocess.Popen[str]:
-    """Run a supervisor of two sleepers in a process of its own; it prints their process ids when ready."""
+def supervising(tmp_path: Path) -> AbstractContextManager["subprocess.Popen[str]"]:
+    """Run a supervisor of two sleepers in a process of its own; it prints their process ids when they run."""
     program = textwrap.dedent("""
         import asyncio, sys
         from deploy.embedded import Child
@@ -190,11 +188,10 @@ def supervising(tmp_path: Path) -> subprocess.Popen[str]:
         supervisor = Supervisor(say=lambda line: print(line, file=sys.stderr))
         async def begin():
             await supervisor.start(Child(name="a", argv=("sleep", "60")), Child(name="b", argv=("sleep", "60")))
-            await asyncio.sleep(0.3)
             print(*(running.pid for running in supervisor.running), flush=True)
         sys.exit(asyncio.run(supervisor.run(begin)))
     """)
-    return subprocess.Popen([sys.executable, "-P", "-c", program], stdout=subprocess.PIPE, text=True, cwd=tmp_path)
+    return spawned([sys.executable, "-P", "-c", program], stdout=subprocess.PIPE, text=True, cwd=tmp_path)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -204,7 +201,7 @@ def test_a_stop_signal_ends_it_with_status_0_and_leaves_nothing(tmp_path: Path, 
         pids = [int(word) for word in process.stdout.readline().split()]
         assert len(pids) == 2
         process.send_signal(number)
-        assert process.wait(10) == 0
+        assert process.wait(PATIENCE_S) == 0
     assert not any(psutil.pid_exists(pid) for pid in pids)
 
 
@@ -214,4 +211,4 @@ def test_children_die_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
         children = [psutil.Process(int(word)) for word in process.stdout.readline().split()]
         process.kill()
     assert len(children) == 2
-    assert left_after(children, 5) == []
+    assert left_after(children, PATIENCE_S) == []

@@ -22,9 +22,11 @@ import redis
 from deploy.embedded.ports import free_port
 from deploy.embedded.survivors import is_alive
 from deploy.local import remove_data
-from deploy.stack import NoStack, find_stack
+from deploy.stack import NoStack, StackProcess, find_stack
 from tests.deploy.test_embedded_postgres import ask
 from tests.deploy.upper import STAND_IN, Up
+from tests.patience import PATIENCE_S, wait_until
+from tests.processes import spawned
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +45,7 @@ def test_it_says_ready_describes_itself_and_a_clean_stop_leaves_nothing(data: Pa
         assert ready["api_key_file"] == str(data / "api-key")
         assert ":***@127.0.0.1:" in ready["database_url"]
         assert ":***@127.0.0.1:" in ready["redis_url"]
-        assert urllib.request.urlopen(ready["api"] + "/health/live", timeout=5).status == 200
+        assert urllib.request.urlopen(ready["api"] + "/health/live", timeout=PATIENCE_S).status == 200
 
         stack = json.loads((data / "stack.json").read_text())
         assert stack["version"] == 1
@@ -78,7 +80,7 @@ def test_no_password_and_no_key_is_printed(data: Path) -> None:
 
 def test_it_goes_on_when_nobody_reads_what_it_prints(data: Path) -> None:
     command = [sys.executable, "-P", str(STAND_IN), "--data", str(data), "--port", "0", "--workers", "1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with spawned(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline().startswith(b"READY ")
@@ -86,15 +88,18 @@ def test_it_goes_on_when_nobody_reads_what_it_prints(data: Path) -> None:
         process.stderr.close()
         worker = find_stack(data).processes[-1]
         os.kill(worker.pid, signal.SIGKILL)
-        while find_stack(data).processes[-1] in (worker, find_stack(data).processes[-2]):
-            assert process.poll() is None
+        wait_until(lambda: _replaced(data, worker), "the worker is started again")
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE_S) == 0
+
+
+def _replaced(data: Path, killed: StackProcess) -> bool:
+    return any(one.name == killed.name and one.pid != killed.pid for one in find_stack(data).processes)
 
 
 def test_a_stop_during_the_start_is_a_clean_stop_too(data: Path) -> None:
     with Up(data, "--port", "0") as up:
-        up.wait(lambda: any(data.glob("pg*")))
+        up.wait(lambda: any(data.glob("pg*")), "the database is being made")
         everyone = up.everyone()
         assert up.stop() == 0
         assert not any(is_alive(process) for process in everyone)
@@ -112,12 +117,12 @@ def test_each_kind_of_child_that_is_killed_is_started_again_where_it_was(data: P
 
         for name in ("worker-2", "api", "valkey", "postgres"):
             up.kill_child(name)
-            up.wait(lambda name=name: f"{name} is back" in up.said)
+            up.wait(lambda name=name: f"{name} is back" in up.said, f"{name} is back")  # type: ignore[misc]  # a default binds it
 
         assert ask(database, "SELECT n FROM afterturn.kept") == 7
         with redis.Redis.from_url(broker) as client:
             assert client.lrange("kept", 0, -1) == [b"7"]
-        assert urllib.request.urlopen(ready["api"] + "/health/live", timeout=5).status == 200
+        assert urllib.request.urlopen(ready["api"] + "/health/live", timeout=PATIENCE_S).status == 200
         after = up.stack
         assert after.database_url == before.database_url
         assert [one.name for one in after.processes] == [one.name for one in before.processes]
@@ -151,7 +156,7 @@ def test_five_deaths_of_a_child_within_a_minute_end_it_with_status_1(data: Path)
         for _ in range(4):
             up.kill_child("worker-1")
         os.kill(up.pid("worker-1"), signal.SIGKILL)
-        assert up.process.wait(60) == 1
+        assert up.process.wait(PATIENCE_S) == 1
         assert "5 deaths within a minute, giving up" in up.said
         assert not any(is_alive(process) for process in everyone)
 
@@ -176,11 +181,11 @@ def test_after_a_kill_nothing_survives_and_the_next_start_has_the_data_and_the_k
 def test_services_an_earlier_run_left_behind_are_ended_at_the_next_start(data: Path) -> None:
     environment = os.environ | {"_AFTERTURN_STACK": str(data)}
     with (
-        subprocess.Popen(["sleep", "600"], env=environment) as left,
+        spawned(["sleep", "600"], env=environment) as left,
         Up(data, "--port", "0", "--workers", "1") as up,
     ):
         up.ready()
-        assert left.wait(10) == -signal.SIGTERM
+        assert left.wait(PATIENCE_S) == -signal.SIGTERM
         assert "ending 1 processes an earlier run left behind" in up.said
 
 
@@ -203,7 +208,7 @@ def test_a_taken_data_folder_is_said_clearly_with_the_process_that_holds_it(data
 def test_a_taken_port_is_said_clearly_with_the_process_that_holds_it(data: Path) -> None:
     port = free_port()
     with socket.create_server(("127.0.0.1", port)), Up(data, "--port", str(port)) as up:
-        assert up.process.wait(60) == 1
+        assert up.process.wait(PATIENCE_S) == 1
         assert f"port {port} is taken (process {os.getpid()}, " in up.said
         assert "--port" in up.said
 
@@ -213,7 +218,7 @@ def test_a_taken_port_is_said_clearly_with_the_process_that_holds_it(data: Path)
 )
 def test_a_wrong_option_is_wrong_usage(data: Path, options: tuple[str, ...]) -> None:
     with Up(data, *options) as up:
-        assert up.process.wait(60) == 2
+        assert up.process.wait(PATIENCE_S) == 2
     assert not data.exists()
 
 

@@ -5,8 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -16,9 +15,10 @@ import psutil
 from deploy.embedded import survivors
 from deploy.local import remove_data
 from deploy.stack import Stack, find_stack
+from tests.patience import PATIENCE_S, wait_until
 
 STAND_IN = Path(__file__).with_name("stand_in_up.py")
-READY_SECONDS = 60.0
+READY_SECONDS = 120.0
 
 
 #: The name by which tests of faults know it.
@@ -42,15 +42,17 @@ class Up:
 
     def ready(self) -> dict[str, Any]:
         """Wait for the READY line and return its object."""
-        deadline = time.monotonic() + READY_SECONDS
-        while time.monotonic() < deadline:
-            lines = self.out.read_text().splitlines()
-            found = [line for line in lines if line.startswith("READY ")]
-            if found and len(lines) > 1:
-                return dict(json.loads(found[0].removeprefix("READY ")))
-            assert self.process.poll() is None, self.said
-            time.sleep(0.05)
-        raise AssertionError(f"not ready: {self.said}")
+        self.wait(self._is_ready, "it is ready", READY_SECONDS)
+        return dict(json.loads(self._printed()[0].removeprefix("READY ")))
+
+    def _is_ready(self) -> bool:
+        """Whether the READY line stands there, and the line after it."""
+        assert self.process.poll() is None, self.said
+        lines = self._printed()
+        return len(lines) > 1 and lines[0].startswith("READY ")
+
+    def _printed(self) -> list[str]:
+        return self.out.read_text().splitlines()
 
     @property
     def said(self) -> str:
@@ -68,14 +70,17 @@ class Up:
         """Kill a child and return the process id of the one that took its place."""
         before = self.pid(name)
         os.kill(before, signal.SIGKILL)
-        self.wait(lambda: any(one.name == name and one.pid != before for one in self.stack.processes))
+        another = f"{name} is started again"
+        self.wait(lambda: any(one.name == name and one.pid != before for one in self.stack.processes), another)
         return self.pid(name)
 
-    def wait(self, holds: Any, seconds: float = 30.0) -> None:
-        deadline = time.monotonic() + seconds
-        while not holds():
-            assert time.monotonic() < deadline, self.said
-            time.sleep(0.05)
+    def wait(self, holds: Callable[[], bool], what: str, seconds: float = PATIENCE_S) -> None:
+        """Return when `holds` does; `what` names it in the error when it does not come."""
+        try:
+            wait_until(holds, what, seconds)
+        except AssertionError as error:
+            error.add_note(self.said)
+            raise
 
     def everyone(self) -> list[psutil.Process]:
         """Every process that belongs to this data folder."""
@@ -86,11 +91,15 @@ class Up:
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Stop it and return its exit status."""
         self.process.send_signal(number)
-        return self.process.wait(60)
+        return self.process.wait(PATIENCE_S)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self.process.poll() is None:
-            self.stop()
+        with self.process:
+            try:
+                if self.process.poll() is None:
+                    self.stop()
+            finally:
+                self.process.kill()

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,8 @@ import psutil
 import pytest
 
 from deploy.chaos.faults import FAULTS
+from tests.patience import PATIENCE_S
+from tests.processes import spawned
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kills")]
 
@@ -56,26 +57,22 @@ def test_what_somebody_does_on_purpose_is_counted_and_named(sabotage: str, figur
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_end_in_the_middle_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    process = subprocess.Popen(
-        [*COMMAND, "--turns", "5000", "--workers", "1"],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-        env=environment,
-    )
-    assert process.stderr is not None
-    assert "are on their way" in process.stderr.readline()
-    time.sleep(1.0)
-    children = psutil.Process(process.pid).children(recursive=True)
-    assert len(children) >= 5
-    process.send_signal(number)
-    process.communicate(timeout=90)
-    assert process.returncode != 0
+    command = [*COMMAND, "--turns", "5000", "--workers", "1"]
+    with spawned(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment) as process:
+        assert process.stderr is not None
+        assert "are on their way" in process.stderr.readline()
+        children = psutil.Process(process.pid).children(recursive=True)
+        assert len(children) >= 5
+        process.send_signal(number)
+        process.communicate(timeout=PATIENCE_S)
+        assert process.returncode != 0
     assert not [child for child in children if child.is_running()]
     assert not list(tmp_path.glob("afterturn-*"))
 
 
 def test_an_unknown_sabotage_is_wrong_usage() -> None:
-    done = subprocess.run([*COMMAND, "--sabotage", "arson"], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [*COMMAND, "--sabotage", "arson"], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     assert done.returncode == 2
     assert "double-send" in done.stderr

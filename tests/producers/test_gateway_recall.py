@@ -1,6 +1,5 @@
 """Recall through a Memory Gateway: beside the local one, never in its way."""
 
-import time
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from typing import Any
@@ -16,7 +15,7 @@ from producers.gateway_recall import GatewayRecall
 from producers.settings import ApiSettings
 from store import identity
 from store.gates import Gate, GatePolicy, gate_name
-from tests.client.loopback import Loopback, closed_port, loopback
+from tests.client.loopback import Loopback, closed_port, loopback, silence
 from tests.producers.conftest import Tenant, World, broker_of, build
 from tests.servers import TestPostgres, TestValkey
 from tests.workers.gateways import KEY, USER
@@ -67,7 +66,7 @@ async def ana(world: World) -> AsyncIterator[Tenant]:
     await tenant.http.aclose()
 
 
-def through(world: World, url: str, timeout_s: float = 2.0, policy: GatePolicy | None = None) -> None:
+def through(world: World, url: str, timeout_s: float = 30.0, policy: GatePolicy | None = None) -> None:
     """Let the world's recalls ask the gateway at a URL, whose memory is Ana's."""
     world.recalls._gateway = GatewayRecall(
         GatewayClient(url, USER, KEY, timeout_seconds=timeout_s),
@@ -151,15 +150,10 @@ async def test_a_gateway_that_fails_is_a_note_beside_the_local_results(
 
 
 async def test_a_slow_gateway_costs_no_more_than_its_deadline(world: World, ana: Tenant, server: Loopback) -> None:
-    def late(_seen: object) -> Response:
-        time.sleep(1.5)
-        return JSONResponse({"results": []})
-
     through(world, server.url, timeout_s=0.3)
-    server.answer = late
-    begun = time.monotonic()
-    answer = (await ana.http.post(RECALL, json=BOTH)).json()
-    assert time.monotonic() - begun < 1.4
+    with silence() as nothing_said:
+        server.answer = lambda seen: nothing_said(seen) or JSONResponse({"results": []})
+        answer = (await ana.http.post(RECALL, json=BOTH)).json()
     assert answer["gateway"]["error"]["category"] == "timeout"
     assert len(answer["results"]) == 1
 
@@ -228,7 +222,6 @@ async def test_no_connection_is_held_while_the_gateway_is_asked(world: World, an
     pools = (world.database._app.pool, world.database._operator.pool)
 
     def look(_seen: object) -> Response:
-        time.sleep(0.3)
         busy.append(sum(pool.checkedout() for pool in pools))  # type: ignore[attr-defined]  # a queue pool's own
         return JSONResponse({"results": []})
 

@@ -17,6 +17,7 @@ from store.keys import Keys
 from store.ledger import Ledger
 from store.settings import DatabaseSettings
 from store.turns import NewMessage, NewTurn, TurnStore
+from tests.patience import BLOCKED, until
 from tests.servers import TestPostgres
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -80,3 +81,12 @@ async def rows(database: Database, host: UUID, query: str, **arguments: object) 
     """Run a query as the tenant and return plain tuples."""
     async with database.tenant(host) as connection:
         return [tuple(row) for row in await connection.execute(text(query), arguments)]
+
+
+async def blocked(database: Database, host: UUID) -> None:
+    """Return when somebody waits for a lock."""
+
+    async def waits() -> bool:
+        return bool((await rows(database, host, BLOCKED))[0][0])
+
+    await until(waits, "somebody waits for a lock")

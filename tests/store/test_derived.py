@@ -24,8 +24,9 @@ from store.postings import UnitTerms
 from store.recall.terms import analyse
 from store.turns import Appended, NewMessage, NewTurn, TurnStore
 from tests.examples import examples
+from tests.patience import PATIENCE_S
 from tests.servers import TestPostgres
-from tests.store.conftest import settings_of
+from tests.store.conftest import blocked, settings_of
 from tests.workers.loops import LoopThread, loop_thread
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -294,9 +295,9 @@ async def test_what_is_forgotten_while_its_turn_is_counted_is_taken_back_by_the_
         await derived.lock(connection, bank.bank)
         await derived.advance(connection, bank.origin, bank.waiting)
         forgetting = asyncio.create_task(bank.forget(0, 0))
-        await asyncio.sleep(0.2)
+        await blocked(database, bank.host)
         await connection.execute(DONE, {"turns": bank.waiting})
-    await asyncio.wait_for(forgetting, 5)
+    await asyncio.wait_for(forgetting, PATIENCE_S)
     bank.waiting = []
     await bank.advance(0, 0)
     await bank.compare()

@@ -33,7 +33,7 @@ async def read(database: Database, host: UUID, bank: str = "home") -> Freshness:
 async def pass_stage(database: Database, stage: Stage) -> None:
     ledger = Ledger(database)
     while claims := await ledger.claim(
-        stage, streams=50, rows=50, lease=timedelta(seconds=9), worker="w", max_attempts=5
+        stage, streams=50, rows=50, lease=timedelta(minutes=5), worker="w", max_attempts=5
     ):
         for claim in claims:
             async with database.tenant(claim.host_id) as connection:
@@ -61,7 +61,7 @@ async def test_waiting_ends_when_every_stage_has_passed(lonely: Database, turns:
     assert isinstance(answer, Appended)
     waiter, bank = Waiter(lonely), identity.bank_id(host, "home")
     assert not await waiter.passed(host, bank, answer.position, 50)
-    waiting = asyncio.create_task(waiter.passed(host, bank, answer.position, 5000))
+    waiting = asyncio.create_task(waiter.passed(host, bank, answer.position, 60_000))
     for stage in (Stage.EXTRACTION, Stage.EMBEDDING, Stage.PROJECTION):
         await pass_stage(lonely, stage)
     assert await waiting

@@ -9,7 +9,7 @@ from sqlalchemy import text
 from store import identity
 from store.database import Database
 from store.turns import Appended, TurnStore
-from tests.store.conftest import rows, turn
+from tests.store.conftest import blocked, rows, turn
 
 LOCK_SESSION = text("select pg_advisory_xact_lock(afterturn.lock_key('session', :session))")
 TAKE_XID = text("select pg_current_xact_id()")
@@ -27,8 +27,7 @@ async def test_a_writer_that_waits_for_its_session_has_written_nothing_before(
     async with database.tenant(host) as holder:
         await holder.execute(LOCK_SESSION, {"session": session})
         waiting = asyncio.create_task(turns.append(host, [turn("t1")]))
-        await asyncio.sleep(0.2)
-        assert not waiting.done()
+        await blocked(database, host)
         await holder.execute(TAKE_XID)
         held_xid = int((await holder.execute(TAKE_XID)).scalar_one())
     [answer] = await waiting

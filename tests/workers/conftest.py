@@ -16,6 +16,7 @@ from store.database import Database
 from store.ledger import Ledger, Stage
 from store.settings import DatabaseSettings
 from store.turns import Appended, NewMessage, NewTurn, TurnStore
+from tests.patience import BLOCKED, until
 from tests.servers import TestPostgres
 
 HOST = identity.host_id("default")
@@ -65,6 +66,14 @@ class World:
             rows = list(found.all()) if found.returns_rows else []
         await engine.dispose()
         return rows
+
+    async def blocked(self) -> None:
+        """Return when somebody waits for a lock."""
+
+        async def waits() -> bool:
+            return bool((await self.sql(BLOCKED))[0][0])
+
+        await until(waits, "somebody waits for a lock")
 
     async def statuses(self, stage: Stage) -> list[str]:
         """The statuses of a stage's turns, in the order they were accepted."""

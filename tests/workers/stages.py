@@ -28,23 +28,36 @@ from workers.settings import EnrichmentSettings, GatewaySettings
 LEASE = timedelta(seconds=30)
 
 
+def _set() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
+def held() -> "KnownEmbedder":
+    """Return one that answers nobody until its `may_end` is set."""
+    return KnownEmbedder(may_end=asyncio.Event())
+
+
 @dataclass
 class KnownEmbedder:
-    """A vector for every text, made from its digest; `poison` is a text it fails on."""
+    """A vector for every text, made from its digest; `poison` is a text it fails on.
+
+    With `may_end` cleared it has `begun` and answers nobody until that is set.
+    """
 
     name: str = "known"
     dimensions: int = 384
     generation: int = 1
     poison: str | None = None
-    slow_s: float = 0.0
     batches: list[list[str]] = field(default_factory=list)
     begun: asyncio.Event = field(default_factory=asyncio.Event)
+    may_end: asyncio.Event = field(default_factory=_set)
 
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         self.batches.append(list(texts))
         self.begun.set()
-        if self.slow_s:
-            await asyncio.sleep(self.slow_s)
+        await self.may_end.wait()
         if self.poison is not None and any(self.poison in text for text in texts):
             raise EmbeddingError
         return np.stack([self.vector(text) for text in texts])

@@ -19,6 +19,7 @@ from store.ledger import Claim, Outcome, Stage, close
 from store.quarantine import DROPPABLE, UNSETTLED, Changed, Found, Quarantine, Then
 from store.turns import NewMessage
 from tests.client.loopback import closed_port, raw_server
+from tests.patience import PATIENCE_S
 from tests.workers.conftest import BANK, HOST, World, turn_uuid
 from tests.workers.gateways import KEY, USER, Gateway, gateway
 from tests.workers.stages import Crew
@@ -177,7 +178,7 @@ async def deliver(world: World, url: str, retry: GatewayRetry = GatewayRetry.NEV
 async def unknown(world: World) -> None:
     """Leave one delivery whose outcome nobody knows."""
     await world.append("s", "t")
-    with raw_server(b"", linger_s=2.0) as (url, _received):
+    with raw_server(b"", linger_s=PATIENCE_S) as (url, _received):
         await deliver(world, url)
     assert await world.statuses(Stage.GATEWAY) == ["add_unknown"]
 
@@ -302,7 +303,7 @@ async def test_a_delivery_that_begins_while_it_is_dropped_ends_by_its_own_rules(
     async with world.database.tenant(HOST) as connection:
         await connection.execute(text("select from afterturn.claim_t where stage = 'gateway' for update"))
         dropping = asyncio.ensure_future(hand.quarantine.drop(rows, "no use"))
-        await asyncio.sleep(0.2)
+        await world.blocked()
         await connection.execute(text("update afterturn.ledger_t set status = 'adding' where stage = 'gateway'"))
     assert await dropping == Changed(1, 0)
     assert await world.ledger.renew([claim], LEASE) == {claim.epoch}

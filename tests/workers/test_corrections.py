@@ -12,7 +12,7 @@ from store.ledger import Stage
 from store.replay import verify
 from store.units import Units
 from tests.workers.conftest import BANK, HOST, World, dialogue, now
-from tests.workers.stages import Crew
+from tests.workers.stages import Crew, held
 
 SAID = "I live in Porto. My sister is called Anna."
 
@@ -146,13 +146,12 @@ async def test_no_fact_of_the_old_text_comes_after_the_correction(world: World) 
 async def test_a_vector_of_the_old_text_is_never_written_after_the_correction(world: World) -> None:
     await world.append(messages=dialogue(SAID, "I see."))
     [unit] = await world.sql("select unit_id from afterturn.agent_memory_unit_t where content = :said", said=SAID)
-    crew = Crew(world)
-    crew.embedder.slow_s = 0.5
+    crew = Crew(world, held())
     embedding = asyncio.create_task(crew.drain(Stage.EMBEDDING))
     await crew.embedder.begun.wait()
     await units(world).correct(HOST, "default", unit.unit_id, "I live in Lisbon.")
+    crew.embedder.may_end.set()
     await embedding
-    crew.embedder.slow_s = 0.0
     await crew.drain(Stage.EMBEDDING)
     assert crew.embedder.batches[-1] == ["I live in Lisbon."]
     assert len(await vectors(world, unit.unit_id)) == 1

@@ -13,7 +13,7 @@ from store.freshness import freshness
 from store.ledger import Stage
 from store.replay import verify
 from tests.workers.conftest import BANK, HOST, World, now
-from tests.workers.stages import Crew
+from tests.workers.stages import Crew, held
 
 UNDONE = "select stage, bank_id from afterturn.ledger_t where undone"
 MADE = """
@@ -69,11 +69,11 @@ async def test_a_worker_that_held_a_claim_ends_without_harm(world: World, stage:
 
 async def test_a_bank_that_ends_while_vectors_are_made_gets_none_and_may_begin_again(world: World) -> None:
     await world.append("s", "t", gateway=False)
-    crew = Crew(world)
-    crew.embedder.slow_s = 0.5
+    crew = Crew(world, held())
     embedding = asyncio.create_task(crew.drain(Stage.EMBEDDING))
     await crew.embedder.begun.wait()
     await end_bank(world)
+    crew.embedder.may_end.set()
     await embedding
     assert (await world.sql(MADE))[0].n == 0
     await world.append("s", "again", gateway=False)

@@ -1,7 +1,6 @@
 """Deliveries to a Memory Gateway: what is sent, in which order, how often, and what is told of it."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from typing import Any
@@ -14,9 +13,12 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from store.ledger import Claim, Stage, held, mark
 from store.turns import NewMessage
 from tests.client.loopback import closed_port, raw_server
+from tests.patience import PATIENCE_S, until
 from tests.workers.conftest import HOST, START, World, dialogue
 from tests.workers.gateways import KEY, USER, Gateway, gateway
 from tests.workers.stages import Crew
+from workers.gateway_wire import wire
+from workers.metrics import STAGE_FAILURES
 from workers.settings import GatewayRetry, GatewaySettings
 
 
@@ -33,12 +35,14 @@ async def crew(world: World, server: Gateway) -> AsyncIterator[Crew]:
     await client.aclose()
 
 
-def client_of(url: str, timeout_seconds: float = 5.0) -> GatewayClient:
-    return GatewayClient(url, USER, KEY, timeout_seconds=timeout_seconds)
+def client_of(url: str, timeout_seconds: float = 30.0) -> GatewayClient:
+    return GatewayClient(url, USER, KEY, timeout_seconds=timeout_seconds, send=wire(url).send)
 
 
-async def deliver(world: World, url: str, retry: GatewayRetry = GatewayRetry.UNSENT, attempts: int = 5) -> None:
-    client = client_of(url, 0.5)
+async def deliver(
+    world: World, url: str, retry: GatewayRetry = GatewayRetry.UNSENT, attempts: int = 5, timeout_s: float = 30.0
+) -> None:
+    client = client_of(url, timeout_s)
     settings = GatewaySettings(user_id=USER, retry=retry)
     await Crew(world, gateway=client, settings=settings, max_attempts=attempts).drain(Stage.GATEWAY)
     await client.aclose()
@@ -146,11 +150,11 @@ async def test_a_refused_add_is_final_and_not_flushed(
 @pytest.mark.law("L9")
 async def test_an_add_whose_outcome_nobody_knows_is_never_repeated(world: World) -> None:
     await world.append()
-    with raw_server(b"", linger_s=2.0) as (url, received):
-        await deliver(world, url)
+    with raw_server(b"", linger_s=PATIENCE_S) as (url, received):
+        await deliver(world, url, timeout_s=0.5)
         await world.forget_backoff()
-        await deliver(world, url)
-        assert len(received) == 1
+        await deliver(world, url, timeout_s=0.5)
+        await until(lambda: len(received) == 1, "what was sent has arrived")
     assert await error(world) == ("add_unknown", "timeout", 1)
     assert [event for event, _ in await audits(world)] == ["add_unknown"]
 
@@ -276,9 +280,10 @@ async def test_an_accident_after_sending_never_makes_the_turn_look_unsent(
     """The audit table is taken away while the add is under way."""
     await world.append()
     await world.sql("revoke insert on afterturn.audit_event_t from afterturn_app")
-    runner = crew.runner(Stage.GATEWAY)
-    draining = asyncio.ensure_future(runner.drain())
-    await asyncio.sleep(0.5)
+    failures = STAGE_FAILURES.labels("gateway", "gateway")._value
+    before = failures.get()
+    draining = asyncio.ensure_future(crew.drain(Stage.GATEWAY))
+    await until(lambda: failures.get() > before, "what became of the add cannot be written down")
     await world.sql("grant insert on afterturn.audit_event_t to afterturn_app")
     await draining
     await crew.drain(Stage.GATEWAY)
@@ -288,15 +293,14 @@ async def test_an_accident_after_sending_never_makes_the_turn_look_unsent(
 
 async def test_being_told_to_stop_cuts_a_hanging_call_and_leaves_it_unknown(world: World) -> None:
     await world.append()
-    with raw_server(b"", linger_s=5.0) as (url, _received):
-        client = client_of(url, 30.0)
+    with raw_server(b"", linger_s=600.0) as (url, received):
+        client = client_of(url, 600.0)
         runner = Crew(world, gateway=client).runner(Stage.GATEWAY)
         draining = asyncio.ensure_future(runner.drain())
-        await asyncio.sleep(0.3)
-        begun = time.monotonic()
-        await runner.stop(grace_s=0.2)
-        await draining
-        assert time.monotonic() - begun < 2
+        await until(lambda: len(received) == 1, "the call is under way")
+        async with asyncio.timeout(PATIENCE_S):
+            await runner.stop(grace_s=0.2)
+            await draining
         await client.aclose()
     assert await world.sql("select 1 from afterturn.claim_t") == []
     await Crew(world, gateway=client).drain(Stage.GATEWAY)

@@ -9,7 +9,7 @@ import pytest
 
 from store.ledger import Stage
 from tests.workers.conftest import HOST, World, turn_uuid
-from tests.workers.stages import Crew, KnownEmbedder
+from tests.workers.stages import Crew, KnownEmbedder, held
 from workers.embedding import EmbeddingStage
 from workers.micro_batch import STAND_ASIDE_S, MicroBatch
 
@@ -68,13 +68,14 @@ async def test_turns_that_were_just_accepted_are_embedded_and_their_rows_done(wo
 
 @pytest.mark.law("L2")
 async def test_what_a_worker_holds_or_has_done_is_not_done_twice(world: World) -> None:
-    api, crew = Api(world), Crew(world, KnownEmbedder(slow_s=0.2))
+    api, crew = Api(world), Crew(world, held())
     turns = await api.accepted("a", "b")
     batch = api.batch()
     working = asyncio.create_task(crew.runner(Stage.EMBEDDING).drain())
     await crew.embedder.begun.wait()
     assert batch.offer(HOST, turns, 100)
     await idle(batch)
+    crew.embedder.may_end.set()
     await working
     assert batch.offer(HOST, turns, 100)
     await idle(batch)
@@ -84,22 +85,24 @@ async def test_what_a_worker_holds_or_has_done_is_not_done_twice(world: World) -
 
 @pytest.mark.law("L2")
 async def test_a_worker_leaves_alone_what_the_api_embeds(world: World) -> None:
-    api, crew = Api(world, KnownEmbedder(slow_s=0.2)), Crew(world)
+    api, crew = Api(world, held()), Crew(world)
     batch = api.batch()
     batch.offer(HOST, await api.accepted("a"), 100)
     await api.embedder.begun.wait()
     await crew.drain(Stage.EMBEDDING)
+    api.embedder.may_end.set()
     await idle(batch)
     assert crew.embedder.batches == []
     assert await api.count(ROWS) == [("done", 1)]
 
 
 async def test_what_comes_while_a_batch_runs_is_left_to_the_workers_and_all_else_for_a_while_too(world: World) -> None:
-    api = Api(world, KnownEmbedder(slow_s=0.1))
+    api = Api(world, held())
     batch = api.batch()
     turns = await api.accepted("a", "b", "c")
     assert batch.offer(HOST, turns[:1], 100)
     assert not batch.offer(HOST, turns[1:2], 100)
+    api.embedder.may_end.set()
     await idle(batch)
     assert not batch.offer(HOST, turns[1:2], 100)
     api.time += STAND_ASIDE_S
@@ -134,9 +137,12 @@ async def test_an_embedder_that_fails_leaves_the_row_as_it_was_and_rings_for_the
 
 
 async def test_closing_lets_the_batch_end_that_runs_and_takes_nothing_more(world: World) -> None:
-    api = Api(world, KnownEmbedder(slow_s=0.1))
+    api = Api(world, held())
     batch = api.batch()
     assert batch.offer(HOST, await api.accepted("a"), 100)
-    await batch.close()
+    closing = asyncio.create_task(batch.close())
+    await api.embedder.begun.wait()
+    api.embedder.may_end.set()
+    await closing
     assert await api.count(ROWS) == [("done", 1)]
     assert not batch.offer(HOST, await api.accepted("b"), 100)

@@ -4,15 +4,18 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from store.database import Database
 from store.errors import LeaseLost
 from store.ledger import Claim, Ledger, Outcome, Stage, close
 from store.turns import NewTurn, TurnStore
+from tests.patience import PATIENCE_S, until
 from tests.servers import TestPostgres
 from tests.workers.conftest import HOST, World, dialogue, now, open_world, settings_of
 from tests.workers.stages import Crew, KnownEmbedder
@@ -82,8 +85,12 @@ async def test_two_workers_see_each_session_in_order_and_each_turn_once(world: W
     recorder = Recorder(world.database, before=dawdle)
     crew = Crew(world)
     workers = [crew.runner(Stage.EXTRACTION, recorder) for _ in range(2)]
-    while "done" not in (seen := set(await world.statuses(Stage.EXTRACTION))) or len(seen) > 1:
+
+    async def all_done() -> bool:
         await asyncio.gather(*(one.drain() for one in workers))
+        return set(await world.statuses(Stage.EXTRACTION)) == {"done"}
+
+    await until(all_done, "every turn is done")
     assert sorted(recorder.finished.values()) == sorted(expected.values())
 
 
@@ -140,18 +147,33 @@ async def test_a_late_finisher_changes_nothing(world: World) -> None:
     assert await rows(world) == [("done", 2, None, None)]
 
 
+async def lease_end(world: World) -> datetime:
+    [claim] = await world.sql("select lease_until from afterturn.claim_t")
+    end: datetime = claim.lease_until
+    return end
+
+
 async def test_work_longer_than_its_lease_keeps_it(world: World) -> None:
     await world.append()
 
-    async def long(_claim: Claim) -> None:
-        await asyncio.sleep(1.2)
+    begun, may_end = asyncio.Event(), asyncio.Event()
 
-    crew = Crew(world, lease=timedelta(seconds=0.5))
+    async def long(_claim: Claim) -> None:
+        begun.set()
+        await may_end.wait()
+
+    crew = Crew(world, lease=timedelta(seconds=6))
     recorder, thief = Recorder(world.database, before=long), Recorder(world.database)
     working = asyncio.ensure_future(crew.runner(Stage.EXTRACTION, recorder).drain())
-    for _ in range(5):
-        await asyncio.sleep(0.2)
-        await crew.runner(Stage.EXTRACTION, thief).drain()
+    await begun.wait()
+    first = await lease_end(world)
+
+    async def renewed() -> bool:
+        return await lease_end(world) > first
+
+    await until(renewed, "the lease is renewed")
+    await crew.runner(Stage.EXTRACTION, thief).drain()
+    may_end.set()
     await working
     assert thief.begun == 0
     assert await rows(world) == [("done", 1, None, None)]
@@ -164,14 +186,14 @@ async def test_work_whose_lease_was_lost_is_cut_short(world: World) -> None:
 
     async def for_ever(_claim: Claim) -> None:
         begun.set()
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
 
     crew = Crew(world, lease=timedelta(seconds=0.3))
     recorder = Recorder(world.database, before=for_ever)
     working = asyncio.ensure_future(crew.runner(Stage.EXTRACTION, recorder).drain())
     await begun.wait()
     await world.sql("update afterturn.claim_t set epoch = 0, lease_until = now() + interval '1 hour'")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await working
 
 
@@ -240,28 +262,38 @@ async def test_a_turn_that_kills_its_worker_ends_in_quarantine_and_takes_nobody_
     assert (await rows(world))[0][:3] == ("dead", 3, "exhausted")
 
 
+@dataclass
+class Watching(KnownEmbedder):
+    """Notes at each call how many connections are lent."""
+
+    database: Database | None = None
+    lent: list[int] = field(default_factory=list)
+
+    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        assert self.database is not None
+        pools = (self.database._app.pool, self.database._operator.pool)
+        self.lent.append(sum(pool.checkedout() for pool in pools))  # type: ignore[attr-defined]  # a queue pool's own
+        return await super().embed(texts)
+
+
 @pytest.mark.law("L10")
 async def test_slow_work_holds_no_connection(fresh_database: TestPostgres) -> None:
-    """The pool has one connection and an overflow of one; appends go on while an embedder takes its time."""
+    """Appends go on while an embedder takes its time, and whenever it is asked every connection is given back."""
     world = await open_world(fresh_database, pool_size=1)
     await world.append("s", "t0")
-    crew = Crew(world, KnownEmbedder(slow_s=3.0))
+    embedder = Watching(may_end=asyncio.Event(), database=world.database)
+    crew = Crew(world, embedder)
     working = asyncio.ensure_future(crew.drain(Stage.EMBEDDING))
     await crew.embedder.begun.wait()
     narrow = Database(settings_of(fresh_database, 1))
     turns = TurnStore(narrow, now)
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(PATIENCE_S):
         for n in range(10):
             await turns.append(HOST, [NewTurn("default", "s", f"more{n}", dialogue())])
     assert not working.done()
-    while not working.done():
-        idle = await world.sql("""
-            select count(*) as n from pg_stat_activity
-             where datname = current_database() and state like 'idle in transaction%'
-               and now() - state_change > interval '1 second'""")
-        assert idle[0].n == 0
-        await asyncio.sleep(0.2)
+    crew.embedder.may_end.set()
     await working
+    assert embedder.lent == [0] * len(embedder.batches)
     await narrow.close()
     await world.database.close()
 
@@ -297,12 +329,15 @@ async def test_a_database_that_is_away_is_waited_for(world: World) -> None:
 async def test_a_worker_told_to_stop_gives_its_claims_back(world: World) -> None:
     await world.append()
 
+    begun = asyncio.Event()
+
     async def for_ever(_claim: Claim) -> None:
-        await asyncio.sleep(60)
+        begun.set()
+        await asyncio.Event().wait()
 
     runner = Crew(world).runner(Stage.EXTRACTION, Recorder(world.database, before=for_ever))
     draining = asyncio.ensure_future(runner.drain())
-    await asyncio.sleep(0.2)
+    await begun.wait()
     await runner.stop(grace_s=0.1)
     await draining
     assert await rows(world) == [("pending", 0, None, None)]

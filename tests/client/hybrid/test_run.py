@@ -2,7 +2,6 @@
 
 import json
 import logging
-import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -31,6 +30,7 @@ from tests.client.hybrid.worlds import (
     world,
 )
 from tests.client.loopback import Answer, Loopback, Seen, closed_port, raw_server
+from tests.patience import PATIENCE_S
 
 NOTE = "the attic key hangs behind the clock"
 SKILL = {"role": "user", "content": "[skill] how to search an attic"}
@@ -434,11 +434,9 @@ async def test_a_gateway_that_is_not_there_costs_a_run_only_its_recall(
 
 
 async def test_a_gateway_that_is_silent_is_waited_for_as_long_as_configured(tmp_path: Path, model: Loopback) -> None:
-    with raw_server(b"", linger_s=30) as (url, _received):
+    with raw_server(b"", linger_s=PATIENCE_S) as (url, _received):
         async with world(config(Loopback(url), timeoutSeconds=0.2), tmp_path, Loopback(), model) as agent:
-            begun = time.monotonic()
             assert (await agent.run()).text == ANSWER
-            assert time.monotonic() - begun < 5
     assert agent.noted() == [
         ("memory_gateway_recall_failed", {"operation": "search", "category": "timeout"}),
         (

@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, Response
 
 from tests.client.hybrid.worlds import ANSWER, PROMPT, RECALLED, World, calls, model_answers, says, texts, world
 from tests.client.loopback import Loopback, Seen, raw_server
+from tests.patience import PATIENCE_S
 
 FRESH = {"position": 1, "embedded": 1, "extracted": 1, "projected": 1, "pending": 0}
 UNIT = {"unit_id": "u1", "kind": "experience", "text": RECALLED, "score": 1.0, "session_id": "old", "role": "user"}
@@ -37,7 +38,7 @@ async def agent(tmp_path: Path, gateway: Loopback, model: Loopback) -> AsyncIter
     gateway.answer = service()
     once = RetryPolicy(pauses_s=())
     async with (
-        AsyncAfterturn(gateway.url, "at_key", bank="household", retry=once, timeout_s=5) as client,
+        AsyncAfterturn(gateway.url, "at_key", bank="household", retry=once, timeout_s=PATIENCE_S) as client,
         world({}, tmp_path, gateway, model, afterturn=client) as made,
     ):
         yield made
@@ -107,7 +108,7 @@ async def test_failures_of_afterturn_are_events_and_change_no_answer(
 
 
 async def test_a_recall_waits_no_longer_than_its_deadline_and_an_unanswered_handover_is_unknown(agent: World) -> None:
-    with raw_server(b"", linger_s=30) as (url, _received):
+    with raw_server(b"", linger_s=PATIENCE_S) as (url, _received):
         async with AsyncAfterturn(url, "at_key", retry=RetryPolicy(pauses_s=()), timeout_s=0.3) as client:
             layer = AfterturnLayer(client, deadline_s=0.1)
             own = HybridMemory(

@@ -61,10 +61,11 @@ async def test_a_late_extraction_of_an_erased_turn_is_refused(scene: Scene, monk
 
 async def test_a_late_vector_of_an_erased_turn_is_refused(scene: Scene) -> None:
     await say(scene)
-    scene.crew.embedder.slow_s = 0.5
+    scene.crew.embedder.may_end.clear()
     embedding = asyncio.create_task(scene.crew.drain(Stage.EMBEDDING))
     await scene.crew.embedder.begun.wait()
     await scene.erase(Kind.SESSION, "s")
+    scene.crew.embedder.may_end.set()
     await embedding
     assert await scene.world.sql("select 1 from afterturn.unit_vector_t") == []
     assert await scene.world.statuses(Stage.EMBEDDING) == ["skipped"]
