@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.database import Database
 from store.recall import filters
 from store.recall.arms import Search
-from store.recall.dense_arm import DenseArm
+from store.recall.dense_arm import DenseArm, opening
 from store.recall.lexical import Statistics
 from store.recall.query import RecallQuery
 from store.recall.question import understand
@@ -54,6 +54,9 @@ COSINES = text("""
     select v.unit_id, -(v.embedding <#> cast(:vector as halfvec)) as cosine from afterturn.unit_vector_t v
      where v.host_id = :host and v.bank_id = :bank and v.generation = :generation
        and v.unit_id = any(cast(:units as uuid[]))""")
+
+
+LISTS = text("select afterturn.lists_to_read(:bank, :read_units)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +107,21 @@ async def compare(database: Database, bank: StoredBank, units: int, settings: Re
     async with database.tenant(bank.host_id) as connection:
         key = {"host": bank.host_id, "bank": bank.bank_id}
         sample = [_Unit(*row) for row in await connection.execute(SAMPLE, {**key, "units": units})]
+        lists = await _lists(connection, bank, settings)
     for unit in sample:
         for name, filtered in _filters(unit, bank.bank_id):
-            async with database.tenant(bank.host_id) as connection:
-                asked.append(await _compare(connection, _search(bank, unit, filtered, settings), unit, (bank, name)))
+            search = _search(bank, unit, filtered, settings, lists)
+            async with database.tenant(bank.host_id, opening(lists)) as connection:
+                asked.append(await _compare(connection, search, unit, (bank, name)))
     return [one for one in asked if one.there]
+
+
+async def _lists(connection: AsyncConnection, bank: StoredBank, settings: RecallSettings) -> int:
+    """Return how many lists of the index over the bank's vectors recall would read; 0 when it would read them all."""
+    if bank.units <= settings.exact_units:
+        return 0
+    arguments = {"bank": bank.bank_id, "read_units": settings.read_units}
+    return (await connection.execute(LISTS, arguments)).scalar_one() or 0
 
 
 def _filters(unit: _Unit, bank: UUID) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -121,7 +134,7 @@ def _filters(unit: _Unit, bank: UUID) -> Iterator[tuple[str, Mapping[str, Any]]]
         yield "tags", {**none, "tags": list(unit.tags)}
 
 
-def _search(bank: StoredBank, unit: _Unit, filtered: Mapping[str, Any], settings: RecallSettings) -> Search:
+def _search(bank: StoredBank, unit: _Unit, filtered: Mapping[str, Any], settings: RecallSettings, lists: int) -> Search:
     return Search(
         host=bank.host_id,
         bank=bank.bank_id,
@@ -133,6 +146,7 @@ def _search(bank: StoredBank, unit: _Unit, filtered: Mapping[str, Any], settings
         tail={},
         filters=filtered,
         settings=settings,
+        lists=lists,
     )
 
 

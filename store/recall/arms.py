@@ -21,6 +21,7 @@ class Search:
 
     `vector` is the question's, of the given generation; `tail` are vectors of units that have none stored yet, and
     have passed the filters. `related` are words near the question's, with their importance beside a word asked for.
+    `lists`: so many of the index by nearness over the bank's vectors are read, 0 where all vectors are.
     """
 
     host: UUID
@@ -33,6 +34,7 @@ class Search:
     tail: Mapping[UUID, NDArray[np.float32]] = field(repr=False)
     filters: Mapping[str, Any] = field(repr=False)
     settings: RecallSettings
+    lists: int = 0
 
 
 @dataclass(frozen=True, slots=True)

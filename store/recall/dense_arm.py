@@ -1,33 +1,62 @@
-"""The arm that knows meanings: exact search over a bank's vectors, and over those not stored yet."""
+"""The arm that knows meanings: search over a bank's vectors, and over those not stored yet.
+
+All of a bank's vectors are read, up to the size where its partition has an index by nearness. Of a larger bank, a
+share of the index's lists is read; where that brings too few, or a filter leaves too few of it, all are read after all.
+"""
 
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import text
+from sqlalchemy import Row, TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store.database import SET_TENANT
 from store.recall.arms import Found, Search
 from store.recall.dense import cosines
 from store.recall.filters import conditions, is_filtered
 from store.recall.pool import Pool
 from store.recall.settings import RecallSettings
 
-# Unit vectors: the inner product is the cosine, and `<#>` is its negative.
+# Unit vectors: the inner product is the cosine, and `<#>` is its negative. An order that no index can serve is exact.
 NEAREST = """
     select v.unit_id, -(v.embedding <#> cast(:vector as halfvec)) as cosine
       from afterturn.unit_vector_t v {units}
      where v.host_id = :host and v.bank_id = :bank and v.generation = :generation {conditions}
-     order by v.embedding <#> cast(:vector as halfvec), v.unit_id
+     order by (v.embedding <#> cast(:vector as halfvec)) + 0, v.unit_id
      limit :candidates"""
+UNIT = "join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)"
 PLAIN = text(NEAREST.format(units="", conditions=""))
-FILTERED = text(
-    NEAREST.format(
-        units="join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)",
-        conditions=f"and {conditions('u')}",
-    )
-)
+FILTERED = text(NEAREST.format(units=UNIT, conditions=f"and {conditions('u')}"))
+# The order that the index serves. Filters are applied to the nearest: unless one in ten passes, the rest of them may
+# lie in lists that were not read.
+IN_LISTS = """
+    with near as materialized (
+        select v.host_id, v.bank_id, v.unit_id, -(v.embedding <#> cast(:vector as halfvec)) as cosine
+          from afterturn.unit_vector_t v
+         where v.host_id = :host and v.bank_id = :bank and v.generation = :generation
+         order by v.embedding <#> cast(:vector as halfvec) limit :looked_at)
+    select v.unit_id, v.cosine from near v {units} {conditions} order by v.cosine desc limit :candidates"""
+PLAIN_IN_LISTS = text(IN_LISTS.format(units="", conditions=""))
+FILTERED_IN_LISTS = text(IN_LISTS.format(units=UNIT, conditions=f"where {conditions('u')}"))
+#: So many are looked at for each one that is wanted, where a filter has its say.
+LOOKED_AT = 10
+
+
+@cache
+def opening(lists: int) -> TextClause:
+    """Return what opens a search's transaction: the tenant, and how many of the index's lists are read (0: no index).
+
+    A planner that must not sort reads the index, whatever it thinks of the bank's size.
+    """
+    if not lists:
+        return SET_TENANT
+    return text(f"""
+        select set_config('afterturn.host', :host, true), set_config('enable_sort', 'off', true),
+               set_config('ivfflat.probes', '{lists}', true)""")
 
 
 class DenseArm:
@@ -41,18 +70,8 @@ class DenseArm:
 
     async def find(self, connection: AsyncConnection, search: Search) -> Found:
         """Find the nearest units, stored or of the fresh tail."""
-        arguments = {
-            "host": search.host,
-            "bank": search.bank,
-            "generation": search.generation,
-            "vector": search.vector,
-            "candidates": search.settings.candidates,
-        }
-        filtered = is_filtered(search.filters)
-        rows = await connection.execute(
-            FILTERED if filtered else PLAIN, {**arguments, **search.filters} if filtered else arguments
-        )
-        near = dict(_nearest_of_tail(search)) | {unit: float(cosine) for unit, cosine in rows}
+        rows = await _nearest(connection, search)
+        near = dict(_nearest_of_tail(search)) | {row.unit_id: float(row.cosine) for row in rows}
         best = sorted(near, key=lambda unit: (-near[unit], unit))[: search.settings.candidates]
 
         def view(pool: Pool) -> NDArray[np.float64]:
@@ -61,6 +80,27 @@ class DenseArm:
             return cosines(pool.products, after + ranking.dense_answer * pool.answers, after)
 
         return Found(best, [], view)
+
+
+async def _nearest(connection: AsyncConnection, search: Search) -> Sequence[Row[Any]]:
+    wanted = search.settings.candidates
+    filtered = is_filtered(search.filters)
+    arguments = {
+        "host": search.host,
+        "bank": search.bank,
+        "generation": search.generation,
+        "vector": search.vector,
+        "candidates": wanted,
+        **(search.filters if filtered else {}),
+    }
+    # The units of one session are few, and have an index of their own.
+    if search.lists and search.filters["only_session"] is None:
+        looked_at = {"looked_at": wanted * LOOKED_AT if filtered else wanted}
+        in_lists = FILTERED_IN_LISTS if filtered else PLAIN_IN_LISTS
+        rows = (await connection.execute(in_lists, {**arguments, **looked_at})).all()
+        if len(rows) >= wanted:
+            return rows
+    return (await connection.execute(FILTERED if filtered else PLAIN, arguments)).all()
 
 
 def _nearest_of_tail(search: Search) -> Sequence[tuple[UUID, float]]:

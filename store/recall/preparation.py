@@ -85,6 +85,7 @@ NEAR = """
 # All of it in one statement: one round trip, and one moment that the answer's freshness is true of.
 PREPARE = text(f"""
     select f.*, b.units, b.mean_length,
+           case when b.units > :exact_units then afterturn.lists_to_read(:bank, :read_units) end as lists,
            (select cast(json_agg(json_build_array(t.term, t.df, t.speakers)) as text) from ({TERMS}) t) as terms,
            (select cast(json_agg(json_build_array(t.term, t.df)) as text) from ({NEAR}) t) as near,
            (select cast(json_agg(json_build_array(t.unit_id, t.content)) as text) from ({TAIL}) t) as tail
@@ -96,13 +97,17 @@ TENANT_AND_ONE_PLAN = text("""
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """A bank as it stood before the search: nothing up to `freshness.position` can escape what follows."""
+    """A bank as it stood before the search: nothing up to `freshness.position` can escape what follows.
+
+    `lists`: so many of the index over its vectors are read, 0 for a bank that is read in full.
+    """
 
     freshness: Freshness
     statistics: Statistics
     related: Mapping[str, float] = field(repr=False)
     speakers: frozenset[str] = field(repr=False)
     tail: Sequence[Fresh] = field(repr=False)
+    lists: int
 
 
 async def prepare(
@@ -136,7 +141,8 @@ async def prepare(
     statistics = Statistics(units, row.mean_length or DEFAULT_MEAN_LENGTH, frequency)
     tail = [Fresh(UUID(unit), content) for unit, content in orjson.loads(row.tail or "[]")]
     names = {word for name in named(question, speakers) for word in analyse(name).counts}
-    return Preparation(fresh, statistics, related(near, question, statistics, settings.ranking, names), speakers, tail)
+    words = related(near, question, statistics, settings.ranking, names)
+    return Preparation(fresh, statistics, words, speakers, tail, row.lists or 0)
 
 
 def _tail_arguments(
@@ -148,5 +154,7 @@ def _tail_arguments(
         "session": filters.own_session(query, key["bank"]),
         "chunks": settings.fresh_tail_chunks,
         "characters": CHARACTERS,
+        "exact_units": settings.exact_units,
+        "read_units": settings.read_units,
         "generation": generation,
     }

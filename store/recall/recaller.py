@@ -15,7 +15,7 @@ from store.recall import filters
 from store.recall.arms import Arm, Search
 from store.recall.budget import within
 from store.recall.candidates import load, whole_texts
-from store.recall.dense_arm import DenseArm
+from store.recall.dense_arm import DenseArm, opening
 from store.recall.entity_arm import EntityArm
 from store.recall.folding import folded
 from store.recall.fusion import Ranking, rank
@@ -96,9 +96,10 @@ class Recaller:
             tail=tail,
             filters=filters.parameters(query, bank),
             settings=self._settings,
+            lists=prepared.lists,
         )
         last = None if RERANK in query.without else self._last
-        async with self._database.tenant(host) as connection:
+        async with self._database.tenant(host, opening(search.lists)) as connection:
             items = await self._search(connection, search, query, steps, last.wanted(query.k) if last else query.k)
         steps.done("texts")
         wrong = None

@@ -53,5 +53,9 @@ class RecallSettings(BaseModel):
     fresh_tail_ms: float = Field(default=40.0, ge=0, le=10_000, description="time for embedding them at most")
     candidates: int = Field(default=80, ge=10, le=2000, description="each arm's best units that are compared")
     postings: int = Field(default=20_000, ge=1000, description="entries of the word index read at most")
+    exact_units: int = Field(
+        default=30_000, ge=0, le=1_000_000_000, description="of a larger bank, not all vectors are read"
+    )
+    read_units: int = Field(default=25_000, ge=1, le=1_000_000, description="so many are, those in the nearest lists")
     ranking: RankingSettings = Field(default_factory=RankingSettings)
     rerank: RerankSettings = Field(default_factory=RerankSettings)

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 import httpx
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from embeddings.protocol import Embedder
 from store import identity
@@ -25,11 +24,12 @@ class NothingRecalled(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question to a bank, and the terms whose postings recall reads for it."""
+    """A question to a bank, and what recall reads for it: the postings of so many terms, so many lists of vectors."""
 
     bank: str
     text: str = field(repr=False)
     terms: Sequence[str] = field(repr=False)
+    lists: int
 
 
 class Asking:
@@ -54,7 +54,8 @@ class Asking:
         if not isinstance(found, Preparation):
             raise NothingRecalled("a bank of the bench is not there")
         asked = {*question.words, *question.pairs}
-        return Question(bank, text, readable_terms(asked, found.related, found.statistics, self._settings.postings))
+        terms = readable_terms(asked, found.related, found.statistics, self._settings.postings)
+        return Question(bank, text, terms, found.lists)
 
     async def ours(self, question: Question) -> None:
         """Recall, in this process."""
@@ -71,14 +72,12 @@ class Asking:
             "generation": self._embedder.generation,
             "vector": vector,
             "candidates": self._settings.candidates,
+            **({"looked_at": self._settings.candidates} if question.lists else {}),
         }
-        async with self._database.tenant(self._host) as connection:
-            await _read(connection, words, near)
-
-
-async def _read(connection: AsyncConnection, words: dict[str, object], near: dict[str, object]) -> None:
-    (await connection.execute(lexical_arm.PLAIN, words)).all()
-    (await connection.execute(dense_arm.PLAIN, near)).all()
+        nearest = dense_arm.PLAIN_IN_LISTS if question.lists else dense_arm.PLAIN
+        async with self._database.tenant(self._host, dense_arm.opening(question.lists)) as connection:
+            (await connection.execute(lexical_arm.PLAIN, words)).all()
+            (await connection.execute(nearest, near)).all()
 
 
 @dataclass(frozen=True, slots=True)
