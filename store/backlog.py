@@ -31,8 +31,7 @@ _ROW = """
        and c.stream_id = l.stream_id"""
 # Each branch is of statuses that a partial index holds: whatever is done is never looked at.
 _UNDONE = "l.undone and l.status = any(:undone)"
-_FAILED = """
-    l.status in ('dead', 'unknown', 'add_failed', 'add_unknown', 'flush_failed') and l.status = any(:failed)"""
+_FAILED = "l.failed_at is not null and l.status = any(:failed)"
 _WHERE = """
        and l.stage = any(:stages)
        and (cast(:host as uuid) is null or l.host_id = :host)
@@ -51,9 +50,7 @@ COUNT = text(f"""
     select (select count(*) from afterturn.ledger_t l where {_UNDONE} {_WHERE})
          + (select count(*) from afterturn.ledger_t l where {_FAILED} {_WHERE})""")  # noqa: S608 - constants
 NEWLY_FAILED = text("""
-    select count(*) from afterturn.ledger_t
-     where status in ('dead', 'unknown', 'add_failed', 'add_unknown', 'flush_failed')
-       and updated_at > now() - cast(:within as interval)""")
+    select count(*) from afterturn.ledger_t where failed_at > now() - cast(:within as interval)""")
 HOSTS = text("select host_id, name from afterturn.host_t order by name")
 # One host after the other: every index begins with it.
 OF_TURN = text(f"""

@@ -138,7 +138,7 @@ GAUGES = text("""
       from afterturn.ledger_t where undone group by stage, status
     union all
     select stage, status, count(*), 0::float8 from afterturn.ledger_t
-     where status in ('dead', 'unknown', 'add_failed', 'add_unknown', 'flush_failed') group by stage, status""")
+     where failed_at is not null group by stage, status""")
 # By the look that a claim would take; streams of embedding are single rows, so it is told of an age there.
 RINGS = text("""
     select s.stage from unnest(cast(:stages as text[]), cast(:ordered as boolean[])) as s(stage, ordered)

@@ -15,7 +15,7 @@ EVERY_TURNS = frozenset({"gateway", "extraction", "embedding", "projection"})
 LEDGER = text("select turn_id, stage, item_id = turn_id as own, status from afterturn.ledger_t")
 DEAD_AS = text("""
     select concat_ws(' ', stage, status, error_category) as how, count(distinct turn_id)::int as turns
-      from afterturn.ledger_t where status in ('dead', 'unknown', 'add_failed', 'add_unknown', 'flush_failed')
+      from afterturn.ledger_t where failed_at is not null
      group by 1 order by 1""")
 # A turn is in the log when its guard, its event and both of its messages are.
 IN_LOG = text("""

@@ -14,6 +14,13 @@ from store.turns import Appended, NewTurn, TurnStore
 from tests.store.conftest import NOON, new_host, rows, turn
 
 LEASE = timedelta(seconds=30)
+# Columns that an index names, be it in its condition.
+INDEXED = text("""
+    select distinct a.attname
+      from pg_index i
+      join pg_depend d on d.classid = 'pg_class'::regclass and d.objid = i.indexrelid and d.refobjid = i.indrelid
+      join pg_attribute a on a.attrelid = i.indrelid and a.attnum = d.refobjsubid
+     where i.indrelid = 'afterturn.ledger_t'::regclass""")
 
 
 async def accepted(database: Database, host: UUID, turns: Sequence[NewTurn]) -> list[int]:
@@ -204,3 +211,11 @@ async def test_the_oldest_work_is_handed_out_first(lonely: Database, ledger: Led
     positions = await accepted(lonely, host, [turn(f"t{n}", session=f"s{n}") for n in range(6)])
     claims = await claimed(ledger, Stage.EXTRACTION, streams=3)
     assert sorted(c.rows[0].position for c in claims) == positions[:3]
+
+
+async def test_no_index_of_the_ledger_names_what_is_written_while_a_row_is_worked_on(lonely: Database) -> None:
+    """One that did would have every claim and every step of a delivery rewritten in all of them."""
+    async with lonely.operator() as connection:
+        indexed = set((await connection.execute(INDEXED)).scalars())
+    assert {"stage", "undone", "failed_at"} <= indexed
+    assert not {"status", "attempts", "updated_at", "error_category", "error_reason"} & indexed
