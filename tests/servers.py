@@ -1,11 +1,13 @@
 """The servers of one pytest run: one PostgreSQL, one Valkey, a migrated template and its copies."""
 
 import asyncio
+import json
 import os
 import shutil
 import tempfile
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from uuid import uuid4
 
 import psutil
 from sqlalchemy import NullPool, text
@@ -15,7 +17,9 @@ from deploy.embedded import EmbeddedPostgres, EmbeddedValkey
 from deploy.embedded.postgres import OWNER
 from store import migrations
 
-TEMPLATE = "template_afterturn"
+#: A run whose environment names servers under this (JSON, as `Servers.urls` tells them) starts none of its own.
+#: Without a `template` among them it migrates one by its own code.
+LENT = "AFTERTURN_TEST_SERVERS"
 FOLDER_PREFIX = "afterturn-tests-"
 
 
@@ -30,17 +34,18 @@ class TestPostgres:
     app_url: str = field(repr=False)
     operator_url: str = field(repr=False)
     superuser_url: str = field(repr=False)
+    template: str = "afterturn"
 
     def named(self, database: str) -> "TestPostgres":
         """The same server, another database."""
         urls = {
-            name: url.rpartition("/")[0] + "/" + database for name, url in asdict(self).items() if name != "database"
+            name: url.rpartition("/")[0] + "/" + database for name, url in asdict(self).items() if name.endswith("_url")
         }
-        return TestPostgres(database=database, **urls)
+        return replace(self, database=database, **urls)
 
-    async def create(self, database: str, template: str = TEMPLATE) -> "TestPostgres":
-        """Make a database from a template (about 0.1 s)."""
-        await self._execute(f"CREATE DATABASE {database} TEMPLATE {template} OWNER {OWNER}")
+    async def create(self, database: str, template: str = "") -> "TestPostgres":
+        """Make a database from the migrated template, or from another (about 0.1 s)."""
+        await self._execute(f"CREATE DATABASE {database} TEMPLATE {template or self.template} OWNER {OWNER}")
         return self.named(database)
 
     async def drop(self) -> None:
@@ -65,22 +70,21 @@ class TestValkey:
 
 
 class Servers:
-    """Starts both servers when first asked, stops and removes them at the end of the run."""
+    """Starts both servers when first asked, stops and removes them at the end of the run; lent ones it leaves alone."""
 
     def __init__(self) -> None:
         self._folder: Path | None = None
         self._postgres: EmbeddedPostgres | None = None
         self._valkey: EmbeddedValkey | None = None
+        self._urls: dict[str, str] = json.loads(os.environ.get(LENT, "{}"))
 
     def urls(self) -> dict[str, str]:
         """Return what `connected` needs, as plain text for an xdist worker."""
-        if self._postgres is None or self._valkey is None:
-            self._start()
-        assert self._postgres is not None
-        assert self._valkey is not None
-        endpoint = asdict(self._postgres.endpoint)
-        names = ("owner_url", "app_url", "operator_url", "superuser_url")
-        return {name: endpoint[name] for name in names} | {"valkey": self._valkey.url}
+        if not self._urls:
+            self._urls = self._start()
+        if "template" not in self._urls:
+            self._urls["template"] = _make_template(connected(self._urls)[0])
+        return self._urls
 
     def stop(self) -> None:
         """Stop both and leave nothing behind."""
@@ -92,26 +96,30 @@ class Servers:
         if self._folder is not None:
             shutil.rmtree(self._folder)
 
-    def _start(self) -> None:
+    def _start(self) -> dict[str, str]:
         _remove_folders_of_dead_runs()
         self._folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-"))
         self._postgres = EmbeddedPostgres(self._folder, connections=400, durable=False)
         self._valkey = EmbeddedValkey(self._folder)
         self._postgres.start()
         self._valkey.start()
-        _make_template(connected(self.urls())[0])
+        endpoint = asdict(self._postgres.endpoint)
+        names = ("owner_url", "app_url", "operator_url", "superuser_url")
+        return {name: endpoint[name] for name in names} | {"valkey": self._valkey.url}
 
 
-def connected(urls: dict[str, str], worker: int = 0) -> tuple[TestPostgres, TestValkey]:
-    """Return the handles a test process uses: the server's own database, and the worker's Valkey number."""
+def connected(urls: dict[str, str], worker: int | None = None) -> tuple[TestPostgres, TestValkey]:
+    """Return the handles a test process uses: the server's own database, and the Valkey number of an xdist worker."""
     postgres = TestPostgres(database="afterturn", **{name: url for name, url in urls.items() if name != "valkey"})
-    return postgres, TestValkey(urls["valkey"].rpartition("/")[0] + f"/{worker}")
+    valkey = urls["valkey"]
+    return postgres, TestValkey(valkey if worker is None else f"{valkey.rpartition('/')[0]}/{worker}")
 
 
-def _make_template(server: TestPostgres) -> None:
-    """Copy the empty database, and migrate the copy once for the whole run."""
-    template = asyncio.run(server.create(TEMPLATE, template="afterturn"))
+def _make_template(server: TestPostgres) -> str:
+    """Copy the empty database, migrate the copy once for the whole run, and return its name."""
+    template = asyncio.run(server.create(f"template_{uuid4().hex}"))
     migrations.upgrade(template.owner_url)
+    return template.database
 
 
 def _remove_folders_of_dead_runs() -> None:

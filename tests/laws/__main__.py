@@ -1,32 +1,80 @@
 """`make laws`: run the laws' tests on the code as it is, then plant each fault in a copy and see them turn red."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 
 from tests.laws.mutants import MUTANTS, Mutant
+from tests.servers import LENT, Servers
 
 ROOT = Path(__file__).resolve().parents[2]
+#: So many faults are planted at a time, each in a copy of its own.
+LANES = 2
 #: A fault is small: this many lines of product code at most.
 LINES_LIMIT = 10
+#: What the schema of a database is made of: a fault in it needs a template of its own.
+SCHEMA = ("store/functions/", "store/migrations/")
 PYTEST_FAILED = 1
 
 
-def main() -> int:
-    """Return 0 when the laws' tests are green on the code and red on every fault."""
-    with tempfile.TemporaryDirectory(prefix="afterturn-laws-") as folder:
-        copy = _copy(Path(folder) / "tree")
-        named = sorted({test for mutant in MUTANTS for test in _ids(mutant)})
-        if not _green(copy, named):
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A copy of the code, and the servers its tests may use: a Valkey number is the lane's own."""
+
+    copy: Path
+    servers: dict[str, str]
+
+    def pytest(self, tests: Sequence[str], *options: str, schema: bool = True) -> "subprocess.CompletedProcess[str]":
+        """Run tests of the copy; with `schema` its database is that of the code as it is."""
+        lent = {name: value for name, value in self.servers.items() if schema or name != "template"}
+        path = f"{self.copy}{os.pathsep}{self.copy / 'producers' / 'client'}"
+        return subprocess.run(
+            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, *tests],
+            cwd=self.copy,
+            env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", LENT: json.dumps(lent)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+def main(chosen: Sequence[str]) -> int:
+    """Return 0 when the laws' tests are green on the code and red on every fault (of these laws, or of all)."""
+    mutants = [mutant for mutant in MUTANTS if not chosen or mutant.law in chosen]
+    with _lanes() as lanes:
+        named = sorted({test for mutant in mutants for test in _ids(mutant)})
+        if not _green(lanes[0], named):
             print("the laws' tests are not green on the code as it is", file=sys.stderr)
             return 1
-        print(f"{len(named)} tests hold {len({m.law for m in MUTANTS})} laws on the code as it is", flush=True)
-        missed = [mutant for mutant in MUTANTS if not _caught(copy, mutant)]
-    print(f"{len(MUTANTS) - len(missed)} of {len(MUTANTS)} planted faults were caught")
-    return 1 if missed else 0
+        print(f"{len(named)} tests hold {len({m.law for m in mutants})} laws on the code as it is", flush=True)
+        free = SimpleQueue[Lane]()
+        for lane in lanes:
+            free.put(lane)
+        with ThreadPoolExecutor(LANES) as pool:
+            caught = list(pool.map(lambda mutant: _caught(free, mutant), mutants))
+    print(f"{sum(caught)} of {len(mutants)} planted faults were caught")
+    return 0 if all(caught) else 1
+
+
+@contextmanager
+def _lanes() -> Iterator[list[Lane]]:
+    servers = Servers()
+    with tempfile.TemporaryDirectory(prefix="afterturn-laws-") as folder:
+        try:
+            urls = servers.urls()
+            server = urls["valkey"].rpartition("/")[0]
+            yield [Lane(_copy(Path(folder) / f"{n}"), urls | {"valkey": f"{server}/{n}"}) for n in range(LANES)]
+        finally:
+            servers.stop()
 
 
 def _copy(target: Path) -> Path:
@@ -39,41 +87,31 @@ def _copy(target: Path) -> Path:
     return target
 
 
-def _pytest(copy: Path, tests: list[str]) -> "subprocess.CompletedProcess[str]":
-    path = f"{copy}{os.pathsep}{copy / 'producers' / 'client'}"
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *tests],
-        cwd=copy,
-        env={**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 def _ids(mutant: Mutant) -> list[str]:
     return [f"{mutant.held_by}::{test}" for test in mutant.tests]
 
 
-def _green(copy: Path, tests: list[str]) -> bool:
-    run = _pytest(copy, tests)
+def _green(lane: Lane, tests: list[str]) -> bool:
+    run = lane.pytest(tests, "-n", str(LANES))
     if run.returncode:
         print(run.stdout[-4000:], run.stderr[-2000:], file=sys.stderr)
     return run.returncode == 0
 
 
-def _caught(copy: Path, mutant: Mutant) -> bool:
-    """Plant the fault, see every one of its tests fail, and mend it again."""
-    file = copy / mutant.file
+def _caught(free: SimpleQueue[Lane], mutant: Mutant) -> bool:
+    """Plant the fault in a free copy, see every one of its tests fail, and mend it again."""
+    lane = free.get()
+    file = lane.copy / mutant.file
     sound = file.read_text(encoding="utf-8")
-    if sound.count(mutant.before) != 1 or max(mutant.before.count("\n"), mutant.after.count("\n")) > LINES_LIMIT:
-        print(f"{mutant.law} {mutant.fault}: the fault does not fit the code any more; rewrite it", file=sys.stderr)
-        return False
-    file.write_text(sound.replace(mutant.before, mutant.after), encoding="utf-8")
     try:
-        run = _pytest(copy, _ids(mutant))
+        if sound.count(mutant.before) != 1 or max(mutant.before.count("\n"), mutant.after.count("\n")) > LINES_LIMIT:
+            print(f"{mutant.law} {mutant.fault}: the fault does not fit the code any more; rewrite it", file=sys.stderr)
+            return False
+        file.write_text(sound.replace(mutant.before, mutant.after), encoding="utf-8")
+        run = lane.pytest(_ids(mutant), schema=not mutant.file.startswith(SCHEMA))
     finally:
         file.write_text(sound, encoding="utf-8")
+        free.put(lane)
     # An error while collecting or in a fixture is no verdict: the tests themselves must have failed, all of them.
     closing = run.stdout.strip().rpartition("\n")[2]
     caught = run.returncode == PYTEST_FAILED and closing.startswith(f"{len(mutant.tests)} failed in")
@@ -82,4 +120,4 @@ def _caught(copy: Path, mutant: Mutant) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
