@@ -4,7 +4,7 @@ import asyncio
 import os
 import shutil
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from deploy.embedded import Child, EmbeddedPostgres, EmbeddedValkey, ports, surv
 from deploy.embedded.cluster import cluster_of
 from deploy.embedded.errors import FolderUnusable
 from deploy.folder_lock import FolderLock
+from deploy.indexing import keep_indexed
 from deploy.restarts import DeathCounter
 from deploy.services import Services, api, workers
 from deploy.settings import Settings
@@ -40,6 +41,8 @@ class Parts:
     api: Callable[[Services], Child] = api
     workers: Callable[[Services, int], Sequence[Child]] = workers
     bootstrap: Callable[..., Credentials] = bootstrap
+    #: Goes on until it is cancelled, once everything runs.
+    chores: Callable[..., Awaitable[None]] = keep_indexed
 
 
 class LocalStack:
@@ -95,6 +98,7 @@ class LocalStack:
         self._stack = self._describe(services)
         self._save(self._supervisor.running)
         self._ready(self._stack)
+        await self._parts.chores(self._settings, self._postgres.endpoint)
 
     async def _loaded(self, services: Services) -> None:
         """Wait for the model, but not for ever: without it, the API still finds by word."""

@@ -15,15 +15,15 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from deploy.cli.finding import DataOption, JsonOption, database_of, running_stack
 from deploy.cli.printing import answer, console, ended
-from deploy.settings import load
+from deploy.settings import Settings, load
 from deploy.settings_errors import SettingsError
 from deploy.stack import Stack
 from store.database import Database
 from store.erasure import Erasures
 from store.maintenance import Pruning, Schedule
 from store.recall_jobs import RecallJobs
-from workers.maintenance import Maintainer, Needs, Task, Told, tasks_of
-from workers.settings import MaintenanceSettings
+from store.vector_indexes import VectorIndexes
+from workers.maintenance import Maintainer, Needs, Task, Told, indexing, tasks_of
 
 TaskOption = Annotated[
     list[str] | None, typer.Option("--task", metavar="NAME", help="Only this task; may be repeated.")
@@ -50,13 +50,14 @@ def maintenance_command(
     drops those of dead workers; `ledger` takes done turns out of the ledger (`maintenance.ledger_days`; their status
     and the counts stay what they were); `audit` forgets old calls to the Memory Gateway (`maintenance.audit_days`) and
     `calls` those at our own doors (`maintenance.calls_days`); `said` erases old turns for good, with a receipt
-    (`maintenance.said_days`): these three are off unless set. A task that another worker runs at this moment is told as
-    busy. Exits 1 when a task fails.
+    (`maintenance.said_days`): these three are off unless set; `vector_indexes` builds indexes over vectors where a bank
+    has grown beyond `recall.exact_units`, which `afterturn up` does itself and the workers cannot. A task that another
+    worker runs at this moment is told as busy. Exits 1 when a task fails.
 
     **Example:** `afterturn maintenance --dry-run`
     """
     try:
-        settings = load(config=config).settings.maintenance
+        settings = load(config=config).settings
     except SettingsError as error:
         raise ended(f"these settings cannot be used:\n{error}", 2) from None
     try:
@@ -85,16 +86,20 @@ async def worked(tasks: Sequence[Task], maintainer: Maintainer) -> list[Told]:
     return [await maintainer.work(task, by_hand=True) for task in tasks]
 
 
-async def _run(stack: Stack, settings: MaintenanceSettings, names: Sequence[str] | None, work: Work) -> list[Told]:
+async def _run(stack: Stack, settings: Settings, names: Sequence[str] | None, work: Work) -> list[Told]:
     database = Database(database_of(stack))
+    indexes = VectorIndexes(stack.owner_url.get_secret_value(), settings.recall.exact_units)
     try:
-        needs = Needs(Pruning(database), RecallJobs(database, _now), Erasures(database, _now), settings, _now)
-        tasks = {task.name: task for task in tasks_of(needs)}
+        needs = Needs(
+            Pruning(database), RecallJobs(database, _now), Erasures(database, _now), settings.maintenance, _now
+        )
+        tasks = {task.name: task for task in (*tasks_of(needs), indexing(indexes))}
         if unknown := [name for name in names or () if name not in tasks]:
             raise ended(f"no such task: {', '.join(unknown)}; there are {', '.join(tasks)}", 2)
         chosen = [tasks[name] for name in names or tasks]
         return await work(chosen, Maintainer(Schedule(database), chosen, f"{socket.gethostname()}:{os.getpid()}:cli"))
     finally:
+        await indexes.close()
         await database.close()
 
 

@@ -66,3 +66,20 @@ async def test_an_unknown_task_is_wrong_usage_and_the_tasks_are_named(operated: 
     result = await operated.run("maintenance", "--task", "dusting")
     assert result.exit_code == 2
     assert "ledger" in result.stderr
+
+
+async def test_an_index_over_vectors_is_built_by_hand_where_a_bank_needs_one(
+    operated: Operated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = operated.database()
+    async with database.tenant(HOST_ID) as connection:
+        carry = text("select carried from afterturn.post_words(:host, :bank, 10, true)")
+        await connection.execute(carry, {"host": HOST_ID, "bank": identity.bank_id(HOST_ID, "default")})
+    await database.close()
+    monkeypatch.setenv("AFTERTURN_RECALL__EXACT_UNITS", "0")
+    [needed] = (await operated.answer("maintenance", "--task", "vector_indexes", "--dry-run"))["tasks"]
+    assert needed["removed"] == 1
+    [built] = (await operated.answer("maintenance", "--task", "vector_indexes"))["tasks"]
+    assert built["outcome"] == "done"
+    [needed] = (await operated.answer("maintenance", "--task", "vector_indexes", "--dry-run"))["tasks"]
+    assert needed["removed"] == 0
