@@ -102,7 +102,7 @@ async def test_a_read_that_cannot_show_a_position_waits_and_says_so(
     await remember(ana, turn)
     answer = await recalled(ana, min_position=position, wait_ms=60)
     assert answer["freshness"]["met"] is False
-    assert 60 <= answer["freshness"]["waited_ms"] < 2000
+    assert answer["freshness"]["waited_ms"] >= 60
 
 
 @pytest.mark.parametrize(
@@ -158,11 +158,11 @@ async def test_a_recall_job_waits_for_a_worker_and_has_its_answer(
     job = f"{JOBS}/{asked.json()['job_id']}"
     assert (await ana.http.get(job)).json() == {"status": "pending"}
 
-    waiting = asyncio.create_task(ana.http.get(job, params={"wait_ms": 5000}))
+    waiting = asyncio.create_task(ana.http.get(job, params={"wait_ms": 10_000}))
     found = [(host, one) for host, one in await world.jobs.waiting() if str(one) in job]
-    taken = await world.jobs.take(*found[0], timedelta(seconds=5))
+    taken = await world.jobs.take(*found[0], timedelta(minutes=5))
     assert taken is not None
-    assert await world.jobs.take(*found[0], timedelta(seconds=5)) is None
+    assert await world.jobs.take(*found[0], timedelta(minutes=5)) is None
     answer = await world.recalls.answer(taken.host_id, read(RecallBody, dict(taken.request)))
     assert await world.jobs.finish(taken, as_json(answer))
 
@@ -177,7 +177,7 @@ async def test_a_job_whose_worker_died_is_taken_again_and_the_late_one_writes_no
     job = (await ana.http.post(JOBS, json={"query": "Lisbon"})).json()["job_id"]
     [place] = [(host, one) for host, one in await world.jobs.waiting() if str(one) == job]
     late = await world.jobs.take(*place, timedelta(0))
-    again = await world.jobs.take(*place, timedelta(seconds=5))
+    again = await world.jobs.take(*place, timedelta(minutes=5))
     assert late is not None
     assert again is not None
     assert not await world.jobs.finish(late, b"{}")

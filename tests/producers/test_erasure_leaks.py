@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.patience import until
 from tests.producers.conftest import Tenant, World
 from tests.producers.test_leaks import _redis
 
@@ -45,7 +46,7 @@ async def test_no_dump_and_no_queue_holds_what_was_erased(world: World, ana: Ten
     said = [{"role": "user", "name": SECRET, "content": f"My name is {SECRET}"}]
     await ana.http.post("/api/v1/turns", json={**turn, "messages": said, "metadata": {"of": SECRET}})
     await ana.http.post("/api/v1/recall/jobs", json={"query": f"who is {SECRET}"})
-    await asyncio.sleep(0.2)
+    await until(lambda: b".msgs" in _redis(world), "what was rung for is in Redis")
     assert SECRET.encode() in await dumped(world)
     answer = await ana.http.post("/api/v1/erasures", json={"kind": "session", "session_id": "monday"})
     assert answer.json()["status"] == "done"

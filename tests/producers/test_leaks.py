@@ -1,6 +1,5 @@
 """L7: content and secrets stay where they belong. Distinctive values go in at every place; no sink may show one."""
 
-import asyncio
 import io
 import logging
 from typing import Any
@@ -9,6 +8,7 @@ import pytest
 import structlog
 from prometheus_client import REGISTRY, generate_latest
 
+from tests.patience import until
 from tests.producers.conftest import Tenant, World
 
 pytestmark = pytest.mark.law("L7")
@@ -94,7 +94,7 @@ async def everything(world: World, ana: Tenant) -> None:
     await user.http.post("/memories/add", json=told)
     await user.http.post("/memories/add", json={**told, "user_key": s["content"]})
     await user.http.post("/memories/add", json={**told, "messages": [{**said, "timestamp": s["content"]}]})
-    await asyncio.sleep(0.2)
+    await until(lambda: b".msgs" in _redis(world), "what was rung for is in Redis")
 
 
 async def test_no_value_of_a_caller_reaches_log_metrics_or_redis(world: World, ana: Tenant, log: io.StringIO) -> None:

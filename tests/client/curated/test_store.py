@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -36,6 +36,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.client.curated.writer import LENGTH
 from tests.client.loopback import everything_in
 from tests.examples import examples
+from tests.patience import PATIENCE_S
+from tests.processes import spawned
 
 Call = Callable[[], object]
 
@@ -256,11 +258,10 @@ def test_no_error_and_no_repr_shows_what_an_entry_says(store: MemoryStore) -> No
 
 
 def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
-    writers = [
-        subprocess.Popen([sys.executable, str(WRITER), "add", str(tmp_path), name, "25"])
-        for name in ("ann", "ben", "cara", "dan")
-    ]
-    assert [writer.wait(60) for writer in writers] == [0, 0, 0, 0]
+    add = [sys.executable, str(WRITER), "add", str(tmp_path)]
+    with ExitStack() as ended:
+        writers = [ended.enter_context(spawned([*add, name, "25"])) for name in ("ann", "ben", "cara", "dan")]
+        assert [writer.wait(PATIENCE_S) for writer in writers] == [0, 0, 0, 0]
     found = parse((tmp_path / "MEMORY.md").read_text())
     assert sorted(found) == sorted(
         f"{name} writes line {n}" for name in ("ann", "ben", "cara", "dan") for n in range(25)
@@ -271,7 +272,7 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_threads_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
-    store = MemoryStore(tmp_path, ROOMY, patience_s=30)
+    store = MemoryStore(tmp_path, ROOMY, patience_s=PATIENCE_S)
 
     def write(name: str) -> None:
         for number in range(10):
@@ -281,18 +282,17 @@ def test_threads_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENCE_S)
     assert len(entries(store, Target.USER)) == 40
 
 
 @contextmanager
 def rewriting(folder: Path) -> Iterator[None]:
     """A process that rewrites the file all the time, killed (SIGKILL) when the block ends."""
-    with subprocess.Popen([sys.executable, str(WRITER), "rewrite", str(folder)], stdout=subprocess.PIPE) as writer:
+    with spawned([sys.executable, str(WRITER), "rewrite", str(folder)], stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
         assert writer.stdout.readline() == b"written\n"
         yield
-        writer.kill()
 
 
 def is_whole(text: str) -> bool:

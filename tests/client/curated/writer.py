@@ -13,7 +13,7 @@ LENGTH = 4_000_000
 
 def add_many(folder: str, name: str, count: int) -> None:
     """Add `count` entries, one after the other."""
-    store = MemoryStore(Path(folder), Limits(memory=1_000_000), patience_s=60)
+    store = MemoryStore(Path(folder), Limits(memory=1_000_000), patience_s=120)
     for number in range(count):
         store.add(Target.MEMORY, f"{name} writes line {number}")
 
@@ -22,7 +22,7 @@ def rewrite_for_ever(folder: str) -> None:
     """Put one long text of a single letter in the place of another, until killed; the disk is busy all the time."""
     path = Path(folder) / Target.MEMORY.file_name
     for letter in itertools.cycle("abcdefghij"):
-        with locked(path.parent, 60):
+        with locked(path.parent, 120):
             replace_text(path, letter * LENGTH)
         print("written", flush=True)
 

@@ -2,9 +2,9 @@
 
 import asyncio
 import json
-import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ from hypothesis import strategies as st
 from starlette.responses import JSONResponse
 
 from tests.client.loopback import Loopback
+from tests.patience import PATIENCE_S
+from tests.processes import spawned
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 WRITER = """
@@ -101,8 +103,9 @@ async def test_a_torn_last_line_loses_only_itself(sessions: LocalSessions) -> No
 
 def test_processes_that_record_in_one_session_tear_no_line(sessions: LocalSessions) -> None:
     command = [sys.executable, "-c", WRITER, str(sessions.folder)]
-    writers = [subprocess.Popen([*command, name]) for name in ("ann", "ben", "cara")]
-    assert [writer.wait(60) for writer in writers] == [0, 0, 0]
+    with ExitStack() as ended:
+        writers = [ended.enter_context(spawned([*command, name])) for name in ("ann", "ben", "cara")]
+        assert [writer.wait(PATIENCE_S) for writer in writers] == [0, 0, 0]
     (path,) = sessions.folder.glob("*.jsonl")
     asked = [json.loads(line)["messages"][0]["content"] for line in path.read_text().splitlines()]
     for name in ("ann", "ben", "cara"):

@@ -12,6 +12,7 @@ from store.errors import RestoredElsewhere
 from store.events.catalog import EventType
 from store.events.log import append_events
 from store.events.reader import Place, Subscription, read, restamp
+from tests.patience import until
 from tests.servers import TestPostgres
 from tests.store.conftest import new_host, rows
 from tests.store.events.test_append import append, event
@@ -36,11 +37,11 @@ async def settled(database: Database, host: UUID) -> None:
     """Wait until all that is committed may be read: other tests write to the same server."""
     below = """
         select coalesce(max(xid) < pg_snapshot_xmin(pg_current_snapshot()), true) from event_store_t"""
-    for _ in range(1000):
-        if (await rows(database, host, below))[0][0]:
-            return
-        await asyncio.sleep(0.05)
-    pytest.fail("somebody writes without end")
+
+    async def seen_by_all() -> bool:
+        return bool((await rows(database, host, below))[0][0])
+
+    await until(seen_by_all, "nobody writes any more")
 
 
 @pytest.mark.law("L5")
@@ -67,10 +68,14 @@ async def test_readers_of_a_busy_log_see_every_event_once(database: Database, ba
     writing = asyncio.gather(*(append(database, bank, [offer]) for offer in offers))
     seen: list[str] = []
     place = Place()
-    while not writing.done() or len(seen) < 61:
+
+    async def all_seen() -> bool:
+        nonlocal place
         found, place = await keys(database, bank, place)
-        seen += found
-        await asyncio.sleep(0.002)
+        seen.extend(found)
+        return writing.done() and len(seen) >= 61
+
+    await until(all_seen, "every event is seen")
     assert sorted(seen) == sorted(["bank", *(o["payload"]["data"]["docId"] for o in offers)])
 
 
