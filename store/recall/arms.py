@@ -13,6 +13,7 @@ from store.recall.lexical import Place, Statistics
 from store.recall.pool import Pool
 from store.recall.question import Question
 from store.recall.settings import RecallSettings
+from store.recall.times import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,8 @@ class Search:
 
     `vector` is the question's, of the given generation; `tail` are vectors of units that have none stored yet, and
     have passed the filters. `related` are words near the question's, with their importance beside a word asked for.
-    `lists`: so many of the index by nearness over the bank's vectors are read, 0 where all vectors are.
+    `lists`: so many of the index by nearness over the bank's vectors are read, 0 where all vectors are. `times` are
+    those the question asks for.
     """
 
     host: UUID
@@ -35,6 +37,7 @@ class Search:
     filters: Mapping[str, Any] = field(repr=False)
     settings: RecallSettings
     lists: int = 0
+    times: Sequence[Span] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Recall: what the memory holds for a question, now."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import islice
 from uuid import UUID
 
@@ -30,6 +31,8 @@ from store.recall.settings import RecallSettings
 from store.recall.steps import Steps
 from store.recall.tail import affordable
 from store.recall.tail_cache import TailCache
+from store.recall.time_arm import TimeArm
+from store.recall.times import spans
 
 #: A question is read so far; the sentence model reads less.
 MAX_CHARACTERS = 8192
@@ -37,7 +40,7 @@ MAX_CHARACTERS = 8192
 #: What a question calls the related words to leave them out.
 KIN = "kin"
 
-ARMS: tuple[Arm, ...] = (DenseArm(), LexicalArm(), EntityArm())
+ARMS: tuple[Arm, ...] = (DenseArm(), LexicalArm(), EntityArm(), TimeArm())
 
 
 class Recaller:
@@ -55,12 +58,14 @@ class Recaller:
         arms: Sequence[Arm] = ARMS,
         *,
         reranker: Reranker | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._database = database
         self._embedder = embedder
         self._settings = settings
         self._arms = arms
         self._tails = TailCache()
+        self._clock = clock
         self._last = None if reranker is None else LastLook(reranker, settings.rerank)
 
     async def recall(self, host: UUID, query: RecallQuery) -> RecallAnswer:
@@ -97,6 +102,7 @@ class Recaller:
             filters=filters.parameters(query, bank),
             settings=self._settings,
             lists=prepared.lists,
+            times=spans(question.text, query.as_of or self._clock()),
         )
         last = None if RERANK in query.without else self._last
         async with self._database.tenant(host, opening(search.lists)) as connection:

@@ -14,6 +14,9 @@ class RankingSettings(BaseModel):
 
     dense_weight: float = Field(default=0.75, ge=0, le=10, description="a cosine against a share of words found")
     entity_weight: float = Field(default=0.0, ge=0, le=10, description="naming a rare entity against a share of words")
+    time_weight: float = Field(
+        default=0.15, ge=0, le=10, description="being of the asked time against a share of words"
+    )
     saturation: float = Field(default=1.2, gt=0, le=10, description="BM25's k1: how soon repeating a word pays less")
     length_share: float = Field(default=0.6, ge=0, le=1, description="BM25's b: how much long texts are held back")
     pair_weight: float = Field(default=0.5, ge=0, le=10, description="a pair of words against a word")

@@ -20,7 +20,7 @@ LOOK_AGAIN_S = 0.5
 PATIENCE_S = 1800.0
 #: What is switched off in turn when that is asked for: arms, related words, rules of the ranking.
 PARTS = (
-    *("dense", "lexical", "entities", "kin"),
+    *("dense", "lexical", "entities", "time", "kin"),
     *("substance", "speaker", "session", "short question", "assistant", "own life", "answer type"),
 )
 

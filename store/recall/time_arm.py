@@ -1,0 +1,143 @@
+"""The arm that knows times: what was said in the time a question asks for, and what tells of that time."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.recall.arms import Found, Search
+from store.recall.filters import conditions
+from store.recall.pool import Pool
+from store.recall.settings import RecallSettings
+from store.recall.terms import BIGRAM_PREFIX, analyse, lexical_text
+from store.recall.times import DAY, Span, spans
+
+#: So many units said in the asked time are compared, the nearest in meaning.
+UNITS = 40
+#: Said within days: a longer time is asked for by the words of its month or year.
+MOST_DAYS = 31
+#: Of one day, so many units are looked at.
+OF_A_DAY = 200
+#: What happened is told of in the days after, the less the later.
+TOLD_LATER = 0.8
+SOON = timedelta(days=7)
+#: So many texts, the nearest in meaning, are read for the times they tell of, and no more of each than this.
+TEXTS = 32
+CHARACTERS = 1000
+#: A text tells of times so long before and after it is said.
+ABOUT = timedelta(days=400)
+
+# The day a message was said is among its words, as a pair of them; so no other index is needed. The newest units'
+# words wait beside it.
+SAID = text(f"""
+    with said as materialized (
+        select p.unit_id
+          from unnest(cast(:days as text[])) q(term),
+               lateral (select p.unit_id from afterturn.posting_t p
+                         where p.host_id = :host and p.bank_id = :bank and p.term = q.term limit :of_a_day) p
+         union
+        select w.unit_id from afterturn.unit_word_t w
+         where w.host_id = :host and w.bank_id = :bank and not w.posted and w.terms ?| cast(:days as text[])
+    )
+    select u.unit_id
+      from said s,
+           lateral (select u.unit_id, coalesce(u.occurred_start, u.event_date) as at
+                      from afterturn.agent_memory_unit_t u
+                     where u.host_id = :host and u.bank_id = :bank and u.unit_id = s.unit_id and {conditions("u")}
+                     limit 1) u
+      left join lateral (select v.embedding from afterturn.unit_vector_t v
+                          where v.host_id = :host and v.bank_id = :bank and v.generation = :generation
+                            and v.unit_id = u.unit_id and v.chunk = 0 limit 1) v on true
+     where exists (select from unnest(cast(:begins as timestamptz[]), cast(:ends as timestamptz[])) t(begins, ends)
+                    where u.at >= t.begins and u.at < t.ends)
+     order by v.embedding <#> cast(:vector as halfvec), u.unit_id
+     limit :units""")  # noqa: S608 - put together from constants
+
+
+class TimeArm:
+    """Units said in the asked time or telling of it; where a question names no time there is nothing to do."""
+
+    name = "time"
+
+    def weight(self, settings: RecallSettings) -> float:
+        """Return how much being of the right time counts against a share of words found."""
+        return settings.ranking.time_weight
+
+    async def find(self, connection: AsyncConnection, search: Search) -> Found:
+        """Find the units said on the asked days, the nearest in meaning first."""
+        if not search.times or not search.settings.ranking.time_weight:
+            return Found([], [], lambda pool: np.zeros(len(pool)))
+        days = day_terms(search.times)
+        arguments = {
+            "host": search.host,
+            "bank": search.bank,
+            "days": days,
+            "of_a_day": OF_A_DAY,
+            "generation": search.generation,
+            "vector": search.vector,
+            "begins": [span.begin for span in search.times],
+            "ends": [span.end for span in search.times],
+            "units": UNITS,
+            **search.filters,
+        }
+        found: list[UUID] = [row.unit_id for row in await connection.execute(SAID, arguments)] if days else []
+        return Found(found, [], lambda pool: timeliness(pool, search.times))
+
+
+def day_terms(times: Sequence[Span]) -> list[str]:
+    """Return the words that stand in the units said on the days of these times; none where they are too many."""
+    days = [
+        span.begin + n * DAY
+        for span in times
+        if span.length <= MOST_DAYS * DAY
+        for n in range(-(-span.length // DAY) + bool(span.begin.hour))
+    ]
+    if len(days) > MOST_DAYS:
+        return []
+    pairs = (next(term for term in analyse(lexical_text(None, day, "")).counts if _is_pair(term)) for day in days)
+    return list(dict.fromkeys(pairs))
+
+
+def _is_pair(term: str) -> bool:
+    return term.startswith(BIGRAM_PREFIX)
+
+
+def timeliness(pool: Pool, times: Sequence[Span]) -> NDArray[np.float64]:
+    """Return how well each unit fits the asked times, from 0 to 1; shape (len(pool),).
+
+    1 for what was said in one of them or tells of it, less for what was said in the days after.
+    """
+    scores = np.array([said(unit.occurred_at, times) for unit in pool.candidates], dtype=np.float64)
+    nearest = np.argsort(-pool.products.question[:, 0], kind="stable")
+    for index in [int(at) for at in nearest if scores[at] < 1][:TEXTS]:
+        unit = pool.candidates[index]
+        if tells_of(unit.text[:CHARACTERS], unit.occurred_at, times):
+            scores[index] = 1.0
+    return scores
+
+
+def said(at: datetime, times: Sequence[Span]) -> float:
+    """Return how well something said at this moment fits the times, from 0 to 1."""
+    return max(_said(at, span) for span in times)
+
+
+def tells_of(content: str, at: datetime, times: Sequence[Span]) -> bool:
+    """Say whether a text, said at this moment, speaks of one of the times, and not of a much longer one."""
+    near = [span for span in times if abs(span.begin - at) < ABOUT or abs(span.end - at) < ABOUT]
+    return bool(near) and any(
+        told.begin < span.end and span.begin < told.end and told.length <= 2 * max(span.length, DAY)
+        for told in spans(content, at)
+        for span in near
+    )
+
+
+def _said(at: datetime, span: Span) -> float:
+    if at < span.begin:
+        return 0.0
+    if at < span.end:
+        return 1.0
+    return float(TOLD_LATER * np.exp(-((at - span.end) / SOON)))

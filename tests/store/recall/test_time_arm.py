@@ -1,0 +1,98 @@
+"""The arm of times: what was said then, what tells of then, and nothing where no time is asked for."""
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.recall.dense import products
+from store.recall.pool import Candidate, Pool
+from store.recall.query import Explanation
+from store.recall.time_arm import TOLD_LATER, day_terms, said, tells_of, timeliness
+from store.recall.times import DAY, Span, spans
+from tests.store.recall.conftest import Memory
+
+MAY = Span(datetime(2023, 5, 1, tzinfo=UTC), datetime(2023, 6, 1, tzinfo=UTC))
+FIFTH = Span(datetime(2023, 5, 5, tzinfo=UTC), datetime(2023, 5, 6, tzinfo=UTC))
+
+
+def _unit(text: str, at: datetime) -> Candidate:
+    return Candidate(UUID(int=1), "experience", text, True, None, None, None, None, "user", None, at, ())
+
+
+def _fit(text: str, at: datetime, *times: Span) -> float:
+    nothing = np.zeros((1, 4), dtype=np.float32)
+    pool = Pool([_unit(text, at)], products(np.zeros(4, dtype=np.float32), nothing, nothing, nothing))
+    return float(timeliness(pool, times)[0])
+
+
+def test_what_was_said_then_fits_and_what_was_said_soon_after_fits_less() -> None:
+    inside, after, long_after, before = (
+        _fit("we talked", at, MAY) for at in (MAY.begin + 3 * DAY, MAY.end + DAY, MAY.end + 60 * DAY, MAY.begin - DAY)
+    )
+    assert inside == 1
+    assert 0.5 < after < TOLD_LATER
+    assert 0 < long_after < 0.01
+    assert before == 0
+
+
+@pytest.mark.parametrize(
+    "text, fits",
+    [
+        ("Yesterday we went to the lake", True),
+        ("on Friday we went to the lake", True),
+        ("we went to the lake on 5 May", True),
+        ("two days ago we went to the lake", False),
+        ("we went to the lake last year", False),
+        ("we went to the lake", False),
+    ],
+)
+def test_what_tells_of_the_day_fits_whenever_it_was_said(text: str, fits: bool) -> None:  # noqa: FBT001 - a table
+    assert tells_of(text, FIFTH.end + timedelta(hours=9), [FIFTH]) is fits
+
+
+def test_a_text_that_tells_of_a_much_longer_time_does_not_tell_of_a_day() -> None:
+    assert not tells_of("In May we went to the lake", MAY.end, [FIFTH])
+    assert tells_of("In May we went to the lake", MAY.end, [MAY])
+
+
+@given(st.integers(-4000, 4000), st.integers(-100, 100), st.integers(1, 400))
+def test_a_fit_lies_between_nothing_and_one_and_is_best_within(at: int, begin: int, length: int) -> None:
+    span = Span(MAY.begin + begin * DAY, MAY.begin + (begin + length) * DAY)
+    fit = said(MAY.begin + at * DAY, [span])
+    assert 0 <= fit <= 1
+    assert (fit == 1) is (begin <= at < begin + length)
+    assert said(MAY.begin + at * DAY, [span, FIFTH]) >= fit
+
+
+def test_the_days_of_a_short_time_are_looked_up_and_of_a_long_one_none() -> None:
+    assert day_terms([FIFTH]) == ["2:5_may"]
+    assert len(day_terms([MAY])) == 31
+    assert day_terms(spans("in 2023", MAY.end)) == []
+    assert day_terms(spans("in May", MAY.end)) == []
+
+
+async def test_a_time_without_other_words_finds_what_was_said_then(memory: Memory) -> None:
+    for day in range(1, 28):
+        at = datetime(2023, 5, day, 12, tzinfo=UTC)
+        await memory.say(f"Nothing much happened, number {day}.", session=f"s{day}", occurred_at=at)
+    await memory.embed_all()
+    answer = await memory.ask("What about yesterday?", as_of=datetime(2023, 5, 20, 9, tzinfo=UTC), explain=True)
+    first, *others = answer.items
+    assert first.occurred_at.day == 19
+    assert "time" in first.arms
+    assert isinstance(first.explain, Explanation)
+    assert first.explain.arms["time"].score == 1
+    assert all("time" not in other.arms for other in others)
+    assert "time" in answer.took
+
+
+async def test_where_no_time_is_asked_for_the_arm_of_times_says_nothing(memory: Memory) -> None:
+    await memory.say("A heron stood in the pond.", "The pond froze.")
+    answer = await memory.ask("What about the pond?", explain=True)
+    assert all("time" not in item.arms for item in answer.items)
+    without = await memory.ask("What about the pond?", without=["time"])
+    assert [item.unit_id for item in answer.items] == [item.unit_id for item in without.items]
