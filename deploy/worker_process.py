@@ -112,7 +112,7 @@ def run(settings: Settings, stages: Callable[..., Sequence[StageWork]] | None = 
     gateway, reader).
     """
     logs.configure(settings.log)
-    logging.getLogger("dramatiq.broker.RedisBroker").addFilter(_is_news)
+    logging.getLogger("dramatiq.broker.ListeningBroker").addFilter(_is_news)
     ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.set())
@@ -124,9 +124,11 @@ def run(settings: Settings, stages: Callable[..., Sequence[StageWork]] | None = 
     register(broker, parts.dependencies)
     broker.emit_after("process_boot")
     workers = [worker(broker, pool) for pool in pools(settings.worker.threads)]
+    broker.ear.start()
     try:
         return _work(loop, parts, workers, ending)
     finally:
+        broker.ear.stop()
         _end(loop, parts, workers)
         broker.close()
         log.info("stopped", pid=os.getpid())

@@ -11,7 +11,7 @@ from dramatiq.brokers.redis import RedisBroker
 from dramatiq.errors import BrokerError
 
 from producers import metrics
-from producers.jobs import FLAG_MS, flag_key, recall_message, stage_message
+from producers.jobs import FLAG_MS, bell_channel, flag_key, recall_message, stage_message
 from store.ledger import Stage
 
 #: Pause between two trips to Redis: what is rung for meanwhile shares the next one.
@@ -108,11 +108,13 @@ class Doorbell:
             raise
 
     def _send(self, stages: list[Stage], jobs: list[tuple[UUID, UUID]]) -> None:
-        for stage in self._unflagged(stages):
-            self._broker.enqueue(stage_message(stage))
-            metrics.RINGS.labels("sent").inc()
-        for host, job in jobs:
-            self._broker.enqueue(recall_message(host, job))
+        ours = self._unflagged(stages)
+        messages = [*map(stage_message, ours), *(recall_message(host, job) for host, job in jobs)]
+        for message in messages:
+            self._broker.enqueue(message)
+        metrics.RINGS.labels("sent").inc(len(ours))
+        if queues := {message.queue_name for message in messages}:
+            self._broker.client.publish(bell_channel(self._broker.namespace), " ".join(sorted(queues)))
 
     def _unflagged(self, stages: list[Stage]) -> list[Stage]:
         """Flag all stages in one trip; return those whose flag was down."""

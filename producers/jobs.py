@@ -8,6 +8,8 @@ No ring is lost by that. Whoever rings has committed first. If it finds the flag
 has not been answered yet: its worker will delete the flag, then claim, and so see the committed row. A worker that
 deleted the flag before it claimed lets the next ringer enqueue again. A ringer that dies between flag and nudge costs
 a second, then the flag is gone; and the sweeper rings for whatever was forgotten.
+
+    <namespace>:bell           a channel: whoever enqueued names the queues, so that no worker has to keep looking
 """
 
 from enum import StrEnum
@@ -58,3 +60,8 @@ def recall_message(host: UUID, job: UUID) -> "Message[None]":
 def flag_key(namespace: str, stage: Stage) -> str:
     """Return the Redis key that is set while a ring for `stage` waits for its worker."""
     return f"{namespace}:ring:{stage}"
+
+
+def bell_channel(namespace: str) -> str:
+    """Return the channel on which the queues are named that something was put into, parted by blanks."""
+    return f"{namespace}:bell"

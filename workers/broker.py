@@ -11,12 +11,12 @@ from uuid import UUID
 import dramatiq
 import redis
 from dramatiq.asyncio import async_to_sync
-from dramatiq.brokers.redis import RedisBroker
 from dramatiq.middleware import TimeLimit
 
 from producers.jobs import QUEUES, RECALL_ACTOR, STAGE_ACTORS, Queue
 from producers.settings import BrokerSettings
 from store.ledger import Stage
+from workers.ear import ListeningBroker
 from workers.recall import RecallWork
 from workers.runner import Runner
 
@@ -28,6 +28,8 @@ HEARTBEAT_MS = 60_000
 DEAD_MESSAGE_MS = 3_600_000
 #: A thread that hangs longer than this is told so, in milliseconds; every call has its own, shorter limit.
 TIME_LIMIT_MS = 600_000
+#: How often a thread without work looks whether it is to end, in milliseconds; a message wakes it at once.
+IDLE_MS = 500
 CONNECT_S = 2.0
 ANSWER_S = 5.0
 
@@ -43,14 +45,13 @@ class Dependencies:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Threads of their own for one class of latency; each looks for messages every `idle_ms` when it has none."""
+    """Threads of their own for one class of latency."""
 
     queue: Queue
     threads: int
-    idle_ms: int
 
 
-def create_broker(settings: BrokerSettings) -> RedisBroker:
+def create_broker(settings: BrokerSettings) -> ListeningBroker:
     """Return a broker that is not connected yet; its client gives up soon, and says so."""
     client = redis.Redis.from_url(
         settings.url.get_secret_value(),
@@ -58,7 +59,7 @@ def create_broker(settings: BrokerSettings) -> RedisBroker:
         socket_timeout=ANSWER_S,
         health_check_interval=15,
     )
-    return RedisBroker(  # type: ignore[no-untyped-call]  # dramatiq leaves this constructor without annotations
+    return ListeningBroker(
         client=client,
         namespace=settings.namespace,
         middleware=[TimeLimit(time_limit=TIME_LIMIT_MS)],
@@ -68,7 +69,7 @@ def create_broker(settings: BrokerSettings) -> RedisBroker:
     )
 
 
-def register(broker: RedisBroker, dependencies: Dependencies) -> Mapping[str, "dramatiq.Actor[..., None]"]:
+def register(broker: ListeningBroker, dependencies: Dependencies) -> Mapping[str, "dramatiq.Actor[..., None]"]:
     """Make the actors of all queues, by name. They never raise."""
     actors = [_stage_actor(broker, dependencies, stage) for stage in dependencies.runners]
     actors.append(_recall_actor(broker, dependencies.recall))
@@ -78,22 +79,22 @@ def register(broker: RedisBroker, dependencies: Dependencies) -> Mapping[str, "d
 def pools(threads: int) -> tuple[Pool, ...]:
     """Return the pools of one process; `threads` are those of the pools whose work is mostly waiting."""
     return (
-        Pool(Queue.RECALL, threads, 20),
-        Pool(Queue.GATEWAY, threads, 100),
-        Pool(Queue.EXTRACTION, 2, 100),
-        Pool(Queue.ENRICHMENT, 1, 100),
-        Pool(Queue.EMBEDDING, 1, 100),
+        Pool(Queue.RECALL, threads),
+        Pool(Queue.GATEWAY, threads),
+        Pool(Queue.EXTRACTION, 2),
+        Pool(Queue.ENRICHMENT, 1),
+        Pool(Queue.EMBEDDING, 1),
     )
 
 
-def worker(broker: RedisBroker, pool: Pool) -> dramatiq.Worker:
+def worker(broker: ListeningBroker, pool: Pool) -> dramatiq.Worker:
     """Return a worker for one pool, not started; it fetches no message that it has no thread for."""
-    made = dramatiq.Worker(broker, queues={pool.queue.value}, worker_timeout=pool.idle_ms, worker_threads=pool.threads)
+    made = dramatiq.Worker(broker, queues={pool.queue.value}, worker_timeout=IDLE_MS, worker_threads=pool.threads)
     made.queue_prefetch = made.delay_prefetch = pool.threads
     return made
 
 
-def _stage_actor(broker: RedisBroker, dependencies: Dependencies, stage: Stage) -> "dramatiq.Actor[..., None]":
+def _stage_actor(broker: ListeningBroker, dependencies: Dependencies, stage: Stage) -> "dramatiq.Actor[..., None]":
     drain = async_to_sync(dependencies.runners[stage].drain)
 
     def work() -> None:
@@ -104,7 +105,7 @@ def _stage_actor(broker: RedisBroker, dependencies: Dependencies, stage: Stage) 
     return dramatiq.actor(broker=broker, actor_name=STAGE_ACTORS[stage], queue_name=QUEUES[stage])(work)
 
 
-def _recall_actor(broker: RedisBroker, work: RecallWork) -> "dramatiq.Actor[..., None]":
+def _recall_actor(broker: ListeningBroker, work: RecallWork) -> "dramatiq.Actor[..., None]":
     answer = async_to_sync(work.answer)
 
     def recall(host: str, job: str) -> None:
