@@ -36,7 +36,7 @@ from store.delivery import Deliveries
 from store.erasure import Erasures
 from store.freshness import Waiter
 from store.ledger import Ledger, Stage
-from store.maintenance import Pruning, Schedule
+from store.maintenance import Pruning, Schedule, WordsAnew
 from store.recall.recaller import Recaller
 from store.recall_jobs import RecallJobs
 from store.words import WaitingWords
@@ -191,7 +191,9 @@ async def _build(settings: Settings, broker: RedisBroker, stages: Callable[..., 
     )
     maintainer = Maintainer(
         Schedule(database),
-        tasks_of(Needs(Pruning(database), jobs, Erasures(database, _now), settings.maintenance, _now)),
+        tasks_of(
+            Needs(Pruning(database), jobs, Erasures(database, _now), settings.maintenance, _now, WordsAnew(database))
+        ),
         _name(),
     )
     dependencies = Dependencies(runners, RecallWork(jobs, recalls, lease, embedder.load), doorbell.answered)

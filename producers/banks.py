@@ -5,18 +5,26 @@ those that are shared with it; whatever else there is looks to it like what is n
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from producers.errors import Invalid, PermissionDenied, Problem
-from producers.fields import BANK_BYTES, BankName, Name
+from producers.fields import BANK_BYTES, BankName, Name, refuse
 from store.banks import Bank, Banks
 from store.keys import Grant
+from store.recall.word_rules import AUTO, NONE, languages
 from store.scopes import Space
 from store.turns import NewTurn
 
 MAX_LISTED = 1000
+
+
+def _language(code: str) -> str:
+    known = (AUTO, NONE, *languages())
+    if code not in known:
+        raise refuse(f"must be one of {', '.join(known)}")
+    return code
 
 
 class BankBody(BaseModel):
@@ -27,6 +35,14 @@ class BankBody(BaseModel):
     bank: BankName
     user_id: Name | None = None
     agent: Name | None = None
+
+
+class BankChange(BaseModel):
+    """What a bank is to be from now on: its language, `auto` or `none`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    language: Annotated[str, AfterValidator(_language)]
 
 
 class BanksParameters(BaseModel):
@@ -98,4 +114,4 @@ def listed(grant: Grant) -> list[str] | None:
 def as_json(bank: Bank) -> dict[str, Any]:
     """Return a bank as the API shows it."""
     owners = {"user": bank.user and str(bank.user), "agent": bank.agent and str(bank.agent)}
-    return {"bank": bank.name, "scope": bank.scope, **owners}
+    return {"bank": bank.name, "scope": bank.scope, **owners, "language": bank.language, "settled": bank.settled}

@@ -14,7 +14,18 @@ from typing import Any
 from uuid import UUID
 
 from producers import metrics
-from producers.banks import BankBody, BanksParameters, fitting, holds, listed, reach, space_for, writes, written_by
+from producers.banks import (
+    BankBody,
+    BankChange,
+    BanksParameters,
+    fitting,
+    holds,
+    listed,
+    reach,
+    space_for,
+    writes,
+    written_by,
+)
 from producers.corrections import correction_of
 from producers.doorbell import Doorbell
 from producers.erasures import ErasureBody, scope_of, shows, target_in, user_target
@@ -247,6 +258,12 @@ class Memory:
         if not grant.allows(body.bank.removeprefix(space.prefix)) and not grant.allows(body.bank):
             raise PermissionDenied("this key does not reach this bank")
         return await self._parts.banks.create(grant.host_id, space.user, fitting(space.name(body.bank)))
+
+    async def change_bank(self, grant: Grant, bank: str, asked: Any) -> Bank:
+        """Change a bank's language; its words follow. Raises Invalid, NotFound, PermissionDenied, TurnBusy."""
+        writes(grant)
+        body = read(BankChange, asked)
+        return await self._parts.banks.speak(grant.host_id, await self._reach(grant, bank), body.language, grant.user)
 
     async def list_banks(self, grant: Grant, asked: BanksParameters) -> list[Bank]:
         """List the banks a key reaches, by name."""

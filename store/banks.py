@@ -8,8 +8,9 @@ from uuid import UUID
 import orjson
 from sqlalchemy import text
 
-from store import identity
+from store import identity, languages
 from store.database import Database
+from store.errors import NotFound
 from store.events.catalog import EventType
 from store.events.envelope import Origin, offer
 from store.events.refusals import refusals
@@ -19,25 +20,31 @@ from store.scopes import Space, space_of
 VISIBLE = text("""
     select b.bank_id from afterturn.agent_memory_bank_t b
      where b.host_id = :host and b.bank_id = any(:banks) and b.active""")
-LIST = text("""
-    select b.bank_name, b.user_id, b.agent_def_id, b.update_ts from afterturn.agent_memory_bank_t b
+_SHOWN = """
+    select b.bank_name, b.user_id, b.agent_def_id, b.update_ts, coalesce(l.language, 'auto'), l.former is null
+      from afterturn.agent_memory_bank_t b
+      left join afterturn.bank_language_t l on l.host_id = b.host_id and l.bank_id = b.bank_id"""
+LIST = text(f"""{_SHOWN}
      where b.host_id = :host and b.active and b.bank_name collate "C" > :after
        and (cast(:names as text[]) is null or b.bank_name = any(:names))
      order by b.bank_name collate "C" limit :limit""")
-ONE = text("""
-    select b.bank_name, b.user_id, b.agent_def_id, b.update_ts from afterturn.agent_memory_bank_t b
-     where b.host_id = :host and b.bank_id = :bank and b.active""")
+ONE = text(f"{_SHOWN} where b.host_id = :host and b.bank_id = :bank and b.active")
 CREATE = text("select afterturn.create_bank(:host, :bank, cast(:event as jsonb), :now)")
 
 
 @dataclass(frozen=True, slots=True)
 class Bank:
-    """A bank; `user` and `agent` are ids, None for what is shared."""
+    """A bank; `user` and `agent` are ids, None for what is shared.
+
+    `language` is how its words are cut (word_rules); `settled` says that all of them are.
+    """
 
     name: str
     user: UUID | None
     agent: UUID | None
     updated_at: datetime
+    language: str
+    settled: bool
 
     @property
     def scope(self) -> str:
@@ -77,9 +84,22 @@ class Banks:
         arguments = {"host": host, "bank": bank, "event": orjson.dumps(event).decode(), "now": now}
         with refusals():
             outcome = await self._create(arguments)
+        return await self.get(host, name), outcome == "created"
+
+    async def get(self, host: UUID, name: str) -> Bank:
+        """Return the bank of this whole name. Raises NotFound."""
         async with self._database.tenant(host) as connection:
-            row = (await connection.execute(ONE, {"host": host, "bank": bank})).one()
-        return Bank(*row), outcome == "created"
+            row = (await connection.execute(ONE, {"host": host, "bank": identity.bank_id(host, name)})).one_or_none()
+        if row is None:
+            raise NotFound("no such bank")
+        return Bank(*row)
+
+    async def speak(self, host: UUID, name: str, language: str, user: str | None = None) -> Bank:
+        """Make this the language of a bank, as `user`; returns the bank. Raises as languages.change."""
+        origin = Origin(host, identity.bank_id(host, name), identity.user_id(host, user), self._clock())
+        async with self._database.tenant(host) as connection:
+            await languages.change(connection, origin, language)
+        return await self.get(host, name)
 
     async def list(
         self, host: UUID, space: Space, *, names: list[str] | None = None, after: str = "", limit: int = 200

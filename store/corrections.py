@@ -9,14 +9,13 @@ import orjson
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store import derived, postings
+from store import derived, languages, postings
 from store.errors import ConcurrencyError, NotFound, TurnBusy
 from store.events.catalog import Aggregate, EventType, aggregate_id
 from store.events.envelope import Origin, command, offer
 from store.events.log import append_events, versions
 from store.ledger import Stage
 from store.readings import FollowUp, open_follow_ups
-from store.recall.terms import analyse, lexical_text
 
 # As an append does, and in its order, and as who links units with entities: all before anything is written.
 LOCK = text("""
@@ -173,9 +172,8 @@ async def _unlinked(
 
 async def _follow(connection: AsyncConnection, origin: Origin, unit: Row[Any], content: str, position: int) -> None:
     """Write the new words, and open what the stages have to do."""
-    title = unit.context if unit.origin == "document" else None
-    terms = analyse(lexical_text(unit.name or unit.role or title, unit.event_date, content))
-    words = postings.UnitTerms(unit.unit_id, terms.counts, terms.length)
+    rules = languages.writing(await languages.read(connection, origin.host), origin.bank)
+    words = postings.terms_of(unit, rules, content)
     await postings.insert(connection, origin.host, origin.bank, [words])
     await derived.recount(connection, origin, position)
     if unit.turn_id is not None:

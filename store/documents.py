@@ -22,8 +22,10 @@ from store.errors import NotFound, TurnBusy
 from store.events.catalog import EventType
 from store.events.envelope import Origin, offer
 from store.events.log import append_events
+from store.languages import Languages, writing
 from store.quotas import charged, refusal_of
 from store.recall.terms import analyse, lexical_text
+from store.recall.word_rules import WordRules
 
 #: How often a content may have been forgotten and handed in again before that is refused as busy.
 MOST_LIVES = 64
@@ -96,6 +98,7 @@ class Documents:
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
         self._clock = clock
+        self._languages = Languages(database)
 
     async def add(self, host: UUID, document: NewDocument) -> AddedDocument:
         """Take in a document whole: durable, readable and on its way through the stages when this returns.
@@ -107,7 +110,8 @@ class Documents:
         bank = identity.bank_id(host, document.bank)
         for _ in range(MOST_LIVES):
             doc = await self._life(host, bank, document)
-            offered = orjson.dumps([_offered(host, document, doc, chunks, now)]).decode()
+            rules = writing(await self._languages.of(host), bank)
+            offered = orjson.dumps([_offered(host, document, doc, chunks, now, rules=rules)]).decode()
 
             async def write(offered: str = offered) -> Any:
                 async with self._database.call() as connection:
@@ -175,7 +179,9 @@ def _created(origin: Origin, doc: UUID, document: NewDocument) -> dict[str, Any]
     return offer(origin, EventType.DOC_CREATED, (doc,), data)
 
 
-def _offered(host: UUID, document: NewDocument, doc: UUID, chunks: Sequence[str], now: datetime) -> dict[str, Any]:
+def _offered(
+    host: UUID, document: NewDocument, doc: UUID, chunks: Sequence[str], now: datetime, *, rules: WordRules
+) -> dict[str, Any]:
     """Return a document in the form `append_turns` takes: its own turn, in a session of its own."""
     bank = identity.bank_id(host, document.bank)
     origin = Origin(host, bank, identity.user_id(host, document.user_id), now)
@@ -201,7 +207,7 @@ def _offered(host: UUID, document: NewDocument, doc: UUID, chunks: Sequence[str]
                 for unit, data in zip(units, retained, strict=True)
             ),
         ],
-        "postings": [_words(unit, chunk, at, document) for unit, chunk in zip(units, chunks, strict=True)],
+        "postings": [_words(unit, chunk, at, document, rules) for unit, chunk in zip(units, chunks, strict=True)],
     }
 
 
@@ -220,6 +226,6 @@ def _retained(document: NewDocument, doc: UUID, unit: UUID, n: int, chunk: str) 
     }
 
 
-def _words(unit: UUID, chunk: str, at: datetime, document: NewDocument) -> dict[str, Any]:
-    terms = analyse(lexical_text(document.title, at, chunk))
+def _words(unit: UUID, chunk: str, at: datetime, document: NewDocument, rules: WordRules) -> dict[str, Any]:
+    terms = analyse(lexical_text(document.title, at, chunk, rules), rules)
     return {"unit": str(unit), "terms": dict(terms.counts), "length": terms.length}

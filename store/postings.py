@@ -2,11 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import text
+from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.recall.terms import analyse, lexical_text
+from store.recall.word_rules import WordRules
 
 # A unit that was forgotten meanwhile gets no words back.
 INSERT = text("""
@@ -25,6 +29,23 @@ class UnitTerms:
     unit_id: UUID
     counts: Mapping[str, int] = field(repr=False)
     length: int
+
+    def same(self, terms: str | None, length: int | None) -> bool:
+        """Say whether the unit has these words already; `terms` as the database shows them."""
+        return terms is not None and length == self.length and orjson.loads(terms) == self.counts
+
+
+def terms_of(unit: Row[Any], rules: WordRules, content: str | None = None) -> UnitTerms:
+    """Return the words of a unit's row (name, role, origin, context, event_date, content) by the rules of its bank.
+
+    A document's units are read with its title; `content` is what it says instead.
+    """
+    title = unit.context if unit.origin == "document" else None
+    said = lexical_text(
+        unit.name or unit.role or title, unit.event_date, unit.content if content is None else content, rules
+    )
+    terms = analyse(said, rules)
+    return UnitTerms(unit.unit_id, terms.counts, terms.length)
 
 
 async def insert(connection: AsyncConnection, host: UUID, bank: UUID, units: Sequence[UnitTerms]) -> None:

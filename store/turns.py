@@ -19,9 +19,11 @@ from store.database import Database
 from store.errors import NotFound, QuotaExceeded, StoreError, TurnBusy, TurnConflict
 from store.events.catalog import EventType
 from store.events.envelope import Origin, offer
+from store.languages import Languages, Rules, writing
 from store.ledger import Stage, StageStatus, public_status
 from store.quotas import charged, recounted, refusal_of
 from store.recall.terms import analyse, lexical_text
+from store.recall.word_rules import WordRules
 
 Clock = Callable[[], datetime]
 
@@ -103,6 +105,15 @@ class TurnStatus:
     stages: Mapping[Stage, StageStatus]
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a turn is prepared with: its host's key of digests, sessions that live, how words of banks are cut."""
+
+    digest_key: bytes = field(repr=False)
+    living: Container[str]
+    rules: Mapping[UUID, Rules]
+
+
 class TurnStore:
     """Appends turns and tells how far they have come."""
 
@@ -112,6 +123,7 @@ class TurnStore:
         self._digest_keys: dict[UUID, bytes] = {}
         # Sessions that lived when last written to: their turns need not bring what makes bank and session.
         self._living: set[str] = set()
+        self._languages = Languages(database)
 
     async def append(self, host: UUID, turns: Sequence[NewTurn]) -> list[Appended | Refused]:
         """Append turns in one transaction and one call, and answer for each, in order.
@@ -132,7 +144,8 @@ class TurnStore:
 
     async def _append(self, host: UUID, turns: Sequence[NewTurn], now: datetime) -> list[Appended | Refused]:
         """Write turns, those whose session ended unknown to us once more, with what makes it again."""
-        prepare = partial(_offers, host, turns, now, await self._digest_key(host), self._living)
+        known = _Known(await self._digest_key(host), self._living, await self._languages.of(host))
+        prepare = partial(_offers, host, turns, now, known)
         # A large body would hold the event loop, and every other agent's turn with it, for the time of its analysis.
         sessions, offered = await asyncio.to_thread(prepare) if _is_large(turns) else prepare()
         found = await charged(partial(self._write, host, offered))
@@ -209,18 +222,16 @@ def _is_large(turns: Sequence[NewTurn]) -> bool:
     return sum(len(m.content) for turn in turns for m in turn.messages) + 500 * len(turns) > LARGE_CHARACTERS
 
 
-def _offers(
-    host: UUID, turns: Sequence[NewTurn], now: datetime, key: bytes, living: Container[str]
-) -> tuple[list[str], str]:
+def _offers(host: UUID, turns: Sequence[NewTurn], now: datetime, known: _Known) -> tuple[list[str], str]:
     """Return the turns' sessions, and the turns in the form `append_turns` takes, as JSON text.
 
     Turns of living sessions bring nothing that makes one.
     """
-    offered = [{"ord": n, **_offer(host, turn, now, key, living)} for n, turn in enumerate(turns)]
+    offered = [{"ord": n, **_offer(host, turn, now, known)} for n, turn in enumerate(turns)]
     return [one["session"] for one in offered], orjson.dumps(offered).decode()
 
 
-def _offer(host: UUID, turn: NewTurn, now: datetime, key: bytes, living: Container[str]) -> dict[str, Any]:
+def _offer(host: UUID, turn: NewTurn, now: datetime, known: _Known) -> dict[str, Any]:
     """Return one turn in the form `append_turns` takes: its identity, its events and its words."""
     bank = identity.bank_id(host, turn.bank)
     session = identity.session_id(bank, turn.session_id)
@@ -235,16 +246,17 @@ def _offer(host: UUID, turn: NewTurn, now: datetime, key: bytes, living: Contain
     units = [identity.unit_id(turn_uuid, n) for n in range(len(turn.messages))]
     said = [m.occurred_at or turn.occurred_at or now for m in turn.messages]
     appended = _appended(turn, place, units, said)
+    rules = writing(known.rules, bank)
     return {
         "turn": place["turnId"],
         "bank": str(bank),
         "session": place["sessionId"],
         "user": str(origin.user),
-        "digest": _digest(turn, key),
+        "digest": _digest(turn, known.digest_key),
         "gateway": turn.gateway,
         "accepted_at": now.isoformat(),
         "bytes": sum(len(message.content.encode()) for message in turn.messages),
-        "begin": None if place["sessionId"] in living else _beginnings(origin, turn, session),
+        "begin": None if place["sessionId"] in known.living else _beginnings(origin, turn, session),
         "events": [
             offer(origin, EventType.SESSION_APPENDED, (session,), appended, nth=place["turnId"]),
             *(
@@ -252,7 +264,7 @@ def _offer(host: UUID, turn: NewTurn, now: datetime, key: bytes, living: Contain
                 for n, unit in enumerate(units)
             ),
         ],
-        "postings": [_posting(unit, message, at) for unit, message, at in zip(units, turn.messages, said, strict=True)],
+        "postings": [_posting(*one, rules) for one in zip(units, turn.messages, said, strict=True)],
     }
 
 
@@ -298,6 +310,6 @@ def _retained(turn: NewTurn, n: int, unit: UUID, at: datetime, place: Mapping[st
     }
 
 
-def _posting(unit: UUID, message: NewMessage, at: datetime) -> dict[str, Any]:
-    terms = analyse(lexical_text(message.name or message.role, at, message.content))
+def _posting(unit: UUID, message: NewMessage, at: datetime, rules: WordRules) -> dict[str, Any]:
+    terms = analyse(lexical_text(message.name or message.role, at, message.content, rules), rules)
     return {"unit": str(unit), "terms": dict(terms.counts), "length": terms.length}

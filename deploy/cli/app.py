@@ -14,6 +14,7 @@ COMMANDS = {
     "recall": "deploy.cli.recall:recall_command",
     "recall-check": "deploy.cli.recall_check:recall_check_command",
     "unit": "deploy.cli.unit:unit_app",
+    "bank": "deploy.cli.bank:bank_app",
     "profile": "deploy.cli.profile:profile_command",
     "status": "deploy.cli.status:status_command",
     "jobs": "deploy.cli.jobs:jobs_app",

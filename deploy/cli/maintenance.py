@@ -20,7 +20,7 @@ from deploy.settings_errors import SettingsError
 from deploy.stack import Stack
 from store.database import Database
 from store.erasure import Erasures
-from store.maintenance import Pruning, Schedule
+from store.maintenance import Pruning, Schedule, WordsAnew
 from store.recall_jobs import RecallJobs
 from store.vector_indexes import VectorIndexes
 from workers.maintenance import Maintainer, Needs, Task, Told, indexing, tasks_of
@@ -46,13 +46,14 @@ def maintenance_command(
 ) -> None:
     """Run maintenance now: what workers do by themselves, every few seconds to an hour, each task once for all of them.
 
-    Tasks: `recall_jobs` wipes answers that expired; `erasures` goes on with erasures that were left alone; `claims`
-    drops those of dead workers; `ledger` takes done turns out of the ledger (`maintenance.ledger_days`; their status
-    and the counts stay what they were); `audit` forgets old calls to the Memory Gateway (`maintenance.audit_days`) and
-    `calls` those at our own doors (`maintenance.calls_days`); `said` erases old turns for good, with a receipt
-    (`maintenance.said_days`): these three are off unless set; `vector_indexes` builds indexes over vectors where a bank
-    has grown beyond `recall.exact_units`, which `afterturn up` does itself and the workers cannot. A task that another
-    worker runs at this moment is told as busy. Exits 1 when a task fails.
+    Tasks: `recall_jobs` wipes answers that expired; `erasures` goes on with erasures that were left alone; `words`
+    cuts the words of banks anew whose language changed; `claims` drops those of dead workers; `ledger` takes done
+    turns out of the ledger (`maintenance.ledger_days`; their status and the counts stay what they were); `audit`
+    forgets old calls to the Memory Gateway (`maintenance.audit_days`) and `calls` those at our own doors
+    (`maintenance.calls_days`); `said` erases old turns for good, with a receipt (`maintenance.said_days`): these
+    three are off unless set; `vector_indexes` builds indexes over vectors where a bank has grown beyond
+    `recall.exact_units`, which `afterturn up` does itself and the workers cannot. A task that another worker runs at
+    this moment is told as busy. Exits 1 when a task fails.
 
     **Example:** `afterturn maintenance --dry-run`
     """
@@ -90,9 +91,8 @@ async def _run(stack: Stack, settings: Settings, names: Sequence[str] | None, wo
     database = Database(database_of(stack))
     indexes = VectorIndexes(stack.owner_url.get_secret_value(), settings.recall.exact_units)
     try:
-        needs = Needs(
-            Pruning(database), RecallJobs(database, _now), Erasures(database, _now), settings.maintenance, _now
-        )
+        jobs, erasures, words = RecallJobs(database, _now), Erasures(database, _now), WordsAnew(database)
+        needs = Needs(Pruning(database), jobs, erasures, settings.maintenance, _now, words)
         tasks = {task.name: task for task in (*tasks_of(needs), indexing(indexes))}
         if unknown := [name for name in names or () if name not in tasks]:
             raise ended(f"no such task: {', '.join(unknown)}; there are {', '.join(tasks)}", 2)

@@ -91,6 +91,7 @@ DOORS: dict[str, Callable[[Try], Ask]] = {
     "GET /api/v1/erasures/{erasure_id}": lambda t: Ask("GET", f"/api/v1/erasures/{t.erasure}"),
     "GET /api/v1/banks/{bank}/freshness": lambda t: Ask("GET", f"/api/v1/banks/{_bank(t)}/freshness"),
     "POST /api/v1/banks": lambda t: Ask("POST", "/api/v1/banks", {"bank": t.bank}),
+    "PATCH /api/v1/banks/{bank}": lambda t: Ask("PATCH", f"/api/v1/banks/{_bank(t)}", {"language": "de"}),
     "GET /api/v1/banks": lambda _: Ask("GET", "/api/v1/banks?limit=1000"),
     "POST /api/v1/docs": lambda t: Ask("POST", "/api/v1/docs", {"bank": t.bank, "content": "a paper at the door"}),
     "GET /api/v1/docs/{doc_id}": lambda t: Ask("GET", f"/api/v1/docs/{t.unit}?bank={_bank(t)}"),

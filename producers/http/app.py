@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Lifespan
 
 from producers.auditing import CallRecorder
-from producers.banks import BankBody
+from producers.banks import BankBody, BankChange
 from producers.corrections import CorrectionBody
 from producers.erasures import ErasureBody
 from producers.gateway import AddBody, FlushBody, SearchBody
@@ -33,6 +33,7 @@ BODIES: Sequence[type[BaseModel]] = (
     FlushBody,
     SearchBody,
     BankBody,
+    BankChange,
     ErasureBody,
     CorrectionBody,
     DocumentBody,

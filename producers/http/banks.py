@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Request, Response
 
-from producers.banks import BankBody, BanksParameters, as_json
+from producers.banks import BankBody, BankChange, BanksParameters, as_json
 from producers.http.openapi import documented
 from producers.http.reading import body_of, grant_of, parameters, replied
 from producers.memory import Memory
@@ -24,5 +24,10 @@ def routes(memory: Memory, keys: Keys) -> APIRouter:
         grant = await grant_of(request, keys)
         banks = await memory.list_banks(grant, parameters(request, BanksParameters))
         return replied({"banks": [as_json(bank) for bank in banks]})
+
+    @router.patch("/banks/{bank:path}", **documented("Change a bank's language", BankChange))
+    async def change(request: Request, bank: str) -> Response:
+        grant = await grant_of(request, keys)
+        return replied({"ok": True, **as_json(await memory.change_bank(grant, bank, await body_of(request)))})
 
     return router

@@ -124,5 +124,6 @@ begin
         delete from afterturn.entity_name_t t where t.host_id = p_host and t.bank_id = p_bank;
         delete from afterturn.entity_profile_t t where t.host_id = p_host and t.bank_id = p_bank;
         delete from afterturn.fact_t t where t.host_id = p_host and t.bank_id = p_bank;
+        delete from afterturn.bank_language_t t where t.host_id = p_host and t.bank_id = p_bank;
     end if;
 end $$;

@@ -1,9 +1,10 @@
 """What is put away after a time: when each task of maintenance runs next, and the batches it runs in.
 
-Hands out `Schedule` and `Run` (schedule), `Pruning` and `Page` (pruning).
+Hands out `Schedule` and `Run` (schedule), `Pruning` and `Page` (pruning), `WordsAnew` (words).
 """
 
 from store.maintenance.pruning import MORE, Page, Pruning
 from store.maintenance.schedule import Planned, Run, Schedule
+from store.maintenance.words import WordsAnew
 
-__all__ = ["MORE", "Page", "Planned", "Pruning", "Run", "Schedule"]
+__all__ = ["MORE", "Page", "Planned", "Pruning", "Run", "Schedule", "WordsAnew"]

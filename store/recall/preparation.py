@@ -18,7 +18,7 @@ from store.recall.query import RecallQuery
 from store.recall.question import Question, named
 from store.recall.settings import RecallSettings
 from store.recall.tail import CHARACTERS, TAIL, Fresh
-from store.recall.terms import analyse
+from store.recall.terms import asked
 
 #: When the projection stage has not counted yet.
 DEFAULT_MEAN_LENGTH = 12.0
@@ -140,7 +140,7 @@ async def prepare(
     units = max(int(row.units), *frequency.values(), 1)
     statistics = Statistics(units, row.mean_length or DEFAULT_MEAN_LENGTH, frequency)
     tail = [Fresh(UUID(unit), content) for unit, content in orjson.loads(row.tail or "[]")]
-    names = {word for name in named(question, speakers) for word in analyse(name).counts}
+    names = {word for name in named(question, speakers) for word in asked(name, question.rules)}
     words = related(near, question, statistics, settings.ranking, names)
     return Preparation(fresh, statistics, words, speakers, tail, row.lists or 0)
 

@@ -1,17 +1,19 @@
 """A question taken apart before anything is searched. Pure rules."""
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
 from store.recall.languages import LANGUAGES, Language
-from store.recall.terms import BIGRAM_PREFIX, analyse, words_of
+from store.recall.terms import BIGRAM_PREFIX, asked, words_of
+from store.recall.word_rules import AUTO, WordRules, rules_of
 
 #: A question's terms beyond so many are not looked up, words before pairs: a pasted document is not a question.
 MAX_TERMS = 160
 
 _WORD = re.compile(r"\w+(?:['\u2019]s\b)?")
+_USUAL = (rules_of(AUTO),)
 #: Who speaks where nobody has a name.
 ROLES = frozenset({"user", "assistant", "system", "tool"})
 #: A capitalised word that does not begin a sentence.
@@ -32,11 +34,14 @@ class Question:
     wants_number: bool
     wants_assistant: bool
     proper: frozenset[str] = field(default=frozenset(), repr=False)
+    rules: Sequence[WordRules] = _USUAL
 
 
-def understand(text: str, languages: Iterable[Language] = LANGUAGES) -> Question:
-    """Take a question apart; what no language's rules know is simply a bag of words."""
-    counts = analyse(text).counts
+def understand(
+    text: str, languages: Iterable[Language] = LANGUAGES, *, rules: Sequence[WordRules] = _USUAL
+) -> Question:
+    """Take a question apart; what no language's rules know is simply a bag of words, cut as the bank's words are."""
+    counts = asked(text, rules)
     words = dict(islice((pair for pair in counts.items() if not pair[0].startswith(BIGRAM_PREFIX)), MAX_TERMS))
     pairs = (pair for pair in counts.items() if pair[0].startswith(BIGRAM_PREFIX))
     lower = text.lower()
@@ -48,13 +53,14 @@ def understand(text: str, languages: Iterable[Language] = LANGUAGES) -> Question
         wants_time=any(language.asks_time.search(lower) for language in known),
         wants_number=any(language.asks_number.search(lower) for language in known),
         wants_assistant=any(language.asks_assistant.search(lower) for language in known),
-        proper=frozenset(term for word in _PROPER.findall(text) for term in analyse(word).counts),
+        proper=frozenset(term for word in _PROPER.findall(text) for term in asked(word, rules)),
+        rules=rules,
     )
 
 
 def named(question: Question, speakers: Iterable[str]) -> frozenset[str]:
     """Return those of the speakers whom the question names by at least one word of their name."""
-    return frozenset(s for s in speakers if not question.words.keys().isdisjoint(analyse(s).counts))
+    return frozenset(s for s in speakers if not question.words.keys().isdisjoint(asked(s, question.rules)))
 
 
 def as_told(text: str, names: Collection[str], languages: Iterable[Language] = LANGUAGES) -> str:

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from embeddings.protocol import Embedder, Reranker
 from store import identity
 from store.database import Database
+from store.languages import Languages
 from store.recall import filters
 from store.recall.arms import Arm, Search
 from store.recall.budget import within
@@ -64,6 +65,7 @@ class Recaller:
         self._embedder = embedder
         self._settings = settings
         self._arms = arms
+        self._languages = Languages(database)
         self._tails = TailCache()
         self._clock = clock
         self._last = None if reranker is None else LastLook(reranker, settings.rerank)
@@ -75,7 +77,8 @@ class Recaller:
         """
         steps = Steps()
         bank = identity.bank_id(host, query.bank)
-        question = understand(query.text[:MAX_CHARACTERS])
+        rules = await self._languages.asking(host, bank)
+        question = understand(query.text[:MAX_CHARACTERS], rules=rules)
         async with self._database.tenant(host, TENANT_AND_ONE_PLAN) as connection:
             prepared = await prepare(
                 connection,

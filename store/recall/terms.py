@@ -12,14 +12,11 @@ from itertools import chain, groupby, pairwise
 import Stemmer
 
 from store.recall.stopwords import STOP_WORDS
+from store.recall.word_rules import AUTO, FIRST, WordRules, rules_of
 
 MAX_TERM_BYTES = 64
 BIGRAM_PREFIX = "2:"
 
-_MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
 # Written without spaces between words: Thai, Lao, Myanmar, Khmer, kana, Han, Hangul, and their extensions.
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1100-\u11ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf"
@@ -40,6 +37,10 @@ _ACCENTS = re.compile("[\u0300-\u036f]")
 _APOSTROPHES = re.compile("[\u2018\u2019\u02bc]")
 _POSSESSIVE = re.compile("'s$|'")
 _STEMMER = Stemmer.Stemmer("english")
+#: Breve and letter that are one letter: й without its breve is another.
+_SHORT_I = ("\u0438\u0306", "\u0439")
+
+_AUTO = rules_of(AUTO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,28 +54,38 @@ class Terms:
     length: int
 
 
-def analyse(text: str) -> Terms:
-    """Return the terms of a text: lower case, accents and stop words out, English stems, word pairs.
+def analyse(text: str, rules: WordRules = _AUTO) -> Terms:
+    """Return the terms of a text: lower case, accents and stop words out, stems by the bank's rules, word pairs.
 
     Adjacent words also give a pair `2:a_b`; scripts without spaces give overlapping pairs of characters.
     A term longer than 64 bytes is cut and ends in a digest, so no two of them become one. Never raises.
     """
-    words, pairs = _ascii(text.lower()) if text.isascii() else _unicode(_folded(text))
+    words, pairs = _ascii(text.lower(), rules) if text.isascii() else _unicode(_read(text, rules), rules)
     counts = Counter(map(_bounded, words))
     counts.update(map(_bounded, pairs))
     return Terms(counts, len(words))
 
 
-def lexical_text(name: str | None, occurred_at: datetime | None, content: str) -> str:
+def asked(text: str, rules: Sequence[WordRules]) -> Mapping[str, int]:
+    """Return the terms a question is looked up by, where a bank's words are cut by any of these rules."""
+    counts: dict[str, int] = {}
+    for one in rules:
+        for term, count in analyse(text, one).counts.items():
+            counts[term] = max(count, counts.get(term, 0))
+    return counts
+
+
+def lexical_text(name: str | None, occurred_at: datetime | None, content: str, rules: WordRules = _AUTO) -> str:
     """Return what the index reads of a message: `[8 May 2023] Name: text`, so days and people are words too.
 
-    `name` is the speaker's name, or the role where there is none. The day is the day in UTC.
+    `name` is the speaker's name, or the role where there is none. The day is the day in UTC, its month as the bank's
+    language calls it.
     """
     said = f"{name}: {content}" if name else content
     if occurred_at is None:
         return said
     day = occurred_at.astimezone(UTC)
-    return f"[{day.day} {_MONTHS[day.month - 1]} {day.year}] {said}"
+    return f"[{day.day} {rules.months[day.month - 1]} {day.year}] {said}"
 
 
 def words_of(text: str) -> list[str]:
@@ -84,12 +95,12 @@ def words_of(text: str) -> list[str]:
     return [match.group() for match in _PIECE.finditer(_folded(text))]
 
 
-def _ascii(text: str) -> tuple[list[str], list[str]]:
-    words = _stems(_ASCII_PIECE.findall(text))
+def _ascii(text: str, rules: WordRules) -> tuple[list[str], list[str]]:
+    words = _stems(_ASCII_PIECE.findall(text)) if rules.english else _cut(_ASCII_PIECE.findall(text), rules)
     return words, _pairs(words)
 
 
-def _unicode(text: str) -> tuple[list[str], list[str]]:
+def _unicode(text: str, rules: WordRules) -> tuple[list[str], list[str]]:
     words: list[str] = []
     pairs: list[str] = []
     for unspaced, run in groupby(_PIECE.finditer(text), key=_is_unspaced):
@@ -97,7 +108,7 @@ def _unicode(text: str) -> tuple[list[str], list[str]]:
         if unspaced:
             words += chain.from_iterable(map(_characters, pieces))
         else:
-            stems = _stems(pieces)
+            stems = _stems(pieces) if rules.name == FIRST else _cut(pieces, rules)
             words += stems
             pairs += _pairs(stems)
     return words, pairs
@@ -113,12 +124,28 @@ def _stems(pieces: Sequence[str]) -> list[str]:
     return stems
 
 
+def _cut(pieces: Sequence[str], rules: WordRules) -> list[str]:
+    bare = (_POSSESSIVE.sub("", piece) if "'" in piece else piece for piece in pieces)
+    return rules.stems([word for word in bare if word])
+
+
 def _pairs(stems: Sequence[str]) -> list[str]:
     return [f"{BIGRAM_PREFIX}{a}_{b}" for a, b in pairwise(stems)]
 
 
 def _characters(run: str) -> list[str]:
     return [run] if len(run) == 1 else [a + b for a, b in pairwise(run)]
+
+
+def _read(text: str, rules: WordRules) -> str:
+    """Return a text as its rules read it: where stems depend on accents, they stay until the words are cut."""
+    if rules.name == FIRST:
+        return _folded(text)
+    if not rules.english:
+        kept = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+        return _APOSTROPHES.sub("'", kept)
+    plain = unicodedata.normalize("NFKD", text.casefold()).replace(*_SHORT_I)
+    return _APOSTROPHES.sub("'", unicodedata.normalize("NFC", _ACCENTS.sub("", plain)).casefold())
 
 
 def _folded(text: str) -> str:

@@ -12,8 +12,8 @@ from uuid import UUID
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.postings import UnitTerms, insert
-from store.recall.terms import analyse, lexical_text
+from store import languages
+from store.postings import UnitTerms, insert, terms_of
 from store.replay.shadow import Scope
 
 # Asked before the shadow's rows are put in place.
@@ -33,7 +33,8 @@ DROP_VECTORS = text("""
     delete from afterturn.unit_vector_t v using changed_unit c
      where c.stale and v.host_id = c.host_id and v.bank_id = c.bank_id and v.unit_id = c.unit_id""")
 WORDLESS = text("""
-    select u.host_id, u.bank_id, u.unit_id, u.name, u.role, u.event_date, u.content
+    select u.host_id, u.bank_id, u.unit_id, u.name, u.role, u.event_date, u.content, u.origin,
+           u.context
       from changed_unit c join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)
      where u.active and not exists (select from afterturn.unit_word_t w where w.host_id = u.host_id
                                        and w.bank_id = u.bank_id and w.unit_id = u.unit_id)""")
@@ -68,8 +69,9 @@ async def mend(connection: AsyncConnection) -> None:
 
 async def _word(connection: AsyncConnection, units: Sequence[Row[Any]]) -> None:
     by_bank: dict[tuple[UUID, UUID], list[UnitTerms]] = defaultdict(list)
+    known = {host: await languages.read(connection, host) for host in {unit.host_id for unit in units}}
     for unit in units:
-        terms = analyse(lexical_text(unit.name or unit.role, unit.event_date, unit.content))
-        by_bank[unit.host_id, unit.bank_id].append(UnitTerms(unit.unit_id, terms.counts, terms.length))
+        rules = languages.writing(known[unit.host_id], unit.bank_id)
+        by_bank[unit.host_id, unit.bank_id].append(terms_of(unit, rules))
     for (host, bank), words in by_bank.items():
         await insert(connection, host, bank, words)

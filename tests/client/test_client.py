@@ -552,3 +552,10 @@ async def test_a_profile_is_asked_for_as_given_and_typed(server: Loopback, twin:
     assert (fact.value, fact.stated, fact.until, fact.history[0].value) == ("Lisbon", 2, None, "Porto")
     assert (found.names, found.beside, found.raw) == (("Ana",), ("Bo",), told)
     assert "Lisbon" not in repr(found)
+
+
+async def test_a_banks_language_is_set_by_its_name(server: Loopback, twin: Twin) -> None:
+    server.answers(JSONResponse({"ok": True, "bank": "a/b", "language": "de", "settled": False, "scope": "host"}))
+    told = await twin(twin.client(server.url), "set_language", "de", bank="a/b")
+    assert (server.seen[0].method, server.seen[0].raw_path) == ("PATCH", "/api/v1/banks/a%2Fb")
+    assert (server.seen[0].json, told.bank, told.language, told.settled) == ({"language": "de"}, "a/b", "de", False)

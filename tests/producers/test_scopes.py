@@ -101,10 +101,8 @@ async def test_a_key_of_a_user_writes_as_that_user_alone(world: World, turn: dic
 async def test_a_bank_of_the_host_is_shared_with_every_user(world: World, turn: dict[str, Any]) -> None:
     everybody = await world.tenant()
     made = await everybody.http.post("/api/v1/banks", json={"bank": "team"})
-    assert (made.status_code, made.json()) == (
-        201,
-        {"ok": True, "bank": "team", "scope": "host", "user": None, "agent": None, "created": True},
-    )
+    team = {"bank": "team", "scope": "host", "user": None, "agent": None, "language": "auto", "settled": True}
+    assert (made.status_code, made.json()) == (201, {"ok": True, **team, "created": True})
     assert (await everybody.http.post("/api/v1/banks", json={"bank": "team"})).status_code == 200
     ana, bob = await world.tenant(everybody.host, user="ana"), await world.tenant(everybody.host, user="bob")
     await ana.http.post("/api/v1/turns", json=said(turn, "lunch is at noon", bank="team"))
@@ -217,3 +215,30 @@ async def test_the_database_itself_hides_the_banks_of_others(world: World, turn:
     assert await banks(identity.user_id(host, "ana")) == 1
     assert await banks(identity.user_id(host, "bob")) == 0
     assert await banks(None) == 1
+
+
+async def test_a_banks_language_is_changed_by_who_may_write_to_it(world: World) -> None:
+    everybody = await world.tenant()
+    ana, bob = await world.tenant(everybody.host, user="ana"), await world.tenant(everybody.host, user="bob")
+    reader = await world.tenant(everybody.host, write=False)
+    assert (await ana.http.post("/api/v1/banks", json={"bank": "notes"})).json()["language"] == "auto"
+    path = "/api/v1/banks/notes"
+    assert (await bob.http.patch(path, json={"language": "de"})).status_code == 404
+    assert (await reader.http.patch(path, json={"language": "de"})).status_code == 403
+    for body in ({}, {"language": "tlh"}, {"language": None}, {"language": "de", "name": "x"}):
+        assert (await ana.http.patch(path, json=body)).status_code == 422
+    changed = await ana.http.patch(path, json={"language": "de"})
+    assert told(changed)[1] | {"user": None} == {
+        "ok": True,
+        "bank": "~ana/notes",
+        "scope": "user",
+        "user": None,
+        "agent": None,
+        "language": "de",
+        "settled": False,
+    }
+    assert told(await ana.http.patch(path, json={"language": "de"})) == told(changed)
+    busy = await ana.http.patch(path, json={"language": "fr"})
+    assert (busy.status_code, busy.json()["error"]["code"]) == (409, "RESOURCE_BUSY")
+    [bank] = (await ana.http.get("/api/v1/banks")).json()["banks"]
+    assert (bank["language"], bank["settled"]) == ("de", False)

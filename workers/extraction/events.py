@@ -15,11 +15,14 @@ from store.events.catalog import EventType
 from store.events.envelope import Origin, offer
 from store.postings import UnitTerms
 from store.recall.terms import analyse, lexical_text
+from store.recall.word_rules import AUTO, WordRules, rules_of
 from store.turn_units import TurnMessage
 from workers.extraction import VERSION, Extraction, Fact, Mention
 from workers.extraction.extract import shown_as
 
 Event = Mapping[str, Any]
+
+_USUAL = rules_of(AUTO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +51,18 @@ def reading_id(turn: UUID, version: str) -> UUID:
     return uuid5(turn, f"reading:{version}")
 
 
-def derive(origin: Origin, turn: Sequence[TurnMessage], found: Extraction, version: str = VERSION) -> Derived:
+def derive(
+    origin: Origin,
+    turn: Sequence[TurnMessage],
+    found: Extraction,
+    version: str = VERSION,
+    *,
+    rules: WordRules = _USUAL,
+) -> Derived:
     """Return the events and words that follow from what a version of an extractor found in one turn (not empty).
 
-    `found` counts the messages handed in from 0, whatever their ordinals: forgotten ones leave gaps.
+    `found` counts the messages handed in from 0, whatever their ordinals: forgotten ones leave gaps. `rules`: how the
+    bank's words are cut.
     """
     by_ordinal = dict(enumerate(turn))
     entities = [_entity(origin, entity.normalised, entity.name, entity.kind.value) for entity in found.entities]
@@ -66,7 +77,7 @@ def derive(origin: Origin, turn: Sequence[TurnMessage], found: Extraction, versi
             *(_link(origin, first, second, "temporal") for first, second in pairwise(_in_order(facts))),
             *(_link(origin, first, second, "entity") for first, second in _sharing(by_ordinal, found.mentions)),
         ],
-        words=[_words(unit, fact, by_ordinal[fact.ordinal]) for unit, fact in facts.items()],
+        words=[_words(unit, fact, by_ordinal[fact.ordinal], rules) for unit, fact in facts.items()],
         facts=len(facts),
     )
 
@@ -164,6 +175,6 @@ def _link(origin: Origin, unit: UUID, other: UUID, kind: str) -> Event:
     return offer(origin, EventType.LINK_CREATED, (unit, other, kind), data)
 
 
-def _words(unit: UUID, fact: Fact, source: TurnMessage) -> UnitTerms:
-    terms = analyse(lexical_text(None, source.event_date, fact.statement))
+def _words(unit: UUID, fact: Fact, source: TurnMessage, rules: WordRules) -> UnitTerms:
+    terms = analyse(lexical_text(None, source.event_date, fact.statement, rules), rules)
     return UnitTerms(unit, terms.counts, terms.length)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
 
@@ -12,12 +12,16 @@ from store import derivation, postings
 from store.database import Database
 from store.events.envelope import Origin
 from store.events.log import append_events
+from store.languages import Languages, writing
 from store.ledger import Claim, LedgerRow, Outcome, Stage, close_together, held_together
 from store.readings import FollowUp, open_follow_ups
+from store.recall.word_rules import AUTO, WordRules, rules_of
 from store.turn_units import TurnMessage, messages
 from workers.extraction import MessageText, TurnText, extract
 from workers.extraction.events import Derived, derive, follow_up_id, reading_id
 from workers.runner import Shape, Worked
+
+_USUAL = rules_of(AUTO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +31,20 @@ class ExtractionStage:
     database: Database
     #: The version of a model that reads the turns next, if one does.
     then: str | None = None
+    languages: Languages = field(init=False)
     stage: ClassVar[Stage] = Stage.EXTRACTION
     shape: ClassVar[Shape] = Shape(streams=16, rows=16, by_bank=True)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "languages", Languages(self.database))
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
         """Extract the first turns of sessions of one bank; all of them are written in one transaction."""
         host, bank = claims[0].host_id, claims[0].rows[0].bank_id
         rows = [row for claim in claims for row in claim.rows]
         turns = await messages(self.database, host, [(bank, row.turn_id) for row in rows])
-        derived = await asyncio.to_thread(_derive, host, rows, turns)
+        rules = writing(await self.languages.of(host), bank)
+        derived = await asyncio.to_thread(_derive, host, rows, turns, rules)
         async with self.database.tenant(host) as connection:
             await derivation.lock(connection, bank)
             ours = await held_together(connection, claims)
@@ -83,13 +92,18 @@ def _reading(row: LedgerRow, version: str) -> FollowUp:
     )
 
 
-def _derive(host: UUID, rows: Sequence[LedgerRow], turns: Mapping[UUID, Sequence[TurnMessage]]) -> dict[UUID, Derived]:
-    """Apply the rules to every turn that still has messages."""
-    return {row.turn_id: _derive_one(host, row, turns[row.turn_id]) for row in rows if turns[row.turn_id]}
+def _derive(
+    host: UUID,
+    rows: Sequence[LedgerRow],
+    turns: Mapping[UUID, Sequence[TurnMessage]],
+    rules: WordRules = _USUAL,
+) -> dict[UUID, Derived]:
+    """Apply the rules of extraction to every turn that still has messages; its words are cut by `rules`."""
+    return {row.turn_id: _derive_one(host, row, turns[row.turn_id], rules) for row in rows if turns[row.turn_id]}
 
 
-def _derive_one(host: UUID, row: LedgerRow, turn: Sequence[TurnMessage]) -> Derived:
+def _derive_one(host: UUID, row: LedgerRow, turn: Sequence[TurnMessage], rules: WordRules) -> Derived:
     said = tuple(MessageText(message.role, message.content, message.name) for message in turn)
     found = extract(TurnText(said, turn[0].event_date))
     origin = Origin(host, row.bank_id, turn[0].user_id, row.accepted_at)
-    return derive(origin, turn, found)
+    return derive(origin, turn, found, rules=rules)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store import derivation, postings, readings
+from store import derivation, languages, postings, readings
 from store.events.envelope import Origin
 from store.events.log import append_events
 from store.ledger import Claim, LedgerRow, Stage
@@ -34,7 +34,8 @@ async def write_reading(
     if not await readings.begin(connection, host, bank, row.turn_id, version) or not turn:
         return frozenset()
     found = new(found, await readings.known(connection, host, bank, row.turn_id))
-    derived = derive(Origin(host, bank, turn[0].user_id, row.accepted_at), turn, found, version)
+    rules = languages.writing(await languages.read(connection, host), bank)
+    derived = derive(Origin(host, bank, turn[0].user_id, row.accepted_at), turn, found, version, rules=rules)
     entities = await derivation.begun_again(
         connection, host, bank, [derived.entities[subject] for subject in sorted(derived.entities)]
     )

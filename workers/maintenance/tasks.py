@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from store.erasure import Erasures
-from store.maintenance import MORE, Page, Pruning
+from store.maintenance import MORE, Page, Pruning, WordsAnew
 from store.recall_jobs import RecallJobs
 from workers.settings import MaintenanceSettings
 
@@ -42,6 +42,7 @@ class Needs:
     erasures: Erasures
     settings: MaintenanceSettings
     clock: Callable[[], datetime]
+    words: WordsAnew
 
     def before(self, days: float) -> datetime:
         """Return the moment so many days ago."""
@@ -53,6 +54,7 @@ def tasks_of(needs: Needs) -> Sequence[Task]:
     return (
         _recall_jobs(needs),
         _erasures(needs),
+        _words(needs),
         _claims(needs),
         _ledger(needs),
         _audit(needs),
@@ -87,6 +89,16 @@ def _erasures(needs: Needs) -> Task:
         return len(await needs.erasures.left_alone())
 
     return Task("erasures", timedelta(seconds=30), step, count)
+
+
+def _words(needs: Needs) -> Task:
+    """Words of banks whose language changed are cut anew; recall finds them by either rules meanwhile."""
+
+    async def step(place: str | None) -> Page:
+        del place
+        return await needs.words.step()
+
+    return Task("words", timedelta(seconds=30), step, needs.words.undone)
 
 
 def _claims(needs: Needs) -> Task:

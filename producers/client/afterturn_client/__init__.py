@@ -6,6 +6,7 @@ lines, and `afterturn_client.curated` its two files with the tool that changes t
 """
 
 from afterturn_client.answers import (
+    BankLanguage,
     CorrectionReceipt,
     DocumentReceipt,
     Freshness,
@@ -51,6 +52,7 @@ __all__ = [
     "ApiError",
     "AsyncAfterturn",
     "BadRequestError",
+    "BankLanguage",
     "CorrectionReceipt",
     "DocumentReceipt",
     "Fact",

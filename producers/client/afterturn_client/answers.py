@@ -148,6 +148,15 @@ class CorrectionReceipt:
 
 
 @dataclass(frozen=True, slots=True)
+class BankLanguage:
+    """A bank's language; until `settled`, words of its older memories still follow, and are found all the same."""
+
+    bank: str
+    language: str
+    settled: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Health:
     """Whether the service is ready; `raw` names the failing parts and the reasons of a degraded one."""
 
@@ -186,6 +195,12 @@ def read_recall(value: object) -> RecallAnswer:
         fields.values,
         fields.texts("degraded"),
     )
+
+
+def read_language(value: object) -> BankLanguage:
+    """Read the answer of PATCH /api/v1/banks/{bank}."""
+    fields = Fields.of(value, "bank")
+    return BankLanguage(fields.text("bank"), fields.text("language"), fields.flag("settled"))
 
 
 def read_job(value: object) -> RecallJob:

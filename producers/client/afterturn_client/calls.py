@@ -162,6 +162,14 @@ def profile(options: ProfileOptions, timeout_s: float) -> Call[Profile]:
     )
 
 
+def set_language(language: str, bank: str, timeout_s: float) -> Call[answers.BankLanguage]:
+    """PATCH /api/v1/banks/{bank}; the same language again changes nothing."""
+    body = encode({"language": language})
+    return Call(
+        Request("PATCH", f"/api/v1/banks/{segment(bank)}", body=body, timeout_s=timeout_s), answers.read_language
+    )
+
+
 def health(timeout_s: float) -> Call[answers.Health]:
     """GET /health/ready; a service that is not ready answers too."""
     request = Request("GET", "/health/ready", timeout_s=timeout_s)

@@ -125,6 +125,10 @@ class AsyncAfterturn:
         """Tell what is known of a person: facts that hold, since when, and the turn each comes from."""
         return await self._run(calls.profile(options, self._target.timeout_s))
 
+    async def set_language(self, language: str, *, bank: str | None = None) -> answers.BankLanguage:
+        """Make this a bank's language: a code such as `de`, or `auto`. Raises NotFoundError, ResourceBusyError."""
+        return await self._run(calls.set_language(language, bank or self._target.bank, self._target.timeout_s))
+
     async def health(self) -> answers.Health:
         """Say whether the service is ready; needs no key."""
         return await self._run(calls.health(self._target.timeout_s))
@@ -247,6 +251,10 @@ class Afterturn:
     def profile(self, **options: Unpack[ProfileOptions]) -> Profile:
         """As AsyncAfterturn.profile."""
         return self._run(calls.profile(options, self._target.timeout_s))
+
+    def set_language(self, language: str, *, bank: str | None = None) -> answers.BankLanguage:
+        """As AsyncAfterturn.set_language."""
+        return self._run(calls.set_language(language, bank or self._target.bank, self._target.timeout_s))
 
     def health(self) -> answers.Health:
         """As AsyncAfterturn.health."""

@@ -66,8 +66,8 @@ def test_words_beside_chinese_are_still_words() -> None:
     assert {"dog", "喜欢"} <= set(analyse("喜欢dogs").counts)
 
 
-def test_an_indic_word_stays_whole() -> None:
-    assert set(analyse("हिन्दी").counts) == {"हिन्दी"}
+def test_an_indic_word_does_not_fall_apart_at_its_vowels() -> None:
+    assert set(analyse("हिन्दी").counts) == {"हिन्द"}
 
 
 def test_long_words_that_differ_at_the_end_stay_different() -> None:

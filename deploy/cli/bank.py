@@ -1,0 +1,45 @@
+"""`afterturn bank`: what a bank is to be like."""
+
+from typing import Annotated
+
+import typer
+
+from deploy.cli.finding import DataOption, JsonOption, client_of, ending_well, running_stack
+from deploy.cli.printing import answer
+from store.recall.word_rules import AUTO, NONE, languages
+
+LANGUAGES = ", ".join((AUTO, NONE, *languages()))
+
+bank_app = typer.Typer(help="Say what a bank is to be like.", no_args_is_help=True, rich_markup_mode="markdown")
+
+
+@bank_app.command(
+    "language",
+    help=f"""Say in which language a bank is spoken: its stop words and stems.
+
+`auto` reads each word by its script, Latin letters as English; `none` leaves words as they stand. Older memories follow
+within a minute or so, and are found all the while. One of: {LANGUAGES}.
+
+**Example:** `afterturn bank language support de`
+""",
+)
+def language_command(
+    bank: Annotated[str, typer.Argument(metavar="BANK", help="The bank.")],
+    language: Annotated[str, typer.Argument(metavar="LANGUAGE", help="Its language.")],
+    *,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Change a bank's language."""
+    stack = running_stack(data)
+    with client_of(stack, bank) as client, ending_well(stack):
+        done = client.set_language(language)
+    if as_json:
+        answer({"ok": True, "bank": done.bank, "language": done.language, "settled": done.settled})
+    else:
+        print(f"{done.bank}: {done.language}{'' if done.settled else '; older words follow'}")
+
+
+@bank_app.callback()
+def _root() -> None:
+    """Make a single command keep its name: without this, typer would drop it."""

@@ -1,0 +1,130 @@
+"""Words that are cut anew after their bank's language changed: a page of units at a time, from place to place.
+
+The rules are written once all processes know them, so a unit that came after the change needs nothing here; one that
+is cut as it should be already is left as it is. Facts, vectors and the log have no part in it.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, text
+
+from store import derived, languages, postings, projections
+from store.database import Database
+from store.maintenance.pruning import MORE, Page
+from store.recall.word_rules import AUTO, WordRules, rules_of
+
+#: Units of one page.
+PAGE = 100
+#: By then every process has read the change, in seconds: several times as long as one believes what it read.
+SETTLE_S = 6 * languages.BELIEVED_S
+
+NEXT = text("""
+    select host_id, bank_id from afterturn.bank_language_t
+     where former is not null and changed_at < now() - make_interval(secs => :settle) order by changed_at limit 1""")
+UNDONE = text("select count(*) from afterturn.bank_language_t where former is not null")
+STATE = text("""
+    select language, former, place, changed_at from afterturn.bank_language_t
+     where host_id = :host and bank_id = :bank and former is not null""")
+UNITS = text("""
+    select u.unit_id, u.aggregate_version, u.name, u.role, u.context, u.origin, u.event_date, u.content,
+           w.length, cast(w.terms as text) as terms
+      from afterturn.agent_memory_unit_t u
+      left join afterturn.unit_word_t w
+        on w.host_id = u.host_id and w.bank_id = u.bank_id and w.unit_id = u.unit_id
+     where u.host_id = :host and u.bank_id = :bank and u.active
+       and (cast(:place as uuid) is null or u.unit_id > cast(:place as uuid))
+     order by u.unit_id limit :page""")
+# What changed since it was read has new words already, by the new rules. Held, so that whoever forgets a unit meanwhile
+# takes its new words with it.
+UNCHANGED = text("""
+    select u.unit_id from unnest(cast(:units as uuid[]), cast(:versions as int[])) as t(unit_id, version)
+      join afterturn.agent_memory_unit_t u
+        on u.host_id = :host and u.bank_id = :bank and u.unit_id = t.unit_id and u.active
+       and u.aggregate_version = t.version
+     order by u.unit_id for share of u""")
+# What was counted of the old words is taken back with them.
+DROP = text("""
+    with gone as materialized (
+        select g.length, g.terms from afterturn.drop_words(:host, :bank, cast(:units as uuid[])) g where g.posted
+    ), less as materialized (
+        select k.term, count(*) as units from gone g, jsonb_object_keys(g.terms) k(term) group by 1
+    ), counted as (
+        update afterturn.term_t t set df = t.df - l.units from less l
+         where t.host_id = :host and t.bank_id = :bank and t.term = l.term
+    ), sized as (
+        update afterturn.bank_statistics_t s set units = s.units - x.units, tokens = s.tokens - x.tokens
+          from (select count(*) as units, coalesce(sum(g.length), 0) as tokens from gone g) x
+         where s.host_id = :host and s.bank_id = :bank
+    )
+    select l.term from less l""")
+GO_ON = text("""
+    update afterturn.bank_language_t set place = cast(:place as uuid),
+           former = case when cast(:place as uuid) is null then null else former end
+     where host_id = :host and bank_id = :bank and changed_at = :changed_at returning language, former""")
+SETTLED = text("""
+    delete from afterturn.bank_language_t where host_id = :host and bank_id = :bank and former is null
+       and language = :usual""")
+
+
+class WordsAnew:
+    """Cuts the words of banks anew, over all hosts, each as its own tenant."""
+
+    def __init__(self, database: Database, *, settle_s: float = SETTLE_S, page: int = PAGE) -> None:
+        self._database = database
+        self._settle_s = settle_s
+        self._page = page
+
+    async def undone(self) -> int:
+        """Return how many banks have words to be cut anew."""
+        async with self._database.operator() as connection:
+            return int((await connection.execute(UNDONE)).scalar_one())
+
+    async def step(self) -> Page:
+        """Cut a page of one bank's units; returns how many got other words."""
+        async with self._database.operator() as connection:
+            row = (await connection.execute(NEXT, {"settle": self._settle_s})).one_or_none()
+        if row is None:
+            return Page(0, None)
+        return Page(await self._page_of(row.host_id, row.bank_id), MORE)
+
+    async def _page_of(self, host: UUID, bank: UUID) -> int:
+        key = {"host": host, "bank": bank}
+        async with self._database.tenant(host) as connection:
+            state = (await connection.execute(STATE, key)).one_or_none()
+            if state is None:
+                return 0
+            page = {**key, "place": state.place, "page": self._page}
+            units = (await connection.execute(UNITS, page)).all()
+        cut = await asyncio.to_thread(_cut, units, rules_of(state.language))
+        place = units[-1].unit_id if len(units) == self._page else None
+        return await self._write(key, cut, {**key, "place": place, "changed_at": state.changed_at})
+
+    async def _write(
+        self, key: dict[str, UUID], cut: dict[UUID, tuple[int, postings.UnitTerms]], then: dict[str, Any]
+    ) -> int:
+        host, bank = key["host"], key["bank"]
+        async with self._database.tenant(host) as connection:
+            await derived.lock(connection, bank)
+            versions = {"units": list(cut), "versions": [version for version, _ in cut.values()]}
+            same = (await connection.execute(UNCHANGED, {**key, **versions})).scalars().all() if cut else []
+            if same:
+                terms = (await connection.execute(DROP, {**key, "units": same})).scalars().all()
+                await connection.execute(projections.FORGET_TERMS, {**key, "terms": terms})
+                await postings.insert(connection, host, bank, [cut[unit][1] for unit in same])
+                await projections.carry_words(connection, host, bank)
+            await connection.execute(GO_ON, then)
+            await connection.execute(SETTLED, {**key, "usual": AUTO})
+        return len(same)
+
+
+def _cut(units: Sequence[Row[Any]], rules: WordRules) -> dict[UUID, tuple[int, postings.UnitTerms]]:
+    """Return the words of those units that have others now, with the version each was read at."""
+    found = {}
+    for unit in units:
+        words = postings.terms_of(unit, rules)
+        if not words.same(unit.terms, unit.length):
+            found[unit.unit_id] = (unit.aggregate_version, words)
+    return found
