@@ -44,8 +44,9 @@ def bench_command(
 
     `append` runs on the servers of the running stack, under a host of its own that is removed afterwards, else on a
     private PostgreSQL. `pipeline` starts a stack and a gateway of its own and removes them; give it a quiet machine.
-    `recall` asks banks it fills itself, beside the bare calls that recall cannot do without, over HTTP, and beside an
-    exact search; on the running stack, else on a private one. Exits 1 when a target is not met.
+    `recall` asks banks it fills itself (100,000 units in one; `--full`: a million in a hundred more), beside the bare
+    calls that recall cannot do without, over HTTP, and beside an exact search; on the running stack, else on a private
+    one, where it also asks while turns come in as fast as they are taken. Exits 1 when a target is not met.
 
     `recall --quality --data FILE --format locomo|longmemeval|beam` plays dialogues of yours into the running stack,
     else into a private one, asks their questions over HTTP and prints how much of the evidence is among the first.

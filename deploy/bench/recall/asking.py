@@ -82,9 +82,10 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """The HTTP door of the stack."""
+    """The HTTP door of the stack, and the key that opens it."""
 
     client: httpx.AsyncClient
+    key: str = field(repr=False)
 
     async def ask(self, question: Question) -> None:
         """Recall over HTTP."""

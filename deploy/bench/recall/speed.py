@@ -14,6 +14,7 @@ import httpx
 from deploy.bench.ground import Ground, ground
 from deploy.bench.measures import Machine, Measure, Outcome, Target
 from deploy.bench.recall.asking import Asking, Door, Question
+from deploy.bench.recall.feeding import fed
 from deploy.bench.recall.filling import Filler, Phrases
 from deploy.bench.servers import BenchServers, of_stack
 from deploy.bench.timing import p50_ms, p95_ms, run_lanes
@@ -26,6 +27,7 @@ from embeddings.settings import EmbeddingSettings
 from store import identity
 from store.recall.settings import RecallSettings
 from store.recall_check import StoredBank, compare
+from store.vector_indexes import VectorIndexes
 
 CLIENTS = 8
 LARGE = "large"
@@ -42,7 +44,7 @@ class Sizes:
     with an exact search.
     """
 
-    units: int = 20_000
+    units: int = 100_000
     banks: int = 10
     bank_units: int = 5_000
     rounds: int = 5
@@ -50,12 +52,15 @@ class Sizes:
     checked: int = 5
 
 
-FULL = Sizes(units=100_000, banks=100, bank_units=10_000, rounds=10, questions=80, checked=20)
+FULL = Sizes(banks=100, bank_units=10_000, rounds=10, questions=80, checked=20)
 
 
 @dataclass(frozen=True, slots=True)
 class RecallServers:
-    """A database, the API on it (None: no HTTP is measured), the folder of the model, and the stack's settings."""
+    """A database, the API on it (None: no HTTP is measured), the folder of the model, and the stack's settings.
+
+    `private`: the stack goes when the bench does, so it may be fed.
+    """
 
     servers: BenchServers
     api: str | None
@@ -63,6 +68,7 @@ class RecallServers:
     name: str
     embedding: EmbeddingSettings
     recall: RecallSettings
+    private: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -75,16 +81,16 @@ def servers(data: Path | None) -> Iterator[RecallServers]:
         stack = find_stack(data)
     except NoStack:
         with running(1, name="bench", gateway="off") as private:
-            yield _of(private, "a private stack")
+            yield _of(private, private=True)
     else:
-        yield _of(stack, "the running stack")
+        yield _of(stack, private=False)
 
 
-def _of(stack: Stack, name: str) -> RecallServers:
+def _of(stack: Stack, *, private: bool) -> RecallServers:
     settings = load().settings
-    return RecallServers(
-        of_stack(stack), stack.api, stack.api_key_file.parent, name, settings.embedding, settings.recall
-    )
+    name = "a private stack" if private else "the running stack"
+    data = stack.api_key_file.parent
+    return RecallServers(of_stack(stack), stack.api, data, name, settings.embedding, settings.recall, private)
 
 
 async def run(on: RecallServers, say: Say, sizes: Sizes) -> Outcome:
@@ -102,7 +108,7 @@ async def run(on: RecallServers, say: Say, sizes: Sizes) -> Outcome:
             async with httpx.AsyncClient(
                 base_url=on.api or "", headers={"authorization": f"Bearer {key}"}, trust_env=False
             ) as client:
-                return await bench.run(Door(client) if on.api else None)
+                return await bench.run(Door(client, key) if on.api else None)
         finally:
             await embedder.close()
             await database.close()
@@ -134,6 +140,9 @@ class Bench:
         if door is not None:
             self.say("recall over HTTP beside recall in process")
             measures.append(await self._over_http(questions, door))
+            if self.on.private:
+                self.say("recall over HTTP while turns come in as fast as they are taken")
+                measures.append(await self._fed(questions, door))
         self.say("recall beside an exact search")
         measures += [await self._exact("bank-0", self.sizes.bank_units), await self._exact(LARGE, self.sizes.units)]
         parts = {"many_banks_filled_s": built_s, "large_bank_filled_s": filled_s}
@@ -159,7 +168,15 @@ class Bench:
         for bank in banks:
             await self.filler.fill(bank, units)
         await self.filler.settle()
+        await self._indexed()
         return time.monotonic() - started
+
+    async def _indexed(self) -> None:
+        """Build what a bank of this size needs, as maintenance does by and by."""
+        url = self.on.servers.owner_url.get_secret_value()
+        indexes = VectorIndexes(url, self.on.recall.exact_units)
+        while await indexes.build_some():
+            self.say("an index over vectors is built")
 
     async def _questions(self, banks: Sequence[str]) -> list[Question]:
         """Return the demo's questions, each to the next bank."""
@@ -181,6 +198,12 @@ class Bench:
     async def _over_http(self, questions: Sequence[Question], door: Door) -> Measure:
         ours, http = await self._in_turns((self.asking.ours, door.ask), questions, 1)
         return Measure("http_adds_p50", "ms", p50_ms(http) - p50_ms(ours), Target("<=", 6.0))
+
+    async def _fed(self, questions: Sequence[Question], door: Door) -> Measure:
+        quiet = await self._timed(door.ask, questions)
+        with fed(str(door.client.base_url), door.key):
+            busy = await self._timed(door.ask, questions)
+        return Measure("http_p95_during_ingestion", "ms", p95_ms(busy), Target("<=", 3.0), p95_ms(quiet))
 
     async def _in_turns(self, ways: Sequence[Ask], questions: Sequence[Question], clients: int) -> list[list[float]]:
         """Ask every way once to warm up, then in blocks that alternate; return the seconds of each way."""

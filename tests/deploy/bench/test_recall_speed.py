@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from deploy.bench.ground import ground
+from deploy.bench.recall.feeding import TOGETHER, fed
 from deploy.bench.recall.filling import Filler, Phrases
 from deploy.bench.recall.speed import RecallServers, Sizes, run
 from deploy.bench.servers import BenchServers
@@ -13,7 +14,10 @@ from embeddings.registry import create_embedder
 from embeddings.settings import EmbeddingSettings
 from store import derived, identity
 from store.recall.settings import RecallSettings
+from tests.client.loopback import loopback
 from tests.deploy.bench.test_append import left_behind
+from tests.deploy.native_double import KEY, NativeDouble
+from tests.patience import wait_until
 
 SMALL = Sizes(units=200, banks=2, bank_units=60, rounds=1, questions=8, checked=2)
 PROMISED = {
@@ -60,3 +64,13 @@ async def test_a_filled_bank_is_as_the_stages_would_have_left_it(on: RecallServe
         finally:
             await embedder.close()
             await database.close()
+
+
+def test_a_bank_is_fed_with_whole_batches_while_the_block_runs() -> None:
+    double = NativeDouble()
+    with loopback() as server:
+        server.answer = double.answer
+        with fed(server.url, KEY):
+            wait_until(lambda: len(double.batches) > 1, "it goes on")
+    assert set(double.batches) == {TOGETHER}
+    assert len(double.turns) == sum(double.batches)
