@@ -20,7 +20,7 @@ from store.chunks import chunked
 from store.database import Database
 from store.errors import NotFound, TurnBusy
 from store.events.catalog import EventType
-from store.events.envelope import Origin, offer
+from store.events.envelope import Origin, envelope, offer
 from store.events.log import append_events
 from store.languages import Languages, writing
 from store.quotas import charged, refusal_of
@@ -129,7 +129,7 @@ class Documents:
         bank = identity.bank_id(host, document.bank)
         origin = Origin(host, bank, identity.user_id(host, document.user_id), self._clock())
         doc = await self._life(host, bank, document)
-        event = _created(origin, doc, document)
+        event = offer(origin, EventType.DOC_CREATED, (doc,), _data(doc, document))
         async with self._database.tenant(host) as connection:
             await connection.execute(LOCK, {"bank": bank, "document": doc})
             position = await append_events(connection, host, [event], if_absent=True)
@@ -173,10 +173,9 @@ class Documents:
         return row
 
 
-def _created(origin: Origin, doc: UUID, document: NewDocument) -> dict[str, Any]:
+def _data(doc: UUID, document: NewDocument) -> dict[str, Any]:
     told = {} if document.text is None else {"originalText": document.text}
-    data = {"docId": str(doc), "contentHash": document.content_hash, **told}
-    return offer(origin, EventType.DOC_CREATED, (doc,), data)
+    return {"docId": str(doc), "contentHash": document.content_hash, **told}
 
 
 def _offered(
@@ -199,11 +198,11 @@ def _offered(
         "gateway": False,
         "accepted_at": now.isoformat(),
         "bytes": len((document.text or "").encode()),
-        "begin": [offer(origin, EventType.BANK_CREATED, (), bank_created)],
+        "begin": [envelope(origin, EventType.BANK_CREATED, (), bank_created)],
         "events": [
-            _created(origin, doc, document),
+            envelope(origin, EventType.DOC_CREATED, (doc,), _data(doc, document)),
             *(
-                offer(origin, EventType.UNIT_RETAINED, (unit,), {**data, "eventDate": at.isoformat()})
+                envelope(origin, EventType.UNIT_RETAINED, (unit,), {**data, "eventDate": at.isoformat()})
                 for unit, data in zip(units, retained, strict=True)
             ),
         ],

@@ -1,8 +1,11 @@
 """Names become uuids: the same name in the same place is the same thing, on every machine and in every replay."""
 
+from functools import lru_cache
 from uuid import UUID, uuid5
 
 NAMESPACE = UUID("6f1b2c1e-6c1d-5f0e-9a57-8c8a0f2d7b11")
+#: Names whose ids need not be computed again, of each kind that turn after turn has.
+NAMES_KEPT = 4096
 
 
 def host_id(name: str) -> UUID:
@@ -10,16 +13,19 @@ def host_id(name: str) -> UUID:
     return uuid5(NAMESPACE, name)
 
 
+@lru_cache(maxsize=NAMES_KEPT)
 def bank_id(host: UUID, name: str) -> UUID:
     """Return the id of a bank of `host`; names longer than a column are told apart by this id alone."""
     return uuid5(host, name)
 
 
+@lru_cache(maxsize=NAMES_KEPT)
 def session_id(bank: UUID, name: str) -> UUID:
     """Return the id of the session an agent calls `name` in `bank`."""
     return uuid5(bank, name)
 
 
+@lru_cache(maxsize=NAMES_KEPT)
 def user_id(host: UUID, name: str | None) -> UUID:
     """Return the id of a user of `host`; without a name, of the host's system user."""
     return uuid5(host, name or "")

@@ -1,7 +1,6 @@
 """Completed turns: accepted once, durable and readable when `append` returns."""
 
 import asyncio
-import hashlib
 import hmac
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from store.banks import created
 from store.database import Database
 from store.errors import NotFound, QuotaExceeded, StoreError, TurnBusy, TurnConflict
 from store.events.catalog import EventType
-from store.events.envelope import Origin, offer
+from store.events.envelope import Origin, envelope
 from store.languages import Languages, Rules, writing
 from store.ledger import Stage, StageStatus, public_status
 from store.quotas import charged, recounted, refusal_of
@@ -110,7 +109,7 @@ class _Known:
     """What a turn is prepared with: its host's key of digests, sessions that live, how words of banks are cut."""
 
     digest_key: bytes = field(repr=False)
-    living: Container[str]
+    living: Container[UUID]
     rules: Mapping[UUID, Rules]
 
 
@@ -122,7 +121,7 @@ class TurnStore:
         self._clock = clock
         self._digest_keys: dict[UUID, bytes] = {}
         # Sessions that lived when last written to: their turns need not bring what makes bank and session.
-        self._living: set[str] = set()
+        self._living: set[UUID] = set()
         self._languages = Languages(database)
 
     async def append(self, host: UUID, turns: Sequence[NewTurn]) -> list[Appended | Refused]:
@@ -211,7 +210,7 @@ def _digest(turn: NewTurn, key: bytes) -> str:
         turn.gateway_asked,
         [[m.role, m.name, m.content, _timestamp(m.occurred_at), m.parts] for m in turn.messages],
     ]
-    return hmac.new(key, orjson.dumps(body, option=orjson.OPT_SORT_KEYS), hashlib.sha256).hexdigest()
+    return hmac.digest(key, orjson.dumps(body, option=orjson.OPT_SORT_KEYS), "sha256").hex()
 
 
 def _timestamp(moment: datetime | None) -> str | None:
@@ -222,7 +221,7 @@ def _is_large(turns: Sequence[NewTurn]) -> bool:
     return sum(len(m.content) for turn in turns for m in turn.messages) + 500 * len(turns) > LARGE_CHARACTERS
 
 
-def _offers(host: UUID, turns: Sequence[NewTurn], now: datetime, known: _Known) -> tuple[list[str], str]:
+def _offers(host: UUID, turns: Sequence[NewTurn], now: datetime, known: _Known) -> tuple[list[UUID], str]:
     """Return the turns' sessions, and the turns in the form `append_turns` takes, as JSON text.
 
     Turns of living sessions bring nothing that makes one.
@@ -235,32 +234,27 @@ def _offer(host: UUID, turn: NewTurn, now: datetime, known: _Known) -> dict[str,
     """Return one turn in the form `append_turns` takes: its identity, its events and its words."""
     bank = identity.bank_id(host, turn.bank)
     session = identity.session_id(bank, turn.session_id)
-    turn_uuid = identity.turn_id(session, turn.turn_id)
+    turn_id = identity.turn_id(session, turn.turn_id)
     origin = Origin(host, bank, identity.user_id(host, turn.user_id), now)
-    place = {
-        "sessionId": str(session),
-        "sessionName": turn.session_id,
-        "turnId": str(turn_uuid),
-        "turnName": turn.turn_id,
-    }
-    units = [identity.unit_id(turn_uuid, n) for n in range(len(turn.messages))]
+    place = {"sessionId": session, "sessionName": turn.session_id, "turnId": turn_id, "turnName": turn.turn_id}
+    units = [identity.unit_id(turn_id, n) for n in range(len(turn.messages))]
     said = [m.occurred_at or turn.occurred_at or now for m in turn.messages]
     appended = _appended(turn, place, units, said)
     rules = writing(known.rules, bank)
     return {
-        "turn": place["turnId"],
-        "bank": str(bank),
-        "session": place["sessionId"],
-        "user": str(origin.user),
+        "turn": turn_id,
+        "bank": bank,
+        "session": session,
+        "user": origin.user,
         "digest": _digest(turn, known.digest_key),
         "gateway": turn.gateway,
-        "accepted_at": now.isoformat(),
+        "accepted_at": now,
         "bytes": sum(len(message.content.encode()) for message in turn.messages),
-        "begin": None if place["sessionId"] in known.living else _beginnings(origin, turn, session),
+        "begin": None if session in known.living else _beginnings(origin, turn, session),
         "events": [
-            offer(origin, EventType.SESSION_APPENDED, (session,), appended, nth=place["turnId"]),
+            envelope(origin, EventType.SESSION_APPENDED, (session,), appended, nth=str(turn_id)),
             *(
-                offer(origin, EventType.UNIT_RETAINED, (unit,), _retained(turn, n, unit, said[n], place))
+                envelope(origin, EventType.UNIT_RETAINED, (unit,), _retained(turn, n, unit, said[n], place))
                 for n, unit in enumerate(units)
             ),
         ],
@@ -270,37 +264,37 @@ def _offer(host: UUID, turn: NewTurn, now: datetime, known: _Known) -> dict[str,
 
 def _beginnings(origin: Origin, turn: NewTurn, session: UUID) -> list[dict[str, Any]]:
     """Return the events that make the turn's bank and session."""
-    named = {"sessionId": str(session), "sessionName": turn.session_id}
+    named = {"sessionId": session, "sessionName": turn.session_id}
     return [
-        offer(origin, EventType.BANK_CREATED, (), created(origin.host, turn.bank, turn.private_to)),
-        offer(origin, EventType.SESSION_CREATED, (session,), named),
+        envelope(origin, EventType.BANK_CREATED, (), created(origin.host, turn.bank, turn.private_to)),
+        envelope(origin, EventType.SESSION_CREATED, (session,), named),
     ]
 
 
 def _appended(
-    turn: NewTurn, place: Mapping[str, str], units: Sequence[UUID], said: Sequence[datetime]
+    turn: NewTurn, place: Mapping[str, object], units: Sequence[UUID], said: Sequence[datetime]
 ) -> dict[str, Any]:
     """Return what the history event says: who spoke when, and in which unit the words are kept (once)."""
     return {
         **place,
         "metadata": dict(turn.metadata),
         "messages": [
-            {"unitId": str(unit), "role": m.role, "name": m.name, "timestamp": at.isoformat()}
+            {"unitId": unit, "role": m.role, "name": m.name, "timestamp": at}
             for unit, m, at in zip(units, turn.messages, said, strict=True)
         ],
     }
 
 
-def _retained(turn: NewTurn, n: int, unit: UUID, at: datetime, place: Mapping[str, str]) -> dict[str, Any]:
+def _retained(turn: NewTurn, n: int, unit: UUID, at: datetime, place: Mapping[str, object]) -> dict[str, Any]:
     message = turn.messages[n]
     return {
         **place,
-        "unitId": str(unit),
-        **({"docId": str(turn.doc_id)} if turn.doc_id else {}),
+        "unitId": unit,
+        **({"docId": turn.doc_id} if turn.doc_id else {}),
         "content": message.content,
         "factType": "experience",
-        "eventDate": at.isoformat(),
-        "mentionedAt": at.isoformat(),
+        "eventDate": at,
+        "mentionedAt": at,
         "metadata": dict(turn.metadata),
         "origin": "message",
         "ordinal": n,
@@ -312,4 +306,4 @@ def _retained(turn: NewTurn, n: int, unit: UUID, at: datetime, place: Mapping[st
 
 def _posting(unit: UUID, message: NewMessage, at: datetime, rules: WordRules) -> dict[str, Any]:
     terms = analyse(lexical_text(message.name or message.role, at, message.content, rules), rules)
-    return {"unit": str(unit), "terms": dict(terms.counts), "length": terms.length}
+    return {"unit": unit, "terms": dict(terms.counts), "length": terms.length}

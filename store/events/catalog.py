@@ -134,9 +134,9 @@ def aggregate_id(*parts: object) -> str:
     Raises InvalidEvent for a missing or empty part, a bar inside a part, or an id past 255 bytes.
     """
     texts = ["" if part is None else str(part) for part in parts]
-    if not texts or not all(texts) or any("|" in text for text in texts):
-        raise InvalidEvent("an aggregate id needs every part, none empty and none with a bar in it")
     joined = "|".join(texts)
+    if not texts or not all(texts) or joined.count("|") >= len(texts):
+        raise InvalidEvent("an aggregate id needs every part, none empty and none with a bar in it")
     if len(joined.encode()) > AGGREGATE_ID_LIMIT:
         raise InvalidEvent(f"an aggregate id is limited to {AGGREGATE_ID_LIMIT} bytes")
     return joined

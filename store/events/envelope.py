@@ -6,6 +6,7 @@ The log itself numbers it: position, nonce and, for a session's history, the ver
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Literal
 from uuid import UUID
 
@@ -28,7 +29,7 @@ from store.identity import event_id
 SOURCE = "/afterturn"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Origin:
     """Where events come from: whose memory, in which bank, by whom, when (aware UTC)."""
 
@@ -36,6 +37,11 @@ class Origin:
     bank: UUID
     user: UUID
     at: datetime
+
+    @cached_property
+    def texts(self) -> tuple[str, str, str, str]:
+        """Host, bank, user and time as every event from here writes them."""
+        return str(self.host), str(self.bank), str(self.user), self.at.isoformat()
 
 
 class CloudEvent(BaseModel):
@@ -73,25 +79,40 @@ def offer(
     version only the log knows, and is the version where it is known. `identity` is the event's id where it does not
     follow from the version: a command's, so that two commands that met on a version are not taken for one.
     """
-    subject = aggregate_id(origin.host, origin.bank, *parts)
-    identity = identity or event_id(origin.host, subject, nth)
-    at = origin.at.isoformat()
+    drawn = envelope(origin, event, parts, data, nth=nth, identity=identity)
+    return _offered(drawn, origin.texts[1], drawn["data"].get("newAggregateVersion"))
+
+
+def envelope(
+    origin: Origin,
+    event: EventType,
+    parts: tuple[object, ...],
+    data: Mapping[str, Any],
+    *,
+    nth: str = "1",
+    identity: UUID | None = None,
+) -> dict[str, Any]:
+    """Return the CloudEvent around `data`, which may hold whatever JSON is made of here, ids and times included.
+
+    `parts`, `nth` and `identity` are those of `offer`.
+    """
+    host, bank, user, at = origin.texts
     version = int(nth) if nth.isdecimal() else None
     versions = {} if version is None else {"aggregateVersion": version - 1, "newAggregateVersion": version}
-    envelope = {
+    subject = aggregate_id(host, bank, *parts)
+    return {
         "specversion": "1.0",
-        "id": str(identity),
+        "id": str(identity or event_id(origin.host, subject, nth)),
         "source": SOURCE,
         "type": event.value,
         "subject": subject,
         "time": at,
         "datacontenttype": "application/json",
-        "host": str(origin.host),
-        "user": str(origin.user),
+        "host": host,
+        "user": user,
         "aggregatetype": aggregate_type(event),
-        "data": {"hostId": str(origin.host), "bankId": str(origin.bank), **data, **versions},
+        "data": {"hostId": host, "bankId": bank, **data, **versions},
     }
-    return _offered(envelope, str(origin.bank), version)
 
 
 def command(
@@ -107,13 +128,13 @@ def command(
     return offer(origin, event, parts, checked, nth=str(version), identity=identity)
 
 
-def reoffer(envelope: Mapping[str, Any]) -> dict[str, Any]:
+def reoffer(whole: Mapping[str, Any]) -> dict[str, Any]:
     """Return a whole CloudEvent from elsewhere in the form the log's functions take; its nonce is given anew.
 
     Raises InvalidEvent when envelope, data and ids do not say the same, LegacyEvent for the older family.
     """
     try:
-        event = CloudEvent.model_validate(envelope)
+        event = CloudEvent.model_validate(whole)
     except ValidationError as error:
         raise InvalidEvent(event_data.faults(error)) from None
     kind = event_type(event.type)
@@ -124,7 +145,7 @@ def reoffer(envelope: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidEvent(f"{kind.value}: subject, host and data name different things")
     if event.aggregateversion != _version_of(kind, data):
         raise InvalidEvent(f"{kind.value}: aggregateversion and newAggregateVersion differ")
-    kept = {name: value for name, value in envelope.items() if name not in ("nonce", "aggregateversion")}
+    kept = {name: value for name, value in whole.items() if name not in ("nonce", "aggregateversion")}
     metadata = {name: value for name, value in (event.model_extra or {}).items() if value is not None}
     return _offered(kept, str(data.bank_id), event.aggregateversion, metadata)
 
@@ -136,17 +157,17 @@ def _version_of(event: EventType, data: event_data.EventData) -> int | None:
 
 
 def _offered(
-    envelope: Mapping[str, Any], bank: str, version: int | None, metadata: Mapping[str, Any] | None = None
+    drawn: Mapping[str, Any], bank: str, version: int | None, metadata: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     return {
-        "id": envelope["id"],
-        "type": envelope["type"],
-        "aggregate": envelope["aggregatetype"],
-        "subject": envelope["subject"],
+        "id": drawn["id"],
+        "type": drawn["type"],
+        "aggregate": drawn["aggregatetype"],
+        "subject": drawn["subject"],
         "bank": bank,
-        "user": envelope["user"],
-        "ts": envelope["time"],
+        "user": drawn["user"],
+        "ts": drawn["time"],
         "version": version,
-        "payload": envelope,
+        "payload": drawn,
         **({"metadata": metadata} if metadata else {}),
     }

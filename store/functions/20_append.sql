@@ -114,9 +114,20 @@ begin
                 and s.aggregate_version = e.aggregate_version - 1) is null;
 end $$;
 
+-- A turn as it is offered, beside what the log knows of it, its bank and its session. `known`: whether a turn of this
+-- name was accepted with the same body, null for a new one. `version` and `messages` are the session's, counted on
+-- while turns are numbered; `position` is the turn's as soon as it has one.
+drop function if exists afterturn.number_turn_events(uuid, jsonb, int[]);
+drop function if exists afterturn.open_turns(uuid, jsonb, int[], afterturn.event_store_t[]);
+drop type if exists afterturn.offered_turn cascade;
+create type afterturn.offered_turn as (
+    ord int, turn uuid, bank uuid, session uuid, "user" uuid, digest bytea, gateway boolean, accepted_at timestamptz,
+    beginning jsonb, events jsonb, postings jsonb, known boolean, "position" bigint, bank_version bigint,
+    bank_lives boolean, version bigint, messages int, lives boolean);
+
 -- Accepts turns. Each element of p_turns: {ord, turn, bank, session, user, digest, gateway, accepted_at, bytes,
--- begin: [...], events: [...], postings: [{unit, terms: {term: tf}, length}]}; `begin` makes the bank and the session
--- where they do not live yet. One row comes back for each, in order of ord: accepted, duplicate (with the first
+-- begin: [...], events: [...], postings: [{unit, terms: {term: tf}, length}]}; events are envelopes, not numbered yet;
+-- `begin` makes the bank and the session where they do not live. One row comes back for each, in order of ord: accepted, duplicate (with the first
 -- position), conflict, busy (another request is writing it right now), unborn (bank or session do not live, and
 -- nothing was brought to make them), or `over ...` (a quota is used up; see 21_quota.sql).
 create or replace function afterturn.append_turns(p_host uuid, p_turns jsonb)
@@ -124,29 +135,90 @@ returns table (ord int, outcome text, "position" bigint)
 language plpgsql set plan_cache_mode to force_generic_plan set search_path to afterturn, public as $$
 #variable_conflict use_column
 declare
+    v_busy int[];
+    v_turns afterturn.offered_turn[];
+    v_turn afterturn.offered_turn;
+    v_accepted afterturn.offered_turn[] := '{}';
+    v_numbered record;
+    v_outcomes text[] := '{}';
+    v_positions bigint[] := '{}';
+    v_seen uuid[] := '{}';
+    v_priced jsonb;
+    v_over jsonb := '{}';
+    v_living boolean := true;
+begin
+    v_busy := afterturn.lock_turns(p_host, p_turns);
+    v_turns := afterturn.look_at_turns(p_host, p_turns);
+    foreach v_turn in array coalesce(v_turns, '{}') loop
+        v_outcomes[v_turn.ord] := case
+            when v_turn.ord = any (v_busy) then 'busy'
+            when v_turn.known then 'duplicate'
+            when not v_turn.known then 'conflict'
+            when v_turn.turn = any (v_seen) then 'repeated'
+            when v_turn.beginning is null and not (v_turn.bank_lives and v_turn.lives) then 'unborn'
+            else 'accepted' end;
+        if v_outcomes[v_turn.ord] = 'accepted' then
+            v_seen := v_seen || v_turn.turn;
+            v_accepted := array_append(v_accepted, v_turn);
+            v_living := v_living and v_turn.bank_lives and v_turn.lives;
+        end if;
+    end loop;
+
+    if not v_living then
+        v_accepted := afterturn.lock_new_banks(p_host, v_accepted);
+    end if;
+    if exists (select from afterturn.quota_t q where q.host_id = p_host) then
+        v_priced := afterturn.priced(p_host, p_turns, array(select a.ord from unnest(v_accepted) a));
+        v_over := afterturn.over_quota(p_host, v_priced);
+        v_accepted := array(select a from unnest(v_accepted) a where not v_over ? a.ord::text order by a.ord);
+    end if;
+    if v_accepted <> '{}' then
+        v_numbered := afterturn.number_turns(p_host, v_accepted);
+        v_accepted := v_numbered.p_turns;
+        insert into afterturn.event_store_t select e.* from unnest(v_numbered.events) e;
+        if v_living then  -- what such turns bring commutes (10_project.sql)
+            perform afterturn.project_run(v_numbered.events,
+                                          '{AgentMemoryUnitRetainedEvent,AgentSessionHistoryAppendedEvent}');
+        else
+            perform afterturn.project(v_numbered.events);
+        end if;
+        perform afterturn.open_turns(p_host, v_accepted);
+    end if;
+    if v_priced is not null then
+        perform afterturn.charge_quota(p_host, v_priced, array(select a.ord from unnest(v_accepted) a));
+    end if;
+
+    foreach v_turn in array v_accepted loop
+        v_positions[v_turn.ord] := v_turn.position;
+    end loop;
+    foreach v_turn in array coalesce(v_turns, '{}') loop
+        ord := v_turn.ord;
+        position := coalesce(v_turn.position, v_positions[ord]);
+        outcome := coalesce(v_over->>ord::text, v_outcomes[ord]);
+        if outcome = 'repeated' then
+            -- The same turn twice in one call: the second is what it would have been a moment later.
+            select case when g.digest = v_turn.digest then 'duplicate' else 'conflict' end, g.position
+              into outcome, position from afterturn.turn_t g where g.host_id = p_host and g.turn_id = v_turn.turn;
+        end if;
+        return next;
+    end loop;
+end $$;
+
+-- Locks come before anything is written: a writer that waited after writing would commit later under a smaller xid,
+-- and readers of the log would see its events in the wrong order. Sorted, so batches cannot deadlock. The quota's lock is
+-- held shared so that counting anew sees whole transactions. Returns the turns (ord) that somebody else is writing:
+-- whoever is busy with a turn is not waited for, nor for its bank and session.
+create or replace function afterturn.lock_turns(p_host uuid, p_turns jsonb) returns int[]
+language plpgsql as $$
+declare
     v_busy int[] := '{}';
     v_ords int[];
     v_keys bigint[];
     v_banks bigint[];
     v_sessions bigint[];
-    v_turn record;
-    v_seen uuid[] := '{}';
-    v_accepted int[] := '{}';
-    v_new_banks bigint[] := '{}';
-    v_outcomes text[] := '{}';
-    v_positions bigint[] := '{}';
-    v_events afterturn.event_store_t[];
-    v_quota boolean;
-    v_priced jsonb;
-    v_over jsonb := '{}';
 begin
-    -- The quota's lock is held shared so that counting anew sees whole transactions.
     perform set_config('afterturn.host', p_host::text, true), pg_advisory_xact_lock_shared(afterturn.log_lock()),
             pg_advisory_xact_lock_shared(afterturn.lock_key('quota', p_host));
-
-    -- Locks come before anything is written: a writer that waited after writing would commit later under a
-    -- smaller xid, and readers of the log would see its events in the wrong order. Sorted, so batches cannot deadlock.
-    -- Whoever is busy with a turn is not waited for: the second look leaves such turns out.
     for v_look in 1..2 loop
         select array_agg(t.ord order by t.ord), array_agg(afterturn.lock_key('turn', t.turn) order by t.ord),
                array_agg(distinct afterturn.lock_key('bank', t.bank)), array_agg(distinct afterturn.lock_key('session', t.session))
@@ -166,123 +238,87 @@ begin
     for i in 1..coalesce(cardinality(v_sessions), 0) loop
         perform pg_advisory_xact_lock(v_sessions[i]);
     end loop;
+    return v_busy;
+end $$;
 
-    for v_turn in
-        select t.ord, t.turn, encode(g.digest, 'hex') = t.digest as known, g.position, t.begin is null as settled,
-               (select b.active from afterturn.agent_memory_bank_t b
-                 where b.host_id = p_host and b.bank_id = t.bank) is true as bank,
-               (select h.active from afterturn.agent_session_history_t h
-                 where h.host_id = p_host and h.bank_id = t.bank and h.session_id = t.session) is true as session,
-               (select true from afterturn.quota_t q where q.host_id = p_host limit 1) as quota,
-               afterturn.lock_key('new bank', t.bank) as new_bank
-          from jsonb_to_recordset(p_turns) as t(ord int, turn uuid, bank uuid, session uuid, digest text, begin jsonb)
-          left join lateral (select g.digest, g.position from afterturn.turn_t g
-                              where g.host_id = p_host and g.turn_id = t.turn offset 0) g on true
-         order by t.ord
-    loop
-        v_positions[v_turn.ord] := v_turn.position;
-        v_outcomes[v_turn.ord] := case
-            when v_turn.ord = any (v_busy) then 'busy'
-            when v_turn.known then 'duplicate'
-            when not v_turn.known then 'conflict'
-            when v_turn.turn = any (v_seen) then 'repeated'
-            when v_turn.settled and not (v_turn.bank and v_turn.session) then 'unborn'
-            else 'accepted' end;
-        if v_outcomes[v_turn.ord] = 'accepted' then
-            v_seen := v_seen || v_turn.turn;
-            v_accepted := v_accepted || v_turn.ord;
-            v_quota := v_turn.quota;
-            if not v_turn.bank then
-                v_new_banks := v_new_banks || v_turn.new_bank;
-            end if;
+-- What is offered, beside what is known of it by now, in order of ord.
+create or replace function afterturn.look_at_turns(p_host uuid, p_turns jsonb) returns afterturn.offered_turn[]
+language plpgsql as $$
+begin
+    return (
+    select array_agg(row (t.ord, t.turn, t.bank, t.session, t."user", decode(t.digest, 'hex'), t.gateway, t.accepted_at,
+                          t.begin, t.events, t.postings, g.digest = decode(t.digest, 'hex'), g.position,
+                          b.aggregate_version, b.active is true, h.aggregate_version, h.message_count, h.active is true
+                         )::afterturn.offered_turn order by t.ord)
+      from jsonb_to_recordset(p_turns)
+               as t(ord int, turn uuid, bank uuid, session uuid, "user" uuid, digest text, gateway boolean,
+                    accepted_at timestamptz, begin jsonb, events jsonb, postings jsonb)
+      left join lateral (select g.digest, g.position from afterturn.turn_t g
+                          where g.host_id = p_host and g.turn_id = t.turn offset 0) g on true
+      left join lateral (select b.active, b.aggregate_version from afterturn.agent_memory_bank_t b
+                          where b.host_id = p_host and b.bank_id = t.bank offset 0) b on true
+      left join lateral (select h.active, h.aggregate_version, h.message_count from afterturn.agent_session_history_t h
+                          where h.host_id = p_host and h.bank_id = t.bank and h.session_id = t.session offset 0) h on true);
+end $$;
+
+-- A new bank is made by one writer; the others wait here, and then see it. Returns the turns with their banks as they
+-- are by then.
+create or replace function afterturn.lock_new_banks(p_host uuid, p_turns afterturn.offered_turn[])
+returns afterturn.offered_turn[]
+language plpgsql as $$
+declare
+    v_turn afterturn.offered_turn;
+    v_looked afterturn.offered_turn[] := '{}';
+begin
+    perform pg_advisory_xact_lock(k.key)
+       from (select distinct afterturn.lock_key('new bank', t.bank) as key
+               from unnest(p_turns) t where not t.bank_lives order by 1) k;
+    foreach v_turn in array p_turns loop
+        if not v_turn.bank_lives then
+            v_turn.bank_version := (select b.aggregate_version from afterturn.agent_memory_bank_t b
+                                     where b.host_id = p_host and b.bank_id = v_turn.bank);
+            v_turn.bank_lives := (select b.active from afterturn.agent_memory_bank_t b
+                                   where b.host_id = p_host and b.bank_id = v_turn.bank) is true;
         end if;
+        v_looked := array_append(v_looked, v_turn);
     end loop;
-
-    -- A new bank is made by one writer; the others wait here, and then see it.
-    if v_new_banks <> '{}' then
-        perform pg_advisory_xact_lock(k.key) from (select distinct unnest(v_new_banks) as key order by 1) k;
-    end if;
-    if v_quota then
-        v_priced := afterturn.priced(p_host, p_turns, v_accepted);
-        v_over := afterturn.over_quota(p_host, v_priced);
-        v_accepted := array(select a from unnest(v_accepted) a where not v_over ? a::text);
-    end if;
-
-    if v_accepted <> '{}' then
-        v_events := afterturn.number_turn_events(p_host, p_turns, v_accepted);
-        insert into afterturn.event_store_t select e.* from unnest(v_events) e;
-        perform afterturn.project(v_events);
-        for v_turn in select * from afterturn.open_turns(p_host, p_turns, v_accepted, v_events) loop
-            v_positions[v_turn.ord] := v_turn.position;
-        end loop;
-    end if;
-    if v_quota then
-        perform afterturn.charge_quota(p_host, v_priced, v_accepted);
-    end if;
-
-    if 'repeated' = any (v_outcomes) then
-        -- The same turn twice in one call: the second is what it would have been a moment later.
-        return query
-        select t.ord, case when v_outcomes[t.ord] <> 'repeated' then coalesce(v_over->>t.ord::text, v_outcomes[t.ord])
-                           when g.digest = decode(t.digest, 'hex') then 'duplicate' else 'conflict' end, g.position
-          from jsonb_to_recordset(p_turns) as t(ord int, turn uuid, digest text)
-          left join afterturn.turn_t g on g.host_id = p_host and g.turn_id = t.turn;
-        return;
-    end if;
-    for i in coalesce(array_lower(v_outcomes, 1), 1)..coalesce(array_upper(v_outcomes, 1), 0) loop
-        ord := i;
-        outcome := coalesce(v_over->>i::text, v_outcomes[i]);
-        position := v_positions[i];
-        return next;
-    end loop;
+    return v_looked;
 end $$;
 
 -- Numbers the events of accepted turns: position, version of the session's history, message number in the session.
 -- Of beginnings, those of banks and sessions that live already are left out; deleted ones begin again, under an id of
 -- their own.
-create or replace function afterturn.number_turn_events(p_host uuid, p_turns jsonb, p_accepted int[])
-returns afterturn.event_store_t[]
+create or replace function afterturn.number_turns(p_host uuid, inout p_turns afterturn.offered_turn[],
+                                                  out events afterturn.event_store_t[])
 language plpgsql as $$
 declare
     v_made uuid[] := '{}';
     v_sessions uuid[] := '{}';
     v_versions bigint[] := '{}';
     v_messages int[] := '{}';
-    v_turn record;
+    v_turn afterturn.offered_turn;
     v_event record;
     v_nth int;
     v_version bigint;
     v_more jsonb;
-    v_position bigint;
     v_id uuid;
-    v_numbered afterturn.event_store_t[] := '{}';
 begin
-    for v_turn in
-        select t.bank, t.session, t.begin is null as settled, b.active as bank_alive, b.aggregate_version as bank_version, h.active as alive,
-               h.aggregate_version as version, h.message_count as messages,
-               case when h.active and b.active then t.events else coalesce(t.begin, '[]') || t.events end as events
-          from jsonb_to_recordset(p_turns) as t(ord int, bank uuid, session uuid, begin jsonb, events jsonb)
-          left join lateral (select h.active, h.aggregate_version, h.message_count from afterturn.agent_session_history_t h
-                              where h.host_id = p_host and h.bank_id = t.bank and h.session_id = t.session offset 0) h on true
-          left join lateral (select b.active, b.aggregate_version from afterturn.agent_memory_bank_t b
-                              where b.host_id = p_host and b.bank_id = t.bank offset 0) b on true
-         where t.ord = any (p_accepted) order by t.ord
-    loop
-        if v_turn.settled and not coalesce(v_turn.alive and v_turn.bank_alive, false) then
-            raise exception using errcode = 'serialization_failure', message = 'the session ended while a turn was accepted';
-        end if;
+    events := '{}';
+    for v_ord in 1..cardinality(p_turns) loop
+        v_turn := p_turns[v_ord];
         v_nth := array_position(v_sessions, v_turn.session);
         if v_nth is null then
-            v_sessions := v_sessions || v_turn.session;
-            v_versions := v_versions || coalesce(v_turn.version, 0);
-            v_messages := v_messages || coalesce(v_turn.messages, 0);
-            v_nth := cardinality(v_sessions);
+            v_nth := cardinality(v_sessions) + 1;
+            v_sessions[v_nth] := v_turn.session;
+            v_versions[v_nth] := coalesce(v_turn.version, 0);
+            v_messages[v_nth] := coalesce(v_turn.messages, 0);
         else
-            v_turn.alive := true;
+            v_turn.lives := true;
         end if;
         for v_event in
-            select * from jsonb_to_recordset(v_turn.events)
-                as e(id uuid, type text, aggregate text, subject text, "user" uuid, ts timestamptz, payload jsonb)
+            select e.value as payload, e.value->>'type' as type, (e.value->>'id')::uuid as id
+              from jsonb_array_elements(case when v_turn.lives and v_turn.bank_lives then v_turn.events
+                                             else coalesce(v_turn.beginning, '[]') || v_turn.events end) e
         loop
             v_version := 1;
             v_more := '{}';
@@ -291,11 +327,11 @@ begin
                 v_more := jsonb_build_object('sequence', v_messages[v_nth]);
                 v_messages[v_nth] := v_messages[v_nth] + 1;
             elsif v_event.type in ('AgentSessionHistoryAppendedEvent', 'AgentSessionHistoryCreatedEvent') then
-                continue when v_event.type = 'AgentSessionHistoryCreatedEvent' and v_turn.alive;
+                continue when v_event.type = 'AgentSessionHistoryCreatedEvent' and v_turn.lives;
                 v_version := v_versions[v_nth] + 1;
                 v_versions[v_nth] := v_version;
             elsif v_event.type = 'AgentMemoryBankCreatedEvent' then
-                continue when v_turn.bank_alive or v_turn.bank = any (v_made);
+                continue when v_turn.bank_lives or v_turn.bank = any (v_made);
                 v_made := v_made || v_turn.bank;
                 v_version := coalesce(v_turn.bank_version, 0) + 1;
             end if;
@@ -305,56 +341,44 @@ begin
                     v_id := md5(v_event.id::text || '@' || v_version)::uuid;
                 end if;
             end if;
-            v_position := nextval('afterturn.log_position_seq');
-            v_numbered := array_append(v_numbered, row (
-                v_id, p_host, v_event."user", v_position, v_event.subject, v_version, v_event.aggregate, v_event.type,
-                v_event.ts,
-                v_event.payload || jsonb_build_object('id', v_id, 'nonce', v_position, 'aggregateversion', v_version,
+            v_turn.position := nextval('afterturn.log_position_seq');
+            events := array_append(events, row (
+                v_id, p_host, v_turn."user", v_turn.position, v_event.payload->>'subject', v_version,
+                v_event.payload->>'aggregatetype', v_event.type, v_turn.accepted_at,
+                v_event.payload || jsonb_build_object('id', v_id, 'nonce', v_turn.position, 'aggregateversion', v_version,
                                                       'data', v_event.payload->'data' || v_more),
-                null, v_turn.bank, v_position, pg_current_xact_id())::afterturn.event_store_t);
+                null, v_turn.bank, v_turn.position, pg_current_xact_id())::afterturn.event_store_t);
         end loop;
+        v_turn.messages := v_messages[v_nth] - jsonb_array_length(v_turn.postings);
+        p_turns[v_ord] := v_turn;
     end loop;
-    return v_numbered;
 end $$;
 
 -- What stands beside the projections of an accepted turn: its guard, its words, and a ledger row for each stage.
--- Returns the positions of the turns.
-drop function if exists afterturn.open_turns(uuid, jsonb, int[], afterturn.event_store_t[]);
-create or replace function afterturn.open_turns(p_host uuid, p_turns jsonb, p_accepted int[], p_events afterturn.event_store_t[])
-returns table (ord int, "position" bigint)
+-- `messages` is the number of the turn's first message in its session.
+create or replace function afterturn.open_turns(p_host uuid, p_turns afterturn.offered_turn[]) returns void
 language plpgsql as $$
-#variable_conflict use_column
 begin
-    return query
-    with told as materialized (
-        select e.position, (d->>'turnId')::uuid as turn, (d->>'unitId')::uuid as unit, (d->>'sequence')::int as sequence
-          from unnest(p_events) e, lateral (select e.payload->'data') x(d)
-    ), accepted as materialized (
-        select t.*, (select max(e.position) from told e where e.turn = t.turn) as position
-          from jsonb_to_recordset(p_turns) as t(ord int, turn uuid, bank uuid, session uuid, "user" uuid, digest text,
-                                                gateway boolean, accepted_at timestamptz, postings jsonb)
-         where t.ord = any (p_accepted)
-    ), guarded as (
+    with guarded as (
         insert into afterturn.turn_t (host_id, turn_id, bank_id, session_id, user_id, digest, position, accepted_at)
-        select p_host, a.turn, a.bank, a.session, a."user", decode(a.digest, 'hex'), a.position, a.accepted_at
-          from accepted a
+        select p_host, a.turn, a.bank, a.session, a."user", a.digest, a.position, a.accepted_at
+          from unnest(p_turns) a
     ), worded as (
         insert into afterturn.unit_word_t (host_id, bank_id, unit_id, session_id, seq, length, terms)
-        select p_host, a.bank, w.unit, a.session, t.sequence, w.length, w.terms
-          from accepted a, jsonb_to_recordset(a.postings) as w(unit uuid, terms jsonb, length int), told t
-         where t.unit = w.unit
-    ), opened as (
-        -- The projection row waits (infinity) until extraction has said what the turn names.
-        insert into afterturn.ledger_t (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position,
-                                        status, next_attempt_at, accepted_at, updated_at)
-        select p_host, s.stage, a.turn, s.stream, a.bank, a.session, a.turn, a.position,
-               s.status, s.ready, a.accepted_at, a.accepted_at
-          from accepted a,
-               lateral (values ('gateway', a.session, case when a.gateway then 'pending' else 'skipped' end, now()),
-                               ('extraction', a.session, 'pending', now()),
-                               ('embedding', a.turn, 'pending', now()),
-                               ('projection', a.bank, 'pending', 'infinity'))
-                    as s(stage, stream, status, ready)
+        select p_host, a.bank, w.unit, a.session, a.messages + w.nth - 1, w.length, w.terms
+          from unnest(p_turns) a,
+               rows from (jsonb_to_recordset(a.postings) as (unit uuid, terms jsonb, length int))
+                   with ordinality as w(unit, terms, length, nth)
     )
-    select a.ord, a.position from accepted a;
+    -- The projection row waits (infinity) until extraction has said what the turn names.
+    insert into afterturn.ledger_t (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position,
+                                    status, next_attempt_at, accepted_at, updated_at)
+    select p_host, s.stage, a.turn, s.stream, a.bank, a.session, a.turn, a.position,
+           s.status, s.ready, a.accepted_at, a.accepted_at
+      from unnest(p_turns) a,
+           lateral (values ('gateway', a.session, case when a.gateway then 'pending' else 'skipped' end, now()),
+                           ('extraction', a.session, 'pending', now()),
+                           ('embedding', a.turn, 'pending', now()),
+                           ('projection', a.bank, 'pending', 'infinity'))
+                as s(stage, stream, status, ready);
 end $$;

@@ -6,6 +6,17 @@ create or replace function afterturn.append_bulk(p_host uuid, p_if_absent boolea
 language plpgsql set plan_cache_mode to force_generic_plan set enable_seqscan to off
     set search_path to afterturn, public as $$
 declare
+    v_insert constant text := $insert$
+        insert into event_store_t (id, host_id, user_id, nonce, aggregate_id, aggregate_version, aggregate_type,
+                                   event_type, event_ts, payload, metadata, bank_id, position)
+        select o.id, $1, o."user", o.position, o.subject, o.version, o.aggregate, o.type, o.ts,
+               o.payload || jsonb_build_object('nonce', o.position, 'aggregateversion', o.version),
+               o.metadata, o.bank, o.position
+          from (select nextval('afterturn.log_position_seq') as position, b.*
+                  from (select b.* from bulk_event b
+                         where coalesce((select max(s.aggregate_version) from event_store_t s
+                                          where s.host_id = $1 and s.aggregate_id = b.subject), 0) < b.version
+                         order by b.ord offset 0) b) o$insert$;
     v_new afterturn.event_store_t[];
     v_count bigint;
 begin
@@ -23,27 +34,23 @@ begin
                  then (select true from event_store_t s where s.host_id = p_host and s.aggregate_id = e.subject
                           and s.aggregate_version = e.version - 1) is null
                  else false end;
-    with written as (
-        insert into event_store_t (id, host_id, user_id, nonce, aggregate_id, aggregate_version, aggregate_type,
-                                   event_type, event_ts, payload, metadata, bank_id, position)
-        select o.id, p_host, o."user", o.position, o.subject, o.version, o.aggregate, o.type, o.ts,
-               o.payload || jsonb_build_object('nonce', o.position, 'aggregateversion', o.version),
-               o.metadata, o.bank, o.position
-          from (select nextval('afterturn.log_position_seq') as position, b.*
-                  from (select b.* from bulk_event b
-                         where coalesce((select max(s.aggregate_version) from event_store_t s
-                                          where s.host_id = p_host and s.aggregate_id = b.subject), 0) < b.version
-                         order by b.ord offset 0) b) o
-        on conflict do nothing
-        returning *
-    )
-    select case when p_project then array_agg(w order by w.position) end, count(*) into v_new, v_count from written w;
+    -- Nearly always all of it is new: then the indexes look once, at what they are given. An id that the log knows, or
+    -- somebody who writes the same just now, makes it all be done again with a look before each row.
+    begin
+        execute v_insert using p_host;
+        get diagnostics v_count = row_count;
+    exception when unique_violation then
+        execute v_insert || ' on conflict do nothing' using p_host;
+        get diagnostics v_count = row_count;
+    end;
     if not p_if_absent and v_count < (select count(*) from bulk_event) then
         perform afterturn.refuse('ZA003', o.aggregate, o.version - 1, afterturn.logged_version(p_host, o.subject))
            from bulk_event o
           where (select true from event_store_t s where s.host_id = p_host and s.id = o.id) is null;
     end if;
-    if v_new is not null then
+    if p_project and v_count > 0 then
+        v_new := (select array_agg(e order by e.position) from event_store_t e
+                   where e.host_id = p_host and e.xid = pg_current_xact_id());
         perform afterturn.project(v_new), afterturn.account_banks(p_host, v_new);
     end if;
     return v_count;

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import chain, groupby, pairwise
 
 import Stemmer
@@ -16,6 +17,8 @@ from store.recall.word_rules import AUTO, FIRST, WordRules, rules_of
 
 MAX_TERM_BYTES = 64
 BIGRAM_PREFIX = "2:"
+#: Words whose stems need not be found again.
+WORDS_KEPT = 16_384
 
 # Written without spaces between words: Thai, Lao, Myanmar, Khmer, kana, Han, Hangul, and their extensions.
 _UNSPACED = (
@@ -60,10 +63,12 @@ def analyse(text: str, rules: WordRules = _AUTO) -> Terms:
     Adjacent words also give a pair `2:a_b`; scripts without spaces give overlapping pairs of characters.
     A term longer than 64 bytes is cut and ends in a digest, so no two of them become one. Never raises.
     """
-    words, pairs = _ascii(text.lower(), rules) if text.isascii() else _unicode(_read(text, rules), rules)
-    counts = Counter(map(_bounded, words))
-    counts.update(map(_bounded, pairs))
-    return Terms(counts, len(words))
+    plain = text.isascii()
+    words, pairs = _ascii(text.lower(), rules) if plain else _unicode(_read(text, rules), rules)
+    terms = words + pairs
+    if max(map(len, terms), default=0) > (MAX_TERM_BYTES if plain else MAX_TERM_BYTES // 4):
+        terms = list(map(_bounded, terms))
+    return Terms(Counter(terms), len(words))
 
 
 def asked(text: str, rules: Sequence[WordRules]) -> Mapping[str, int]:
@@ -119,9 +124,17 @@ def _is_unspaced(match: re.Match[str]) -> bool:
 
 
 def _stems(pieces: Sequence[str]) -> list[str]:
-    bare = (_POSSESSIVE.sub("", piece) if "'" in piece else piece for piece in pieces)
-    stems: list[str] = _STEMMER.stemWords([word for word in bare if word and word not in STOP_WORDS])
-    return stems
+    stems = (_known_stem(piece) if len(piece) <= MAX_TERM_BYTES else _stem(piece) for piece in pieces)
+    return [stem for stem in stems if stem]
+
+
+def _stem(piece: str) -> str:
+    """Return the stem of a word, an empty text for a stop word."""
+    bare = _POSSESSIVE.sub("", piece) if "'" in piece else piece
+    return "" if bare in STOP_WORDS else str(_STEMMER.stemWord(bare))
+
+
+_known_stem = lru_cache(maxsize=WORDS_KEPT)(_stem)
 
 
 def _cut(pieces: Sequence[str], rules: WordRules) -> list[str]:
@@ -155,8 +168,6 @@ def _folded(text: str) -> str:
 
 
 def _bounded(term: str) -> str:
-    if len(term) * 4 <= MAX_TERM_BYTES:
-        return term
     raw = term.encode()
     if len(raw) <= MAX_TERM_BYTES:
         return term

@@ -1,13 +1,15 @@
-"""Plans on a database that nobody has analyzed yet: the first minute of every stack."""
+"""Plans for what statistics say nothing of: a database nobody has analyzed yet, and a host that came later."""
 
 from uuid import UUID
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import NullPool, text
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from store import identity
 from store.database import Database
 from store.turns import TurnStore
+from tests.servers import TestPostgres
 from tests.store.conftest import NOON, new_host, turn
 
 
@@ -51,4 +53,37 @@ async def test_a_new_database_looks_things_up_by_their_own_index(lonely: Databas
         carried = text("select * from afterturn.post_words(:host, :bank, 10000, true)")
         await connection.execute(carried, {"host": host, "bank": identity.bank_id(host, "home")})
     conditions = await _index_conditions(lonely, host, statement)
+    assert any(column in condition for condition in conditions), conditions
+
+
+@pytest.mark.parametrize(
+    "column, statement",
+    [
+        (
+            "aggregate_id = ",
+            """select (select max(s.aggregate_version) from afterturn.event_store_t s
+                        where s.host_id = :host and s.aggregate_id = q.subject)
+                 from unnest(array['x', cast(cast(:bank as uuid) as text)]) q(subject)""",
+        ),
+        (
+            "unit_id = ",
+            """select from unnest(array[cast(:bank as uuid)], array[gen_random_uuid()])
+                        as q(bank, unit)
+                 join afterturn.agent_memory_unit_t u
+                   on u.host_id = :host and u.bank_id = q.bank and u.unit_id = q.unit""",
+        ),
+    ],
+)
+async def test_a_host_that_came_after_the_last_analyze_is_not_taken_for_a_row_or_two(
+    fresh_database: TestPostgres, lonely: Database, column: str, statement: str
+) -> None:
+    store = TurnStore(lonely, lambda: NOON)
+    for _ in range(3):
+        host = await new_host(lonely)
+        await store.append(host, [turn(f"t{n}", f"word number {n}") for n in range(100)])
+    engine = create_async_engine(fresh_database.superuser_url, poolclass=NullPool, connect_args={"ssl": False})
+    async with engine.begin() as connection:
+        await connection.execute(text("analyze"))
+    await engine.dispose()
+    conditions = await _index_conditions(lonely, await new_host(lonely), statement)
     assert any(column in condition for condition in conditions), conditions

@@ -5,7 +5,6 @@ from uuid import UUID
 
 import pytest
 from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError
 
 from store import identity
 from store.database import Database
@@ -14,7 +13,6 @@ from store.events.catalog import EventType
 from store.events.envelope import Origin, command
 from store.events.log import append_events
 from store.ledger import TURN_STAGES
-from store.outage import is_outage
 from store.turns import Appended, NewMessage, NewTurn, Refused, TurnStore
 from tests.store.conftest import NOON, new_host, rows, turn
 
@@ -249,15 +247,3 @@ async def test_a_turn_of_a_session_that_ended_since_its_last_begins_it_again(
     assert await rows(database, host, ALIVE) == [(True, True)]
     told = "select turn_name from agent_memory_unit_t where active and session_name = 's1' order by seq desc limit 2"
     assert await rows(database, host, told) == [("t3",), ("t2",)]
-
-
-async def test_a_session_that_ends_while_its_turn_is_accepted_gets_no_turn_without_a_beginning(
-    turns: TurnStore, database: Database, host: UUID
-) -> None:
-    await turns.append(host, [turn("t1")])
-    offered = f"""[{{"ord": 0, "bank": "{identity.bank_id(host, "home")}", "session": "{host}", "events": []}}]"""
-    with pytest.raises(DBAPIError) as refused:
-        await rows(
-            database, host, "select number_turn_events(current_host(), cast(:turns as jsonb), '{0}')", turns=offered
-        )
-    assert is_outage(refused.value)
