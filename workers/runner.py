@@ -226,10 +226,18 @@ class Runner:
             lost([claim])
 
     async def _release(self, claims: Sequence[Claim]) -> None:
-        try:
-            await self.ledger.release(claims)
-        except Exception as error:  # noqa: BLE001 - the lease runs out by itself
-            log.warning("claims could not be given back", stage=self.work.stage.value, error=type(error).__name__)
+        """Give claims back; a database that is away is asked again until the leases are over by themselves."""
+        until = time.monotonic() + self.lease.total_seconds()
+        while claims:
+            try:
+                await self.ledger.release(claims)
+            except Exception as error:  # noqa: BLE001 - the lease runs out by itself
+                log.warning("claims could not be given back", stage=self.work.stage.value, error=type(error).__name__)
+                if self.stopping or not is_outage(error) or time.monotonic() > until:
+                    return
+                await asyncio.sleep(self.pause_s)
+            else:
+                return
 
     def _count(self, rows: Sequence[LedgerRow], outcomes: Sequence[Outcome]) -> None:
         stage = self.work.stage.value

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -342,3 +342,45 @@ async def test_a_worker_told_to_stop_gives_its_claims_back(world: World) -> None
     await draining
     assert await rows(world) == [("pending", 0, None, None)]
     assert await world.sql("select 1 from afterturn.claim_t") == []
+
+
+@dataclass
+class Away(Ledger):
+    """A ledger whose database is away the first times something is given back."""
+
+    world: World
+    away: int = 3
+
+    def __post_init__(self) -> None:
+        super().__init__(self.world.database)
+
+    async def release(self, claims: Iterable[Claim]) -> None:
+        if (claims := list(claims)) and self.away:
+            self.away -= 1
+            raise ConnectionResetError
+        await super().release(claims)
+
+
+async def test_what_an_outage_interrupted_is_given_back_as_soon_as_the_database_is_there_again(world: World) -> None:
+    await world.append()
+    crew, ledger = Crew(world, lease=timedelta(seconds=600)), Away(world)
+
+    async def cut(_claim: Claim) -> None:
+        if recorder.begun == 1:
+            raise ConnectionResetError
+
+    recorder = Recorder(world.database, before=cut)
+    await crew.runner(Stage.EXTRACTION, recorder, ledger).drain()
+    assert (ledger.away, recorder.begun) == (0, 2)
+    assert await rows(world) == [("done", 1, None, None)]
+
+
+async def test_who_is_told_to_stop_does_not_wait_for_the_database(world: World) -> None:
+    await world.append()
+    crew, ledger = Crew(world, lease=timedelta(seconds=600)), Away(world, away=1_000_000)
+    runner = crew.runner(Stage.EXTRACTION, Recorder(world.database, before=failing(ConnectionResetError())), ledger)
+    draining = asyncio.ensure_future(runner.drain())
+    await until(lambda: ledger.away < 1_000_000, "it was tried")
+    await runner.stop(grace_s=PATIENCE_S)
+    await draining
+    assert [status for status, *_ in await rows(world)] == ["running"]
