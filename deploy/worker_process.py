@@ -46,7 +46,7 @@ from workers.enrichment import EnrichmentStage, model_gate
 from workers.extraction.llm_reader import LlmReader, reader_of
 from workers.extraction.stage import ExtractionStage
 from workers.gateway import GatewayStage, gate_of
-from workers.maintenance import Maintainer, Needs, tasks_of
+from workers.maintenance import Maintainer, Needs, checking, tasks_of
 from workers.projection import ProjectionStage
 from workers.recall import RecallWork
 from workers.retry import Backoff, Verdict
@@ -189,13 +189,9 @@ async def _build(settings: Settings, broker: RedisBroker, stages: Callable[..., 
         every_s=settings.worker.sweep_seconds,
         words=WaitingWords(database),
     )
-    maintainer = Maintainer(
-        Schedule(database),
-        tasks_of(
-            Needs(Pruning(database), jobs, Erasures(database, _now), settings.maintenance, _now, WordsAnew(database))
-        ),
-        _name(),
-    )
+    needs = Needs(Pruning(database), jobs, Erasures(database, _now), settings.maintenance, _now, WordsAnew(database))
+    tasks = (*tasks_of(needs), checking(database, settings.recall))
+    maintainer = Maintainer(Schedule(database), tasks, _name())
     dependencies = Dependencies(runners, RecallWork(jobs, recalls, lease, embedder.load), doorbell.answered)
     looking = [
         asyncio.create_task(run, name=name)

@@ -46,6 +46,10 @@ MICRO_BATCH = Counter(
 SWEEPS = Counter("afterturn_sweeps_total", "Looks at the ledger for work nobody was told of", ["outcome"])
 RINGS = Counter("afterturn_sweeper_rings_total", "Nudges the sweeper gave", ["stage"])
 RECALL_JOBS = Counter("afterturn_recall_jobs_total", "Recall jobs that were worked on", ["outcome"])
+RECALL_COMPARED = Counter(
+    "afterturn_recall_compared_total", "Nearest neighbours that an exact search found in large banks", ["filter"]
+)
+RECALL_FOUND = Counter("afterturn_recall_found_total", "Those of them that recall finds, too", ["filter"])
 
 MAINTENANCE_RUNS = Counter("afterturn_maintenance_runs_total", "Runs of maintenance", ["task", "outcome"])
 MAINTENANCE_REMOVED = Counter("afterturn_maintenance_removed_total", "Rows that maintenance put away", ["task"])
@@ -62,6 +66,9 @@ for _stage in Stage:
     LEASES_LOST.labels(_stage)
     for _status in ("done", "skipped", "unknown", "dead", "retried"):
         STAGE_TOTAL.labels(_stage, _status)
+for _filter in ("none", "kinds", "session", "tags"):
+    RECALL_COMPARED.labels(_filter)
+    RECALL_FOUND.labels(_filter)
 for _reason in ("turn", "shut"):
     GATEWAY_WAITS.labels(_reason)
 for _outcome in ("ok", "failed"):

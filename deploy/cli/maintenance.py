@@ -23,7 +23,7 @@ from store.erasure import Erasures
 from store.maintenance import Pruning, Schedule, WordsAnew
 from store.recall_jobs import RecallJobs
 from store.vector_indexes import VectorIndexes
-from workers.maintenance import Maintainer, Needs, Task, Told, indexing, tasks_of
+from workers.maintenance import Maintainer, Needs, Task, Told, checking, indexing, tasks_of
 
 TaskOption = Annotated[
     list[str] | None, typer.Option("--task", metavar="NAME", help="Only this task; may be repeated.")
@@ -51,9 +51,10 @@ def maintenance_command(
     turns out of the ledger (`maintenance.ledger_days`; their status and the counts stay what they were); `audit`
     forgets old calls to the Memory Gateway (`maintenance.audit_days`) and `calls` those at our own doors
     (`maintenance.calls_days`); `said` erases old turns for good, with a receipt (`maintenance.said_days`): these
-    three are off unless set; `vector_indexes` builds indexes over vectors where a bank has grown beyond
-    `recall.exact_units`, which `afterturn up` does itself and the workers cannot. A task that another worker runs at
-    this moment is told as busy. Exits 1 when a task fails.
+    three are off unless set; `recall_check` compares recall with an exact search in a bank beyond
+    `recall.exact_units`, for the metrics; `vector_indexes` builds indexes over vectors where a bank has grown beyond
+    it, which `afterturn up` does itself and the workers cannot. A task that another worker runs at this moment is told
+    as busy. Exits 1 when a task fails.
 
     **Example:** `afterturn maintenance --dry-run`
     """
@@ -93,7 +94,8 @@ async def _run(stack: Stack, settings: Settings, names: Sequence[str] | None, wo
     try:
         jobs, erasures, words = RecallJobs(database, _now), Erasures(database, _now), WordsAnew(database)
         needs = Needs(Pruning(database), jobs, erasures, settings.maintenance, _now, words)
-        tasks = {task.name: task for task in (*tasks_of(needs), indexing(indexes))}
+        others = (checking(database, settings.recall), indexing(indexes))
+        tasks = {task.name: task for task in (*tasks_of(needs), *others)}
         if unknown := [name for name in names or () if name not in tasks]:
             raise ended(f"no such task: {', '.join(unknown)}; there are {', '.join(tasks)}", 2)
         chosen = [tasks[name] for name in names or tasks]

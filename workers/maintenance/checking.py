@@ -1,0 +1,34 @@
+"""Whether the search by meaning finds what an exact one finds, asked now and then where it does not read everything."""
+
+import random
+from datetime import timedelta
+
+from store.database import Database
+from store.maintenance import Page
+from store.recall.settings import RecallSettings
+from store.recall_check import StoredBank, compare, stored_banks
+from workers.maintenance.tasks import Task
+from workers.metrics import RECALL_COMPARED, RECALL_FOUND
+
+#: So many units of one bank serve as questions each time: an exact search of a large bank is no small thing.
+UNITS = 3
+
+
+def checking(database: Database, settings: RecallSettings) -> Task:
+    """Compare in one of the large banks, whichever chance brings, and count what was there and what was found."""
+
+    async def large() -> list[StoredBank]:
+        return [bank for bank in await stored_banks(database) if bank.units > settings.exact_units]
+
+    async def step(place: str | None) -> Page:
+        del place
+        for bank in random.sample(banks := await large(), min(1, len(banks))):
+            for asked in await compare(database, bank, UNITS, settings):
+                RECALL_COMPARED.labels(asked.filter).inc(asked.there)
+                RECALL_FOUND.labels(asked.filter).inc(asked.found)
+        return Page(0, None)
+
+    async def count() -> int:
+        return len(await large())
+
+    return Task("recall_check", timedelta(hours=1), step, count)
