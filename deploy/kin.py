@@ -28,16 +28,17 @@ def main(target: Path) -> None:
     """Write the table."""
     settings = EmbeddingSettings()
     with tempfile.TemporaryDirectory() as data:
-        stems = _stems(model_folder(settings, Path(data) / "models"))
+        stems = vocabulary(settings, Path(data))
         vectors = asyncio.run(create_embedder(settings, Path(data)).embed(list(stems.values())))
     target.write_text("".join(f"{row}\n" for row in _rows(list(stems), vectors)), encoding="utf-8")
 
 
-def _stems(folder: Path) -> dict[str, str]:
+def vocabulary(settings: EmbeddingSettings, data: Path) -> dict[str, str]:
     """Return the whole words of the model's vocabulary by their stem, the commonest form of each, commonest first."""
-    vocabulary = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
+    folder = model_folder(settings, data / "models")
+    words = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
     found: dict[str, str] = {}
-    for word in sorted(filter(_WORD.fullmatch, vocabulary), key=vocabulary.__getitem__):
+    for word in sorted(filter(_WORD.fullmatch, words), key=words.__getitem__):
         for stem in analyse(word).counts:
             if not stem.startswith(BIGRAM_PREFIX):
                 found.setdefault(stem, word)

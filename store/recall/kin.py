@@ -1,11 +1,13 @@
-"""Words that are near a question's words in meaning: who asks for pets is also told of dogs.
+"""Words that are related to a question's words: who asks for pets is also told of dogs, who asks for sports of tennis.
 
-The table is made once from the sentence model's own vocabulary (`python -m deploy.kin`), one row for each of the
-commonest English stems: the stem, and its nearest stems with their cosines in hundredths. It says nothing about any
-bank; which of these words a bank has is asked of the bank.
+Two tables say nothing about any bank; which of these words a bank has is asked of the bank. What is near in meaning is
+made from the sentence model's own vocabulary (`python -m deploy.kin`): a row for each of the commonest English stems,
+with its nearest stems and their cosines in hundredths. What is a kind of something is made from WordNet (`python -m
+deploy.kinds`): a stem, and the stems of its kinds.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -15,54 +17,81 @@ from store.recall.question import Question
 from store.recall.settings import RankingSettings
 
 _FOLDER = Path(__file__).parent / "data"
-TABLES = ("kin_english",)
-#: More related words of one word tell less than they cost.
+NEAR, KINDS = "kin_english", "kinds_english"
+#: More words near one word tell less than they cost.
 MOST = 5
 #: A question's words beyond so many have none.
 MOST_WORDS = 24
 
-Nearest = tuple[tuple[str, float], ...]
+
+@dataclass(frozen=True, slots=True)
+class Kin:
+    """One word's related words: `near` in meaning with their cosines, nearest first; `kinds` the commonest first."""
+
+    near: tuple[tuple[str, float], ...] = ()
+    kinds: tuple[str, ...] = ()
+
+    def words(self) -> Iterator[str]:
+        """Yield all of them."""
+        yield from (word for word, _ in self.near)
+        yield from self.kinds
 
 
-def kin(question: Question) -> Mapping[str, Nearest]:
-    """Return the related words of a question's words, nearest first, with their cosines.
+def kin(question: Question) -> Mapping[str, Kin]:
+    """Return the related words of a question's words.
 
     What is written like a name has none; words beyond the first MOST_WORDS have none either.
     """
     words = islice((word for word in question.words if word not in question.proper), MOST_WORDS)
-    return {word: near for word in words if (near := _nearest(word))}
+    known = ((word, Kin(_near().get(word, ()), _kinds().get(word, ()))) for word in words)
+    return {word: row for word, row in known if row != Kin()}
 
 
 def related(
-    nearest: Mapping[str, Nearest],
+    rows: Mapping[str, Kin],
     question: Question,
     statistics: Statistics,
     ranking: RankingSettings,
     names: Collection[str] = (),
 ) -> Mapping[str, float]:
-    """Return the importance of the related words that the bank has: of each question word the five nearest.
+    """Return the importance of the related words that the bank has: of each question word the five nearest, all kinds.
 
     `names` are words that turned out to name somebody: they have no kin. A word that is rarer than the question's own
     would outweigh it; its importance is held back by as much.
     """
     found: dict[str, float] = {}
-    for word, others in ((word, others) for word, others in nearest.items() if word not in names):
+    for word, row in ((word, row) for word, row in rows.items() if word not in names):
         own = statistics.idf(word)
-        known = [pair for pair in others if statistics.frequency.get(pair[0]) and pair[0] not in question.words]
-        for other, cosine in known[:MOST]:
-            share = ranking.kin_weight * cosine * min(1.0, own / statistics.idf(other))
-            found[other] = max(found.get(other, 0.0), share)
+        for other, share in _known(row, question, statistics, ranking):
+            held = share * min(1.0, own / statistics.idf(other))
+            found[other] = max(found.get(other, 0.0), held)
     return found
 
 
-def _nearest(word: str) -> Nearest:
-    return next((row for table in TABLES if (row := _table(table).get(word))), ())
+def _known(
+    row: Kin, question: Question, statistics: Statistics, ranking: RankingSettings
+) -> Iterator[tuple[str, float]]:
+    """Yield the words of a row that the bank has and the question has not, with their shares of the word asked for."""
+    has = {word for word in row.words() if statistics.frequency.get(word)} - question.words.keys()
+    near = [(word, ranking.kin_weight * cosine) for word, cosine in row.near if word in has]
+    yield from near[:MOST]
+    yield from ((word, ranking.kind_weight) for word in row.kinds if word in has)
 
 
 @cache
-def _table(name: str) -> Mapping[str, Nearest]:
-    rows = (row.split("\t") for row in (_FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines())
-    return {stem: tuple(_pair(one) for one in others.split()) for stem, others in rows}
+def _near() -> Mapping[str, tuple[tuple[str, float], ...]]:
+    return {stem: tuple(map(_pair, others)) for stem, others in _table(NEAR)}
+
+
+@cache
+def _kinds() -> Mapping[str, tuple[str, ...]]:
+    return {stem: tuple(others) for stem, others in _table(KINDS)}
+
+
+def _table(name: str) -> Iterator[tuple[str, Sequence[str]]]:
+    lines = (_FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+    for stem, others in (line.split("\t") for line in lines if not line.startswith("#")):
+        yield stem, others.split()
 
 
 def _pair(text: str) -> tuple[str, float]:

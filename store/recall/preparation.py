@@ -60,27 +60,18 @@ TERMS = text("""
                on u.host_id = :host and u.bank_id = :bank and u.unit_id = p.unit_id
             where u.seq is not null) s""")
 
-# Related words: as the projection stage counted them, and beside that what it has not counted or carried yet: else the
-# newest turns would be found by fewer words than the old ones.
+# Related words: as the projection stage counted them, and those that wait beside it: else the newest turns would be
+# found by fewer words than the old ones.
 NEAR = """
-    with waiting as materialized (
-        select k.term, count(*) as df
-          from afterturn.unit_word_t w cross join lateral jsonb_object_keys(w.terms) k(term)
-         where w.host_id = :host and w.bank_id = :bank and not w.posted and w.terms ?| cast(:near as text[])
-           and k.term = any(cast(:near as text[]))
-         group by k.term
-    )
-    select n.term, f.df
-      from unnest(cast(:near as text[])) n(term)
-      left join afterturn.term_t t on t.host_id = :host and t.bank_id = :bank and t.term = n.term
-      left join waiting w on w.term = n.term
-     cross join lateral (
-           select case when t.df > 0 then t.df else (
-                  select count(*) from (select from afterturn.posting_t p
-                                         where p.host_id = :host and p.bank_id = :bank and p.term = n.term
-                                         limit 100) p) end
-                  + coalesce(w.df, 0) as df) f
-     where f.df > 0"""
+    select n.term, sum(n.df) as df
+      from (select t.term, t.df from afterturn.term_t t
+             where t.host_id = :host and t.bank_id = :bank and t.term = any(cast(:near as text[])) and t.df > 0
+             union all
+            select k.term, 1 as df
+              from afterturn.unit_word_t w cross join lateral jsonb_object_keys(w.terms) k(term)
+             where w.host_id = :host and w.bank_id = :bank and not w.posted and w.terms ?| cast(:near as text[])
+               and k.term = any(cast(:near as text[]))) n
+     group by n.term"""
 
 # All of it in one statement: one round trip, and one moment that the answer's freshness is true of.
 PREPARE = text(f"""
@@ -128,7 +119,7 @@ async def prepare(
     arguments = {
         **_tail_arguments(key, query, settings, generation),
         "terms": [*question.words, *question.pairs],
-        "near": list({other for row in near.values() for other, _ in row}),
+        "near": list({other for row in near.values() for other in row.words()}),
     }
     row = (await connection.execute(PREPARE, arguments)).one()
     fresh = of_row(row)

@@ -21,6 +21,7 @@ class RankingSettings(BaseModel):
     length_share: float = Field(default=0.6, ge=0, le=1, description="BM25's b: how much long texts are held back")
     pair_weight: float = Field(default=0.5, ge=0, le=10, description="a pair of words against a word")
     kin_weight: float = Field(default=0.3, ge=0, le=1, description="a related word's cosine against a word")
+    kind_weight: float = Field(default=0.5, ge=0, le=1, description="a kind of what a word names against the word")
     lexical_context: float = Field(default=0.4, ge=0, le=1, description="a neighbour's word against one's own")
     lexical_answer: float = Field(default=0.4, ge=0, le=1, description="more than that of the question one answers")
     dense_context: float = Field(default=0.25, ge=0, le=1, description="a neighbour's vector against one's own")
