@@ -16,6 +16,7 @@ from deploy.bench.ground import Ground, ground
 from deploy.bench.material import conversations
 from deploy.bench.measures import Machine, Measure, Outcome, Target
 from deploy.bench.pipeline_stack import PipelineStack, pipeline_stack
+from deploy.bench.questions import Questions
 from deploy.demo.stack import paused_workers
 from embeddings.settings import Variant
 from store.database import Database
@@ -110,9 +111,12 @@ class Bench:
             self._over("pipeline_over_library_calls", rounds, sum(floor[part] for part in FLOOR), 0.7),
             self._over("pipeline_over_embedder_alone", rounds, floor["floor_embedding_ms"], 0.5),
             await self._idle(),
+            await self._questions(),
             *await self._acknowledgement(),
         ]
-        return Outcome(machine, measures, asdict(self.sizes), {**floor, **_ours(rounds)})
+        return Outcome(
+            machine, measures, asdict(self.sizes), {**floor, **_ours(rounds), **_of_processor(floor, rounds)}
+        )
 
     async def drained(self, banks: int) -> Drained:
         """Append turns while no worker runs, then let them, and wait until every stage is through."""
@@ -178,6 +182,11 @@ class Bench:
             seconds = time.monotonic() - started
         return Measure("no_op_stages", "turns/s", len(turns) / seconds, Target(">=", 1000.0))
 
+    async def _questions(self) -> Measure:
+        """Ask as a job what is also asked at once, while nothing else is to be done."""
+        at_once, as_job = await Questions(self.on.stack).p95_ms(self.sizes.acknowledgements)
+        return Measure("recall_job_p95_over_call", "ms", as_job - at_once, Target("<=", 150.0))
+
     async def _acknowledgement(self) -> list[Measure]:
         door = saturated.Door(self.on.stack)
         quiet = await door.p95_ms(self.sizes.acknowledgements, saturated.QUIET_PAUSE_S)
@@ -193,6 +202,15 @@ class Bench:
 
 
 FLOOR = ("floor_embedding_ms", "floor_gateway_ms", "floor_rows_ms", "floor_rules_ms")
+
+
+def _of_processor(floor: dict[str, float], rounds: Sequence[Drained]) -> dict[str, float]:
+    """Return both ratios by processor time alone: what else the machine is busy with does not move them much."""
+    spent = sum(_ours(rounds).values())
+    return {
+        "processor_over_library_calls": sum(floor[part] for part in FLOOR) / spent,
+        "processor_over_embedder_alone": floor["floor_embedding_ms"] / spent,
+    }
 
 
 def _ours(rounds: Sequence[Drained]) -> dict[str, float]:

@@ -7,14 +7,13 @@ from itertools import count
 import httpx
 
 from deploy.bench.talk import Talk
+from deploy.bench.timing import p95_ms
 from deploy.stack import Stack
 from store.turns import NewTurn
 
 #: Pauses between two turns, in seconds: one by one when it is quiet, denser when it is not.
 QUIET_PAUSE_S = 0.1
 BUSY_PAUSE_S = 0.03
-MILLISECONDS = 1000.0
-SHARE = 0.95
 _names = count(1)
 
 
@@ -33,7 +32,7 @@ class Door:
             for turn in talk.take(turns):
                 await asyncio.sleep(pause_s)
                 took.append(await self._hand_in(client, turn))
-        return sorted(took)[int(SHARE * (len(took) - 1))] * MILLISECONDS
+        return p95_ms(took)
 
     @staticmethod
     async def _hand_in(client: httpx.AsyncClient, turn: NewTurn) -> float:

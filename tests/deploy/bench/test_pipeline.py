@@ -18,11 +18,15 @@ from deploy.bench.servers import BenchServers
 from deploy.bench.talk import Talk
 from store.turns import TurnStore
 
+# Two workers would measure twice.
+pytestmark = pytest.mark.xdist_group("pipeline-bench")
+
 SMALL = Sizes(rounds=1, banks=1, idle_banks=1, acknowledgements=3, sample=8)
 PROMISED = {
     "pipeline_over_library_calls": ">= 0.7",
     "pipeline_over_embedder_alone": ">= 0.5",
     "no_op_stages": ">= 1000.0",
+    "recall_job_p95_over_call": "<= 150.0",
     "ack_p95_saturated_over_quiet": "<= 3.0",
     "ack_p95_saturated": "<= 60.0",
 }
@@ -41,7 +45,8 @@ def test_every_promise_is_measured(measured: tuple[Outcome, list[int]]) -> None:
     rows: list[dict[str, Any]] = measured[0].as_json()["measures"]
     assert {row["measure"]: row["target"] for row in rows} == PROMISED
     for row in rows:
-        assert row["ours"] > 0
+        # A difference of two times may be anything.
+        assert row["ours"] > 0 or row["measure"] == "recall_job_p95_over_call"
         if row["floor"] is not None:
             assert row["ratio"] == pytest.approx(row["ours"] / row["floor"], rel=0.01)
 
@@ -53,6 +58,13 @@ def test_the_floor_is_printed_for_each_stage(measured: tuple[Outcome, list[int]]
     both = {measure.measure: measure.floor for measure in outcome.measures}
     assert both["pipeline_over_library_calls"] == pytest.approx(outcome.machine.cores / sum(floors) * 1000)
     assert both["pipeline_over_embedder_alone"] == pytest.approx(outcome.machine.cores / floors[0] * 1000)
+
+
+def test_both_ratios_are_told_by_processor_time_too(measured: tuple[Outcome, list[int]]) -> None:
+    parts = measured[0].parts
+    spent = sum(figure for name, figure in parts.items() if name.startswith("ours_"))
+    assert parts["processor_over_embedder_alone"] == pytest.approx(parts["floor_embedding_ms"] / spent)
+    assert parts["processor_over_library_calls"] > parts["processor_over_embedder_alone"]
 
 
 def test_nothing_of_the_stack_is_left_running(measured: tuple[Outcome, list[int]]) -> None:
