@@ -215,7 +215,7 @@ class Memory:
             grant.host_id, bank, unit, body.content, version=body.version, user=grant.user
         )
         if told.changed:
-            self._parts.doorbell.ring(Stage.EMBEDDING)
+            self._parts.doorbell.ring(Stage.EXTRACTION, Stage.EMBEDDING)
             self._parts.doorbell.ring(Stage.PROJECTION)
         return told
 

@@ -80,7 +80,8 @@ async def correct(
     """Make the unit say `content`, inside the tenant's transaction that writes nothing else.
 
     It is found by its new words when the transaction ends, and by the old no more; a row for the embedding stage has
-    its vector made anew. Facts drawn from the old text end, and so do its mentions of what the new one does not name.
+    its vector made anew. Facts drawn from the old text end, and so do its mentions of what the new one does not name;
+    a row for the extraction stage has the new text of a message read as the old one was.
     `version` is the one that the caller saw. Raises NotFound, ConcurrencyError for another version, TurnBusy while
     a stage reads the old text.
     """
@@ -110,6 +111,11 @@ async def correct(
 def corrected_id(turn: UUID, position: int) -> UUID:
     """Return the id of the ledger row that has a turn's texts embedded after the correction at `position`."""
     return uuid5(turn, f"corrected:{position}")
+
+
+def reread_id(unit: UUID, position: int) -> UUID:
+    """Return the id of the ledger row that has a unit's new text extracted after the correction at `position`."""
+    return uuid5(unit, f"reread:{position}")
 
 
 async def _state(connection: AsyncConnection, origin: Origin, unit: UUID) -> Row[Any]:
@@ -178,5 +184,8 @@ async def _follow(connection: AsyncConnection, origin: Origin, unit: Row[Any], c
     await derived.recount(connection, origin, position)
     if unit.turn_id is not None:
         item, session = corrected_id(unit.turn_id, position), unit.session_id or unit.turn_id
-        row = FollowUp(Stage.EMBEDDING, item, item, origin.bank, session, unit.turn_id, position, origin.at)
-        await open_follow_ups(connection, origin.host, [row])
+        place = origin.bank, session, unit.turn_id, position, origin.at
+        rows = [FollowUp(Stage.EMBEDDING, item, item, *place)]
+        if unit.origin != "extraction":
+            rows.append(FollowUp(Stage.EXTRACTION, reread_id(unit.unit_id, position), session, *place))
+        await open_follow_ups(connection, origin.host, rows)

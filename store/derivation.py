@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+import orjson
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store.events.catalog import EventType
 from store.identity import event_id
 
 # Deriving writers of one bank meet on its entities. Whoever waited for another's entity after it had written itself
@@ -29,6 +31,28 @@ ENDED = text("""
                      where n.host_id = :host and n.bank_id = :bank and n.entity_id = t.entity_id and not n.active
                     offset 0) n
      where (select b.active from afterturn.agent_memory_bank_t b where b.host_id = :host and b.bank_id = :bank)""")
+
+# Units, mentions and links that ended, with the version they begin again at, by their aggregate ids.
+_ENDED = {
+    EventType.UNIT_RETAINED: """
+        select u.aggregate_version + 1 from afterturn.agent_memory_unit_t u
+         where u.host_id = :host and u.bank_id = :bank and u.unit_id = cast(d->>'unitId' as uuid) and not u.active""",
+    EventType.UNIT_ENTITY_LINKED: """
+        select l.aggregate_version + 1 from afterturn.agent_memory_unit_entity_t l
+         where l.host_id = :host and l.bank_id = :bank and l.unit_id = cast(d->>'unitId' as uuid)
+           and l.entity_id = cast(d->>'entityId' as uuid) and l.removed_at is not null""",
+    EventType.LINK_CREATED: """
+        select k.aggregate_version + 1 from afterturn.agent_memory_link_t k
+         where k.host_id = :host and k.bank_id = :bank and k.from_unit_id = cast(d->>'fromUnitId' as uuid)
+           and k.to_unit_id = cast(d->>'toUnitId' as uuid) and k.link_type = d->>'linkType' and not k.active""",
+}
+RESUMED = text(f"""
+    select t.nth, case t.type {" ".join(f"when '{kind.value}' then ({ended})" for kind, ended in _ENDED.items())} end
+             as version
+      from unnest(cast(:types as text[]), cast(:data as text[])) with ordinality as t(type, data, nth),
+           lateral (select cast(t.data as jsonb)) as x(d)
+     where (select b.active from afterturn.agent_memory_bank_t b where b.host_id = :host and b.bank_id = :bank)
+     order by t.nth""")  # noqa: S608 - put together from constants
 
 
 async def lock(connection: AsyncConnection, bank: UUID) -> None:
@@ -56,6 +80,22 @@ async def begun_again(
         _at(host, event, ended[entity]) if entity in ended else event
         for entity, event in zip(ids, entities, strict=True)
     ]
+
+
+async def resumed(
+    connection: AsyncConnection, host: UUID, bank: UUID, events: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """Return units, mentions and links as they are to be offered: what ended begins again, as its next version.
+
+    For what follows from a text that came back: a fact that was stated before is stated again. Inside the tenant's
+    transaction, after `lock`.
+    """
+    types = [event["type"] for event in events]
+    data = [orjson.dumps(event["payload"]["data"]).decode() for event in events]
+    place = {"host": host, "bank": bank}
+    found = (await connection.execute(RESUMED, {**place, "types": types, "data": data})).all() if events else []
+    versions = {row.nth - 1: row.version for row in found if row.version is not None}
+    return [_at(host, event, versions[n]) if n in versions else event for n, event in enumerate(events)]
 
 
 def _at(host: UUID, event: Mapping[str, Any], version: int) -> Mapping[str, Any]:

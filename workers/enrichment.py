@@ -24,7 +24,8 @@ from workers.extraction import VERSION, Extraction, MessageText, TurnText, extra
 from workers.extraction.events import reading_id
 from workers.extraction.llm_answer import NoAnswer
 from workers.extraction.llm_reader import LlmReader, worth_reading
-from workers.extraction.writing import write_reading
+from workers.extraction.rereading import corrected_unit
+from workers.extraction.writing import noted, write_reading
 from workers.retry import Clock
 from workers.runner import Shape, Worked
 from workers.settings import EnrichmentSettings
@@ -65,9 +66,9 @@ class EnrichmentStage:
         claim, row = claims[0], claims[0].rows[0]
         by_rules = row.item_id == reading_id(row.turn_id, VERSION)
         reader = self.reader
-        if not by_rules and (reader is None or row.item_id != reading_id(row.turn_id, reader.version)):
-            return await self._skip(claim, row, "no extractor of this version is configured")
         turn = (await messages(self.database, claim.host_id, [(row.bank_id, row.turn_id)]))[row.turn_id]
+        if not by_rules and (reader is None or not _is_for(row, turn, reader.version)):
+            return await self._skip(claim, row, "no extractor of this version is configured")
         said = tuple(MessageText(one.role, one.content, one.name) for one in turn)
         reading = Reading(claim, row, turn, TurnText(said, turn[0].event_date if turn else None))
         if by_rules or reader is None:
@@ -103,7 +104,8 @@ class EnrichmentStage:
         claim, row = reading.claim, reading.row
         outcome = Outcome(row.item_id, "skipped", fault, "the model refused to read it")
         async with self.database.tenant(claim.host_id) as connection:
-            await begin(connection, claim.host_id, row.bank_id, row.turn_id, reader.version)
+            version = noted(row, reader.version, corrected_unit(row, reading.turn, reader.version))
+            await begin(connection, claim.host_id, row.bank_id, row.turn_id, version)
             await close(connection, claim, [outcome])
         return Worked([outcome])
 
@@ -162,6 +164,11 @@ class EnrichmentStage:
                 )
             await close(connection, claim, [outcome])
         return Worked([outcome], rings)
+
+
+def _is_for(row: LedgerRow, turn: Sequence[TurnMessage], version: str) -> bool:
+    """Say whether a row has a turn, or one of its messages that was corrected, read by this version."""
+    return row.item_id == reading_id(row.turn_id, version) or corrected_unit(row, turn, version) is not None
 
 
 def model_gate(database: Database, settings: EnrichmentSettings) -> Gate:

@@ -44,7 +44,8 @@ begin
         select * from afterturn.ready_streams(p_stage, p_streams, p_ordered, p_valve)
           with ordinality as w(host_id, stream_id, "position", attempts, nth)
     ), ready as (
-        select w.host_id, w.stream_id
+        -- Two rows of one position head their stream together.
+        select distinct w.host_id, w.stream_id
           from (select w.*, bool_or(w.attempts > 0) over (order by w.nth rows unbounded preceding) as tried
                   from waiting w) w
          where w.nth = 1 or not w.tried

@@ -12,8 +12,9 @@ from starlette.responses import JSONResponse, Response
 
 from store.gates import Gate, GatePolicy, gate_name
 from store.ledger import Stage
+from store.units import Units
 from tests.client.loopback import closed_port, silence
-from tests.workers.conftest import BANK, HOST, World, dialogue, turn_uuid
+from tests.workers.conftest import BANK, HOST, World, dialogue, now, turn_uuid
 from tests.workers.models import KEY, Model, called, fact, facts, model, reader
 from tests.workers.stages import Crew
 from tests.workers.test_stages import projections_hold, tables
@@ -250,6 +251,27 @@ async def test_what_is_erased_while_the_model_reads_is_not_written(
     await crew.runner(Stage.ENRICHMENT)._one([claim])
     assert len(server.asked) == 1
     assert [content for content, _ in await statements(world)] == ["The user's name is Ana."]
+
+
+async def test_a_text_that_was_corrected_is_read_once_more(world: World, server: Model, crew_with: MakeCrew) -> None:
+    server.says = porto
+    await world.append(messages=dialogue(SAID, "Noted."))
+    crew = crew_with(server.url)
+    await crew.drain()
+    [unit] = await world.sql("select unit_id from afterturn.agent_memory_unit_t where content = :said", said=SAID)
+    units = Units(world.database, now)
+    server.says = lambda _turn: facts(fact("Faro", "We moved house to Faro"))
+    for town in ("Faro", "Porto"):
+        await units.correct(HOST, "default", unit.unit_id, SAID.replace("Porto", town))
+        await crew.drain()
+        await crew.drain()
+        server.says = porto
+    assert len(server.asked) == 3
+    assert await statements(world) == [
+        ("The user's name is Ana.", VERSION),
+        ("The user's city is Porto.", "llm-1:test/model-1"),
+    ]
+    await projections_hold(world)
 
 
 async def test_a_turn_without_words_of_a_user_is_not_sent(world: World, server: Model, crew_with: MakeCrew) -> None:

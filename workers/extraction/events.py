@@ -51,6 +51,18 @@ def reading_id(turn: UUID, version: str) -> UUID:
     return uuid5(turn, f"reading:{version}")
 
 
+def of_unit(events: Sequence[Event], unit: UUID) -> frozenset[str]:
+    """Return the subjects of those events that follow from one message: mentions, facts, and links of either."""
+    data = {event["subject"]: event["payload"]["data"] for event in events}
+    drawn = {str(one["unitId"]) for one in data.values() if str(unit) in one.get("sourceMemoryIds", ())}
+    mine = {str(unit), *drawn}
+    return frozenset(
+        subject
+        for subject, one in data.items()
+        if not mine.isdisjoint({one.get("unitId"), one.get("fromUnitId"), one.get("toUnitId")})
+    )
+
+
 def derive(
     origin: Origin,
     turn: Sequence[TurnMessage],

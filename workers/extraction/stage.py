@@ -19,6 +19,7 @@ from store.recall.word_rules import AUTO, WordRules, rules_of
 from store.turn_units import TurnMessage, messages
 from workers.extraction import MessageText, TurnText, extract
 from workers.extraction.events import Derived, derive, follow_up_id, reading_id
+from workers.extraction.rereading import after_correction, corrected_unit, resumed
 from workers.runner import Shape, Worked
 
 _USUAL = rules_of(AUTO)
@@ -49,7 +50,8 @@ class ExtractionStage:
             await derivation.lock(connection, bank)
             ours = await held_together(connection, claims)
             rows = [row for claim in ours for row in claim.rows]
-            facts = await self._write(connection, host, rows, derived)
+            again = {row.item_id: unit for row in rows if (unit := corrected_unit(row, turns[row.turn_id])) is not None}
+            facts = await self._write(connection, host, rows, derived, again)
             outcomes = [Outcome(row.item_id) for row in rows]
             await close_together(connection, ours, outcomes)
         rings = {Stage.PROJECTION}
@@ -58,20 +60,31 @@ class ExtractionStage:
         return Worked(outcomes, frozenset(rings))
 
     async def _write(
-        self, connection: AsyncConnection, host: UUID, rows: Sequence[LedgerRow], derived: Mapping[UUID, Derived]
+        self,
+        connection: AsyncConnection,
+        host: UUID,
+        rows: Sequence[LedgerRow],
+        derived: Mapping[UUID, Derived],
+        again: Mapping[UUID, UUID],
     ) -> bool:
-        """Write what follows from these turns of one bank, and what must be done next; say whether facts do."""
-        bank, found = rows[0].bank_id, [derived[row.turn_id] for row in rows if row.turn_id in derived]
+        """Write what follows from these turns of one bank, and what must be done next; say whether facts do.
+
+        `again` are messages that were corrected, by their rows: what follows from them is there again if it ended.
+        """
+        bank, found = rows[0].bank_id, [derived[t] for t in dict.fromkeys(r.turn_id for r in rows) if t in derived]
         entities = {subject: event for one in found for subject, event in one.entities.items()}
         named = await derivation.begun_again(
             connection, host, bank, [entities[subject] for subject in sorted(entities)]
         )
         events = [event for one in found for event in one.events]
+        events = await resumed(connection, host, bank, events, again.values())
         await append_events(connection, host, [*named, *events], if_absent=True)
         await postings.insert(connection, host, bank, [words for one in found for words in one.words])
         with_facts = [one.turn_id for one in found if one.facts]
         first = await derivation.first_facts(connection, host, bank, with_facts) if with_facts else {}
-        wanted = [_embedding(row, first[row.turn_id]) for row in rows if row.turn_id in first]
+        read = [row for row in rows if row.item_id not in again]
+        wanted = [_embedding(row, first[row.turn_id]) for row in read if row.turn_id in first]
+        wanted += [follow for row in rows if row.item_id in again for follow in after_correction(row)]
         if self.then is not None:
             wanted += [_reading(row, self.then) for row in rows]
         await open_follow_ups(connection, host, wanted)
@@ -85,8 +98,11 @@ def _embedding(row: LedgerRow, position: int) -> FollowUp:
 
 
 def _reading(row: LedgerRow, version: str) -> FollowUp:
-    """Return the row that has a turn read by a version of another extractor, when the rules are through with it."""
-    item = reading_id(row.turn_id, version)
+    """Return the row that has a turn read by a version of another extractor, when the rules are through with it.
+
+    A corrected text is read anew; the reading of the turn's own row is of what it says then.
+    """
+    item = reading_id(row.turn_id if row.item_id == row.turn_id else row.item_id, version)
     return FollowUp(
         Stage.ENRICHMENT, item, item, row.bank_id, row.session_id, row.turn_id, row.position, row.accepted_at
     )

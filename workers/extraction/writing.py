@@ -1,6 +1,7 @@
 """Writing a further reading of a turn: what is new in it, the note that it was made, and what must follow."""
 
 from collections.abc import Sequence
+from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -13,6 +14,7 @@ from store.turn_units import TurnMessage
 from workers.extraction.events import Derived, derive, fact_unit_id, follow_up_id
 from workers.extraction.llm_answer import new
 from workers.extraction.model import Extraction
+from workers.extraction.rereading import after_correction, corrected_unit, resumed
 
 
 async def write_reading(
@@ -27,11 +29,12 @@ async def write_reading(
     """Write what a version found in a turn, once, inside the transaction that closes the row; returns whom to ring.
 
     Facts the turn has already, whichever version found them, are not repeated. Offered a second time, whatever it
-    says then, nothing is written.
+    says then, nothing is written; a text that was corrected is another, read once more.
     """
     host, bank = claim.host_id, row.bank_id
+    again = corrected_unit(row, turn, version)
     await derivation.lock(connection, bank)
-    if not await readings.begin(connection, host, bank, row.turn_id, version) or not turn:
+    if not await readings.begin(connection, host, bank, row.turn_id, noted(row, version, again)) or not turn:
         return frozenset()
     found = new(found, await readings.known(connection, host, bank, row.turn_id))
     rules = languages.writing(await languages.read(connection, host), bank)
@@ -39,15 +42,21 @@ async def write_reading(
     entities = await derivation.begun_again(
         connection, host, bank, [derived.entities[subject] for subject in sorted(derived.entities)]
     )
-    position = await append_events(connection, host, [*entities, *derived.events], if_absent=True)
+    events = await resumed(connection, host, bank, derived.events, () if again is None else (again,))
+    position = await append_events(connection, host, [*entities, *events], if_absent=True)
     if position is None:
         return frozenset()
     await postings.insert(connection, host, bank, derived.words)
     units = [fact_unit_id(row.turn_id, fact, version) for fact in found.facts]
     first = await readings.first_position(connection, host, bank, units) or position
-    wanted = _follow_ups(row, derived, version, first)
+    wanted = _follow_ups(row, derived, version, first) if again is None else after_correction(row)
     await readings.open_follow_ups(connection, host, wanted)
     return frozenset(one.stage for one in wanted)
+
+
+def noted(row: LedgerRow, version: str, again: UUID | None) -> str:
+    """Return the name under which it is noted that a version has read a turn: its text, or one that was corrected."""
+    return version if again is None else f"{version}@{row.position}"
 
 
 def _follow_ups(row: LedgerRow, derived: Derived, version: str, position: int) -> list[FollowUp]:
