@@ -12,8 +12,6 @@ import pytest_asyncio
 import redis
 from dramatiq.brokers.redis import RedisBroker
 from pydantic import SecretStr
-from sqlalchemy import NullPool, text
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from producers.auditing import CallRecorder
 from producers.doorbell import Doorbell
@@ -26,7 +24,6 @@ from producers.settings import ApiSettings
 from store.banks import Banks
 from store.call_audit import CallAudit
 from store.curation import Curation
-from store.database import Database
 from store.documents import Documents
 from store.erasure import Erasures
 from store.freshness import Waiter
@@ -40,6 +37,7 @@ from store.turns import TurnStore
 from store.units import Units
 from tests.producers.words import WordEmbedder
 from tests.servers import TestPostgres, TestValkey
+from tests.watched import Watched
 
 
 @dataclass
@@ -67,7 +65,7 @@ class World:
     """One API on one database; `sql` asks the database anything, as the superuser."""
 
     postgres: TestPostgres
-    database: Database
+    database: Watched
     keys: Keys
     broker: RedisBroker
     doorbell: Doorbell
@@ -94,12 +92,7 @@ class World:
         return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8300", headers=headers or {})
 
     async def sql(self, statement: str, **values: Any) -> list[Any]:
-        engine = create_async_engine(self.postgres.superuser_url, poolclass=NullPool)
-        async with engine.begin() as connection:
-            rows = await connection.execute(text(statement), values)
-            found = list(rows.all()) if rows.returns_rows else []
-        await engine.dispose()
-        return found
+        return await self.database.sql(statement, **values)
 
 
 @dataclass
@@ -111,13 +104,13 @@ class Tenant:
     http: httpx.AsyncClient
 
 
-def database_of(postgres: TestPostgres) -> Database:
+def database_of(postgres: TestPostgres) -> Watched:
     urls = DatabaseSettings(url=SecretStr(postgres.app_url), operator_url=SecretStr(postgres.operator_url), pool_size=8)
-    return Database(urls)
+    return Watched(urls, postgres.superuser_url)
 
 
 def broker_of(url: str, namespace: str) -> RedisBroker:
-    client = redis.Redis.from_url(url, socket_timeout=0.5, socket_connect_timeout=0.5)
+    client = redis.Redis.from_url(url, socket_timeout=30.0, socket_connect_timeout=30.0)
     return RedisBroker(client=client, namespace=namespace, middleware=[])  # type: ignore[no-untyped-call]  # dramatiq's
 
 

@@ -8,16 +8,14 @@ from uuid import UUID
 
 import pytest_asyncio
 from pydantic import SecretStr
-from sqlalchemy import NullPool, text
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from store import identity
-from store.database import Database
 from store.ledger import Ledger, Stage
 from store.settings import DatabaseSettings
 from store.turns import Appended, NewMessage, NewTurn, TurnStore
 from tests.patience import BLOCKED, until
 from tests.servers import TestPostgres
+from tests.watched import Watched
 
 HOST = identity.host_id("default")
 BANK = identity.bank_id(HOST, "default")
@@ -41,7 +39,7 @@ class World:
     """A database with one host; `sql` asks it anything, as the superuser."""
 
     postgres: TestPostgres
-    database: Database
+    database: Watched
     ledger: Ledger
     turns: TurnStore
 
@@ -60,12 +58,7 @@ class World:
         return answer
 
     async def sql(self, statement: str, **arguments: Any) -> list[Any]:
-        engine = create_async_engine(self.postgres.superuser_url, poolclass=NullPool)
-        async with engine.begin() as connection:
-            found = await connection.execute(text(statement), arguments)
-            rows = list(found.all()) if found.returns_rows else []
-        await engine.dispose()
-        return rows
+        return await self.database.sql(statement, **arguments)
 
     async def blocked(self) -> None:
         """Return when somebody waits for a lock."""
@@ -97,7 +90,7 @@ def settings_of(postgres: TestPostgres, pool_size: int = 4) -> DatabaseSettings:
 
 
 async def open_world(postgres: TestPostgres, pool_size: int = 4) -> World:
-    database = Database(settings_of(postgres, pool_size))
+    database = Watched(settings_of(postgres, pool_size), postgres.superuser_url)
     world = World(postgres, database, Ledger(database), TurnStore(database, now))
     await world.sql(
         "insert into afterturn.host_t (host_id, name) values (:host, 'default') on conflict do nothing", host=HOST

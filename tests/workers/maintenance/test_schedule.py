@@ -4,7 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
+from structlog.testing import capture_logs
+
 from store.maintenance import Page, Schedule
+from tests.patience import PATIENCE_S, until
 from tests.workers.maintenance.conftest import Yard
 from workers.maintenance import Task
 
@@ -123,9 +126,11 @@ async def test_the_loop_looks_again_after_an_accident(yard: Yard) -> None:
     steps = Steps()
     maintainer = yard.maintainer(task(steps), every_s=0.01)
     await yard.world.sql("alter table public.afterturn_maintenance rename to lost")
-    running = asyncio.create_task(maintainer.run())
-    await asyncio.sleep(0.1)
-    assert not running.done()
+    with capture_logs() as said:
+        running = asyncio.create_task(maintainer.run())
+        await until(lambda: len(said) > 0, "a look has failed")
     await yard.world.sql("alter table public.lost rename to afterturn_maintenance")
-    await asyncio.wait_for(steps.begun.wait(), 30)
+    await asyncio.wait_for(steps.begun.wait(), PATIENCE_S)
     running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert {one["event"] for one in said} == {"maintenance could not look"}
