@@ -301,9 +301,9 @@ def is_whole(text: str) -> bool:
 
 @pytest.mark.slow
 def test_a_writer_killed_at_any_moment_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
-    for turn in range(12):
+    for turn in range(6):
         with rewriting(tmp_path):
-            time.sleep(0.01 + 0.007 * turn)
+            time.sleep(0.01 + 0.015 * turn)
         assert is_whole((tmp_path / "MEMORY.md").read_text())
     (tmp_path / "MEMORY.md").write_text("")
     store = MemoryStore(tmp_path)
