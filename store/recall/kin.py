@@ -20,6 +20,8 @@ _FOLDER = Path(__file__).parent / "data"
 NEAR, KINDS = "kin_english", "kinds_english"
 #: More words near one word tell less than they cost.
 MOST = 5
+#: What can add less than this share of all that is asked is not worth reading.
+LEAST = 0.03
 #: A question's words beyond so many have none.
 MOST_WORDS = 24
 
@@ -57,14 +59,16 @@ def related(
     """Return the importance of the related words that the bank has: of each question word the five nearest, all kinds.
 
     `names` are words that turned out to name somebody: they have no kin. A word that is rarer than the question's own
-    would outweigh it; its importance is held back by as much.
+    would outweigh it; its importance is held back by as much. What then counts hardly anything is left out.
     """
+    least = LEAST * sum(count * statistics.idf(word) for word, count in question.words.items())
     found: dict[str, float] = {}
     for word, row in ((word, row) for word, row in rows.items() if word not in names):
         own = statistics.idf(word)
         for other, share in _known(row, question, statistics, ranking):
             held = share * min(1.0, own / statistics.idf(other))
-            found[other] = max(found.get(other, 0.0), held)
+            if held * statistics.idf(other) >= least:
+                found[other] = max(found.get(other, 0.0), held)
     return found
 
 

@@ -6,9 +6,9 @@ largest counts, so no word pays twice. The sum over the question's terms is divi
 so it can be added to a cosine.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID
@@ -22,6 +22,9 @@ from store.recall.terms import BIGRAM_PREFIX
 
 #: One posting as the database packs it. A unit that is not a message stands alone: its own id for a session, seq -1.
 POSTING = np.dtype([("session", "V16"), ("seq", ">i4"), ("tf", ">i4"), ("length", ">i4")])
+
+#: Related words may cost one part in so many of what the question's own may.
+RELATED_PART = 10
 
 Postings = NDArray[np.void]
 Scores = NDArray[np.float64]
@@ -53,12 +56,20 @@ def readable_terms(asked: Collection[str], related: Collection[str], statistics:
     """Return the terms that the bank has, rarest first, as long as their postings fit the budget.
 
     A term in very many units says little and costs most: leaving it out of a large bank's search loses nothing that
-    the rarer ones do not find. The rarest is always read. Related words come behind what is asked itself.
+    the rarer ones do not find. The rarest is always read. Related words come behind what is asked itself, and are read
+    within a part of the budget that is their own.
     """
-    terms = [term for term in {*asked, *related} if statistics.frequency.get(term)]
-    terms.sort(key=lambda term: (term not in asked, statistics.frequency[term], term))
-    spent = np.cumsum([statistics.frequency[term] for term in terms])
-    return [term for n, term in enumerate(terms) if n == 0 or spent[n] <= budget]
+    own = _rarest_first(asked, statistics)
+    read = [term for n, (term, spent) in enumerate(own) if n == 0 or spent <= budget]
+    left = min(budget // RELATED_PART, budget - sum(statistics.frequency[term] for term in read))
+    others = _rarest_first(set(related).difference(asked), statistics)
+    return [*read, *(term for term, spent in others if spent <= left)]
+
+
+def _rarest_first(terms: Iterable[str], statistics: Statistics) -> list[tuple[str, int]]:
+    """Return the terms that the bank has, each with the postings of itself and all before it."""
+    known = sorted((statistics.frequency[term], term) for term in terms if statistics.frequency.get(term))
+    return [(term, spent) for (_, term), spent in zip(known, accumulate(df for df, _ in known), strict=True)]
 
 
 class LexicalScores:

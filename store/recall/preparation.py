@@ -61,16 +61,18 @@ TERMS = text("""
             where u.seq is not null) s""")
 
 # Related words: as the projection stage counted them, and those that wait beside it: else the newest turns would be
-# found by fewer words than the old ones.
+# found by fewer words than the old ones. Where very many wait, some of them must do.
 NEAR = """
     select n.term, sum(n.df) as df
       from (select t.term, t.df from afterturn.term_t t
              where t.host_id = :host and t.bank_id = :bank and t.term = any(cast(:near as text[])) and t.df > 0
              union all
             select k.term, 1 as df
-              from afterturn.unit_word_t w cross join lateral jsonb_object_keys(w.terms) k(term)
-             where w.host_id = :host and w.bank_id = :bank and not w.posted and w.terms ?| cast(:near as text[])
-               and k.term = any(cast(:near as text[]))) n
+              from (select w.terms from afterturn.unit_word_t w
+                     where w.host_id = :host and w.bank_id = :bank and not w.posted
+                       and w.terms ?| cast(:near as text[]) limit 64) w
+             cross join lateral jsonb_object_keys(w.terms) k(term)
+             where k.term = any(cast(:near as text[]))) n
      group by n.term"""
 
 # All of it in one statement: one round trip, and one moment that the answer's freshness is true of.

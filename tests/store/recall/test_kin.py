@@ -38,6 +38,12 @@ def test_only_words_of_the_bank_count_the_five_nearest_and_less_than_what_is_ask
     assert found[words[7]] * some.idf(words[7]) < SETTINGS.kin_weight * some.idf("pet")
 
 
+def test_what_would_count_hardly_anything_is_not_read() -> None:
+    question = understand("pets tamarillo quince medlar physalis")
+    pets = {"pet": 90, **{word: 90 for word, _ in kin(question)["pet"].near}}
+    assert related(kin(question), question, Statistics(100, 8.0, pets), SETTINGS) == {}
+
+
 def test_a_word_that_is_asked_for_itself_is_not_related() -> None:
     question = understand("pets and dogs")
     found = related(kin(question), question, Statistics(9, 8.0, {"pet": 1, "dog": 1, "cat": 1}), SETTINGS)

@@ -163,9 +163,10 @@ def test_very_common_terms_are_left_out_when_the_budget_is_small() -> None:
     assert readable_terms(asked, (), statistics, 1000) == ["plum", "banana", "lemon"]
 
 
-def test_related_words_are_read_behind_what_is_asked_itself() -> None:
-    statistics = Statistics(1000, 5.0, {"lemon": 90, "lime": 10})
-    assert readable_terms(["lemon"], ["lime"], statistics, 1000) == ["lemon", "lime"]
+def test_related_words_are_read_behind_what_is_asked_itself_and_within_a_part_of_the_budget() -> None:
+    statistics = Statistics(1000, 5.0, {"lemon": 90, "lime": 10, "plum": 70})
+    assert readable_terms(["lemon"], ["lime", "plum"], statistics, 1000) == ["lemon", "lime", "plum"]
+    assert readable_terms(["lemon"], ["lime", "plum"], statistics, 500) == ["lemon", "lime"]
     assert readable_terms(["lemon"], ["lime"], statistics, 95) == ["lemon"]
 
 
