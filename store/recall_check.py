@@ -111,7 +111,9 @@ async def compare(database: Database, bank: StoredBank, units: int, settings: Re
     for unit in sample:
         for name, filtered in _filters(unit, bank.bank_id):
             search = _search(bank, unit, filtered, settings, lists)
-            async with database.tenant(bank.host_id, opening(lists)) as connection:
+            async with database.tenant(
+                bank.host_id, opening(lists, filtered=filters.is_filtered(filtered))
+            ) as connection:
                 asked.append(await _compare(connection, search, unit, (bank, name)))
     return [one for one in asked if one.there]
 

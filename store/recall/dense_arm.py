@@ -31,6 +31,25 @@ NEAREST = """
 UNIT = "join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)"
 PLAIN = text(NEAREST.format(units="", conditions=""))
 FILTERED = text(NEAREST.format(units=UNIT, conditions=f"and {conditions('u')}"))
+# The units of one session are few, and have indexes of their own: one for messages, one for what is none.
+OF_SESSION = text(f"""
+    with here as materialized (
+        select u.unit_id from afterturn.agent_memory_unit_t u
+         where u.host_id = :host and u.bank_id = :bank and u.session_id = cast(:only_session as uuid)
+           and u.seq is not null and {conditions("u")}
+         union all
+        select u.unit_id from afterturn.agent_memory_unit_t u
+         where u.host_id = :host and u.bank_id = :bank and u.session_id = cast(:only_session as uuid)
+           and u.seq is null and {conditions("u")}
+    )
+    select v.unit_id, v.cosine
+      from here h,
+           lateral (select v.unit_id, -(v.embedding <#> cast(:vector as halfvec)) as cosine
+                      from afterturn.unit_vector_t v
+                     where v.host_id = :host and v.bank_id = :bank and v.generation = :generation
+                       and v.unit_id = h.unit_id offset 0) v
+     order by v.cosine desc, v.unit_id
+     limit :candidates""")  # noqa: S608 - put together from constants
 # The order that the index serves. Filters are applied to the nearest: unless one in ten passes, the rest of them may
 # lie in lists that were not read.
 IN_LISTS = """
@@ -42,18 +61,19 @@ IN_LISTS = """
     select v.unit_id, v.cosine from near v {units} {conditions} order by v.cosine desc limit :candidates"""
 PLAIN_IN_LISTS = text(IN_LISTS.format(units="", conditions=""))
 FILTERED_IN_LISTS = text(IN_LISTS.format(units=UNIT, conditions=f"where {conditions('u')}"))
-#: So many are looked at for each one that is wanted, where a filter has its say.
-LOOKED_AT = 10
+#: So many are looked at for each one that is wanted, where a filter has its say, and in so many times the lists.
+LOOKED_AT, FILTERED_LISTS = 10, 2
 
 
 @cache
-def opening(lists: int) -> TextClause:
+def opening(lists: int, *, filtered: bool = False) -> TextClause:
     """Return what opens a search's transaction: the tenant, and how many of the index's lists are read (0: no index).
 
     A planner that must not sort reads the index, whatever it thinks of the bank's size.
     """
     if not lists:
         return SET_TENANT
+    lists *= FILTERED_LISTS if filtered else 1
     return text(f"""
         select set_config('afterturn.host', :host, true), set_config('enable_sort', 'off', true),
                set_config('ivfflat.probes', '{lists}', true)""")
@@ -93,8 +113,9 @@ async def _nearest(connection: AsyncConnection, search: Search) -> Sequence[Row[
         "candidates": wanted,
         **(search.filters if filtered else {}),
     }
-    # The units of one session are few, and have an index of their own.
-    if search.lists and search.filters["only_session"] is None:
+    if search.filters["only_session"] is not None:
+        return (await connection.execute(OF_SESSION, arguments)).all()
+    if search.lists:
         looked_at = {"looked_at": wanted * LOOKED_AT if filtered else wanted}
         in_lists = FILTERED_IN_LISTS if filtered else PLAIN_IN_LISTS
         rows = (await connection.execute(in_lists, {**arguments, **looked_at})).all()

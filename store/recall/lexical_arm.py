@@ -19,22 +19,25 @@ POSTINGS = """
                coalesce(w.seq, -1) as seq, w.length, w.terms
           from afterturn.unit_word_t w {waiting}
          where w.host_id = :host and w.bank_id = :bank and not w.posted and w.terms ?| cast(:terms as text[])
-               {conditions}
     )
     select q.term, string_agg(uuid_send(p.session_id) || int4send(p.seq) || int4send(p.tf) || int4send(p.length), '')
       from unnest(cast(:terms as text[])) q(term),
            lateral ((select case when p.seq is null then p.unit_id else p.session_id end as session_id,
                             coalesce(p.seq, -1) as seq, p.tf, p.length
                        from afterturn.posting_t p {posted}
-                      where p.host_id = :host and p.bank_id = :bank and p.term = q.term {conditions}
+                      where p.host_id = :host and p.bank_id = :bank and p.term = q.term
                       limit :postings)
                     union all
                     select w.session_id, w.seq, cast(w.terms->>q.term as int), w.length
                       from waiting w where w.terms ? q.term) p
      group by q.term"""
-UNIT = "join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)"
-PLAIN = text(POSTINGS.format(waiting="", posted="", conditions=""))
-FILTERED = text(POSTINGS.format(waiting=UNIT, posted=UNIT, conditions=f"and {conditions('u')}"))
+# `limit` keeps each look-up one probe of an index: joined at large, the whole bank would be read for a few words.
+UNIT = f"""
+    cross join lateral (select from afterturn.agent_memory_unit_t u
+                         where u.host_id = :host and u.bank_id = :bank and u.unit_id = {{of}}.unit_id
+                           and {conditions("u")} limit 1) u"""
+PLAIN = text(POSTINGS.format(waiting="", posted=""))
+FILTERED = text(POSTINGS.format(waiting=UNIT.format(of="w"), posted=UNIT.format(of="p")))
 
 
 class LexicalArm:

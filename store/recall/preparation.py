@@ -55,10 +55,10 @@ TERMS = text("""
                      where p.host_id = :host and p.bank_id = :bank and p.term = q.term and q.term not like '2:%'
                      limit 24)
                    union all
-                   (select w.unit_id from waiting w where w.terms ? q.term and q.term not like '2:%' limit 24)) p
-             join afterturn.agent_memory_unit_t u
-               on u.host_id = :host and u.bank_id = :bank and u.unit_id = p.unit_id
-            where u.seq is not null) s""")
+                   (select w.unit_id from waiting w where w.terms ? q.term and q.term not like '2:%' limit 24)) p,
+                  lateral (select u.name, u.role from afterturn.agent_memory_unit_t u
+                            where u.host_id = :host and u.bank_id = :bank and u.unit_id = p.unit_id
+                              and u.seq is not null limit 1) u) s""")
 
 # Related words: as the projection stage counted them, and those that wait beside it: else the newest turns would be
 # found by fewer words than the old ones. Where very many wait, some of them must do.

@@ -108,7 +108,8 @@ class Recaller:
             times=spans(question.text, query.as_of or self._clock()),
         )
         last = None if RERANK in query.without else self._last
-        async with self._database.tenant(host, opening(search.lists)) as connection:
+        opened = opening(search.lists, filtered=filters.is_filtered(search.filters))
+        async with self._database.tenant(host, opened) as connection:
             items = await self._search(connection, search, query, steps, last.wanted(query.k) if last else query.k)
         steps.done("texts")
         wrong = None

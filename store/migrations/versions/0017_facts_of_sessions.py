@@ -1,0 +1,18 @@
+"""What was drawn from a session is found by the session."""
+
+from pathlib import Path
+
+from alembic import op
+
+from store.migrations.scripts import run_script
+
+revision = "0017"
+down_revision = "0016"
+
+
+def upgrade() -> None:
+    run_script(op.get_bind(), Path(__file__).with_suffix(".sql").read_text(encoding="utf-8"))
+
+
+def downgrade() -> None:
+    op.execute("drop index afterturn.unit_other_by_session")

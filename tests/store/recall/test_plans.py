@@ -1,0 +1,57 @@
+"""How the hot queries of recall find what they read: as the restricted role, in one plan for all questions."""
+
+import re
+from uuid import UUID
+
+import pytest
+from sqlalchemy import TextClause, text
+
+from store import identity
+from store.database import Database
+from store.recall import dense_arm, lexical_arm
+from store.recall.preparation import PREPARE
+from store.turns import TurnStore
+from tests.store.conftest import NOON, new_host, turn
+
+
+@pytest.fixture
+async def filled(lonely: Database) -> UUID:
+    """A host with a bank of some hundred turns, whose words are carried."""
+    host = await new_host(lonely)
+    await TurnStore(lonely, lambda: NOON).append(host, [turn(f"t{n}", f"word number {n}") for n in range(400)])
+    async with lonely.tenant(host) as connection:
+        carry = text("select carried from afterturn.post_words(:host, :bank, 1000, true)")
+        await connection.execute(carry, {"host": host, "bank": identity.bank_id(host, "home")})
+    return host
+
+
+async def generic_plan(database: Database, host: UUID, statement: TextClause) -> str:
+    """Explain a statement as it is planned once and for all, in the tenant's transaction."""
+    async with database.tenant(host) as connection:
+        query = str(statement.compile(dialect=connection.dialect))
+        values = ", ".join("null" for _ in range(max(map(int, re.findall(r"\$(\d+)", query)))))
+        await connection.exec_driver_sql("set local plan_cache_mode = force_generic_plan")
+        await connection.exec_driver_sql(f"prepare hot as {query}")
+        plan = [line for (line,) in await connection.exec_driver_sql(f"explain (costs off) execute hot ({values})")]
+        await connection.exec_driver_sql("deallocate hot")
+    return "\n".join(plan)
+
+
+@pytest.mark.parametrize(
+    "statement, found_by",
+    [
+        (PREPARE, ("term = q.term", "unit_id = p", "session_id = ")),
+        (lexical_arm.PLAIN, ("term = q.term",)),
+        (lexical_arm.FILTERED, ("term = q.term", "unit_id = p", "unit_id = w")),
+        (dense_arm.OF_SESSION, ("session_id = ",)),
+    ],
+    ids=["prepare", "lexical", "lexical filtered", "dense of a session"],
+)
+async def test_what_is_looked_up_is_found_by_its_own_index(
+    lonely: Database, filled: UUID, statement: TextClause, found_by: tuple[str, ...]
+) -> None:
+    plan = await generic_plan(lonely, filled, statement)
+    conditions = [line for line in plan.splitlines() if "Index Cond" in line]
+    for part in found_by:
+        assert any(part in condition for condition in conditions), plan
+    assert "Seq Scan on posting_t" not in plan
