@@ -23,6 +23,7 @@ from deploy import logs
 from deploy.gateways import gateway_recall
 from deploy.health import ApiHealth
 from deploy.metrics import Exposition, LedgerCounts
+from deploy.outside import noted
 from deploy.settings import Settings
 from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder
@@ -141,8 +142,10 @@ def compose(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncGenerator[None]:
+        noting = asyncio.create_task(noted(database, settings), name="note outside models")
         async with model.loading(), last.loading(), recorder.writing():
             yield
+        noting.cancel()
         if others is not None:
             await others.close()
         await doorbell.close()

@@ -5,6 +5,7 @@ wait for messages; the main thread waits for a signal.
 """
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -25,6 +26,7 @@ from dramatiq.brokers.redis import RedisBroker
 
 from deploy import logs
 from deploy.gateways import gateway_client, gateway_recall
+from deploy.outside import noted
 from deploy.settings import Settings
 from embeddings.errors import EmbeddingError
 from embeddings.registry import Owned, OwnedEmbedder, create_embedder, create_reranker
@@ -195,7 +197,11 @@ async def _build(settings: Settings, broker: RedisBroker, stages: Callable[..., 
     dependencies = Dependencies(runners, RecallWork(jobs, recalls, lease, embedder.load), doorbell.answered)
     looking = [
         asyncio.create_task(run, name=name)
-        for name, run in (("sweeper", sweeper.run()), ("maintainer", maintainer.run()))
+        for name, run in (
+            ("sweeper", sweeper.run()),
+            ("maintainer", maintainer.run()),
+            ("outside models", noted(database, settings)),
+        )
     ]
     return Parts(database, embedder, reranker, gateway, others, reader, doorbell, dependencies, looking)
 

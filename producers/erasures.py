@@ -1,5 +1,6 @@
 """Erasures as they are asked for and told: what a key may have erased, and the receipt on the wire."""
 
+from dataclasses import asdict
 from typing import Any, Literal, Self
 from uuid import UUID
 
@@ -89,6 +90,7 @@ def as_json(receipt: Receipt) -> dict[str, Any]:
         "counts": {name: number for name, number in sorted(receipt.counts.items()) if number},
         "unreached": {
             "gateway_sessions": dict(sorted(receipt.delivered.items())),
+            "models": [asdict(one) for one in receipt.models],
             "elsewhere": list(receipt.unreached),
         },
         "requested_at": receipt.requested_at.isoformat(),

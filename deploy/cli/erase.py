@@ -188,5 +188,9 @@ def _in_words(receipt: Receipt, *, dry_run: bool) -> Group:
     lines: list[Text | Table] = [table, Text("not reached:")]
     for session, turns in sorted(receipt.delivered.items()):
         lines.append(Text(printable(f"  {turns} turns that a gateway was told, in its session of {session!r}")))
+    lines += [
+        Text(printable(f"  {one.texts} texts that {one.endpoint} was sent, for {one.purpose}"))
+        for one in receipt.models
+    ]
     lines += [Text(f"  {place}") for place in receipt.unreached]
     return Group(*lines, Text("" if dry_run else f"receipt {receipt.erasure_id}"))

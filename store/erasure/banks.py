@@ -16,6 +16,7 @@ from store.erasure.units import (
 from store.errors import NotFound
 from store.events.catalog import Aggregate, EventType
 from store.events.log import append_events
+from store.outside_models import sent
 
 #: Events of one transaction.
 PAGE_EVENTS = 500
@@ -59,6 +60,7 @@ async def begin_bank(place: Place) -> None:
         raise NotFound("no such bank")
     [weight] = await place.ask(WEIGHT)
     place.erasure.counts.update({"words": weight.words, "vectors": weight.vectors})
+    place.erasure.counts.update(await sent(place.connection, place.erasure.host, place.bank))
     turns = [row.turn_id for row in await place.ask(TURNS)]
     for row in await place.ask(DELIVERED, turns=turns):
         place.erasure.delivered[row.session] += row.turns

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
 from store.errors import NotFound
+from store.outside_models import Sent, told_apart
 
 #: Where copies may be that this service cannot reach, whatever was erased.
 BEYOND_REACH = (
@@ -84,7 +85,8 @@ class Receipt:
     """What an erasure came to, without a word of what it erased.
 
     `counts`: rows and events by kind. `delivered`: sessions at a foreign gateway that were told erased turns, by the
-    agent's own name, with how many turns; they must be erased there. `unreached`: where else copies may be.
+    agent's own name, with how many turns; they must be erased there. `models`: machines that were sent erased texts, to
+    embed or to read them. `unreached`: where else copies may be.
     """
 
     erasure_id: UUID
@@ -96,6 +98,7 @@ class Receipt:
     delivered: Mapping[str, int]
     requested_at: datetime
     finished_at: datetime | None
+    models: tuple[Sent, ...] = ()
     unreached: tuple[str, ...] = BEYOND_REACH
 
 
@@ -179,13 +182,15 @@ async def finish(connection: AsyncConnection, erasure: Erasure) -> None:
 async def receipt(connection: AsyncConnection, host: UUID, erasure: UUID) -> Receipt:
     """Return the receipt of an erasure, done or not. Raises NotFound, for foreign ones too."""
     row = await _row(connection, READ.text, host, erasure)
+    counts, models = told_apart(orjson.loads(row.counts))
     return Receipt(
         erasure_id=row.erasure_id,
         kind=Kind(row.kind),
         bank_id=row.bank_id,
         target_id=row.target_id,
         done=row.status == "done",
-        counts=orjson.loads(row.counts),
+        counts=counts,
+        models=models,
         delivered=orjson.loads(row.delivered),
         requested_at=row.requested_at,
         finished_at=row.finished_at,

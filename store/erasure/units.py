@@ -17,6 +17,7 @@ from store.erasure.requests import Erasure
 from store.events.catalog import EventType, aggregate_id
 from store.events.envelope import Origin, offer
 from store.events.log import append_events
+from store.outside_models import sent
 
 TO_ERASE = text("select * from afterturn.units_to_erase(:host, :bank, cast(:units as uuid[]))")
 TIES = text("select * from afterturn.ties_of(:host, :bank, cast(:units as uuid[]))")
@@ -161,6 +162,7 @@ async def _count(place: Place, found: Sequence[Row[Any]], units: Sequence[UUID])
     [weight] = await place.ask(WEIGHT, units=units)
     place.erasure.counts["words"] += weight.words
     place.erasure.counts["vectors"] += weight.vectors
+    place.erasure.counts.update(await sent(place.connection, place.erasure.host, place.bank, units))
 
 
 async def _follow(place: Place, units: Sequence[UUID]) -> None:

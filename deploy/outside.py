@@ -1,0 +1,41 @@
+"""Which models at other machines' doors these settings choose; noted, so that an erasure can tell of them."""
+
+import asyncio
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from deploy.settings import Settings
+from embeddings.remote import generation_of
+from embeddings.settings import Provider
+from store.database import Database
+from store.outside_models import EMBEDDING, EXTRACTION, OutsideModel, note
+from workers.extraction.llm_request import version_of
+
+#: Without a database nothing is sent anywhere either.
+TRY_AGAIN_S = 5.0
+
+
+def outside_models(settings: Settings) -> Sequence[OutsideModel]:
+    """Return the models that may be sent what people said."""
+    embedding, enrichment, found = settings.embedding, settings.enrichment, []
+    if embedding.provider is Provider.REMOTE:
+        generation = str(generation_of(embedding.remote.model))
+        found.append(OutsideModel(EMBEDDING, generation, _machine(embedding.remote.url)))
+    if enrichment.enabled:
+        found.append(OutsideModel(EXTRACTION, version_of(enrichment.model), _machine(enrichment.url)))
+    return found
+
+
+async def noted(database: Database, settings: Settings) -> None:
+    """Note them, as soon as the database takes it."""
+    while True:
+        try:
+            return await note(database, outside_models(settings))
+        except (SQLAlchemyError, OSError):
+            await asyncio.sleep(TRY_AGAIN_S)
+
+
+def _machine(url: str) -> str:
+    return urlsplit(url).hostname or ""

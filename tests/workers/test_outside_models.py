@@ -1,0 +1,90 @@
+"""What went to a model at somebody else's door cannot be fetched back: an erasure says how much, and where to."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+
+from deploy.outside import outside_models
+from deploy.settings import load
+from embeddings.remote import generation_of
+from store.erasure import Erasures, Kind, Receipt, Target
+from store.outside_models import EMBEDDING, EXTRACTION, OutsideModel, Sent, note
+from store.units import Units
+from tests.workers.conftest import HOST, World, dialogue, now
+from tests.workers.models import Model, model, reader
+from tests.workers.stages import Crew, KnownEmbedder
+
+GENERATION = 1234
+VECTORS, READERS = "vectors.example.org", "readers.example.org"
+VERSION = "llm-1:test/model-1"
+
+
+@pytest.fixture
+def server() -> Iterator[Model]:
+    with model() as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def remote(world: World, server: Model) -> AsyncIterator[Crew]:
+    """Workers whose models are both somewhere else, and noted so."""
+    reading = reader(server.url)
+    known = OutsideModel(EMBEDDING, str(GENERATION), VECTORS), OutsideModel(EXTRACTION, VERSION, READERS)
+    for _ in range(2):
+        await note(world.database, known)
+    yield Crew(world, embedder=KnownEmbedder(generation=GENERATION), reader=reading)
+    await reading.close()
+
+
+async def told(world: World, crew: Crew) -> None:
+    await world.append("s", "t0", messages=dialogue("I live in Porto.", "I see."))
+    await world.append("s", "t1", messages=dialogue("I like tea.", "Good."))
+    for _ in range(2):
+        await crew.drain()
+
+
+async def erased(world: World, kind: Kind, name: str = "") -> Receipt:
+    erasures = Erasures(world.database, now)
+    request = await erasures.request(HOST, Target(kind, "default", name))
+    return await erasures.run(HOST, request)
+
+
+@pytest.mark.law("L11")
+@pytest.mark.parametrize("kind, name", [(Kind.SESSION, "s"), (Kind.BANK, ""), (Kind.USER, "")])
+async def test_a_receipt_tells_which_machines_were_sent_what_was_erased(
+    world: World, remote: Crew, kind: Kind, name: str
+) -> None:
+    await told(world, remote)
+    receipt = await erased(world, kind, name)
+    assert receipt.done
+    # Four messages; and with their vectors those of two facts.
+    assert receipt.models == (Sent(EMBEDDING, VECTORS, 6), Sent(EXTRACTION, READERS, 4))
+    assert not any(name.startswith("outside") for name in receipt.counts)
+
+
+async def test_of_one_unit_its_own_texts_are_told_also_when_they_were_corrected(world: World, remote: Crew) -> None:
+    await told(world, remote)
+    [unit] = await world.sql("select unit_id from afterturn.agent_memory_unit_t where content = 'I like tea.'")
+    await Units(world.database, now).correct(HOST, "default", unit.unit_id, "I like rain.")
+    for _ in range(2):
+        await remote.drain()
+    receipt = await erased(world, Kind.UNIT, str(unit.unit_id))
+    assert receipt.models == (Sent(EMBEDDING, VECTORS, 2), Sent(EXTRACTION, READERS, 1))
+
+
+async def test_what_stayed_in_the_house_is_not_told_of(world: World) -> None:
+    await note(world.database, [OutsideModel(EMBEDDING, str(GENERATION), VECTORS)])
+    await told(world, Crew(world))
+    assert (await erased(world, Kind.BANK)).models == ()
+
+
+def test_the_settings_say_which_models_are_outside() -> None:
+    assert outside_models(load({}).settings) == []
+    remote = {"base_url": "https://Vectors.example.org/v1", "model": "m"}
+    enrichment = {"enabled": True, "base_url": "https://readers.example.org:8443", "model": "test/model-1"}
+    told = {"embedding": {"provider": "remote", "remote": remote}, "enrichment": enrichment}
+    assert outside_models(load({}, overrides=told).settings) == [
+        OutsideModel(EMBEDDING, str(generation_of("m")), VECTORS),
+        OutsideModel(EXTRACTION, VERSION, READERS),
+    ]
