@@ -23,13 +23,14 @@ from producers.banks import (
     listed,
     reach,
     space_for,
+    speaker,
     writes,
     written_by,
 )
 from producers.corrections import correction_of
 from producers.doorbell import Doorbell
 from producers.erasures import ErasureBody, scope_of, shows, target_in, user_target
-from producers.errors import PermissionDenied, ProducerError
+from producers.errors import Invalid, PermissionDenied, Problem, ProducerError
 from producers.gateway import AddBody, SearchBody, question_of, results_of, turns_of
 from producers.knowledge import Knowledge
 from producers.persons import ProfileParameters, profile
@@ -157,8 +158,19 @@ class Memory:
         with _asked():
             body = read(RecallBody, asked)
             self._parts.recalls.judge(grant, body)
+            if body.across_banks:
+                return await self._across(grant, body)
             bank = await self._reach(grant, body.bank)
             return await self._parts.recalls.answer(grant.host_id, body.model_copy(update={"bank": bank}))
+
+    async def _across(self, grant: Grant, body: RecallBody) -> Answer:
+        """Answer from the banks a user wrote to last, of those the key reaches."""
+        user = speaker(grant, body.user_id)
+        if user is None:
+            raise Invalid(Problem("across_banks", "say whose banks: user_id"))
+        banks = await self._parts.banks.of_user(grant.host_id, grant.space, user, names=listed(grant))
+        whole = body.model_copy(update={"user_id": user})
+        return await self._parts.recalls.across(grant.host_id, whole, banks)
 
     async def request_recall(self, grant: Grant, asked: Any) -> JobTicket:
         """Have a worker answer a question; `recall_job` has the answer until it expires.

@@ -15,12 +15,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from producers import metrics
 from producers.errors import Invalid, Problem, Unavailable
-from producers.fields import POSITION_MAX, BankName, Moment, Name, SessionName, refuse, storable
+from producers.fields import POSITION_MAX, BankName, Moment, Name, SessionName, Text, refuse, storable
 from producers.framing import ReferenceItem, frame
 from producers.gateway_recall import GatewayFinding, GatewayQuestion, GatewayRecall, fitting
 from store import identity
 from store.database import Database
-from store.freshness import Freshness, Waiter, freshness
+from store.freshness import Freshness, Waiter, freshness, least
 from store.keys import Grant
 from store.recall.budget import CHARACTERS_PER_TOKEN
 from store.recall.query import RecallAnswer, Recalled, RecallQuery
@@ -28,6 +28,9 @@ from store.recall.query import RecallAnswer, Recalled, RecallQuery
 MAX_QUERY_BYTES = 16_384
 MAX_WAIT_MS = 10_000
 MAX_TTL_S = 86_400
+MAX_METADATA = 16
+#: Banks that are asked at a time when several are.
+BANKS_TOGETHER = 4
 
 Source = Literal["local", "gateway"]
 
@@ -55,6 +58,9 @@ class RecallBody(BaseModel):
     max_tokens: int | None = Field(None, ge=1, le=1_000_000)
     kinds: list[Literal["world", "experience", "opinion", "observation", "mental_model"]] = Field(default_factory=list)
     tags: list[Name] = Field(default_factory=list, max_length=64)
+    metadata: dict[Text, Text] = Field(default_factory=dict, max_length=MAX_METADATA, repr=False)
+    user_id: Name | None = None
+    across_banks: bool = False
     as_of: Moment | None = None
     min_position: int | None = Field(None, ge=0, le=POSITION_MAX)
     wait_ms: int = Field(0, ge=0, le=MAX_WAIT_MS)
@@ -68,11 +74,15 @@ class RecallBody(BaseModel):
             raise refuse("exclude_session needs a session_id")
         if "gateway" in self.sources and self.session_id is None:
             raise refuse("sources: a gateway is asked about a session; give a session_id")
+        if self.across_banks and (self.session_id is not None or self.sources != ["local"]):
+            raise refuse("across_banks: neither a session nor a gateway is asked across banks")
         return self
 
-    def query_of_store(self) -> RecallQuery:
+    def query_of_store(self, host: UUID) -> RecallQuery:
         """Return the question in the store's terms."""
         return RecallQuery(
+            metadata=self.metadata,
+            user=None if self.user_id is None else identity.user_id(host, self.user_id),
             bank=self.bank,
             text=self.query,
             k=self.k,
@@ -91,6 +101,12 @@ class RecallJobBody(RecallBody):
     """A question for a worker, and how long its answer is kept."""
 
     ttl_s: int = Field(300, ge=1, le=MAX_TTL_S)
+
+    @model_validator(mode="after")
+    def _of_one_bank(self) -> Self:
+        if self.across_banks:
+            raise refuse("across_banks: a recall job asks one bank")
+        return self
 
 
 class Recaller(Protocol):
@@ -173,13 +189,35 @@ class Recalls:
         """Return what a question that is not asked here is answered with: how fresh an answer would have been."""
         return Answer((), await self.freshness(host, body.bank, None, 0), 0.0)
 
-    async def _here(self, host: UUID, body: RecallBody) -> Answer:
+    async def across(self, host: UUID, body: RecallBody, banks: Sequence[str]) -> Answer:
+        """Answer from several banks as from one, each asked alike; every item says which it is from.
+
+        A budget of tokens is shared out among them. `freshness` is the least of theirs, their work added up. Raises
+        PositionBeyondLog.
+        """
+        if not banks:
+            return await self._nothing(host, body)
+        return await self._here(host, body, banks)
+
+    async def _of_banks(self, host: UUID, query: RecallQuery, banks: Sequence[str]) -> RecallAnswer:
+        tokens = query.max_tokens and max(1, query.max_tokens // len(banks))
+        asked = [replace(query, bank=bank, max_tokens=tokens) for bank in banks]
+        answers: list[RecallAnswer] = []
+        for at in range(0, len(asked), BANKS_TOGETHER):
+            answers += await asyncio.gather(*(self.find(host, one) for one in asked[at : at + BANKS_TOGETHER]))
+        items = [replace(item, bank=bank) for bank, one in zip(banks, answers, strict=True) for item in one.items]
+        items.sort(key=lambda item: (-item.score, item.unit_id))
+        degraded = dict.fromkeys(part for one in answers for part in one.degraded)
+        return RecallAnswer(tuple(items[: query.k]), least([a.freshness for a in answers]), degraded=tuple(degraded))
+
+    async def _here(self, host: UUID, body: RecallBody, banks: Sequence[str] = ()) -> Answer:
         start = time.perf_counter()
         met = True
         if body.min_position is not None:
             met = await self._waiter.shown(host, body.min_position, body.wait_ms)
         begin = time.perf_counter()
-        found = await self.find(host, body.query_of_store())
+        query = body.query_of_store(host)
+        found = await (self._of_banks(host, query, banks) if banks else self.find(host, query))
         waited = round((begin - start) * 1000) if body.min_position is not None else 0
         took = (time.perf_counter() - begin) * 1000
         freshly = Freshly(found.freshness, waited, met)
@@ -264,7 +302,7 @@ def _gateway_json(finding: GatewayFinding) -> Mapping[str, Any]:
 
 
 def _result(item: Recalled, *, explain: bool) -> Mapping[str, Any]:
-    result = {
+    result: dict[str, Any] = {
         "unit_id": str(item.unit_id),
         "kind": item.kind,
         "text": item.text,
@@ -276,6 +314,8 @@ def _result(item: Recalled, *, explain: bool) -> Mapping[str, Any]:
         "occurred_at": item.occurred_at,
         "arms": item.arms,
     }
+    if item.bank is not None:
+        result["bank"] = item.bank
     if len(item.turn_ids) > 1:
         result["turn_ids"] = item.turn_ids
     if explain and item.explain is not None:

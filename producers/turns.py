@@ -20,6 +20,9 @@ from store.turns import NewMessage, NewTurn
 
 MAX_BATCH = 500
 MAX_METADATA_BYTES = 16_384
+#: Of a turn; they are kept among the metadata, under this name.
+MAX_TAGS = 64
+TAGS = "tags"
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 
 B = TypeVar("B", bound=BaseModel)
@@ -103,6 +106,7 @@ class TurnBody(BaseModel):
     occurred_at: Moment | None = None
     messages: list[MessageBody] = Field(min_length=1)
     metadata: dict[Text, Text] = Field(default_factory=dict)
+    tags: list[Name] = Field(default_factory=list, max_length=MAX_TAGS)
     gateway: bool | None = None
     doc_id: DocumentId | None = None
 
@@ -143,6 +147,8 @@ def read_turn(value: Any, settings: ApiSettings, *, gateway: bool) -> NewTurn:
         raise Invalid(Problem("messages", f"max_messages allows {settings.max_messages} messages a turn"))
     if sum(len(k.encode()) + len(v.encode()) for k, v in body.metadata.items()) > MAX_METADATA_BYTES:
         raise TooLarge("metadata", "max_metadata_bytes", MAX_METADATA_BYTES)
+    if body.tags and TAGS in body.metadata:
+        raise Invalid(Problem("tags", "are given twice: among the metadata too"))
     for n, message in enumerate(body.messages):
         if size_of(message.content) > settings.max_message_bytes:
             raise TooLarge(f"messages.{n}.content", "max_message_bytes", settings.max_message_bytes)
@@ -156,11 +162,19 @@ def read_turn(value: Any, settings: ApiSettings, *, gateway: bool) -> NewTurn:
         messages=said,
         user_id=body.user_id,
         occurred_at=body.occurred_at,
-        metadata=body.metadata,
+        metadata=_metadata(body),
         gateway=gateway and body.gateway is not False,
         gateway_asked=body.gateway,
         doc_id=body.doc_id,
     )
+
+
+def _metadata(body: TurnBody) -> Mapping[str, str | Sequence[str]]:
+    """Return what is kept about a turn: its metadata, and among them its tags, each once."""
+    kept: dict[str, str | Sequence[str]] = dict(body.metadata)
+    if body.tags:
+        kept[TAGS] = sorted(set(body.tags))
+    return kept
 
 
 def size_of(content: Content) -> int:

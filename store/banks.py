@@ -16,6 +16,10 @@ from store.events.envelope import Origin, offer
 from store.events.refusals import refusals
 from store.scopes import Space, space_of
 
+#: Banks of one user that are asked together, and how many of their events are looked through for them.
+MOST_OF_USER = 16
+EVENTS_OF_USER = 5000
+
 # Under the policy of scopes: what a user or an agent must not see is not there.
 VISIBLE = text("""
     select b.bank_id from afterturn.agent_memory_bank_t b
@@ -29,6 +33,16 @@ LIST = text(f"""{_SHOWN}
        and (cast(:names as text[]) is null or b.bank_name = any(:names))
      order by b.bank_name collate "C" limit :limit""")
 ONE = text(f"{_SHOWN} where b.host_id = :host and b.bank_id = :bank and b.active")
+# Where somebody wrote last: their newest events are at the end of an index.
+OF_USER = text("""
+    select b.bank_name
+      from (select w.bank_id, max(w.position) as last
+              from (select e.bank_id, e.position from afterturn.event_store_t e
+                     where e.host_id = :host and e.user_id = :user order by e.nonce desc limit :events) w
+             group by 1) w
+      join afterturn.agent_memory_bank_t b on b.host_id = :host and b.bank_id = w.bank_id and b.active
+     where cast(:names as text[]) is null or b.bank_name = any(:names)
+     order by w.last desc, 1 limit :limit""")
 CREATE = text("select afterturn.create_bank(:host, :bank, cast(:event as jsonb), :now)")
 
 
@@ -93,6 +107,15 @@ class Banks:
         if row is None:
             raise NotFound("no such bank")
         return Bank(*row)
+
+    async def of_user(
+        self, host: UUID, space: Space, user: str, *, names: list[str] | None = None, limit: int = MOST_OF_USER
+    ) -> list[str]:
+        """Return the banks a user wrote to, the last one first, as somebody of `space` may see them."""
+        arguments = {"host": host, "user": identity.user_id(host, user), "names": names, "limit": limit}
+        async with self._database.scoped(host, *space_ids(host, space)) as connection:
+            found = await connection.execute(OF_USER, {**arguments, "events": EVENTS_OF_USER})
+            return list(found.scalars())
 
     async def speak(self, host: UUID, name: str, language: str, user: str | None = None) -> Bank:
         """Make this the language of a bank, as `user`; returns the bank. Raises as languages.change."""

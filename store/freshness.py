@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -43,6 +43,17 @@ class Freshness:
     extracted: int
     projected: int
     pending: int
+
+
+def least(of: Sequence[Freshness]) -> Freshness:
+    """Return what is true of several banks read together: the least of each stage, their undone rows added up."""
+    return Freshness(
+        max(one.position for one in of),
+        min(one.embedded for one in of),
+        min(one.extracted for one in of),
+        min(one.projected for one in of),
+        sum(one.pending for one in of),
+    )
 
 
 async def freshness(connection: AsyncConnection, host: UUID, bank: UUID) -> Freshness:

@@ -48,7 +48,7 @@ class NewTurn:
     messages: Sequence[NewMessage]
     user_id: str | None = None
     occurred_at: datetime | None = None
-    metadata: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     gateway: bool = False
     gateway_asked: bool | None = None
     private_to: str | None = None

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
+import orjson
+
 from store import identity
 from store.recall.query import RecallQuery
 
@@ -17,7 +19,9 @@ def conditions(unit: str) -> str:
       and (cast(:as_of as timestamptz) is null
            or coalesce({unit}.occurred_start, {unit}.event_date) <= cast(:as_of as timestamptz))
       and (cast(:tags as text[]) is null
-           or jsonb_exists_any({unit}.metadata->'tags', cast(:tags as text[])))"""
+           or jsonb_exists_any({unit}.metadata->'tags', cast(:tags as text[])))
+      and (cast(:metadata as jsonb) is null or {unit}.metadata @> cast(:metadata as jsonb))
+      and (cast(:user as uuid) is null or {unit}.user_id = cast(:user as uuid))"""
 
 
 def own_session(query: RecallQuery, bank: UUID) -> UUID | None:
@@ -34,6 +38,8 @@ def parameters(query: RecallQuery, bank: UUID) -> Mapping[str, Any]:
         "not_session": session if query.exclude_session else None,
         "as_of": query.as_of,
         "tags": list(query.tags) or None,
+        "metadata": orjson.dumps(dict(query.metadata)).decode() if query.metadata else None,
+        "user": query.user,
     }
 
 

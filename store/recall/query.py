@@ -16,8 +16,9 @@ class RecallQuery:
 
     `session_id` is the agent's own name of the session that asks: its newest messages are read first. With
     `only_session` nothing else is searched, with `exclude_session` all but it. `kinds` are fact types; a unit has
-    to carry one of `tags`; `as_of` hides what happened later. `max_tokens` bounds the texts of the answer together.
-    `without` names arms, rules, "kin" or "rerank" that are left out, to see what they are good for.
+    to carry one of `tags` and all of `metadata`, and to come from a turn of `user`; `as_of` hides what happened later.
+    `max_tokens` bounds the texts of the answer together. `without` names arms, rules, "kin" or "rerank" that are left
+    out, to see what they are good for.
     """
 
     bank: str
@@ -28,6 +29,8 @@ class RecallQuery:
     only_session: bool = False
     kinds: Sequence[str] = ()
     tags: Sequence[str] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict, repr=False)
+    user: UUID | None = None
     as_of: datetime | None = None
     explain: bool = False
     max_tokens: int | None = None
@@ -54,7 +57,8 @@ class Explanation:
 class Recalled:
     """One unit found; `session_id`, `turn_id` and `turn_ids` are the agent's own names.
 
-    `turn_ids` are all turns the unit stands for, its own first; `arms` those that found something in it.
+    `turn_ids` are all turns the unit stands for, its own first; `arms` those that found something in it. `bank` is told
+    where several were asked.
     """
 
     unit_id: UUID
@@ -69,6 +73,7 @@ class Recalled:
     occurred_at: datetime
     arms: tuple[str, ...]
     explain: Explanation | None = None
+    bank: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

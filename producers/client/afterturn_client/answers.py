@@ -80,7 +80,7 @@ class Freshness:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """One unit that was recalled. `arms` are the searches that found it."""
+    """One unit that was recalled. `arms` are the searches that found it; `bank` is told across banks."""
 
     unit_id: str
     kind: str
@@ -93,6 +93,7 @@ class Recalled:
     occurred_at: datetime | None
     arms: tuple[str, ...]
     explain: Mapping[str, Any] | None = field(default=None, repr=False)
+    bank: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,4 +258,5 @@ def _recalled(fields: Fields) -> Recalled:
         occurred_at=fields.maybe_moment("occurred_at"),
         arms=fields.texts("arms"),
         explain=explain,
+        bank=fields.maybe_text("bank"),
     )

@@ -27,7 +27,9 @@ class RecallOptions(TypedDict, total=False):
     """What a recall may be narrowed by; the service's defaults hold for what is left out.
 
     `k` 1..100; `wait_ms` 0..10000, how long to wait for `min_position`; `kinds` fact types; `sources`
-    local and gateway; `as_of` what was known then; `without` arms and rules of the ranking that are left out.
+    local and gateway; `as_of` what was known then; `without` arms and rules of the ranking that are left out. Only
+    what has one of `tags`, all of `metadata`, and comes from turns of `user_id`; with `across_banks`, from all banks
+    this user wrote to that the key reaches.
     """
 
     bank: str
@@ -37,6 +39,9 @@ class RecallOptions(TypedDict, total=False):
     max_tokens: int
     kinds: Sequence[str]
     tags: Sequence[str]
+    metadata: Mapping[str, str]
+    user_id: str
+    across_banks: bool
     as_of: Moment
     min_position: int
     wait_ms: int
@@ -238,6 +243,8 @@ def _recall_body(query: str, options: RecallOptions) -> dict[str, Any]:
     for name in ("kinds", "tags", "sources"):
         if name in body:
             body[name] = list(body[name])
+    if "metadata" in body:
+        body["metadata"] = dict(body["metadata"])
     if "as_of" in body:
         body["as_of"] = moment(body["as_of"])
     return body

@@ -28,7 +28,7 @@ class NewTurn:
 
     `turn_id` names the turn within its session and makes writing it idempotent: the same turn sent again
     is the same turn. It is made here when it is not given, so a retry never writes twice. `doc_id` names the
-    document (of the same bank) the turn was read from.
+    document (of the same bank) the turn was read from; recall can be held to `tags`.
     """
 
     session_id: str
@@ -40,6 +40,7 @@ class NewTurn:
     metadata: Mapping[str, str] | None = field(default=None, repr=False)
     gateway: bool | None = None
     doc_id: str | None = None
+    tags: Sequence[str] | None = field(default=None, repr=False)
 
 
 #: What a turn is made of; a mapping stands for a message as it is.
@@ -56,6 +57,7 @@ class TurnOptions(TypedDict, total=False):
     metadata: Mapping[str, str] | None
     gateway: bool | None
     doc_id: str | None
+    tags: Sequence[str] | None
 
 
 def turn_body(turn: NewTurn, bank: str) -> dict[str, Any]:
@@ -71,6 +73,7 @@ def turn_body(turn: NewTurn, bank: str) -> dict[str, Any]:
         metadata=None if turn.metadata is None else dict(turn.metadata),
         gateway=turn.gateway,
         doc_id=turn.doc_id,
+        tags=None if turn.tags is None else list(turn.tags),
     )
 
 
@@ -85,7 +88,7 @@ def moment(value: Moment | None) -> str | int | None:
 
 def texts_of(turn: NewTurn) -> list[str]:
     """Return every text of a turn that must never appear in an error."""
-    found = list((turn.metadata or {}).values())
+    found = [*(turn.metadata or {}).values(), *(turn.tags or ())]
     for message in turn.messages:
         found += _texts(message.content if isinstance(message, Message) else dict(message))
     return found

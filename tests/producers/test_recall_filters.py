@@ -1,0 +1,87 @@
+"""Recall held to tags, to metadata, to one user; and one user's memory across the banks that a key reaches."""
+
+from typing import Any
+
+import pytest
+
+from tests.producers.conftest import Tenant, World
+
+
+async def say(tenant: Tenant, words: str, session: str = "s", **more: Any) -> None:
+    body = {"session_id": session, "turn_id": words, "messages": [{"role": "user", "content": words}], **more}
+    reply = await tenant.http.post("/api/v1/turns", json=body)
+    assert reply.status_code == 201, reply.text
+
+
+async def found(tenant: Tenant, query: str = "violin", **asked: Any) -> list[str]:
+    reply = await tenant.http.post("/api/v1/recall", json={"query": query, **asked})
+    assert reply.status_code == 200, reply.text
+    return [one["text"] for one in reply.json()["results"]]
+
+
+async def test_tags_are_kept_with_a_turn_and_hold_a_recall_to_it(ana: Tenant) -> None:
+    await say(ana, "violin one", tags=["music", "home", "music"])
+    await say(ana, "violin two", tags=["work"], metadata={"source": "chat"})
+    await say(ana, "violin three", metadata={"tags": "work"})
+    assert set(await found(ana)) == {"violin one", "violin two", "violin three"}
+    assert await found(ana, tags=["music"]) == ["violin one"]
+    assert set(await found(ana, tags=["home", "work"])) == {"violin one", "violin two", "violin three"}
+    assert await found(ana, tags=["musi"]) == []
+    body = {"session_id": "s", "turn_id": "x", "messages": [{"role": "user", "content": "x"}]}
+    for wrong in ({"tags": "music"}, {"tags": [""]}, {"tags": ["a"], "metadata": {"tags": "b"}}):
+        assert (await ana.http.post("/api/v1/turns", json=body | wrong)).status_code == 422
+
+
+async def test_the_same_turn_with_other_tags_is_another(ana: Tenant) -> None:
+    await say(ana, "violin", tags=["music"])
+    body = {"session_id": "s", "turn_id": "violin", "messages": [{"role": "user", "content": "violin"}]}
+    assert (await ana.http.post("/api/v1/turns", json={**body, "tags": ["music"]})).status_code == 200
+    assert (await ana.http.post("/api/v1/turns", json={**body, "tags": ["work"]})).status_code == 409
+
+
+async def test_metadata_hold_a_recall_to_what_has_all_of_them(ana: Tenant) -> None:
+    await say(ana, "violin one", metadata={"source": "chat", "project": "a"})
+    await say(ana, "violin two", metadata={"source": "chat", "project": "b"})
+    assert set(await found(ana, metadata={"source": "chat"})) == {"violin one", "violin two"}
+    assert await found(ana, metadata={"source": "chat", "project": "b"}) == ["violin two"]
+    assert await found(ana, metadata={"source": "mail"}) == []
+    assert (await ana.http.post("/api/v1/recall", json={"query": "x", "metadata": {"a": 1}})).status_code == 422
+
+
+async def test_a_user_holds_a_recall_to_what_that_user_said(ana: Tenant) -> None:
+    await say(ana, "violin one", user_id="ana")
+    await say(ana, "violin two", user_id="bob")
+    assert await found(ana, user_id="bob") == ["violin two"]
+    assert await found(ana, user_id="nobody") == []
+
+
+@pytest.mark.law("L6")
+async def test_a_users_memory_is_found_across_the_banks_a_key_reaches(world: World) -> None:
+    everybody = await world.tenant()
+    ana = await world.tenant(everybody.host, user="ana")
+    bob = await world.tenant(everybody.host, user="bob")
+    held = await world.tenant(everybody.host, banks=["home"])
+    await say(everybody, "violin home", bank="home", user_id="ana")
+    await say(everybody, "violin work", bank="work", user_id="ana")
+    await say(everybody, "violin of somebody else", bank="work", user_id="bob")
+    await say(ana, "violin notes", bank="notes")
+    across: dict[str, Any] = {"user_id": "ana", "across_banks": True}
+    assert set(await found(everybody, **across)) == {"violin home", "violin work", "violin notes"}
+    assert set(await found(ana, across_banks=True)) == {"violin home", "violin work", "violin notes"}
+    assert await found(held, **across) == ["violin home"]
+    assert await found(bob, across_banks=True) == ["violin of somebody else"]
+    assert (await bob.http.post("/api/v1/recall", json={"query": "violin", **across})).status_code == 403
+    assert await found(await world.tenant(), **across) == []
+    reply = (await everybody.http.post("/api/v1/recall", json={"query": "violin", **across, "k": 2})).json()
+    assert len(reply["results"]) == 2
+    assert {one["bank"] for one in reply["results"]} <= {"home", "work", "~ana/notes"}
+    assert reply["freshness"]["pending"] == 12
+
+
+async def test_across_banks_needs_a_user_and_neither_session_nor_job(ana: Tenant) -> None:
+    for wrong in ({}, {"user_id": "ana", "session_id": "s"}, {"user_id": "ana", "sources": ["local", "gateway"]}):
+        body = {"query": "violin", "across_banks": True, **wrong}
+        assert (await ana.http.post("/api/v1/recall", json=body)).status_code == 422
+    body = {"query": "violin", "across_banks": True, "user_id": "ana"}
+    assert (await ana.http.post("/api/v1/recall/jobs", json=body)).status_code == 422
+    assert await found(ana, across_banks=True, user_id="ana", max_tokens=5) == []
