@@ -113,7 +113,7 @@ def _unicode(text: str, rules: WordRules) -> tuple[list[str], list[str]]:
         if unspaced:
             words += chain.from_iterable(map(_characters, pieces))
         else:
-            stems = _stems(pieces) if rules.name == FIRST else _cut(pieces, rules)
+            stems = _stems(pieces) if _is_english(pieces, rules) else _cut(pieces, rules)
             words += stems
             pairs += _pairs(stems)
     return words, pairs
@@ -135,6 +135,10 @@ def _stem(piece: str) -> str:
 
 
 _known_stem = lru_cache(maxsize=WORDS_KEPT)(_stem)
+
+
+def _is_english(pieces: Sequence[str], rules: WordRules) -> bool:
+    return rules.name == FIRST or (rules.english and all(map(str.isascii, pieces)))
 
 
 def _cut(pieces: Sequence[str], rules: WordRules) -> list[str]:
