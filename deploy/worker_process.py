@@ -147,6 +147,9 @@ def _work(loop: EventLoopThread, parts: Parts, workers: Sequence[dramatiq.Worker
         return 1
     log.info("the sentence model is loaded", model=parts.embedder.name)
     _warm_reranker(loop, parts.reranker)
+    # What is loaded now stays: the collector need not walk over it again and again.
+    gc.collect()
+    gc.freeze()
     ending.wait()
     return 0
 

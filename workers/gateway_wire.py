@@ -94,12 +94,16 @@ class _Talk(asyncio.Protocol):
         """Let the connection go, whatever is under way on it."""
         if self._transport is not None:
             self._transport.abort()
+        # They hold this one: a circle that only the collector would find, once for each call.
+        self._transport = self._parser = None
         if not self.heard.done():
             self.heard.cancel()
         elif not self.heard.cancelled():
             self.heard.exception()
 
     def data_received(self, data: bytes) -> None:
+        if self._parser is None:
+            return
         self._size += len(data)
         try:
             self._parser.feed_data(data)
@@ -112,7 +116,7 @@ class _Talk(asyncio.Protocol):
             self._lost()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if exc is None and self._ends_with_the_connection():
+        if exc is None and self._parser is not None and self._ends_with_the_connection():
             self.on_message_complete()
         self._lost()
 

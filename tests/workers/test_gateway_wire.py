@@ -4,6 +4,7 @@ What the gateway's client makes of them is tested with the client, for this way 
 """
 
 import asyncio
+import gc
 import ssl
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,6 +13,7 @@ import pytest
 from afterturn_client.transport import MAX_REPLY_BYTES, Lost, Reply, Request
 
 from tests.client.loopback import Loopback, closed_port, loopback, raw_server
+from tests.patience import until
 from workers.gateway_wire import Wire, wire
 
 REQUEST = Request("POST", "/memories/add", body='{"text":"Grüße"}'.encode(), timeout_s=30.0)
@@ -124,3 +126,18 @@ def test_an_address_says_where_to_and_under_which_name() -> None:
     assert safe.tls is not None
     assert safe.tls.verify_mode is ssl.CERT_REQUIRED
     assert safe.tls.check_hostname
+
+
+async def test_a_call_leaves_nothing_for_the_collector(server: Loopback) -> None:
+    """It would have to walk over all that a worker has loaded, for each few calls."""
+
+    def left() -> bool:
+        return any(type(one).__name__ == "_Talk" for one in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert isinstance(await wire(server.url).send(REQUEST), Reply)
+        await until(lambda: not left(), "the call is gone without the collector")
+    finally:
+        gc.enable()
