@@ -10,8 +10,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import NullPool, text
+from sqlalchemy import NullPool, Row, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
@@ -25,19 +26,20 @@ LOOK_S = 5.0
 
 # The size of its largest bank says whether a partition needs an index, its own size how fine that has to be.
 PARTITIONS_IN_NEED = text("""
-    select r as partition, greatest(max(s.units), max(c.reltuples::bigint)) as vectors, max(i.lists) as lists,
+    select r as partition, coalesce(max(s.units), 0) as largest,
+           greatest(max(s.units), max(c.reltuples::bigint)) as vectors, max(i.lists) as lists,
            coalesce(bool_or(i.valid), false) as valid
       from generate_series(0, :partitions - 1) r
       join pg_class c on c.oid = to_regclass('afterturn.unit_vector_' || r)
-      join afterturn.bank_statistics_t s
-        on s.units > :exact_units
+      left join afterturn.bank_statistics_t s
+        on s.units > :exact_units / 2
        and satisfies_hash_partition(cast('afterturn.unit_vector_t' as regclass), :partitions, r, s.bank_id)
       left join lateral (select x.indisvalid as valid,
                                 (select cast(split_part(o, '=', 2) as int) from unnest(n.reloptions) o
                                   where o like 'lists=%') as lists
                            from pg_class n join pg_index x on x.indexrelid = n.oid
                           where n.oid = to_regclass('afterturn.unit_vector_' || r || '_near')) i on true
-     group by r order by r""")
+     group by r having max(s.units) > :exact_units or max(i.lists) is not null order by r""")
 # Whoever builds holds it for as long as his session lives.
 LOCK = text("select pg_try_advisory_lock(hashtextextended('afterturn.vector_indexes', 0))")
 #: Finding the centres of a million vectors takes 400 MB.
@@ -46,7 +48,7 @@ MEMORY = text("set maintenance_work_mem = '512MB'")
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """A partition that needs an index of so many lists."""
+    """A partition that needs an index of so many lists; 0: it has one that nobody needs any more."""
 
     partition: int
     lists: int
@@ -64,7 +66,7 @@ class VectorIndexes:
         self._building: asyncio.Task[None] | None = None
 
     async def needed(self) -> list[Needed]:
-        """Return the partitions with a bank that is read in full at a price, and no index that fits."""
+        """Return the partitions with a large bank and no index that fits, or with an index and no such bank."""
         async with self._owner() as connection:
             return await self._needed(connection)
 
@@ -98,11 +100,15 @@ class VectorIndexes:
     async def _needed(self, connection: AsyncConnection) -> list[Needed]:
         arguments = {"partitions": PARTITIONS, "exact_units": self._exact_units}
         rows = await connection.execute(PARTITIONS_IN_NEED, arguments)
-        return [
-            Needed(row.partition, lists_of(row.vectors))
-            for row in rows
-            if not (row.valid and 2 * row.lists > lists_of(row.vectors))
-        ]
+        return [Needed(row.partition, lists) for row in rows if (lists := self._change(row)) is not None]
+
+    def _change(self, row: Row[Any]) -> int | None:
+        """Return how many lists a partition's index is to have, None where it is well as it is."""
+        if row.largest <= self._exact_units:
+            # A bank that was just too large is let shrink a good deal first.
+            return None if 2 * row.largest > self._exact_units else 0
+        lists = lists_of(row.vectors)
+        return None if row.valid and 2 * row.lists > lists else lists
 
     @asynccontextmanager
     async def _owner(self) -> AsyncGenerator[AsyncConnection]:
@@ -126,15 +132,18 @@ def lists_of(vectors: int) -> int:
 
 
 def statements(needed: Needed) -> Sequence[str]:
-    """Return what builds an index: none of it holds up a writer, and readers have the old one until the new is whole.
+    """Return what builds an index, or takes it away: nothing holds up a writer, readers have the old one meanwhile.
 
     What an earlier run left half done goes first.
     """
     table = f"unit_vector_{needed.partition}"
+    gone = f"drop index concurrently if exists afterturn.{table}_near"
+    if not needed.lists:
+        return (gone,)
     build = f"using ivfflat (embedding public.halfvec_ip_ops) with (lists = {needed.lists})"
     return (
         f"drop index concurrently if exists afterturn.{table}_coming",
         f"create index concurrently {table}_coming on afterturn.{table} {build}",
-        f"drop index concurrently if exists afterturn.{table}_near",
+        gone,
         f"alter index afterturn.{table}_coming rename to {table}_near",
     )

@@ -170,3 +170,14 @@ async def test_an_index_is_built_anew_when_its_bank_has_outgrown_it(
     assert await large.indexes.needed() == []
     names = "select indexname from pg_indexes where tablename like 'unit_vector_%' and indexname not like '%pkey'"
     assert await rows(large.database, large.host, names) == [(f"unit_vector_{needed.partition}_near",)]
+
+
+async def test_an_index_that_nobody_needs_any_more_is_taken_away(large: Large) -> None:
+    await large.build()
+    shrunk = "update afterturn.bank_statistics_t set units = :units where bank_id = :bank returning 1"
+    await rows(large.database, large.host, shrunk, bank=large.bank, units=EXACT - 1)
+    assert await large.indexes.needed() == []
+    await rows(large.database, large.host, shrunk, bank=large.bank, units=EXACT // 2)
+    assert [one.lists for one in await large.indexes.needed()] == [0]
+    await large.build()
+    assert await large.lists() is None
