@@ -11,7 +11,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from deploy.cli.finding import BankOption, DataOption, JsonOption, client_of, ending_well, running_stack
-from deploy.cli.printing import answer, console, printable
+from deploy.cli.printing import answer, console, ended, printable
 
 MARGIN = "    "
 
@@ -29,6 +29,11 @@ def recall_command(
     kind: Annotated[
         list[str] | None, typer.Option(help="Only units of this kind (experience, world, ...); may be repeated.")
     ] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Only turns with this tag, or another named.")] = None,
+    user: Annotated[str | None, typer.Option(help="Only what comes from this user's turns (user_id).")] = None,
+    across: Annotated[
+        bool, typer.Option("--across-banks", help="In all banks this user wrote to, whatever --bank says.")
+    ] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Say how each result came to its place.")] = False,
     trace: Annotated[bool, typer.Option("--trace", help="Say how long each step took.")] = False,
     data: DataOption = None,
@@ -38,6 +43,8 @@ def recall_command(
 
     **Example:** `afterturn recall "where does Ana live?" -k 5`
     """
+    if across and user is None:
+        raise ended("--across-banks: say whose banks, by --user", 2)
     stack = running_stack(data)
     options: RecallOptions = {"k": k, "explain": explain or trace, "exclude_session": exclude_session}
     if session is not None:
@@ -46,6 +53,10 @@ def recall_command(
         options["max_tokens"] = max_tokens
     if kind:
         options["kinds"] = kind
+    if tag:
+        options["tags"] = tag
+    if user is not None:
+        options |= {"user_id": user, "across_banks": across}
     with client_of(stack, bank) as client, ending_well(stack):
         found = client.recall(question, **options)
     if as_json:
@@ -76,7 +87,7 @@ def _in_words(found: RecallAnswer, *, explain: bool) -> Text:
 
 def _shown(rank: int, one: Recalled, *, explain: bool) -> Text:
     when = one.occurred_at.strftime("%Y-%m-%d %H:%M") if one.occurred_at else ""
-    place = "/".join(part for part in (one.session_id, one.turn_id) if part)
+    place = "/".join(part for part in (one.bank, one.session_id, one.turn_id) if part)
     who = one.name or one.role or one.kind
     facts = [f"{rank:>2}.", f"{one.score:.4f}", when, who, place, "+".join(one.arms)]
     shown = Text(printable("  ".join(fact for fact in facts if fact)), style="bold")

@@ -75,6 +75,16 @@ def test_a_question_is_sent_with_what_narrows_it(server: Loopback, data: Path) -
     }
 
 
+def test_tags_and_a_user_hold_it_and_across_banks_needs_the_user(server: Loopback, data: Path) -> None:
+    held = ["recall", "who?", "--data", str(data), "--tag", "a", "--tag", "b", "--across-banks"]
+    assert CliRunner().invoke(build("recall"), held).exit_code == 2
+    assert server.seen == []
+    result = CliRunner().invoke(build("recall"), [*held, "--user", "ana"])
+    assert result.exit_code == 0, result.stderr
+    asked = server.seen[0].json
+    assert (asked["tags"], asked["user_id"], asked["across_banks"]) == (["a", "b"], "ana", True)
+
+
 def test_json_is_the_services_answer_on_one_ascii_line(data: Path) -> None:
     result = CliRunner().invoke(build("recall"), ["recall", "who?", "--data", str(data), "--json"])
     assert len(result.stdout.splitlines()) == 1
