@@ -75,10 +75,15 @@ def _rarest_first(terms: Iterable[str], statistics: Statistics) -> list[tuple[st
 class LexicalScores:
     """The score of every message and fact that holds one of the terms, or stands beside one that does."""
 
-    def __init__(self, places: "_Places", weights: Sequence[Scores], ranking: RankingSettings) -> None:
-        """Take each term's weights, on the scale of the sum, in the order of the places' postings."""
+    def __init__(
+        self, places: "_Places", weights: Sequence[Scores], related: Sequence[bool], ranking: RankingSettings
+    ) -> None:
+        """Take each term's weights, on the scale of the sum, in the order of the places' postings.
+
+        `related` says which terms were not asked for themselves: together they add `kin_most` at most.
+        """
         self._places = places
-        self._weights = weights
+        self._terms = list(zip(weights, map(int, related), strict=True))
         self._ranking = ranking
 
     def best(self, count: int) -> list[Place]:
@@ -86,11 +91,12 @@ class LexicalScores:
 
         Whether a message answers the one before it is not known here; each may.
         """
-        scores = np.zeros(len(self._places))
+        sums = np.zeros((2, len(self._places)))
         beside = self._ranking.lexical_context
         answering = min(1.0, beside + self._ranking.lexical_answer)
-        for nth, weights in enumerate(self._weights):
-            scores += self._places.with_context(nth, weights, answering, beside)
+        for nth, (weights, related) in enumerate(self._terms):
+            sums[related] += self._places.with_context(nth, weights, answering, beside)
+        scores = self._together(sums)
         count = min(count, len(scores))
         top = np.argpartition(-scores, count - 1)[:count] if count else np.empty(0, dtype=np.intp)
         return [self._places.name(slot) for slot in top[np.argsort(-scores[top], kind="stable")]]
@@ -103,10 +109,15 @@ class LexicalScores:
         own, before, after = self._places.slots(places)
         beside = self._ranking.lexical_context
         answering = np.minimum(1.0, beside + self._ranking.lexical_answer * answers)
-        scores = np.zeros(len(places))
-        for nth, weights in enumerate(self._weights):
+        sums = np.zeros((2, len(places)))
+        for nth, (weights, related) in enumerate(self._terms):
             at = self._places.own(nth, weights)
-            scores += np.maximum(at[own], np.maximum(answering * at[before], beside * at[after]))
+            sums[related] += np.maximum(at[own], np.maximum(answering * at[before], beside * at[after]))
+        return self._together(sums)
+
+    def _together(self, sums: Scores) -> Scores:
+        """Add what is asked for and what is related to it, rows of shape (2, n)."""
+        scores: Scores = sums[0] + np.minimum(sums[1], self._ranking.kin_most)
         return scores
 
 
@@ -132,7 +143,8 @@ def score(
         counts[term] * statistics.idf(term) / (most or 1.0) * _bm25(term, found, statistics, ranking)
         for term, found in postings.items()
     ]
-    return LexicalScores(_Places(list(postings.values())), weights, ranking)
+    asked = question.words.keys() | question.pairs.keys()
+    return LexicalScores(_Places(list(postings.values())), weights, [term not in asked for term in postings], ranking)
 
 
 def _bm25(term: str, found: Postings, statistics: Statistics, ranking: RankingSettings) -> Scores:

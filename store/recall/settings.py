@@ -22,6 +22,7 @@ class RankingSettings(BaseModel):
     pair_weight: float = Field(default=0.5, ge=0, le=10, description="a pair of words against a word")
     kin_weight: float = Field(default=0.3, ge=0, le=1, description="a related word's cosine against a word")
     kind_weight: float = Field(default=0.5, ge=0, le=1, description="a kind of what a word names against the word")
+    kin_most: float = Field(default=0.15, ge=0, le=1, description="related words together against all that is asked")
     lexical_context: float = Field(default=0.4, ge=0, le=1, description="a neighbour's word against one's own")
     lexical_answer: float = Field(default=0.4, ge=0, le=1, description="more than that of the question one answers")
     dense_context: float = Field(default=0.25, ge=0, le=1, description="a neighbour's vector against one's own")

@@ -175,8 +175,23 @@ def test_a_related_word_is_worth_its_importance() -> None:
     asked = understand("lemon")
     postings = _postings(texts)
     statistics = Statistics(6, 3.0, dict.fromkeys(postings, 1))
-    scores = score(postings, asked, statistics, NO_PAIRS, {"banana": 0.2}).of(_places(texts), _plain(texts))
-    assert scores[3] == pytest.approx(0.2 * scores[0])
+    scores = score(postings, asked, statistics, NO_PAIRS, {"banana": 0.1}).of(_places(texts), _plain(texts))
+    assert scores[3] == pytest.approx(0.1 * scores[0])
+
+
+@given(sessions, st.lists(st.sampled_from(WORDS), min_size=1, max_size=2, unique=True))
+def test_related_words_only_ever_add_and_never_much(texts: list[list[list[str]]], question: list[str]) -> None:
+    asked = understand(" ".join(question))
+    postings = _postings(texts)
+    statistics = Statistics(max(1, sum(map(len, texts))), 3.0, {term: len(rows) for term, rows in postings.items()})
+    others = {term: 1.0 for term in postings if term not in asked.words and not term.startswith("2:")}
+    own = {term: rows for term, rows in postings.items() if term in asked.words}
+    both = {term: rows for term, rows in postings.items() if term in asked.words or term in others}
+    places, plain = _places(texts), _plain(texts)
+    without = score(own, asked, statistics, NO_PAIRS).of(places, plain)
+    added = score(both, asked, statistics, NO_PAIRS, others).of(places, plain) - without
+    assert (added > -1e-9).all()
+    assert (added < NO_PAIRS.kin_most + 1e-9).all()
 
 
 def test_words_that_the_bank_lacks_are_words_not_found() -> None:
