@@ -15,6 +15,7 @@ from store.recall.pool import Pool
 from store.recall.settings import RecallSettings
 from store.recall.terms import BIGRAM_PREFIX, analyse, lexical_text
 from store.recall.times import DAY, Span, spans
+from store.recall.word_rules import WordRules
 
 #: So many units said in the asked time are compared, the nearest in meaning.
 UNITS = 40
@@ -71,7 +72,7 @@ class TimeArm:
         """Find the units said on the asked days, the nearest in meaning first."""
         if not search.times or not search.settings.ranking.time_weight:
             return Found([], [], lambda pool: np.zeros(len(pool)))
-        days = day_terms(search.times)
+        days = day_terms(search.times, search.question.rules)
         arguments = {
             "host": search.host,
             "bank": search.bank,
@@ -88,8 +89,11 @@ class TimeArm:
         return Found(found, [], lambda pool: timeliness(pool, search.times))
 
 
-def day_terms(times: Sequence[Span]) -> list[str]:
-    """Return the words that stand in the units said on the days of these times; none where they are too many."""
+def day_terms(times: Sequence[Span], rules: Sequence[WordRules]) -> list[str]:
+    """Return the words that stand in the units said on the days of these times; none where they are too many.
+
+    `rules` are those by which the bank's texts were cut into words.
+    """
     days = [
         span.begin + n * DAY
         for span in times
@@ -98,12 +102,9 @@ def day_terms(times: Sequence[Span]) -> list[str]:
     ]
     if len(days) > MOST_DAYS:
         return []
-    pairs = (next(term for term in analyse(lexical_text(None, day, "")).counts if _is_pair(term)) for day in days)
-    return list(dict.fromkeys(pairs))
-
-
-def _is_pair(term: str) -> bool:
-    return term.startswith(BIGRAM_PREFIX)
+    dates = (analyse(lexical_text(None, day, "", one), one).counts for one in rules for day in days)
+    pairs = ([term for term in date if term.startswith(BIGRAM_PREFIX)] for date in dates)
+    return list(dict.fromkeys(pair for found in pairs for pair in found[:1]))
 
 
 def timeliness(pool: Pool, times: Sequence[Span]) -> NDArray[np.float64]:

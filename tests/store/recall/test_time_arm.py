@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from store.recall.dense import products
 from store.recall.pool import Candidate, Pool
 from store.recall.query import Explanation
+from store.recall.terms import analyse, lexical_text
 from store.recall.time_arm import TOLD_LATER, day_terms, said, tells_of, timeliness
 from store.recall.times import DAY, Span, spans
+from store.recall.word_rules import AUTO, languages, rules_of
 from tests.store.recall.conftest import Memory
 
 MAY = Span(datetime(2023, 5, 1, tzinfo=UTC), datetime(2023, 6, 1, tzinfo=UTC))
@@ -69,10 +71,18 @@ def test_a_fit_lies_between_nothing_and_one_and_is_best_within(at: int, begin: i
 
 
 def test_the_days_of_a_short_time_are_looked_up_and_of_a_long_one_none() -> None:
-    assert day_terms([FIFTH]) == ["2:5_may"]
-    assert len(day_terms([MAY])) == 31
-    assert day_terms(spans("in 2023", MAY.end)) == []
-    assert day_terms(spans("in May", MAY.end)) == []
+    rules = [rules_of(AUTO)]
+    assert day_terms([FIFTH], rules) == ["2:5_may"]
+    assert len(day_terms([MAY], rules)) == 31
+    assert day_terms(spans("in 2023", MAY.end), rules) == []
+    assert day_terms(spans("in May", MAY.end), rules) == []
+
+
+@pytest.mark.parametrize("language", sorted(languages()))
+def test_a_day_is_looked_up_as_the_banks_language_calls_it(language: str) -> None:
+    rules = rules_of(language)
+    (term,) = day_terms([FIFTH], [rules])
+    assert term in analyse(lexical_text("Ana", FIFTH.begin, "", rules), rules).counts
 
 
 async def test_a_time_without_other_words_finds_what_was_said_then(memory: Memory) -> None:
