@@ -58,11 +58,12 @@ def _rows(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return list(raw.get("beside") or ())
 
 
-def _shown(fact: Fact, margin: str = "") -> Iterator[Text]:
+def _shown(fact: Fact, label: str = "") -> Iterator[Text]:
     place = "/".join(part for part in (fact.bank, fact.session_id, fact.turn_id) if part)
     until = f" until {fact.until:%Y-%m-%d}" if fact.until else ""
     times = f", stated in {fact.stated} turns" if fact.stated > 1 else ""
-    yield Text(printable(f"{margin}{fact.text}"))
+    margin = " " * len(label)
+    yield Text(printable(f"{label}{fact.text}"))
     yield Text(
         printable(f"{margin}    since {fact.since:%Y-%m-%d}{until}{times}  {place}  {fact.unit_id}"), style="dim"
     )
