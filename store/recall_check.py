@@ -56,7 +56,7 @@ COSINES = text("""
        and v.unit_id = any(cast(:units as uuid[]))""")
 
 
-LISTS = text("select afterturn.lists_to_read(:bank, :read_units)")
+LISTS = text("select afterturn.lists_to_read(:bank, :units, :read_units)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ async def _lists(connection: AsyncConnection, bank: StoredBank, settings: Recall
     """Return how many lists of the index over the bank's vectors recall would read; 0 when it would read them all."""
     if bank.units <= settings.exact_units:
         return 0
-    arguments = {"bank": bank.bank_id, "read_units": settings.read_units}
+    arguments = {"bank": bank.bank_id, "units": bank.units, "read_units": settings.read_units}
     return (await connection.execute(LISTS, arguments)).scalar_one() or 0
 
 

@@ -78,7 +78,7 @@ NEAR = """
 # All of it in one statement: one round trip, and one moment that the answer's freshness is true of.
 PREPARE = text(f"""
     select f.*, b.units, b.mean_length,
-           case when b.units > :exact_units then afterturn.lists_to_read(:bank, :read_units) end as lists,
+           case when b.units > :exact_units then afterturn.lists_to_read(:bank, b.units, :read_units) end as lists,
            (select cast(json_agg(json_build_array(t.term, t.df, t.speakers)) as text) from ({TERMS}) t) as terms,
            (select cast(json_agg(json_build_array(t.term, t.df)) as text) from ({NEAR}) t) as near,
            (select cast(json_agg(json_build_array(t.unit_id, t.content)) as text) from ({TAIL}) t) as tail

@@ -53,9 +53,10 @@ class Large:
         while await self.indexes.build_some():
             pass
 
-    async def lists(self) -> int | None:
-        query = "select afterturn.lists_to_read(:bank, :read)"
-        lists: int | None = (await rows(self.database, self.host, query, bank=self.bank, read=READ))[0][0]
+    async def lists(self, units: int = UNITS) -> int | None:
+        query = "select afterturn.lists_to_read(:bank, :units, :read)"
+        found = await rows(self.database, self.host, query, bank=self.bank, units=units, read=READ)
+        lists: int | None = found[0][0]
         return lists
 
     async def plan(self, statement: str, lists: int) -> str:
@@ -122,6 +123,9 @@ async def test_a_large_bank_gets_an_index_that_recall_reads_and_nobody_else_does
     lists = await large.lists()
     assert lists is not None
     assert 0 < lists <= needed.lists
+    # Of what others have in its partition, a smaller bank reads more, and at last only its own.
+    assert lists < (await large.lists(UNITS // 4) or 0)
+    assert await large.lists(UNITS // 10) is None
     assert near in (plan := await large.plan(str(dense_arm.PLAIN_IN_LISTS), lists)), plan
     assert near not in (plan := await large.plan(str(dense_arm.PLAIN), lists)), plan
 
