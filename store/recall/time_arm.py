@@ -26,7 +26,7 @@ OF_A_DAY = 200
 #: What happened is told of in the days after, the less the later.
 TOLD_LATER = 0.8
 SOON = timedelta(days=7)
-#: So many texts, the nearest in meaning, are read for the times they tell of, and no more of each than this.
+#: So many texts, the nearest in time, are read for the times they tell of, and no more of each than this.
 TEXTS = 32
 CHARACTERS = 1000
 #: A text tells of times so long before and after it is said.
@@ -113,8 +113,8 @@ def timeliness(pool: Pool, times: Sequence[Span]) -> NDArray[np.float64]:
     1 for what was said in one of them or tells of it, less for what was said in the days after.
     """
     scores = np.array([said(unit.occurred_at, times) for unit in pool.candidates], dtype=np.float64)
-    nearest = np.argsort(-pool.products.question[:, 0], kind="stable")
-    for index in [int(at) for at in nearest if scores[at] < 1][:TEXTS]:
+    away = np.array([distance(unit.occurred_at, times) / DAY for unit in pool.candidates])
+    for index in [int(at) for at in np.argsort(away, kind="stable") if scores[at] < 1][:TEXTS]:
         unit = pool.candidates[index]
         if tells_of(unit.text[:CHARACTERS], unit.occurred_at, times):
             scores[index] = 1.0
@@ -126,9 +126,14 @@ def said(at: datetime, times: Sequence[Span]) -> float:
     return max(_said(at, span) for span in times)
 
 
+def distance(at: datetime, times: Sequence[Span]) -> timedelta:
+    """Return how far this moment is from the nearest beginning or end of the times."""
+    return min(abs(at - end) for span in times for end in (span.begin, span.end))
+
+
 def tells_of(content: str, at: datetime, times: Sequence[Span]) -> bool:
     """Say whether a text, said at this moment, speaks of one of the times, and not of a much longer one."""
-    near = [span for span in times if abs(span.begin - at) < ABOUT or abs(span.end - at) < ABOUT]
+    near = [span for span in times if distance(at, [span]) < ABOUT]
     return bool(near) and any(
         told.begin < span.end and span.begin < told.end and told.length <= 2 * max(span.length, DAY)
         for told in spans(content, at)

@@ -12,7 +12,7 @@ from store.recall.dense import products
 from store.recall.pool import Candidate, Pool
 from store.recall.query import Explanation
 from store.recall.terms import analyse, lexical_text
-from store.recall.time_arm import TOLD_LATER, day_terms, said, tells_of, timeliness
+from store.recall.time_arm import TEXTS, TOLD_LATER, day_terms, said, tells_of, timeliness
 from store.recall.times import DAY, Span, spans
 from store.recall.word_rules import AUTO, languages, rules_of
 from tests.store.recall.conftest import Memory
@@ -59,6 +59,13 @@ def test_what_tells_of_the_day_fits_whenever_it_was_said(text: str, fits: bool) 
 def test_a_text_that_tells_of_a_much_longer_time_does_not_tell_of_a_day() -> None:
     assert not tells_of("In May we went to the lake", MAY.end, [FIFTH])
     assert tells_of("In May we went to the lake", MAY.end, [MAY])
+
+
+def test_of_many_texts_those_told_nearest_in_time_are_read() -> None:
+    told = [_unit("we went to the lake on 5 May", FIFTH.end + days * DAY) for days in range(100, 60, -1)]
+    nothing = np.zeros((len(told), 4), dtype=np.float32)
+    pool = Pool(told, products(np.zeros(4, dtype=np.float32), nothing, nothing, nothing))
+    assert list(timeliness(pool, [FIFTH]) == 1) == [False] * (len(told) - TEXTS) + [True] * TEXTS
 
 
 @given(st.integers(-4000, 4000), st.integers(-100, 100), st.integers(1, 400))
