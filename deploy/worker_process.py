@@ -132,6 +132,7 @@ def run(settings: Settings, stages: Callable[..., Sequence[StageWork]] | None = 
     finally:
         broker.ear.stop()
         _end(loop, parts, workers)
+        broker.ear.close()
         broker.close()
         log.info("stopped", pid=os.getpid())
 

@@ -24,6 +24,8 @@ log = structlog.get_logger(__name__)
 LOOK_S = 1.0
 #: Every thread has its hands full: until the next may be free.
 FULL_S = 0.02
+#: Between two looks whether to listen on.
+HEAR_S = 0.5
 #: After Redis could not be listened to.
 DEAF_S = 0.5
 
@@ -35,16 +37,23 @@ class Ear:
         self._client, self._channel = client, channel
         self._rung: defaultdict[str, threading.Event] = defaultdict(threading.Event)
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._listen, name="ear", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Begin to listen."""
+        self._thread = threading.Thread(target=self._listen, name="ear", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """Listen no more, and let nobody wait."""
         self._stopped.set()
         self._all_may_have_rung()
+
+    def close(self) -> None:
+        """Stop, and let the connection go."""
+        self.stop()
+        if self._thread is not None:
+            self._thread.join(2 * HEAR_S)
 
     def wait(self, queue: str, seconds: float) -> None:
         """Return when a queue was rung for since the last time, or after so many seconds."""
@@ -72,7 +81,7 @@ class Ear:
 
     def _hear(self, next_message: Callable[..., Any]) -> None:
         while not self._stopped.is_set():
-            message = next_message(timeout=LOOK_S)
+            message = next_message(timeout=HEAR_S)
             if message is not None and message["type"] == "message":
                 for queue in bytes(message["data"]).decode().split():
                     self._rung[queue].set()

@@ -43,7 +43,8 @@ def attentive(valkey: TestValkey) -> Iterator[ListeningBroker]:
     """A broker that finds by the bell, or not before the test is long over."""
     broker = broker_of(valkey, 600.0)
     yield broker
-    broker.ear.stop()
+    broker.ear.close()
+    broker.client.close()
 
 
 @pytest.fixture
@@ -102,3 +103,4 @@ async def test_a_message_nobody_rang_for_is_found_all_the_same(valkey: TestValke
     await until(lambda: heard.told == [(str(HOST), str(JOB))], "the message was found")
     broker.ear.stop()
     await asyncio.to_thread(working.stop)
+    broker.client.close()
