@@ -1,16 +1,11 @@
 """The Memory Gateway as the processes use it: turns are delivered by workers, recalls are asked by both."""
 
-from urllib.request import getproxies
-
-import httpx
 from afterturn_client.gateway import GatewayClient
-from afterturn_client.transport import is_loopback
 
 from producers.gateway_recall import GatewayRecall
 from store import identity
 from store.database import Database
 from workers.gateway import gate_of
-from workers.gateway_wire import wire
 from workers.settings import GatewayMode, GatewaySettings
 
 
@@ -25,7 +20,6 @@ def gateway_client(settings: GatewaySettings, timeout_s: float | None = None) ->
         settings.app_id,
         settings.project_id,
         timeout_s or settings.timeout_seconds,
-        send=None if _behind_a_proxy(settings.base_url) else wire(settings.base_url).send,
     )
 
 
@@ -36,9 +30,3 @@ def gateway_recall(settings: GatewaySettings, database: Database, timeout_s: flo
         return None
     host = identity.host_id(settings.recall_host)
     return GatewayRecall(client, gate_of(database, settings), database, settings.scope, host)
-
-
-def _behind_a_proxy(base_url: str) -> bool:
-    """Whether the environment puts a proxy between us and others: httpx knows how to speak to one."""
-    named = getproxies()
-    return not is_loopback(base_url) and ("all" in named or httpx.URL(base_url).scheme in named)

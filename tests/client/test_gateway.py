@@ -1,12 +1,8 @@
-"""The Memory Gateway's client against real sockets: exact bodies, typed errors, nothing sent twice.
-
-The same must hold whichever way a request goes out: by httpx, or on the wire that the service's deliveries take.
-"""
+"""The Memory Gateway's client against real sockets: exact bodies, typed errors, nothing sent twice."""
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable, Iterator
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable
 
 import pytest
 from afterturn_client.errors import GatewayError, InvalidRequestError
@@ -15,7 +11,6 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from tests.client.loopback import Loopback, closed_port, everything_in, loopback, raw_server
 from tests.patience import PATIENCE_S
-from workers.gateway_wire import wire
 
 KEY = "uk_distinctive-secret-71c3"
 TEXT = "the distinctive cormorant sentence"
@@ -25,19 +20,8 @@ MESSAGES = (
 )
 
 
-way: ContextVar[str] = ContextVar("way")
-
-
-@pytest.fixture(params=["httpx", "wire"], autouse=True)
-def _goes_out_by(request: pytest.FixtureRequest) -> Iterator[None]:
-    token = way.set(request.param)
-    yield
-    way.reset(token)
-
-
 def client(url: str, timeout_seconds: float = 30.0) -> GatewayClient:
-    send = None if way.get() == "httpx" else lambda request: wire(url).send(request)
-    return GatewayClient(url, "ana", KEY, "app", "project", timeout_seconds, send=send)
+    return GatewayClient(url, "ana", KEY, "app", "project", timeout_seconds)
 
 
 async def failure(call: Awaitable[object]) -> GatewayError:

@@ -17,7 +17,6 @@ from tests.patience import PATIENCE_S, until
 from tests.workers.conftest import HOST, START, World, dialogue
 from tests.workers.gateways import KEY, USER, Gateway, gateway
 from tests.workers.stages import Crew
-from workers.gateway_wire import wire
 from workers.metrics import STAGE_FAILURES
 from workers.settings import GatewayRetry, GatewaySettings
 
@@ -36,7 +35,7 @@ async def crew(world: World, server: Gateway) -> AsyncIterator[Crew]:
 
 
 def client_of(url: str, timeout_seconds: float = 30.0) -> GatewayClient:
-    return GatewayClient(url, USER, KEY, timeout_seconds=timeout_seconds, send=wire(url).send)
+    return GatewayClient(url, USER, KEY, timeout_seconds=timeout_seconds)
 
 
 async def deliver(

@@ -18,7 +18,6 @@ from store.ledger import Stage
 from tests.workers.conftest import START, World, dialogue
 from tests.workers.gateways import KEY, USER, Gateway, gateway
 from tests.workers.stages import Crew
-from workers.gateway_wire import wire
 from workers.settings import GatewayMode, GatewaySettings
 
 WHOLE = {"mode": "url", "base_url": "https://gateway.example.com/", "user_id": USER, "user_key": KEY}
@@ -33,7 +32,7 @@ def server() -> Iterator[Gateway]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def crew(world: World, server: Gateway) -> AsyncIterator[Crew]:
-    client = GatewayClient(server.url + "/", USER, KEY, "app", "project", 5.0, send=wire(server.url + "/").send)
+    client = GatewayClient(server.url + "/", USER, KEY, "app", "project", timeout_seconds=5.0)
     yield Crew(world, gateway=client)
     await client.aclose()
 

@@ -8,7 +8,7 @@ idempotent, so nothing here is ever repeated. Whoever calls decides, with the he
 
 import json
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
@@ -30,9 +30,6 @@ from afterturn_client.transport import (
 SESSION_PREFIX = "chat:"
 
 _UNAUTHORIZED = 401
-
-#: Sends one request, once, within its time-out, and never raises for what the other side does.
-Send = Callable[[Request], Awaitable[Reply | Lost]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,7 @@ class GatewayClient:
     """Speaks to one gateway as one user, application and project.
 
     Every call takes a bare session id, waits at most `timeout_seconds` in all and raises GatewayError.
-    Use it on one event loop and close it (`async with`, or `aclose`). `send` is another way out than httpx.
+    Use it on one event loop and close it (`async with`, or `aclose`).
     """
 
     def __init__(  # noqa: PLR0917 -- five of them are one identity, in the order of the wire
@@ -77,7 +74,6 @@ class GatewayClient:
         project_id: str = "default",
         timeout_seconds: float = 10.0,
         transport: httpx.AsyncBaseTransport | None = None,
-        send: Send | None = None,
     ) -> None:
         if isinstance(timeout_seconds, bool) or not math.isfinite(timeout_seconds) or timeout_seconds <= 0:
             raise InvalidRequestError("timeout_seconds must be a finite number above 0")
@@ -86,7 +82,6 @@ class GatewayClient:
         self._scope = {"app_id": app_id, "project_id": project_id}
         self._timeout = float(timeout_seconds)
         self._traced = transport is None
-        self._send = self._by_httpx if send is None else send
         self._http = httpx.AsyncClient(
             base_url=self._base_url,
             transport=transport,
@@ -138,7 +133,7 @@ class GatewayClient:
     async def _call(self, operation: str, body: Mapping[str, Any]) -> dict[str, Any]:
         path = f"/memories/{operation}"
         request = Request("POST", path, body=encode(body), timeout_s=self._timeout)
-        outcome = await self._send(request)
+        outcome = await exchange(self._http, request, traced=self._traced)
         if isinstance(outcome, Lost):
             raise GatewayError(operation=operation, path=path, category=outcome.category, unsent=not outcome.sent)
         answer = _read(outcome)
@@ -151,9 +146,6 @@ class GatewayClient:
             status=outcome.status,
             retry_after=outcome.retry_after,
         )
-
-    async def _by_httpx(self, request: Request) -> Reply | Lost:
-        return await exchange(self._http, request, traced=self._traced)
 
 
 def _read(reply: Reply) -> dict[str, Any] | Category:
