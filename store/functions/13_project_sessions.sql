@@ -47,55 +47,62 @@ create or replace function afterturn.project_session_appended(p_events afterturn
 language plpgsql as $$
 declare
     v_unknown bigint;
-    v_worded boolean;
+    v_worded jsonb;
 begin
-    select min(e.aggregate_version) filter (where h.host_id is null),
-           bool_or(e.payload @? '$.data.messages[*].content') filter (where h.aggregate_version < e.aggregate_version)
-      into v_unknown, v_worded
-      from (select e.*, (e.payload->'data'->>'sessionId')::uuid as session_id from unnest(p_events) e
-             where e.event_type = 'AgentSessionHistoryAppendedEvent' offset 0) e
-      left join lateral (select h.host_id, h.aggregate_version from agent_session_history_t h
-                          where h.host_id = e.host_id and h.bank_id = e.bank_id and h.session_id = e.session_id
-                         offset 0) h on true;
+    with told as (
+        select e.host_id, e.bank_id, (e.payload->'data'->>'sessionId')::uuid as session_id, e.position, e.aggregate_version,
+               e.event_ts, e.user_id, jsonb_array_length(e.payload->'data'->'messages') as messages,
+               e.payload @? '$.data.messages[*].content' as worded
+          from unnest(p_events) e where e.event_type = 'AgentSessionHistoryAppendedEvent' offset 0
+    ), added as materialized (
+        select e.host_id, e.bank_id, e.session_id, h.shown, h.before, min(e.aggregate_version) as first,
+               bool_or(e.worded) filter (where h.shown < e.aggregate_version) as worded,
+               (sum(e.messages) filter (where h.shown < e.aggregate_version))::int as messages,
+               (count(*) filter (where h.shown < e.aggregate_version))::int as turns,
+               max(e.position) as last_position, max(e.aggregate_version) as version,
+               (array_agg(e.event_ts order by e.position desc))[1] as event_ts,
+               (array_agg(e.user_id::text order by e.position desc))[1] as user_id
+          from told e
+          left join lateral (select h.aggregate_version as shown, h.message_count as before from agent_session_history_t h
+                              where h.host_id = e.host_id and h.bank_id = e.bank_id and h.session_id = e.session_id
+                             offset 0) h on true
+         group by 1, 2, 3, 4, 5
+    ), updated as (
+        update agent_session_history_t s
+           set message_count = s.message_count + n.messages, turn_count = s.turn_count + n.turns,
+               last_position = n.last_position, aggregate_version = n.version, update_ts = n.event_ts,
+               update_user = n.user_id
+          from added n
+         where n.shown < n.version and s.host_id = n.host_id and s.bank_id = n.bank_id and s.session_id = n.session_id
+    )
+    select min(n.first) filter (where n.shown is null),
+           jsonb_object_agg(n.session_id, jsonb_build_object('shown', n.shown, 'before', n.before)) filter (where n.worded)
+      into v_unknown, v_worded from added n;
     if v_unknown is not null then
         perform afterturn.refuse('ZA001', 'AgentSessionHistory', 1, v_unknown);
     end if;
-    if v_worded then
-        perform afterturn.word_histories(p_events);
+    if v_worded is not null then
+        perform afterturn.word_histories(p_events, v_worded);
     end if;
-    update agent_session_history_t s
-       set message_count = s.message_count + n.messages, turn_count = s.turn_count + n.turns,
-           last_position = n.last_position, aggregate_version = n.version, update_ts = n.event_ts, update_user = n.user_id
-      from (select e.host_id, e.bank_id, e.session_id, sum(e.messages)::int as messages, count(*)::int as turns,
-                   max(e.position) as last_position, max(e.aggregate_version) as version,
-                   (array_agg(e.event_ts order by e.position desc))[1] as event_ts,
-                   (array_agg(e.user_id::text order by e.position desc))[1] as user_id
-              from (select e.*, (e.payload->'data'->>'sessionId')::uuid as session_id,
-                           jsonb_array_length(e.payload->'data'->'messages') as messages
-                      from unnest(p_events) e where e.event_type = 'AgentSessionHistoryAppendedEvent' offset 0) e,
-                   lateral (select h.aggregate_version as shown from agent_session_history_t h
-                             where h.host_id = e.host_id and h.bank_id = e.bank_id and h.session_id = e.session_id
-                            offset 0) h
-             where h.shown < e.aggregate_version group by 1, 2, 3) n
-     where s.host_id = n.host_id and s.bank_id = n.bank_id and s.session_id = n.session_id;
 end $$;
 
--- Writes the messages that appended histories bring with their words; their counters are as they were before.
-create or replace function afterturn.word_histories(p_events afterturn.event_store_t[]) returns void
+-- Writes the messages that appended histories bring with their words; p_sessions: {session: {shown, before}}, the version
+-- and the count of messages that each had until now.
+drop function if exists afterturn.word_histories(afterturn.event_store_t[]);
+create or replace function afterturn.word_histories(p_events afterturn.event_store_t[], p_sessions jsonb) returns void
 language plpgsql as $$
 begin
     insert into session_message_t (host_id, bank_id, session_id, seq, message)
     select f.host_id, f.bank_id, f.session_id, f.before + said.nth - 1, said.message
       from (select e.host_id, e.bank_id, e.session_id, e.messages,
-                   h.message_count + coalesce(sum(jsonb_array_length(e.messages)) over (
+                   e.before + coalesce(sum(jsonb_array_length(e.messages)) over (
                        partition by e.host_id, e.bank_id, e.session_id order by e.aggregate_version
                        rows between unbounded preceding and 1 preceding), 0) as before
-              from (select e.*, (e.payload->'data'->>'sessionId')::uuid as session_id, e.payload->'data'->'messages' as messages
-                      from unnest(p_events) e where e.event_type = 'AgentSessionHistoryAppendedEvent' offset 0) e,
-                   lateral (select h.aggregate_version as shown, h.message_count from agent_session_history_t h
-                             where h.host_id = e.host_id and h.bank_id = e.bank_id and h.session_id = e.session_id
-                            offset 0) h
-             where h.shown < e.aggregate_version) f,
+              from (select e.*, (e.payload->'data'->>'sessionId')::uuid as session_id, e.payload->'data'->'messages' as messages,
+                           (p_sessions->(e.payload->'data'->>'sessionId')->>'shown')::bigint as shown,
+                           (p_sessions->(e.payload->'data'->>'sessionId')->>'before')::bigint as before
+                      from unnest(p_events) e where e.event_type = 'AgentSessionHistoryAppendedEvent' offset 0) e
+             where e.shown < e.aggregate_version) f,
            jsonb_array_elements(f.messages) with ordinality as said(message, nth)
      where said.message ? 'content';
 end $$;

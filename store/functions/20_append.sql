@@ -116,14 +116,14 @@ end $$;
 
 -- A turn as it is offered, beside what the log knows of it, its bank and its session. `known`: whether a turn of this
 -- name was accepted with the same body, null for a new one. `version` and `messages` are the session's, counted on
--- while turns are numbered; `position` is the turn's as soon as it has one.
+-- while turns are numbered; `position` is the turn's as soon as it has one; `quota`: whether the host has any.
 drop function if exists afterturn.number_turn_events(uuid, jsonb, int[]);
 drop function if exists afterturn.open_turns(uuid, jsonb, int[], afterturn.event_store_t[]);
 drop type if exists afterturn.offered_turn cascade;
 create type afterturn.offered_turn as (
     ord int, turn uuid, bank uuid, session uuid, "user" uuid, digest bytea, gateway boolean, accepted_at timestamptz,
     beginning jsonb, events jsonb, postings jsonb, known boolean, "position" bigint, bank_version bigint,
-    bank_lives boolean, version bigint, messages int, lives boolean);
+    bank_lives boolean, version bigint, messages int, lives boolean, quota boolean);
 
 -- Accepts turns. Each element of p_turns: {ord, turn, bank, session, user, digest, gateway, accepted_at, bytes,
 -- begin: [...], events: [...], postings: [{unit, terms: {term: tf}, length}]}; events are envelopes, not numbered yet;
@@ -146,6 +146,7 @@ declare
     v_priced jsonb;
     v_over jsonb := '{}';
     v_living boolean := true;
+    v_quota boolean := false;
 begin
     v_busy := afterturn.lock_turns(p_host, p_turns);
     v_turns := afterturn.look_at_turns(p_host, p_turns);
@@ -161,13 +162,14 @@ begin
             v_seen := v_seen || v_turn.turn;
             v_accepted := array_append(v_accepted, v_turn);
             v_living := v_living and v_turn.bank_lives and v_turn.lives;
+            v_quota := v_turn.quota;
         end if;
     end loop;
 
     if not v_living then
         v_accepted := afterturn.lock_new_banks(p_host, v_accepted);
     end if;
-    if exists (select from afterturn.quota_t q where q.host_id = p_host) then
+    if v_quota then
         v_priced := afterturn.priced(p_host, p_turns, array(select a.ord from unnest(v_accepted) a));
         v_over := afterturn.over_quota(p_host, v_priced);
         v_accepted := array(select a from unnest(v_accepted) a where not v_over ? a.ord::text order by a.ord);
@@ -216,14 +218,18 @@ declare
     v_keys bigint[];
     v_banks bigint[];
     v_sessions bigint[];
+    v_done boolean;     -- what is assigned is an expression: a statement costs many times that, and here are many
 begin
-    perform set_config('afterturn.host', p_host::text, true), pg_advisory_xact_lock_shared(afterturn.log_lock()),
-            pg_advisory_xact_lock_shared(afterturn.lock_key('quota', p_host));
+    v_done := set_config('afterturn.host', p_host::text, true) is null;
+    v_done := pg_advisory_xact_lock_shared(afterturn.log_lock()) is null;
+    v_done := pg_advisory_xact_lock_shared(afterturn.lock_key('quota', p_host)) is null;
     for v_look in 1..2 loop
         select array_agg(t.ord order by t.ord), array_agg(afterturn.lock_key('turn', t.turn) order by t.ord),
                array_agg(distinct afterturn.lock_key('bank', t.bank)), array_agg(distinct afterturn.lock_key('session', t.session))
           into v_ords, v_keys, v_banks, v_sessions
-          from jsonb_to_recordset(p_turns) as t(ord int, turn uuid, bank uuid, session uuid) where t.ord <> all (v_busy);
+          from (select (t->>'ord')::int as ord, (t->>'turn')::uuid as turn, (t->>'bank')::uuid as bank,
+                       (t->>'session')::uuid as session
+                  from jsonb_array_elements(p_turns) t) t where t.ord <> all (v_busy);
         exit when v_look = 2;
         for i in 1..coalesce(cardinality(v_keys), 0) loop
             if not pg_try_advisory_xact_lock(v_keys[i]) then
@@ -233,10 +239,10 @@ begin
         exit when v_busy = '{}';
     end loop;
     for i in 1..coalesce(cardinality(v_banks), 0) loop
-        perform pg_advisory_xact_lock_shared(v_banks[i]);
+        v_done := pg_advisory_xact_lock_shared(v_banks[i]) is null;
     end loop;
     for i in 1..coalesce(cardinality(v_sessions), 0) loop
-        perform pg_advisory_xact_lock(v_sessions[i]);
+        v_done := pg_advisory_xact_lock(v_sessions[i]) is null;
     end loop;
     return v_busy;
 end $$;
@@ -248,8 +254,8 @@ begin
     return (
     select array_agg(row (t.ord, t.turn, t.bank, t.session, t."user", decode(t.digest, 'hex'), t.gateway, t.accepted_at,
                           t.begin, t.events, t.postings, g.digest = decode(t.digest, 'hex'), g.position,
-                          b.aggregate_version, b.active is true, h.aggregate_version, h.message_count, h.active is true
-                         )::afterturn.offered_turn order by t.ord)
+                          b.aggregate_version, b.active is true, h.aggregate_version, h.message_count, h.active is true,
+                          (select true from afterturn.quota_t q where q.host_id = p_host limit 1) is true)::afterturn.offered_turn order by t.ord)
       from jsonb_to_recordset(p_turns)
                as t(ord int, turn uuid, bank uuid, session uuid, "user" uuid, digest text, gateway boolean,
                     accepted_at timestamptz, begin jsonb, events jsonb, postings jsonb)
