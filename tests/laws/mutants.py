@@ -63,7 +63,7 @@ MUTANTS = (
         law="L3",
         fault="writers of a session do not wait for each other",
         file="store/functions/20_append.sql",
-        before="perform pg_advisory_xact_lock(v_sessions[i]);\n",
+        before="v_done := pg_advisory_xact_lock(v_sessions[i]) is null;\n",
         after="perform pg_advisory_xact_lock_shared(v_sessions[i]);\n",
         held_by="tests/store/test_turns.py",
         tests=("test_writers_that_meet_in_a_session_leave_it_numbered_without_gaps_in_order_of_position",),
