@@ -131,13 +131,14 @@ def test_a_quarter_megabyte_of_anything_is_read_in_time(piece: str) -> None:
 
 
 @pytest.mark.parametrize("piece", ["Anna and Ben met in Oslo on 3 May. ", "my sister Maud said I like tea. "])
-def test_twice_the_text_takes_about_twice_the_time(piece: str) -> None:
+def test_sixteen_times_the_text_takes_nothing_like_its_square(piece: str) -> None:
+    """Linear reading takes 16 times as long, quadratic 256 times; no machine is so uneven that they meet."""
+
     def seconds(length: int) -> float:
         started = time.process_time()
         _extract(piece * (length // len(piece)))
         return time.process_time() - started
 
     seconds(1_000)
-    once = min(seconds(QUARTER_MEGABYTE // 2) for _ in range(2))
-    twice = min(seconds(QUARTER_MEGABYTE) for _ in range(2))
-    assert twice < once * 3 + 0.1
+    short = min(seconds(QUARTER_MEGABYTE // 16) for _ in range(3))
+    assert min(seconds(QUARTER_MEGABYTE) for _ in range(2)) < short * 64
