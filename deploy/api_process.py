@@ -23,7 +23,7 @@ from deploy import logs
 from deploy.gateways import gateway_recall
 from deploy.health import ApiHealth
 from deploy.metrics import Exposition, LedgerCounts
-from deploy.outside import noted
+from deploy.outside import noting
 from deploy.settings import Settings
 from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder
@@ -142,17 +142,13 @@ def compose(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncGenerator[None]:
-        noting = asyncio.create_task(noted(database, settings), name="note outside models")
-        async with model.loading(), last.loading(), recorder.writing():
+        async with noting(database, settings), model.loading(), last.loading(), recorder.writing():
             yield
-        noting.cancel()
         if others is not None:
             await others.close()
         await doorbell.close()
         await database.close()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(MODEL_S):
-                await asyncio.gather(*(one.close() for one in (embedder, reranker) if one is not None))
+        await _let_go(embedder, reranker)
 
     return create_app(
         Memory(parts, settings.api, gateway=settings.gateway.mode is not GatewayMode.OFF),
@@ -163,6 +159,12 @@ def compose(settings: Settings) -> FastAPI:
         recorder=recorder,
         lifespan=lifespan,
     )
+
+
+async def _let_go(*models: Owned | None) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(MODEL_S):
+            await asyncio.gather(*(model.close() for model in models if model is not None))
 
 
 def _micro_batch(

@@ -1,7 +1,8 @@
 """Which models at other machines' doors these settings choose; noted, so that an erasure can tell of them."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -35,6 +36,17 @@ async def noted(database: Database, settings: Settings) -> None:
             return await note(database, outside_models(settings))
         except (SQLAlchemyError, OSError):
             await asyncio.sleep(TRY_AGAIN_S)
+
+
+@asynccontextmanager
+async def noting(database: Database, settings: Settings) -> AsyncGenerator[None]:
+    """Note them for as long as the block lasts."""
+    task = asyncio.create_task(noted(database, settings), name="note outside models")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
 
 
 def _machine(url: str) -> str:

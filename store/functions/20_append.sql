@@ -127,9 +127,9 @@ create type afterturn.offered_turn as (
 
 -- Accepts turns. Each element of p_turns: {ord, turn, bank, session, user, digest, gateway, accepted_at, bytes,
 -- begin: [...], events: [...], postings: [{unit, terms: {term: tf}, length}]}; events are envelopes, not numbered yet;
--- `begin` makes the bank and the session where they do not live. One row comes back for each, in order of ord: accepted, duplicate (with the first
--- position), conflict, busy (another request is writing it right now), unborn (bank or session do not live, and
--- nothing was brought to make them), or `over ...` (a quota is used up; see 21_quota.sql).
+-- `begin` makes the bank and the session where they do not live. One row comes back for each, in order of ord:
+-- accepted, duplicate (with the first position), conflict, busy (another request is writing it right now), unborn (bank
+-- or session do not live, and nothing was brought to make them), or `over ...` (a quota is used up; see 21_quota.sql).
 create or replace function afterturn.append_turns(p_host uuid, p_turns jsonb)
 returns table (ord int, outcome text, "position" bigint)
 language plpgsql set plan_cache_mode to force_generic_plan set search_path to afterturn, public as $$

@@ -38,6 +38,18 @@ async def test_a_load_sent_again_changes_nothing(database: Database, host: UUID)
     assert await docs(database, host) == [("b", 2, True)]
 
 
+@pytest.mark.law("L2")
+async def test_an_event_the_log_knows_stays_one_though_its_version_is_another_now(
+    database: Database, host: UUID
+) -> None:
+    """Its version looks new, so only its id tells; what came with it is written all the same."""
+    known = event(host, E.DOC_UPDATED, 2, text="b", identity=uuid4())
+    await append_bulk(database, host, [event(host, E.BANK_CREATED), event(host, E.DOC_CREATED), known])
+    again = event(host, E.DOC_UPDATED, 3, text="c", identity=UUID(known["id"]))
+    assert await append_bulk(database, host, [again, event(host, E.DOC_CREATED, key="new")]) == Loaded(1, 1)
+    assert await docs(database, host) == [("as it was", 1, True), ("b", 2, True)]
+
+
 async def test_the_log_alone_can_be_written(database: Database, host: UUID) -> None:
     await append_bulk(database, host, [event(host, E.BANK_CREATED), event(host, E.DOC_CREATED)], project=False)
     assert await docs(database, host) == []
