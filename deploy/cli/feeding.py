@@ -20,6 +20,7 @@ from afterturn_client import (
 )
 
 from deploy.cli.parsed import BadLine, Parsed, ParsedTurn
+from deploy.cli.unbroken import unbroken
 
 #: Half of what the service takes in one request by default, so that names and commas fit in too.
 BATCH_BYTES = 1_048_576
@@ -98,11 +99,11 @@ class Feeder:
         except _REFUSED as error:
             problem = str(error)
         else:
-            self._passed(batch)
             return
         if len(batch) == 1:
-            self._bad(batch[0].line, problem)
-            self._passed(batch)
+            with unbroken():
+                self._bad(batch[0].line, problem)
+                self._passed(batch)
             return
         middle = len(batch) // 2
         self._send(batch[:middle])
@@ -123,11 +124,20 @@ class Feeder:
                     raise
                 problem, asked = str(error), getattr(error, "retry_after", None) or 0.0
             else:
-                batch = [item for item, result in zip(batch, results, strict=True) if not self._count(item, result)]
+                batch = self._counted(batch, results)
                 problem = "some turns are being written by another request"
             if batch:
                 self._pause(problem, max(PAUSES_S[min(attempt, len(PAUSES_S) - 1)], asked), deadline, attempt)
                 attempt += 1
+
+    def _counted(
+        self, batch: Sequence[ParsedTurn], results: Sequence[TurnReceipt | RefusedTurn]
+    ) -> Sequence[ParsedTurn]:
+        """Count the answers, with the line up to which every turn has one; gives what must be sent again."""
+        with unbroken():
+            left = [item for item, result in zip(batch, results, strict=True) if not self._count(item, result)]
+            self._passed(batch[: batch.index(left[0])] if left else batch)
+        return left
 
     def _count(self, item: ParsedTurn, result: TurnReceipt | RefusedTurn) -> bool:
         """Count one answer; False when the turn must be sent again."""
@@ -156,6 +166,8 @@ class Feeder:
         self.report(line, error)
 
     def _passed(self, batch: Sequence[ParsedTurn]) -> None:
+        if not batch:
+            return
         self.tally.last_line = batch[-1].line
         self.advanced(batch[-1].offset)
 
