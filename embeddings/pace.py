@@ -6,6 +6,10 @@ from collections.abc import Sequence
 CHARACTERS_PER_TOKEN = 4.0
 #: Every text pays for its two frame tokens and its share of a model run.
 TOKENS_PER_TEXT = 6.0
+#: What a model run costs beside its texts.
+TOKENS_PER_RUN = 12.0
+#: A run that was held up by something else counts as no slower than so many usual ones.
+SLOWEST = 2.0
 
 
 class Pace:
@@ -23,8 +27,10 @@ class Pace:
     def learn(self, texts: Sequence[str], took_ms: float) -> None:
         """Take in that these texts took so long."""
         if texts:
-            self._ms_per_token += self._weight * (took_ms / self._tokens(texts) - self._ms_per_token)
+            found = min(took_ms / self._tokens(texts), SLOWEST * self._ms_per_token)
+            self._ms_per_token += self._weight * (found - self._ms_per_token)
 
     def _tokens(self, texts: Sequence[str]) -> float:
         longest = float(self._max_tokens)
-        return sum(min(longest, len(text) / CHARACTERS_PER_TOKEN) + TOKENS_PER_TEXT for text in texts)
+        run = TOKENS_PER_RUN if texts else 0.0
+        return run + sum(min(longest, len(text) / CHARACTERS_PER_TOKEN) + TOKENS_PER_TEXT for text in texts)

@@ -1,5 +1,6 @@
 """The fresh tail: the newest messages that have no vector yet, read along with the question (law L4)."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -10,6 +11,8 @@ from store.recall.filters import conditions
 
 #: More characters than the sentence model reads.
 CHARACTERS = 8192
+#: Read however long it takes: what was just told, and what was answered.
+LEAST = 2
 
 # The session that asks comes first, newest message first: only its newest are looked at, for what is older comes with
 # the bank's undone embeddings, newest first again. Materialized: each part stays small whatever the planner thinks.
@@ -51,13 +54,10 @@ class Fresh:
 def affordable(
     tail: Sequence[Fresh], question: str, budget_ms: float, estimate_ms: Callable[[Sequence[str]], float]
 ) -> Sequence[Fresh]:
-    """Return the beginning of the tail that fits the time, question included; never less than the newest.
+    """Return the beginning of the tail that fits the time, question included; never less than the LEAST newest.
 
     Texts are taken in order, so what is left out is told by one fact: it is older than what was read.
     """
-    spent = estimate_ms([question])
-    for count, fresh in enumerate(tail):
-        spent += estimate_ms([fresh.content])
-        if count and spent > budget_ms:
-            return tail[:count]
-    return tail
+    texts = [question, *(fresh.content for fresh in tail)]
+    fits = bisect_right(range(len(texts)), budget_ms, key=lambda count: estimate_ms(texts[: count + 1]))
+    return tail[: max(fits - 1, LEAST)]

@@ -25,5 +25,17 @@ def test_text_beyond_the_window_costs_nothing() -> None:
 def test_one_slow_run_does_not_overturn_the_measure() -> None:
     pace = Pace(256)
     before = pace.estimate_ms(["hello"])
-    pace.learn(["hello"], before * 3)
-    assert pace.estimate_ms(["hello"]) < before * 2
+    pace.learn(["hello"], before * 100)
+    assert pace.estimate_ms(["hello"]) < before * 1.3
+
+
+def test_what_stays_slow_is_believed() -> None:
+    pace = Pace(256)
+    for _ in range(30):
+        pace.learn(["hello"], 100.0)
+    assert pace.estimate_ms(["hello"]) == pytest.approx(100.0, rel=0.1)
+
+
+def test_texts_together_cost_less_than_one_after_the_other() -> None:
+    pace = Pace(256)
+    assert pace.estimate_ms(["hello"] * 4) < 4 * pace.estimate_ms(["hello"])
