@@ -227,7 +227,7 @@ def _stages(
             gate_of(database, settings.gateway),
         ),
         ExtractionStage(database, None if reader is None else reader.version),
-        EnrichmentStage(database, reader, model_gate(database, settings.enrichment), _now),
+        EnrichmentStage(database, reader, model_gate(database, settings.enrichment)),
         EmbeddingStage(database, embedder),
         ProjectionStage(database),
     )

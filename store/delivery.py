@@ -26,7 +26,7 @@ STEPS = text("""
 ENDS = text("""
     select afterturn.delivery_ends(:host, cast(:streams as uuid[]), cast(:epochs as bigint[]), cast(:items as uuid[]),
                                    cast(:statuses as text[]), cast(:categories as text[]), cast(:reasons as text[]),
-                                   cast(:retry_ats as timestamptz[]), cast(:events as text[]),
+                                   cast(:retry_ins as interval[]), cast(:events as text[]),
                                    cast(:payloads as text[]))""")
 NOTE = text("""
     insert into afterturn.audit_event_t (host_id, event, bank_id, session_id, turn_id, payload)
@@ -122,5 +122,5 @@ def _endings(moves: Sequence[_Move]) -> dict[str, Sequence[Any]]:
     return {
         "categories": [move.outcome.category for move in moves],
         "reasons": [move.outcome.reason for move in moves],
-        "retry_ats": [move.outcome.retry_at for move in moves],
+        "retry_ins": [move.outcome.retry_in for move in moves],
     }

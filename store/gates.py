@@ -8,7 +8,7 @@ import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import timedelta
 from uuid import UUID
 
 import structlog
@@ -29,7 +29,7 @@ LONGEST_PAUSE_S = 3600.0
 ENTER = text("select * from afterturn.gate_enter(:gate, :threshold, :cooldown, :rate, :burst, :patience)")
 PUT_OFF = text("""
     select afterturn.put_off(:host, :stage, :stream, :epoch, array[cast(:item as uuid)], :status,
-                             cast(:retry_at as timestamptz))""")
+                             cast(:retry_in as interval))""")
 REPORT = text("select * from afterturn.gate_report(:gate, :threshold, :cooldown, :well, :pause)")
 
 
@@ -128,13 +128,13 @@ class Gate:
         return {"gate": self._name, "threshold": self._policy.threshold, "cooldown": self._policy.cooldown_s}
 
 
-async def put_off(database: Database, claim: Claim, item: UUID, status: str, until: datetime) -> None:
-    """Leave a row as it was before it was claimed, this attempt not counted, and give the claim back.
+async def put_off(database: Database, claim: Claim, item: UUID, status: str, wait: timedelta) -> None:
+    """Leave a row for so long as it was before it was claimed, this attempt not counted, and give the claim back.
 
     Raises LeaseLost, having written nothing.
     """
     whose = {"host": claim.host_id, "stage": claim.stage.value, "stream": claim.stream_id, "epoch": claim.epoch}
     async with database.call() as connection:
-        arguments = {**whose, "item": item, "status": status, "retry_at": until}
+        arguments = {**whose, "item": item, "status": status, "retry_in": wait}
         if not (await connection.execute(PUT_OFF, arguments)).scalar():
             raise LeaseLost("the lease ran out and the work was given to somebody else")

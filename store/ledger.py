@@ -86,13 +86,13 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one row ends (`status` final), or when it is tried again (`status` pending with `retry_at`)."""
+    """How one row ends (`status` final), or after how long it is tried again (`status` pending with `retry_in`)."""
 
     item_id: UUID
     status: str = "done"
     category: str | None = None
     reason: str | None = None
-    retry_at: datetime | None = None
+    retry_in: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +114,13 @@ CLOSE = text("""
     select afterturn.close_claims(:host, :stage, cast(:streams as uuid[]), cast(:epochs as bigint[]),
                                   cast(:of as bigint[]), cast(:items as uuid[]), cast(:status as text[]),
                                   cast(:category as text[]), cast(:reason as text[]),
-                                  cast(:retry_at as timestamptz[]))""")
+                                  cast(:retry_in as interval[]))""")
 HOLD = text("select afterturn.hold_claims(:host, :stage, cast(:streams as uuid[]), cast(:epochs as bigint[]))")
 GIVE_BACK = text("select afterturn.give_back(:host, :stage, cast(:items as uuid[]))")
 SETTLE = text("""
     select afterturn.settle(:host, :stage, cast(:items as uuid[]), cast(:status as text[]),
                             cast(:category as text[]), cast(:reason as text[]),
-                            cast(:retry_at as timestamptz[]))""")
+                            cast(:retry_in as interval[]))""")
 MARK = text("""
     update afterturn.ledger_t set status = :status, updated_at = now()
      where host_id = :host and stage = :stage and item_id = :item""")
@@ -331,7 +331,7 @@ def _ends(outcomes: Sequence[Outcome]) -> dict[str, object]:
         "status": [outcome.status for outcome in outcomes],
         "category": [outcome.category for outcome in outcomes],
         "reason": [outcome.reason for outcome in outcomes],
-        "retry_at": [outcome.retry_at for outcome in outcomes],
+        "retry_in": [outcome.retry_in for outcome in outcomes],
     }
 
 

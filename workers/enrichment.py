@@ -26,7 +26,6 @@ from workers.extraction.llm_answer import NoAnswer
 from workers.extraction.llm_reader import LlmReader, worth_reading
 from workers.extraction.rereading import corrected_unit
 from workers.extraction.writing import noted, write_reading
-from workers.retry import Clock
 from workers.runner import Shape, Worked
 from workers.settings import EnrichmentSettings
 
@@ -53,7 +52,6 @@ class EnrichmentStage:
     database: Database
     reader: LlmReader | None
     gate: Gate
-    clock: Clock
     stage: ClassVar[Stage] = Stage.ENRICHMENT
     shape: ClassVar[Shape] = Shape(streams=8, rows=1)
 
@@ -122,9 +120,9 @@ class EnrichmentStage:
         raise Permanent(error.category, "the model cannot be asked") from None
 
     async def _put_off(self, reading: Reading, wait_s: float) -> Worked:
-        until = self.clock() + timedelta(seconds=wait_s)
-        await put_off(self.database, reading.claim, reading.row.item_id, "pending", until)
-        return Worked([Outcome(reading.row.item_id, "pending", None, None, until)])
+        wait = timedelta(seconds=wait_s)
+        await put_off(self.database, reading.claim, reading.row.item_id, "pending", wait)
+        return Worked([Outcome(reading.row.item_id, "pending", None, None, wait)])
 
     async def _skip(self, claim: Claim, row: LedgerRow, reason: str) -> Worked:
         outcome = Outcome(row.item_id, "skipped", None, reason)

@@ -156,9 +156,9 @@ class GatewayStage:
         """Leave the turn in the ledger for later, as if it had not been looked at."""
         GATEWAY_WAITS.labels("shut").inc()
         wait = wait_s or (self.gate.shut_s if self.gate else 0.0)
-        until = self.verdict.clock() + timedelta(seconds=wait + SPREAD_S * self.chance())
-        await put_off(self.database, claim, row.item_id, status, until)
-        return Worked([Outcome(row.item_id, status, None, None, until)])
+        retry_in = timedelta(seconds=wait + SPREAD_S * self.chance())
+        await put_off(self.database, claim, row.item_id, status, retry_in)
+        return Worked([Outcome(row.item_id, status, None, None, retry_in)])
 
     async def _finish(self, claim: Claim, row: LedgerRow, ending: machine.Ending) -> Worked:
         """Write how it ended, or when it is tried again: the row and its audit row in one transaction."""

@@ -62,8 +62,7 @@ class Verdict:
             self.backoff.seconds(row.attempts),
             min(LONGEST_RETRY_AFTER_S, retry_after or 0.0),
         )
-        retry_at = self.clock() + timedelta(seconds=wait)
-        return Outcome(row.item_id, status, category, reason, retry_at)
+        return Outcome(row.item_id, status, category, reason, timedelta(seconds=wait))
 
 
 def named(error: Exception) -> tuple[str, str]:

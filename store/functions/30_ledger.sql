@@ -1,16 +1,18 @@
 -- The ledger's transitions. A worker claims streams (a session, a bank, or a single item), works without a
 -- connection, and settles rows in the transaction that writes its result.
 
--- Ends or postpones rows of one stage. Whatever way a turn's extraction ended, its projection may begin.
+-- Ends rows of one stage, or postpones them for so long: whoever works may have another clock than this one, by which
+-- it is looked what is ready. Whatever way a turn's extraction ended, its projection may begin.
+drop function if exists afterturn.settle(uuid, text, uuid[], text[], text[], text[], timestamptz[]);
 create or replace function afterturn.settle(p_host uuid, p_stage text, p_items uuid[], p_status text[],
-                                            p_category text[], p_reason text[], p_retry_at timestamptz[]) returns void
+                                            p_category text[], p_reason text[], p_retry_in interval[]) returns void
 language plpgsql set plan_cache_mode to force_generic_plan as $$
 begin
     with settled as (
         update afterturn.ledger_t l
            set status = s.status, error_category = s.category, error_reason = s.reason,
-               next_attempt_at = coalesce(s.retry_at, l.next_attempt_at), updated_at = now()
-          from unnest(p_items, p_status, p_category, p_reason, p_retry_at) as s(item, status, category, reason, retry_at)
+               next_attempt_at = coalesce(now() + s.retry_in, l.next_attempt_at), updated_at = now()
+          from unnest(p_items, p_status, p_category, p_reason, p_retry_in) as s(item, status, category, reason, retry_in)
          where l.host_id = p_host and l.stage = p_stage and l.item_id = s.item
         returning l.turn_id, l.undone
     )
@@ -137,17 +139,19 @@ end $$;
 
 -- Gives claims of one stage back and ends or postpones their rows: each row has the epoch of its claim, and stays as it
 -- is where that is not held any more. Returns the epochs of those that were.
+drop function if exists afterturn.close_claims(uuid, text, uuid[], bigint[], bigint[], uuid[], text[], text[], text[],
+                                               timestamptz[]);
 create or replace function afterturn.close_claims(p_host uuid, p_stage text, p_streams uuid[], p_epochs bigint[],
                                                   p_of bigint[], p_items uuid[], p_status text[], p_category text[],
-                                                  p_reason text[], p_retry_at timestamptz[]) returns bigint[]
+                                                  p_reason text[], p_retry_in interval[]) returns bigint[]
 language plpgsql as $$
 declare
     v_held bigint[] := afterturn.drop_claims(p_host, p_stage, p_streams, p_epochs);
 begin
     perform afterturn.settle(p_host, p_stage, array_agg(s.item), array_agg(s.status), array_agg(s.category),
-                             array_agg(s.reason), array_agg(s.retry_at))
-       from unnest(p_of, p_items, p_status, p_category, p_reason, p_retry_at)
-            as s(epoch, item, status, category, reason, retry_at)
+                             array_agg(s.reason), array_agg(s.retry_in))
+       from unnest(p_of, p_items, p_status, p_category, p_reason, p_retry_in)
+            as s(epoch, item, status, category, reason, retry_in)
       where s.epoch = any (v_held);
     return v_held;
 end $$;

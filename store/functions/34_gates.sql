@@ -67,10 +67,11 @@ begin
     returning greatest(0, extract(epoch from t.shut_until - v_now))::float8, t.failures;
 end $$;
 
--- Puts rows off until p_retry_at and gives their claim back: nothing was tried, so no attempt is counted. False: the
+-- Puts rows off for so long and gives their claim back: nothing was tried, so no attempt is counted. False: the
 -- claim belongs to somebody else, and nothing was written.
+drop function if exists afterturn.put_off(uuid, text, uuid, bigint, uuid[], text, timestamptz);
 create or replace function afterturn.put_off(p_host uuid, p_stage text, p_stream uuid, p_epoch bigint, p_items uuid[],
-                                             p_status text, p_retry_at timestamptz) returns boolean
+                                             p_status text, p_retry_in interval) returns boolean
 language plpgsql as $$
 begin
     perform set_config('afterturn.host', p_host::text, true);
@@ -78,7 +79,7 @@ begin
         return false;
     end if;
     update afterturn.ledger_t l
-       set status = p_status, attempts = greatest(0, l.attempts - 1), next_attempt_at = p_retry_at, updated_at = now()
+       set status = p_status, attempts = greatest(0, l.attempts - 1), next_attempt_at = now() + p_retry_in, updated_at = now()
      where l.host_id = p_host and l.stage = p_stage and l.item_id = any (p_items);
     return true;
 end $$;

@@ -37,10 +37,10 @@ begin
     return v_held;
 end $$;
 
--- Ends deliveries, or puts them off until their p_retry_ats, and gives the claims back. Returns as above.
+-- Ends deliveries, or puts them off for so long, and gives the claims back. Returns as above.
 create or replace function afterturn.delivery_ends(p_host uuid, p_streams uuid[], p_epochs bigint[], p_items uuid[],
                                                    p_statuses text[], p_categories text[], p_reasons text[],
-                                                   p_retry_ats timestamptz[], p_events text[], p_payloads text[])
+                                                   p_retry_ins interval[], p_events text[], p_payloads text[])
 returns bigint[]
 language plpgsql set plan_cache_mode to force_generic_plan as $$
 declare
@@ -48,7 +48,7 @@ declare
 begin
     perform set_config('afterturn.host', p_host::text, true);
     v_held := afterturn.close_claims(p_host, 'gateway', p_streams, p_epochs, p_epochs, p_items, p_statuses,
-                                     p_categories, p_reasons, p_retry_ats);
+                                     p_categories, p_reasons, p_retry_ins);
     perform afterturn.audit_deliveries(p_host, v_held, p_epochs, p_items, p_events, p_payloads);
     return v_held;
 end $$;
@@ -74,3 +74,5 @@ drop function if exists afterturn.turn_messages(uuid, uuid, uuid[]);
 drop function if exists afterturn.delivery_step(uuid, uuid, bigint, uuid, text, text, jsonb);
 drop function if exists afterturn.delivery_end(uuid, uuid, bigint, uuid, text, text, text, timestamptz, text, jsonb);
 drop function if exists afterturn.audit_delivery(uuid, uuid, text, jsonb);
+drop function if exists afterturn.delivery_ends(uuid, uuid[], bigint[], uuid[], text[], text[], text[], timestamptz[],
+                                                text[], text[]);

@@ -21,7 +21,7 @@ from workers.extraction.llm_reader import LlmReader
 from workers.extraction.stage import ExtractionStage
 from workers.gateway import GatewayStage
 from workers.projection import ProjectionStage
-from workers.retry import Backoff, Verdict
+from workers.retry import Backoff, Clock, Verdict
 from workers.runner import Runner, StageWork
 from workers.settings import EnrichmentSettings, GatewaySettings
 
@@ -71,8 +71,8 @@ class KnownEmbedder:
         return float(len(texts))
 
 
-def verdict(max_attempts: int = 5) -> Verdict:
-    return Verdict(Backoff(base_s=60.0, chance=lambda: 0.5), max_attempts, now)
+def verdict(max_attempts: int = 5, clock: Clock = now) -> Verdict:
+    return Verdict(Backoff(base_s=60.0, chance=lambda: 0.5), max_attempts, clock)
 
 
 @dataclass
@@ -87,6 +87,7 @@ class Crew:
     reader: LlmReader | None = None
     model_gate: Gate | None = None
     max_attempts: int = 5
+    clock: Clock = now
     lease: timedelta = LEASE
     rung: list[Stage] = field(default_factory=list)
 
@@ -94,7 +95,7 @@ class Crew:
         database = self.world.database
         match stage:
             case Stage.GATEWAY:
-                rules = verdict(self.max_attempts)
+                rules = verdict(self.max_attempts, self.clock)
                 return GatewayStage(
                     database, Deliveries(database), self.gateway, self.settings, rules, self.gate, lambda: 0.0
                 )
@@ -102,7 +103,7 @@ class Crew:
                 return ExtractionStage(database, self.reader.version if self.reader else None)
             case Stage.ENRICHMENT:
                 gate = self.model_gate or model_gate(database, EnrichmentSettings())
-                return EnrichmentStage(database, self.reader, gate, now)
+                return EnrichmentStage(database, self.reader, gate)
             case Stage.EMBEDDING:
                 return EmbeddingStage(database, self.embedder)
             case Stage.PROJECTION:
@@ -113,7 +114,7 @@ class Crew:
             ledger=ledger or self.world.ledger,
             work=work or self.work(stage),
             ring=self.rung.append,
-            verdict=verdict(self.max_attempts),
+            verdict=verdict(self.max_attempts, self.clock),
             lease=self.lease,
             worker="crew",
             pause_s=0.01,

@@ -197,9 +197,12 @@ async def test_work_whose_lease_was_lost_is_cut_short(world: World) -> None:
         await working
 
 
-async def test_an_accident_is_told_by_its_class_alone_and_tried_again(world: World) -> None:
+@pytest.mark.parametrize("ahead", [timedelta(), timedelta(hours=1), timedelta(hours=-1)])
+async def test_an_accident_is_told_by_its_class_alone_and_tried_again_soon_whatever_a_workers_clock_says(
+    world: World, ahead: timedelta
+) -> None:
     await world.append()
-    crew = Crew(world)
+    crew = Crew(world, clock=lambda: now() + ahead)
     recorder = Recorder(world.database, before=failing(ValueError("what was said")))
     await crew.runner(Stage.EXTRACTION, recorder).drain()
     assert await rows(world) == [("pending", 1, "internal", "ValueError")]
