@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from deploy.bench.measures import Measure, Outcome
+from deploy.bench.quality.settling import NotSettled
 from deploy.cli.finding import DataOption, JsonOption
 from deploy.cli.printing import answer, console, ended, say
 from deploy.cli.quality import AblateFlag, FormatOption, QualityFlag, QualityOptions, StackOption
@@ -24,6 +25,7 @@ from deploy.settings_errors import SettingsError
 #: Each bench: the module with its `run`, its `Sizes` and its `FULL` ones, and with the `servers` it runs on.
 BENCHES: Mapping[str, str] = {
     "append": "deploy.bench.append",
+    "paraphrase": "deploy.bench.quality.paraphrase",
     "pipeline": "deploy.bench.pipeline",
     "recall": "deploy.bench.recall.speed",
 }
@@ -48,6 +50,10 @@ def bench_command(
     calls that recall cannot do without, over HTTP, and beside an exact search; on the running stack, else on a private
     one, where it also asks while turns come in as fast as they are taken. Exits 1 when a target is not met.
 
+    `paraphrase` says 200 things in ten contexts each and asks for them in other words, at once and when all stages are
+    through: what was just said must be found as well. On the running stack, under a host of its own, else on a private
+    one.
+
     `recall --quality --data FILE --format locomo|longmemeval|beam` plays dialogues of yours into the running stack,
     else into a private one, asks their questions over HTTP and prints how much of the evidence is among the first.
 
@@ -67,7 +73,7 @@ def bench_command(
             outcome: Outcome = asyncio.run(bench.run(servers, say, sizes))
     except SettingsError as error:
         raise ended(f"these settings cannot be used:\n{error}", 2) from None
-    except (EmbeddedError, PrivateStackError) as error:
+    except (EmbeddedError, NotSettled, PrivateStackError) as error:
         raise ended(str(error), 2) from None
     if as_json:
         answer(outcome.as_json())

@@ -14,7 +14,8 @@ from rich.table import Table
 from deploy.bench.quality.figures import NAMES, Figures
 from deploy.bench.quality.formats import FORMATS, read
 from deploy.bench.quality.material import UnreadableData
-from deploy.bench.quality.run import NotSettled, Quality, measured
+from deploy.bench.quality.run import Quality, measured
+from deploy.bench.quality.settling import NotSettled
 from deploy.cli.printing import answer, console, ended, say
 from deploy.private_stack import PrivateStackError, running
 from deploy.settings import load

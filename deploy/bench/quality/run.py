@@ -1,6 +1,5 @@
 """Plays dialogues into a running stack over HTTP, waits until every stage is through, and asks."""
 
-import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,24 +8,18 @@ from uuid import uuid4
 from afterturn_client import AsyncAfterturn, Message, NewTurn, TurnReceipt
 
 from deploy.bench.quality.figures import DEPTH, Figures, Scored, means, score
-from deploy.bench.quality.material import Dialogue
+from deploy.bench.quality.material import Dialogue, Said
+from deploy.bench.quality.settling import NotSettled, settled
 from deploy.stack import Stack
 
 Say = Callable[[str], None]
 
 TURNS_TOGETHER = 50
-LOOK_AGAIN_S = 0.5
-#: A pipeline that stands still is not waited for.
-PATIENCE_S = 1800.0
 #: What is switched off in turn when that is asked for: arms, related words, rules of the ranking.
 PARTS = (
     *("dense", "lexical", "entities", "time", "kin"),
     *("substance", "speaker", "session", "short question", "assistant", "own life", "answer type"),
 )
-
-
-class NotSettled(Exception):
-    """Some stage of some turn did not end well: figures would mean nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,39 +63,18 @@ class Run:
 
     async def write(self, say: Say) -> None:
         """Write everything, and wait until no stage has work left."""
+        last = {}
         for dialogue in self.dialogues:
             bank = self.bank(dialogue)
             for at in range(0, len(dialogue.said), TURNS_TOGETHER):
-                turns = [
-                    NewTurn(
-                        one.session,
-                        [Message(one.role, one.text, name=one.name, timestamp=one.at)],
-                        turn_id=one.id,
-                        bank=bank,
-                        occurred_at=one.at,
-                        gateway=False,
-                    )
-                    for one in dialogue.said[at : at + TURNS_TOGETHER]
-                ]
-                if not all(isinstance(receipt, TurnReceipt) for receipt in await self.memory.add_turns(turns)):
-                    raise NotSettled(f"bank {bank}: a turn was refused")
+                for receipt in await self.memory.add_turns(_turns(dialogue.said[at : at + TURNS_TOGETHER], bank)):
+                    if not isinstance(receipt, TurnReceipt):
+                        raise NotSettled(f"bank {bank}: a turn was refused")
+                    last[bank] = receipt.position
             say(f"{len(dialogue.said)} turns written into bank {bank}")
         for dialogue in self.dialogues:
-            await self._settled(dialogue)
-
-    async def _settled(self, dialogue: Dialogue) -> None:
-        bank = self.bank(dialogue)
-        deadline = time.monotonic() + PATIENCE_S
-        while (await self.memory.freshness(bank=bank)).pending:
-            if time.monotonic() > deadline:
-                raise NotSettled(f"bank {bank}: still at work after {PATIENCE_S:.0f} s")
-            await asyncio.sleep(LOOK_AGAIN_S)
-        # A dead stage must not read as poor recall; one turn of each session tells.
-        for one in {one.session: one for one in dialogue.said}.values():
-            status = await self.memory.turn_status(one.session, one.id, bank=bank)
-            dead = [stage for stage, how in status.stages.items() if how.status == "dead"]
-            if dead:
-                raise NotSettled(f"bank {bank}: dead stages: {', '.join(dead)}")
+            bank, one_of_each = self.bank(dialogue), {one.session: one.id for one in dialogue.said}
+            await settled(self.memory, bank, last[bank], one_of_each.items())
 
     async def ask(self, without: str | None = None) -> tuple[list[Scored], list[float]]:
         """Ask every question, one after the other; return how good the answers were and how long they took (ms)."""
@@ -117,3 +89,17 @@ class Run:
                 found = [one.turn_id for one in answer.results if one.turn_id]
                 scored.append(score(asked.category, found, asked.evidence, sessions))
         return scored, times
+
+
+def _turns(said: Sequence[Said], bank: str) -> list[NewTurn]:
+    return [
+        NewTurn(
+            one.session,
+            [Message(one.role, one.text, name=one.name, timestamp=one.at)],
+            turn_id=one.id,
+            bank=bank,
+            occurred_at=one.at,
+            gateway=False,
+        )
+        for one in said
+    ]

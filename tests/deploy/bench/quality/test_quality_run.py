@@ -1,15 +1,18 @@
-"""`afterturn bench recall --quality` over HTTP, on a small dialogue written here."""
+"""`afterturn bench recall --quality` and `bench paraphrase` over HTTP, on little, on one private stack."""
 
+import asyncio
 import json
-import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from deploy.bench.quality import paraphrase
 from deploy.bench.quality.figures import NAMES
+from deploy.bench.quality.pairs import CONTEXTS
 from deploy.bench.quality.run import PARTS
 from deploy.cli.app import build
 
@@ -35,14 +38,31 @@ def _dialogue(folder: Path) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[paraphrase.PairStack]:
+    with paraphrase.servers(tmp_path_factory.mktemp("nobody")) as servers:
+        yield servers
+
+
 @pytest.mark.slow
-def test_every_category_is_measured_on_a_stack_of_its_own_and_each_part_left_out(tmp_path: Path) -> None:
+def test_what_was_just_said_is_found_by_other_words_and_nothing_of_it_stays(on: paraphrase.PairStack) -> None:
+    heard: list[str] = []
+    outcome = asyncio.run(paraphrase.run(on, heard.append, paraphrase.Sizes(pairs=2, contexts=3)))
+    assert str(on) == "a private stack"
+    assert outcome.met
+    assert outcome.sizes == {"pairs": 2, "contexts": 3}
+    assert [outcome.parts[f"first_five_settled, {context.name}"] for context in CONTEXTS[:3]] == [1, 1, 1]
+    assert heard == ["2 pairs are said in 3 contexts each"]
+
+
+@pytest.mark.slow
+def test_every_category_is_measured_and_each_part_left_out(on: paraphrase.PairStack, tmp_path: Path) -> None:
     command = ["bench", "recall", "--quality", "--data", str(_dialogue(tmp_path)), "--format", "locomo", "--ablate"]
+    where = ["--stack", str(on.stack.api_key_file.parent)]
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "deploy.cli", *command, "--json"],
+        [sys.executable, "-P", "-m", "deploy.cli", *command, *where, "--json"],
         capture_output=True,
         check=False,
-        env={**os.environ, "AFTERTURN_DATA": str(tmp_path / "nobody")},
         timeout=300,
     )
     assert done.returncode == 0, done.stderr.decode()
