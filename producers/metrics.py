@@ -46,6 +46,7 @@ for _outcome in ("sent", "coalesced", "failed"):
     RINGS.labels(_outcome)
 for _outcome in ("written", "dropped"):
     CALLS_AUDITED.labels(_outcome)
-RECALL_DEGRADED.labels("rerank")
+for _part in ("embedding", "dense", "lexical", "entities", "time", "rerank"):
+    RECALL_DEGRADED.labels(_part)
 for _what in ("recall_jobs", "batches"):
     SHED.labels(_what)

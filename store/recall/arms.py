@@ -20,10 +20,10 @@ from store.recall.times import Span
 class Search:
     """One question to one bank as the arms see it.
 
-    `vector` is the question's, of the given generation; `tail` are vectors of units that have none stored yet, and
-    have passed the filters. `related` are words near the question's, with their importance beside a word asked for.
-    `lists`: so many of the index by nearness over the bank's vectors are read, 0 where all vectors are. `times` are
-    those the question asks for.
+    `vector` is the question's, of the given generation, None where there is none to be had; `tail` are vectors of
+    units that have none stored yet, and have passed the filters. `related` are words near the question's, with their
+    importance beside a word asked for. `lists`: so many of the index by nearness over the bank's vectors are read, 0
+    where all vectors are. `times` are those the question asks for.
     """
 
     host: UUID
@@ -32,7 +32,7 @@ class Search:
     statistics: Statistics
     related: Mapping[str, float] = field(repr=False)
     generation: int
-    vector: NDArray[np.float32] = field(repr=False)
+    vector: NDArray[np.float32] | None = field(repr=False)
     tail: Mapping[UUID, NDArray[np.float32]] = field(repr=False)
     filters: Mapping[str, Any] = field(repr=False)
     settings: RecallSettings

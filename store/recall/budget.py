@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
+from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder, TokenCounter
 from store.recall.query import Recalled
 
@@ -28,5 +30,6 @@ async def within(items: Sequence[Recalled], max_tokens: int | None, embedder: Em
 
 async def _tokens(texts: Sequence[str], embedder: Embedder) -> Sequence[int]:
     if isinstance(embedder, TokenCounter):
-        return await asyncio.to_thread(embedder.count_tokens, texts)
+        with suppress(EmbeddingError):
+            return await asyncio.to_thread(embedder.count_tokens, texts)
     return [-(-len(text) // CHARACTERS_PER_TOKEN) for text in texts]

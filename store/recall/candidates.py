@@ -5,6 +5,7 @@ from dataclasses import fields
 from uuid import UUID
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -108,9 +109,9 @@ async def load(connection: AsyncConnection, search: Search, found: Sequence[Foun
     numbers = np.array([row[_FIELDS + 2 :] for row in rows], dtype=np.float64).reshape(-1, 6)
     stored = np.nan_to_num(numbers)
     near = Products(stored[:, :3], stored[:, 3:], ~np.isnan(numbers[:, :3]))
-    if search.tail:
+    if search.tail and search.vector is not None:
         around = [(row.unit_id, row.before_id, row.after_id) for row in rows]
-        await _add_tail(connection, search, near, around)
+        await _add_tail(connection, search, search.vector, near, around)
     return Pool(candidates, near)
 
 
@@ -123,17 +124,21 @@ async def whole_texts(connection: AsyncConnection, search: Search, units: Sequen
 
 
 async def _add_tail(
-    connection: AsyncConnection, search: Search, near: Products, around: Sequence[Sequence[UUID | None]]
+    connection: AsyncConnection,
+    search: Search,
+    question: NDArray[np.float32],
+    near: Products,
+    around: Sequence[Sequence[UUID | None]],
 ) -> None:
     """Put in the products of the rows that hold, or stand beside, a unit of the fresh tail."""
     rows = [n for n, units in enumerate(around) if not search.tail.keys().isdisjoint(units)]
     units = {unit for n in rows for unit in around[n] if unit is not None}
     key = {"host": search.host, "bank": search.bank, "generation": search.generation, "units": list(units)}
     stored = {row.unit_id: row.embedding for row in await connection.execute(VECTORS, key)} if rows else {}
-    known = {**search.tail, **stored, None: np.zeros_like(search.vector)}
+    known = {**search.tail, **stored, None: np.zeros_like(question)}
     nothing = known[None]
     own, before, after = (
         np.stack([known.get(around[n][nth], nothing) for n in rows] or [nothing])[: len(rows)] for nth in range(3)
     )
-    fresh = products(search.vector, own, before, after)
+    fresh = products(question, own, before, after)
     near.question[rows], near.between[rows], near.known[rows] = fresh.question, fresh.between, fresh.known

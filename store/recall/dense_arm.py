@@ -4,7 +4,7 @@ All of a bank's vectors are read, up to the size where its partition has an inde
 share of the index's lists is read; where that brings too few, or a filter leaves too few of it, all are read after all.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 from uuid import UUID
@@ -89,9 +89,11 @@ class DenseArm:
         return settings.ranking.dense_weight
 
     async def find(self, connection: AsyncConnection, search: Search) -> Found:
-        """Find the nearest units, stored or of the fresh tail."""
+        """Find the nearest units, stored or of the fresh tail; without the question's vector there is nothing to do."""
+        if search.vector is None:
+            return Found([], [], lambda pool: np.zeros(len(pool)))
         rows = await _nearest(connection, search)
-        near = dict(_nearest_of_tail(search)) | {row.unit_id: float(row.cosine) for row in rows}
+        near = dict(_nearest_of_tail(search.tail, search.vector)) | {row.unit_id: float(row.cosine) for row in rows}
         best = sorted(near, key=lambda unit: (-near[unit], unit))[: search.settings.candidates]
 
         def view(pool: Pool) -> NDArray[np.float64]:
@@ -124,5 +126,7 @@ async def _nearest(connection: AsyncConnection, search: Search) -> Sequence[Row[
     return (await connection.execute(FILTERED if filtered else PLAIN, arguments)).all()
 
 
-def _nearest_of_tail(search: Search) -> Sequence[tuple[UUID, float]]:
-    return [(unit, float(vector @ search.vector)) for unit, vector in search.tail.items()]
+def _nearest_of_tail(
+    tail: Mapping[UUID, NDArray[np.float32]], question: NDArray[np.float32]
+) -> Sequence[tuple[UUID, float]]:
+    return [(unit, float(vector @ question)) for unit, vector in tail.items()]

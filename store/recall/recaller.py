@@ -5,33 +5,32 @@ from datetime import UTC, datetime
 from itertools import islice
 from uuid import UUID
 
-import numpy as np
-from numpy.typing import NDArray
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from embeddings.protocol import Embedder, Reranker
 from store import identity
 from store.database import Database
 from store.languages import Languages
+from store.outage import is_outage
 from store.recall import filters
 from store.recall.arms import Arm, Search
 from store.recall.budget import within
 from store.recall.candidates import load, whole_texts
+from store.recall.consulting import ArmFailed, consult, views
 from store.recall.dense_arm import DenseArm, opening
 from store.recall.entity_arm import EntityArm
 from store.recall.folding import folded
 from store.recall.fusion import Ranking, rank
 from store.recall.lexical_arm import LexicalArm
+from store.recall.meaning import Meanings
 from store.recall.pool import Candidate, Pool
 from store.recall.preparation import TENANT_AND_ONE_PLAN, Preparation, prepare
 from store.recall.query import RecallAnswer, Recalled, RecallQuery
-from store.recall.question import Question, as_told, named, understand
+from store.recall.question import understand
 from store.recall.reranking import NAME as RERANK
 from store.recall.reranking import LastLook
 from store.recall.settings import RecallSettings
 from store.recall.steps import Steps
-from store.recall.tail import affordable
-from store.recall.tail_cache import TailCache
 from store.recall.time_arm import TimeArm
 from store.recall.times import spans
 
@@ -48,7 +47,7 @@ class Recaller:
     """Answers questions to a bank; waits for no stage, and covers what has no vector yet itself.
 
     One call to the embedder, two short transactions around it, none open meanwhile; and then, where there is one, one
-    call to the reranker, which may fail.
+    call to the reranker. Embedder, arms and reranker may fail: the answer names them and comes from the others.
     """
 
     def __init__(
@@ -66,15 +65,12 @@ class Recaller:
         self._settings = settings
         self._arms = arms
         self._languages = Languages(database)
-        self._tails = TailCache()
+        self._meanings = Meanings(embedder, settings)
         self._clock = clock
         self._last = None if reranker is None else LastLook(reranker, settings.rerank)
 
     async def recall(self, host: UUID, query: RecallQuery) -> RecallAnswer:
-        """Return the best `k` units of the bank, best first; a bank that does not exist gives none.
-
-        Raises EmbeddingError when the question cannot be embedded.
-        """
+        """Return the best `k` units of the bank, best first; a bank that does not exist gives none."""
         steps = Steps()
         bank = identity.bank_id(host, query.bank)
         rules = await self._languages.asking(host, bank)
@@ -91,7 +87,7 @@ class Recaller:
         steps.done("prepare")
         if not isinstance(prepared, Preparation):
             return RecallAnswer((), prepared, steps.milliseconds())
-        vector, tail = await self._embed(question, prepared)
+        meaning = await self._meanings.of(question, prepared)
         steps.done("embed")
         search = Search(
             host=host,
@@ -100,54 +96,49 @@ class Recaller:
             statistics=prepared.statistics,
             related={} if KIN in query.without else prepared.related,
             generation=self._embedder.generation,
-            vector=vector,
-            tail=tail,
+            vector=meaning.vector,
+            tail=meaning.tail,
             filters=filters.parameters(query, bank),
             settings=self._settings,
             lists=prepared.lists,
             times=spans(question.text, query.as_of or self._clock()),
         )
         last = None if RERANK in query.without else self._last
-        opened = opening(search.lists, filtered=filters.is_filtered(search.filters))
-        async with self._database.tenant(host, opened) as connection:
-            items = await self._search(connection, search, query, steps, last.wanted(query.k) if last else query.k)
-        steps.done("texts")
-        wrong = None
+        items, failed = await self._found(search, query, steps, last.wanted(query.k) if last else query.k)
+        degraded = [wrong for wrong in (meaning.wrong, *failed) if wrong]
         if last is not None:
             items, wrong = await last.look(question.text, items)
+            degraded += [wrong] if wrong else []
             steps.done(RERANK)
         kept = await within(items[: query.k], query.max_tokens, self._embedder)
         steps.done("budget")
-        return RecallAnswer(kept, prepared.freshness, steps.milliseconds(), (wrong,) if wrong else ())
+        return RecallAnswer(kept, prepared.freshness, steps.milliseconds(), tuple(degraded))
 
-    async def _embed(
-        self, question: Question, prepared: Preparation
-    ) -> tuple[NDArray[np.float32], Mapping[UUID, NDArray[np.float32]]]:
-        """Embed the question, as its speakers would put it, and the fresh tail together."""
-        asked = as_told(question.text, named(question, prepared.speakers))
-        generation = self._embedder.generation
-        known = self._tails.known(prepared.tail, generation)
-        unknown = [fresh for fresh in prepared.tail if fresh.unit_id not in known]
-        tail = affordable(unknown, asked, self._settings.fresh_tail_ms, self._embedder.estimate_ms)
-        vectors = await self._embedder.embed([asked, *(fresh.content for fresh in tail)])
-        embedded = {fresh.unit_id: vector for fresh, vector in zip(tail, vectors[1:], strict=True)}
-        self._tails.keep(tail, embedded, generation)
-        return vectors[0], {**known, **embedded}
+    async def _found(
+        self, search: Search, query: RecallQuery, steps: Steps, count: int
+    ) -> tuple[Sequence[Recalled], Sequence[str]]:
+        """Return the best `count` units, and which arms did not answer; after a failure each arm is asked apart."""
+        opened = opening(search.lists, filtered=filters.is_filtered(search.filters))
+        try:
+            async with self._database.tenant(search.host, opened) as connection:
+                return await self._search(connection, search, query, steps, count, apart=False)
+        except ArmFailed as failure:
+            if failure.__cause__ is not None and is_outage(failure.__cause__):
+                raise failure.__cause__ from None
+        async with self._database.tenant(search.host, opened) as connection:
+            return await self._search(connection, search, query, steps, count, apart=True)
 
     async def _search(
-        self, connection: AsyncConnection, search: Search, query: RecallQuery, steps: Steps, count: int
-    ) -> Sequence[Recalled]:
-        """Return the best `count` units."""
+        self, connection: AsyncConnection, search: Search, query: RecallQuery, steps: Steps, count: int, *, apart: bool
+    ) -> tuple[Sequence[Recalled], Sequence[str]]:
         arms = [arm for arm in self._arms if arm.name not in query.without]
-        found = {}
-        for arm in arms:
-            found[arm.name] = await arm.find(connection, search)
-            steps.done(arm.name)
-        pool = await load(connection, search, list(found.values()))
+        consulted = await consult(connection, arms, search, steps, apart=apart)
+        pool = await load(connection, search, list(consulted.found.values()))
         steps.done("load")
+        scores, blind = views(consulted.found, pool)
         ranking = rank(
             pool,
-            {name: arm.score(pool) for name, arm in found.items()},
+            scores,
             {arm.name: arm.weight(self._settings) for arm in arms},
             search.question,
             self._settings.ranking,
@@ -157,7 +148,9 @@ class Recaller:
         steps.done("rank")
         cut = [pool.candidates[index].unit_id for index in best if not pool.candidates[index].whole]
         texts = await whole_texts(connection, search, cut)
-        return [_recalled(index, pool, ranking, texts, explain=query.explain) for index in best]
+        steps.done("texts")
+        items = [_recalled(index, pool, ranking, texts, explain=query.explain) for index in best]
+        return items, (*consulted.failed, *blind)
 
 
 def _recalled(index: int, pool: Pool, ranking: Ranking, texts: Mapping[UUID, str], *, explain: bool) -> Recalled:

@@ -56,6 +56,9 @@ class RecallSettings(BaseModel):
 
     fresh_tail_chunks: int = Field(default=64, ge=0, le=1024, description="texts without a vector read at most")
     fresh_tail_ms: float = Field(default=40.0, ge=0, le=10_000, description="time for embedding them at most")
+    embed_deadline_ms: float = Field(
+        default=2000.0, gt=0, le=60_000, description="time for embedding a question; then words alone must do"
+    )
     candidates: int = Field(default=80, ge=10, le=2000, description="each arm's best units that are compared")
     postings: int = Field(default=20_000, ge=1000, description="entries of the word index read at most")
     exact_units: int = Field(

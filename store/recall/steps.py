@@ -13,9 +13,9 @@ class Steps:
         self._took: dict[str, float] = {}
 
     def done(self, name: str) -> None:
-        """Note that the step of this name ends now."""
+        """Note that the step of this name ends now; a step that is done again takes so much longer."""
         now = self._clock()
-        self._took[name] = round((now - self._since) * 1000, 3)
+        self._took[name] = round(self._took.get(name, 0.0) + (now - self._since) * 1000, 3)
         self._since = now
 
     def milliseconds(self) -> Mapping[str, float]:

@@ -182,7 +182,7 @@ MUTANTS = (
     Mutant(
         law="L4",
         fault="what has no vector is not read with the question",
-        file="store/recall/recaller.py",
+        file="store/recall/meaning.py",
         before="        unknown = [fresh for fresh in prepared.tail if fresh.unit_id not in known]\n",
         after="        unknown = prepared.tail[:0]\n",
         held_by="tests/store/recall/test_recaller.py",
@@ -204,9 +204,9 @@ MUTANTS = (
         law="L10",
         fault="a transaction is open while the model works",
         file="store/recall/recaller.py",
-        before="        vector, tail = await self._embed(question, prepared)\n",
+        before="        meaning = await self._meanings.of(question, prepared)\n",
         after="        async with self._database.tenant(host):\n"
-        "            vector, tail = await self._embed(question, prepared)\n",
+        "            meaning = await self._meanings.of(question, prepared)\n",
         held_by="tests/store/recall/test_recaller.py",
         tests=("test_no_transaction_is_open_while_the_model_works",),
     ),

@@ -1,0 +1,69 @@
+"""Asks the arms. An arm that fails is left out and named: it makes an answer poorer, never an error."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.recall.arms import Arm, Found, Search
+from store.recall.pool import Pool
+from store.recall.steps import Steps
+
+
+class ArmFailed(Exception):
+    """An arm failed in the transaction that all arms share, which is of no use any more; its error is the cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consulted:
+    """What each arm found, by name, and which did not answer, with the reason."""
+
+    found: Mapping[str, Found] = field(repr=False)
+    failed: Sequence[str] = ()
+
+
+async def consult(
+    connection: AsyncConnection, arms: Sequence[Arm], search: Search, steps: Steps, *, apart: bool
+) -> Consulted:
+    """Ask one arm after the other: `apart`, each in a savepoint of its own, so that one's failure is not the others'.
+
+    Savepoints cost round trips, so nobody pays for them before something has failed: together, the first failure
+    raises ArmFailed.
+    """
+    found: dict[str, Found] = {}
+    failed = []
+    for arm in arms:
+        try:
+            found[arm.name] = await (_apart(connection, arm, search) if apart else arm.find(connection, search))
+        except Exception as error:  # whatever it was, the other arms can do without
+            if not apart:
+                raise ArmFailed(arm.name) from error
+            failed.append(f"{arm.name}: {type(error).__name__}")
+        steps.done(arm.name)
+    return Consulted(found, failed)
+
+
+def views(found: Mapping[str, Found], pool: Pool) -> tuple[Mapping[str, NDArray[np.float64]], Sequence[str]]:
+    """Return each arm's scores of the pool, shape (len(pool),), and which arms had none to give, with the reason."""
+    scores: dict[str, NDArray[np.float64]] = {}
+    failed = []
+    for name, arm in found.items():
+        try:
+            scores[name] = _sound(arm.score(pool), len(pool))
+        except Exception as error:  # noqa: BLE001 - whatever it was, the other arms can do without
+            failed.append(f"{name}: {type(error).__name__}")
+    return scores, failed
+
+
+async def _apart(connection: AsyncConnection, arm: Arm, search: Search) -> Found:
+    async with connection.begin_nested():
+        return await arm.find(connection, search)
+
+
+def _sound(scores: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """Return the scores if there is one for each unit, and each a number: what is none would upset the whole order."""
+    if scores.shape != (count,) or not np.isfinite(scores).all():
+        raise ValueError("an arm's scores are not one number for each unit")
+    return scores

@@ -1,0 +1,59 @@
+"""What a question means, as a vector, with those of the fresh tail: one call to the embedder, which may fail."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from embeddings.errors import EmbeddingError
+from embeddings.protocol import Embedder
+from store.recall.preparation import Preparation
+from store.recall.question import Question, as_told, named
+from store.recall.settings import RecallSettings
+from store.recall.tail import affordable
+from store.recall.tail_cache import TailCache
+
+#: What answers and metrics call it.
+NAME = "embedding"
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """The question's vector (None: there is none to be had, `wrong` says why) and those of the fresh tail."""
+
+    vector: NDArray[np.float32] | None = field(repr=False)
+    tail: Mapping[UUID, NDArray[np.float32]] = field(repr=False)
+    wrong: str | None = None
+
+
+class Meanings:
+    """Embeds questions, as their speakers would put them, and what has no vector yet; remembers the latter."""
+
+    def __init__(self, embedder: Embedder, settings: RecallSettings) -> None:
+        self._embedder = embedder
+        self._settings = settings
+        self._tails = TailCache()
+
+    async def of(self, question: Question, prepared: Preparation) -> Meaning:
+        """Embed the question and the fresh tail together; never raises for what an embedder does or leaves undone."""
+        try:
+            async with asyncio.timeout(self._settings.embed_deadline_ms / 1000):
+                return await self._embedded(question, prepared)
+        except TimeoutError:
+            return Meaning(None, {}, f"{NAME}: late")
+        except EmbeddingError as error:
+            return Meaning(None, {}, f"{NAME}: {type(error).__name__}")
+
+    async def _embedded(self, question: Question, prepared: Preparation) -> Meaning:
+        asked = as_told(question.text, named(question, prepared.speakers))
+        generation = self._embedder.generation
+        known = self._tails.known(prepared.tail, generation)
+        unknown = [fresh for fresh in prepared.tail if fresh.unit_id not in known]
+        tail = affordable(unknown, asked, self._settings.fresh_tail_ms, self._embedder.estimate_ms)
+        vectors = await self._embedder.embed([asked, *(fresh.content for fresh in tail)])
+        embedded = {fresh.unit_id: vector for fresh, vector in zip(tail, vectors[1:], strict=True)}
+        self._tails.keep(tail, embedded, generation)
+        return Meaning(vectors[0], {**known, **embedded})
