@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -26,11 +27,11 @@ from store.languages import Languages, writing
 from store.quotas import charged, refusal_of
 from store.recall.terms import analyse, lexical_text
 from store.recall.word_rules import WordRules
+from store.turn_offers import write_offered
 
 #: How often a content may have been forgotten and handed in again before that is refused as busy.
 MOST_LIVES = 64
 
-APPEND = text("select outcome, position from afterturn.append_turns(:host, cast(:turns as jsonb))")
 LOCK = text("""
     select pg_advisory_xact_lock_shared(afterturn.log_lock()),
            pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
@@ -112,16 +113,11 @@ class Documents:
             doc = await self._life(host, bank, document)
             rules = writing(await self._languages.of(host), bank)
             offered = orjson.dumps([_offered(host, document, doc, chunks, now, rules=rules)]).decode()
-
-            async def write(offered: str = offered) -> Any:
-                async with self._database.call() as connection:
-                    return (await connection.execute(APPEND, {"host": host, "turns": offered})).one()
-
-            row = await charged(write)
-            if error := refusal_of(row.outcome):
+            [(outcome, position)] = await charged(partial(write_offered, self._database, host, offered))
+            if error := refusal_of(outcome):
                 raise error
-            if row.outcome in ("accepted", "duplicate"):
-                return AddedDocument(doc, row.position, row.outcome == "duplicate", len(chunks))
+            if outcome in ("accepted", "duplicate") and position is not None:
+                return AddedDocument(doc, position, outcome == "duplicate", len(chunks))
         raise TurnBusy("this document is being written by another request")
 
     async def register(self, host: UUID, document: NewDocument) -> AddedDocument:

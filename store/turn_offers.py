@@ -8,9 +8,11 @@ from typing import Any
 from uuid import UUID
 
 import orjson
+from sqlalchemy import text
 
 from store import identity
 from store.banks import created
+from store.database import Database
 from store.events.catalog import EventType
 from store.events.envelope import Origin, envelope
 from store.languages import Rules, writing
@@ -19,6 +21,9 @@ from store.recall.word_rules import WordRules
 
 #: From here on a body is prepared in a thread; below, the hand-over would cost more than the work.
 LARGE_CHARACTERS = 20_000
+
+
+APPEND = text("select outcomes, positions from afterturn.append_turns(:host, cast(:turns as jsonb))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,3 +176,10 @@ def _retained(turn: NewTurn, n: int, unit: UUID, at: datetime, place: Mapping[st
 def _posting(unit: UUID, message: NewMessage, at: datetime, rules: WordRules) -> dict[str, Any]:
     terms = analyse(lexical_text(message.name or message.role, at, message.content, rules), rules)
     return {"unit": unit, "terms": dict(terms.counts), "length": terms.length}
+
+
+async def write_offered(database: Database, host: UUID, offered: str) -> list[tuple[str, int | None]]:
+    """Append what `append_turns` takes, in one call; return the outcome of each turn with its position."""
+    async with database.call() as connection:
+        outcomes, positions = (await connection.execute(APPEND, {"host": host, "turns": offered})).one()
+    return list(zip(outcomes, positions, strict=True))

@@ -15,7 +15,7 @@ from store.errors import NotFound, QuotaExceeded, StoreError, TurnBusy, TurnConf
 from store.languages import Languages
 from store.ledger import Stage, StageStatus, public_status
 from store.quotas import charged, recounted, refusal_of
-from store.turn_offers import Known, NewMessage, NewTurn, is_large, offers
+from store.turn_offers import Known, NewMessage, NewTurn, is_large, offers, write_offered
 
 __all__ = ["Appended", "Clock", "NewMessage", "NewTurn", "Refused", "TurnStatus", "TurnStore"]
 
@@ -24,7 +24,6 @@ Clock = Callable[[], datetime]
 #: Sessions that a store remembers as living before it begins anew.
 MAX_LIVING = 10_000
 
-APPEND = text("select ord, outcome, position from afterturn.append_turns(:host, cast(:turns as jsonb)) order by ord")
 DIGEST_KEY = text("select digest_key from afterturn.host_t where host_id = :host")
 TURN_STATUS = text("""
     select t.position as turn_position, t.accepted_at as turn_accepted_at, l.stage, l.status, l.attempts, l.updated_at,
@@ -97,7 +96,7 @@ class TurnStore:
         prepare = partial(offers, host, turns, now, known)
         # A large body would hold the event loop, and every other agent's turn with it, for the time of its analysis.
         sessions, offered = await asyncio.to_thread(prepare) if is_large(turns) else prepare()
-        found = await charged(partial(self._write, host, offered))
+        found = await charged(partial(write_offered, self._database, host, offered))
         unborn = [n for n, (outcome, _) in enumerate(found) if outcome == "unborn"]
         answers = [_answer(outcome, position) for outcome, position in found]
         if unborn or len(self._living) > MAX_LIVING:
@@ -110,11 +109,6 @@ class TurnStore:
             session for session, (outcome, _) in zip(sessions, found, strict=True) if outcome == "accepted"
         )
         return answers
-
-    async def _write(self, host: UUID, offered: str) -> list[tuple[str, int | None]]:
-        async with self._database.call() as connection:
-            rows = await connection.execute(APPEND, {"host": host, "turns": offered})
-            return [(row.outcome, row.position) for row in rows]
 
     async def status(self, host: UUID, bank: str, session_id: str, turn_id: str) -> TurnStatus:
         """Say how far the turn has come, stage by stage. Raises NotFound for an unknown or foreign turn."""

@@ -1,5 +1,6 @@
 -- Projectors of units, entities, and what joins them. How projectors work: 10_project.sql.
 
+-- A run never begins one unit twice (10_project.sql): nothing is sorted here, and a turn is accepted the sooner.
 create or replace function afterturn.project_unit_retained(p_events afterturn.event_store_t[]) returns void
 language plpgsql as $$
 begin
@@ -7,8 +8,7 @@ begin
         (host_id, unit_id, bank_id, doc_id, content, context, event_date, occurred_start, occurred_end, mentioned_at,
          fact_type, metadata, proof_count, source_memory_ids, user_id, origin, session_id, turn_id, session_name,
          turn_name, ordinal, seq, role, name, position, aggregate_version, active, update_ts, update_user)
-    select distinct on (e.aggregate_id)
-           e.host_id, (d->>'unitId')::uuid, e.bank_id, (d->>'docId')::uuid, coalesce(d->>'content', ''), d->>'context',
+    select e.host_id, (d->>'unitId')::uuid, e.bank_id, (d->>'docId')::uuid, coalesce(d->>'content', ''), d->>'context',
            coalesce((d->>'eventDate')::timestamptz, e.event_ts), (d->>'occurredStart')::timestamptz, (d->>'occurredEnd')::timestamptz,
            (d->>'mentionedAt')::timestamptz, coalesce(d->>'factType', 'world'), coalesce(d->'metadata', '{}'),
            coalesce((d->>'proofCount')::int, 1),
@@ -20,9 +20,8 @@ begin
            and coalesce((select o.active from agent_memory_doc_t o where o.host_id = e.host_id and o.bank_id = e.bank_id
                             and o.doc_id = (d->>'docId')::uuid), true),
            e.event_ts, e.user_id::text
-      from unnest(p_events) e, lateral (select e.payload->'data') as x(d)
+      from unnest(p_events) e, lateral (select e.payload->'data' offset 0) as x(d)
      where e.event_type = 'AgentMemoryUnitRetainedEvent'
-     order by e.aggregate_id, e.aggregate_version
     on conflict (host_id, bank_id, unit_id) do update
        set (doc_id, content, context, event_date, occurred_start, occurred_end, mentioned_at, fact_type, metadata,
             proof_count, source_memory_ids, user_id, origin, session_id, turn_id, session_name, turn_name, ordinal, seq,

@@ -115,10 +115,11 @@ begin
 end $$;
 
 -- A turn as it is offered, beside what the log knows of it, its bank and its session. `known`: whether a turn of this
--- name was accepted with the same body, null for a new one. `version` and `messages` are the session's, counted on
--- while turns are numbered; `position` is the turn's as soon as it has one; `quota`: whether the host has any.
+-- name was accepted with the same body, null for a new one; `version` and `messages` are the session's; `position` is
+-- the turn's as soon as it has one; `quota`: whether the host has any.
 drop function if exists afterturn.number_turn_events(uuid, jsonb, int[]);
 drop function if exists afterturn.open_turns(uuid, jsonb, int[], afterturn.event_store_t[]);
+drop function if exists afterturn.append_turns(uuid, jsonb);
 drop type if exists afterturn.offered_turn cascade;
 create type afterturn.offered_turn as (
     ord int, turn uuid, bank uuid, session uuid, "user" uuid, digest bytea, gateway boolean, accepted_at timestamptz,
@@ -126,22 +127,19 @@ create type afterturn.offered_turn as (
     bank_lives boolean, version bigint, messages int, lives boolean, quota boolean);
 
 -- Accepts turns. Each element of p_turns: {ord, turn, bank, session, user, digest, gateway, accepted_at, bytes,
--- begin: [...], events: [...], postings: [{unit, terms: {term: tf}, length}]}; events are envelopes, not numbered yet;
--- `begin` makes the bank and the session where they do not live. One row comes back for each, in order of ord:
--- accepted, duplicate (with the first position), conflict, busy (another request is writing it right now), unborn (bank
--- or session do not live, and nothing was brought to make them), or `over ...` (a quota is used up; see 21_quota.sql).
-create or replace function afterturn.append_turns(p_host uuid, p_turns jsonb)
-returns table (ord int, outcome text, "position" bigint)
+-- begin: [...], events: [...], postings: [{unit, terms: {term: tf}, length}]}; ord counts from 0; events are envelopes,
+-- not numbered yet, a unit's last; `begin` makes the bank and the session where they do not live. Answers each, in
+-- order: accepted, duplicate (with the first position), conflict, busy (another request is writing it right now),
+-- unborn (bank or session do not live, and nothing was brought to make them), or `over ...` (a quota is used up; see
+-- 21_quota.sql).
+create or replace function afterturn.append_turns(p_host uuid, p_turns jsonb, out outcomes text[], out positions bigint[])
 language plpgsql set plan_cache_mode to force_generic_plan set search_path to afterturn, public as $$
-#variable_conflict use_column
 declare
     v_busy int[];
     v_turns afterturn.offered_turn[];
     v_turn afterturn.offered_turn;
     v_accepted afterturn.offered_turn[] := '{}';
     v_numbered record;
-    v_outcomes text[] := '{}';
-    v_positions bigint[] := '{}';
     v_seen uuid[] := '{}';
     v_priced jsonb;
     v_over jsonb := '{}';
@@ -151,14 +149,15 @@ begin
     v_busy := afterturn.lock_turns(p_host, p_turns);
     v_turns := afterturn.look_at_turns(p_host, p_turns);
     foreach v_turn in array coalesce(v_turns, '{}') loop
-        v_outcomes[v_turn.ord] := case
+        positions := positions || v_turn.position;
+        outcomes := outcomes || case
             when v_turn.ord = any (v_busy) then 'busy'
             when v_turn.known then 'duplicate'
             when not v_turn.known then 'conflict'
             when v_turn.turn = any (v_seen) then 'repeated'
             when v_turn.beginning is null and not (v_turn.bank_lives and v_turn.lives) then 'unborn'
             else 'accepted' end;
-        if v_outcomes[v_turn.ord] = 'accepted' then
+        if outcomes[v_turn.ord + 1] = 'accepted' then
             v_seen := v_seen || v_turn.turn;
             v_accepted := array_append(v_accepted, v_turn);
             v_living := v_living and v_turn.bank_lives and v_turn.lives;
@@ -179,8 +178,8 @@ begin
         v_accepted := v_numbered.p_turns;
         insert into afterturn.event_store_t select e.* from unnest(v_numbered.events) e;
         if v_living then  -- what such turns bring commutes (10_project.sql)
-            perform afterturn.project_run(v_numbered.events,
-                                          '{AgentMemoryUnitRetainedEvent,AgentSessionHistoryAppendedEvent}');
+            perform afterturn.project_unit_retained(v_numbered.events);
+            perform afterturn.project_session_appended(v_numbered.events);
         else
             perform afterturn.project(v_numbered.events);
         end if;
@@ -191,19 +190,19 @@ begin
     end if;
 
     foreach v_turn in array v_accepted loop
-        v_positions[v_turn.ord] := v_turn.position;
+        positions[v_turn.ord + 1] := v_turn.position;
     end loop;
-    foreach v_turn in array coalesce(v_turns, '{}') loop
-        ord := v_turn.ord;
-        position := coalesce(v_turn.position, v_positions[ord]);
-        outcome := coalesce(v_over->>ord::text, v_outcomes[ord]);
-        if outcome = 'repeated' then
-            -- The same turn twice in one call: the second is what it would have been a moment later.
-            select case when g.digest = v_turn.digest then 'duplicate' else 'conflict' end, g.position
-              into outcome, position from afterturn.turn_t g where g.host_id = p_host and g.turn_id = v_turn.turn;
-        end if;
-        return next;
-    end loop;
+    if v_over <> '{}' or 'repeated' = any (outcomes) then
+        -- The same turn twice in one call: the second is what it would have been a moment later.
+        select array_agg(case when t.outcome <> 'repeated' then coalesce(v_over->>t.ord::text, t.outcome)
+                              when g.digest = t.digest then 'duplicate' else 'conflict' end order by t.ord),
+               array_agg(coalesce(t.position, g.position) order by t.ord)
+          into outcomes, positions
+          from (select t.ord, t.turn, t.digest, outcomes[t.ord + 1] as outcome, positions[t.ord + 1] as position
+                  from unnest(v_turns) t) t
+          left join lateral (select g.digest, g.position from afterturn.turn_t g
+                              where g.host_id = p_host and g.turn_id = t.turn and t.outcome = 'repeated' offset 0) g on true;
+    end if;
 end $$;
 
 -- Locks come before anything is written: a writer that waited after writing would commit later under a smaller xid,
@@ -214,37 +213,40 @@ create or replace function afterturn.lock_turns(p_host uuid, p_turns jsonb) retu
 language plpgsql as $$
 declare
     v_busy int[] := '{}';
-    v_ords int[];
-    v_keys bigint[];
-    v_banks bigint[];
-    v_sessions bigint[];
+    v_banks bigint[] := '{}';
+    v_sessions bigint[] := '{}';
+    v_turn jsonb;
+    v_key bigint;
     v_done boolean;     -- what is assigned is an expression: a statement costs many times that, and here are many
 begin
     v_done := set_config('afterturn.host', p_host::text, true) is null;
     v_done := pg_advisory_xact_lock_shared(afterturn.log_lock()) is null;
     v_done := pg_advisory_xact_lock_shared(afterturn.lock_key('quota', p_host)) is null;
-    for v_look in 1..2 loop
-        select array_agg(t.ord order by t.ord), array_agg(afterturn.lock_key('turn', t.turn) order by t.ord),
-               array_agg(distinct afterturn.lock_key('bank', t.bank)), array_agg(distinct afterturn.lock_key('session', t.session))
-          into v_ords, v_keys, v_banks, v_sessions
-          from (select (t->>'ord')::int as ord, (t->>'turn')::uuid as turn, (t->>'bank')::uuid as bank,
-                       (t->>'session')::uuid as session
-                  from jsonb_array_elements(p_turns) t) t where t.ord <> all (v_busy);
-        exit when v_look = 2;
-        for i in 1..coalesce(cardinality(v_keys), 0) loop
-            if not pg_try_advisory_xact_lock(v_keys[i]) then
-                v_busy := v_busy || v_ords[i];
-            end if;
-        end loop;
-        exit when v_busy = '{}';
+    for v_nth in 0..jsonb_array_length(p_turns) - 1 loop
+        v_turn := p_turns->v_nth;
+        if pg_try_advisory_xact_lock(afterturn.lock_key('turn', (v_turn->>'turn')::uuid)) then
+            v_banks := v_banks || afterturn.lock_key('bank', (v_turn->>'bank')::uuid);
+            v_sessions := v_sessions || afterturn.lock_key('session', (v_turn->>'session')::uuid);
+        else
+            v_busy := v_busy || (v_turn->>'ord')::int;
+        end if;
     end loop;
-    for i in 1..coalesce(cardinality(v_banks), 0) loop
-        v_done := pg_advisory_xact_lock_shared(v_banks[i]) is null;
+    foreach v_key in array afterturn.sorted(v_banks) loop
+        v_done := pg_advisory_xact_lock_shared(v_key) is null;
     end loop;
-    for i in 1..coalesce(cardinality(v_sessions), 0) loop
-        v_done := pg_advisory_xact_lock(v_sessions[i]) is null;
+    foreach v_key in array afterturn.sorted(v_sessions) loop
+        v_done := pg_advisory_xact_lock(v_key) is null;
     end loop;
     return v_busy;
+end $$;
+
+create or replace function afterturn.sorted(p_keys bigint[]) returns bigint[]
+language plpgsql immutable as $$
+begin
+    if cardinality(p_keys) < 2 then
+        return p_keys;
+    end if;
+    return array(select distinct k from unnest(p_keys) k order by k);
 end $$;
 
 -- What is offered, beside what is known of it by now, in order of ord.
@@ -254,7 +256,8 @@ begin
     return (
     select array_agg(row (t.ord, t.turn, t.bank, t.session, t."user", decode(t.digest, 'hex'), t.gateway, t.accepted_at,
                           t.begin, t.events, t.postings, g.digest = decode(t.digest, 'hex'), g.position,
-                          b.aggregate_version, b.active is true, h.aggregate_version, h.message_count, h.active is true,
+                          b.aggregate_version, b.active is true, coalesce(h.aggregate_version, 0),
+                          coalesce(h.message_count, 0), h.active is true,
                           (select true from afterturn.quota_t q where q.host_id = p_host limit 1) is true)::afterturn.offered_turn order by t.ord)
       from jsonb_to_recordset(p_turns)
                as t(ord int, turn uuid, bank uuid, session uuid, "user" uuid, digest text, gateway boolean,
@@ -293,7 +296,7 @@ end $$;
 
 -- Numbers the events of accepted turns: position, version of the session's history, message number in the session.
 -- Of beginnings, those of banks and sessions that live already are left out; deleted ones begin again, under an id of
--- their own.
+-- their own. Afterwards a turn's `position` is that of its last event, and `messages` the number of its first message.
 create or replace function afterturn.number_turns(p_host uuid, inout p_turns afterturn.offered_turn[],
                                                   out events afterturn.event_store_t[])
 language plpgsql as $$
@@ -303,60 +306,62 @@ declare
     v_versions bigint[] := '{}';
     v_messages int[] := '{}';
     v_turn afterturn.offered_turn;
-    v_event record;
-    v_nth int;
+    v_event jsonb;
+    v_type text;
+    v_at int;
     v_version bigint;
     v_more jsonb;
     v_id uuid;
 begin
     events := '{}';
-    for v_ord in 1..cardinality(p_turns) loop
-        v_turn := p_turns[v_ord];
-        v_nth := array_position(v_sessions, v_turn.session);
-        if v_nth is null then
-            v_nth := cardinality(v_sessions) + 1;
-            v_sessions[v_nth] := v_turn.session;
-            v_versions[v_nth] := coalesce(v_turn.version, 0);
-            v_messages[v_nth] := coalesce(v_turn.messages, 0);
+    for v_nth in 1..cardinality(p_turns) loop
+        v_turn := p_turns[v_nth];
+        v_at := array_position(v_sessions, v_turn.session);
+        if v_at is null then
+            v_at := cardinality(v_sessions) + 1;
+            v_sessions[v_at] := v_turn.session;
+            v_versions[v_at] := v_turn.version;
+            v_messages[v_at] := v_turn.messages;
         else
             v_turn.lives := true;
         end if;
-        for v_event in
-            select e.value as payload, e.value->>'type' as type, (e.value->>'id')::uuid as id
-              from jsonb_array_elements(case when v_turn.lives and v_turn.bank_lives then v_turn.events
-                                             else coalesce(v_turn.beginning, '[]') || v_turn.events end) e
-        loop
+        if not (v_turn.lives and v_turn.bank_lives) then
+            v_turn.events := coalesce(v_turn.beginning, '[]') || v_turn.events;
+        end if;
+        v_turn.messages := v_messages[v_at];
+        for v_place in 0..jsonb_array_length(v_turn.events) - 1 loop
+            v_event := v_turn.events->v_place;
+            v_type := v_event->>'type';
+            v_id := (v_event->>'id')::uuid;
             v_version := 1;
             v_more := '{}';
-            v_id := v_event.id;
-            if v_event.type = 'AgentMemoryUnitRetainedEvent' then
-                v_more := jsonb_build_object('sequence', v_messages[v_nth]);
-                v_messages[v_nth] := v_messages[v_nth] + 1;
-            elsif v_event.type in ('AgentSessionHistoryAppendedEvent', 'AgentSessionHistoryCreatedEvent') then
-                continue when v_event.type = 'AgentSessionHistoryCreatedEvent' and v_turn.lives;
-                v_version := v_versions[v_nth] + 1;
-                v_versions[v_nth] := v_version;
-            elsif v_event.type = 'AgentMemoryBankCreatedEvent' then
+            if v_type = 'AgentMemoryUnitRetainedEvent' then
+                v_more := jsonb_build_object('sequence', v_messages[v_at]);
+                v_messages[v_at] := v_messages[v_at] + 1;
+            elsif v_type in ('AgentSessionHistoryAppendedEvent', 'AgentSessionHistoryCreatedEvent') then
+                continue when v_type = 'AgentSessionHistoryCreatedEvent' and v_turn.lives;
+                v_version := v_versions[v_at] + 1;
+                v_versions[v_at] := v_version;
+            elsif v_type = 'AgentMemoryBankCreatedEvent' then
                 continue when v_turn.bank_lives or v_turn.bank = any (v_made);
                 v_made := v_made || v_turn.bank;
                 v_version := coalesce(v_turn.bank_version, 0) + 1;
             end if;
             if v_version > 1 then
                 v_more := jsonb_build_object('aggregateVersion', v_version - 1, 'newAggregateVersion', v_version);
-                if v_event.type like '%CreatedEvent' then
-                    v_id := md5(v_event.id::text || '@' || v_version)::uuid;
+                if v_type like '%CreatedEvent' then
+                    v_id := md5(v_id::text || '@' || v_version)::uuid;
                 end if;
             end if;
             v_turn.position := nextval('afterturn.log_position_seq');
             events := array_append(events, row (
-                v_id, p_host, v_turn."user", v_turn.position, v_event.payload->>'subject', v_version,
-                v_event.payload->>'aggregatetype', v_event.type, v_turn.accepted_at,
-                v_event.payload || jsonb_build_object('id', v_id, 'nonce', v_turn.position, 'aggregateversion', v_version,
-                                                      'data', v_event.payload->'data' || v_more),
+                v_id, p_host, v_turn."user", v_turn.position, v_event->>'subject', v_version, v_event->>'aggregatetype',
+                v_type, v_turn.accepted_at,
+                v_event || jsonb_build_object('id', v_id, 'nonce', v_turn.position, 'aggregateversion', v_version,
+                                              'data', v_event->'data' || v_more),
                 null, v_turn.bank, v_turn.position, pg_current_xact_id())::afterturn.event_store_t);
         end loop;
-        v_turn.messages := v_messages[v_nth] - jsonb_array_length(v_turn.postings);
-        p_turns[v_ord] := v_turn;
+        p_turns[v_nth] := v_turn;
     end loop;
 end $$;
 
