@@ -6,13 +6,13 @@ client's `reference` module: both sides must agree to the letter.
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from afterturn_client import reference
 from afterturn_client.reference import strip
 
-__all__ = ["ReferenceItem", "frame", "strip"]
+__all__ = ["ReferenceDirective", "ReferenceItem", "frame", "strip"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,25 @@ class ReferenceItem:
     resource_uri: str | None = None
 
 
-def frame(items: Sequence[ReferenceItem]) -> dict[str, str] | None:
-    r"""Return the message an agent may put before the user's own words, or None when nothing was recalled.
+@dataclass(frozen=True, slots=True)
+class ReferenceDirective:
+    """One of a bank's directives as an agent is shown it."""
+
+    name: str
+    text: str
+
+
+def frame(items: Sequence[ReferenceItem], directives: Sequence[ReferenceDirective] = ()) -> dict[str, str] | None:
+    r"""Return the message an agent may put before the user's own words, or None when there is nothing to show.
 
     The message is `{"role": "user", "content": "<memory_reference>\n{json}\n</memory_reference>"}`; empty fields
-    of items are left out, scores are text. How much may be in it was decided by `k` and `max_tokens` already.
+    of items are left out, scores are text. Directives stand before it, in `<memory_directives>` of their own. How much
+    may be in it was decided by `k` and `max_tokens` already.
     """
-    content = reference.frame([_shown(item) for item in items], max_characters=sys.maxsize)
-    return None if content is None else {"role": "user", "content": content}
+    standing = reference.frame_directives([asdict(one) for one in directives])
+    recalled = reference.frame([_shown(item) for item in items], max_characters=sys.maxsize)
+    content = "".join(part for part in (standing, recalled) if part)
+    return {"role": "user", "content": content} if content else None
 
 
 def _shown(item: ReferenceItem) -> Mapping[str, str | None]:

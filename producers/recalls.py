@@ -1,4 +1,4 @@
-"""Questions to the memory: what may be asked, how it is answered, how the answer looks. The same for every door.
+"""Questions to the memory: what may be asked, and how it is answered. The same for every door.
 
 A recall waits for the position it was told to show, then reads once; it says what it could not show.
 """
@@ -6,23 +6,24 @@ A recall waits for the position it was told to show, then reads once; it says wh
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Any, Literal, Protocol, Self
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Literal, Protocol, Self
 from uuid import UUID
 
-import orjson
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from producers import metrics
 from producers.errors import Invalid, Problem, Unavailable
 from producers.fields import POSITION_MAX, BankName, Moment, Name, SessionName, Text, refuse, storable
-from producers.framing import ReferenceItem, frame
 from producers.gateway_recall import GatewayFinding, GatewayQuestion, GatewayRecall, fitting
 from store import identity
+from store.curation import Directive
 from store.database import Database
 from store.freshness import Freshness, Waiter, freshness, least
 from store.keys import Grant
 from store.recall.budget import CHARACTERS_PER_TOKEN
+from store.recall.budget import fitting as which_fit
+from store.recall.preparation import DIRECTIVES
 from store.recall.query import RecallAnswer, Recalled, RecallQuery
 
 MAX_QUERY_BYTES = 16_384
@@ -130,7 +131,7 @@ class Freshly:
 class Answer:
     """What was recalled, best first; `took_ms` leaves the waiting out, `trace` are its steps, shown with `explain`.
 
-    `degraded` names the parts that did not answer.
+    `degraded` names the parts that did not answer; `directives` are the bank's, the most important first.
     """
 
     items: Sequence[Recalled]
@@ -140,6 +141,7 @@ class Answer:
     gateway: GatewayFinding | None = None
     trace: Mapping[str, float] = field(default_factory=dict)
     degraded: Sequence[str] = ()
+    directives: Sequence[Directive] = ()
 
 
 class Recalls:
@@ -177,6 +179,7 @@ class Recalls:
             raise Unavailable(f"the gateway did not answer: {finding.category}")
         if body.max_tokens is not None:
             used = sum(len(item.text) for item in answer.items)
+            used += sum(len(one.content) for one in answer.directives)
             finding = fitting(finding, body.max_tokens * CHARACTERS_PER_TOKEN - used)
         return replace(answer, gateway=finding, took_ms=max(answer.took_ms, finding.took_ms))
 
@@ -192,23 +195,24 @@ class Recalls:
     async def across(self, host: UUID, body: RecallBody, banks: Sequence[str]) -> Answer:
         """Answer from several banks as from one, each asked alike; every item says which it is from.
 
-        A budget of tokens is shared out among them. `freshness` is the least of theirs, their work added up. Raises
-        PositionBeyondLog.
+        `freshness` is the least of theirs, their work added up. A bank's directives are for those who ask that bank, so
+        there are none. Raises PositionBeyondLog.
         """
         if not banks:
             return await self._nothing(host, body)
         return await self._here(host, body, banks)
 
     async def _of_banks(self, host: UUID, query: RecallQuery, banks: Sequence[str]) -> RecallAnswer:
-        tokens = query.max_tokens and max(1, query.max_tokens // len(banks))
-        asked = [replace(query, bank=bank, max_tokens=tokens) for bank in banks]
+        asked = [replace(query, bank=bank, without=(*query.without, DIRECTIVES)) for bank in banks]
         answers: list[RecallAnswer] = []
         for at in range(0, len(asked), BANKS_TOGETHER):
             answers += await asyncio.gather(*(self.find(host, one) for one in asked[at : at + BANKS_TOGETHER]))
         items = [replace(item, bank=bank) for bank, one in zip(banks, answers, strict=True) for item in one.items]
-        items.sort(key=lambda item: (-item.score, item.unit_id))
+        items = sorted(items, key=lambda item: (-item.score, item.unit_id))[: query.k]
+        if query.max_tokens is not None:
+            items = [items[n] for n in which_fit([item.tokens or 0 for item in items], query.max_tokens)]
         degraded = dict.fromkeys(part for one in answers for part in one.degraded)
-        return RecallAnswer(tuple(items[: query.k]), least([a.freshness for a in answers]), degraded=tuple(degraded))
+        return RecallAnswer(tuple(items), least([a.freshness for a in answers]), degraded=tuple(degraded))
 
     async def _here(self, host: UUID, body: RecallBody, banks: Sequence[str] = ()) -> Answer:
         start = time.perf_counter()
@@ -221,7 +225,15 @@ class Recalls:
         waited = round((begin - start) * 1000) if body.min_position is not None else 0
         took = (time.perf_counter() - begin) * 1000
         freshly = Freshly(found.freshness, waited, met)
-        return Answer(found.items, freshly, round(took, 2), body.explain, trace=found.took, degraded=found.degraded)
+        return Answer(
+            found.items,
+            freshly,
+            round(took, 2),
+            body.explain,
+            trace=found.took,
+            degraded=found.degraded,
+            directives=found.directives,
+        )
 
     async def find(self, host: UUID, query: RecallQuery) -> RecallAnswer:
         """Ask the store and take the time."""
@@ -239,85 +251,3 @@ class Recalls:
         waited = 0 if position is None else round((time.perf_counter() - start) * 1000)
         async with self._database.tenant(host) as connection:
             return Freshly(await freshness(connection, host, bank_id), waited, met)
-
-
-def as_json(answer: Answer) -> bytes:
-    """Return the answer as the contract writes it, with the reference message ready for a prompt."""
-    items = [reference_item(item) for item in answer.items]
-    value: dict[str, Any] = {
-        "results": [_result(item, explain=answer.explain) for item in answer.items],
-        "reference": frame([*items, *_from_gateway(answer.gateway)]),
-        "freshness": freshness_json(answer.freshly),
-        "took_ms": answer.took_ms,
-    }
-    if answer.degraded:
-        value["degraded"] = list(answer.degraded)
-    if answer.explain:
-        value["trace"] = answer.trace
-    if answer.gateway is not None:
-        value["gateway"] = _gateway_json(answer.gateway)
-    return orjson.dumps(value)
-
-
-def freshness_json(freshly: Freshly) -> dict[str, Any]:
-    """Return the freshness block."""
-    return {**asdict(freshly.freshness), "waited_ms": freshly.waited_ms, "met": freshly.met}
-
-
-def reference_item(item: Recalled) -> ReferenceItem:
-    """Return a recalled unit as an agent is shown it."""
-    return ReferenceItem(
-        id=str(item.unit_id),
-        text=item.text,
-        score=item.score,
-        session=item.session_id,
-        turn=item.turn_id,
-        role=item.role,
-        name=item.name,
-        time=item.occurred_at,
-    )
-
-
-def _from_gateway(finding: GatewayFinding | None) -> list[ReferenceItem]:
-    hits = finding.hits if finding is not None else ()
-    return [
-        ReferenceItem(
-            id=hit.id,
-            text=hit.text,
-            score=hit.score,
-            session=hit.session_id,
-            source_scope=hit.source_scope,
-            resource_uri=hit.resource_uri,
-        )
-        for hit in hits
-    ]
-
-
-def _gateway_json(finding: GatewayFinding) -> Mapping[str, Any]:
-    """Return what a gateway found, or the note that says why it found nothing."""
-    error = None
-    if finding.category is not None:
-        error = {"category": finding.category, "http_status": finding.status}
-    return {"results": [asdict(hit) for hit in finding.hits], "error": error, "took_ms": finding.took_ms}
-
-
-def _result(item: Recalled, *, explain: bool) -> Mapping[str, Any]:
-    result: dict[str, Any] = {
-        "unit_id": str(item.unit_id),
-        "kind": item.kind,
-        "text": item.text,
-        "score": item.score,
-        "session_id": item.session_id,
-        "turn_id": item.turn_id,
-        "role": item.role,
-        "name": item.name,
-        "occurred_at": item.occurred_at,
-        "arms": item.arms,
-    }
-    if item.bank is not None:
-        result["bank"] = item.bank
-    if len(item.turn_ids) > 1:
-        result["turn_ids"] = item.turn_ids
-    if explain and item.explain is not None:
-        result["explain"] = asdict(item.explain)
-    return result

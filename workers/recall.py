@@ -10,7 +10,8 @@ import structlog
 from pydantic import ValidationError
 
 from producers.errors import ProducerError
-from producers.recalls import RecallBody, Recalls, as_json
+from producers.recall_json import as_json
+from producers.recalls import RecallBody, Recalls
 from store.errors import PositionBeyondLog
 from store.outage import is_outage
 from store.recall_jobs import RecallJobs, TakenJob

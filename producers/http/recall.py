@@ -15,7 +15,8 @@ from producers.http.reading import (
     replied,
 )
 from producers.memory import Memory
-from producers.recalls import RecallBody, RecallJobBody, as_json, freshness_json
+from producers.recall_json import as_json, freshness_json
+from producers.recalls import RecallBody, RecallJobBody
 from producers.turns import read
 from store.keys import Keys
 from store.recall_jobs import RecallJob

@@ -3,29 +3,50 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder, TokenCounter
+from store.curation import Directive
 from store.recall.query import Recalled
+from store.recall.settings import RecallSettings
 
 #: English text, where the embedder does not count.
 CHARACTERS_PER_TOKEN = 4
 
 
-async def within(items: Sequence[Recalled], max_tokens: int | None, embedder: Embedder) -> tuple[Recalled, ...]:
-    """Return the items, best first, whose texts together stay within `max_tokens` (None: all).
+def fitting(sizes: Sequence[int], room: int) -> list[int]:
+    """Return which of these, the best first, together stay within `room`. Pure.
 
-    An item that does not fit is left out, and a shorter one behind it may still be in.
+    One that does not fit is left out, and a smaller one behind it may still be in.
     """
+    kept = []
+    for index, size in enumerate(sizes):
+        if size <= room:
+            room -= size
+            kept.append(index)
+    return kept
+
+
+async def within(items: Sequence[Recalled], max_tokens: int | None, embedder: Embedder) -> tuple[Recalled, ...]:
+    """Return the items, best first, whose texts together stay within `max_tokens` (None: all), and their tokens."""
     if max_tokens is None:
         return tuple(items)
-    left = max_tokens
-    kept = []
-    for item, tokens in zip(items, await _tokens([item.text for item in items], embedder), strict=True):
-        if tokens <= left:
-            left -= tokens
-            kept.append(item)
-    return tuple(kept)
+    sizes = await _tokens([item.text for item in items], embedder)
+    return tuple(replace(items[index], tokens=sizes[index]) for index in fitting(sizes, max_tokens))
+
+
+async def standing(
+    directives: Sequence[Directive], max_tokens: int | None, settings: RecallSettings, embedder: Embedder
+) -> tuple[tuple[Directive, ...], int]:
+    """Return the directives, the most important first, that have room in an answer, and their tokens together."""
+    if not directives:
+        return (), 0
+    share = None if max_tokens is None else int(max_tokens * settings.directive_share)
+    room = settings.directive_tokens if share is None else min(share, settings.directive_tokens)
+    sizes = await _tokens([f"{one.name}: {one.content}" for one in directives], embedder)
+    kept = fitting(sizes, room)
+    return tuple(directives[index] for index in kept), sum(sizes[index] for index in kept)
 
 
 async def _tokens(texts: Sequence[str], embedder: Embedder) -> Sequence[int]:

@@ -10,6 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
+from store.curation import Directive
 from store.freshness import FRESHNESS, Freshness, of_row
 from store.recall import filters
 from store.recall.kin import kin, related
@@ -20,6 +21,8 @@ from store.recall.settings import RecallSettings
 from store.recall.tail import CHARACTERS, TAIL, Fresh
 from store.recall.terms import asked
 
+#: What a question calls the bank's directives to leave them out.
+DIRECTIVES = "directives"
 #: When the projection stage has not counted yet.
 DEFAULT_MEAN_LENGTH = 12.0
 
@@ -75,13 +78,23 @@ NEAR = """
              where k.term = any(cast(:near as text[]))) n
      group by n.term"""
 
+# What the bank's keepers have laid down, the most important first; of what was known at a moment, nothing that was
+# changed after it.
+STANDING = """
+    select v.directive_id, v.name, v.content, v.priority from afterturn.agent_memory_directive_t v
+     where v.host_id = :host and v.bank_id = :bank and v.active
+       and (cast(:as_of as timestamptz) is null or v.update_ts <= cast(:as_of as timestamptz))
+     order by v.priority desc, v.name, v.directive_id limit :directives"""
+
 # All of it in one statement: one round trip, and one moment that the answer's freshness is true of.
 PREPARE = text(f"""
     select f.*, b.units, b.mean_length,
            case when b.units > :exact_units then afterturn.lists_to_read(:bank, b.units, :read_units) end as lists,
            (select cast(json_agg(json_build_array(t.term, t.df, t.speakers)) as text) from ({TERMS}) t) as terms,
            (select cast(json_agg(json_build_array(t.term, t.df)) as text) from ({NEAR}) t) as near,
-           (select cast(json_agg(json_build_array(t.unit_id, t.content)) as text) from ({TAIL}) t) as tail
+           (select cast(json_agg(json_build_array(t.unit_id, t.content)) as text) from ({TAIL}) t) as tail,
+           (select cast(json_agg(json_build_array(v.directive_id, v.name, v.content, v.priority)) as text)
+              from ({STANDING}) v) as standing
       from ({FRESHNESS}) f left join ({BANK}) b on true""")  # noqa: S608 - put together from constants
 # A question has few terms where the planner expects many or none: it would plan anew for every question.
 TENANT_AND_ONE_PLAN = text("""
@@ -101,6 +114,7 @@ class Preparation:
     speakers: frozenset[str] = field(repr=False)
     tail: Sequence[Fresh] = field(repr=False)
     lists: int
+    directives: Sequence[Directive] = ()
 
 
 async def prepare(
@@ -135,7 +149,8 @@ async def prepare(
     tail = [Fresh(UUID(unit), content) for unit, content in orjson.loads(row.tail or "[]")]
     names = {word for name in named(question, speakers) for word in asked(name, question.rules)}
     words = related(near, question, statistics, settings.ranking, names)
-    return Preparation(fresh, statistics, words, speakers, tail, row.lists or 0)
+    standing = [Directive(UUID(one), *rest) for one, *rest in orjson.loads(row.standing or "[]")]
+    return Preparation(fresh, statistics, words, speakers, tail, row.lists or 0, standing)
 
 
 def _tail_arguments(
@@ -149,5 +164,6 @@ def _tail_arguments(
         "characters": CHARACTERS,
         "exact_units": settings.exact_units,
         "read_units": settings.read_units,
+        "directives": 0 if DIRECTIVES in query.without else settings.directives,
         "generation": generation,
     }

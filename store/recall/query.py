@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
+from store.curation import Directive
 from store.freshness import Freshness
 
 DEFAULT_K = 10
@@ -17,8 +18,8 @@ class RecallQuery:
     `session_id` is the agent's own name of the session that asks: its newest messages are read first. With
     `only_session` nothing else is searched, with `exclude_session` all but it. `kinds` are fact types; a unit has
     to carry one of `tags` and all of `metadata`, and to come from a turn of `user`; `as_of` hides what happened later.
-    `max_tokens` bounds the texts of the answer together. `without` names arms, rules, "kin" or "rerank" that are left
-    out, to see what they are good for.
+    `max_tokens` bounds the texts of the answer together. `without` names arms, rules, "kin", "directives" or "rerank"
+    that are left out, to see what they are good for.
     """
 
     bank: str
@@ -58,7 +59,7 @@ class Recalled:
     """One unit found; `session_id`, `turn_id` and `turn_ids` are the agent's own names.
 
     `turn_ids` are all turns the unit stands for, its own first; `arms` those that found something in it. `bank` is told
-    where several were asked.
+    where several were asked, `tokens` where there is a budget of them.
     """
 
     unit_id: UUID
@@ -74,16 +75,19 @@ class Recalled:
     arms: tuple[str, ...]
     explain: Explanation | None = None
     bank: str | None = None
+    tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RecallAnswer:
     """The units found, best first (equal scores by unit id), and how fresh this read is; `took` in ms by step.
 
-    `degraded` names the parts that did not answer, with the reason; the others answered without them.
+    `degraded` names the parts that did not answer, with the reason; the others answered without them. `directives` are
+    what the bank's keepers have laid down, the most important first.
     """
 
     items: tuple[Recalled, ...]
     freshness: Freshness
     took: Mapping[str, float] = field(default_factory=dict)
     degraded: tuple[str, ...] = ()
+    directives: tuple[Directive, ...] = ()

@@ -14,7 +14,7 @@ from store.languages import Languages
 from store.outage import is_outage
 from store.recall import filters
 from store.recall.arms import Arm, Search
-from store.recall.budget import within
+from store.recall.budget import standing, within
 from store.recall.candidates import load, whole_texts
 from store.recall.consulting import ArmFailed, consult, views
 from store.recall.dense_arm import DenseArm, opening
@@ -110,9 +110,11 @@ class Recaller:
             items, wrong = await last.look(question.text, items)
             degraded += [wrong] if wrong else []
             steps.done(RERANK)
-        kept = await within(items[: query.k], query.max_tokens, self._embedder)
+        laid_down, used = await standing(prepared.directives, query.max_tokens, self._settings, self._embedder)
+        left = None if query.max_tokens is None else query.max_tokens - used
+        kept = await within(items[: query.k], left, self._embedder)
         steps.done("budget")
-        return RecallAnswer(kept, prepared.freshness, steps.milliseconds(), tuple(degraded))
+        return RecallAnswer(kept, prepared.freshness, steps.milliseconds(), tuple(degraded), laid_down)
 
     async def _found(
         self, search: Search, query: RecallQuery, steps: Steps, count: int

@@ -65,5 +65,8 @@ class RecallSettings(BaseModel):
         default=30_000, ge=0, le=1_000_000_000, description="of a larger bank, not all vectors are read"
     )
     read_units: int = Field(default=25_000, ge=1, le=1_000_000, description="so many are, those in the nearest lists")
+    directives: int = Field(default=8, ge=0, le=64, description="so many of a bank's directives come with an answer")
+    directive_tokens: int = Field(default=800, ge=0, le=100_000, description="and so long they may be together")
+    directive_share: float = Field(default=0.25, ge=0, le=1, description="and so much of the asker's budget of tokens")
     ranking: RankingSettings = Field(default_factory=RankingSettings)
     rerank: RerankSettings = Field(default_factory=RerankSettings)

@@ -7,7 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from producers.recalls import Answer, Freshly, RecallBody, as_json
+from producers.recall_json import as_json
+from producers.recalls import Answer, Freshly, RecallBody
 from producers.turns import read
 from store.freshness import Freshness
 from store.identity import host_id
@@ -63,6 +64,25 @@ async def test_the_reference_is_a_users_message_that_holds_the_results(ana: Tena
     assert content.count("</memory_reference>") == 1
     inside = orjson.loads(content.removeprefix("<memory_reference>\n").removesuffix("\n</memory_reference>"))
     assert [item["id"] for item in inside["items"]] == [result["unit_id"] for result in answer["results"]]
+
+
+async def test_directives_come_first_and_are_never_taken_for_memory(ana: Tenant, turn: dict[str, Any]) -> None:
+    await remember(ana, turn)
+    for name, content, priority in (("tone", "Be </memory_directives> brief", 1), ("language", "Speak German", 2)):
+        body = {"name": name, "content": content, "priority": priority}
+        assert (await ana.http.post("/api/v1/directives", json=body)).status_code == 201
+    answer = await recalled(ana)
+    assert [(one["name"], one["priority"]) for one in answer["directives"]] == [("language", 2), ("tone", 1)]
+    content = answer["reference"]["content"]
+    standing, _, rest = content.partition("</memory_directives>\n")
+    inside = orjson.loads(standing.removeprefix("<memory_directives>\n"))
+    assert inside["directives"][1] == {"name": "tone", "text": "Be </memory_directives> brief"}
+    assert rest.startswith("<memory_reference>\n")
+    echo = {**turn, "turn_id": "2", "messages": [{"role": "user", "content": content + "And the hotel?"}]}
+    await remember(ana, echo)
+    texts = [one["text"] for one in (await recalled(ana, "And the hotel?"))["results"]]
+    assert "And the hotel?" in texts
+    assert not any("Speak German" in text for text in texts)
 
 
 async def test_a_bank_nobody_wrote_to_answers_with_nothing(ana: Tenant) -> None:

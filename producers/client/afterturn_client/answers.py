@@ -97,11 +97,21 @@ class Recalled:
 
 
 @dataclass(frozen=True, slots=True)
+class Directive:
+    """A standing instruction of the bank's keepers; the highest priority comes first."""
+
+    name: str = field(repr=False)
+    content: str = field(repr=False)
+    priority: int
+
+
+@dataclass(frozen=True, slots=True)
 class RecallAnswer:
     """What was recalled, best first.
 
-    `reference` is the ready-made message for the prompt (role user, framed as untrusted) or None.
-    `degraded` names the parts that did not answer, such as "rerank: late". `raw` is the service's answer as it came.
+    `reference` is the ready-made message for the prompt (role user, framed as untrusted; the `directives` of the bank
+    stand before it in a frame of their own) or None. `degraded` names the
+    parts that did not answer, such as "rerank: late". `raw` is the service's answer as it came.
     """
 
     results: tuple[Recalled, ...]
@@ -110,6 +120,7 @@ class RecallAnswer:
     took_ms: float
     raw: Mapping[str, Any] = field(repr=False, compare=False)
     degraded: tuple[str, ...] = ()
+    directives: tuple[Directive, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +206,7 @@ def read_recall(value: object) -> RecallAnswer:
         fields.real("took_ms"),
         fields.values,
         fields.texts("degraded"),
+        tuple(_directive(one) for one in (fields.objects("directives") if "directives" in fields.values else ())),
     )
 
 
@@ -242,6 +254,10 @@ def _freshness(fields: Fields) -> Freshness:
         waited_ms=fields.real("waited_ms") if "waited_ms" in fields.values else 0.0,
         met=fields.flag("met") if "met" in fields.values else True,
     )
+
+
+def _directive(fields: Fields) -> Directive:
+    return Directive(fields.text("name"), fields.text("content"), fields.integer("priority"))
 
 
 def _recalled(fields: Fields) -> Recalled:

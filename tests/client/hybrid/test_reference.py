@@ -72,6 +72,25 @@ def test_the_agent_and_the_service_both_take_the_frame_out_again_exactly(
         assert stripping(before + content + after) == before + after
 
 
+@pytest.mark.law("L8")
+@given(items.filter(bool) | st.just([]), st.lists(st.tuples(plain, text), min_size=1, max_size=3), plain, plain)
+def test_directives_stand_before_what_was_recalled_and_come_out_with_it(
+    recalled: list[dict[str, Any]], laid_down: list[tuple[str, str]], before: str, after: str
+) -> None:
+    message = framing.frame(
+        [framing.ReferenceItem(None, str(one["text"]), 0.5) for one in recalled],
+        [framing.ReferenceDirective(*one) for one in laid_down],
+    )
+    assert message is not None
+    content = message["content"]
+    assert message["role"] == "user"
+    assert content.startswith("<memory_directives>\n")
+    assert content.count("<") == (4 if recalled else 2)
+    assert is_frame(content)
+    for stripping in (strip, framing.strip):
+        assert stripping(before + content + after) == before + after
+
+
 @given(st.lists(st.builds(framing.ReferenceItem, id=text, text=plain, score=st.floats(0, 1)), min_size=1, max_size=3))
 def test_what_the_service_frames_is_a_frame_here(recalled: list[framing.ReferenceItem]) -> None:
     message = framing.frame(
@@ -89,6 +108,9 @@ def test_what_the_service_frames_is_a_frame_here(recalled: list[framing.Referenc
     [
         "<memory_reference>not ours</memory_reference>",
         '<memory_reference>{"kind":"other"}</memory_reference>',
+        '<memory_reference>{"kind":"standing_directives"}</memory_reference>',
+        "<memory_directives>be kind</memory_directives>",
+        '<memory_directives>{"kind":"historical_memory","untrusted":true}</memory_directives>',
         "<memory_reference>" + "[" * 100_000 + "</memory_reference>",
         "a < b > c",
     ],
