@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 MANY_VALUED = ("user_like", "user_dislike", "user_preference", "user_allergy", "today_task", "weekly_task")
 
 # Two people without a name are told apart by who they are.
-_FACTS = """
+STATED = """
     select u.host_id, u.bank_id, u.unit_id,
            afterturn.folded(coalesce(nullif(u.metadata->>'subject', ''), u.user_id::text)) as subject,
            u.metadata->>'fact_id' as fact_id,
@@ -23,8 +23,9 @@ _FACTS = """
                 else afterturn.folded(u.metadata->>'key') end as key,
            afterturn.folded(u.metadata->>'value') as value, u.position, u.event_date as valid_from
       from afterturn.agent_memory_unit_t u
-     where u.host_id = :host and u.bank_id = :bank and u.active and u.origin = 'extraction'
+     where {scope} and u.active and u.origin = 'extraction'
        and u.metadata->>'fact_id' is not null and u.metadata->>'key' is not null and u.metadata->>'value' is not null"""
+_FACTS = STATED.format(scope="u.host_id = :host and u.bank_id = :bank")
 _COLUMNS = "(host_id, bank_id, unit_id, subject, fact_id, key, value, position, valid_from)"
 REMOVE = text("""
     delete from afterturn.fact_t f using unnest(cast(:units as uuid[])) g(unit_id)
@@ -44,31 +45,32 @@ ADD_ALL = text(f"""
                and l.status <> 'done') is null
     returning fact_id, subject, key""")  # noqa: S608 - put together from constants
 # Facts that follow each other with one value are one stretch; each ends where the next stretch begins.
-LINE_UP = text("""
-    with lined as (
+LINED_UP = """
+    lined as (
         select f.*, sum((f.value is distinct from f.before)::int) over w as stretch
-          from (select f.*, lag(f.value) over (partition by f.fact_id, f.subject, f.key
+          from (select f.*, lag(f.value) over (partition by {identity}
                                                order by f.valid_from, f.position, f.unit_id) as before
-                  from unnest(cast(:fact_ids as text[]), cast(:subjects as text[]), cast(:keys as text[]))
-                       as t(fact_id, subject, key),
-                       lateral (select f.fact_id, f.subject, f.key, f.unit_id, f.value, f.valid_from, f.position,
-                                       f.valid_to, f.superseded_by
-                                  from afterturn.fact_t f
-                                 where f.host_id = :host and f.bank_id = :bank and f.fact_id = t.fact_id
-                                   and f.subject = t.subject and f.key = t.key offset 0) f) f
-        window w as (partition by f.fact_id, f.subject, f.key order by f.valid_from, f.position, f.unit_id)
+                  from {facts}) f
+        window w as (partition by {identity} order by f.valid_from, f.position, f.unit_id)
     ), begun as (
-        select distinct on (l.fact_id, l.subject, l.key, l.stretch) l.fact_id, l.subject, l.key, l.stretch, l.unit_id,
-               l.valid_from
-          from lined l
-         order by l.fact_id, l.subject, l.key, l.stretch, l.valid_from, l.position, l.unit_id
-    )
+        select distinct on ({identity}, f.stretch) f.* from lined f
+         order by {identity}, f.stretch, f.valid_from, f.position, f.unit_id
+    )"""
+_OF_IDENTITIES = """
+    unnest(cast(:fact_ids as text[]), cast(:subjects as text[]), cast(:keys as text[])) as t(fact_id, subject, key),
+    lateral (select f.fact_id, f.subject, f.key, f.unit_id, f.value, f.valid_from, f.position, f.valid_to,
+                    f.superseded_by
+               from afterturn.fact_t f
+              where f.host_id = :host and f.bank_id = :bank and f.fact_id = t.fact_id
+                and f.subject = t.subject and f.key = t.key offset 0) f"""
+LINE_UP = text(f"""
+    with {LINED_UP.format(identity="f.fact_id, f.subject, f.key", facts=_OF_IDENTITIES)}
     update afterturn.fact_t f set valid_to = b.valid_from, superseded_by = b.unit_id
       from lined l
       left join begun b on b.fact_id = l.fact_id and b.subject = l.subject and b.key = l.key
                        and b.stretch = l.stretch + 1
      where f.host_id = :host and f.bank_id = :bank and f.unit_id = l.unit_id
-       and (f.valid_to, f.superseded_by) is distinct from (b.valid_from, b.unit_id)""")
+       and (f.valid_to, f.superseded_by) is distinct from (b.valid_from, b.unit_id)""")  # noqa: S608 - put together from constants
 
 
 @dataclass(frozen=True, slots=True, order=True)

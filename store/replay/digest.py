@@ -4,8 +4,9 @@ A row is its canonical jsonb text (columns in jsonb's order, times in UTC); what
 stage is left out. A history counts with the messages that no unit keeps.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 import orjson
@@ -52,14 +53,13 @@ DIGEST = """
                string_agg(sha256(convert_to(told::text, 'UTF8')), ''::bytea order by {key}), '')), 'hex')
       from ({rows}) r"""
 DIFFERENCES = """
-    select cast(to_jsonb(k) as text) as key,
-           case when l.told is null then 'replayed' when s.told is null then 'live' else 'both' end as found,
+    select cast(jsonb_build_object({shown}) as text) as key,
+           case when l.told is null then '{right}' when s.told is null then 'live' else 'both' end as found,
            array(select c from jsonb_object_keys(l.told || s.told) c
                   where l.told->c is distinct from s.told->c order by 1) as columns
-      from ({live}) l full join ({shadow}) s using ({key}),
-           lateral (select {key}) k
+      from ({live}) l full join ({other}) s using ({key})
      where l.told is distinct from s.told
-     order by {order} limit {named}"""
+     order by {key} limit {named}"""
 
 
 # What a bank's derived state is made of.
@@ -96,6 +96,27 @@ async def changed_banks(
     return sorted(found)
 
 
+async def first_differences(
+    connection: AsyncConnection,
+    arguments: Mapping[str, Any],
+    key: Sequence[str],
+    sides: tuple[str, str],
+    *,
+    right: str,
+    shown: str | None = None,
+) -> list[Difference]:
+    """Return the first rows that are not the same on both sides: queries of `key` and the row `told` as jsonb.
+
+    A row that stands on the second side alone is found `right`; `shown` names rows otherwise than by `key`.
+    """
+    shown = shown or ", ".join(f"'{column}', {column}" for column in key)
+    query = DIFFERENCES.format(key=", ".join(key), live=sides[0], other=sides[1], right=right, shown=shown, named=NAMED)
+    return [
+        Difference(orjson.loads(row.key), row.found, tuple(row.columns or ()))
+        for row in await connection.execute(text(query), arguments)
+    ]
+
+
 async def _compare(connection: AsyncConnection, schema: str, scope: Scope, table: Compared) -> TableReport:
     key = ", ".join(table.key)
     arguments = {"host": scope.host, "bank": scope.bank}
@@ -105,12 +126,7 @@ async def _compare(connection: AsyncConnection, schema: str, scope: Scope, table
     ]
     differences: list[Difference] = []
     if found[0] != found[1]:
-        order = ", ".join(f"k.{column}" for column in table.key)
-        query = text(DIFFERENCES.format(key=key, order=order, live=live, shadow=shadow, named=NAMED))
-        differences = [
-            Difference(orjson.loads(row.key), row.found, tuple(row.columns or ()))
-            for row in await connection.execute(query, arguments)
-        ]
+        differences = await first_differences(connection, arguments, table.key, (live, shadow), right="replayed")
     return TableReport(table.table, found[0][0], found[1][0], found[0][1], found[1][1], differences)
 
 

@@ -7,7 +7,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A row that is not the same: its key, where it was found (live, replayed or both), and the columns that differ."""
+    """A row that is not the same: its key, where it was found, and the columns that differ.
+
+    Found live, replayed (of derived state: derived), or both.
+    """
 
     key: Mapping[str, str]
     found: str
@@ -33,10 +36,15 @@ class TableReport:
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """One kind of state outside the log: whether it is what its pipeline makes of what it has counted."""
+    """One kind of state outside the log, and its first rows that its pipeline would not make of what it has counted."""
 
     name: str
-    equal: bool
+    first_differences: Sequence[Difference]
+
+    @property
+    def equal(self) -> bool:
+        """Say whether it is what its pipeline makes."""
+        return not self.first_differences
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,5 +68,5 @@ class Report:
             "tables": [{**asdict(table), "equal": table.equal} for table in self.tables],
             "events": self.events,
             "seconds": round(self.seconds, 3),
-            "derived": [asdict(one) for one in self.derived],
+            "derived": [{**asdict(one), "equal": one.equal} for one in self.derived],
         }

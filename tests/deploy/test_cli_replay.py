@@ -35,10 +35,16 @@ async def operated(tmp_path: Path, fresh_database: TestPostgres, valkey: TestVal
     lock.release()
 
 
-async def tamper(postgres: TestPostgres) -> None:
+TAMPER = "update afterturn.agent_memory_unit_t set content = 'tampered' where seq = 0"
+PLANT = """
+    insert into afterturn.term_t (host_id, bank_id, term, df)
+    select host_id, bank_id, 'planted', 1 from afterturn.agent_memory_bank_t"""
+
+
+async def tamper(postgres: TestPostgres, statement: str = TAMPER) -> None:
     engine = create_async_engine(postgres.owner_url)
     async with engine.begin() as connection:
-        await connection.execute(text("update afterturn.agent_memory_unit_t set content = 'tampered' where seq = 0"))
+        await connection.execute(text(statement))
     await engine.dispose()
 
 
@@ -61,7 +67,7 @@ async def test_what_is_live_is_what_the_log_says(operated: Operated) -> None:
         "equal",
         "first_differences",
     }
-    assert all(set(one) == {"name", "equal"} for one in told["derived"])
+    assert all(set(one) == {"name", "equal", "first_differences"} for one in told["derived"])
 
 
 @pytest.mark.law("L5")
@@ -78,6 +84,20 @@ async def test_a_row_changed_by_hand_is_named_and_mended(operated: Operated, men
     assert difference["key"]["unit_id"] in shown.stdout
     assert (await operated.run("replay", *mending)).exit_code == 0
     assert (await operated.run("replay")).exit_code == 0
+
+
+async def test_derived_state_that_is_not_what_its_pipeline_makes_is_named(operated: Operated) -> None:
+    assert (await operated.run("replay", "--verify", "--derived")).exit_code == 0
+    await tamper(operated.postgres, PLANT)
+    told = await operated.answer("replay", "--verify")
+    assert told["equal"] is True
+    [wrong] = [one for one in told["derived"] if not one["equal"]]
+    [difference] = wrong["first_differences"]
+    assert (wrong["name"], difference["found"]) == ("term_statistics", "live")
+    result = await operated.run("replay", "--verify", "--derived")
+    assert result.exit_code == 1
+    assert difference["key"]["term_sha256"] in result.stdout
+    assert "planted" not in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from store import derived
 from store.replay import Scope, repair, swap, verify
+from store.replay.derived import check
 from tests.servers import TestPostgres
 from tests.workers.conftest import BANK, HOST, World, dialogue, open_world
 from tests.workers.stages import Crew
@@ -56,13 +59,38 @@ DAMAGE = (
     "delete from afterturn.agent_memory_entity_cooccur_t",
     "truncate afterturn.agent_memory_bank_t cascade",
 )
-#: What no digest and no check looks at: a repair makes it anew, whatever stands there.
+#: What no digest looks at: a repair makes it anew, whatever stands there.
 UNSEEN = (
     "delete from afterturn.entity_profile_t",
     "delete from afterturn.fact_t",
     "update afterturn.entity_name_t set mentions = 9",
     "update afterturn.term_t set df = 9",
 )
+STRANGER = """
+    insert into afterturn.entity_profile_t
+    select host_id, bank_id, gen_random_uuid(), canonical_id, name, 'none', folded, stem, mentions
+      from afterturn.entity_profile_t where name = 'Lisbon'"""
+#: One row changed by hand: under which name it is found, how, and in which columns.
+PLANTED = (
+    ("term_statistics", "update afterturn.term_t set df = 99 where term = 'kyoto'", "both", ("df",)),
+    ("term_statistics", "delete from afterturn.term_t where term = 'kyoto'", "derived", ()),
+    ("term_statistics", "update afterturn.bank_statistics_t set tokens = tokens + 1", "both", ("tokens",)),
+    ("names", "update afterturn.entity_name_t set mentions = 9 where name = 'Ann Moore'", "both", ("mentions",)),
+    ("aliases", "update afterturn.entity_profile_t set canonical_id = entity_id where name = 'Karl'", "both",
+     ("canonical_id",)),
+    ("aliases", "update afterturn.entity_profile_t set name = 'Nobody' where name = 'Lisbon'", "both", ("name",)),
+    ("aliases", "delete from afterturn.entity_profile_t where name = 'Lisbon'", "derived", ()),
+    ("aliases", STRANGER, "live", ()),
+    ("facts", "update afterturn.fact_t set superseded_by = null, valid_to = null where value = 'lisbon'", "both",
+     ("superseded_by", "valid_to")),
+    ("facts", "update afterturn.fact_t set key = 'else' where value = 'porto'", "both", ("key",)),
+    ("facts", "delete from afterturn.fact_t where value = 'kyoto'", "derived", ()),
+    ("cooccurrence", "update afterturn.agent_memory_entity_cooccur_t set cooccur_count = 9", "both",
+     ("cooccur_count",)),
+    ("mention_counts", "update afterturn.agent_memory_entity_t set mention_count = 9", "both", ("mention_count",)),
+    ("words", "update afterturn.posting_t set tf = 9 where term = 'kyoto'", "both", ("tf",)),
+    ("vectors", "delete from afterturn.unit_vector_t", "derived", ()),
+)  # fmt: skip
 
 
 async def mended(told: World, mend: Callable[[World], Awaitable[None]], *damage: str) -> None:
@@ -91,3 +119,19 @@ async def test_a_swap_makes_anew_what_hangs_on_rows_that_were_wrong(told: World)
 
 async def test_a_repair_makes_anew_what_only_derived_state_had_wrong(told: World) -> None:
     await mended(told, repaired, *UNSEEN)
+
+
+async def test_a_derived_row_changed_by_hand_is_found_and_named(told: World) -> None:
+    engine = create_async_engine(told.postgres.owner_url)
+    for name, damage, found, columns in PLANTED:
+        async with engine.connect() as connection:
+            await connection.execute(text(damage))
+            wrong = [one for one in await check(connection, Scope(HOST, BANK)) if not one.equal]
+            await connection.rollback()
+        assert [one.name for one in wrong] == [name], damage
+        first, *_ = wrong[0].first_differences
+        assert first.found == found, damage
+        assert set(columns) <= set(first.columns), damage
+        assert first.key["host_id"] == str(HOST)
+        assert "kyoto" not in str(wrong).lower()
+    await engine.dispose()
