@@ -20,6 +20,6 @@ async def claim_items(
     Only for stages in which every item is a stream of its own.
     """
     arguments = {"host": host, "stage": stage.value, "items": list(items), "lease": lease, "worker": worker}
-    async with database.operator() as connection:
+    async with database.operator_call() as connection:
         rows = (await connection.execute(CLAIM_ITEMS, arguments)).all()
     return [Claim(host, stage, row.stream_id, row.epoch, (LedgerRow(*row[3:]),)) for row in rows]

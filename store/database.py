@@ -63,6 +63,12 @@ class Database:
             yield await connection.execution_options(isolation_level="AUTOCOMMIT")
 
     @asynccontextmanager
+    async def operator_call(self) -> AsyncGenerator[AsyncConnection]:
+        """Lend a connection over all hosts for one statement, which is a transaction of its own."""
+        async with self._operator.connect() as connection:
+            yield await connection.execution_options(isolation_level="AUTOCOMMIT")
+
+    @asynccontextmanager
     async def operator(self) -> AsyncGenerator[AsyncConnection]:
         """Open one transaction over the ledger, claims and keys of all hosts; content is out of its reach."""
         async with self._operator.begin() as connection:

@@ -1,5 +1,6 @@
 """The ledger: what is still to be done for each turn, who does it now, and how everything ended."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -94,6 +95,11 @@ class Outcome:
     reason: str | None = None
     retry_in: timedelta | None = None
 
+    @property
+    def went_well(self) -> bool:
+        """Whether there is nothing to tell of it."""
+        return self.status == "done" and self.category is None and self.reason is None and self.retry_in is None
+
 
 @dataclass(frozen=True, slots=True)
 class StageCounts:
@@ -109,24 +115,12 @@ RENEW = text("""
     update afterturn.claim_t c set lease_until = now() + :lease
       from unnest(cast(:epochs as bigint[])) as e(epoch)
      where c.epoch = e.epoch and c.stage = :stage returning c.epoch""")
-DROP = text("select afterturn.drop_claim(:host, :stage, :stream, :epoch)")
 CLOSE = text("""
     select afterturn.close_claims(:host, :stage, cast(:streams as uuid[]), cast(:epochs as bigint[]),
-                                  cast(:of as bigint[]), cast(:items as uuid[]), cast(:status as text[]),
+                                  cast(:done as uuid[]), cast(:items as uuid[]), cast(:status as text[]),
                                   cast(:category as text[]), cast(:reason as text[]),
                                   cast(:retry_in as interval[]))""")
 HOLD = text("select afterturn.hold_claims(:host, :stage, cast(:streams as uuid[]), cast(:epochs as bigint[]))")
-GIVE_BACK = text("select afterturn.give_back(:host, :stage, cast(:items as uuid[]))")
-SETTLE = text("""
-    select afterturn.settle(:host, :stage, cast(:items as uuid[]), cast(:status as text[]),
-                            cast(:category as text[]), cast(:reason as text[]),
-                            cast(:retry_in as interval[]))""")
-MARK = text("""
-    update afterturn.ledger_t set status = :status, updated_at = now()
-     where host_id = :host and stage = :stage and item_id = :item""")
-HELD = text("""
-    select 1 from afterturn.claim_t
-     where host_id = :host and stage = :stage and stream_id = :stream and epoch = :epoch for update""")
 COUNTS = text("""
     select stage, status, count(*) as turns,
            coalesce(extract(epoch from now() - min(accepted_at) filter (where undone)), 0)::float8 as oldest
@@ -184,41 +178,35 @@ class Ledger:
             "max_attempts": max_attempts,
             "valve": valve,
         }
-        async with self._database.operator() as connection:
+        async with self._database.operator_call() as connection:
             found = (await connection.execute(CLAIM, arguments)).all()
-        claims: dict[tuple[UUID, UUID, int], list[LedgerRow]] = {}
+        claims: dict[tuple[UUID, UUID, int], list[LedgerRow]] = defaultdict(list)
         for row in found:
-            held = claims.setdefault((row.host_id, row.stream_id, row.epoch), [])
-            if row.item_id is not None:
-                held.append(LedgerRow(*row[3:]))
-        empty = [Claim(h, stage, s, e, ()) for (h, s, e), held in claims.items() if not held]
-        await self.release(empty)
-        return [Claim(h, stage, s, e, tuple(held)) for (h, s, e), held in claims.items() if held]
+            claims[row[:3]].append(LedgerRow(*row[3:]))
+        return [Claim(host, stage, stream, epoch, tuple(held)) for (host, stream, epoch), held in claims.items()]
 
     async def renew(self, claims: Sequence[Claim], lease: timedelta) -> set[int]:
         """Prolong the leases of claims of one stage; returns the epochs that are still held."""
         if not claims:
             return set()
         arguments = {"lease": lease, "epochs": [c.epoch for c in claims], "stage": claims[0].stage.value}
-        async with self._database.operator() as connection:
+        async with self._database.operator_call() as connection:
             return set((await connection.execute(RENEW, arguments)).scalars())
 
     async def release(self, claims: Iterable[Claim]) -> None:
         """Give claims back unworked: their rows are ready for anybody at once, and the attempt was none."""
-        if claims := list(claims):
-            async with self._database.operator() as connection:
-                for claim in claims:
-                    if (await connection.execute(DROP, _held(claim))).scalar():
-                        await _give_back(connection, claim, ())
+        await self.end(list(claims), ())
 
-    async def fail(self, claim: Claim, outcomes: Sequence[Outcome]) -> bool:
-        """Record outcomes that wrote nothing else, and give the claim back. False: the claim was lost."""
-        try:
-            async with self._database.operator() as connection:
-                await close(connection, claim, outcomes)
-        except LeaseLost:
-            return False
-        return True
+    async def end(self, claims: Sequence[Claim], outcomes: Sequence[Outcome]) -> list[Claim]:
+        """Record outcomes that wrote nothing else, as `close_together` does, of any hosts and stages."""
+        of: dict[tuple[UUID, Stage], list[Claim]] = defaultdict(list)
+        for claim in claims:
+            of[claim.host_id, claim.stage].append(claim)
+        held: list[Claim] = []
+        for ours in of.values():
+            async with self._database.operator_call() as connection:
+                held += await close_together(connection, ours, outcomes)
+        return held
 
     async def counts(self) -> dict[Stage, StageCounts]:
         """Count the turns of every stage by public status, done ones included (reads the whole ledger)."""
@@ -230,13 +218,13 @@ class Ledger:
 
     async def rings(self) -> list[Stage]:
         """Name the stages that have ready work nobody holds."""
-        async with self._database.operator() as connection:
+        async with self._database.operator_call() as connection:
             arguments = {"stages": [s.value for s in Stage], "ordered": [s in ORDERED for s in Stage]}
             found = await connection.execute(RINGS, arguments)
             return [Stage(stage) for stage in found.scalars()]
 
     async def _count(self, query: TextClause) -> dict[Stage, StageCounts]:
-        async with self._database.operator() as connection:
+        async with self._database.operator_call() as connection:
             rows = (await connection.execute(query)).all()
         counts = {stage: dict.fromkeys(PUBLIC_STATUSES, 0) for stage in Stage}
         oldest = dict.fromkeys(Stage, 0.0)
@@ -248,49 +236,28 @@ class Ledger:
 
 
 async def close(connection: AsyncConnection, claim: Claim, outcomes: Sequence[Outcome]) -> None:
-    """Settle rows and give the claim back, inside the transaction that wrote their result.
+    """End rows and give the claim back, inside the transaction that wrote their result.
 
     Rows without an outcome are ready for the next claim, and their attempt was none. Raises LeaseLost when the
     claim is not held any more: the caller's transaction must then end without a trace.
     """
-    if not (await connection.execute(DROP, _held(claim))).scalar():
+    if not await close_together(connection, [claim], outcomes):
         raise LeaseLost("the lease ran out and the work was given to somebody else")
-    await settle(connection, claim, outcomes)
-    await _give_back(connection, claim, outcomes)
 
 
 async def close_together(
     connection: AsyncConnection, claims: Sequence[Claim], outcomes: Sequence[Outcome]
 ) -> list[Claim]:
-    """Settle rows of many claims of one host and stage at once, and give the claims back.
+    """End rows of many claims of one host and stage at once, as `close` does, and give the claims back.
 
     For results that anybody may write twice. Returns the claims that were still held; the others' rows stay as
     whoever took them over left them.
     """
     if not claims:
         return []
-    of = {row.item_id: claim.epoch for claim in claims for row in claim.rows}
-    arguments = {**_all_of(claims), **_ends(outcomes), "of": [of[outcome.item_id] for outcome in outcomes]}
-    dropped = set((await connection.execute(CLOSE, arguments)).scalar_one())
-    return [claim for claim in claims if claim.epoch in dropped]
-
-
-async def settle(connection: AsyncConnection, claim: Claim, outcomes: Sequence[Outcome]) -> None:
-    """Settle rows and keep the claim, for work that ends row by row; check it with `held` in the same transaction."""
-    await connection.execute(
-        SETTLE,
-        {
-            "host": claim.host_id,
-            "stage": claim.stage.value,
-            **_ends(outcomes),
-        },
-    )
-
-
-async def held(connection: AsyncConnection, claim: Claim) -> None:
-    """Lock the claim until the transaction ends. Raises LeaseLost when it belongs to somebody else."""
-    if (await connection.execute(HELD, _held(claim))).scalar() is None:
-        raise LeaseLost("the lease ran out and the work was given to somebody else")
+    arguments = {**_all_of(claims), **_ends(claims, outcomes)}
+    held = set((await connection.execute(CLOSE, arguments)).scalar_one())
+    return [claim for claim in claims if claim.epoch in held]
 
 
 async def held_together(connection: AsyncConnection, claims: Sequence[Claim]) -> list[Claim]:
@@ -304,18 +271,6 @@ async def held_together(connection: AsyncConnection, claims: Sequence[Claim]) ->
     return [claim for claim in claims if claim.epoch in epochs]
 
 
-async def mark(connection: AsyncConnection, claim: Claim, item: UUID, status: str) -> None:
-    """Write an intermediate status of one row (the gateway's adding, added, flushing); needs `held` before it."""
-    await connection.execute(MARK, {"host": claim.host_id, "stage": claim.stage.value, "item": item, "status": status})
-
-
-async def _give_back(connection: AsyncConnection, claim: Claim, outcomes: Sequence[Outcome]) -> None:
-    settled = {outcome.item_id for outcome in outcomes}
-    if items := [row.item_id for row in claim.rows if row.item_id not in settled]:
-        arguments = {"host": claim.host_id, "stage": claim.stage.value, "items": items}
-        await connection.execute(GIVE_BACK, arguments)
-
-
 def _all_of(claims: Sequence[Claim]) -> dict[str, object]:
     return {
         "host": claims[0].host_id,
@@ -325,20 +280,16 @@ def _all_of(claims: Sequence[Claim]) -> dict[str, object]:
     }
 
 
-def _ends(outcomes: Sequence[Outcome]) -> dict[str, object]:
+def _ends(claims: Sequence[Claim], outcomes: Sequence[Outcome]) -> dict[str, object]:
+    """Return how the rows of these claims end: the many that went well are told by their names alone."""
+    told = {outcome.item_id: outcome for outcome in outcomes}
+    rows = [(row.item_id, told.get(row.item_id)) for claim in claims for row in claim.rows]
+    others = [(item, end) for item, end in rows if end is None or not end.went_well]
     return {
-        "items": [outcome.item_id for outcome in outcomes],
-        "status": [outcome.status for outcome in outcomes],
-        "category": [outcome.category for outcome in outcomes],
-        "reason": [outcome.reason for outcome in outcomes],
-        "retry_in": [outcome.retry_in for outcome in outcomes],
-    }
-
-
-def _held(claim: Claim) -> dict[str, object]:
-    return {
-        "host": claim.host_id,
-        "stage": claim.stage.value,
-        "stream": claim.stream_id,
-        "epoch": claim.epoch,
+        "done": [item for item, end in rows if end is not None and end.went_well],
+        "items": [item for item, _ in others],
+        "status": [end and end.status for _, end in others],
+        "category": [end and end.category for _, end in others],
+        "reason": [end and end.reason for _, end in others],
+        "retry_in": [end and end.retry_in for _, end in others],
     }

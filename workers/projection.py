@@ -8,7 +8,7 @@ from store import derived
 from store.database import Database
 from store.events.envelope import Origin
 from store.identity import user_id
-from store.ledger import Claim, Outcome, Stage, close, held
+from store.ledger import Claim, Outcome, Stage, close, held_together
 from workers.runner import Shape, Worked
 
 
@@ -30,7 +30,7 @@ class ProjectionStage:
         outcomes = [Outcome(row.item_id) for row in claim.rows]
         async with self.database.tenant(claim.host_id) as connection:
             await derived.lock(connection, bank)
-            await held(connection, claim)
+            await held_together(connection, [claim])
             more = await derived.advance(connection, origin, turns)
             await close(connection, claim, outcomes)
         while more:

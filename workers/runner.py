@@ -216,7 +216,7 @@ class Runner:
         alone = len(claim.rows) == 1
         outcomes = [self.verdict.outcome(row, error, alone=alone) for row in claim.rows]
         try:
-            recorded = await self.ledger.fail(claim, outcomes)
+            recorded = await self.ledger.end([claim], outcomes)
         except Exception as second:  # noqa: BLE001 - the lease runs out, and the attempt is counted already
             log.warning("a failure could not be recorded", stage=claim.stage.value, error=type(second).__name__)
             return

@@ -1,32 +1,13 @@
 -- The ledger's transitions. A worker claims streams (a session, a bank, or a single item), works without a
 -- connection, and settles rows in the transaction that writes its result.
 
--- Ends rows of one stage, or postpones them for so long: whoever works may have another clock than this one, by which
--- it is looked what is ready. Whatever way a turn's extraction ended, its projection may begin.
-drop function if exists afterturn.settle(uuid, text, uuid[], text[], text[], text[], timestamptz[]);
-create or replace function afterturn.settle(p_host uuid, p_stage text, p_items uuid[], p_status text[],
-                                            p_category text[], p_reason text[], p_retry_in interval[]) returns void
-language plpgsql set plan_cache_mode to force_generic_plan as $$
-begin
-    with settled as (
-        update afterturn.ledger_t l
-           set status = s.status, error_category = s.category, error_reason = s.reason,
-               next_attempt_at = coalesce(now() + s.retry_in, l.next_attempt_at), updated_at = now()
-          from unnest(p_items, p_status, p_category, p_reason, p_retry_in) as s(item, status, category, reason, retry_in)
-         where l.host_id = p_host and l.stage = p_stage and l.item_id = s.item
-        returning l.turn_id, l.undone
-    )
-    update afterturn.ledger_t p set next_attempt_at = now()
-      from settled s
-     where p_stage = 'extraction' and not s.undone
-       and p.host_id = p_host and p.stage = 'projection' and p.turn_id = s.turn_id and p.next_attempt_at = 'infinity';
-end $$;
-
 -- Claims up to p_streams streams that have ready work and no living lease, and hands out their first p_rows rows.
 -- Attempts are counted here, before the work: a row that kills its worker ends in quarantine too.
 -- p_ordered: nothing overtakes a row of its stream that waits for its next attempt.
 -- p_valve: what is newest comes first, and before it what is older than that; null: the oldest first.
 -- What was tried before is handed out alone, so that a row that kills its worker takes no other into quarantine.
+-- Who claims from a stage at the same time waits, to see what the other took: else both would reach for the same streams,
+-- and each wait, at every row of a claim, for whoever touched it first, only to find it taken.
 drop function if exists afterturn.claim_work(text, int, int, interval, text, boolean, int);
 create or replace function afterturn.claim_work(p_stage text, p_streams int, p_rows int, p_lease interval,
                                                 p_worker text, p_ordered boolean, p_max_attempts int,
@@ -40,6 +21,7 @@ declare
     v_streams uuid[];
     v_epochs bigint[];
 begin
+    perform pg_advisory_xact_lock(hashtextextended('claim' || p_stage, 0));
     -- Only winning the claim makes a stream ours; its rows are read by the next statement, whose snapshot shows
     -- what the previous holder left behind.
     with waiting as (
@@ -66,19 +48,15 @@ begin
     with mine as (
         select c.host_id, c.stream_id, c.epoch, r.item_id, r.attempts >= p_max_attempts as exhausted
           from unnest(v_hosts, v_streams, v_epochs) as c(host_id, stream_id, epoch),
-               lateral (select l.item_id, l.attempts, row_number() over o as nth, bool_or(l.attempts > 0) over o as tried
+               lateral (select l.item_id, l.attempts, row_number() over o as nth, bool_or(l.attempts > 0) over o as tried,
+                               bool_or(l.next_attempt_at > now()) over o as waits
                           from (select l.* from afterturn.ledger_t l
                                  where l.host_id = c.host_id and l.stage = p_stage and l.stream_id = c.stream_id
-                                   and l.undone and l.next_attempt_at < 'infinity' and l.next_attempt_at <= now()
-                                   and (not p_ordered or not exists (
-                                        select from afterturn.ledger_t e
-                                         where e.host_id = l.host_id and e.stage = p_stage
-                                           and e.stream_id = l.stream_id and e.undone
-                                           and e.next_attempt_at < 'infinity'
-                                           and e.position < l.position and e.next_attempt_at > now()))
+                                   and l.undone and l.next_attempt_at < 'infinity'
+                                   and (p_ordered or l.next_attempt_at <= now())
                                  order by l.position limit p_rows) l
                         window o as (order by l.position rows unbounded preceding)) r
-         where r.nth = 1 or not r.tried
+         where not r.waits and (r.nth = 1 or not r.tried)
     ), counted as (
         update afterturn.ledger_t l
            set attempts = l.attempts + (not m.exhausted)::int,
@@ -97,21 +75,17 @@ begin
          where p_stage = 'extraction' and not d.undone
            and p.host_id = d.host_id and p.stage = 'projection' and p.turn_id = d.turn_id
            and p.next_attempt_at = 'infinity'
+    ), empty as (
+        delete from afterturn.claim_t c using unnest(v_hosts, v_streams, v_epochs) as w(host_id, stream_id, epoch)
+         where c.host_id = w.host_id and c.stage = p_stage and c.stream_id = w.stream_id and c.epoch = w.epoch
+           and not exists (select from counted d
+                            where d.host_id = w.host_id and d.stream_id = w.stream_id and d.undone)
     )
     select c.host_id, c.stream_id, c.epoch, d.item_id, d.bank_id, d.session_id, d.turn_id, d.position,
            d.status, d.attempts, d.accepted_at
       from unnest(v_hosts, v_streams, v_epochs) as c(host_id, stream_id, epoch)
-      left join counted d on d.host_id = c.host_id and d.stream_id = c.stream_id and d.undone
+      join counted d on d.host_id = c.host_id and d.stream_id = c.stream_id and d.undone
      order by c.epoch, d.position;
-end $$;
-
--- Gives a claim back, if it is still held. False: the lease ran out and somebody else holds the stream now.
-create or replace function afterturn.drop_claim(p_host uuid, p_stage text, p_stream uuid, p_epoch bigint) returns boolean
-language plpgsql as $$
-begin
-    delete from afterturn.claim_t c
-     where c.host_id = p_host and c.stage = p_stage and c.stream_id = p_stream and c.epoch = p_epoch;
-    return found;
 end $$;
 
 -- Locks claims of one stage that are still held, in one order for everybody, and returns their epochs.
@@ -137,30 +111,56 @@ begin
     return v_held;
 end $$;
 
--- Gives claims of one stage back and ends or postpones their rows: each row has the epoch of its claim, and stays as it
--- is where that is not held any more. Returns the epochs of those that were.
-drop function if exists afterturn.close_claims(uuid, text, uuid[], bigint[], bigint[], uuid[], text[], text[], text[],
-                                               timestamptz[]);
+-- Gives claims of one stage back and ends their rows: p_done went well; p_items end as they are told, or wait for so long
+-- by this clock, by which it is looked what is ready; one without a status was not worked on, and its attempt was none.
+-- A row whose claim is not held any more stays as it is. Whatever way a turn's extraction ended, its projection may begin.
+-- Returns the epochs of the claims that were held.
 create or replace function afterturn.close_claims(p_host uuid, p_stage text, p_streams uuid[], p_epochs bigint[],
-                                                  p_of bigint[], p_items uuid[], p_status text[], p_category text[],
+                                                  p_done uuid[], p_items uuid[], p_status text[], p_category text[],
                                                   p_reason text[], p_retry_in interval[]) returns bigint[]
-language plpgsql as $$
+language plpgsql set plan_cache_mode to force_generic_plan as $$
 declare
-    v_held bigint[] := afterturn.drop_claims(p_host, p_stage, p_streams, p_epochs);
+    v_held bigint[];
+    v_streams uuid[];
 begin
-    perform afterturn.settle(p_host, p_stage, array_agg(s.item), array_agg(s.status), array_agg(s.category),
-                             array_agg(s.reason), array_agg(s.retry_in))
-       from unnest(p_of, p_items, p_status, p_category, p_reason, p_retry_in)
-            as s(epoch, item, status, category, reason, retry_in)
-      where s.epoch = any (v_held);
+    perform set_config('afterturn.host', p_host::text, true);
+    v_held := afterturn.drop_claims(p_host, p_stage, p_streams, p_epochs);
+    -- null: all of them, and no row need be asked whose it is.
+    v_streams := case when cardinality(v_held) < cardinality(p_epochs) then array(
+        select c.stream from unnest(p_streams, p_epochs) as c(stream, epoch) where c.epoch = any (v_held)) end;
+
+    with ended as (
+        update afterturn.ledger_t l
+           set status = s.status, error_category = s.category, error_reason = s.reason,
+               next_attempt_at = coalesce(now() + s.retry_in, l.next_attempt_at), updated_at = now()
+          from (select d.item, 'done', null, null, null::interval from unnest(p_done) as d(item)
+                union all
+                select o.* from unnest(p_items, p_status, p_category, p_reason, p_retry_in)
+                             as o(item, status, category, reason, retry_in) where o.status is not null)
+               as s(item, status, category, reason, retry_in)
+         where l.host_id = p_host and l.stage = p_stage and l.item_id = s.item
+           and (v_streams is null or l.stream_id = any (v_streams))
+        returning l.turn_id, l.undone
+    )
+    update afterturn.ledger_t p set next_attempt_at = now()
+      from ended s
+     where p_stage = 'extraction' and not s.undone
+       and p.host_id = p_host and p.stage = 'projection' and p.turn_id = s.turn_id and p.next_attempt_at = 'infinity';
+
+    if cardinality(p_items) > 0 then
+        update afterturn.ledger_t l set status = 'pending', attempts = l.attempts - 1, updated_at = now()
+          from unnest(p_items, p_status) as o(item, status)
+         where o.status is null and l.host_id = p_host and l.stage = p_stage and l.item_id = o.item
+           and (v_streams is null or l.stream_id = any (v_streams)) and l.status = 'running' and l.attempts > 0;
+    end if;
     return v_held;
 end $$;
 
--- Rows that were handed out and not worked on: their attempt was none.
-create or replace function afterturn.give_back(p_host uuid, p_stage text, p_items uuid[]) returns void
-language plpgsql as $$
-begin
-    update afterturn.ledger_t l set status = 'pending', attempts = l.attempts - 1, updated_at = now()
-     where l.host_id = p_host and l.stage = p_stage and l.item_id = any (p_items)
-       and l.status = 'running' and l.attempts > 0;
-end $$;
+drop function if exists afterturn.close_claims(uuid, text, uuid[], bigint[], bigint[], uuid[], text[], text[], text[],
+                                               timestamptz[]);
+drop function if exists afterturn.close_claims(uuid, text, uuid[], bigint[], bigint[], uuid[], text[], text[], text[],
+                                               interval[]);
+drop function if exists afterturn.settle(uuid, text, uuid[], text[], text[], text[], timestamptz[]);
+drop function if exists afterturn.settle(uuid, text, uuid[], text[], text[], text[], interval[]);
+drop function if exists afterturn.drop_claim(uuid, text, uuid, bigint);
+drop function if exists afterturn.give_back(uuid, text, uuid[]);

@@ -75,7 +75,7 @@ create or replace function afterturn.put_off(p_host uuid, p_stage text, p_stream
 language plpgsql as $$
 begin
     perform set_config('afterturn.host', p_host::text, true);
-    if not afterturn.drop_claim(p_host, p_stage, p_stream, p_epoch) then
+    if afterturn.drop_claims(p_host, p_stage, array[p_stream], array[p_epoch]) = '{}' then
         return false;
     end if;
     update afterturn.ledger_t l

@@ -47,7 +47,7 @@ declare
     v_held bigint[];
 begin
     perform set_config('afterturn.host', p_host::text, true);
-    v_held := afterturn.close_claims(p_host, 'gateway', p_streams, p_epochs, p_epochs, p_items, p_statuses,
+    v_held := afterturn.close_claims(p_host, 'gateway', p_streams, p_epochs, '{}', p_items, p_statuses,
                                      p_categories, p_reasons, p_retry_ins);
     perform afterturn.audit_deliveries(p_host, v_held, p_epochs, p_items, p_events, p_payloads);
     return v_held;

@@ -45,7 +45,7 @@ class Busy(Operated):
             claims = await ledger.claim(stage, streams=64, rows=16, lease=LEASE, worker="w", max_attempts=5)
             for claim in claims:
                 told = None if status == "done" else category, None if status == "done" else reason
-                await ledger.fail(claim, [Outcome(row.item_id, status, *told) for row in claim.rows])
+                await ledger.end([claim], [Outcome(row.item_id, status, *told) for row in claim.rows])
 
     async def finish(self) -> None:
         """Have every stage do its work."""

@@ -8,8 +8,9 @@ import pytest
 from sqlalchemy import text
 
 from store.database import Database
+from store.delivery import Deliveries
 from store.errors import LeaseLost
-from store.ledger import Claim, Ledger, Outcome, Stage, close, held, mark
+from store.ledger import Claim, Ledger, Outcome, Stage, close, held_together
 from store.turns import Appended, NewTurn, TurnStore
 from tests.store.conftest import NOON, new_host, rows, turn
 
@@ -72,7 +73,7 @@ async def test_nothing_overtakes_a_turn_that_waits_for_its_next_attempt(
     await accepted(lonely, host, [turn("t1"), turn("t2")])
     [claim] = await claimed(ledger, Stage.EXTRACTION)
     later = timedelta(hours=1)
-    assert await ledger.fail(claim, [Outcome(claim.rows[0].item_id, "pending", "timeout", "slow", later)])
+    assert await ledger.end([claim], [Outcome(claim.rows[0].item_id, "pending", "timeout", "slow", later)])
     assert await claimed(ledger, Stage.EXTRACTION) == []
 
 
@@ -81,7 +82,7 @@ async def test_unordered_work_goes_on_beside_a_row_that_waits(lonely: Database, 
     first, second = await claimed(ledger, Stage.EMBEDDING)
     await ledger.release([second])
     later = timedelta(hours=1)
-    assert await ledger.fail(first, [Outcome(first.rows[0].item_id, "pending", "busy", "try later", later)])
+    assert await ledger.end([first], [Outcome(first.rows[0].item_id, "pending", "busy", "try later", later)])
     [again] = await claimed(ledger, Stage.EMBEDDING)
     assert again.rows[0].item_id == second.rows[0].item_id
 
@@ -94,10 +95,10 @@ async def test_a_late_finisher_changes_nothing(lonely: Database, ledger: Ledger,
     assert now.epoch > late.epoch
     async with lonely.tenant(host) as connection:
         with pytest.raises(LeaseLost):
-            await held(connection, late)
+            await held_together(connection, [late])
     with pytest.raises(LeaseLost):
         await finished(lonely, late)
-    assert not await ledger.fail(late, [Outcome(late.rows[0].item_id, "dead", "x", "y")])
+    assert not await ledger.end([late], [Outcome(late.rows[0].item_id, "dead", "x", "y")])
     await finished(lonely, now)
     assert await rows(lonely, host, "select status, attempts from ledger_t where stage = 'extraction'") == [("done", 2)]
 
@@ -149,7 +150,7 @@ async def test_a_projection_begins_when_the_extraction_of_its_turn_has_ended_eit
     await accepted(lonely, host, [turn("t1")])
     assert await claimed(ledger, Stage.PROJECTION) == []
     [claim] = await claimed(ledger, Stage.EXTRACTION)
-    assert await ledger.fail(claim, [Outcome(claim.rows[0].item_id, status, "x", "y")])
+    assert await ledger.end([claim], [Outcome(claim.rows[0].item_id, status, "x", "y")])
     [projection] = await claimed(ledger, Stage.PROJECTION)
     assert projection.stream_id == projection.rows[0].bank_id
 
@@ -159,9 +160,7 @@ async def test_an_intermediate_status_survives_the_death_of_its_worker(
 ) -> None:
     await accepted(lonely, host, [turn("t1", gateway=True)])
     [claim] = await claimed(ledger, Stage.GATEWAY, lease=timedelta(seconds=1))
-    async with lonely.tenant(host) as connection:
-        await held(connection, claim)
-        await mark(connection, claim, claim.rows[0].item_id, "adding")
+    await Deliveries(lonely).step(claim, claim.rows[0].item_id, "adding")
     async with lonely.operator() as connection:
         await connection.execute(text("update afterturn.claim_t set lease_until = now()"))
     [again] = await claimed(ledger, Stage.GATEWAY)

@@ -69,7 +69,7 @@ class ByHand:
     async def kill(self, stage: Stage, category: str = "internal") -> None:
         """Have the stage's rows end in quarantine, as a worker ends them."""
         for claim in await self.claim(stage):
-            await self.world.ledger.fail(claim, [Outcome(r.item_id, "dead", category, "Broken") for r in claim.rows])
+            await self.world.ledger.end([claim], [Outcome(r.item_id, "dead", category, "Broken") for r in claim.rows])
 
     async def claim(self, stage: Stage) -> list[Claim]:
         return await self.world.ledger.claim(stage, streams=8, rows=16, lease=LEASE, worker="w", max_attempts=5)
@@ -134,7 +134,7 @@ async def test_a_projection_under_way_does_not_end_before_its_retried_extraction
     await hand.kill(Stage.EXTRACTION)
     [late] = await hand.claim(Stage.PROJECTION)
     assert await hand.retry(stages=(Stage.EXTRACTION,), statuses=("dead",)) == Changed(1, 1)
-    assert not await world.ledger.fail(late, [Outcome(late.rows[0].item_id)]), "its claim was taken back"
+    assert not await world.ledger.end([late], [Outcome(late.rows[0].item_id)]), "its claim was taken back"
     [projection] = await hand.rows(stages=(Stage.PROJECTION,))
     assert (projection.state, projection.attempts, projection.waits_for) == ("pending", 0, Stage.EXTRACTION)
     await Crew(world).drain()

@@ -10,11 +10,12 @@ import pytest_asyncio
 from afterturn_client.gateway import GatewayClient
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from store.ledger import Claim, Stage, held, mark
+from store.delivery import Deliveries
+from store.ledger import Claim, Stage
 from store.turns import NewMessage
 from tests.client.loopback import closed_port, raw_server
 from tests.patience import PATIENCE_S, until
-from tests.workers.conftest import HOST, START, World, dialogue
+from tests.workers.conftest import START, World, dialogue
 from tests.workers.gateways import KEY, USER, Gateway, gateway
 from tests.workers.stages import Crew
 from workers.metrics import STAGE_FAILURES
@@ -233,9 +234,7 @@ async def crash_in(world: World, status: str) -> None:
     claims: list[Claim] = await world.ledger.claim(
         Stage.GATEWAY, streams=1, rows=1, lease=timedelta(seconds=30), worker="dead", max_attempts=5
     )
-    async with world.database.tenant(HOST) as connection:
-        await held(connection, claims[0])
-        await mark(connection, claims[0], claims[0].rows[0].item_id, status)
+    await Deliveries(world.database).step(claims[0], claims[0].rows[0].item_id, status)
     await world.expire_leases()
 
 

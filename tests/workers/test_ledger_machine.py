@@ -117,7 +117,9 @@ class LedgerMachine(RuleBasedStateMachine):
         claim = data.draw(st.sampled_from(self.claims))
         self.claims.remove(claim)
         status = "dead" if dead else "pending"
-        self.run(self.world.ledger.fail(claim, [Outcome(row.item_id, status, "test", "told to") for row in claim.rows]))
+        self.run(
+            self.world.ledger.end([claim], [Outcome(row.item_id, status, "test", "told to") for row in claim.rows])
+        )
 
     @precondition(lambda self: self.claims)
     @rule(data=st.data())
