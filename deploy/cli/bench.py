@@ -15,7 +15,7 @@ from deploy.bench.measures import Measure, Outcome
 from deploy.bench.quality.settling import NotSettled
 from deploy.cli.finding import DataOption, JsonOption
 from deploy.cli.printing import answer, console, ended, say
-from deploy.cli.quality import AblateFlag, FormatOption, QualityFlag, QualityOptions, StackOption
+from deploy.cli.quality import AblateFlag, FormatOption, LongOption, QualityFlag, QualityOptions, StackOption
 from deploy.cli.quality import quality as measure_quality
 from deploy.embedded import EmbeddedError
 from deploy.private_stack import PrivateStackError
@@ -38,6 +38,7 @@ def bench_command(
     kind: Annotated[str, FormatOption] = "",
     stack: Annotated[Path | None, StackOption] = None,
     ablate: Annotated[bool, AblateFlag] = False,
+    long: Annotated[int, LongOption] = 0,
     full: Annotated[bool, typer.Option("--full", help="Run the largest sizes; this may take long.")] = False,
     data: DataOption = None,
     as_json: JsonOption = False,
@@ -56,11 +57,12 @@ def bench_command(
 
     `recall --quality --data FILE --format locomo|longmemeval|beam` plays dialogues of yours into the running stack,
     else into a private one, asks their questions over HTTP and prints how much of the evidence is among the first.
+    With `--ablate` also with each arm and rule left out in turn, with `--long 6` also with six messages made one.
 
     **Example:** `afterturn bench pipeline --json`
     """
     if quality and name == "recall":
-        measure_quality(QualityOptions(data, kind, stack, ablate), as_json=as_json)
+        measure_quality(QualityOptions(data, kind, stack, ablate, long), as_json=as_json)
         return
     if name not in BENCHES:
         raise ended(f"no such bench: {printable_names()}", 2)

@@ -13,7 +13,8 @@ from rich.table import Table
 
 from deploy.bench.quality.figures import NAMES, Figures
 from deploy.bench.quality.formats import FORMATS, read
-from deploy.bench.quality.material import UnreadableData
+from deploy.bench.quality.long import joined
+from deploy.bench.quality.material import Dialogue, UnreadableData
 from deploy.bench.quality.run import Quality, measured
 from deploy.bench.quality.settling import NotSettled
 from deploy.cli.printing import answer, console, ended, say
@@ -27,12 +28,16 @@ WORKERS = 2
 
 @dataclass(frozen=True, slots=True)
 class QualityOptions:
-    """What was asked for on the command line; `stack` is a running stack's data folder."""
+    """What was asked for on the command line; `stack` is a running stack's data folder.
+
+    `long`: also with so many messages in a row made one, 0 for not.
+    """
 
     file: Path | None
     kind: str
     stack: Path | None
     ablate: bool
+    long: int = 0
 
 
 def quality(options: QualityOptions, *, as_json: bool) -> None:
@@ -41,19 +46,32 @@ def quality(options: QualityOptions, *, as_json: bool) -> None:
         raise ended(f"--quality needs --data FILE and --format {'|'.join(FORMATS)}", 2)
     try:
         dialogues = read(options.file, options.kind)
+        variants = {"": dialogues}
+        if options.long:
+            variants[f"messages of {options.long}"] = [joined(one, options.long) for one in dialogues]
         with _stack(options.stack) as stack:
-            found = asyncio.run(measured(stack, dialogues, say, ablate=options.ablate))
+            found = {name: _measured(stack, told, options) for name, told in variants.items()}
     except UnreadableData as error:
         raise ended(str(error), 2) from None
     except (NotSettled, AfterturnError, PrivateStackError, NoStack) as error:
         raise ended(str(error), 2) from None
     if as_json:
-        answer(_as_json(found))
-    else:
-        console().print(_table("category", found.figures))
-        if found.without:
-            console().print(_table("without", [_named(name, row) for name, row in found.without.items()]))
-        console().print(f"{found.turns} turns; a recall takes {found.p50_ms:.1f} ms (p50), {found.p95_ms:.1f} ms (p95)")
+        first, *others = found.items()
+        answer({**_as_json(first[1]), "variants": {name: _as_json(one) for name, one in others}})
+        return
+    for name, one in found.items():
+        _print(name, one)
+
+
+def _measured(stack: Stack, dialogues: Sequence[Dialogue], options: QualityOptions) -> Quality:
+    return asyncio.run(measured(stack, dialogues, say, ablate=options.ablate))
+
+
+def _print(name: str, found: Quality) -> None:
+    console().print(_table(name or "category", found.figures))
+    if found.without:
+        console().print(_ablation(found))
+    console().print(f"{found.turns} turns; a recall takes {found.p50_ms:.1f} ms (p50), {found.p95_ms:.1f} ms (p95)")
 
 
 @contextmanager
@@ -73,7 +91,7 @@ def _as_json(found: Quality) -> Mapping[str, Any]:
     return {
         "turns": found.turns,
         "categories": [_row(row) for row in found.figures],
-        "without": {name: _row(row) for name, row in found.without.items()},
+        "without": {name: [_row(row) for row in rows] for name, rows in found.without.items()},
         "recall_ms": {"p50": round(found.p50_ms, 2), "p95": round(found.p95_ms, 2)},
     }
 
@@ -83,8 +101,15 @@ def _row(row: Figures) -> dict[str, Any]:
     return {"category": row.category, "questions": row.questions, **means}
 
 
-def _named(name: str, row: Figures) -> Figures:
-    return Figures(name, row.questions, row.means)
+def _ablation(found: Quality) -> Table:
+    """Return recall@10 by category and all figures with each part left out."""
+    categories = [row.category for row in found.figures[:-1]]
+    table = Table("without", *categories, *NAMES, box=None, pad_edge=False, header_style="bold")
+    for name, rows in {"nothing": found.figures, **found.without}.items():
+        *each, every = rows
+        cells = [*(row.means["recall@10"] for row in each), *(every.means[figure] for figure in NAMES)]
+        table.add_row(name, *(f"{cell:.3f}" for cell in cells))
+    return table
 
 
 def _table(title: str, rows: Sequence[Figures]) -> Table:
@@ -97,4 +122,5 @@ def _table(title: str, rows: Sequence[Figures]) -> Table:
 QualityFlag = typer.Option("--quality", help="`recall`: whether the evidence is found, on data of yours (--data FILE).")
 FormatOption = typer.Option("--format", help=f"What FILE is: {', '.join(FORMATS)}.")
 StackOption = typer.Option(metavar="DIR", help="`--quality`: the running stack's data folder.")
+LongOption = typer.Option("--long", metavar="N", help="`--quality`: also with N messages in a row made one.")
 AblateFlag = typer.Option("--ablate", help="`--quality`: ask again with each arm and rule left out in turn.")

@@ -18,17 +18,17 @@ TURNS_TOGETHER = 50
 #: What is switched off in turn when that is asked for: arms, related words, rules of the ranking.
 PARTS = (
     *("dense", "lexical", "entities", "time", "kin"),
-    *("substance", "speaker", "session", "short question", "assistant", "own life", "answer type"),
+    *("substance", "speaker", "session", "short question", "assistant", "length", "own life", "answer type"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """The figures by category, and of all questions with each part switched off; milliseconds of a whole call."""
+    """The figures by category, the same with each part switched off; milliseconds of a whole call."""
 
     turns: int
     figures: Sequence[Figures]
-    without: Mapping[str, Figures]
+    without: Mapping[str, Sequence[Figures]]
     p50_ms: float
     p95_ms: float
 
@@ -42,7 +42,7 @@ async def measured(stack: Stack, dialogues: Sequence[Dialogue], say: Say, *, abl
         say(f"{len(scored)} questions asked")
         without = {}
         for part in PARTS if ablate else ():
-            *_, without[part] = means((await run.ask(part))[0])
+            without[part] = means((await run.ask(part))[0])
             say(f"asked again without {part}")
     times.sort()
     turns = sum(len(dialogue.said) for dialogue in dialogues)

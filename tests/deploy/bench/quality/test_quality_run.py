@@ -58,7 +58,7 @@ def test_what_was_just_said_is_found_by_other_words_and_nothing_of_it_stays(on: 
 @pytest.mark.slow
 def test_every_category_is_measured_and_each_part_left_out(on: paraphrase.PairStack, tmp_path: Path) -> None:
     command = ["bench", "recall", "--quality", "--data", str(_dialogue(tmp_path)), "--format", "locomo", "--ablate"]
-    where = ["--stack", str(on.stack.api_key_file.parent)]
+    where = ["--long", "2", "--stack", str(on.stack.api_key_file.parent)]
     done = subprocess.run(
         [sys.executable, "-P", "-m", "deploy.cli", *command, *where, "--json"],
         capture_output=True,
@@ -71,8 +71,12 @@ def test_every_category_is_measured_and_each_part_left_out(on: paraphrase.PairSt
     assert rows.keys() == {"single-hop", "temporal", "all"}
     assert rows["all"]["questions"] == 2
     assert all(rows["all"][name] == 1 for name in ("recall@10", "session_hit@10"))
-    assert found["without"].keys() == set(PARTS)
-    assert all(0 <= row[name] <= 1 for row in found["without"].values() for name in NAMES)
+    for measured in (found, found["variants"]["messages of 2"]):
+        assert measured["without"].keys() == set(PARTS)
+        for without in measured["without"].values():
+            assert [row["category"] for row in without] == ["single-hop", "temporal", "all"]
+            assert all(0 <= row[name] <= 1 for row in without for name in NAMES)
+    assert (found["turns"], found["variants"]["messages of 2"]["turns"]) == (6, 4)
 
 
 def test_without_data_or_format_it_says_what_is_needed() -> None:
