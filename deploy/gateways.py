@@ -20,6 +20,7 @@ def gateway_client(settings: GatewaySettings, timeout_s: float | None = None) ->
         settings.app_id,
         settings.project_id,
         timeout_s or settings.timeout_seconds,
+        keep_seconds=settings.keep_seconds,
     )
 
 

@@ -56,6 +56,9 @@ class GatewaySettings(ServiceSettings):
     app_id: str = Field(default="default", min_length=1, max_length=128, description="application scope")
     project_id: str = Field(default="default", min_length=1, max_length=128, description="project scope")
     timeout_seconds: float = Field(default=10.0, gt=0, le=600, description="patience with one call")
+    keep_seconds: float = Field(
+        default=1.0, ge=0, le=60, description="a connection that idled less is used again; 0: each call opens its own"
+    )
     retry: GatewayRetry = Field(default=GatewayRetry.UNSENT, description="unsent or never")
     breaker_failures: int = Field(default=5, ge=1, le=1000, description="failures in a row that shut the gateway off")
     breaker_seconds: float = Field(default=30.0, gt=0, le=3600, description="until it is tried again after that")

@@ -2,7 +2,9 @@
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from afterturn_client.errors import GatewayError, InvalidRequestError
@@ -203,13 +205,84 @@ async def test_an_answer_that_trickles_is_cut_off_at_the_timeout() -> None:
     assert error.category == "timeout"
 
 
-async def test_no_connection_is_kept_between_calls() -> None:
+async def test_no_connection_is_kept_between_calls_unless_it_is_asked_for() -> None:
     """One the server has dropped meanwhile would make the second add an unknown outcome."""
     with loopback() as server:
         async with client(server.url) as gateway:
             await gateway.add("s", MESSAGES)
             await gateway.add("s", MESSAGES)
     assert [seen.headers["connection"] for seen in server.seen] == ["close", "close"]
+
+
+async def test_a_kept_connection_serves_the_next_call_until_the_other_side_closes_it() -> None:
+    server = _Talker()
+    async with server.listening() as url, GatewayClient(url, "ana", KEY, keep_seconds=60.0) as gateway:
+        await gateway.add("s", MESSAGES)
+        await gateway.flush("s")
+        assert server.calls_of_connections == [2]
+        await server.hang_up()
+        await gateway.add("s", MESSAGES)
+    assert server.calls_of_connections == [2, 1]
+
+
+async def test_a_kept_connection_that_ends_without_a_byte_of_the_answer_is_an_unknown_outcome() -> None:
+    server = _Talker(answers=1)
+    async with server.listening() as url, GatewayClient(url, "ana", KEY, keep_seconds=60.0) as gateway:
+        await gateway.add("s", MESSAGES)
+        error = await failure(gateway.flush("s"))
+    assert (error.category, error.unknown, server.calls_of_connections) == ("connection", True, [2])
+
+
+async def test_calls_of_one_client_share_neither_length_nor_time_out_nor_body(server: Loopback) -> None:
+    async with GatewayClient(server.url, "ana", KEY, keep_seconds=60.0) as gateway:
+        await gateway.add("s", MESSAGES)
+        await gateway.add("another-session", MESSAGES[:1])
+    lengths = [int(seen.headers["content-length"]) for seen in server.seen]
+    assert lengths == [len(seen.body) for seen in server.seen]
+    assert [seen.json["session_id"] for seen in server.seen] == ["chat:s", "chat:another-session"]
+    assert {seen.headers["content-type"] for seen in server.seen} == {"application/json"}
+
+
+class _Talker:
+    """Answers calls on connections it keeps, `answers` of them; then it takes one more and ends its connection."""
+
+    def __init__(self, answers: int = 1000) -> None:
+        self.calls_of_connections: list[int] = []
+        self._answers = answers
+        self._writers: list[asyncio.StreamWriter] = []
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[str]:
+        server = await asyncio.start_server(self._talk, "127.0.0.1", 0)
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        await self.hang_up()
+        server.close()
+
+    async def hang_up(self) -> None:
+        for writer in self._writers:
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+        self._writers.clear()
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
+        nth = len(self.calls_of_connections)
+        self.calls_of_connections.append(0)
+        while (head := await _head(reader)) is not None:
+            await reader.readexactly(int(re.findall(rb"(?i)content-length: (\d+)", head)[0]))
+            self.calls_of_connections[nth] += 1
+            if sum(self.calls_of_connections) > self._answers:
+                break
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+        writer.close()
+
+
+async def _head(reader: asyncio.StreamReader) -> bytes | None:
+    try:
+        return await reader.readuntil(b"\r\n\r\n")
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return None
 
 
 @pytest.mark.parametrize(

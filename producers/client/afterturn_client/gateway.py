@@ -18,11 +18,10 @@ import httpx
 from afterturn_client.errors import Category, GatewayError, InvalidRequestError
 from afterturn_client.transport import (
     Lost,
+    Posts,
     Reply,
-    Request,
     check_base_url,
     encode,
-    exchange,
     is_loopback,
 )
 
@@ -62,7 +61,9 @@ class GatewayClient:
     """Speaks to one gateway as one user, application and project.
 
     Every call takes a bare session id, waits at most `timeout_seconds` in all and raises GatewayError.
-    Use it on one event loop and close it (`async with`, or `aclose`).
+    Use it on one event loop and close it (`async with`, or `aclose`). A connection that idled for less than
+    `keep_seconds` is used again: keep that well below what the gateway allows, since one that it closes at the moment
+    of a call makes that call's outcome unknown. With 0, as for an agent's few calls, each has its own.
     """
 
     def __init__(  # noqa: PLR0917 -- five of them are one identity, in the order of the wire
@@ -74,6 +75,7 @@ class GatewayClient:
         project_id: str = "default",
         timeout_seconds: float = 10.0,
         transport: httpx.AsyncBaseTransport | None = None,
+        keep_seconds: float = 0.0,
     ) -> None:
         if isinstance(timeout_seconds, bool) or not math.isfinite(timeout_seconds) or timeout_seconds <= 0:
             raise InvalidRequestError("timeout_seconds must be a finite number above 0")
@@ -85,12 +87,14 @@ class GatewayClient:
         self._http = httpx.AsyncClient(
             base_url=self._base_url,
             transport=transport,
-            # A kept connection that the other side has dropped would turn "not sent" into "unknown".
-            headers={"connection": "close"},
-            limits=httpx.Limits(max_keepalive_connections=0),
+            headers={} if keep_seconds > 0 else {"connection": "close"},
+            limits=httpx.Limits(
+                max_keepalive_connections=None if keep_seconds > 0 else 0, keepalive_expiry=keep_seconds
+            ),
             trust_env=not is_loopback(self._base_url),
             follow_redirects=False,
         )
+        self._posts = Posts(self._http, self._timeout)
 
     def __repr__(self) -> str:
         return f"GatewayClient({self._base_url!r})"
@@ -132,8 +136,7 @@ class GatewayClient:
 
     async def _call(self, operation: str, body: Mapping[str, Any]) -> dict[str, Any]:
         path = f"/memories/{operation}"
-        request = Request("POST", path, body=encode(body), timeout_s=self._timeout)
-        outcome = await exchange(self._http, request, traced=self._traced)
+        outcome = await self._posts.send(path, encode(body), traced=self._traced)
         if isinstance(outcome, Lost):
             raise GatewayError(operation=operation, path=path, category=outcome.category, unsent=not outcome.sent)
         answer = _read(outcome)
