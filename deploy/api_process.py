@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 
 import redis
@@ -38,6 +38,7 @@ from producers.settings import BrokerSettings
 from store.backlog import Backlog
 from store.banks import Banks
 from store.call_audit import CallAudit
+from store.clock import DatabaseClock
 from store.curation import Curation
 from store.database import Database
 from store.depth import depth
@@ -113,11 +114,12 @@ class _Server(uvicorn.Server):
 def compose(settings: Settings) -> FastAPI:
     """Build the API from its settings; everything is opened and closed with the application, on its loop."""
     database = Database(settings.database)
+    clock = DatabaseClock(database)
     embedder = create_embedder(settings.embedding, settings.data)
     doorbell = Doorbell(_broker(settings.broker))
     reranker = create_reranker(settings.embedding.reranker, settings.data)
     model, last = _Model(embedder, "the sentence model"), _Model(reranker, "the reranker")
-    recorder = CallRecorder(CallAudit(database).write, _now)
+    recorder = CallRecorder(CallAudit(database).write, clock)
     window = timedelta(seconds=settings.health.quarantine_window_seconds)
     counts = LedgerCounts(Ledger(database), partial(Backlog(database).newly_failed, window))
     others = gateway_recall(settings.gateway, database, settings.gateway.recall_seconds)
@@ -126,15 +128,15 @@ def compose(settings: Settings) -> FastAPI:
     pressure = Pressure(partial(depth, database), settings.pressure)
     batch = _micro_batch(database, embedder, model, pressure, doorbell)
     parts = Parts(
-        TurnStore(database, _now),
-        Units(database, _now),
+        TurnStore(database, clock),
+        Units(database, clock),
         recalls,
-        RecallJobs(database, _now),
+        RecallJobs(database, clock),
         doorbell,
-        Banks(database, _now),
-        Erasures(database, _now),
-        Documents(database, _now),
-        Curation(database, _now),
+        Banks(database, clock),
+        Erasures(database, clock),
+        Documents(database, clock),
+        Curation(database, clock),
         Persons(database),
         pressure,
         batch.offer if settings.pressure.embed_at_once else None,
@@ -142,7 +144,7 @@ def compose(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncGenerator[None]:
-        async with noting(database, settings), model.loading(), last.loading(), recorder.writing():
+        async with clock.running(), noting(database, settings), model.loading(), last.loading(), recorder.writing():
             yield
         if others is not None:
             await others.close()
@@ -220,7 +222,3 @@ def _broker(settings: BrokerSettings) -> RedisBroker:
     return RedisBroker(  # type: ignore[no-untyped-call]  # dramatiq leaves this constructor without annotations
         client=client, namespace=settings.namespace, middleware=[]
     )
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

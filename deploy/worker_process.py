@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from uuid import uuid4
 
 import dramatiq
@@ -33,6 +33,7 @@ from embeddings.registry import Owned, OwnedEmbedder, create_embedder, create_re
 from producers.doorbell import Doorbell
 from producers.gateway_recall import GatewayRecall
 from producers.recalls import Recalls
+from store.clock import DatabaseClock
 from store.database import Database
 from store.delivery import Deliveries
 from store.erasure import Erasures
@@ -177,16 +178,17 @@ def _end(loop: EventLoopThread, parts: Parts, workers: Sequence[dramatiq.Worker]
 
 async def _build(settings: Settings, broker: RedisBroker, stages: Callable[..., Sequence[StageWork]]) -> Parts:
     database = Database(settings.database)
+    clock = DatabaseClock(database)
     embedder = create_embedder(settings.embedding, settings.data)
     gateway, reader = gateway_client(settings.gateway), reader_of(settings.enrichment)
     others = gateway_recall(settings.gateway, database, settings.gateway.timeout_seconds)
     doorbell = Doorbell(broker)
-    ledger, jobs = Ledger(database), RecallJobs(database, _now)
+    ledger, jobs = Ledger(database), RecallJobs(database, clock)
     reranker = create_reranker(settings.embedding.reranker, settings.data)
     recaller = Recaller(database, embedder, settings.recall, reranker=reranker)
     recalls = Recalls(database, recaller, Waiter(database), others)
     lease = timedelta(seconds=settings.worker.lease_seconds)
-    runners = _runners(settings, ledger, stages(settings, database, embedder, gateway, reader), doorbell)
+    runners = _runners(settings, ledger, stages(settings, database, embedder, gateway, reader), doorbell, clock)
     sweeper = Sweeper(
         ledger=ledger,
         jobs=jobs,
@@ -195,7 +197,7 @@ async def _build(settings: Settings, broker: RedisBroker, stages: Callable[..., 
         every_s=settings.worker.sweep_seconds,
         words=WaitingWords(database),
     )
-    needs = Needs(Pruning(database), jobs, Erasures(database, _now), settings.maintenance, _now, WordsAnew(database))
+    needs = Needs(Pruning(database), jobs, Erasures(database, clock), settings.maintenance, clock, WordsAnew(database))
     tasks = (*tasks_of(needs), checking(database, settings.recall))
     maintainer = Maintainer(Schedule(database), tasks, _name())
     dependencies = Dependencies(runners, RecallWork(jobs, recalls, lease, embedder.load), doorbell.answered)
@@ -203,11 +205,18 @@ async def _build(settings: Settings, broker: RedisBroker, stages: Callable[..., 
         asyncio.create_task(run, name=name)
         for name, run in (
             ("sweeper", sweeper.run()),
-            ("maintainer", maintainer.run()),
+            ("maintainer", _maintaining(maintainer, clock)),
+            ("clock", clock.run()),
             ("outside models", noted(database, settings)),
         )
     ]
     return Parts(database, embedder, reranker, gateway, others, reader, doorbell, dependencies, looking)
+
+
+async def _maintaining(maintainer: Maintainer, clock: DatabaseClock) -> None:
+    """Begin when the time is known for sure: what is old is put away for good."""
+    await clock.known()
+    await maintainer.run()
 
 
 def _stages(
@@ -234,7 +243,7 @@ def _stages(
 
 
 def _runners(
-    settings: Settings, ledger: Ledger, stages: Sequence[StageWork], doorbell: Doorbell
+    settings: Settings, ledger: Ledger, stages: Sequence[StageWork], doorbell: Doorbell, clock: DatabaseClock
 ) -> Mapping[Stage, Runner]:
     name = _name()
     return {
@@ -243,6 +252,7 @@ def _runners(
             work=work,
             ring=doorbell.ring,
             verdict=_verdict(settings),
+            clock=clock,
             lease=timedelta(seconds=settings.worker.lease_seconds),
             worker=name,
             drains=GATEWAY_DRAINS if work.stage is Stage.GATEWAY else 1,
@@ -257,12 +267,8 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 
 def _verdict(settings: Settings) -> Verdict:
-    return Verdict(Backoff(), settings.worker.max_attempts, _now)
+    return Verdict(Backoff(), settings.worker.max_attempts)
 
 
 def _name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

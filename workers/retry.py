@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -11,8 +11,6 @@ from embeddings.errors import EmbeddingError
 from store.ledger import LedgerRow, Outcome
 from store.outage import is_outage
 from workers.errors import Permanent, WorkError
-
-Clock = Callable[[], datetime]
 
 #: The longest a Retry-After is followed, in seconds.
 LONGEST_RETRY_AFTER_S = 3600.0
@@ -39,7 +37,6 @@ class Verdict:
 
     backoff: Backoff
     max_attempts: int
-    clock: Clock
 
     def outcome(self, row: LedgerRow, error: Exception, *, alone: bool) -> Outcome:
         """Return the row's outcome; what failed among others is always tried again, alone."""

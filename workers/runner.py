@@ -5,7 +5,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Protocol, runtime_checkable
 from uuid import UUID
 
@@ -26,6 +26,13 @@ log = structlog.get_logger(__name__)
 LONGEST_DRAIN_S = 5.0
 #: Pause after the database could not be reached, in seconds.
 OUTAGE_PAUSE_S = 1.0
+
+
+Clock = Callable[[], datetime]
+
+
+def _utc() -> datetime:
+    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,7 @@ class Runner:
     """Drains one stage's ready work, on one event loop.
 
     `ring` tells workers of a stage; it returns at once and never raises. `drains` is how many nudges are worked on
-    at a time, each on as much as the stage's shape says.
+    at a time, each on as much as the stage's shape says; `clock` only measures how old a turn is when it is done.
     """
 
     ledger: Ledger
@@ -97,6 +104,7 @@ class Runner:
     worker: str
     drains: int = 1
     pause_s: float = OUTAGE_PAUSE_S
+    clock: Clock = _utc
     stopping: bool = False
     _again: bool = False
     _running: set[asyncio.Task[None]] = field(default_factory=set)
@@ -242,7 +250,7 @@ class Runner:
     def _count(self, rows: Sequence[LedgerRow], outcomes: Sequence[Outcome]) -> None:
         stage = self.work.stage.value
         by_item = {row.item_id: row for row in rows}
-        now, age, ended = self.verdict.clock(), STAGE_AGE.labels(stage), Counter[str]()
+        now, age, ended = self.clock(), STAGE_AGE.labels(stage), Counter[str]()
         for outcome in outcomes:
             status = public_status(outcome.status)
             ended["retried" if status in {"pending", "running"} else status] += 1

@@ -101,7 +101,7 @@ async def _undone(ledger: Ledger) -> set[Stage]:
 
 
 def _runner(ledger: Ledger, work: StageWork) -> Runner:
-    verdict = Verdict(Backoff(), 3, _now)
+    verdict = Verdict(Backoff(), 3)
     return Runner(ledger=ledger, work=work, ring=_nobody, verdict=verdict, lease=LEASE, worker="undisturbed:0:0")
 
 

@@ -5,7 +5,6 @@ import os
 import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +17,7 @@ from deploy.cli.printing import answer, console, ended
 from deploy.settings import Settings, load
 from deploy.settings_errors import SettingsError
 from deploy.stack import Stack
+from store.clock import DatabaseClock
 from store.database import Database
 from store.erasure import Erasures
 from store.maintenance import Pruning, Schedule, WordsAnew
@@ -92,8 +92,10 @@ async def _run(stack: Stack, settings: Settings, names: Sequence[str] | None, wo
     database = Database(database_of(stack))
     indexes = VectorIndexes(stack.owner_url.get_secret_value(), settings.recall.exact_units)
     try:
-        jobs, erasures, words = RecallJobs(database, _now), Erasures(database, _now), WordsAnew(database)
-        needs = Needs(Pruning(database), jobs, erasures, settings.maintenance, _now, words)
+        clock = DatabaseClock(database)
+        await clock.ask()
+        jobs, erasures, words = RecallJobs(database, clock), Erasures(database, clock), WordsAnew(database)
+        needs = Needs(Pruning(database), jobs, erasures, settings.maintenance, clock, words)
         others = (checking(database, settings.recall), indexing(indexes))
         tasks = {task.name: task for task in (*tasks_of(needs), *others)}
         if unknown := [name for name in names or () if name not in tasks]:
@@ -123,7 +125,3 @@ def _in_words(told: Sequence[Told], *, dry_run: bool) -> Table:
     for one in told:
         table.add_row(one.task, str(one.removed), one.why or one.outcome)
     return table
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)

@@ -21,8 +21,8 @@ from workers.extraction.llm_reader import LlmReader
 from workers.extraction.stage import ExtractionStage
 from workers.gateway import GatewayStage
 from workers.projection import ProjectionStage
-from workers.retry import Backoff, Clock, Verdict
-from workers.runner import Runner, StageWork
+from workers.retry import Backoff, Verdict
+from workers.runner import Clock, Runner, StageWork
 from workers.settings import EnrichmentSettings, GatewaySettings
 
 LEASE = timedelta(seconds=30)
@@ -71,8 +71,8 @@ class KnownEmbedder:
         return float(len(texts))
 
 
-def verdict(max_attempts: int = 5, clock: Clock = now) -> Verdict:
-    return Verdict(Backoff(base_s=60.0, chance=lambda: 0.5), max_attempts, clock)
+def verdict(max_attempts: int = 5) -> Verdict:
+    return Verdict(Backoff(base_s=60.0, chance=lambda: 0.5), max_attempts)
 
 
 @dataclass
@@ -95,7 +95,7 @@ class Crew:
         database = self.world.database
         match stage:
             case Stage.GATEWAY:
-                rules = verdict(self.max_attempts, self.clock)
+                rules = verdict(self.max_attempts)
                 return GatewayStage(
                     database, Deliveries(database), self.gateway, self.settings, rules, self.gate, lambda: 0.0
                 )
@@ -114,7 +114,8 @@ class Crew:
             ledger=ledger or self.world.ledger,
             work=work or self.work(stage),
             ring=self.rung.append,
-            verdict=verdict(self.max_attempts, self.clock),
+            verdict=verdict(self.max_attempts),
+            clock=self.clock,
             lease=self.lease,
             worker="crew",
             pause_s=0.01,

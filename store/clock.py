@@ -1,0 +1,97 @@
+"""The database's time, told without asking for it each time: one clock for every process that writes.
+
+What one process stamps, another compares: when a turn was accepted, when an answer expires, what is old enough to be
+erased. A machine whose clock is an hour off must not decide that, so processes count from what the database says.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+
+import structlog
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
+
+from store.database import Database
+
+log = structlog.get_logger(__name__)
+
+#: How often the database is asked, in seconds: it may move to another machine, and no quartz is perfect.
+ASK_EVERY_S = 30.0
+TRY_AGAIN_S = 1.0
+#: An answer that took longer than this says too little about the moment it was given, in seconds.
+PROMPT_S = 0.5
+#: A clock that is further off than this is worth a warning, in seconds.
+OFF_S = 5.0
+
+NOW = text("select clock_timestamp()")
+
+
+def _machine() -> datetime:
+    return datetime.now(UTC)
+
+
+class DatabaseClock:
+    """Call it for the database's time in UTC; before the database has answered once it is the machine's.
+
+    Between two answers it counts by a clock that nobody sets. Belongs to one event loop.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        machine: Callable[[], datetime] = _machine,
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database = database
+        self._machine = machine
+        self._steady = steady
+        self._zero: datetime | None = None
+        self._known = asyncio.Event()
+
+    def __call__(self) -> datetime:
+        """Return the time."""
+        if self._zero is None:
+            return self._machine()
+        return self._zero + timedelta(seconds=self._steady())
+
+    async def known(self) -> None:
+        """Return when the database has told its time."""
+        await self._known.wait()
+
+    async def ask(self) -> None:
+        """Ask the database once. Raises what its driver raises."""
+        async with self._database.call() as connection:
+            before = self._steady()
+            told: datetime = (await connection.execute(NOW)).scalar_one()
+            after = self._steady()
+        if self._zero is not None and after - before > PROMPT_S:
+            return
+        if self._zero is None and abs(off := (self._machine() - told).total_seconds()) > OFF_S:
+            log.warning("this machine's clock differs from the database's, which is kept to", seconds=round(off))
+        self._zero = told - timedelta(seconds=(before + after) / 2)
+        self._known.set()
+
+    @asynccontextmanager
+    async def running(self, patience_s: float = 1.0) -> AsyncGenerator[None]:
+        """Keep it right for as long as the block lasts, which begins when the time is known, or after `patience_s`."""
+        task = asyncio.create_task(self.run(), name="clock")
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.known(), patience_s)
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def run(self) -> None:
+        """Ask again and again until cancelled; a database that does not answer is asked again soon."""
+        while True:
+            try:
+                await self.ask()
+            except (SQLAlchemyError, OSError):
+                await asyncio.sleep(TRY_AGAIN_S)
+            else:
+                await asyncio.sleep(ASK_EVERY_S)
