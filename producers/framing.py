@@ -17,7 +17,10 @@ __all__ = ["ReferenceDirective", "ReferenceItem", "frame", "strip"]
 
 @dataclass(frozen=True, slots=True)
 class ReferenceItem:
-    """One recalled piece of memory as an agent is shown it; `session` and `turn` are the agent's own names."""
+    """One recalled piece of memory as an agent is shown it; `session` and `turn` are the agent's own names.
+
+    `confidence` is how sure a fact is, from 0 to 1; what was said was said, and has none.
+    """
 
     id: str | None
     text: str
@@ -29,6 +32,7 @@ class ReferenceItem:
     time: datetime | None = None
     source_scope: str | None = None
     resource_uri: str | None = None
+    confidence: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ def _shown(item: ReferenceItem) -> Mapping[str, str | None]:
         "role": item.role,
         "name": item.name,
         "time": None if item.time is None else item.time.isoformat(),
+        "confidence": None if item.confidence is None else f"{item.confidence:g}",
         "score": None if item.score is None else f"{item.score:.4f}",
         "source_scope": item.source_scope,
         "resource_uri": item.resource_uri,

@@ -49,6 +49,7 @@ def reference_item(item: Recalled) -> ReferenceItem:
         role=item.role,
         name=item.name,
         time=item.occurred_at,
+        confidence=item.confidence,
     )
 
 
@@ -88,6 +89,8 @@ def _result(item: Recalled, *, explain: bool) -> Mapping[str, Any]:
         "occurred_at": item.occurred_at,
         "arms": item.arms,
     }
+    if item.confidence is not None:
+        result["confidence"] = item.confidence
     if item.bank is not None:
         result["bank"] = item.bank
     if len(item.turn_ids) > 1:

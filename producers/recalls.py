@@ -30,6 +30,8 @@ MAX_QUERY_BYTES = 16_384
 MAX_WAIT_MS = 10_000
 MAX_TTL_S = 86_400
 MAX_METADATA = 16
+#: As many messages as a session's history shows at once, and some.
+MAX_RECENT = 64
 #: Banks that are asked at a time when several are.
 BANKS_TOGETHER = 4
 
@@ -56,6 +58,7 @@ class RecallBody(BaseModel):
     k: int = Field(10, ge=1, le=100)
     session_id: SessionName | None = None
     exclude_session: bool = False
+    skip_recent: int = Field(0, ge=0, le=MAX_RECENT)
     max_tokens: int | None = Field(None, ge=1, le=1_000_000)
     kinds: list[Literal["world", "experience", "opinion", "observation", "mental_model"]] = Field(default_factory=list)
     tags: list[Name] = Field(default_factory=list, max_length=64)
@@ -73,6 +76,8 @@ class RecallBody(BaseModel):
     def _coherent(self) -> Self:
         if self.exclude_session and self.session_id is None:
             raise refuse("exclude_session needs a session_id")
+        if self.skip_recent and self.session_id is None:
+            raise refuse("skip_recent needs a session_id")
         if "gateway" in self.sources and self.session_id is None:
             raise refuse("sources: a gateway is asked about a session; give a session_id")
         if self.across_banks and (self.session_id is not None or self.sources != ["local"]):
@@ -89,6 +94,7 @@ class RecallBody(BaseModel):
             k=self.k,
             session_id=self.session_id,
             exclude_session=self.exclude_session,
+            skip_recent=self.skip_recent,
             kinds=self.kinds,
             tags=self.tags,
             as_of=self.as_of,

@@ -255,12 +255,12 @@ def _known(row: Row[Any]) -> Known:
         until=row.valid_to,
         superseded_by=row.superseded_by,
         stated=row.stated,
-        confidence=_number(row.confidence),
+        confidence=number(row.confidence),
         sources=tuple(row.source_memory_ids),
     )
 
 
-def _number(text: str | None) -> float | None:
+def number(text: str | None) -> float | None:
     """Return a confidence as events write it; what is no number is none."""
     try:
         return None if text is None else float(text)

@@ -1,15 +1,61 @@
-"""What is said once is answered once: facts drawn from a message fold into the message. Pure."""
+"""What is said once is answered once, and what the asker has before it not at all. Pure.
 
-from collections.abc import Iterable
+Facts fold into the messages they were drawn from; what one speaker said several times in the same words is one result.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from uuid import UUID
 
 from store.recall.fusion import Ranking
-from store.recall.pool import Pool
+from store.recall.pool import Candidate, Pool
 
 
-def folded(ranking: Ranking, pool: Pool) -> Iterable[int]:
-    """Return the ranking's order without the facts whose source stands in the pool.
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """One result: a unit's index in the pool, and the turns that say it, its own first, then the latest first."""
 
-    The source keeps its own place: it holds the fact's words and more.
+    index: int
+    turns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """The newest messages of the session that asks, from number `since` on: the asker has them before it."""
+
+    session_id: UUID
+    since: int
+
+    def __contains__(self, unit: Candidate) -> bool:
+        """Whether a unit is one of them."""
+        return unit.session_id == self.session_id and unit.seq is not None and unit.seq >= self.since
+
+
+def folded(ranking: Ranking, pool: Pool, recent: Recent | None = None) -> Iterator[Folded]:
+    """Return the ranking's order without the facts whose source stands in the pool, and each text once.
+
+    A source keeps its own place: it holds the fact's words and more. A text that is said several times has the place
+    of the best of them, and none if one of them is among the recent.
     """
     present = {candidate.unit_id for candidate in pool.candidates}
-    return (index for index in ranking.order if present.isdisjoint(pool.candidates[index].sources))
+    alike: dict[object, list[Candidate]] = {}
+    places: dict[object, int] = {}
+    for index in ranking.order:
+        unit = pool.candidates[index]
+        if present.isdisjoint(unit.sources):
+            alike.setdefault(_said(unit), []).append(unit)
+            places.setdefault(_said(unit), index)
+    for said, units in alike.items():
+        if recent is None or not any(unit in recent for unit in units):
+            yield Folded(places[said], _turns(units))
+
+
+def _said(unit: Candidate) -> object:
+    """Return what is the same for units that say the same; of a text that was cut, nobody knows."""
+    return (unit.kind, unit.user_id, unit.speaker, unit.text.strip()) if unit.whole else unit.unit_id
+
+
+def _turns(units: Sequence[Candidate]) -> tuple[str, ...]:
+    first, *others = units
+    others.sort(key=lambda unit: unit.occurred_at, reverse=True)
+    return tuple(dict.fromkeys(unit.turn_name for unit in (first, *others) if unit.turn_name is not None))

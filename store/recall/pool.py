@@ -18,7 +18,8 @@ class Candidate:
     """One unit; `seq` is its number in the session, None for what is not a message.
 
     `text` may be cut, which `whole` tells; `sources` are the units a fact was drawn from; `answers` says that the
-    message before it is somebody else's and ends in a question.
+    message before it is somebody else's and ends in a question. `user_id` is whose turn it comes from; `confidence` is
+    how sure a fact is, as the event that told of it wrote it.
     """
 
     unit_id: UUID
@@ -34,6 +35,8 @@ class Candidate:
     occurred_at: datetime
     sources: Sequence[UUID]
     answers: bool = False
+    user_id: UUID | None = None
+    confidence: str | None = None
 
     @property
     def place(self) -> Place:

@@ -13,6 +13,7 @@ from store import identity
 from store.curation import Directive
 from store.freshness import FRESHNESS, Freshness, of_row
 from store.recall import filters
+from store.recall.folding import Recent
 from store.recall.kin import kin, related
 from store.recall.lexical import Statistics
 from store.recall.query import RecallQuery
@@ -86,6 +87,11 @@ STANDING = """
        and (cast(:as_of as timestamptz) is null or v.update_ts <= cast(:as_of as timestamptz))
      order by v.priority desc, v.name, v.directive_id limit :directives"""
 
+NEWEST = """
+    select u.seq from afterturn.agent_memory_unit_t u
+     where u.host_id = :host and u.bank_id = :bank and u.session_id = cast(:session as uuid) and u.seq is not null
+     order by u.seq desc limit 1"""
+
 # All of it in one statement: one round trip, and one moment that the answer's freshness is true of.
 PREPARE = text(f"""
     select f.*, b.units, b.mean_length,
@@ -93,6 +99,7 @@ PREPARE = text(f"""
            (select cast(json_agg(json_build_array(t.term, t.df, t.speakers)) as text) from ({TERMS}) t) as terms,
            (select cast(json_agg(json_build_array(t.term, t.df)) as text) from ({NEAR}) t) as near,
            (select cast(json_agg(json_build_array(t.unit_id, t.content)) as text) from ({TAIL}) t) as tail,
+           case when :skip_recent > 0 then ({NEWEST}) end as newest,
            (select cast(json_agg(json_build_array(v.directive_id, v.name, v.content, v.priority)) as text)
               from ({STANDING}) v) as standing
       from ({FRESHNESS}) f left join ({BANK}) b on true""")  # noqa: S608 - put together from constants
@@ -105,7 +112,8 @@ TENANT_AND_ONE_PLAN = text("""
 class Preparation:
     """A bank as it stood before the search: nothing up to `freshness.position` can escape what follows.
 
-    `lists`: so many of the index over its vectors are read, 0 for a bank that is read in full.
+    `lists`: so many of the index over its vectors are read, 0 for a bank that is read in full. `recent`: what is not to
+    be told again.
     """
 
     freshness: Freshness
@@ -115,6 +123,7 @@ class Preparation:
     tail: Sequence[Fresh] = field(repr=False)
     lists: int
     directives: Sequence[Directive] = ()
+    recent: Recent | None = None
 
 
 async def prepare(
@@ -150,7 +159,14 @@ async def prepare(
     names = {word for name in named(question, speakers) for word in asked(name, question.rules)}
     words = related(near, question, statistics, settings.ranking, names)
     standing = [Directive(UUID(one), *rest) for one, *rest in orjson.loads(row.standing or "[]")]
-    return Preparation(fresh, statistics, words, speakers, tail, row.lists or 0, standing)
+    return Preparation(
+        fresh, statistics, words, speakers, tail, row.lists or 0, standing, _recent(query, key["bank"], row.newest)
+    )
+
+
+def _recent(query: RecallQuery, bank: UUID, newest: int | None) -> Recent | None:
+    session = filters.own_session(query, bank)
+    return None if session is None or newest is None else Recent(session, newest - query.skip_recent + 1)
 
 
 def _tail_arguments(
@@ -164,6 +180,7 @@ def _tail_arguments(
         "characters": CHARACTERS,
         "exact_units": settings.exact_units,
         "read_units": settings.read_units,
+        "skip_recent": query.skip_recent,
         "directives": 0 if DIRECTIVES in query.without else settings.directives,
         "generation": generation,
     }

@@ -15,11 +15,12 @@ DEFAULT_K = 10
 class RecallQuery:
     """A question to one bank; empty filters filter nothing.
 
-    `session_id` is the agent's own name of the session that asks: its newest messages are read first. With
-    `only_session` nothing else is searched, with `exclude_session` all but it. `kinds` are fact types; a unit has
-    to carry one of `tags` and all of `metadata`, and to come from a turn of `user`; `as_of` hides what happened later.
-    `max_tokens` bounds the texts of the answer together. `without` names arms, rules, "kin", "directives" or "rerank"
-    that are left out, to see what they are good for.
+    `session_id` is the agent's own name of the session that asks: its newest messages are read first, and the newest
+    `skip_recent` of them, which the agent has before it anyway, are not told again. With `only_session` nothing else is
+    searched, with `exclude_session` all but it. `kinds` are fact types; a unit has to carry one of `tags` and all of
+    `metadata`, and to come from a turn of `user`; `as_of` hides what happened later. `max_tokens` bounds the texts of
+    the answer together. `without` names arms, rules, "kin", "directives" or "rerank" that are left out, to see what
+    they are good for.
     """
 
     bank: str
@@ -27,6 +28,7 @@ class RecallQuery:
     k: int = DEFAULT_K
     session_id: str | None = None
     exclude_session: bool = False
+    skip_recent: int = 0
     only_session: bool = False
     kinds: Sequence[str] = ()
     tags: Sequence[str] = ()
@@ -59,7 +61,8 @@ class Recalled:
     """One unit found; `session_id`, `turn_id` and `turn_ids` are the agent's own names.
 
     `turn_ids` are all turns the unit stands for, its own first; `arms` those that found something in it. `bank` is told
-    where several were asked, `tokens` where there is a budget of them.
+    where several were asked, `tokens` where there is a budget of them; `confidence` is how sure a fact is, from 0 to 1,
+    where that is known.
     """
 
     unit_id: UUID
@@ -76,6 +79,7 @@ class Recalled:
     explain: Explanation | None = None
     bank: str | None = None
     tokens: int | None = None
+    confidence: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Recall: what the memory holds for a question, now."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from uuid import UUID
@@ -12,6 +13,7 @@ from store import identity
 from store.database import Database
 from store.languages import Languages
 from store.outage import is_outage
+from store.persons import number
 from store.recall import filters
 from store.recall.arms import Arm, Search
 from store.recall.budget import standing, within
@@ -19,7 +21,7 @@ from store.recall.candidates import load, whole_texts
 from store.recall.consulting import ArmFailed, consult, views
 from store.recall.dense_arm import DenseArm, opening
 from store.recall.entity_arm import EntityArm
-from store.recall.folding import folded
+from store.recall.folding import Folded, Recent, folded
 from store.recall.fusion import Ranking, rank
 from store.recall.lexical_arm import LexicalArm
 from store.recall.meaning import Meanings
@@ -41,6 +43,14 @@ MAX_CHARACTERS = 8192
 KIN = "kin"
 
 ARMS: tuple[Arm, ...] = (DenseArm(), LexicalArm(), EntityArm(), TimeArm())
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How many units an answer is made of, and what it must not repeat."""
+
+    count: int
+    without: Recent | None
 
 
 class Recaller:
@@ -99,12 +109,13 @@ class Recaller:
             vector=meaning.vector,
             tail=meaning.tail,
             filters=filters.parameters(query, bank),
-            settings=self._settings,
+            settings=_with_room(self._settings, query.skip_recent),
             lists=prepared.lists,
             times=spans(question.text, query.as_of or self._clock()),
         )
         last = None if RERANK in query.without else self._last
-        items, failed = await self._found(search, query, steps, last.wanted(query.k) if last else query.k)
+        wanted = Wanted(last.wanted(query.k) if last else query.k, prepared.recent)
+        items, failed = await self._found(search, query, steps, wanted)
         degraded = [wrong for wrong in (meaning.wrong, *failed) if wrong]
         if last is not None:
             items, wrong = await last.look(question.text, items)
@@ -117,21 +128,28 @@ class Recaller:
         return RecallAnswer(kept, prepared.freshness, steps.milliseconds(), tuple(degraded), laid_down)
 
     async def _found(
-        self, search: Search, query: RecallQuery, steps: Steps, count: int
+        self, search: Search, query: RecallQuery, steps: Steps, wanted: Wanted
     ) -> tuple[Sequence[Recalled], Sequence[str]]:
-        """Return the best `count` units, and which arms did not answer; after a failure each arm is asked apart."""
+        """Return the best units, and which arms did not answer; after a failure each arm is asked apart."""
         opened = opening(search.lists, filtered=filters.is_filtered(search.filters))
         try:
             async with self._database.tenant(search.host, opened) as connection:
-                return await self._search(connection, search, query, steps, count, apart=False)
+                return await self._search(connection, search, query, steps, wanted, apart=False)
         except ArmFailed as failure:
             if failure.__cause__ is not None and is_outage(failure.__cause__):
                 raise failure.__cause__ from None
         async with self._database.tenant(search.host, opened) as connection:
-            return await self._search(connection, search, query, steps, count, apart=True)
+            return await self._search(connection, search, query, steps, wanted, apart=True)
 
     async def _search(
-        self, connection: AsyncConnection, search: Search, query: RecallQuery, steps: Steps, count: int, *, apart: bool
+        self,
+        connection: AsyncConnection,
+        search: Search,
+        query: RecallQuery,
+        steps: Steps,
+        wanted: Wanted,
+        *,
+        apart: bool,
     ) -> tuple[Sequence[Recalled], Sequence[str]]:
         arms = [arm for arm in self._arms if arm.name not in query.without]
         consulted = await consult(connection, arms, search, steps, apart=apart)
@@ -146,16 +164,22 @@ class Recaller:
             self._settings.ranking,
             without=query.without,
         )
-        best = list(islice(folded(ranking, pool), count))
+        best = list(islice(folded(ranking, pool, wanted.without), wanted.count))
         steps.done("rank")
-        cut = [pool.candidates[index].unit_id for index in best if not pool.candidates[index].whole]
+        cut = [unit.unit_id for unit in (pool.candidates[one.index] for one in best) if not unit.whole]
         texts = await whole_texts(connection, search, cut)
         steps.done("texts")
-        items = [_recalled(index, pool, ranking, texts, explain=query.explain) for index in best]
+        items = [_recalled(one, pool, ranking, texts, explain=query.explain) for one in best]
         return items, (*consulted.failed, *blind)
 
 
-def _recalled(index: int, pool: Pool, ranking: Ranking, texts: Mapping[UUID, str], *, explain: bool) -> Recalled:
+def _with_room(settings: RecallSettings, more: int) -> RecallSettings:
+    """Have each arm find so many more: they may be left out again."""
+    return settings.model_copy(update={"candidates": settings.candidates + more}) if more else settings
+
+
+def _recalled(found: Folded, pool: Pool, ranking: Ranking, texts: Mapping[UUID, str], *, explain: bool) -> Recalled:
+    index = found.index
     unit: Candidate = pool.candidates[index]
     return Recalled(
         unit_id=unit.unit_id,
@@ -164,10 +188,11 @@ def _recalled(index: int, pool: Pool, ranking: Ranking, texts: Mapping[UUID, str
         score=float(ranking.scores[index]),
         session_id=unit.session_name,
         turn_id=unit.turn_name,
-        turn_ids=() if unit.turn_name is None else (unit.turn_name,),
+        turn_ids=found.turns,
         role=unit.role,
         name=unit.name,
         occurred_at=unit.occurred_at,
         arms=ranking.found_by(index),
         explain=ranking.explain(index) if explain else None,
+        confidence=number(unit.confidence),
     )

@@ -85,3 +85,22 @@ async def test_across_banks_needs_a_user_and_neither_session_nor_job(ana: Tenant
     body = {"query": "violin", "across_banks": True, "user_id": "ana"}
     assert (await ana.http.post("/api/v1/recall/jobs", json=body)).status_code == 422
     assert await found(ana, across_banks=True, user_id="ana", max_tokens=5) == []
+
+
+async def test_across_banks_one_budget_of_tokens_holds_for_all_of_them(ana: Tenant) -> None:
+    for bank in ("one", "two", "three", "four"):
+        await say(ana, f"violin {bank}", bank=bank, user_id="ana")
+    asked = {"user_id": "ana", "across_banks": True}
+    assert len(await found(ana, **asked)) == 4
+    assert await found(ana, **asked, max_tokens=1) == []
+    several = await found(ana, **asked, max_tokens=5)
+    assert 0 < len(several) < 4
+    assert len(await found(ana, **asked, max_tokens=1000)) == 4
+
+
+async def test_what_the_agent_has_before_it_is_said_with_the_session_it_is_of(ana: Tenant) -> None:
+    await say(ana, "violin one")
+    await say(ana, "violin two")
+    assert await found(ana, session_id="s", skip_recent=1) == ["violin one"]
+    for wrong in ({"skip_recent": 1}, {"session_id": "s", "skip_recent": 65}, {"session_id": "s", "skip_recent": -1}):
+        assert (await ana.http.post("/api/v1/recall", json={"query": "x", **wrong})).status_code == 422

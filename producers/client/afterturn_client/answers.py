@@ -80,7 +80,10 @@ class Freshness:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """One unit that was recalled. `arms` are the searches that found it; `bank` is told across banks."""
+    """One unit that was recalled. `arms` are the searches that found it; `bank` is told across banks.
+
+    `turn_ids`: all turns that say it, `turn_id` first. `confidence`: how sure a fact is, 0 to 1, where that is known.
+    """
 
     unit_id: str
     kind: str
@@ -94,6 +97,8 @@ class Recalled:
     arms: tuple[str, ...]
     explain: Mapping[str, Any] | None = field(default=None, repr=False)
     bank: str | None = None
+    turn_ids: tuple[str, ...] = ()
+    confidence: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,17 +267,20 @@ def _directive(fields: Fields) -> Directive:
 
 def _recalled(fields: Fields) -> Recalled:
     explain = None if fields.values.get("explain") is None else fields.object("explain").values
+    turn_id = fields.maybe_text("turn_id")
     return Recalled(
         unit_id=fields.text("unit_id"),
         kind=fields.text("kind"),
         text=fields.text("text"),
         score=fields.real("score"),
         session_id=fields.maybe_text("session_id"),
-        turn_id=fields.maybe_text("turn_id"),
+        turn_id=turn_id,
         role=fields.maybe_text("role"),
         name=fields.maybe_text("name"),
         occurred_at=fields.maybe_moment("occurred_at"),
         arms=fields.texts("arms"),
         explain=explain,
         bank=fields.maybe_text("bank"),
+        turn_ids=fields.texts("turn_ids") or (() if turn_id is None else (turn_id,)),
+        confidence=None if fields.values.get("confidence") is None else fields.real("confidence"),
     )

@@ -26,7 +26,8 @@ _UNAVAILABLE = 503
 class RecallOptions(TypedDict, total=False):
     """What a recall may be narrowed by; the service's defaults hold for what is left out.
 
-    `k` 1..100; `wait_ms` 0..10000, how long to wait for `min_position`; `kinds` fact types; `sources`
+    `k` 1..100; `skip_recent` 0..64, how many of the session's newest messages the agent has before it anyway: they are
+    not told again; `wait_ms` 0..10000, how long to wait for `min_position`; `kinds` fact types; `sources`
     local and gateway; `as_of` what was known then; `without` arms and rules of the ranking that are left out. Only
     what has one of `tags`, all of `metadata`, and comes from turns of `user_id`; with `across_banks`, from all banks
     this user wrote to that the key reaches.
@@ -36,6 +37,7 @@ class RecallOptions(TypedDict, total=False):
     k: int
     session_id: str
     exclude_session: bool
+    skip_recent: int
     max_tokens: int
     kinds: Sequence[str]
     tags: Sequence[str]

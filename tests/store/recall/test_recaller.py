@@ -55,11 +55,11 @@ async def test_a_turn_is_found_by_its_meaning_before_any_worker_saw_it(memory: M
 
 @pytest.mark.law("L4")
 async def test_the_newest_message_of_the_own_session_is_read_whatever_the_time(memory: Memory) -> None:
-    await memory.say("an older thing", "the newest thing", session="mine")
+    await memory.say("an older thing", "the question", "the newest thing", session="mine")
     await memory.say("said later elsewhere", session="other")
     memory.settings = RecallSettings(fresh_tail_ms=0)
     await memory.ask("anything?", session_id="mine")
-    assert memory.embedder.heard == [["anything?", "the newest thing"]]
+    assert memory.embedder.heard == [["anything?", "the newest thing", "the question"]]
 
 
 @pytest.mark.law("L4")
@@ -80,11 +80,11 @@ async def test_the_fresh_tail_has_a_length(memory: Memory) -> None:
 
 
 async def test_while_workers_lag_a_text_is_embedded_once_not_with_every_question(memory: Memory) -> None:
-    await memory.say("one", "two")
-    memory.settings = RecallSettings(fresh_tail_ms=20)
+    await memory.say("one", "two", "three", "four")
+    memory.settings = RecallSettings(fresh_tail_ms=30)
     for _ in range(3):
         answer = await memory.ask("anything?")
-    assert memory.embedder.heard == [["anything?", "two"], ["anything?", "one"], ["anything?"]]
+    assert memory.embedder.heard == [["anything?", "four", "three"], ["anything?", "two", "one"], ["anything?"]]
     assert {item.arms[0] for item in answer.items} == {"dense"}
 
 

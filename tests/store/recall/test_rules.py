@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from store.recall import rules
 from store.recall.dense import products
-from store.recall.folding import folded
 from store.recall.fusion import rank
 from store.recall.pool import Candidate, Pool
 from store.recall.question import as_told, named, understand
@@ -189,11 +188,3 @@ def test_an_arm_that_found_nothing_in_a_unit_is_not_named() -> None:
     arms = {"dense": np.array([0.5, 0.0]), "lexical": np.array([0.0, 0.4])}
     ranking = rank(pool, arms, {"dense": 1.0, "lexical": 1.0}, understand("x"), SETTINGS)
     assert [ranking.found_by(0), ranking.found_by(1)] == [("dense",), ("lexical",)]
-
-
-def test_facts_fold_into_their_source_where_it_stands() -> None:
-    source, fact = _unit(1), _unit(2, kind="world", sources=(UUID(int=1),))
-    orphan = _unit(3, kind="world", sources=(UUID(int=77),))
-    pool = _pool(source, fact, orphan)
-    ranking = rank(pool, {"lexical": np.array([0.1, 0.9, 0.5])}, {"lexical": 1.0}, understand("x"), SETTINGS)
-    assert [pool.candidates[i] for i in folded(ranking, pool)] == [orphan, source]
