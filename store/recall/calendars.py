@@ -1,17 +1,24 @@
-"""How a language speaks of time, as data; `times` reads it."""
+"""How languages speak of time, as data (data/calendars.toml); `times` reads texts by it."""
 
+import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+_FILE = Path(__file__).parent / "data" / "calendars.toml"
+_WORD = re.compile(r"[^\W\d_]+")
+#: What no text holds.
+_NEVER = "(?!)"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Calendar:
-    """The words of one language, in lower case; words that mean the same are separated by `|`, the longer first.
+    """The words of one language, as the file tells them, in lower case and without accents.
 
-    `months` and `weekdays` begin with January and Monday. `seasons` tell the month in which each begins, on the
-    northern half of the earth; `units` by what a unit is called here; `days` are days by their distance from today.
-    `earlier` and `later` stand between a number of units and a time, `until` and `since` before a time, `at` before a
-    month. `may_be_no_time` are words that often mean something else: such a month wants a word of `at` before it.
+    What the language does not have is a pattern that fits nothing.
     """
 
     months: Sequence[str]
@@ -24,39 +31,34 @@ class Calendar:
     last: str
     this: str
     next: str
-    ago: str
     earlier: str
     later: str
     until: str
     since: str
-    past: str
     at: str
     may_be_no_time: frozenset[str]
+    of: str = _NEVER
+    article: str = _NEVER
+    ordinal: str = _NEVER
+    ago: str = _NEVER
+    ago_before: str = _NEVER
+    past: str = _NEVER
+    follows: bool = False
+
+    @property
+    def signs(self) -> frozenset[str]:
+        """Words of which every time but a year holds one."""
+        kinds = (self.months, self.weekdays, self.seasons, self.units.values(), self.days)
+        phrases = (phrase for kind in kinds for words in kind for phrase in words.split("|"))
+        return frozenset(_WORD.findall(phrase)[-1] for phrase in (*phrases, *self.weekend.split("|")))
 
 
-ENGLISH = Calendar(
-    months=(
-        *("january|jan", "february|feb", "march|mar", "april|apr", "may", "june|jun"),
-        *("july|jul", "august|aug", "september|sept|sep", "october|oct", "november|nov", "december|dec"),
-    ),
-    weekdays=("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"),
-    seasons={"winter": 12, "spring": 3, "summer": 6, "autumn|fall": 9},
-    units={"day": "days|day", "week": "weeks|week", "month": "months|month", "year": "years|year"},
-    numbers={"two|a couple of|a couple": 2, "three|a few": 3, "four|several": 4, "five": 5, "six": 6, "seven": 7}
-    | {"eight": 8, "nine": 9, "ten": 10, "eleven": 11, "twelve": 12, "a|an|one": 1},
-    days={"the day before yesterday": -2, "yesterday|last night": -1, "today|tonight": 0, "tomorrow": 1},
-    weekend="weekend",
-    last="last|past|previous",
-    this="this|current",
-    next="next|coming",
-    ago="ago",
-    earlier="before|prior to",
-    later="after",
-    until="before|until|till|prior to",
-    since="after|since",
-    past="in the last|in the past|over the last|over the past|within the last|during the last|during the past",
-    at="in|of|during|since|until|by|around|early|mid|late|from|before|after|every",
-    may_be_no_time=frozenset({"may", "march", "mar", "fall", "spring", "dec", "jan", "jun", "jul"}),
-)
+@cache
+def calendars() -> Mapping[str, Calendar]:
+    """Return the calendars there are, by the codes of their languages; English first."""
+    told = tomllib.loads(_FILE.read_text(encoding="utf-8"))
+    return {code: _calendar(fields) for code, fields in told.items()}
 
-CALENDARS = (ENGLISH,)
+
+def _calendar(fields: Mapping[str, Any]) -> Calendar:
+    return Calendar(**{**fields, "may_be_no_time": frozenset(fields["may_be_no_time"])})

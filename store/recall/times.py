@@ -7,7 +7,9 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from re import Match, Pattern
 
-from store.recall.calendars import CALENDARS, Calendar
+from store.recall.calendars import Calendar, calendars
+from store.recall.tongues import spoken
+from store.recall.word_rules import plain
 
 #: "In May" is the May of any of so many years.
 YEARS = 10
@@ -41,24 +43,24 @@ class Span:
 Read = Callable[[Match[str], datetime, Calendar], Iterable[Span]]
 
 
-def spans(text: str, today: datetime, calendars: Sequence[Calendar] = CALENDARS) -> list[Span]:
+def spans(text: str, today: datetime) -> list[Span]:
     """Return the spans of time that a text names, said at `today`; in the order of their beginning, none twice.
 
-    A month or a day without a year is that of any of the last years. A date that does not exist is none.
+    It is read by the calendar of its language. A month or a day without a year is that of any of the last years. A date
+    that does not exist is none.
     """
     now = today.astimezone(UTC)
-    lower = text.lower()
-    words = set(_WORD.findall(lower))
-    speaking = (calendar for calendar in calendars if not words.isdisjoint(_signs(calendar)) or _YEAR.search(lower))
-    return sorted({span for calendar in speaking for span in _spans(lower, now, calendar)})
+    calendar = calendars()[spoken(text)]
+    lower = plain(text.lower())
+    # Most texts hold no word of time, and are not read for each form.
+    if _signs(calendar).isdisjoint(_WORD.findall(lower)) and not _YEAR.search(lower):
+        return []
+    return sorted(set(_spans(lower, now, calendar)))
 
 
 @cache
 def _signs(calendar: Calendar) -> frozenset[str]:
-    """Return words of which every time but a year holds one: most texts have none, and are not read for each form."""
-    kinds = (calendar.months, calendar.weekdays, calendar.seasons, calendar.units.values(), calendar.days)
-    phrases = (phrase for kind in kinds for words in kind for phrase in words.split("|"))
-    return frozenset(phrase.split()[-1] for phrase in (*phrases, *calendar.weekend.split("|")))
+    return calendar.signs
 
 
 def _spans(text: str, today: datetime, calendar: Calendar) -> Iterator[Span]:
@@ -100,9 +102,10 @@ def _around(span: Span, number: float, unit: str) -> Span:
 def _references(calendar: Calendar) -> tuple[Pattern[str], Pattern[str], Pattern[str]]:
     words = _alternatives(calendar)
     way = rf"(?P<way>{calendar.earlier}|{calendar.later})"
-    away = rf"\b(?:(?P<n>{words['number']})|the) (?P<unit>{words['unit']}) {way}\s+(?:the\s+)?\Z"
+    end = rf"\s+(?:(?:{calendar.article})\s*)?\Z"
+    away = rf"\b(?:(?P<n>{words['number']})|{calendar.article}) (?P<unit>{words['unit']}) {way}{end}"
     return tuple(  # type: ignore[return-value]  # three in, three out
-        re.compile(pattern) for pattern in (away, rf"\b(?:{calendar.until})\s+\Z", rf"\b(?:{calendar.since})\s+\Z")
+        re.compile(pattern) for pattern in (away, rf"\b(?:{calendar.until}){end}", rf"\b(?:{calendar.since}){end}")
     )
 
 
@@ -110,28 +113,44 @@ def _references(calendar: Calendar) -> tuple[Pattern[str], Pattern[str], Pattern
 def _forms(calendar: Calendar) -> Sequence[tuple[Pattern[str], Read]]:
     """Return what times look like and how each is read, the most exact first."""
     words = _alternatives(calendar)
-    day = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
+    day = rf"(?P<day>\d{{1,2}})(?:{calendar.ordinal})?"
     month, year = rf"(?P<month>{words['month']})\.?", r"(?P<year>(?:19|20)\d\d)"
     which = rf"(?P<which>{calendar.last}|{calendar.this}|{calendar.next})"
+    of, count, unit = rf"(?:(?:{calendar.of}) )?", rf"(?P<n>{words['number']})", rf"(?P<unit>{words['unit']})"
     forms: tuple[tuple[str, Read], ...] = (
         (r"(?P<year>(?:19|20)\d\d)-(?P<number>\d\d)(?:-(?P<day>\d\d))?", _date),
-        (rf"{day} (?:of )?{month},? {year}", _date),
+        (rf"{day} {of}{month},? {of}{year}", _date),
         (rf"{month} {day},? {year}", _date),
-        (rf"{month},? (?:of )?{year}", _date),
-        (rf"{day} (?:of )?{month}", _date),
+        (rf"{month},? {of}{year}", _date),
+        (rf"{day} {of}{month}", _date),
         (rf"{month} {day}(?! ?\d)", _date),
-        (rf"(?P<n>{words['number']}) (?P<unit>{words['unit']}) (?:{calendar.ago})", _ago),
-        (rf"(?:{calendar.past}) (?:(?P<n>{words['number']}) )?(?P<unit>{words['unit']})", _past),
-        (rf"{which} (?P<unit>{words['unit']})", _this_unit),
-        (rf"(?:{which} )?(?P<weekend>{calendar.weekend})", _weekend),
-        (rf"(?:{which} )?(?P<weekday>{words['weekday']})", _weekday),
-        (rf"{which} (?P<month>{words['month']})", _which_month),
-        (rf"(?:{which} )?(?P<season>{words['season']})(?: (?:of )?{year})?", _season),
+        (rf"{count} {unit} (?:{calendar.ago})", _ago),
+        (rf"(?:{calendar.ago_before}) {count} {unit}", _ago),
+        (rf"(?:{calendar.past}) (?:{count} )?{unit}", _past),
+        *_with_which(calendar, which, of, year),
         (rf"(?P<days>{'|'.join(calendar.days)})", _days),
         (rf"(?:(?P<at>{calendar.at}) )?{month}", _month_alone),
         (year, _date),
     )
     return [(re.compile(rf"\b(?:{pattern})\b"), read) for pattern, read in forms]
+
+
+def _with_which(calendar: Calendar, which: str, of: str, year: str) -> Iterator[tuple[str, Read]]:
+    """Yield the forms that "last", "this" and "next" belong to, which some languages put behind what they tell of."""
+    words = _alternatives(calendar)
+    weekend, weekday = rf"(?P<weekend>{calendar.weekend})", rf"(?P<weekday>{words['weekday']})"
+    season, month = rf"(?P<season>{words['season']})", rf"(?P<month>{words['month']})"
+    kinds: tuple[tuple[str, Read], ...] = (
+        (rf"(?P<unit>{words['unit']})", _this_unit),
+        (weekend, _weekend),
+        (weekday, _weekday),
+        (month, _which_month),
+        (season, _season),
+    )
+    if calendar.follows:
+        yield from ((rf"{told} {which}", read) for told, read in kinds)
+    yield from ((rf"{which} ?{told}", read) for told, read in kinds)
+    yield from ((weekend, _weekend), (weekday, _weekday), (rf"{season}(?: {of}{year})?", _season))
 
 
 @cache
@@ -173,13 +192,15 @@ def _which_month(match: Match[str], today: datetime, calendar: Calendar) -> Iter
 
 def _season(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[Span]:
     begins = next(month for words, month in calendar.seasons.items() if re.fullmatch(words, match["season"]))
-    if match["year"]:
-        yield _months(int(match["year"]), begins, 3)
+    told = match.groupdict()
+    which = told.get("which")
+    if told.get("year"):
+        yield _months(int(told["year"]), begins, 3)
         return
-    if match["which"] is None and match["season"] in calendar.may_be_no_time:
+    if which is None and match["season"] in calendar.may_be_no_time:
         return
     found = [_months(year, begins, 3) for year in range(today.year - YEARS, today.year + 2)]
-    yield from found if match["which"] is None else [_chosen(found, match["which"], today, calendar)]
+    yield from found if which is None else [_chosen(found, which, today, calendar)]
 
 
 def _ago(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[Span]:
@@ -206,12 +227,14 @@ def _this_unit(match: Match[str], today: datetime, calendar: Calendar) -> Iterat
 
 def _weekend(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[Span]:
     saturday = _day(today).begin - timedelta(days=today.weekday() - 5)
-    way = _way(match["which"], calendar) if match["which"] else 0 if today >= saturday else -1
+    which = match.groupdict().get("which")
+    way = _way(which, calendar) if which else 0 if today >= saturday else -1
     yield Span(saturday, saturday + 2 * DAY).shifted(way * timedelta(days=7))
 
 
 def _weekday(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[Span]:
-    way = _way(match["which"], calendar) if match["which"] else -1
+    which = match.groupdict().get("which")
+    way = _way(which, calendar) if which else -1
     wanted = _nth(match["weekday"], calendar.weekdays)
     ahead = (wanted - 1 - today.weekday()) % 7
     yield _day(today + timedelta(days=ahead if way >= 0 and ahead else ahead + (7 if way > 0 else -7)))

@@ -58,10 +58,10 @@ class Words:
 
     def cut(self, words: Iterable[str]) -> list[str]:
         """Return the stems of words in lower case, stop words left out, accents gone."""
-        kept = [word for word in words if _plain(word) not in self.stop]
+        kept = [word for word in words if plain(word) not in self.stop]
         if self.prefixes:
             kept = [self._bare(word) for word in kept]
-        return [_plain(stem) for stem in (_stemmer(self.stemmer).stemWords(kept) if self.stemmer else kept)]
+        return [plain(stem) for stem in (_stemmer(self.stemmer).stemWords(kept) if self.stemmer else kept)]
 
     def _bare(self, word: str) -> str:
         word = _POINTS.sub("", word)
@@ -118,6 +118,19 @@ def script_of(word: str) -> str:
     return _BLOCKS[bisect(_STARTS, ord(word[0])) - 1][1]
 
 
+def stop_words(language: str) -> frozenset[str]:
+    """Return the words of a language that tell no two texts apart, in lower case and without accents."""
+    return _words(language).stop
+
+
+def plain(word: str) -> str:
+    """Return a text without accents and points; the short i keeps its own, without which it is another letter."""
+    if word.isascii():
+        return word
+    parts = unicodedata.normalize("NFKD", word).replace("\u0438\u0306", "\u0439")
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", _POINTS.sub("", parts)))
+
+
 @lru_cache(maxsize=1)
 def _usual() -> Mapping[str, Words]:
     return {told["script"]: _words(code) for code, told in _table().items() if told.get("usual")}
@@ -133,18 +146,10 @@ def _words(code: str) -> Words:
     if code == "en":
         return _ENGLISH
     told = _table()[code]
-    stop = frozenset(_plain(word.casefold()) for word in told.get("stop", "").split())
+    stop = frozenset(plain(word.casefold()) for word in told.get("stop", "").split())
     return Words(told["script"], told.get("stemmer"), stop, tuple(told.get("prefixes", ())))
 
 
 @lru_cache(maxsize=64)
 def _stemmer(name: str) -> Stemmer.Stemmer:
     return Stemmer.Stemmer(name)
-
-
-def _plain(word: str) -> str:
-    """Return a word without accents and points; the short i keeps its own, without which it is another letter."""
-    if word.isascii():
-        return word
-    parts = unicodedata.normalize("NFKD", word).replace("\u0438\u0306", "\u0439")
-    return unicodedata.normalize("NFC", _ACCENTS.sub("", _POINTS.sub("", parts)))

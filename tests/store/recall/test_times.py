@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from store.recall.calendars import calendars
 from store.recall.times import DAY, YEARS, Span, spans
+from store.recall.tongues import spoken
 
 #: A Sunday.
 TODAY = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
@@ -63,6 +65,99 @@ def test_a_time_is_a_span_of_the_calendar(text: str, span: str) -> None:
     found = spans(text, TODAY)
     rounded = [Span(*(_to_day(moment, text) for moment in (one.begin, one.end))) for one in found]
     assert rounded == [_span(span)]
+
+
+#: The same day and the same week in each language that has a calendar.
+SPOKEN = {
+    "de": [
+        ("Was war am 8. Mai 2023?", "2023-05-08..2023-05-09"),
+        ("Wohin sind wir im März 2024 gefahren?", "2024-03-01..2024-04-01"),
+        ("Was habe ich gestern gekauft?", "2026-11-21..2026-11-22"),
+        ("Wer war vorgestern hier?", "2026-11-20..2026-11-21"),
+        ("Was haben wir letzte Woche gemacht?", "2026-11-09..2026-11-16"),
+        ("Wer kommt nächsten Freitag?", "2026-11-27..2026-11-28"),
+        ("Was geschah vor drei Tagen?", "2026-11-19..2026-11-20"),
+        ("Wo waren wir letzten Sommer?", "2026-06-01..2026-09-01"),
+        ("Was ist seit Juni 2025 anders?", "2025-06-01..2026-11-23T09:30"),
+        ("Wo habe ich vor 2024 gewohnt?", "0001-01-01..2024-01-01"),
+    ],
+    "fr": [
+        ("Que s'est-il passé le 8 mai 2023 ?", "2023-05-08..2023-05-09"),
+        ("Où étions-nous en août 2024 ?", "2024-08-01..2024-09-01"),
+        ("Qu'est-ce que j'ai acheté hier ?", "2026-11-21..2026-11-22"),
+        ("Qui est venu avant-hier ?", "2026-11-20..2026-11-21"),
+        ("Qu'avons-nous fait la semaine dernière ?", "2026-11-09..2026-11-16"),
+        ("Qui vient vendredi prochain ?", "2026-11-27..2026-11-28"),
+        ("Que s'est-il passé il y a trois jours ?", "2026-11-19..2026-11-20"),
+        ("Où étions-nous l'été dernier ?", "2026-06-01..2026-09-01"),
+        ("Qu'est-ce qui a changé depuis juin 2025 ?", "2025-06-01..2026-11-23T09:30"),
+        ("Où ai-je habité avant 2024 ?", "0001-01-01..2024-01-01"),
+    ],
+    "es": [
+        ("¿Qué pasó el 8 de mayo de 2023?", "2023-05-08..2023-05-09"),
+        ("¿Dónde estuvimos en agosto de 2024?", "2024-08-01..2024-09-01"),
+        ("¿Qué compré ayer?", "2026-11-21..2026-11-22"),
+        ("¿Quién vino anteayer?", "2026-11-20..2026-11-21"),
+        ("¿Qué hicimos la semana pasada?", "2026-11-09..2026-11-16"),
+        ("¿Quién viene el próximo viernes?", "2026-11-27..2026-11-28"),
+        ("¿Qué pasó hace tres días?", "2026-11-19..2026-11-20"),
+        ("¿Dónde estuvimos el verano pasado?", "2026-06-01..2026-09-01"),
+        ("¿Qué ha cambiado desde junio de 2025?", "2025-06-01..2026-11-23T09:30"),
+        ("¿Dónde viví antes de 2024?", "0001-01-01..2024-01-01"),
+    ],
+    "pt": [
+        ("O que aconteceu em 8 de maio de 2023?", "2023-05-08..2023-05-09"),
+        ("Onde estávamos em março de 2024?", "2024-03-01..2024-04-01"),
+        ("O que eu comprei ontem?", "2026-11-21..2026-11-22"),
+        ("Quem veio anteontem?", "2026-11-20..2026-11-21"),
+        ("O que fizemos na semana passada?", "2026-11-09..2026-11-16"),
+        ("Quem vem na próxima sexta-feira?", "2026-11-27..2026-11-28"),
+        ("O que aconteceu há três dias?", "2026-11-19..2026-11-20"),
+        ("Onde estávamos no verão passado?", "2026-06-01..2026-09-01"),
+        ("O que mudou desde junho de 2025?", "2025-06-01..2026-11-23T09:30"),
+        ("Onde eu morava antes de 2024?", "0001-01-01..2024-01-01"),
+    ],
+    "it": [
+        ("Che cosa è successo l'8 maggio 2023?", "2023-05-08..2023-05-09"),
+        ("Dove eravamo nell'agosto 2024?", "2024-08-01..2024-09-01"),
+        ("Che cosa ho comprato ieri?", "2026-11-21..2026-11-22"),
+        ("Chi è venuto l'altro ieri?", "2026-11-20..2026-11-21"),
+        ("Che cosa abbiamo fatto la settimana scorsa?", "2026-11-09..2026-11-16"),
+        ("Chi viene venerdì prossimo?", "2026-11-27..2026-11-28"),
+        ("Che cosa è successo tre giorni fa?", "2026-11-19..2026-11-20"),
+        ("Dove eravamo l'estate scorsa?", "2026-06-01..2026-09-01"),
+        ("Che cosa è cambiato dal giugno 2025?", "2025-06-01..2026-11-23T09:30"),
+        ("Dove abitavo prima del 2024?", "0001-01-01..2024-01-01"),
+    ],
+    "nl": [
+        ("Wat gebeurde er op 8 mei 2023?", "2023-05-08..2023-05-09"),
+        ("Waar waren we in maart 2024?", "2024-03-01..2024-04-01"),
+        ("Wat heb ik gisteren gekocht?", "2026-11-21..2026-11-22"),
+        ("Wie was hier eergisteren?", "2026-11-20..2026-11-21"),
+        ("Wat hebben we vorige week gedaan?", "2026-11-09..2026-11-16"),
+        ("Wie komt er volgende vrijdag?", "2026-11-27..2026-11-28"),
+        ("Wat gebeurde er drie dagen geleden?", "2026-11-19..2026-11-20"),
+        ("Waar waren we afgelopen zomer?", "2026-06-01..2026-09-01"),
+        ("Wat is er sinds juni 2025 veranderd?", "2025-06-01..2026-11-23T09:30"),
+        ("Waar woonde ik voor 2024?", "0001-01-01..2024-01-01"),
+    ],
+}
+
+
+@pytest.mark.parametrize("language", sorted(SPOKEN))
+def test_a_time_is_understood_in_its_language(language: str) -> None:
+    asked = {text: [_span(span)] for text, span in SPOKEN[language]}
+    assert {text: spoken(text) for text in asked} == dict.fromkeys(asked, language)
+    assert {text: spans(text, TODAY) for text in asked} == asked
+
+
+@pytest.mark.parametrize("language", sorted(calendars()))
+def test_a_calendar_is_whole(language: str) -> None:
+    calendar = calendars()[language]
+    assert (len(calendar.months), len(calendar.weekdays), sorted(calendar.seasons.values())) == (12, 7, [3, 6, 9, 12])
+    assert calendar.units.keys() == {"day", "week", "month", "year"}
+    assert {-2, -1, 0} <= set(calendar.days.values())
+    assert set(range(1, 13)) == set(calendar.numbers.values())
 
 
 def _to_day(moment: datetime, text: str) -> datetime:
