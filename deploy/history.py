@@ -14,7 +14,6 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store import identity
 from store.database import Database
 from store.ledger import Stage
 from store.readings import FollowUp, Unread, open_follow_ups
@@ -68,14 +67,6 @@ class Scope:
 
     host: UUID | None = None
     bank: UUID | None = None
-
-    @classmethod
-    def named(cls, host: str | None, bank: str | None, default: str) -> "Scope":
-        """Return the scope that names mean; a bank is one of the default host where none is named."""
-        if host is None and bank is None:
-            return cls()
-        host_id = identity.host_id(host or default)
-        return cls(host_id, None if bank is None else identity.bank_id(host_id, bank))
 
 
 async def run_over(

@@ -143,6 +143,8 @@ class LocalStack:
             owner_url=SecretStr(endpoint.owner_url),
             redis_url=SecretStr(self._valkey.url),
             postgres_dir=self._postgres.cluster.folder,
+            recall=self._settings.recall,
+            embedding=self._settings.embedding,
         )
 
     def _save(self, running: tuple[Running, ...]) -> None:

@@ -4,13 +4,15 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError, field_serializer
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_serializer
 
 from deploy.folder_lock import is_held
 from deploy.private_files import write_private
+from embeddings.settings import EmbeddingSettings
+from store.recall.settings import RecallSettings
 
 FILE = "stack.json"
 SECRET_FIELDS = ("database_url", "operator_url", "owner_url", "redis_url")
@@ -46,11 +48,18 @@ class Stack(BaseModel):
     owner_url: SecretStr
     redis_url: SecretStr
     postgres_dir: Path
+    #: What it runs with, for commands that do as it does; whatever opens somebody else's door is left out.
+    recall: RecallSettings = Field(default_factory=RecallSettings)
+    embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
     processes: tuple[StackProcess, ...] = ()
 
     @field_serializer(*SECRET_FIELDS, when_used="json")
     def _plain(self, secret: SecretStr) -> str:
         return secret.get_secret_value()
+
+    @field_serializer("embedding", when_used="json")
+    def _without_key(self, embedding: EmbeddingSettings) -> dict[str, Any]:
+        return embedding.model_dump(mode="json", exclude={"remote": {"api_key"}})
 
     def save(self, data: Path) -> None:
         """Write DIR/stack.json, whole or not at all, for its owner's eyes."""

@@ -43,6 +43,7 @@ OF_USER = text("""
       join afterturn.agent_memory_bank_t b on b.host_id = :host and b.bank_id = w.bank_id and b.active
      where cast(:names as text[]) is null or b.bank_name = any(:names)
      order by w.last desc, 1 limit :limit""")
+KNOWN = text("select true from afterturn.agent_memory_bank_t b where b.host_id = :host and b.bank_id = :bank")
 CREATE = text("select afterturn.create_bank(:host, :bank, cast(:event as jsonb), :now)")
 
 
@@ -107,6 +108,12 @@ class Banks:
         if row is None:
             raise NotFound("no such bank")
         return Bank(*row)
+
+    async def known(self, host: UUID, name: str) -> bool:
+        """Say whether the host has a bank of this whole name, or had one."""
+        async with self._database.tenant(host) as connection:
+            found = await connection.execute(KNOWN, {"host": host, "bank": identity.bank_id(host, name)})
+            return found.scalar() is not None
 
     async def of_user(
         self, host: UUID, space: Space, user: str, *, names: list[str] | None = None, limit: int = MOST_OF_USER

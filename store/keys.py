@@ -28,6 +28,7 @@ FIND = text("""
     select key_id, host_id, banks, can_write, gateway_user, user_name, agent from afterturn.api_key_t
      where key_hash = :hash and revoked_at is null and coalesce(expires_at > now(), true)""")
 ADD_HOST = text("insert into afterturn.host_t (host_id, name) values (:host, :name) on conflict do nothing")
+HOSTS = text("select host_id, name from afterturn.host_t")
 ADD_KEY = text("""
     insert into afterturn.api_key_t
            (key_id, host_id, key_hash, label, banks, can_write, gateway_user, user_name, agent, expires_at)
@@ -173,6 +174,11 @@ class Keys:
                 },
             )
         return token
+
+    async def hosts(self) -> dict[UUID, str]:
+        """Return the hosts there are, by id."""
+        async with self._database.operator() as connection:
+            return {row.host_id: row.name for row in await connection.execute(HOSTS)}
 
     async def list(self, host: str) -> list[KeyInfo]:
         """List the keys of a host, revoked and expired ones included, oldest first."""

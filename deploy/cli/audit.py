@@ -10,6 +10,7 @@ from rich.text import Text
 
 from deploy.cli.durations import duration
 from deploy.cli.entries import HostOption, LimitOption
+from deploy.cli.existing import must_exist
 from deploy.cli.finding import DataOption, JsonOption, running_stack
 from deploy.cli.operating import on_database
 from deploy.cli.printing import answer, console, printable, say
@@ -55,7 +56,10 @@ def list_command(
     async def read(database: Database) -> tuple[list[Recorded], bool]:
         return await CallAudit(database).read(sought, limit)
 
-    found, more = on_database(running_stack(data), read)
+    stack = running_stack(data)
+    found, more = on_database(stack, read)
+    if not found:  # calls outlive their host
+        must_exist(stack, host, None)
     if as_json:
         answer({"calls": [_as_json(one) for one in found], "has_more": more})
         return

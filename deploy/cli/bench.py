@@ -13,7 +13,7 @@ from rich.text import Text
 
 from deploy.bench.measures import Measure, Outcome
 from deploy.bench.quality.settling import NotSettled
-from deploy.cli.finding import DataOption, JsonOption
+from deploy.cli.finding import JsonOption
 from deploy.cli.printing import answer, console, ended, say
 from deploy.cli.quality import AblateFlag, FormatOption, LongOption, QualityFlag, QualityOptions, StackOption
 from deploy.cli.quality import quality as measure_quality
@@ -40,7 +40,14 @@ def bench_command(
     ablate: Annotated[bool, AblateFlag] = False,
     long: Annotated[int, LongOption] = 0,
     full: Annotated[bool, typer.Option("--full", help="Run the largest sizes; this may take long.")] = False,
-    data: DataOption = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR|FILE",
+            help="The running stack's data folder (default: AFTERTURN_DATA, else the usual one); with --quality, the "
+            "file of dialogues instead.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure the product beside its floor, in the same run and on the same server.

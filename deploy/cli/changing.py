@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from deploy.cli.entries import Place, rows_of
+from deploy.cli.existing import must_exist
 from deploy.cli.finding import running_stack
 from deploy.cli.operating import Act, acted, on_database, operator, sure
 from deploy.cli.printing import answer, ended, say
@@ -57,6 +58,7 @@ class Targets:
 def change(data: Path | None, targets: Targets, change: Change, *, yes: bool, dry_run: bool, as_json: bool) -> None:
     """Change the rows, and say how many were; ends with status 1 when some were left as they are."""
     stack = running_stack(data)
+    must_exist(stack, targets.place.host, targets.place.bank)
     selected = on_database(stack, targets.count)
     if targets.names and not selected:
         raise ended("there is no such row in a status that this can change", 1)

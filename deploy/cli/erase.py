@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -15,12 +16,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from deploy.bootstrap import HOST
+from deploy.cli.existing import host_named, must_exist
 from deploy.cli.finding import DataOption, JsonOption, running_stack
 from deploy.cli.operating import Act, acted, on_database
 from deploy.cli.printing import answer, console, ended, printable, say
 from deploy.stack import Stack
 from producers.erasures import as_json
-from store import identity
 from store.database import Database
 from store.erasure import Erasures, Kind, Receipt, Target
 from store.errors import NotFound
@@ -39,6 +40,7 @@ VACUUMED = (
     "recall_job_t",
 )
 
+HostOption = Annotated[str, typer.Option("--host", help="The host (tenant) it is of.")]
 BankOption = Annotated[str, typer.Option("--bank", help="The bank it is in.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Count what would go, and write nothing.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
@@ -52,9 +54,10 @@ erase_app = typer.Typer(
 
 @erase_app.command("unit")
 def unit_command(
-    unit_id: Annotated[str, typer.Argument(metavar="UNIT_ID", help="The unit's id, from a recall.")],
+    unit_id: Annotated[str, typer.Argument(metavar="UNIT_ID", help="The unit's id, from a recall with --json.")],
     *,
     bank: BankOption = "default",
+    host: HostOption = HOST,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     data: DataOption = None,
@@ -64,7 +67,8 @@ def unit_command(
 
     **Example:** `afterturn erase unit 0b7c… --bank support`
     """
-    _erase(Target(Kind.UNIT, bank, unit_id), f"unit {unit_id}", data, dry_run=dry_run, yes=yes, json=json)
+    target = Target(Kind.UNIT, bank, unit_id)
+    _erase(Asked(target, f"unit {unit_id}", host, bank), data, dry_run=dry_run, yes=yes, json=json)
 
 
 @erase_app.command("session")
@@ -72,6 +76,7 @@ def session_command(
     session: Annotated[str, typer.Argument(help="The session's name, as the agent calls it.")],
     *,
     bank: BankOption = "default",
+    host: HostOption = HOST,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     data: DataOption = None,
@@ -81,13 +86,15 @@ def session_command(
 
     **Example:** `afterturn erase session monday --dry-run`
     """
-    _erase(Target(Kind.SESSION, bank, session), f"session {session}", data, dry_run=dry_run, yes=yes, json=json)
+    target = Target(Kind.SESSION, bank, session)
+    _erase(Asked(target, f"session {session}", host, bank), data, dry_run=dry_run, yes=yes, json=json)
 
 
 @erase_app.command("user")
 def user_command(
     user: Annotated[str, typer.Argument(help="The user's name, as in the user_id of turns.")],
     *,
+    host: HostOption = HOST,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     data: DataOption = None,
@@ -97,13 +104,14 @@ def user_command(
 
     **Example:** `afterturn erase user ana --yes --json`
     """
-    _erase(Target(Kind.USER, None, user), f"user {user}", data, dry_run=dry_run, yes=yes, json=json)
+    _erase(Asked(Target(Kind.USER, None, user), f"user {user}", host), data, dry_run=dry_run, yes=yes, json=json)
 
 
 @erase_app.command("bank")
 def bank_command(
     bank: Annotated[str, typer.Argument(help="The bank's name.")],
     *,
+    host: HostOption = HOST,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     data: DataOption = None,
@@ -113,14 +121,25 @@ def bank_command(
 
     **Example:** `afterturn erase bank support`
     """
-    _erase(Target(Kind.BANK, bank), f"bank {bank}", data, dry_run=dry_run, yes=yes, json=json)
+    _erase(Asked(Target(Kind.BANK, bank), f"bank {bank}", host), data, dry_run=dry_run, yes=yes, json=json)
 
 
-def _erase(target: Target, named: str, data: Path | None, *, dry_run: bool, yes: bool, json: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be erased, what it is called, and where it is."""
+
+    target: Target
+    named: str
+    host: str
+    bank: str | None = None
+
+
+def _erase(asked: Asked, data: Path | None, *, dry_run: bool, yes: bool, json: bool) -> None:
     stack = running_stack(data)
+    must_exist(stack, asked.host, asked.bank)
     if not dry_run and not yes:
-        _ask(named)
-    host = identity.host_id(HOST)
+        _ask(asked.named)
+    host, target = host_named(asked.host), asked.target
 
     async def estimate(database: Database) -> Receipt:
         return await Erasures(database, _now).estimate(host, target)
@@ -134,7 +153,7 @@ def _erase(target: Target, named: str, data: Path | None, *, dry_run: bool, yes:
     try:
         receipt = on_database(stack, estimate) if dry_run else acted(stack, f"erase {target.kind}", host, erase)
     except NotFound:
-        raise ended(f"there is no {named}", 1) from None
+        raise ended(f"there is no {asked.named}", 1) from None
     if not dry_run and not _vacuum(stack):
         say("old row versions stay on disk until the next VACUUM: it could not be run now")
     if json:

@@ -9,8 +9,9 @@ from uuid import UUID
 import typer
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from deploy.bootstrap import HOST
 from deploy.cli.durations import duration
+from deploy.cli.entries import Place
+from deploy.cli.existing import must_exist
 from deploy.cli.finding import DataOption, JsonOption, running_stack
 from deploy.cli.operating import on_database
 from deploy.cli.printing import answer, console, ended, say
@@ -93,7 +94,7 @@ def extract_command(
     chosen = version or versions[-1]
     if chosen not in versions:
         raise ended(f"no extractor of this version is configured; there is: {', '.join(versions)}", 2)
-    progress = _run(data, Reading(chosen), Scope.named(host, bank, HOST), ahead, timeout)
+    progress = _run(data, Reading(chosen), Place(host, bank), ahead, timeout)
     _tell({"version": chosen}, progress, as_json=as_json)
 
 
@@ -115,7 +116,7 @@ def embed_command(
     """
     settings = load().settings
     embedder = create_embedder(settings.embedding, _folder(settings, data))
-    progress = _run(data, Embedding(embedder.generation), Scope.named(host, bank, HOST), ahead, timeout)
+    progress = _run(data, Embedding(embedder.generation), Place(host, bank), ahead, timeout)
     _tell({"model": embedder.name, "generation": embedder.generation}, progress, as_json=as_json)
 
 
@@ -123,13 +124,15 @@ def _folder(settings: Settings, data: Path | None) -> Path:
     return data or settings.data
 
 
-def _run(data: Path | None, course: Course, scope: Scope, ahead: int, timeout: str) -> Progress:
-    seconds = duration(timeout).total_seconds()
+def _run(data: Path | None, course: Course, place: Place, ahead: int, timeout: str) -> Progress:
+    seconds, scope = duration(timeout).total_seconds(), Scope(place.host_id, place.bank_id)
+    stack = running_stack(data)
+    must_exist(stack, place.host, place.bank)
 
     async def run(database: Database) -> Progress:
         return await run_over(database, course, scope, ahead=ahead, timeout_s=seconds, say=say)
 
-    return on_database(running_stack(data), run)
+    return on_database(stack, run)
 
 
 def _tell(what: dict[str, Any], progress: Progress, *, as_json: bool) -> None:

@@ -19,6 +19,7 @@ from deploy.cli.entries import (
     YesOption,
     rows_of,
 )
+from deploy.cli.existing import must_exist
 from deploy.cli.finding import DataOption, JsonOption, running_stack
 from deploy.cli.jobs import AllOption, DryRunOption, TurnsArgument
 from deploy.cli.looking import look, tell
@@ -66,8 +67,9 @@ def list_command(
 
     **Example:** `afterturn gateway list --category timeout`
     """
-    selection = _selection(Place(host, bank), state or list(State), category=category, older_than=older_than)
-    look(data, selection, limit, as_json=as_json)
+    place = Place(host, bank)
+    selection = _selection(place, state or list(State), category=category, older_than=older_than)
+    look(data, place, selection, limit, as_json=as_json)
 
 
 @gateway_app.command("show")
@@ -109,6 +111,8 @@ def resolve_command(
     """
     place = Place(host, bank)
     _allowed(found, then)
+    stack = running_stack(data)
+    must_exist(stack, host, bank)
 
     async def settle(database: Database, act: Act) -> tuple[Entry, str]:
         rows = await rows_of(Backlog(database), place, [turn], _selection(place))
@@ -121,7 +125,7 @@ def resolve_command(
         return rows[0], state
 
     try:
-        before, state = acted(running_stack(data), "gateway resolve", place.host_id or NOBODY, settle)
+        before, state = acted(stack, "gateway resolve", place.host_id or NOBODY, settle)
     except (NotFound, NotSettled) as error:
         raise ended(str(error), 1) from None
     if as_json:

@@ -19,6 +19,7 @@ from deploy.cli.entries import (
     TurnArgument,
     YesOption,
 )
+from deploy.cli.existing import must_exist
 from deploy.cli.finding import DataOption, JsonOption, running_stack
 from deploy.cli.looking import look, tell
 from deploy.cli.operating import on_database
@@ -71,7 +72,8 @@ def list_command(
     **Example:** `afterturn jobs list --stage extraction --status dead --older-than 10m`
     """
     place = Place(host, bank)
-    look(data, _selection(place, stage, status or list(Status), category, older_than), limit, as_json=as_json)
+    selection = _selection(place, stage, status or list(Status), category, older_than)
+    look(data, place, selection, limit, as_json=as_json)
 
 
 @jobs_app.command("show")
@@ -178,6 +180,7 @@ def drain_command(
     """
     selection = _selection(Place(host, bank), stage, [], None, None)
     stack = running_stack(data)
+    must_exist(stack, host, bank)
     last: list[Drained] = []
 
     async def wait(database: Database) -> None:

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from deploy.bootstrap import HOST
 from deploy.cli.durations import duration
+from deploy.cli.existing import must_exist
 from deploy.cli.finding import DataOption, JsonOption, running_stack
 from deploy.cli.operating import Act, acted, on_database
 from deploy.cli.printing import answer, console, ended, printable, say
@@ -93,7 +94,9 @@ def list_command(*, host: HostOption = HOST, data: DataOption = None, as_json: J
     async def everything(database: Database) -> list[KeyInfo]:
         return await Keys(database).list(host)
 
-    found = on_database(running_stack(data), everything)
+    stack = running_stack(data)
+    must_exist(stack, host, None)
+    found = on_database(stack, everything)
     if as_json:
         answer({"keys": [_as_json(key) for key in found]})
     else:

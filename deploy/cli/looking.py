@@ -11,6 +11,7 @@ from rich.text import Text
 
 from deploy.cli import entries
 from deploy.cli.entries import Place
+from deploy.cli.existing import must_exist
 from deploy.cli.finding import running_stack
 from deploy.cli.operating import on_database
 from deploy.cli.printing import answer, console, ended, say
@@ -27,15 +28,17 @@ class Story:
     banks: Mapping[UUID, str]
 
 
-def look(data: Path | None, selection: Selection, limit: int, *, as_json: bool) -> None:
-    """Print the rows of a selection."""
+def look(data: Path | None, place: Place, selection: Selection, limit: int, *, as_json: bool) -> None:
+    """Print the rows of a selection; ends with status 2 when there is no such place."""
+    stack = running_stack(data)
+    must_exist(stack, place.host, place.bank)
 
     async def read(database: Database) -> tuple[list[Entry], bool, dict[UUID, str]]:
         backlog = Backlog(database)
         rows, more = await backlog.rows(selection, limit)
         return rows, more, await backlog.bank_names(rows)
 
-    rows, more, banks = on_database(running_stack(data), read)
+    rows, more, banks = on_database(stack, read)
     if as_json:
         answer({"jobs": [entries.as_json(row, banks) for row in rows], "has_more": more})
         return
@@ -48,8 +51,10 @@ def look(data: Path | None, selection: Selection, limit: int, *, as_json: bool) 
 
 
 def tell(data: Path | None, turn: str, place: Place, *, as_json: bool) -> None:
-    """Print all about one turn; ends with status 1 when the ledger does not hold it."""
+    """Print all about one turn; ends with status 1 when the ledger does not hold it, 2 when there is no such place."""
     item = place.item(turn)
+    stack = running_stack(data)
+    must_exist(stack, place.host, place.bank)
 
     async def read(database: Database) -> Story:
         backlog = Backlog(database)
@@ -57,7 +62,7 @@ def tell(data: Path | None, turn: str, place: Place, *, as_json: bool) -> None:
         notes = await backlog.history(rows[0].host_id, rows[0].turn_id) if rows else []
         return Story(rows, notes, await backlog.bank_names(rows))
 
-    story = on_database(running_stack(data), read)
+    story = on_database(stack, read)
     if not story.rows:
         raise ended("there is no such turn", 1)
     if as_json:

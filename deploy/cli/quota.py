@@ -9,6 +9,7 @@ from rich.table import Table
 from sqlalchemy.exc import IntegrityError
 
 from deploy.bootstrap import HOST
+from deploy.cli.existing import must_exist
 from deploy.cli.finding import DataOption, JsonOption, running_stack
 from deploy.cli.operating import Act, acted, on_database
 from deploy.cli.printing import answer, console, ended, printable, say
@@ -72,7 +73,9 @@ def show_command(*, host: HostOption = HOST, data: DataOption = None, as_json: J
     async def everything(database: Database) -> list[Quota]:
         return await Quotas(database, _now).show(host)
 
-    _print(on_database(running_stack(data), everything), as_json=as_json)
+    stack = running_stack(data)
+    must_exist(stack, host, None)
+    _print(on_database(stack, everything), as_json=as_json)
 
 
 def _now() -> datetime:

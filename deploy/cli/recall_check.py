@@ -9,11 +9,10 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from deploy.cli.existing import no_such
 from deploy.cli.finding import DataOption, JsonOption, running_stack
 from deploy.cli.operating import on_database
 from deploy.cli.printing import answer, console, ended, say
-from deploy.settings import load
-from deploy.settings_errors import SettingsError
 from store.database import Database
 from store.recall.settings import RecallSettings
 from store.recall_check import Asked, StoredBank, compare, stored_banks
@@ -50,19 +49,20 @@ def recall_check_command(
     """Compare the search by meaning with an exact one, on what the running stack has stored.
 
     Stored units serve as questions: their ten nearest neighbours as recall finds them, beside plain inner products
-    over the whole bank, without filters and with those of kind, session and tags. Exits 1 when less than 98 % is found
+    over the whole bank, without filters and with those of kind, session and tags; with the settings of recall that the
+    stack runs with. Exits 1 when less than 98 % is found
     in banks of any size or under any filter.
 
     **Example:** `afterturn recall-check --bank home --units 50`
     """
     stack = running_stack(data)
-    try:
-        settings = load().settings.recall
-    except SettingsError as error:
-        raise ended(f"these settings cannot be used:\n{error}", 2) from None
 
     async def check(database: Database) -> list[Asked]:
-        return await checked(database, _some(await stored_banks(database, bank), banks), units, settings)
+        stored = await stored_banks(database, bank)
+        if bank is not None and not stored:
+            there = sorted({one.name for one in await stored_banks(database, None)})
+            raise ended(no_such(f"nobody has a bank {bank!r}", "there is", bank, there), 2)
+        return await checked(database, _some(stored, banks), units, stack.recall)
 
     asked = on_database(stack, check)
     if not asked:

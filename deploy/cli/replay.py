@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable
 from typing import Annotated
-from uuid import UUID
 
 import typer
 from rich.console import Group
@@ -11,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from deploy.bootstrap import HOST
+from deploy.cli.existing import host_named, must_exist
 from deploy.cli.finding import DataOption, JsonOption, running_stack
 from deploy.cli.operating import Act, acted, on_database
 from deploy.cli.printing import answer, console, ended, say
@@ -68,6 +68,7 @@ def replay_command(
     if repair_ and (scope.host is None or resume):
         raise ended("--repair is of one host (--host NAME) or of one bank of it, and begins anew", 2)
     stack = running_stack(data)
+    must_exist(stack, host, bank)
     url, progress = stack.owner_url.get_secret_value(), _progress()
 
     async def compare(_database: Database) -> Report:
@@ -96,10 +97,7 @@ def replay_command(
 def _scope(host: str | None, bank: str | None) -> Scope:
     if host is None and bank is None:
         return Scope()
-    try:
-        host_id = UUID(host or "")
-    except ValueError:
-        host_id = identity.host_id(host or HOST)
+    host_id = host_named(host or HOST)
     return Scope(host_id, None if bank is None else identity.bank_id(host_id, bank))
 
 

@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
+from deploy.cli import recall_check
 from deploy.cli.recall_check import NAMES, STEPS, size_class
+from deploy.stack import FILE, Stack
 from store import identity
 from store.recall import dense_arm
+from store.recall.settings import RecallSettings
+from store.recall_check import Asked
 from store.unit_vectors import Wanted, insert, missing
 from tests.deploy.operated import HOST_ID, Busy, busy_stack
 from tests.servers import TestPostgres, TestValkey
@@ -66,10 +70,20 @@ async def test_texts_that_are_the_same_count_for_each_other(stored: Busy) -> Non
     assert found["recall_at_10"] == 1.0
 
 
-async def test_a_bank_nobody_knows_leaves_nothing_to_compare(stored: Busy) -> None:
-    result = await stored.run("recall-check", "--bank", "nowhere")
-    assert result.exit_code == 0
-    assert "nothing is stored" in result.stderr
+async def test_the_bounds_of_the_running_stack_are_those_that_are_tried(
+    stored: Busy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = Stack.model_validate_json((stored.folder / FILE).read_text())
+    running.model_copy(update={"recall": RecallSettings(exact_units=7)}).save(stored.folder)
+    tried: list[int] = []
+
+    async def compared(_database: object, _bank: object, _units: int, settings: RecallSettings) -> list[Asked]:
+        tried.append(settings.exact_units)
+        return []
+
+    monkeypatch.setattr(recall_check, "compare", compared)
+    await stored.run("recall-check")
+    assert tried == [7]
 
 
 @pytest.mark.parametrize("units, name", [(1, 0), (STEPS[0], 1), (STEPS[1] - 1, 1), (STEPS[3], 4)])

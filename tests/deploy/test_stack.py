@@ -10,6 +10,8 @@ from pydantic import SecretStr
 
 from deploy.folder_lock import FolderLock
 from deploy.stack import NoStack, Stack, StackProcess, default_data, find_stack
+from embeddings.settings import EmbeddingSettings, Provider, RemoteSettings
+from store.recall.settings import RecallSettings
 
 
 @pytest.fixture
@@ -49,6 +51,18 @@ def test_the_file_is_for_its_owner_alone_and_holds_what_harnesses_read(running: 
     assert written["database_url"] == "postgresql+asyncpg://afterturn_app:hush1@127.0.0.1:5432/afterturn"
     assert written["redis_url"] == "redis://:hush4@127.0.0.1:6379/0"
     assert written["processes"] == [{"name": "postgres", "pid": 13}, {"name": "valkey", "pid": 14}]
+
+
+@pytest.mark.law("L7")
+def test_what_it_runs_with_is_told_without_the_key_of_somebody_elses_model(stack: Stack) -> None:
+    remote = RemoteSettings(base_url="https://models.example", model="m", api_key=SecretStr("hush5"))
+    embedding = EmbeddingSettings(provider=Provider.REMOTE, remote=remote)
+    made = stack.model_copy(update={"embedding": embedding, "recall": RecallSettings(exact_units=7)})
+    written = made.model_dump_json()
+    assert "hush5" not in written
+    read = Stack.model_validate_json(written)
+    assert (read.embedding.remote.model, read.recall.exact_units) == ("m", 7)
+    assert read.embedding.remote.api_key.get_secret_value() == ""
 
 
 @pytest.mark.law("L7")

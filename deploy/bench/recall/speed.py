@@ -87,10 +87,13 @@ def servers(data: Path | None) -> Iterator[RecallServers]:
 
 
 def _of(stack: Stack, *, private: bool) -> RecallServers:
-    settings = load().settings
+    # The key of somebody else's model is not the stack's to tell.
+    mine, embedding = load().settings.embedding.remote, stack.embedding
+    remote = embedding.remote.model_copy(update={"api_key": mine.api_key})
+    embedding = embedding.model_copy(update={"remote": remote})
     name = "a private stack" if private else "the running stack"
     data = stack.api_key_file.parent
-    return RecallServers(of_stack(stack), stack.api, data, name, settings.embedding, settings.recall, private)
+    return RecallServers(of_stack(stack), stack.api, data, name, embedding, stack.recall, private)
 
 
 async def run(on: RecallServers, say: Say, sizes: Sizes) -> Outcome:

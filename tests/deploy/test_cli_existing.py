@@ -1,0 +1,77 @@
+"""A host or bank that is named and is not there: status 2, and a line that says which there are."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from deploy.bootstrap import HOST
+from tests.deploy.operated import HOST_ID, Busy, busy_stack
+from tests.servers import TestPostgres, TestValkey
+
+OF_HOST = [
+    ("replay", "--verify"),
+    ("jobs", "list"),
+    ("jobs", "show", "monday/1"),
+    ("jobs", "retry", "--all"),
+    ("jobs", "drop", "--all", "--reason", "x", "--dry-run"),
+    ("jobs", "drain"),
+    ("gateway", "list"),
+    ("gateway", "show", "monday/1"),
+    ("gateway", "resolve", "monday/1", "--as", "delivered"),
+    ("gateway", "retry", "--all"),
+    ("audit", "list"),
+    ("keys", "list"),
+    ("quota", "show"),
+    ("extract",),
+    ("erase", "unit", str(uuid4()), "--yes"),
+    ("erase", "session", "monday", "--yes"),
+    ("erase", "user", "ana", "--dry-run"),
+    ("erase", "bank", "support", "--dry-run"),
+]
+OF_BANK = [
+    *(one for one in OF_HOST if one[0] in {"replay", "jobs", "gateway", "extract"}),
+    ("recall-check",),
+    ("erase", "unit", str(uuid4()), "--yes"),
+    ("erase", "session", "monday", "--yes"),
+]
+
+
+@pytest.fixture
+async def busy(tmp_path: Path, fresh_database: TestPostgres, valkey: TestValkey) -> AsyncIterator[Busy]:
+    async with busy_stack(tmp_path / "data", fresh_database, valkey) as busy:
+        await busy.append(("monday", "1"), bank="support")
+        await busy.finish()
+        yield busy
+
+
+async def test_a_host_that_is_not_there_is_no_empty_success(busy: Busy) -> None:
+    for command in OF_HOST:
+        result = await busy.run(*command, "--host", "defualt")
+        assert result.exit_code == 2, command
+        assert "there is no host 'defualt'" in result.stderr, command
+        assert "the hosts are default" in result.stderr
+
+
+async def test_a_bank_that_is_not_there_is_no_empty_success(busy: Busy) -> None:
+    for command in OF_BANK:
+        result = await busy.run(*command, "--bank", "suport")
+        assert result.exit_code == 2, command
+        assert "bank 'suport'" in result.stderr, command
+        assert "support" in result.stderr
+
+
+async def test_what_is_there_is_found_by_its_name(busy: Busy) -> None:
+    for place in (("--host", HOST), ("--bank", "support"), ("--host", HOST, "--bank", "support")):
+        assert (await busy.answer("jobs", "drain", *place))["drained"] is True
+        assert (await busy.answer("replay", "--verify", *place))["equal"] is True
+    assert (await busy.answer("replay", "--verify", "--host", str(HOST_ID)))["tables"][0]["rows_live"] == 1
+
+
+async def test_something_of_another_host_is_erased_there(busy: Busy) -> None:
+    await busy.run("keys", "create", "--host", "other", "--label", "x")
+    nothing = await busy.run("erase", "bank", "support", "--host", "other", "--dry-run")
+    assert (nothing.exit_code, "there is no bank support" in nothing.stderr) == (1, True)
+    counted = await busy.answer("erase", "bank", "support", "--host", HOST, "--dry-run")
+    assert counted["counts"]["messages"] == 2
