@@ -20,6 +20,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from deploy import logs
+from deploy.broker_fitness import Watch
 from deploy.gateways import gateway_recall
 from deploy.health import ApiHealth
 from deploy.metrics import Exposition, LedgerCounts
@@ -117,8 +118,10 @@ def compose(settings: Settings) -> FastAPI:
     clock = DatabaseClock(database)
     embedder = create_embedder(settings.embedding, settings.data)
     doorbell = Doorbell(_broker(settings.broker))
+    watch = Watch(settings.broker)
     reranker = create_reranker(settings.embedding.reranker, settings.data)
     model, last = _Model(embedder, "the sentence model"), _Model(reranker, "the reranker")
+    looks = {"broker": watch.wrong, "embedding": model.wrong, "rerank": last.wrong}
     recorder = CallRecorder(CallAudit(database).write, clock)
     window = timedelta(seconds=settings.health.quarantine_window_seconds)
     counts = LedgerCounts(Ledger(database), partial(Backlog(database).newly_failed, window))
@@ -144,7 +147,14 @@ def compose(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncGenerator[None]:
-        async with clock.running(), noting(database, settings), model.loading(), last.loading(), recorder.writing():
+        async with (
+            clock.running(),
+            watch.running(),
+            noting(database, settings),
+            model.loading(),
+            last.loading(),
+            recorder.writing(),
+        ):
             yield
         if others is not None:
             await others.close()
@@ -155,7 +165,13 @@ def compose(settings: Settings) -> FastAPI:
     return create_app(
         Memory(parts, settings.api, gateway=settings.gateway.mode is not GatewayMode.OFF),
         Keys(database),
-        ApiHealth(database, doorbell, counts, {"embedding": model.wrong, "rerank": last.wrong}, settings.health),
+        ApiHealth(
+            database,
+            doorbell,
+            counts,
+            looks,
+            settings.health,
+        ),
         Exposition(settings.metrics_dir, counts, settings.health),
         settings.api,
         recorder=recorder,

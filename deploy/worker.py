@@ -1,4 +1,7 @@
-"""A worker process: `python -P -m deploy.worker`. Exit codes: 0 stopped when told to, 1 no model, 2 wrong settings."""
+"""A worker process: `python -P -m deploy.worker`.
+
+Exit codes: 0 stopped when told to, 1 no model or a broker that throws messages away, 2 wrong settings.
+"""
 
 import argparse
 import os

@@ -25,6 +25,7 @@ from dramatiq.asyncio import EventLoopThread, set_event_loop_thread
 from dramatiq.brokers.redis import RedisBroker
 
 from deploy import logs
+from deploy.broker_fitness import Watch
 from deploy.gateways import gateway_client, gateway_recall
 from deploy.outside import noted
 from deploy.settings import Settings
@@ -119,11 +120,15 @@ def run(settings: Settings, stages: Callable[..., Sequence[StageWork]] | None = 
     ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.set())
+    watch = Watch(settings.broker)
+    watch.look()
+    if watch.wrong():
+        return 1
     loop = Loop(logging.getLogger("afterturn.worker.loop"))
     loop.start(timeout=10)
     set_event_loop_thread(loop)
     broker = create_broker(settings.broker)
-    parts = loop.run_coroutine(_build(settings, broker, stages or _stages))
+    parts = loop.run_coroutine(_build(settings, broker, watch, stages or _stages))
     register(broker, parts.dependencies)
     broker.emit_after("process_boot")
     workers = [worker(broker, pool) for pool in pools(settings.worker.threads)]
@@ -176,7 +181,9 @@ def _end(loop: EventLoopThread, parts: Parts, workers: Sequence[dramatiq.Worker]
     loop.stop()  # type: ignore[no-untyped-call]  # dramatiq leaves it without annotations
 
 
-async def _build(settings: Settings, broker: RedisBroker, stages: Callable[..., Sequence[StageWork]]) -> Parts:
+async def _build(
+    settings: Settings, broker: RedisBroker, watch: Watch, stages: Callable[..., Sequence[StageWork]]
+) -> Parts:
     database = Database(settings.database)
     clock = DatabaseClock(database)
     embedder = create_embedder(settings.embedding, settings.data)
@@ -207,6 +214,7 @@ async def _build(settings: Settings, broker: RedisBroker, stages: Callable[..., 
             ("sweeper", sweeper.run()),
             ("maintainer", _maintaining(maintainer, clock)),
             ("clock", clock.run()),
+            ("broker", watch.run()),
             ("outside models", noted(database, settings)),
         )
     ]

@@ -1,5 +1,6 @@
 """What `afterturn doctor` looks at: folders, packages, the model, PostgreSQL, Redis, the API."""
 
+import asyncio
 import os
 import shutil
 import tempfile
@@ -10,12 +11,14 @@ from typing import Any
 
 import psutil
 from afterturn_client import AfterturnError, AsyncAfterturn, Health, InvalidRequestError
+from pydantic import SecretStr
 from redis.asyncio import Redis
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError
 from sqlalchemy import NullPool, TextClause, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from deploy import broker_fitness
 from deploy.cli import findings
 from deploy.cli.findings import Finding, fail, ok, warn
 from deploy.embedded.errors import PartMissing
@@ -25,6 +28,7 @@ from deploy.stack import FILE, Stack
 from embeddings.errors import EmbeddingError
 from embeddings.registry import create_embedder
 from embeddings.settings import Variant
+from producers.settings import BrokerSettings
 from store import migrations
 from store.events.reader import AT_HOME
 
@@ -156,7 +160,7 @@ async def postgresql(patient: Patient) -> AsyncIterator[Finding]:
 
 
 async def redis(patient: Patient) -> AsyncIterator[Finding]:
-    """Look at Redis or Valkey: there, its version, and that it throws nothing away."""
+    """Look at Redis or Valkey: there, its version, throws nothing away, nobody else in its database."""
     url = patient.url("redis_url")
     if not url:
         return
@@ -165,7 +169,8 @@ async def redis(patient: Patient) -> AsyncIterator[Finding]:
         about = await client.info("server")
         name = "Valkey" if "valkey_version" in about else "Redis"
         yield ok("Redis", f"{name} {about.get('valkey_version') or about.get('redis_version')}")
-        yield findings.of_eviction(await _eviction(client))
+        for one in await _settings_of_redis(patient.settings.broker, url):
+            yield one
     except (RedisError, OSError, TimeoutError) as error:
         yield fail("Redis", f"does not answer ({kind(error)})", START)
     finally:
@@ -194,11 +199,13 @@ async def _row(url: str, query: TextClause) -> Sequence[Any] | None:
         await engine.dispose()
 
 
-async def _eviction(client: Redis) -> str | None:
-    try:
-        return str((await client.config_get("maxmemory-policy"))["maxmemory-policy"])
-    except (ResponseError, KeyError):
-        return None
+async def _settings_of_redis(settings: BrokerSettings, url: str) -> list[Finding]:
+    looked_at = settings.model_copy(update={"url": SecretStr(url)})
+    found = await asyncio.to_thread(broker_fitness.flaws, looked_at)
+    subject = "Redis settings"
+    if not found:
+        return [ok(subject, "noeviction, and a database of its own")]
+    return [(fail if flaw.loses else warn)(subject, flaw.what, flaw.remedy) for flaw in found]
 
 
 def _of_health(url: str, health: Health) -> Finding:

@@ -89,15 +89,6 @@ def of_role(*, passes_walls: bool) -> Finding:
     )
 
 
-def of_eviction(policy: str | None) -> Finding:
-    """Judge `maxmemory-policy`; None: the server does not say."""
-    if policy == "noeviction":
-        return ok("Redis eviction", policy)
-    if policy is None:
-        return warn("Redis eviction", "cannot be read (CONFIG is not allowed)", "see to it that it is noeviction")
-    return fail("Redis eviction", policy, "set maxmemory-policy noeviction: an evicted nudge delays work")
-
-
 def of_space(folder: str, free: int) -> Finding:
     """Judge the free bytes of a folder's file system."""
     seen = f"{free / 1024**3:.1f} GiB free at {folder}"

@@ -18,6 +18,7 @@ import redis
 from starlette.responses import JSONResponse, PlainTextResponse
 
 from deploy.embedded import EmbeddedValkey
+from deploy.embedded.valkey import CONFIGURATION
 from producers.doorbell import Doorbell
 from producers.recalls import RecallBody
 from producers.settings import BrokerSettings
@@ -264,3 +265,16 @@ async def test_content_and_secrets_stay_out_of_logs_metrics_redis_ledger_and_aud
     assert b"work failed" in sinks["worker.log"]
     leaks = [(place, secret) for place, text in sinks.items() for secret in SECRETS if secret.encode() in text]
     assert leaks == []
+
+
+def test_a_broker_that_throws_messages_away_is_refused_with_the_remedy(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deploy.embedded.valkey.CONFIGURATION", CONFIGURATION.replace("noeviction", "allkeys-lru"))
+    own = EmbeddedValkey(tmp_path / "own")
+    own.start()
+    try:
+        assert start(AFTERTURN_BROKER__URL=own.url).wait(PATIENCE_S) == 1
+    finally:
+        own.stop()
+    assert "CONFIG SET maxmemory-policy noeviction" in (tmp_path / "worker.log").read_text()

@@ -1,0 +1,74 @@
+"""A broker that throws messages away, or is shared, is found out when a process starts, or when the broker is back."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from pydantic import SecretStr
+
+from deploy.broker_fitness import Watch, flaws, of_eviction
+from deploy.embedded import EmbeddedValkey
+from deploy.embedded.valkey import CONFIGURATION
+from producers.settings import BrokerSettings
+from tests.patience import until
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedValkey]:
+    own = EmbeddedValkey(tmp_path_factory.mktemp("valkey"))
+    own.start()
+    yield own
+    own.stop()
+
+
+@pytest.fixture
+def client(server: EmbeddedValkey) -> Iterator["redis.Redis"]:
+    with redis.Redis.from_url(server.url) as connected:
+        yield connected
+        connected.config_set("maxmemory-policy", "noeviction")
+        connected.flushall()
+
+
+def settings_of(server: EmbeddedValkey) -> BrokerSettings:
+    return BrokerSettings(url=SecretStr(server.url), namespace="ours")
+
+
+def test_our_own_server_is_fit(server: EmbeddedValkey, client: "redis.Redis") -> None:
+    client.set("ours:ring:extraction", 1)
+    assert flaws(settings_of(server)) == []
+
+
+def test_a_database_with_keys_of_others_is_told_without_their_names(
+    server: EmbeddedValkey, client: "redis.Redis"
+) -> None:
+    client.mset({"zq81 of somebody": 1, "ours:recall": 1})
+    [flaw] = flaws(settings_of(server))
+    assert not flaw.loses
+    assert "a key of others" in flaw.what
+    assert "zq81" not in str(flaw)
+
+
+@pytest.mark.parametrize(
+    "policy,loses", [("allkeys-lru", [True]), ("volatile-lru", [False]), (None, [False]), ("noeviction", [])]
+)
+def test_whether_messages_may_be_thrown_away_is_told_by_the_policy(policy: str | None, loses: list[bool]) -> None:
+    found = list(of_eviction(policy))
+    assert [flaw.loses for flaw in found] == loses
+    assert all("noeviction" in flaw.remedy for flaw in found)
+
+
+async def test_a_broker_that_was_away_is_looked_at_when_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deploy.embedded.valkey.CONFIGURATION", CONFIGURATION.replace("noeviction", "allkeys-lru"))
+    own = EmbeddedValkey(tmp_path)
+    watch = Watch(settings_of(own), every_s=0.01)
+    assert not watch.look()
+    async with watch.running():
+        assert watch.wrong() == ""
+        own.start()
+        try:
+            await until(lambda: "allkeys-lru" in watch.wrong(), "the broker was looked at")
+        finally:
+            own.stop()
