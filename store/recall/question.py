@@ -5,9 +5,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from store.recall.languages import LANGUAGES, Language
+from store.recall.languages import ENGLISH, Language, languages
 from store.recall.terms import BIGRAM_PREFIX, asked, words_of
-from store.recall.word_rules import AUTO, WordRules, rules_of
+from store.recall.tongues import spoken
+from store.recall.word_rules import AUTO, WordRules, plain, rules_of
 
 #: A question's terms beyond so many are not looked up, words before pairs: a pasted document is not a question.
 MAX_TERMS = 160
@@ -24,7 +25,7 @@ _PROPER = re.compile(r"(?<=[^.!?\s]\s)[^\W\d_a-z]\w*")
 class Question:
     """A question's words and what kind of answer it wants; `words` and `pairs` are index terms and their counts.
 
-    `proper` are those words that are written like names.
+    `proper` are those words that are written like names, `language` has the rules by which answers are judged.
     """
 
     text: str = field(repr=False)
@@ -35,26 +36,26 @@ class Question:
     wants_assistant: bool
     proper: frozenset[str] = field(default=frozenset(), repr=False)
     rules: Sequence[WordRules] = _USUAL
+    language: Language = ENGLISH
 
 
-def understand(
-    text: str, languages: Iterable[Language] = LANGUAGES, *, rules: Sequence[WordRules] = _USUAL
-) -> Question:
+def understand(text: str, *, rules: Sequence[WordRules] = _USUAL) -> Question:
     """Take a question apart; what no language's rules know is simply a bag of words, cut as the bank's words are."""
     counts = asked(text, rules)
     words = dict(islice((pair for pair in counts.items() if not pair[0].startswith(BIGRAM_PREFIX)), MAX_TERMS))
     pairs = (pair for pair in counts.items() if pair[0].startswith(BIGRAM_PREFIX))
-    lower = text.lower()
-    known = tuple(languages)
+    lower = plain(text.lower())
+    language = languages()[code] if (code := spoken(text)) else ENGLISH
     return Question(
         text=text,
         words=words,
         pairs=dict(islice(pairs, MAX_TERMS - len(words))),
-        wants_time=any(language.asks_time.search(lower) for language in known),
-        wants_number=any(language.asks_number.search(lower) for language in known),
-        wants_assistant=any(language.asks_assistant.search(lower) for language in known),
+        wants_time=bool(language.asks_time.search(lower)),
+        wants_number=bool(language.asks_number.search(lower)),
+        wants_assistant=bool(language.asks_assistant.search(lower)),
         proper=frozenset(term for word in _PROPER.findall(text) for term in asked(word, rules)),
         rules=rules,
+        language=language,
     )
 
 
@@ -63,7 +64,7 @@ def named(question: Question, speakers: Iterable[str]) -> frozenset[str]:
     return frozenset(s for s in speakers if not question.words.keys().isdisjoint(asked(s, question.rules)))
 
 
-def as_told(text: str, names: Collection[str], languages: Iterable[Language] = LANGUAGES) -> str:
+def as_told(text: str, names: Collection[str]) -> str:
     """Return a question with the speakers it names put as they speak of themselves, for the dense arm alone.
 
     Nearly every question names a speaker, and the name pulls its vector towards every text that carries it. The texts
@@ -76,7 +77,7 @@ def as_told(text: str, names: Collection[str], languages: Iterable[Language] = L
     )
     if not words_of(_put(text, people | roles, "", "")):
         return text
-    me, mine = next((known.self_words for known in languages if known.marks.search(text.lower())), ("", ""))
+    me, mine = languages()[code].self_words if (code := spoken(text)) else ("", "")
     told = _put(_put(text, roles - people, "", ""), people, me, mine)
     return re.sub(rf"\b{me} (?=(?:{me}|{mine})\b)", "", told) if me else told
 

@@ -2,15 +2,16 @@
 
 import re
 from collections.abc import Callable, Sequence
+from re import Pattern
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
-from store.recall.languages import LANGUAGES, Language
 from store.recall.pool import Pool
 from store.recall.question import Question, named
 from store.recall.settings import RankingSettings
+from store.recall.word_rules import plain
 
 Scores = NDArray[np.float64]
 Rule = Callable[[Scores, Pool, Question, RankingSettings], Scores]
@@ -82,18 +83,20 @@ def long_texts(scores: Scores, pool: Pool, _question: Question, ranking: Ranking
     return scores / (1 + ranking.length_brake * over)
 
 
-def own_life(scores: Scores, pool: Pool, _question: Question, ranking: RankingSettings) -> Scores:
+def own_life(scores: Scores, pool: Pool, question: Question, ranking: RankingSettings) -> Scores:
     """Raise texts whose speaker tells of himself: what is remembered of people is mostly their own word."""
-    told = np.array([min(SELVES, _times(c.text, "tells_of_self")) for c in pool.candidates], dtype=float)
+    told = np.array(
+        [min(SELVES, _times(c.text, question.language.tells_of_self)) for c in pool.candidates], dtype=float
+    )
     return scores * (1 + ranking.own_life * told / SELVES)
 
 
 def answer_type(scores: Scores, pool: Pool, question: Question, ranking: RankingSettings) -> Scores:
     """Raise texts that hold a time when one is asked for, or else a number."""
     if question.wants_time:
-        told = [_holds(candidate.text, "tells_time") for candidate in pool.candidates]
+        told = [_holds(candidate.text, question.language.tells_time) for candidate in pool.candidates]
     elif question.wants_number:
-        told = [_holds(candidate.text, "tells_number") for candidate in pool.candidates]
+        told = [_holds(candidate.text, question.language.tells_number) for candidate in pool.candidates]
     else:
         return scores
     return scores * (1 + ranking.answer_type * np.array(told, dtype=float))
@@ -131,11 +134,9 @@ def _mean_of_best(scores: Sequence[float], floor: float) -> float:
     return (sum(best) + floor * (BEST_OF_SESSION - len(best))) / BEST_OF_SESSION
 
 
-def _times(text: str, pattern: str, languages: Sequence[Language] = LANGUAGES) -> int:
-    lower = text[:BEGINNING].lower()
-    return max(len(getattr(language, pattern).findall(lower)) for language in languages)
+def _times(text: str, pattern: Pattern[str]) -> int:
+    return len(pattern.findall(plain(text[:BEGINNING].lower())))
 
 
-def _holds(text: str, pattern: str, languages: Sequence[Language] = LANGUAGES) -> bool:
-    lower = text.lower()
-    return any(getattr(language, pattern).search(lower) for language in languages)
+def _holds(text: str, pattern: Pattern[str]) -> bool:
+    return pattern.search(plain(text.lower())) is not None

@@ -17,6 +17,8 @@ YEARS = 10
 FIRST = datetime(1, 1, 1, tzinfo=UTC)
 DAYS = {"day": 1.0, "week": 7.0, "month": 30.44, "year": 365.25}
 
+#: The language of what holds no common word of any.
+USUAL = "en"
 DAY = timedelta(days=1)
 
 _WORD = re.compile(r"[^\W\d_]+")
@@ -50,7 +52,7 @@ def spans(text: str, today: datetime) -> list[Span]:
     that does not exist is none.
     """
     now = today.astimezone(UTC)
-    calendar = calendars()[spoken(text)]
+    calendar = calendars()[spoken(text) or USUAL]
     lower = plain(text.lower())
     # Most texts hold no word of time, and are not read for each form.
     if _signs(calendar).isdisjoint(_WORD.findall(lower)) and not _YEAR.search(lower):

@@ -12,14 +12,15 @@ _WORD = re.compile(r"[^\W\d_]+")
 _BEGINNING = 400
 
 
-def spoken(text: str) -> str:
-    """Return the code of the language with most of its words in a text, English where none has more.
+def spoken(text: str) -> str | None:
+    """Return the code of the language with most of its words in a text, English before others; None where none has any.
 
     Of languages that have a calendar; what is in another is taken for one of them, whose rules then find little.
     """
     words = frozenset(_WORD.findall(plain(text[:_BEGINNING].lower())))
     known = {code: len(words & common) for code, common in _common().items()}
-    return max(known, key=lambda code: known[code])
+    best = max(known, key=lambda code: known[code])
+    return best if known[best] else None
 
 
 @cache
