@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from tests.examples import SEARCH, examples
+from tests.figures import shown
 from tests.servers import Servers, TestPostgres, TestValkey, connected
 
 # How fast examples are made says how busy the machine is, and nothing of the code. Every run draws the same examples,
@@ -38,6 +39,15 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_configure_node(node: Any) -> None:
     """Hand the controller's servers to an xdist worker; they start before the first worker does."""
     node.workerinput["servers"] = node.config.stash[SERVERS].urls()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show figures however many processes ran the tests."""
+    ended = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
+    if figures := shown(report for report in ended if isinstance(report, pytest.TestReport)):
+        terminalreporter.section("figures")
+        for figure in figures:
+            terminalreporter.write_line(figure)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import psutil
 import pytest
 from numpy.typing import NDArray
 
@@ -146,3 +147,13 @@ def test_variants_are_different_generations(tmp_path: Path) -> None:
 def test_making_an_embedder_touches_no_disk(tmp_path: Path) -> None:
     create_embedder(EmbeddingSettings(), tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+async def test_memory_stays_flat_however_many_lengths_are_embedded(embedder: LocalEmbedder) -> None:
+    """What a long batch needed is used again by the next: nothing is kept for each length that was ever seen."""
+    for words in (64, 1, 32):
+        await embedder.embed(["rain " * words] * 4)
+    before = psutil.Process().memory_info().rss
+    for words in range(1, 64, 2):
+        await embedder.embed(["rain " * words] * 4)
+    assert psutil.Process().memory_info().rss - before < 30 * 1024 * 1024

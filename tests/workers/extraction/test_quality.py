@@ -1,5 +1,5 @@
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.figures import FIGURE
 from workers.extraction import Extraction, MentionKind, MessageText, TurnText, extract
 
 HERE = Path(__file__).parent
@@ -96,12 +97,13 @@ def test_the_labels_are_where_they_say(labelled: Labelled) -> None:
     assert sum(len(example.labels) for example in labelled.examples) >= AT_LEAST[labelled.name]
 
 
-def test_mentions_are_found_with_precision_and_recall(labelled: Labelled, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mentions_are_found_with_precision_and_recall(
+    labelled: Labelled, record_property: Callable[[str, object], None]
+) -> None:
     score = _score(labelled.examples)
-    with capsys.disabled():
-        print(f"\nextraction, {labelled.name} set: {score}")
-        for file, examples in labelled.files.items():
-            print(f"  {file}: {_score(examples)}")
+    record_property(FIGURE, f"extraction, {labelled.name} set: {score}")
+    for file, examples in labelled.files.items():
+        record_property(FIGURE, f"  {file}: {_score(examples)}")
     if labelled.name in HELD:
         precision, recall = HELD[labelled.name]
         assert score.precision >= precision
