@@ -6,8 +6,8 @@
 -- p_ordered: nothing overtakes a row of its stream that waits for its next attempt.
 -- p_valve: what is newest comes first, and before it what is older than that; null: the oldest first.
 -- What was tried before is handed out alone, so that a row that kills its worker takes no other into quarantine.
--- Who claims from a stage at the same time waits, to see what the other took: else both would reach for the same streams,
--- and each wait, at every row of a claim, for whoever touched it first, only to find it taken.
+-- Of two who claim at the same time each passes over what the other is about to take. The insert alone would be right, but
+-- both would reach for the same streams, and wait at each for whoever touched it first, only to find it taken.
 drop function if exists afterturn.claim_work(text, int, int, interval, text, boolean, int);
 create or replace function afterturn.claim_work(p_stage text, p_streams int, p_rows int, p_lease interval,
                                                 p_worker text, p_ordered boolean, p_max_attempts int,
@@ -21,18 +21,18 @@ declare
     v_streams uuid[];
     v_epochs bigint[];
 begin
-    perform pg_advisory_xact_lock(hashtextextended('claim' || p_stage, 0));
     -- Only winning the claim makes a stream ours; its rows are read by the next statement, whose snapshot shows
     -- what the previous holder left behind.
     with waiting as (
-        select * from afterturn.ready_streams(p_stage, p_streams, p_ordered, p_valve)
+        select * from afterturn.ready_streams(p_stage, 2 * p_streams, p_ordered, p_valve)
           with ordinality as w(host_id, stream_id, "position", attempts, nth)
+         where pg_try_advisory_xact_lock(afterturn.lock_key(p_stage, w.stream_id)) limit p_streams
     ), ready as (
         -- Two rows of one position head their stream together.
         select distinct w.host_id, w.stream_id
-          from (select w.*, bool_or(w.attempts > 0) over (order by w.nth rows unbounded preceding) as tried
-                  from waiting w) w
-         where w.nth = 1 or not w.tried
+          from (select w.*, row_number() over o as place, bool_or(w.attempts > 0) over o as tried
+                  from waiting w window o as (order by w.nth rows unbounded preceding)) w
+         where w.place = 1 or not w.tried
     ), won as (
         insert into afterturn.claim_t as c (host_id, stage, stream_id, epoch, lease_until, worker)
         select r.host_id, p_stage, r.stream_id, nextval('afterturn.claim_epoch_seq'), now() + p_lease, p_worker
