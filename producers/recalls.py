@@ -66,6 +66,7 @@ class RecallBody(BaseModel):
     user_id: Name | None = None
     across_banks: bool = False
     as_of: Moment | None = None
+    known_at: Moment | None = None
     min_position: int | None = Field(None, ge=0, le=POSITION_MAX)
     wait_ms: int = Field(0, ge=0, le=MAX_WAIT_MS)
     sources: list[Source] = Field(default_factory=_local, min_length=1, max_length=2)
@@ -98,6 +99,7 @@ class RecallBody(BaseModel):
             kinds=self.kinds,
             tags=self.tags,
             as_of=self.as_of,
+            known_at=self.known_at,
             explain=self.explain,
             max_tokens=self.max_tokens,
             without=self.without,

@@ -2,18 +2,22 @@
 
 import json
 from textwrap import indent
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 from afterturn_client import RecallAnswer, Recalled
+from afterturn_client.answers import Directive
 from afterturn_client.calls import RecallOptions
 from rich.table import Column, Table
 from rich.text import Text
 
 from deploy.cli.finding import BankOption, DataOption, JsonOption, client_of, ending_well, running_stack
+from deploy.cli.moments import moment
 from deploy.cli.printing import answer, console, ended, printable
 
 MARGIN = "    "
+#: How long an answer is waited for, waiting for a position left out, in seconds.
+PATIENCE_S = 10.0
 
 
 def recall_command(
@@ -34,6 +38,23 @@ def recall_command(
     across: Annotated[
         bool, typer.Option("--across-banks", help="In all banks this user wrote to, whatever --bank says.")
     ] = False,
+    metadata: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Only turns with this among their metadata.")
+    ] = None,
+    skip_recent: Annotated[
+        int | None, typer.Option(min=0, max=64, help="Leave out so many of --session's newest messages.")
+    ] = None,
+    as_of: Annotated[str | None, typer.Option(metavar="TIME", help="Only what had happened by then.")] = None,
+    known_at: Annotated[str | None, typer.Option(metavar="TIME", help="Only what had been recorded by then.")] = None,
+    min_position: Annotated[
+        int | None, typer.Option(min=0, help="What the answer must show: a position that a write was told.")
+    ] = None,
+    wait_ms: Annotated[
+        int | None, typer.Option(min=0, max=10_000, help="How long to wait for --min-position, in milliseconds.")
+    ] = None,
+    source: Annotated[
+        list[str] | None, typer.Option("--source", "--sources", help="local, gateway, or both by repeating it.")
+    ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Say how each result came to its place.")] = False,
     trace: Annotated[bool, typer.Option("--trace", help="Say how long each step took.")] = False,
     data: DataOption = None,
@@ -41,23 +62,35 @@ def recall_command(
 ) -> None:
     """Ask the running stack what it remembers, best first.
 
-    **Example:** `afterturn recall "where does Ana live?" -k 5`
+    A TIME is a day or a day and a time, UTC where nothing else is said. What is dated by `--as-of` is when things
+    happened, by `--known-at` when they were handed in: a diary of 2019 that came in today is found as of 2019, and was
+    not known yesterday.
+
+    **Example:** `afterturn recall "where does Ana live?" -k 5 --as-of 2026-05-01`
     """
     if across and user is None:
         raise ended("--across-banks: say whose banks, by --user", 2)
+    options = _options(
+        k=k,
+        session_id=session,
+        exclude_session=exclude_session,
+        skip_recent=skip_recent,
+        max_tokens=max_tokens,
+        kinds=kind,
+        tags=tag,
+        metadata=dict(_pair(one) for one in metadata or ()),
+        user_id=user,
+        across_banks=across or None,
+        as_of=None if as_of is None else moment(as_of, "--as-of"),
+        known_at=None if known_at is None else moment(known_at, "--known-at"),
+        min_position=min_position,
+        wait_ms=wait_ms,
+        sources=source,
+        explain=explain or trace,
+    )
     stack = running_stack(data)
-    options: RecallOptions = {"k": k, "explain": explain or trace, "exclude_session": exclude_session}
-    if session is not None:
-        options["session_id"] = session
-    if max_tokens is not None:
-        options["max_tokens"] = max_tokens
-    if kind:
-        options["kinds"] = kind
-    if tag:
-        options["tags"] = tag
-    if user is not None:
-        options |= {"user_id": user, "across_banks": across}
-    with client_of(stack, bank) as client, ending_well(stack):
+    patience = PATIENCE_S + (wait_ms or 0) / 1000
+    with client_of(stack, bank, timeout_s=patience) as client, ending_well(stack):
         found = client.recall(question, **options)
     if as_json:
         answer(found.raw)
@@ -65,6 +98,18 @@ def recall_command(
         console().print(_in_words(found, explain=explain), soft_wrap=True)
         if trace:
             console().print(_steps(found))
+
+
+def _options(**asked: object) -> RecallOptions:
+    """Return what was asked for; the service's defaults hold for the rest."""
+    return cast("RecallOptions", {name: value for name, value in asked.items() if value not in (None, [], {})})
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ended("--metadata: write NAME=VALUE", 2)
+    return name, value
 
 
 def _steps(found: RecallAnswer) -> Table:
@@ -81,15 +126,25 @@ def _in_words(found: RecallAnswer, *, explain: bool) -> Text:
     missing = f", not asked: {'; '.join(found.degraded)}" if found.degraded else ""
     closing = Text(f"{len(found.results)} recalled in {found.took_ms:.1f} ms{behind}{missing}", style="dim")
     return Text("\n").join(
-        [*(_shown(rank, one, explain=explain) for rank, one in enumerate(found.results, 1)), closing]
+        [
+            *map(_heeded, found.directives),
+            *(_shown(rank, one, explain=explain) for rank, one in enumerate(found.results, 1)),
+            closing,
+        ]
     )
+
+
+def _heeded(one: Directive) -> Text:
+    return Text(printable(f"{one.name}: {one.content}"), style="italic")
 
 
 def _shown(rank: int, one: Recalled, *, explain: bool) -> Text:
     when = one.occurred_at.strftime("%Y-%m-%d %H:%M") if one.occurred_at else ""
     place = "/".join(part for part in (one.bank, one.session_id, one.turn_id) if part)
     who = one.name or one.role or one.kind
-    facts = [f"{rank:>2}.", f"{one.score:.4f}", when, who, place, "+".join(one.arms)]
+    sure = "" if one.confidence is None else f"{one.confidence:.0%} sure"
+    again = f"also in {', '.join(one.turn_ids[1:])}" if len(one.turn_ids) > 1 else ""
+    facts = [f"{rank:>2}.", f"{one.score:.4f}", when, who, place, "+".join(one.arms), sure, again]
     shown = Text(printable("  ".join(fact for fact in facts if fact)), style="bold")
     shown.append(f"\n{indent(printable(one.text), MARGIN)}", style="not bold")
     if explain and one.explain is not None:

@@ -35,10 +35,20 @@ _NEIGHBOUR = f"""
        and {conditions("n")} limit 1"""  # noqa: S608 - put together from constants
 
 # A fact that something else has replaced is not told as if it held; what was said stays said. As of a moment before
-# that, it held.
-_HOLDS = """not exists (select from afterturn.fact_t f
-                                            where f.host_id = :host and f.bank_id = :bank and f.unit_id = u.unit_id
-                                              and f.valid_to <= coalesce(cast(:as_of as timestamptz), 'infinity'))"""
+# that, it held; and at a moment when nobody had been told of anything else yet, it was known to hold.
+_HOLDS = """not exists (
+               select from afterturn.fact_t f
+                where f.host_id = :host and f.bank_id = :bank and f.unit_id = u.unit_id
+                  and f.valid_to <= coalesce(cast(:as_of as timestamptz), 'infinity')
+                  and (cast(:known_at as timestamptz) is null or exists (
+                       select from afterturn.fact_t n
+                         join afterturn.agent_memory_unit_t t
+                           on t.host_id = :host and t.bank_id = :bank and t.unit_id = n.unit_id
+                        where n.host_id = :host and n.bank_id = :bank and n.fact_id = f.fact_id
+                          and n.subject = f.subject and n.key = f.key and n.value <> f.value
+                          and n.valid_from >= f.valid_to
+                          and n.valid_from <= coalesce(cast(:as_of as timestamptz), 'infinity')
+                          and t.active and t.update_ts <= cast(:known_at as timestamptz))))"""
 
 # A found fact brings the messages it was drawn from, so that it can be folded into them. Neighbours are fetched by
 # their number in the session; the same filters hold for them. That number is worked out beforehand: arithmetic is not

@@ -18,6 +18,7 @@ def conditions(unit: str) -> str:
       and (cast(:not_session as uuid) is null or {unit}.session_id is distinct from cast(:not_session as uuid))
       and (cast(:as_of as timestamptz) is null
            or coalesce({unit}.occurred_start, {unit}.event_date) <= cast(:as_of as timestamptz))
+      and (cast(:known_at as timestamptz) is null or {unit}.update_ts <= cast(:known_at as timestamptz))
       and (cast(:tags as text[]) is null
            or jsonb_exists_any({unit}.metadata->'tags', cast(:tags as text[])))
       and (cast(:metadata as jsonb) is null or {unit}.metadata @> cast(:metadata as jsonb))
@@ -37,6 +38,7 @@ def parameters(query: RecallQuery, bank: UUID) -> Mapping[str, Any]:
         "only_session": session if query.only_session else None,
         "not_session": session if query.exclude_session else None,
         "as_of": query.as_of,
+        "known_at": query.known_at,
         "tags": list(query.tags) or None,
         "metadata": orjson.dumps(dict(query.metadata)).decode() if query.metadata else None,
         "user": query.user,

@@ -84,7 +84,7 @@ NEAR = """
 STANDING = """
     select v.directive_id, v.name, v.content, v.priority from afterturn.agent_memory_directive_t v
      where v.host_id = :host and v.bank_id = :bank and v.active
-       and (cast(:as_of as timestamptz) is null or v.update_ts <= cast(:as_of as timestamptz))
+       and (cast(:known_at as timestamptz) is null or v.update_ts <= cast(:known_at as timestamptz))
      order by v.priority desc, v.name, v.directive_id limit :directives"""
 
 NEWEST = """

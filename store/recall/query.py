@@ -18,7 +18,8 @@ class RecallQuery:
     `session_id` is the agent's own name of the session that asks: its newest messages are read first, and the newest
     `skip_recent` of them, which the agent has before it anyway, are not told again. With `only_session` nothing else is
     searched, with `exclude_session` all but it. `kinds` are fact types; a unit has to carry one of `tags` and all of
-    `metadata`, and to come from a turn of `user`; `as_of` hides what happened later. `max_tokens` bounds the texts of
+    `metadata`, and to come from a turn of `user`. `as_of` hides what happened later, `known_at` what was recorded
+    later: of a text that was corrected since, nobody can tell any more what it said. `max_tokens` bounds the texts of
     the answer together. `without` names arms, rules, "kin", "directives" or "rerank" that are left out, to see what
     they are good for.
     """
@@ -35,6 +36,7 @@ class RecallQuery:
     metadata: Mapping[str, str] = field(default_factory=dict, repr=False)
     user: UUID | None = None
     as_of: datetime | None = None
+    known_at: datetime | None = None
     explain: bool = False
     max_tokens: int | None = None
     without: Sequence[str] = ()

@@ -111,7 +111,7 @@ class Recaller:
             filters=filters.parameters(query, bank),
             settings=_with_room(self._settings, query.skip_recent),
             lists=prepared.lists,
-            times=spans(question.text, query.as_of or self._clock()),
+            times=spans(question.text, query.as_of or query.known_at or self._clock()),
         )
         last = None if RERANK in query.without else self._last
         wanted = Wanted(last.wanted(query.k) if last else query.k, prepared.recent)

@@ -15,22 +15,21 @@ from tests.client.loopback import Loopback, loopback
 from tests.deploy.native_double import NativeDouble, stand_in
 
 SECRET = "hunter2-distinctive"
+RESULT = {
+    "unit_id": "u",
+    "kind": "experience",
+    "text": "red [bold]herring[/bold]\x1b[31m \u2028 :smile:",
+    "score": 0.5,
+    "session_id": "s",
+    "turn_id": "t/1",
+    "role": "user",
+    "name": "Ana",
+    "occurred_at": "2026-01-02T03:04:05Z",
+    "arms": ["dense", "lexical"],
+    "explain": {"dense": {"rank": 1}},
+}
 ANSWER = {
-    "results": [
-        {
-            "unit_id": "u",
-            "kind": "experience",
-            "text": "red [bold]herring[/bold]\x1b[31m \u2028 :smile:",
-            "score": 0.5,
-            "session_id": "s",
-            "turn_id": "t/1",
-            "role": "user",
-            "name": "Ana",
-            "occurred_at": "2026-01-02T03:04:05Z",
-            "arms": ["dense", "lexical"],
-            "explain": {"dense": {"rank": 1}},
-        }
-    ],
+    "results": [RESULT],
     "reference": None,
     "freshness": {
         "position": 1,
@@ -73,6 +72,60 @@ def test_a_question_is_sent_with_what_narrows_it(server: Loopback, data: Path) -
         "kinds": ["world"],
         "explain": True,
     }
+
+
+def test_times_sources_metadata_and_positions_are_sent_as_the_service_has_them(server: Loopback, data: Path) -> None:
+    options = [
+        "--as-of",
+        "2026-05-01",
+        "--known-at",
+        "2026-05-01T09:30:00+02:00",
+        "--metadata",
+        "a=b=c",
+        "--session",
+        "s",
+    ]
+    options += [
+        "--source",
+        "local",
+        "--sources",
+        "gateway",
+        "--min-position",
+        "7",
+        "--wait-ms",
+        "90",
+        "--skip-recent",
+        "6",
+    ]
+    result = CliRunner().invoke(build("recall"), ["recall", "who?", "--data", str(data), *options])
+    assert result.exit_code == 0, result.stderr
+    asked = server.seen[0].json
+    assert asked["as_of"] == "2026-05-01T00:00:00Z"
+    assert asked["known_at"] == "2026-05-01T07:30:00Z"
+    assert asked["metadata"] == {"a": "b=c"}
+    assert asked["sources"] == ["local", "gateway"]
+    assert (asked["min_position"], asked["wait_ms"], asked["skip_recent"]) == (7, 90, 6)
+
+
+@pytest.mark.parametrize("wrong", [["--as-of", "May"], ["--known-at", ""], ["--metadata", "a"], ["--wait-ms", "10001"]])
+def test_what_cannot_be_read_is_wrong_usage_before_anything_is_asked(
+    server: Loopback, data: Path, wrong: list[str]
+) -> None:
+    assert CliRunner().invoke(build("recall"), ["recall", "who?", "--data", str(data), *wrong]).exit_code == 2
+    assert server.seen == []
+
+
+def test_directives_other_turns_and_how_sure_a_fact_is_are_shown(server: Loopback, tmp_path: Path) -> None:
+    server.reset()
+    found = {**RESULT, "turn_ids": ["t/1", "t/0"], "confidence": 0.78}
+    more = {
+        "results": [found],
+        "directives": [{"directive_id": "d", "name": "tone", "content": "brief", "priority": 1}],
+    }
+    lock = stand_in(tmp_path / "more", server, NativeDouble(answers={"/api/v1/recall": {**ANSWER, **more}}))
+    result = CliRunner().invoke(build("recall"), ["recall", "who?", "--data", str(tmp_path / "more")])
+    lock.release()
+    assert all(shown in result.stdout for shown in ("tone: brief", "also in t/0", "78% sure"))
 
 
 def test_tags_and_a_user_hold_it_and_across_banks_needs_the_user(server: Loopback, data: Path) -> None:

@@ -90,7 +90,7 @@ async def test_across_banks_needs_a_user_and_neither_session_nor_job(ana: Tenant
 async def test_across_banks_one_budget_of_tokens_holds_for_all_of_them(ana: Tenant) -> None:
     for bank in ("one", "two", "three", "four"):
         await say(ana, f"violin {bank}", bank=bank, user_id="ana")
-    asked = {"user_id": "ana", "across_banks": True}
+    asked: dict[str, Any] = {"user_id": "ana", "across_banks": True}
     assert len(await found(ana, **asked)) == 4
     assert await found(ana, **asked, max_tokens=1) == []
     several = await found(ana, **asked, max_tokens=5)

@@ -27,10 +27,10 @@ class RecallOptions(TypedDict, total=False):
     """What a recall may be narrowed by; the service's defaults hold for what is left out.
 
     `k` 1..100; `skip_recent` 0..64, how many of the session's newest messages the agent has before it anyway: they are
-    not told again; `wait_ms` 0..10000, how long to wait for `min_position`; `kinds` fact types; `sources`
-    local and gateway; `as_of` what was known then; `without` arms and rules of the ranking that are left out. Only
-    what has one of `tags`, all of `metadata`, and comes from turns of `user_id`; with `across_banks`, from all banks
-    this user wrote to that the key reaches.
+    not told again; `wait_ms` 0..10000, how long to wait for `min_position`; `kinds` fact types; `sources` local and
+    gateway; `as_of` only what had happened by then, `known_at` only what had been recorded by then; `without` arms and
+    rules of the ranking that are left out. Only what has one of `tags`, all of `metadata`, and comes from turns of
+    `user_id`; with `across_banks`, from all banks this user wrote to that the key reaches.
     """
 
     bank: str
@@ -45,6 +45,7 @@ class RecallOptions(TypedDict, total=False):
     user_id: str
     across_banks: bool
     as_of: Moment
+    known_at: Moment
     min_position: int
     wait_ms: int
     sources: Sequence[str]
@@ -247,8 +248,8 @@ def _recall_body(query: str, options: RecallOptions) -> dict[str, Any]:
             body[name] = list(body[name])
     if "metadata" in body:
         body["metadata"] = dict(body["metadata"])
-    if "as_of" in body:
-        body["as_of"] = moment(body["as_of"])
+    for name in {"as_of", "known_at"} & body.keys():
+        body[name] = moment(body[name])
     return body
 
 

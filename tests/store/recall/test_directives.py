@@ -64,4 +64,4 @@ async def test_they_take_a_share_of_the_budget_and_the_rest_is_for_what_is_found
 async def test_of_what_was_known_then_nothing_laid_down_later_is_told(memory: Memory, days: int) -> None:
     await memory.say("The trip is on Friday.", occurred_at=NOON - timedelta(days=9))
     await lay_down(memory, ("tone", "Be brief.", 1))
-    assert await names(memory, as_of=NOON + timedelta(days=days)) == ["tone"][: days + 1]
+    assert await names(memory, known_at=NOON + timedelta(days=days)) == ["tone"][: days + 1]
