@@ -6,9 +6,11 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
+import httpx
 import pytest
 from afterturn_client.errors import GatewayError, InvalidRequestError
 from afterturn_client.gateway import GatewayClient, GatewayHit, GatewayMessage
+from afterturn_client.posts import Clients
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from tests.client.loopback import Loopback, closed_port, everything_in, loopback, raw_server
@@ -231,6 +233,29 @@ async def test_a_kept_connection_that_ends_without_a_byte_of_the_answer_is_an_un
         await gateway.add("s", MESSAGES)
         error = await failure(gateway.flush("s"))
     assert (error.category, error.unknown, server.calls_of_connections) == ("connection", True, [2])
+
+
+async def test_calls_at_the_same_time_have_a_connection_each_and_those_after_them_use_them_again() -> None:
+    server = _Talker()
+    async with server.listening() as url, GatewayClient(url, "ana", KEY, keep_seconds=60.0) as gateway:
+        for _ in range(2):
+            await asyncio.gather(*(gateway.add(f"s{n}", MESSAGES) for n in range(3)))
+        await gateway.add("s", MESSAGES)
+    assert sorted(server.calls_of_connections) == [2, 2, 3]
+
+
+async def test_a_client_that_idled_too_long_is_closed_and_goes_out_no_more() -> None:
+    now = 0.0
+    clients = Clients(httpx.AsyncClient, 1.0, lambda: now)
+    old, young = await clients.lend(), await clients.lend()
+    clients.back(old)
+    now = 0.5
+    clients.back(young)
+    now = 1.2
+    assert await clients.lend() is young
+    assert old.is_closed
+    assert await clients.lend() not in {old, young}
+    await clients.aclose()
 
 
 async def test_calls_of_one_client_share_neither_length_nor_time_out_nor_body(server: Loopback) -> None:

@@ -8,17 +8,19 @@ idempotent, so nothing here is ever repeated. Whoever calls decides, with the he
 
 import json
 import math
+import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 import httpx
 
 from afterturn_client.errors import Category, GatewayError, InvalidRequestError
+from afterturn_client.posts import Clients, Posts
 from afterturn_client.transport import (
     Lost,
-    Posts,
     Reply,
     check_base_url,
     encode,
@@ -82,19 +84,11 @@ class GatewayClient:
         self._base_url = check_base_url(base_url)
         self._identity = {"user_id": user_id, "user_key": user_key}
         self._scope = {"app_id": app_id, "project_id": project_id}
-        self._timeout = float(timeout_seconds)
-        self._traced = transport is None
-        self._http = httpx.AsyncClient(
-            base_url=self._base_url,
-            transport=transport,
-            headers={} if keep_seconds > 0 else {"connection": "close"},
-            limits=httpx.Limits(
-                max_keepalive_connections=None if keep_seconds > 0 else 0, keepalive_expiry=keep_seconds
-            ),
-            trust_env=not is_loopback(self._base_url),
-            follow_redirects=False,
-        )
-        self._posts = Posts(self._http, self._timeout)
+        kept = 0.0 if transport is not None else keep_seconds
+        # Read once: that takes longer than a hundred calls.
+        trusted = httpx.create_ssl_context(trust_env=not is_loopback(self._base_url))
+        self._clients = Clients(partial(_client, self._base_url, transport, kept, trusted), kept)
+        self._posts = Posts(self._clients, float(timeout_seconds), traced=transport is None)
 
     def __repr__(self) -> str:
         return f"GatewayClient({self._base_url!r})"
@@ -121,7 +115,7 @@ class GatewayClient:
 
     async def aclose(self) -> None:
         """Close what is open."""
-        await self._http.aclose()
+        await self._clients.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -136,7 +130,7 @@ class GatewayClient:
 
     async def _call(self, operation: str, body: Mapping[str, Any]) -> dict[str, Any]:
         path = f"/memories/{operation}"
-        outcome = await self._posts.send(path, encode(body), traced=self._traced)
+        outcome = await self._posts.send(path, encode(body))
         if isinstance(outcome, Lost):
             raise GatewayError(operation=operation, path=path, category=outcome.category, unsent=not outcome.sent)
         answer = _read(outcome)
@@ -149,6 +143,21 @@ class GatewayClient:
             status=outcome.status,
             retry_after=outcome.retry_after,
         )
+
+
+def _client(
+    base_url: str, transport: httpx.AsyncBaseTransport | None, keep_seconds: float, trusted: ssl.SSLContext
+) -> httpx.AsyncClient:
+    return httpx.AsyncClient(
+        base_url=base_url,
+        transport=transport,
+        # A kept connection that the other side has dropped would turn "not sent" into "unknown".
+        headers={} if keep_seconds > 0 else {"connection": "close"},
+        limits=httpx.Limits(max_keepalive_connections=1 if keep_seconds > 0 else 0, keepalive_expiry=keep_seconds),
+        verify=trusted,
+        trust_env=not is_loopback(base_url),
+        follow_redirects=False,
+    )
 
 
 def _read(reply: Reply) -> dict[str, Any] | Category:

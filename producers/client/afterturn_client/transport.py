@@ -107,39 +107,17 @@ class Sent:
         self.begun = self.begun or event.endswith("send_request_headers.started")
 
 
-class Posts:
-    """POSTs of JSON that differ in path and body alone: httpx merges URL and headers once for each path, not each time.
-
-    That takes it about as long as sending does.
-    """
-
-    def __init__(self, client: httpx.AsyncClient, timeout_s: float) -> None:
-        self._client, self._timeout_s = client, timeout_s
-        self._made: dict[str, tuple[httpx.URL, list[tuple[bytes, bytes]]]] = {}
-
-    async def send(self, path: str, body: bytes, *, traced: bool) -> Reply | Lost:
-        """Send once, as `exchange` does."""
-        url, headers = self._made.get(path) or self._make(path)
-        timeouts = {"timeout": httpx.Timeout(self._timeout_s).as_dict()}
-        outgoing = httpx.Request("POST", url, headers=headers, content=body, extensions=timeouts)
-        return await _sent(self._client, outgoing, self._timeout_s, traced=traced)
-
-    def _make(self, path: str) -> tuple[httpx.URL, list[tuple[bytes, bytes]]]:
-        made = _build(self._client, Request("POST", path, body=b""))
-        headers = [(name, value) for name, value in made.headers.raw if name.lower() != b"content-length"]
-        return self._made.setdefault(path, (made.url, headers))
-
-
 async def exchange(client: httpx.AsyncClient, request: Request, *, traced: bool = True) -> Reply | Lost:
     """Send once and wait at most `timeout_s` seconds in all, whatever arrives meanwhile.
 
     `traced` is False for a transport of the caller's own that tells nothing of its progress: then a
     time-out counts as sent.
     """
-    return await _sent(client, _build(client, request), request.timeout_s, traced=traced)
+    return await send(client, build(client, request), request.timeout_s, traced=traced)
 
 
-async def _sent(client: httpx.AsyncClient, outgoing: httpx.Request, timeout_s: float, *, traced: bool) -> Reply | Lost:
+async def send(client: httpx.AsyncClient, outgoing: httpx.Request, timeout_s: float, *, traced: bool) -> Reply | Lost:
+    """Send a request that is built already, as `exchange` does; its own time-outs are those of each step."""
     started = time.monotonic()
     sent = Sent(known=traced)
     outgoing.extensions["trace"] = sent.watch
@@ -161,7 +139,7 @@ def exchange_blocking(client: httpx.Client, request: Request) -> Reply | Lost:
     """Send once; each step of it (connect, write, every read) waits at most `timeout_s` seconds."""
     started = time.monotonic()
     try:
-        response = client.send(_build(client, request), stream=True)
+        response = client.send(build(client, request), stream=True)
         try:
             body = _read_blocking(response)
         finally:
@@ -184,7 +162,8 @@ def parse_retry_after(value: str | None) -> float | None:
     return max(0.0, moment.timestamp() - time.time())
 
 
-def _build(client: httpx.AsyncClient | httpx.Client, request: Request) -> httpx.Request:
+def build(client: httpx.AsyncClient | httpx.Client, request: Request) -> httpx.Request:
+    """Return the request as httpx sends it."""
     headers = {"content-type": "application/json"} if request.body is not None else {}
     return client.build_request(
         request.method,
