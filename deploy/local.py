@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from deploy.bootstrap import API_KEY_FILE, Credentials, bootstrap
 from deploy.embedded import Child, EmbeddedPostgres, EmbeddedValkey, ports, survivors
 from deploy.embedded.cluster import cluster_of
-from deploy.embedded.errors import FolderUnusable
+from deploy.embedded.errors import DidNotStart, FolderUnusable
 from deploy.folder_lock import FolderLock
 from deploy.indexing import keep_indexed
 from deploy.restarts import DeathCounter
@@ -28,6 +28,8 @@ CONNECTIONS_A_POOL_SIZE = 3
 SPARE_CONNECTIONS = 50
 LOAD_SECONDS = 60.0
 LOAD_POLL_SECONDS = 0.1
+#: Between choosing a free port and listening on it lies the start of two servers.
+PORTS_TRIED = 5
 
 
 class PortTaken(Exception):
@@ -91,14 +93,27 @@ class LocalStack:
         await self._supervisor.start(self._postgres.child(), self._valkey.child())
         await asyncio.to_thread(self._postgres.create_database)
         credentials = await asyncio.to_thread(self._parts.bootstrap, self._data, self._postgres.endpoint)
-        services = self._services(credentials)
-        await self._supervisor.start(self._parts.api(services))
+        services = await self._start_api(credentials)
         await self._supervisor.start(*self._parts.workers(services, self._worker_count))
         await self._loaded(services)
         self._stack = self._describe(services)
         self._save(self._supervisor.running)
         self._ready(self._stack)
         await self._parts.chores(self._settings, self._postgres.endpoint)
+
+    async def _start_api(self, credentials: Credentials) -> Services:
+        """Start the API; a free port that somebody took since it was chosen is given up for another."""
+        for _ in range(PORTS_TRIED):
+            services = self._services(credentials)
+            try:
+                await self._supervisor.start(self._parts.api(services))
+            except DidNotStart:
+                if self._settings.api.port != 0 or ports.is_free(self._port, self._settings.api.host):
+                    raise
+                self._port = self._free_port()
+            else:
+                return services
+        raise PortTaken(f"{PORTS_TRIED} free ports were taken one after the other: choose one with --port N")
 
     async def _loaded(self, services: Services) -> None:
         """Wait for the model, but not for ever: without it, the API still finds by word."""

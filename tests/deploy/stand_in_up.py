@@ -1,5 +1,7 @@
 """`afterturn up` with a tiny API and sleeping workers in the places of the real ones."""
 
+import os
+import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,7 +25,14 @@ http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["AFTERTURN_API__POR
 """
 
 
+#: Ports that somebody takes before the API listens on them: so many as FIRST_COME says.
+FIRST_COME = int(os.environ.get("FIRST_COME", "0"))
+TAKEN: list[socket.socket] = []
+
+
 def api(told: services.Services) -> Child:
+    if len(TAKEN) < FIRST_COME:
+        TAKEN.append(socket.create_server(("127.0.0.1", told.port)))
     return replace(services.api(told), argv=(sys.executable, "-P", "-c", API))
 
 

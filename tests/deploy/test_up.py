@@ -215,6 +215,13 @@ def test_a_taken_port_is_said_clearly_with_the_process_that_holds_it(data: Path)
         assert "--port" in up.said
 
 
+def test_a_free_port_that_somebody_takes_first_is_given_up_for_another(data: Path) -> None:
+    with Up(data, "--port", "0", FIRST_COME="1") as up:
+        assert up.ready()["api"] == up.stack.api
+        with urllib.request.urlopen(up.stack.api) as answer:
+            assert answer.status == 200
+
+
 @pytest.mark.parametrize(
     "options", [("--gateway", "http://127.0.0.1:9"), ("--port", "70000"), ("--workers", "0"), ("--log-format", "xml")]
 )
