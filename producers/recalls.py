@@ -204,10 +204,11 @@ class Recalls:
         """Answer from several banks as from one, each asked alike; every item says which it is from.
 
         `freshness` is the least of theirs, their work added up. A bank's directives are for those who ask that bank, so
-        there are none. Raises PositionBeyondLog.
+        there are none. Where there are no banks, nothing is told of the one that was named: it may be somebody else's.
+        Raises PositionBeyondLog.
         """
         if not banks:
-            return await self._nothing(host, body)
+            return Answer((), Freshly(Freshness(0, 0, 0, 0, 0), 0, met=True), 0.0)
         return await self._here(host, body, banks)
 
     async def _of_banks(self, host: UUID, query: RecallQuery, banks: Sequence[str]) -> RecallAnswer:

@@ -8,12 +8,18 @@ from urllib.parse import quote
 from uuid import UUID
 
 from deploy.walls.transport import Ask
-from deploy.walls.world import SESSION, TURN, Caller, Place
+from deploy.walls.world import COLLEAGUE, SESSION, TURN, Caller, Place
+
+#: In which a turn is said to be a foreign user's.
+USERS_TURN = "3"
 
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """Somebody in front of a door: bank, unit, job, erasure and user are foreign ones or stand for nothing."""
+    """Somebody in front of a door: bank, unit, job, erasure and users are foreign ones or stand for nothing.
+
+    `user` is the gateway's, `speaker` who spoke in the bank.
+    """
 
     caller: Caller
     place: Place
@@ -23,11 +29,20 @@ class Try:
     erasure: str
     query: str = field(repr=False)
     user: str
+    speaker: str
 
     def turn(self) -> dict[str, Any]:
         """Return a turn into that bank: always the same, so that it is written once."""
         said = [{"role": "user", "content": "somebody was at the door"}]
         return {"bank": self.bank, "session_id": SESSION, "turn_id": TURN, "messages": said}
+
+    def users_turn(self) -> dict[str, Any]:
+        """Return another that is said to be the speaker's."""
+        return {**self.turn(), "turn_id": USERS_TURN, "user_id": self.speaker}
+
+    def question(self, **more: object) -> dict[str, Any]:
+        """Return a question to that bank."""
+        return {"bank": self.bank, "query": self.query, **more}
 
 
 def pair(random: Random, caller: Caller, place: Place) -> tuple[Try, Try]:
@@ -39,8 +54,9 @@ def pair(random: Random, caller: Caller, place: Place) -> tuple[Try, Try]:
 
     unit, job, erasure = (str(UUID(int=random.getrandbits(128), version=version)) for version in (5, 4, 4))
     user, absent = (name.rpartition(":")[2] for name in (place.user or place.bank, place.twin))
-    foreign = Try(caller, place, bank(place.bank), place.unit, place.job, place.erasure, place.mark, user)
-    return foreign, Try(caller, place, bank(place.twin), unit, job, erasure, place.mark, absent)
+    there = place.unit, place.job, place.erasure, place.mark, user, place.speaker
+    nowhere = unit, job, erasure, place.mark, absent, place.stranger
+    return Try(caller, place, bank(place.bank), *there), Try(caller, place, bank(place.twin), *nowhere)
 
 
 def _bank(one: Try) -> str:
@@ -66,10 +82,23 @@ def _erase(one: Try, kind: str, **named: str) -> Ask:
 DOORS: dict[str, Callable[[Try], Ask]] = {
     "POST /api/v1/turns": lambda t: Ask("POST", "/api/v1/turns", t.turn()),
     "POST /api/v1/turns:batch": lambda t: Ask("POST", "/api/v1/turns:batch", {"turns": [t.turn(), t.turn()]}),
+    "POST /api/v1/turns of a user": lambda t: Ask("POST", "/api/v1/turns", t.users_turn()),
+    "POST /api/v1/turns:batch of a user": lambda t: Ask("POST", "/api/v1/turns:batch", {"turns": [t.users_turn()]}),
     "GET /api/v1/turns/{session_id}/{turn_id}": lambda t: Ask("GET", f"/api/v1/turns/{SESSION}/{TURN}?bank={_bank(t)}"),
-    "POST /api/v1/recall": lambda t: Ask("POST", "/api/v1/recall", {"bank": t.bank, "query": t.query}),
-    "POST /api/v1/recall/jobs": lambda t: Ask(
-        "POST", "/api/v1/recall/jobs", {"bank": t.bank, "query": t.query, "ttl_s": 60}
+    "POST /api/v1/recall": lambda t: Ask("POST", "/api/v1/recall", t.question()),
+    "POST /api/v1/recall of a user": lambda t: Ask("POST", "/api/v1/recall", t.question(user_id=t.speaker)),
+    "POST /api/v1/recall across banks": lambda t: Ask(
+        "POST", "/api/v1/recall", t.question(user_id=t.speaker, across_banks=True)
+    ),
+    "POST /api/v1/recall across a colleague's banks": lambda t: Ask(
+        "POST", "/api/v1/recall", t.question(user_id=COLLEAGUE, across_banks=True)
+    ),
+    "POST /api/v1/recall/jobs": lambda t: Ask("POST", "/api/v1/recall/jobs", t.question(ttl_s=60)),
+    "POST /api/v1/recall/jobs of a user": lambda t: Ask(
+        "POST", "/api/v1/recall/jobs", t.question(ttl_s=60, user_id=t.speaker)
+    ),
+    "POST /api/v1/recall/jobs across banks": lambda t: Ask(
+        "POST", "/api/v1/recall/jobs", t.question(ttl_s=60, user_id=t.speaker, across_banks=True)
     ),
     "GET /api/v1/recall/jobs/{job_id}": lambda t: Ask("GET", f"/api/v1/recall/jobs/{t.job}"),
     "DELETE /api/v1/recall/jobs/{job_id}": lambda t: Ask("DELETE", f"/api/v1/recall/jobs/{t.job}"),
@@ -107,6 +136,7 @@ DOORS: dict[str, Callable[[Try], Ask]] = {
         {"bank": t.bank, "from_unit_id": t.unit, "to_unit_id": t.unit, "link_type": "entity"},
     ),
     "GET /api/v1/profile of a user": lambda t: Ask("GET", f"/api/v1/profile?user_id={quote(t.user)}&bank={_bank(t)}"),
+    "GET /api/v1/profile of a speaker": lambda t: Ask("GET", f"/api/v1/profile?user_id={quote(t.speaker)}"),
     "GET /api/v1/profile of a name": lambda t: Ask("GET", f"/api/v1/profile?name=Ana&bank={_bank(t)}"),
     "GET /api/v1/reflections": lambda t: Ask("GET", f"/api/v1/reflections?bank={_bank(t)}"),
     "POST /memories/add": lambda t: Ask("POST", "/memories/add", _message(t)),

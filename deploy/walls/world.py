@@ -14,6 +14,8 @@ from store.scopes import Space
 
 HOSTS = 3
 SESSION, TURN = "monday", "1"
+#: Who speaks in every bank but the gateway's, beside the one user of each, and in which turn.
+COLLEAGUE, COLLEAGUES_TURN = "ida", "2"
 #: How long the owners' recall jobs are kept: longer than any siege.
 TTL_S = 86_400
 
@@ -29,6 +31,12 @@ class Place:
     """A name of the same form that names nothing."""
     user: str | None = None
     """The user of the gateway's door whose bank it is."""
+    speaker: str = field(default_factory=lambda: f"eva-{secrets.token_hex(4)}")
+    """Who says what is distinctive, here and nowhere else."""
+    stranger: str = field(default_factory=lambda: f"eva-{secrets.token_hex(4)}")
+    """A name of the same form that nobody has."""
+    texts: int = 1
+    """How many hold the mark."""
     mark: str = field(default_factory=lambda: "zq" + secrets.token_hex(10))
     unit: str = ""
     job: str = ""
@@ -102,7 +110,7 @@ def _places(host: int) -> list[Place]:
         place("~ana/", "notes"),
         place("~bob/", "notes"),
         place("~ana@planner/", "steps"),
-        Place(host, door + user, door + twin, user),
+        Place(host, door + user, door + twin, user, user, twin),
     ]
 
 
@@ -138,9 +146,12 @@ async def _fill(place: Place, owner: Caller, callers: Sequence[Caller], send: Se
         body = _added(place.user, key, said)
         await _done(await send(Ask("POST", "/memories/add", body), ""), 200)
     else:
-        turn = {"bank": place.bank, "session_id": SESSION, "turn_id": TURN}
-        body = {**turn, "messages": [{"role": "user", "content": said}]}
-        await _done(await send(Ask("POST", "/api/v1/turns", body), owner.token), 201)
+        moved = f"who moved {place.mark} up to the attic"
+        for turn, user, words in ((TURN, place.speaker, said), (COLLEAGUES_TURN, COLLEAGUE, moved)):
+            where = {"bank": place.bank, "session_id": SESSION, "turn_id": turn, "user_id": user}
+            body = {**where, "messages": [{"role": "user", "content": words}]}
+            await _done(await send(Ask("POST", "/api/v1/turns", body), owner.token), 201)
+        place.texts = 2
     await _erase_something(place, owner.token, send)
     query = {"bank": place.bank, "query": place.mark}
     for caller in callers:
@@ -183,7 +194,8 @@ async def _is_whole(place: Place, token: str, send: Send) -> bool:
             return False
     query = {"bank": place.bank, "query": f"somebody was at the door {place.mark}"}
     found = await _done(await send(Ask("POST", "/api/v1/recall", query), token), 200)
-    return len(found["results"]) == 1 and place.mark in found["results"][0]["text"]
+    texts = [one["text"] for one in found["results"]]
+    return len(texts) == place.texts and all(place.mark in text for text in texts)
 
 
 async def _done(reply: Any, status: int) -> Any:

@@ -99,6 +99,20 @@ async def test_a_refusal_that_tells_foreign_from_absent_is_found(siege: Siege, m
     assert all(line.startswith("told apart") for line in report.examples)
 
 
+@pytest.mark.slow
+async def test_a_users_banks_that_are_not_hidden_are_found(siege: Siege, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = await siege.world()
+    of_user = Banks.of_user
+
+    async def all_of_user(self: Banks, host: Any, _space: Space, user: str, **_: Any) -> list[str]:
+        return await of_user(self, host, Space(), user)
+
+    monkeypatch.setattr(Banks, "of_user", all_of_user)
+    report = await besiege(world, [Way(siege.send, 2 * FEW)], seed=7)
+    assert report.seen > 0
+    assert any("across" in line for line in report.examples)
+
+
 async def test_what_was_taken_away_is_found(siege: Siege) -> None:
     world = await siege.world()
     place = world.places[0]
