@@ -77,7 +77,7 @@ class Doorbell:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _awake(self) -> None:
-        if self._task is None:
+        if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run(), name="doorbell")
         self._wake.set()
 

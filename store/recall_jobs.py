@@ -44,6 +44,10 @@ FINISH = text("""
        set status = :status, result = cast(:result as jsonb), error_category = :category, lease_until = null,
            request = jsonb_build_object('bank', request->'bank')
      where host_id = :host and job_id = :job and status = 'running' and attempts = :attempt""")
+# WHY the attempt may be taken back although it is the fence: whoever gives a job back never writes its answer.
+GIVE_BACK = text("""
+    update afterturn.recall_job_t set status = 'pending', attempts = attempts - 1, lease_until = null
+     where host_id = :host and job_id = :job and status = 'running' and attempts = :attempt""")
 WAITING = text("""
     select host_id, job_id from afterturn.recall_job_t
      where status in ('pending', 'running') and expires_at > :now and (lease_until is null or lease_until <= now())
@@ -135,6 +139,12 @@ class RecallJobs:
     async def fail(self, taken: TakenJob, category: str) -> bool:
         """Say that there will be no answer, and what kind of fault it was. False: the job was lost."""
         return await self._end(taken, "failed", None, category)
+
+    async def give_back(self, taken: TakenJob) -> None:
+        """Leave a job that could not be worked on for the next, at once and with its attempt."""
+        arguments = {"host": taken.host_id, "job": taken.job_id, "attempt": taken.attempt}
+        async with self._database.tenant(taken.host_id) as connection:
+            await connection.execute(GIVE_BACK, arguments)
 
     async def waiting(self) -> list[tuple[UUID, UUID]]:
         """Name jobs (host, job) that nobody works on, oldest first: the sweeper rings for them."""

@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RecallWork:
-    """Answers recall jobs; what a worker left unanswered is taken again when its lease is over.
+    """Answers recall jobs; what cannot be answered now is given back, what a dead worker had is taken after its lease.
 
     `ready` returns when the model is loaded: a job taken before would use up its attempts waiting for it.
     """
@@ -38,10 +38,18 @@ class RecallWork:
             await self.ready()
             taken = await self.jobs.take(host, job, self.lease)
             if taken is not None:
-                RECALL_JOBS.labels(await self._answer(taken)).inc()
-        except Exception as error:  # noqa: BLE001 - whatever it was, the lease runs out and the sweeper rings
+                RECALL_JOBS.labels(await self._ended(taken)).inc()
+        except Exception as error:  # noqa: BLE001 - whatever it was, the sweeper rings again
             RECALL_JOBS.labels("interrupted").inc()
             log.warning("a recall job was interrupted", error=type(error).__name__)
+
+    async def _ended(self, taken: TakenJob) -> str:
+        try:
+            return await self._answer(taken)
+        except BaseException:
+            # Also when this process is told to end: whoever asked need not wait for a lease.
+            await self._give_back(taken)
+            raise
 
     async def _answer(self, taken: TakenJob) -> str:
         try:
@@ -54,6 +62,12 @@ class RecallWork:
             log.warning("a recall job failed", category=category, error=type(error).__name__)
             return "failed" if await self.jobs.fail(taken, category) else "lost"
         return "done" if await self.jobs.finish(taken, as_json(answer)) else "lost"
+
+    async def _give_back(self, taken: TakenJob) -> None:
+        try:
+            await self.jobs.give_back(taken)
+        except Exception as error:  # noqa: BLE001 - whatever the driver raises: the lease runs out by itself
+            log.warning("a recall job could not be given back", error=type(error).__name__)
 
 
 def _category(error: Exception) -> str:

@@ -1,5 +1,7 @@
 """The sweeper finds what nobody was told of, and needs no Redis to get it done."""
 
+import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import UUID
@@ -39,7 +41,7 @@ class Ears:
 class Answers:
     """A recaller that finds nothing, or fails."""
 
-    error: Exception | None = None
+    error: BaseException | None = None
 
     async def recall(self, host: UUID, query: RecallQuery) -> RecallAnswer:
         del host, query
@@ -118,6 +120,22 @@ async def test_a_recall_job_is_answered_once_however_often_it_is_asked_for(world
     assert (await jobs.read(HOST, job)).status == "done"
     rows = await world.sql("select attempts from afterturn.recall_job_t")
     assert [row.attempts for row in rows] == [1]
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), asyncio.CancelledError()])
+async def test_a_recall_job_that_is_interrupted_waits_for_the_next_sweep_and_not_for_its_lease(
+    world: World, error: BaseException
+) -> None:
+    jobs = RecallJobs(world.database, now)
+    job, _ = await jobs.open(HOST, {"bank": "default", "query": "Where is Anna?"}, timedelta(minutes=5))
+    with suppress(asyncio.CancelledError):
+        await work(world, Answers(error)).answer(HOST, job)
+    ears = Ears()
+    await sweeper(world, ears).sweep()
+    assert ears.jobs == [(HOST, job)]
+    await work(world, Answers()).answer(*ears.jobs[0])
+    assert (await jobs.read(HOST, job)).status == "done"
+    assert [row.attempts for row in await world.sql("select attempts from afterturn.recall_job_t")] == [1]
 
 
 async def test_a_recall_job_that_cannot_be_answered_fails_with_a_category(world: World) -> None:
