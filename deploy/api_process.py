@@ -49,6 +49,7 @@ from store.freshness import Waiter
 from store.keys import Keys
 from store.ledger import Ledger
 from store.persons import Persons
+from store.recall.keeping import Keeping
 from store.recall.recaller import Recaller
 from store.recall_jobs import RecallJobs
 from store.turns import TurnStore
@@ -126,7 +127,8 @@ def compose(settings: Settings) -> FastAPI:
     window = timedelta(seconds=settings.health.quarantine_window_seconds)
     counts = LedgerCounts(Ledger(database), partial(Backlog(database).newly_failed, window))
     others = gateway_recall(settings.gateway, database, settings.gateway.recall_seconds)
-    recaller = Recaller(database, embedder, settings.recall, reranker=reranker)
+    keeping = Keeping(database)
+    recaller = Recaller(database, embedder, settings.recall, reranker=reranker, keeping=keeping)
     recalls = Recalls(database, recaller, Waiter(database), others)
     pressure = Pressure(partial(depth, database), settings.pressure)
     batch = _micro_batch(database, embedder, model, pressure, doorbell)
@@ -159,6 +161,7 @@ def compose(settings: Settings) -> FastAPI:
         if others is not None:
             await others.close()
         await doorbell.close()
+        await keeping.close()
         await database.close()
         await _let_go(embedder, reranker)
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder
+from store.recall.keeping import Keeping
 from store.recall.preparation import Preparation
 from store.recall.question import Question, as_told, named
 from store.recall.settings import RecallSettings
@@ -30,24 +31,25 @@ class Meaning:
 
 
 class Meanings:
-    """Embeds questions, as their speakers would put them, and what has no vector yet; remembers the latter."""
+    """Embeds questions, as their speakers would put them, and what has no vector yet, which is remembered and kept."""
 
-    def __init__(self, embedder: Embedder, settings: RecallSettings) -> None:
+    def __init__(self, embedder: Embedder, settings: RecallSettings, keeping: Keeping | None = None) -> None:
         self._embedder = embedder
         self._settings = settings
+        self._keeping = keeping
         self._tails = TailCache()
 
-    async def of(self, question: Question, prepared: Preparation) -> Meaning:
+    async def of(self, question: Question, prepared: Preparation, *, host: UUID, bank: UUID) -> Meaning:
         """Embed the question and the fresh tail together; never raises for what an embedder does or leaves undone."""
         try:
             async with asyncio.timeout(self._settings.embed_deadline_ms / 1000):
-                return await self._embedded(question, prepared)
+                return await self._embedded(question, prepared, host, bank)
         except TimeoutError:
             return Meaning(None, {}, f"{NAME}: late")
         except EmbeddingError as error:
             return Meaning(None, {}, f"{NAME}: {type(error).__name__}")
 
-    async def _embedded(self, question: Question, prepared: Preparation) -> Meaning:
+    async def _embedded(self, question: Question, prepared: Preparation, host: UUID, bank: UUID) -> Meaning:
         asked = as_told(question.text, named(question, prepared.speakers))
         generation = self._embedder.generation
         known = self._tails.known(prepared.tail, generation)
@@ -56,4 +58,6 @@ class Meanings:
         vectors = await self._embedder.embed([asked, *(fresh.content for fresh in tail)])
         embedded = {fresh.unit_id: vector for fresh, vector in zip(tail, vectors[1:], strict=True)}
         self._tails.keep(tail, embedded, generation)
+        if self._keeping is not None:
+            self._keeping.keep(host, bank, generation, tail, embedded)
         return Meaning(vectors[0], {**known, **embedded})

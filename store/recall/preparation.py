@@ -98,7 +98,8 @@ PREPARE = text(f"""
            case when b.units > :exact_units then afterturn.lists_to_read(:bank, b.units, :read_units) end as lists,
            (select cast(json_agg(json_build_array(t.term, t.df, t.speakers)) as text) from ({TERMS}) t) as terms,
            (select cast(json_agg(json_build_array(t.term, t.df)) as text) from ({NEAR}) t) as near,
-           (select cast(json_agg(json_build_array(t.unit_id, t.content)) as text) from ({TAIL}) t) as tail,
+           (select cast(json_agg(json_build_array(t.unit_id, t.content, t.aggregate_version)) as text)
+              from ({TAIL}) t) as tail,
            case when :skip_recent > 0 then ({NEWEST}) end as newest,
            (select cast(json_agg(json_build_array(v.directive_id, v.name, v.content, v.priority)) as text)
               from ({STANDING}) v) as standing
@@ -155,7 +156,7 @@ async def prepare(
     frequency = {**dict(orjson.loads(row.near or "[]")), **{term: df for term, df, _ in found if df}}
     units = max(int(row.units), *frequency.values(), 1)
     statistics = Statistics(units, row.mean_length or DEFAULT_MEAN_LENGTH, frequency)
-    tail = [Fresh(UUID(unit), content) for unit, content in orjson.loads(row.tail or "[]")]
+    tail = [Fresh(UUID(unit), *rest) for unit, *rest in orjson.loads(row.tail or "[]")]
     names = {word for name in named(question, speakers) for word in asked(name, question.rules)}
     words = related(near, question, statistics, settings.ranking, names)
     standing = [Directive(UUID(one), *rest) for one, *rest in orjson.loads(row.standing or "[]")]

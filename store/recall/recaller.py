@@ -23,6 +23,7 @@ from store.recall.dense_arm import DenseArm, opening
 from store.recall.entity_arm import EntityArm
 from store.recall.folding import Folded, Recent, folded
 from store.recall.fusion import Ranking, rank
+from store.recall.keeping import Keeping
 from store.recall.lexical_arm import LexicalArm
 from store.recall.meaning import Meanings
 from store.recall.pool import Candidate, Pool
@@ -68,6 +69,7 @@ class Recaller:
         arms: Sequence[Arm] = ARMS,
         *,
         reranker: Reranker | None = None,
+        keeping: Keeping | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._database = database
@@ -75,7 +77,7 @@ class Recaller:
         self._settings = settings
         self._arms = arms
         self._languages = Languages(database)
-        self._meanings = Meanings(embedder, settings)
+        self._meanings = Meanings(embedder, settings, keeping)
         self._clock = clock
         self._last = None if reranker is None else LastLook(reranker, settings.rerank)
 
@@ -97,7 +99,7 @@ class Recaller:
         steps.done("prepare")
         if not isinstance(prepared, Preparation):
             return RecallAnswer((), prepared, steps.milliseconds())
-        meaning = await self._meanings.of(question, prepared)
+        meaning = await self._meanings.of(question, prepared, host=host, bank=bank)
         steps.done("embed")
         search = Search(
             host=host,

@@ -1,4 +1,4 @@
-"""The fresh tail: the newest messages that have no vector yet, read along with the question (law L4)."""
+"""The fresh tail: the newest texts that have no vector yet, read along with the question (law L4)."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -15,40 +15,47 @@ CHARACTERS = 8192
 LEAST = 2
 
 # The session that asks comes first, newest message first: only its newest are looked at, for what is older comes with
-# the bank's undone embeddings, newest first again. Materialized: each part stays small whatever the planner thinks.
+# the bank's undone embeddings, newest first again: messages, and the pieces of documents. Facts have no place here:
+# what they were drawn from holds their words. Materialized, with limits: each part stays small whatever the planner
+# thinks.
+_LACKS = """not exists (select from afterturn.unit_vector_t v
+                              where v.host_id = :host and v.bank_id = :bank and v.generation = :generation
+                                and v.unit_id = u.unit_id)"""
 TAIL = text(f"""
     with own as materialized (
-        select u.unit_id, u.position, u.seq from afterturn.agent_memory_unit_t u
+        select u.unit_id from afterturn.agent_memory_unit_t u
          where u.host_id = :host and u.bank_id = :bank and u.session_id = cast(:session as uuid) and u.seq is not null
          order by u.seq desc limit :chunks
     ), undone as materialized (
         select l.turn_id from afterturn.ledger_t l
          where l.host_id = :host and l.bank_id = :bank and l.stage = 'embedding' and l.undone
          order by l.position desc limit :chunks
-    ), missing as (
+    ), missing as materialized (
         select unit_id, true as is_own from own
         union all
-        select u.unit_id, false from undone l join afterturn.agent_memory_unit_t u
-            on u.host_id = :host and u.bank_id = :bank and u.turn_id = l.turn_id and u.seq is not null
+        select u.unit_id, false
+          from undone l,
+               lateral (select u.unit_id from afterturn.agent_memory_unit_t u
+                         where u.host_id = :host and u.bank_id = :bank and u.turn_id = l.turn_id
+                           and u.origin <> 'extraction' and {_LACKS}
+                         order by u.position desc limit :chunks) u
     )
-    select u.unit_id, left(u.content, :characters) as content, bool_or(m.is_own) as is_own
+    select u.unit_id, left(u.content, :characters) as content, u.aggregate_version, bool_or(m.is_own) as is_own
       from missing m join afterturn.agent_memory_unit_t u
         on u.host_id = :host and u.bank_id = :bank and u.unit_id = m.unit_id
-     where not exists (select from afterturn.unit_vector_t v
-                        where v.host_id = :host and v.bank_id = :bank and v.generation = :generation
-                          and v.unit_id = u.unit_id)
-       and {conditions("u")}
-     group by u.unit_id, u.content, u.position, u.seq
+     where {_LACKS} and {conditions("u")}
+     group by u.unit_id, u.content, u.aggregate_version, u.position, u.seq
      order by is_own desc, u.position desc, u.seq desc
      limit :chunks""")  # noqa: S608 - put together from constants
 
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """A message without a vector."""
+    """A message, or a piece of a document, without a vector; `version` grows when its text is corrected."""
 
     unit_id: UUID
     content: str = field(repr=False)
+    version: int = 1
 
 
 def affordable(

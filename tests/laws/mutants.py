@@ -210,9 +210,9 @@ MUTANTS = (
         law="L10",
         fault="a transaction is open while the model works",
         file="store/recall/recaller.py",
-        before="        meaning = await self._meanings.of(question, prepared)\n",
+        before="        meaning = await self._meanings.of(question, prepared, host=host, bank=bank)\n",
         after="        async with self._database.tenant(host):\n"
-        "            meaning = await self._meanings.of(question, prepared)\n",
+        "            meaning = await self._meanings.of(question, prepared, host=host, bank=bank)\n",
         held_by="tests/store/recall/test_recaller.py",
         tests=("test_no_transaction_is_open_while_the_model_works",),
     ),
