@@ -28,6 +28,7 @@ from tests.workers.loops import LoopThread, loop_thread
 
 MAX_ATTEMPTS = 3
 SESSIONS = ("a", "b")
+STAGES = (Stage.EXTRACTION, Stage.EMBEDDING)
 TABLES = ", ".join(
     f"afterturn.{name}"
     for name in (
@@ -66,8 +67,18 @@ async def operate(world: World, statement: str) -> None:
         await connection.execute(text(statement))
 
 
+async def jump(world: World, time: timedelta) -> None:
+    """Let the database's clock be so much later, as seen from all that was written by it."""
+    await world.sql("update afterturn.claim_t set lease_until = lease_until - cast(:time as interval)", time=time)
+    await world.sql(
+        """update afterturn.ledger_t set next_attempt_at = next_attempt_at - cast(:time as interval)
+            where next_attempt_at < 'infinity'""",
+        time=time,
+    )
+
+
 class LedgerMachine(RuleBasedStateMachine):
-    """Workers of two stages claim, finish, fail, die, and wake up late.
+    """Workers of two stages claim, finish, fail, die, and wake up late; nudges are lost, or come twice; clocks jump.
 
     Effects are audit rows, written in the transaction that closes the claim.
     """
@@ -77,6 +88,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.claims: list[Claim] = []
+        self.nudges: list[Stage] = []
         self.turns = 0
         self.world, self.run = self.bench.world, self.bench.loop.run
         self.run(self.world.sql(f"truncate {TABLES} cascade"))
@@ -87,13 +99,34 @@ class LedgerMachine(RuleBasedStateMachine):
     def append(self, session: str) -> None:
         self.turns += 1
         self.run(self.world.append(session, f"t{self.turns}"))
+        self.nudges += STAGES
 
-    @rule(stage=st.sampled_from((Stage.EXTRACTION, Stage.EMBEDDING)), rows=st.integers(1, 3))
-    def claim(self, stage: Stage, rows: int) -> None:
-        lease = timedelta(hours=1)
-        self.claims += self.run(
-            self.world.ledger.claim(stage, streams=2, rows=rows, lease=lease, worker="w", max_attempts=MAX_ATTEMPTS)
-        )
+    @precondition(lambda self: self.nudges)
+    @rule(data=st.data(), rows=st.integers(1, 3), again=st.booleans())
+    def nudge_arrives(self, data: st.DataObject, rows: int, again: bool) -> None:  # noqa: FBT001 - hypothesis passes by name
+        """Claim for a nudge, which may come once more."""
+        stage = data.draw(st.sampled_from(self.nudges))
+        if not again:
+            self.nudges.remove(stage)
+        self.claims += self.run(self._claim(stage, rows))
+
+    @precondition(lambda self: self.nudges)
+    @rule(data=st.data())
+    def nudge_is_lost(self, data: st.DataObject) -> None:
+        self.nudges.remove(data.draw(st.sampled_from(self.nudges)))
+
+    @rule()
+    def sweep(self) -> None:
+        """Ring for all that could be claimed now, so that no nudge is ever needed."""
+        rung = self.run(self.world.ledger.rings())
+        self.nudges += [stage for stage in STAGES if stage in rung]
+        for stage in STAGES:
+            assert stage in rung or not self.run(self._claim(stage, 1))
+
+    @rule(hours=st.sampled_from((-2, 2)))
+    def clock_jumps(self, hours: int) -> None:
+        """Move the database's clock: leases end early or late, as does waiting; a worker's own decides nothing."""
+        self.run(jump(self.world, timedelta(hours=hours)))
 
     @precondition(lambda self: self.claims)
     @rule(data=st.data(), keep=st.booleans())
@@ -114,12 +147,12 @@ class LedgerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.claims)
     @rule(data=st.data(), dead=st.booleans())
     def fail(self, data: st.DataObject, dead: bool) -> None:  # noqa: FBT001 - hypothesis passes by name
+        """End rows for good, or put them off for minutes."""
         claim = data.draw(st.sampled_from(self.claims))
         self.claims.remove(claim)
-        status = "dead" if dead else "pending"
-        self.run(
-            self.world.ledger.end([claim], [Outcome(row.item_id, status, "test", "told to") for row in claim.rows])
-        )
+        status, wait = ("dead", None) if dead else ("pending", timedelta(minutes=10))
+        outcomes = [Outcome(row.item_id, status, "test", "told to", wait) for row in claim.rows]
+        self.run(self.world.ledger.end([claim], outcomes))
 
     @precondition(lambda self: self.claims)
     @rule(data=st.data())
@@ -141,6 +174,11 @@ class LedgerMachine(RuleBasedStateMachine):
     @invariant()
     def every_effect_is_there_once_and_in_order_and_attempts_are_bounded(self) -> None:
         self.run(self._check())
+
+    async def _claim(self, stage: Stage, rows: int) -> list[Claim]:
+        return await self.world.ledger.claim(
+            stage, streams=2, rows=rows, lease=timedelta(hours=1), worker="w", max_attempts=MAX_ATTEMPTS
+        )
 
     async def _finish(self, claim: Claim, part: int | None = None) -> None:
         rows = claim.rows[:part]
@@ -165,20 +203,14 @@ class LedgerMachine(RuleBasedStateMachine):
                 last[row.session_id] = row.nth
 
     def teardown(self) -> None:
-        """Whatever happened, honest workers bring every row to an end."""
+        """Whatever happened, honest workers who hear of the sweeper alone bring every row to an end."""
         self.run(self._drained())
 
     async def _drained(self) -> None:
         for _ in range(60):
-            await operate(self.world, "update claim_t set lease_until = now() - interval '1 second'")
-            await operate(
-                self.world, "update ledger_t set next_attempt_at = now() where undone and next_attempt_at < 'infinity'"
-            )
-            for stage in (Stage.EXTRACTION, Stage.EMBEDDING):
-                claims = await self.world.ledger.claim(
-                    stage, streams=4, rows=4, lease=timedelta(hours=1), worker="w", max_attempts=MAX_ATTEMPTS
-                )
-                for claim in claims:
+            await jump(self.world, timedelta(hours=2))
+            for stage in set(await self.world.ledger.rings()) & set(STAGES):
+                for claim in await self._claim(stage, 4):
                     await self._finish(claim)
             async with self.world.database.operator() as connection:
                 left = await connection.scalar(
@@ -205,8 +237,8 @@ def test_whatever_workers_do_each_turn_has_its_effect_once_and_in_order(bench: B
     run_state_machine_as_test(
         LedgerMachine,
         settings=settings(
-            max_examples=examples(10),
-            stateful_step_count=60,
+            max_examples=examples(6),
+            stateful_step_count=50,
             deadline=None,
             phases=[Phase.explicit, Phase.reuse, Phase.generate],
             suppress_health_check=list(HealthCheck),
