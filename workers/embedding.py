@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from embeddings.protocol import Embedder
 from store.corrections import corrected_id
-from store.database import Database
+from store.database import SET_TENANT_REPEATABLE, Database
 from store.errors import LeaseLost
 from store.ledger import Claim, LedgerRow, Outcome, Stage, close_together
 from store.unit_vectors import Unembedded, Wanted, again_id, insert, missing
@@ -55,7 +55,7 @@ class EmbeddingStage:
     ) -> list[Outcome]:
         """Write the vectors of one host's units, and close its claims with them."""
         outcomes = [Outcome(row.item_id) for claim in claims for row in claim.rows]
-        async with self.database.tenant(host) as connection:
+        async with self.database.tenant(host, SET_TENANT_REPEATABLE) as connection:
             await insert(connection, host, self.embedder.generation, units, vectors)
             ours = await close_together(connection, claims, outcomes)
         EMBEDDED_TEXTS.inc(len(units))

@@ -6,9 +6,10 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from store.database import Database
+from store.database import SET_TENANT, SET_TENANT_REPEATABLE, Database
 from store.turns import TurnStore
-from tests.store.conftest import new_host, rows, turn
+from tests.servers import TestPostgres
+from tests.store.conftest import new_host, rows, settings_of, turn
 
 TENANT_TABLES = """
     select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -70,6 +71,21 @@ async def test_the_tenant_of_one_transaction_is_forgotten_by_the_next(database: 
     async with database.call() as connection:
         setting = (await connection.execute(text("select current_setting('afterturn.host', true)"))).scalar()
     assert not setting
+
+
+@pytest.mark.law("L1")
+async def test_no_transaction_waits_for_the_disk_less_for_one_before_it_that_could_be_done_again(
+    fresh_database: TestPostgres,
+) -> None:
+    alone = Database(settings_of(fresh_database).model_copy(update={"pool_size": 1}))
+    host, waits = await new_host(alone), []
+    async with alone.call() as connection:
+        await connection.execute(text("set synchronous_commit = on"))
+    for opening in (SET_TENANT_REPEATABLE, SET_TENANT):
+        async with alone.tenant(host, opening) as connection:
+            waits.append((await connection.execute(text("show synchronous_commit"))).scalar_one())
+    await alone.close()
+    assert waits == ["off", "on"]
 
 
 @pytest.mark.parametrize(
