@@ -160,14 +160,24 @@ class DeliveryMachine(RuleBasedStateMachine):
         self.run(self.world.append(session, text, messages=dialogue(text)))
         self.turns[turn_uuid(session, text)] = session, text
 
-    @rule(
-        place=st.sampled_from(("", *PLACES)),
-        kills=st.booleans(),
-        add=st.sampled_from(ANSWERS),
-        flush=st.sampled_from(ANSWERS),
-    )
-    def work(self, place: str, kills: bool, add: str, flush: str) -> None:  # noqa: FBT001 - hypothesis passes by name
-        self.run(self._work(place, kills=kills, answers={"add": add, "flush": flush}))
+    @rule(add=st.sampled_from(ANSWERS), flush=st.sampled_from(ANSWERS))
+    def work(self, add: str, flush: str) -> None:
+        self.run(self._work(answers={"add": add, "flush": flush}))
+
+    @rule(place=st.sampled_from(PLACES), over=st.booleans())
+    def work_and_die(self, place: str, over: bool) -> None:  # noqa: FBT001 - hypothesis passes by name
+        """Kill a worker somewhere; perhaps others see at once that its lease is over."""
+        self.run(self._work(place, kills=True))
+        if over:
+            self.clock_jumps(2)
+
+    @rule(place=st.sampled_from(PLACES), over=st.booleans())
+    def work_and_sleep(self, place: str, over: bool) -> None:  # noqa: FBT001 - hypothesis passes by name
+        """Stop a worker somewhere; perhaps others take over while it sleeps."""
+        self.run(self._work(place))
+        if over:
+            self.clock_jumps(2)
+            self.run(self._work())
 
     @precondition(lambda self: self.sleeping)
     @rule(data=st.data())
