@@ -38,10 +38,12 @@ end $$;
 -- Looks at a window of some hosts' rows, which nearly always shows enough; the hosts begin at random, so that none is
 -- passed over for long. Where all that is seen is held (a few long sessions), it walks from stream to stream by index
 -- instead of row by row. WHY p_valve widens the window: there a held stream is a single row, and the newest are held.
+-- WHY nothing is read through: claims come and go, and whoever counts them (autovacuum) now and then finds next to none.
+-- A plan made then reads the whole table, with all that is dead in it, for each row of the window, and is kept.
 drop function if exists afterturn.ready_streams(text, int, boolean);
 create or replace function afterturn.ready_streams(p_stage text, p_streams int, p_ordered boolean, p_valve interval)
 returns table (host_id uuid, stream_id uuid, "position" bigint, attempts int)
-language plpgsql set plan_cache_mode to force_generic_plan as $$
+language plpgsql set plan_cache_mode to force_generic_plan set enable_seqscan to off as $$
 #variable_conflict use_column
 declare
     v_most constant int := 16;      -- hosts of one claim

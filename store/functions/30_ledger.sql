@@ -14,7 +14,7 @@ create or replace function afterturn.claim_work(p_stage text, p_streams int, p_r
                                                 p_valve interval default null)
 returns table (host_id uuid, stream_id uuid, epoch bigint, item_id uuid, bank_id uuid, session_id uuid, turn_id uuid,
                "position" bigint, status text, attempts int, accepted_at timestamptz)
-language plpgsql set plan_cache_mode to force_generic_plan as $$
+language plpgsql set plan_cache_mode to force_generic_plan set enable_seqscan to off as $$
 #variable_conflict use_column
 declare
     v_hosts uuid[];
@@ -91,7 +91,7 @@ end $$;
 -- Locks claims of one stage that are still held, in one order for everybody, and returns their epochs.
 create or replace function afterturn.hold_claims(p_host uuid, p_stage text, p_streams uuid[], p_epochs bigint[])
 returns bigint[]
-language sql as $$
+language sql set enable_seqscan to off as $$
     select coalesce(array_agg(h.epoch), '{}')
       from (select c.epoch from afterturn.claim_t c
              where c.host_id = p_host and c.stage = p_stage and c.stream_id = any (p_streams)
@@ -102,7 +102,7 @@ $$;
 -- Gives claims of one stage back. Returns the epochs of those that were still held.
 create or replace function afterturn.drop_claims(p_host uuid, p_stage text, p_streams uuid[], p_epochs bigint[])
 returns bigint[]
-language plpgsql as $$
+language plpgsql set plan_cache_mode to force_generic_plan set enable_seqscan to off as $$
 declare
     v_held bigint[] := afterturn.hold_claims(p_host, p_stage, p_streams, p_epochs);
 begin
@@ -118,7 +118,7 @@ end $$;
 create or replace function afterturn.close_claims(p_host uuid, p_stage text, p_streams uuid[], p_epochs bigint[],
                                                   p_done uuid[], p_items uuid[], p_status text[], p_category text[],
                                                   p_reason text[], p_retry_in interval[]) returns bigint[]
-language plpgsql set plan_cache_mode to force_generic_plan as $$
+language plpgsql set plan_cache_mode to force_generic_plan set enable_seqscan to off as $$
 declare
     v_held bigint[];
     v_streams uuid[];
