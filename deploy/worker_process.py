@@ -61,8 +61,6 @@ from workers.sweeper import Bell, Sweeper
 GRACE_S = 3.0
 #: How long threads may take to notice that they are to end, in milliseconds.
 THREADS_END_MS = 5000
-#: Deliveries mostly wait for somebody else: so many nudges of that stage are worked on at a time.
-GATEWAY_DRAINS = 4
 
 log = structlog.get_logger("afterturn.worker")
 
@@ -263,7 +261,6 @@ def _runners(
             clock=clock,
             lease=timedelta(seconds=settings.worker.lease_seconds),
             worker=name,
-            drains=GATEWAY_DRAINS if work.stage is Stage.GATEWAY else 1,
         )
         for work in stages
     }

@@ -77,10 +77,10 @@ def register(broker: ListeningBroker, dependencies: Dependencies) -> Mapping[str
 
 
 def pools(threads: int) -> tuple[Pool, ...]:
-    """Return the pools of one process; `threads` are those of the pools whose work is mostly waiting."""
+    """Return the pools of one process; `threads` are those of recall jobs, which are answered one by one."""
     return (
         Pool(Queue.RECALL, threads),
-        Pool(Queue.GATEWAY, threads),
+        Pool(Queue.GATEWAY, 1),
         Pool(Queue.EXTRACTION, 2),
         Pool(Queue.ENRICHMENT, 1),
         Pool(Queue.EMBEDDING, 1),

@@ -67,7 +67,7 @@ class GatewayStage:
     chance: Callable[[], float] = random.random
     stage: ClassVar[Stage] = Stage.GATEWAY
     #: One turn of a session at a time: its row's status must be the whole truth about what was sent.
-    shape: ClassVar[Shape] = Shape(streams=16, rows=1)
+    shape: ClassVar[Shape] = Shape(streams=64, rows=1)
 
     def at_most(self, streams: int) -> int:
         """Return how many sessions to claim: none while the gate is known to be shut."""

@@ -1,4 +1,8 @@
-"""Claim, work, finish: one loop for every stage. What a stage does is its own; how it may fail is settled here."""
+"""Claim, work, finish: one loop for every stage. What a stage does is its own; how it may fail is settled here.
+
+A stage has so many streams under way at a time. When half of them have ended, the next are claimed: what takes long
+keeps nobody waiting, and a claim is worth its trip.
+"""
 
 import asyncio
 import time
@@ -22,8 +26,8 @@ from workers.retry import Verdict, named
 
 log = structlog.get_logger(__name__)
 
-#: One nudge is worked on for about this long, in seconds; then it is passed on, so that others get their turn.
-LONGEST_DRAIN_S = 5.0
+#: A nudge is answered after so many seconds at the latest, so that its thread can take others; the work goes on.
+LONGEST_NUDGE_S = 5.0
 #: Pause after the database could not be reached, in seconds.
 OUTAGE_PAUSE_S = 1.0
 
@@ -92,8 +96,8 @@ class Gated(Protocol):
 class Runner:
     """Drains one stage's ready work, on one event loop.
 
-    `ring` tells workers of a stage; it returns at once and never raises. `drains` is how many nudges are worked on
-    at a time, each on as much as the stage's shape says; `clock` only measures how old a turn is when it is done.
+    `ring` tells workers of a stage; it returns at once and never raises. `clock` only measures how old a turn is when
+    it is done.
     """
 
     ledger: Ledger
@@ -102,59 +106,101 @@ class Runner:
     verdict: Verdict
     lease: timedelta
     worker: str
-    drains: int = 1
-    pause_s: float = OUTAGE_PAUSE_S
     clock: Clock = _utc
+    pause_s: float = OUTAGE_PAUSE_S
+    nudge_s: float = LONGEST_NUDGE_S
     stopping: bool = False
-    _again: bool = False
-    _running: set[asyncio.Task[None]] = field(default_factory=set)
+    _draining: asyncio.Task[None] | None = None
+    #: Somebody rang since it was last looked for work.
+    _rung: bool = False
+    #: What is under way, by the task that is at it; and what was cut short.
+    _jobs: dict[asyncio.Task[None], Sequence[Claim]] = field(default_factory=dict)
+    _cut: list[Claim] = field(default_factory=list)
+    #: A job ended, or somebody rang.
+    _stirred: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def drain(self) -> None:
         """Work until nothing is ready. Never raises, so that a nudge is never repeated by the queue.
 
-        When `drains` of them are at it in this process, one of those looks again instead.
+        Who comes while this process is at it already only makes it look again. What takes longer than `nudge_s` is
+        not waited for.
         """
-        if len(self._running) >= self.drains:
-            self._again = True
+        self._rung = True
+        self._stirred.set()
+        if self._draining is not None and not self._draining.done():
             return
-        task = asyncio.ensure_future(self._drain())
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError:
-            task.cancel()
-            raise
-        if not task.cancelled() and (error := task.exception()):
-            log.error("a drain ended by accident", stage=self.work.stage.value, error=type(error).__name__)
+        self._draining = asyncio.create_task(self._drain(), name=f"drain {self.work.stage}")
+        self._draining.add_done_callback(self._tell)
+        await asyncio.wait({self._draining}, timeout=self.nudge_s)
 
     async def stop(self, grace_s: float) -> None:
         """Claim no more, let what runs end within `grace_s` seconds, then cut it and give its claims back."""
         self.stopping = True
-        if running := set(self._running):
-            _, late = await asyncio.wait(running, timeout=grace_s)
+        if self._draining is not None:
+            _, late = await asyncio.wait({self._draining}, timeout=grace_s)
             for task in late:
                 task.cancel()
-            if late:
-                await asyncio.wait(late, timeout=grace_s)
+                await asyncio.wait({task}, timeout=grace_s)
 
     async def _drain(self) -> None:
-        until = time.monotonic() + LONGEST_DRAIN_S
-        self._again = True
-        while self._again and not self.stopping:
-            self._again = False
-            while not self.stopping and (claims := await self._claim()):
-                late = time.monotonic() > until
-                if late or len(claims) >= self.work.shape.streams:
-                    self.ring(self.work.stage)
-                await self._all(claims)
-                if late:
-                    return
+        while self._rung and not self.stopping:
+            try:
+                async with renewed(self.ledger, self._jobs, self.lease):
+                    while not self.stopping and await self._more():
+                        await self._half()
+                    await self._until(lambda: not self._jobs)
+            finally:
+                await self._end()
 
-    async def _claim(self) -> list[Claim]:
+    async def _more(self) -> bool:
+        """Begin what is ready, as far as there is room; say whether anything is under way, or was rung for."""
+        self._rung = False
+        room = self.work.shape.streams - self._under_way()
+        claims = await self._claim(room)
+        if claims and len(claims) >= room:
+            self.ring(self.work.stage)
+        for group in self._pieces(claims):
+            task = asyncio.create_task(self._one(group))
+            self._jobs[task] = group
+            task.add_done_callback(self._ended)
+        return bool(self._jobs) or self._rung
+
+    async def _half(self) -> None:
+        """Wait until half of what is under way has ended, or until somebody rings while there is room for as much."""
+        left, room = self._under_way() // 2, self.work.shape.streams // 2
+        await self._until(lambda: self._under_way() <= (room if self._rung else left))
+
+    async def _until(self, enough: Callable[[], bool]) -> None:
+        while not enough():
+            self._stirred.clear()
+            await self._stirred.wait()
+
+    def _under_way(self) -> int:
+        return sum(map(len, self._jobs.values()))
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        claims = self._jobs.pop(task)
+        if task.cancelled():
+            self._cut += claims
+        self._stirred.set()
+
+    async def _end(self) -> None:
+        """Cut what is still under way, and give back what was cut."""
+        jobs = list(self._jobs)
+        for task in jobs:
+            task.cancel()
+        await asyncio.gather(*jobs, return_exceptions=True)
+        cut, self._cut = self._cut, []
+        await self._release(cut)
+
+    def _tell(self, drain: asyncio.Task[None]) -> None:
+        if not drain.cancelled() and (error := drain.exception()):
+            log.error("a drain ended by accident", stage=self.work.stage.value, error=type(error).__name__)
+
+    async def _claim(self, room: int) -> list[Claim]:
         shape = self.work.shape
-        streams = self.work.at_most(shape.streams) if isinstance(self.work, Gated) else shape.streams
-        if not streams:
+        streams = self.work.at_most(room) if isinstance(self.work, Gated) else room
+        if streams <= 0:
             return []
         try:
             return await self.ledger.claim(
@@ -171,24 +217,11 @@ class Runner:
             await asyncio.sleep(self.pause_s)
             return []
 
-    async def _all(self, claims: Sequence[Claim]) -> None:
-        """Work on claims side by side, under renewed leases; what is cut short is given back."""
-        jobs = {asyncio.ensure_future(self._one(group)): group for group in self._pieces(claims)}
-        try:
-            async with renewed(self.ledger, jobs, self.lease):
-                await asyncio.wait(jobs)
-        finally:
-            for task in jobs:
-                task.cancel()
-            await asyncio.gather(*jobs, return_exceptions=True)
-            cut = [claim for task, group in jobs.items() if task.cancelled() for claim in group]
-            await self._release(cut)
-
     def _pieces(self, claims: Sequence[Claim]) -> list[list[Claim]]:
         """Divide claims into pieces of work."""
         shape = self.work.shape
         if shape.together:
-            return [list(claims)]
+            return [list(claims)] if claims else []
         pieces: dict[tuple[UUID, ...], list[Claim]] = defaultdict(list)
         for claim in claims:
             pieces[claim.host_id, claim.rows[0].bank_id if shape.by_bank else claim.stream_id].append(claim)
@@ -250,12 +283,13 @@ class Runner:
     def _count(self, rows: Sequence[LedgerRow], outcomes: Sequence[Outcome]) -> None:
         stage = self.work.stage.value
         by_item = {row.item_id: row for row in rows}
-        now, age, ended = self.clock(), STAGE_AGE.labels(stage), Counter[str]()
+        now, ages, ended = self.clock(), list[float](), Counter[str]()
         for outcome in outcomes:
             status = public_status(outcome.status)
             ended["retried" if status in {"pending", "running"} else status] += 1
             row = by_item[outcome.item_id]
             if status == "done" and row.item_id == row.turn_id:
-                age.observe(max(0.0, (now - row.accepted_at).total_seconds()))
+                ages.append(max(0.0, (now - row.accepted_at).total_seconds()))
+        STAGE_AGE.labels(stage).observe_all(ages)
         for status, rows_ended in ended.items():
             STAGE_TOTAL.labels(stage, status).inc(rows_ended)

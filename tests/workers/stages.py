@@ -14,6 +14,7 @@ from embeddings.errors import EmbeddingError
 from store.delivery import Deliveries
 from store.gates import Gate
 from store.ledger import Ledger, Stage
+from tests.patience import PATIENCE_S
 from tests.workers.conftest import World, now
 from workers.embedding import EmbeddingStage
 from workers.enrichment import EnrichmentStage, model_gate
@@ -119,6 +120,7 @@ class Crew:
             lease=self.lease,
             worker="crew",
             pause_s=0.01,
+            nudge_s=PATIENCE_S,
         )
 
     async def drain(self, *stages: Stage) -> None:

@@ -122,6 +122,45 @@ async def test_a_nudge_while_a_drain_runs_makes_it_look_again(world: World) -> N
     assert await world.statuses(Stage.EXTRACTION) == ["done", "done"]
 
 
+async def test_a_session_whose_turn_takes_long_keeps_no_other_waiting(world: World) -> None:
+    slow = (await world.append("slow", "t")).position
+    for n in range(6):
+        await world.append("quick", f"t{n}")
+    may_end = asyncio.Event()
+
+    async def take_long(claim: Claim) -> None:
+        if claim.rows[0].position == slow:
+            await may_end.wait()
+
+    recorder = Recorder(world.database, shape=Shape(streams=2, rows=1), before=take_long)
+    draining = asyncio.ensure_future(Crew(world).runner(Stage.EXTRACTION, recorder).drain())
+
+    async def quick_is_done() -> bool:
+        return [status for status, *_ in await rows(world)] == ["running", *["done"] * 6]
+
+    await until(quick_is_done, "the other session is through")
+    may_end.set()
+    await draining
+    assert set(await world.statuses(Stage.EXTRACTION)) == {"done"}
+
+
+async def test_a_nudge_is_answered_while_its_work_goes_on(world: World) -> None:
+    await world.append()
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def take_long(_claim: Claim) -> None:
+        begun.set()
+        await may_end.wait()
+
+    runner = Crew(world).runner(Stage.EXTRACTION, Recorder(world.database, before=take_long))
+    runner.nudge_s = 0.0
+    await runner.drain()
+    await begun.wait()
+    may_end.set()
+    await runner.stop(grace_s=PATIENCE_S)
+    assert await world.statuses(Stage.EXTRACTION) == ["done"]
+
+
 @pytest.mark.law("L2")
 async def test_a_late_finisher_changes_nothing(world: World) -> None:
     """A worker stops for longer than its lease; another does the work; the first wakes up and finishes."""
