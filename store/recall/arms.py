@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -23,7 +24,7 @@ class Search:
     `vector` is the question's, of the given generation, None where there is none to be had; `tail` are vectors of
     units that have none stored yet, and have passed the filters. `related` are words near the question's, with their
     importance beside a word asked for. `lists`: so many of the index by nearness over the bank's vectors are read, 0
-    where all vectors are. `times` are those the question asks for.
+    where all vectors are. `times` are those the question asks for, `now` is when it is asked, None for whenever.
     """
 
     host: UUID
@@ -38,6 +39,7 @@ class Search:
     settings: RecallSettings
     lists: int = 0
     times: Sequence[Span] = ()
+    now: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

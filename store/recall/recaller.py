@@ -30,6 +30,7 @@ from store.recall.pool import Candidate, Pool
 from store.recall.preparation import TENANT_AND_ONE_PLAN, Preparation, prepare
 from store.recall.query import RecallAnswer, Recalled, RecallQuery
 from store.recall.question import understand
+from store.recall.recent_arm import RecentArm
 from store.recall.reranking import NAME as RERANK
 from store.recall.reranking import LastLook
 from store.recall.settings import RecallSettings
@@ -43,7 +44,7 @@ MAX_CHARACTERS = 8192
 #: What a question calls the related words to leave them out.
 KIN = "kin"
 
-ARMS: tuple[Arm, ...] = (DenseArm(), LexicalArm(), EntityArm(), TimeArm())
+ARMS: tuple[Arm, ...] = (DenseArm(), LexicalArm(), EntityArm(), TimeArm(), RecentArm())
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ class Recaller:
             return RecallAnswer((), prepared, steps.milliseconds())
         meaning = await self._meanings.of(question, prepared, host=host, bank=bank)
         steps.done("embed")
+        now = query.as_of or query.known_at or self._clock()
         search = Search(
             host=host,
             bank=bank,
@@ -113,7 +115,8 @@ class Recaller:
             filters=filters.parameters(query, bank),
             settings=_with_room(self._settings, query.skip_recent),
             lists=prepared.lists,
-            times=spans(question.text, query.as_of or query.known_at or self._clock()),
+            times=spans(question.text, now),
+            now=now,
         )
         last = None if RERANK in query.without else self._last
         wanted = Wanted(last.wanted(query.k) if last else query.k, prepared.recent)

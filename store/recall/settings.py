@@ -17,6 +17,9 @@ class RankingSettings(BaseModel):
     time_weight: float = Field(
         default=0.15, ge=0, le=10, description="being of the asked time against a share of words"
     )
+    recent_weight: float = Field(
+        default=0.2, ge=0, le=10, description="being what was said last, minutes ago, against a share of words"
+    )
     saturation: float = Field(default=1.2, gt=0, le=10, description="BM25's k1: how soon repeating a word pays less")
     length_share: float = Field(default=0.6, ge=0, le=1, description="BM25's b: how much long texts are held back")
     pair_weight: float = Field(default=0.5, ge=0, le=10, description="a pair of words against a word")

@@ -41,7 +41,7 @@ async def test_a_turn_is_recalled_as_soon_as_it_is_acknowledged(ana: Tenant, tur
     assert best["text"] == "We fly to Lisbon on Friday"
     assert (best["session_id"], best["turn_id"], best["role"], best["name"]) == ("monday", "1", "user", "Ana")
     assert best["kind"] == "experience"
-    assert set(best["arms"]) <= {"dense", "lexical"}
+    assert set(best["arms"]) <= {"dense", "lexical", "recent"}
     assert answer["freshness"]["position"] == position
     assert answer["freshness"]["met"] is True
     assert answer["freshness"]["pending"] == 3

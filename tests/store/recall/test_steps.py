@@ -17,7 +17,7 @@ def test_each_step_ends_where_the_next_begins() -> None:
 async def test_an_answer_tells_its_steps_in_their_order(memory: Memory) -> None:
     await memory.say("The okapi is called Marzipan")
     answer = await memory.ask("okapi")
-    arms = ("dense", "lexical", "entities", "time")
+    arms = ("dense", "lexical", "entities", "time", "recent")
     assert [step for step in answer.took if step not in arms] == [
         "prepare",
         "embed",

@@ -1,0 +1,78 @@
+"""The arm that knows what was just said: for some minutes, what a person told last is likelier asked about.
+
+Nothing is nearer to a question that follows upon it, and it may share neither word nor much meaning with it. It is
+bounded: a few messages, the newest the most, and soon none.
+"""
+
+from datetime import timedelta
+from uuid import UUID
+
+import numpy as np
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.recall.arms import Found, Search
+from store.recall.filters import conditions
+from store.recall.pool import Pool
+from store.recall.settings import RecallSettings
+
+#: So many messages, of no more turns.
+MESSAGES = 8
+#: Each older one counts so much of the newer.
+OLDER = 0.7
+#: After so long it counts a third, after so many times as long nothing.
+SOON, LATER = timedelta(minutes=3), 5
+
+# What was said by when it was said: old talk that is written now is not recent. The turns of a bank are indexed by
+# their order.
+NEWEST = text(f"""
+    select u.unit_id, u.at
+      from (select t.turn_id, t.position from afterturn.turn_t t
+             where t.host_id = :host and t.bank_id = :bank
+             order by t.position desc limit :messages) t,
+           lateral (select u.unit_id, u.seq, coalesce(u.occurred_start, u.event_date) as at
+                      from afterturn.agent_memory_unit_t u
+                     where u.host_id = :host and u.bank_id = :bank and u.turn_id = t.turn_id and u.seq is not null
+                       and u.role is distinct from 'assistant' and {conditions("u")}
+                     order by u.seq desc limit :messages) u
+     where u.at > :since and u.at <= :until
+     order by u.at desc, t.position desc, u.seq desc
+     limit :messages""")  # noqa: S608 - put together from constants
+
+
+class RecentArm:
+    """The newest messages that are not the assistant's, while they are new."""
+
+    name = "recent"
+
+    def weight(self, settings: RecallSettings) -> float:
+        """Return how much being the newest counts against a share of words found."""
+        return settings.ranking.recent_weight
+
+    async def find(self, connection: AsyncConnection, search: Search) -> Found:
+        """Find the newest messages, the newest first."""
+        if search.now is None or not search.settings.ranking.recent_weight:
+            return Found([], [], lambda pool: np.zeros(len(pool)))
+        arguments = {
+            "host": search.host,
+            "bank": search.bank,
+            "messages": MESSAGES,
+            "since": search.now - LATER * SOON,
+            # A clock that goes a little before ours is nobody's fault.
+            "until": search.now + SOON,
+            **search.filters,
+        }
+        rows = await connection.execute(NEWEST, arguments)
+        scores: dict[UUID, float] = {
+            row.unit_id: newness(nth, search.now - row.at) for nth, row in enumerate(rows.all())
+        }
+
+        def view(pool: Pool) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+            return np.array([scores.get(unit.unit_id, 0.0) for unit in pool.candidates], dtype=np.float64)
+
+        return Found(list(scores), [], view)
+
+
+def newness(nth: int, age: timedelta) -> float:
+    """Return how new the nth newest message is, counted from 0, from 0 to 1. Pure."""
+    return float(OLDER**nth * np.exp(-max(age, timedelta(0)) / SOON))
