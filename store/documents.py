@@ -7,7 +7,6 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -24,7 +23,7 @@ from store.events.catalog import EventType
 from store.events.envelope import Origin, envelope, offer
 from store.events.log import append_events
 from store.languages import Languages, writing
-from store.quotas import charged, refusal_of
+from store.quotas import refusal_of
 from store.recall.terms import analyse, lexical_text
 from store.recall.word_rules import WordRules
 from store.turn_offers import write_offered
@@ -112,8 +111,8 @@ class Documents:
         for _ in range(MOST_LIVES):
             doc = await self._life(host, bank, document)
             rules = writing(await self._languages.of(host), bank)
-            offered = orjson.dumps([_offered(host, document, doc, chunks, now, rules=rules)]).decode()
-            [(outcome, position)] = await charged(partial(write_offered, self._database, host, offered))
+            offered = orjson.dumps(_offered(host, document, doc, chunks, now, rules=rules))
+            [[(outcome, position)]] = await write_offered(self._database, host, [[offered]])
             if error := refusal_of(outcome):
                 raise error
             if outcome in ("accepted", "duplicate") and position is not None:
@@ -185,7 +184,6 @@ def _offered(
     retained = (_retained(document, doc, unit, n, chunks[n]) for n, unit in enumerate(units))
     bank_created = created(host, document.bank, document.private_to)
     return {
-        "ord": 0,
         "turn": str(doc),
         "bank": str(bank),
         "session": str(doc),

@@ -14,30 +14,41 @@ Answer = TypeVar("Answer")
 
 @dataclass(slots=True, weakref_slot=True)
 class Together(Generic[Asked, Answer]):
-    """Answers at once who asks alone; what is asked while an answer is under way shares the next one.
+    """Answers at once who asks alone; what is asked while `lanes` answers are under way shares the next one.
 
-    `answer` takes up to `most` at a time and gives as many answers, in their order. What fails for all together is
-    tried for each alone, unless the database is out of reach: one that cannot be answered spoils it for no other.
-    Belongs to one event loop.
+    `answer` takes what weighs up to `most` at a time, in order, and gives as many answers; what weighs more than that
+    goes alone. What fails for all together is tried for each alone, unless the database is out of reach: one that
+    cannot be answered spoils it for no other. Belongs to one event loop.
     """
 
     answer: Callable[[Sequence[Asked]], Awaitable[Sequence[Answer]]]
     most: int = 64
+    lanes: int = 1
+    weigh: Callable[[Asked], int] = lambda _asked: 1
     _waiting: deque[tuple[Asked, "asyncio.Future[Answer]"]] = field(default_factory=deque)
-    _task: asyncio.Task[None] | None = None
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def ask(self, asked: Asked) -> Answer:
         """Return the answer, or raise what `answer` raised. Who is cancelled while waiting was not asked for."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting.append((asked, future))
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run(), name="together")
+        if len(self._tasks) < self.lanes:
+            task = asyncio.create_task(self._run(), name="together")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
         return await future
 
     async def _run(self) -> None:
         while self._waiting:
-            taken = [self._waiting.popleft() for _ in range(min(self.most, len(self._waiting)))]
-            await self._answer([(asked, future) for asked, future in taken if not future.done()])
+            await self._answer([(asked, future) for asked, future in self._taken() if not future.done()])
+
+    def _taken(self) -> list[tuple[Asked, "asyncio.Future[Answer]"]]:
+        """Take the next from those who wait, and after it what there is room for."""
+        taken = [self._waiting.popleft()]
+        weight = self.weigh(taken[0][0])
+        while self._waiting and (weight := weight + self.weigh(self._waiting[0][0])) <= self.most:
+            taken.append(self._waiting.popleft())
+        return taken
 
     async def _answer(self, some: Sequence[tuple[Asked, "asyncio.Future[Answer]"]]) -> None:
         if not some:

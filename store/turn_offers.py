@@ -1,9 +1,10 @@
 """Completed turns in the form the log takes: ids, digest, events and words, made before anything is locked."""
 
 import hmac
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain, islice
 from typing import Any
 from uuid import UUID
 
@@ -16,8 +17,12 @@ from store.database import Database
 from store.events.catalog import EventType
 from store.events.envelope import Origin, envelope
 from store.languages import Rules, writing
+from store.quotas import charged
 from store.recall.terms import analyse, lexical_text
 from store.recall.word_rules import WordRules
+
+#: What became of a turn, and its position.
+Outcome = tuple[str, int | None]
 
 #: From here on a body is prepared in a thread; below, the hand-over would cost more than the work.
 LARGE_CHARACTERS = 20_000
@@ -90,13 +95,13 @@ def is_large(turns: Sequence[NewTurn]) -> bool:
     return sum(len(m.content) for turn in turns for m in turn.messages) + 500 * len(turns) > LARGE_CHARACTERS
 
 
-def offers(host: UUID, turns: Sequence[NewTurn], now: datetime, known: Known) -> tuple[list[UUID], str]:
-    """Return the turns' sessions, and the turns in the form `append_turns` takes, as JSON text.
+def offers(host: UUID, turns: Sequence[NewTurn], now: datetime, known: Known) -> tuple[list[UUID], list[bytes]]:
+    """Return the turns' sessions, and each turn in the form `append_turns` takes, as JSON.
 
     Turns of living sessions bring nothing that makes one.
     """
-    offered = [{"ord": n, **_offer(host, turn, now, known)} for n, turn in enumerate(turns)]
-    return [one["session"] for one in offered], orjson.dumps(offered).decode()
+    offered = [_offer(host, turn, now, known) for turn in turns]
+    return [one["session"] for one in offered], [orjson.dumps(one) for one in offered]
 
 
 def _offer(host: UUID, turn: NewTurn, now: datetime, known: Known) -> dict[str, Any]:
@@ -178,8 +183,18 @@ def _posting(unit: UUID, message: NewMessage, at: datetime, rules: WordRules) ->
     return {"unit": unit, "terms": dict(terms.counts), "length": terms.length}
 
 
-async def write_offered(database: Database, host: UUID, offered: str) -> list[tuple[str, int | None]]:
-    """Append what `append_turns` takes, in one call; return the outcome of each turn with its position."""
-    async with database.call() as connection:
-        outcomes, positions = (await connection.execute(APPEND, {"host": host, "turns": offered})).one()
-    return list(zip(outcomes, positions, strict=True))
+async def write_offered(database: Database, host: UUID, turns: Sequence[Sequence[bytes]]) -> list[list[Outcome]]:
+    """Append turns that are in the form `append_turns` takes, in one call; return what became of each of each list.
+
+    Where a quota was used up meanwhile, nothing was written and the call is made again. Raises RateLimited in the end.
+    """
+    offered = b"[%b]" % b",".join(chain.from_iterable(turns))
+
+    async def write() -> Iterator[Outcome]:
+        async with database.call() as connection:
+            answer = await connection.execute(APPEND, {"host": host, "turns": offered.decode()})
+            outcomes, positions = answer.one()
+        return zip(outcomes, positions, strict=True)
+
+    found = await charged(write)
+    return [list(islice(found, len(some))) for some in turns]

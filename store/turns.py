@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from uuid import UUID
+from weakref import WeakValueDictionary
 
 from sqlalchemy import text
 
@@ -14,13 +15,17 @@ from store.database import Database
 from store.errors import NotFound, QuotaExceeded, StoreError, TurnBusy, TurnConflict
 from store.languages import Languages
 from store.ledger import Stage, StageStatus, public_status
-from store.quotas import charged, recounted, refusal_of
-from store.turn_offers import Known, NewMessage, NewTurn, is_large, offers, write_offered
+from store.quotas import recounted, refusal_of
+from store.together import Together
+from store.turn_offers import Known, NewMessage, NewTurn, Outcome, is_large, offers, write_offered
 
 __all__ = ["Appended", "Clock", "NewMessage", "NewTurn", "Refused", "TurnStatus", "TurnStore"]
 
 Clock = Callable[[], datetime]
 
+#: Calls of a host that are under way at a time, and what goes into one at most: who brings little waits for little.
+LANES = 2
+MOST_BYTES = 262_144
 #: Sessions that a store remembers as living before it begins anew.
 MAX_LIVING = 10_000
 
@@ -68,6 +73,7 @@ class TurnStore:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
+        self._writes: WeakValueDictionary[UUID, Together[list[bytes], list[Outcome]]] = WeakValueDictionary()
         self._digest_keys: dict[UUID, bytes] = {}
         # Sessions that lived when last written to: their turns need not bring what makes bank and session.
         self._living: set[UUID] = set()
@@ -96,7 +102,7 @@ class TurnStore:
         prepare = partial(offers, host, turns, now, known)
         # A large body would hold the event loop, and every other agent's turn with it, for the time of its analysis.
         sessions, offered = await asyncio.to_thread(prepare) if is_large(turns) else prepare()
-        found = await charged(partial(write_offered, self._database, host, offered))
+        found = await self._together(host).ask(offered)
         unborn = [n for n, (outcome, _) in enumerate(found) if outcome == "unborn"]
         answers = [_answer(outcome, position) for outcome, position in found]
         if unborn or len(self._living) > MAX_LIVING:
@@ -109,6 +115,13 @@ class TurnStore:
             session for session, (outcome, _) in zip(sessions, found, strict=True) if outcome == "accepted"
         )
         return answers
+
+    def _together(self, host: UUID) -> Together[list[bytes], list[Outcome]]:
+        """Return where turns of a host meet that come at the same time: the busier we are, the less each one costs."""
+        if (found := self._writes.get(host)) is None:
+            write = partial(write_offered, self._database, host)
+            found = self._writes[host] = Together(write, MOST_BYTES, LANES, lambda turns: sum(map(len, turns)))
+        return found
 
     async def status(self, host: UUID, bank: str, session_id: str, turn_id: str) -> TurnStatus:
         """Say how far the turn has come, stage by stage. Raises NotFound for an unknown or foreign turn."""

@@ -126,9 +126,9 @@ create type afterturn.offered_turn as (
     beginning jsonb, events jsonb, postings jsonb, known boolean, "position" bigint, bank_version bigint,
     bank_lives boolean, version bigint, messages int, lives boolean, quota boolean);
 
--- Accepts turns. Each element of p_turns: {ord, turn, bank, session, user, digest, gateway, accepted_at, bytes,
--- begin: [...], events: [...], postings: [{unit, terms: {term: tf}, length}]}; ord counts from 0; events are envelopes,
--- not numbered yet, a unit's last; `begin` makes the bank and the session where they do not live. Answers each, in
+-- Accepts turns. Each element of p_turns: {turn, bank, session, user, digest, gateway, accepted_at, bytes,
+-- begin: [...], events: [...], postings: [{unit, terms: {term: tf}, length}]}; events are envelopes,
+-- not numbered yet; `begin` makes the bank and the session where they do not live. Answers each, in
 -- order: accepted, duplicate (with the first position), conflict, busy (another request is writing it right now),
 -- unborn (bank or session do not live, and nothing was brought to make them), or `over ...` (a quota is used up; see
 -- 21_quota.sql).
@@ -228,7 +228,7 @@ begin
             v_banks := v_banks || afterturn.lock_key('bank', (v_turn->>'bank')::uuid);
             v_sessions := v_sessions || afterturn.lock_key('session', (v_turn->>'session')::uuid);
         else
-            v_busy := v_busy || (v_turn->>'ord')::int;
+            v_busy := v_busy || v_nth;
         end if;
     end loop;
     foreach v_key in array afterturn.sorted(v_banks) loop
@@ -254,14 +254,15 @@ create or replace function afterturn.look_at_turns(p_host uuid, p_turns jsonb) r
 language plpgsql as $$
 begin
     return (
-    select array_agg(row (t.ord, t.turn, t.bank, t.session, t."user", decode(t.digest, 'hex'), t.gateway, t.accepted_at,
+    select array_agg(row (t.nth - 1, t.turn, t.bank, t.session, t."user", decode(t.digest, 'hex'), t.gateway, t.accepted_at,
                           t.begin, t.events, t.postings, g.digest = decode(t.digest, 'hex'), g.position,
                           b.aggregate_version, b.active is true, coalesce(h.aggregate_version, 0),
                           coalesce(h.message_count, 0), h.active is true,
-                          (select true from afterturn.quota_t q where q.host_id = p_host limit 1) is true)::afterturn.offered_turn order by t.ord)
-      from jsonb_to_recordset(p_turns)
-               as t(ord int, turn uuid, bank uuid, session uuid, "user" uuid, digest text, gateway boolean,
-                    accepted_at timestamptz, begin jsonb, events jsonb, postings jsonb)
+                          (select true from afterturn.quota_t q where q.host_id = p_host limit 1) is true)::afterturn.offered_turn order by t.nth)
+      from rows from (jsonb_to_recordset(p_turns) as (
+                          turn uuid, bank uuid, session uuid, "user" uuid, digest text, gateway boolean,
+                          accepted_at timestamptz, begin jsonb, events jsonb, postings jsonb)) with ordinality
+               as t(turn, bank, session, "user", digest, gateway, accepted_at, begin, events, postings, nth)
       left join lateral (select g.digest, g.position from afterturn.turn_t g
                           where g.host_id = p_host and g.turn_id = t.turn offset 0) g on true
       left join lateral (select b.active, b.aggregate_version from afterturn.agent_memory_bank_t b

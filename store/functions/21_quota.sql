@@ -10,12 +10,13 @@ create or replace function afterturn.priced(p_host uuid, p_turns jsonb, p_accept
 language plpgsql as $$
 begin
     return (select coalesce(jsonb_agg(jsonb_build_object(
-                       'ord', t.ord, 'bank', t.bank, 'bytes', t.bytes, 'minute', date_trunc('minute', t.accepted_at),
+                       'ord', t.nth - 1, 'bank', t.bank, 'bytes', t.bytes, 'minute', date_trunc('minute', t.accepted_at),
                        'wait', 60 - floor(extract(second from t.accepted_at)),
                        'fresh', (select true from afterturn.agent_memory_bank_t b
-                                  where b.host_id = p_host and b.bank_id = t.bank and b.active) is null) order by t.ord), '[]')
-              from jsonb_to_recordset(p_turns) as t(ord int, bank uuid, bytes bigint, accepted_at timestamptz)
-             where t.ord = any (p_accepted));
+                                  where b.host_id = p_host and b.bank_id = t.bank and b.active) is null) order by t.nth), '[]')
+              from rows from (jsonb_to_recordset(p_turns) as (bank uuid, bytes bigint, accepted_at timestamptz))
+                       with ordinality as t(bank, bytes, accepted_at, nth)
+             where t.nth - 1 = any (p_accepted));
 end $$;
 
 drop function if exists afterturn.over_quota(uuid, jsonb, int[]);

@@ -9,7 +9,7 @@ from sqlalchemy import text
 from store import identity
 from store.database import Database
 from store.turns import Appended, TurnStore
-from tests.store.conftest import blocked, rows, turn
+from tests.store.conftest import NOON, blocked, rows, turn
 
 LOCK_SESSION = text("select pg_advisory_xact_lock(afterturn.lock_key('session', :session))")
 TAKE_XID = text("select pg_current_xact_id()")
@@ -36,8 +36,9 @@ async def test_a_writer_that_waits_for_its_session_has_written_nothing_before(
     assert xid > held_xid
 
 
-async def test_xids_and_positions_of_a_session_rise_together(turns: TurnStore, database: Database, host: UUID) -> None:
-    await asyncio.gather(*(turns.append(host, [turn(f"t{n}")]) for n in range(20)))
+async def test_xids_and_positions_of_a_session_rise_together(database: Database, host: UUID) -> None:
+    stores = [TurnStore(database, lambda: NOON) for _ in range(20)]
+    await asyncio.gather(*(store.append(host, [turn(f"t{n}")]) for n, store in enumerate(stores)))
     found = await rows(
         database,
         host,

@@ -94,8 +94,9 @@ async def test_a_repeated_turn_is_a_duplicate_however_full_it_is_and_costs_nothi
 
 async def test_writers_that_meet_at_the_last_turn_never_pass_the_limit(limited: Limited, database: Database) -> None:
     await allow(limited, database, max_turns=7, max_banks=3)
+    stores = [TurnStore(database, limited.clock) for _ in range(20)]
     answers = await asyncio.gather(
-        *(limited.turns.append(limited.host, [turn("t1", session=f"s{n}", bank=f"b{n % 4}")]) for n in range(20))
+        *(store.append(limited.host, [turn("t1", session=f"s{n}", bank=f"b{n % 4}")]) for n, store in enumerate(stores))
     )
     accepted = sum(isinstance(one, Appended) for answer in answers for one in answer)
     assert accepted == 7 == len(await rows(database, limited.host, "select 1 from turn_t"))
@@ -218,7 +219,7 @@ async def test_banks_made_at_once_never_pass_the_limit(limited: Limited, databas
     banks = Banks(database, limited.clock)
     made = await asyncio.gather(
         *(banks.create(limited.host, None, f"b{n}") for n in range(5)),
-        *(limited.turns.append(limited.host, [turn("t1", bank=f"t{n}")]) for n in range(5)),
+        *(TurnStore(database, limited.clock).append(limited.host, [turn("t1", bank=f"t{n}")]) for n in range(5)),
         return_exceptions=True,
     )
     refused = [one for one in made if isinstance(one, BaseException)]

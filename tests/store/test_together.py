@@ -69,3 +69,31 @@ async def test_who_gave_up_before_it_was_asked_is_not_asked_for() -> None:
         await waiting[1]
     assert [await waiting[0], await waiting[2]] == [2, 6]
     assert doubling.batches == [[1, 3]]
+
+
+async def test_with_two_lanes_two_answers_are_under_way_and_the_third_waits() -> None:
+    held = asyncio.Event()
+    begun: list[list[int]] = []
+
+    async def answer(numbers: Sequence[int]) -> Sequence[int]:
+        begun.append(list(numbers))
+        await held.wait()
+        return numbers
+
+    together = Together(answer, lanes=2)
+    asked = []
+    for number in range(5):
+        asked.append(asyncio.create_task(together.ask(number)))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert begun == [[0], [1]]
+    held.set()
+    assert await asyncio.gather(*asked) == [0, 1, 2, 3, 4]
+    assert begun == [[0], [1], [2, 3, 4]]
+
+
+async def test_what_is_heavy_goes_alone_and_nothing_overtakes_it() -> None:
+    doubling = Doubling()
+    together = Together(doubling, most=10, weigh=lambda number: number)
+    assert await asyncio.gather(*(together.ask(number) for number in (4, 5, 20, 3, 7, 1))) == [8, 10, 40, 6, 14, 2]
+    assert doubling.batches == [[4, 5], [20], [3, 7], [1]]

@@ -1,6 +1,7 @@
 """The write path: accepted once, durable, readable, and opened for every stage."""
 
 import asyncio
+from functools import partial
 from uuid import UUID
 
 import pytest
@@ -14,7 +15,23 @@ from store.events.envelope import Origin, command
 from store.events.log import append_events
 from store.ledger import TURN_STAGES
 from store.turns import Appended, NewMessage, NewTurn, Refused, TurnStore
+from tests.patience import until
 from tests.store.conftest import NOON, new_host, rows, turn
+
+#: How many wait for a lock of this kind in this database.
+WAITING = text("""
+    select count(*) from pg_locks l join pg_stat_activity a using (pid)
+     where not l.granted and l.locktype = 'advisory' and a.datname = current_database()""")
+
+
+def others(database: Database, count: int) -> list[TurnStore]:
+    """As many stores as there would be processes that know nothing of each other."""
+    return [TurnStore(database, lambda: NOON) for _ in range(count)]
+
+
+async def waits(database: Database, count: int) -> bool:
+    async with database.call() as connection:
+        return (await connection.execute(WAITING)).scalar_one() == count
 
 
 async def test_an_accepted_turn_is_in_the_log_in_the_projections_and_in_the_ledger(
@@ -125,10 +142,8 @@ async def test_a_turn_being_written_by_another_request_is_busy(
 
 
 @pytest.mark.law("L2")
-async def test_the_same_turn_sent_by_many_at_once_is_written_once(
-    turns: TurnStore, database: Database, host: UUID
-) -> None:
-    answers = await asyncio.gather(*(turns.append(host, [turn("t1", "hello")]) for _ in range(16)))
+async def test_the_same_turn_sent_by_many_at_once_is_written_once(database: Database, host: UUID) -> None:
+    answers = await asyncio.gather(*(other.append(host, [turn("t1", "hello")]) for other in others(database, 16)))
     flat = [answer for [answer] in answers]
     assert sum(isinstance(a, Appended) and not a.duplicate for a in flat) == 1
     assert all(isinstance(a, Appended) or isinstance(a.error, TurnBusy) for a in flat)
@@ -137,9 +152,10 @@ async def test_the_same_turn_sent_by_many_at_once_is_written_once(
 
 @pytest.mark.law("L3")
 async def test_writers_that_meet_in_a_session_leave_it_numbered_without_gaps_in_order_of_position(
-    turns: TurnStore, database: Database, host: UUID
+    database: Database, host: UUID
 ) -> None:
-    await asyncio.gather(*(turns.append(host, [turn(f"t{n}", "a", "b")]) for n in range(24)))
+    writers = others(database, 24)
+    await asyncio.gather(*(other.append(host, [turn(f"t{n}", "a", "b")]) for n, other in enumerate(writers)))
     numbered = await rows(database, host, "select seq, turn_id from agent_memory_unit_t order by position")
     assert [seq for seq, _ in numbered] == list(range(48))
     assert [a == b for (_, a), (_, b) in zip(numbered[::2], numbered[1::2], strict=True)] == [True] * 24
@@ -151,13 +167,39 @@ async def test_writers_that_meet_in_a_session_leave_it_numbered_without_gaps_in_
     assert [v for (v,) in versions] == list(range(1, 26))
 
 
-async def test_batches_with_sessions_in_any_order_do_not_deadlock(turns: TurnStore, host: UUID) -> None:
+async def test_batches_with_sessions_in_any_order_do_not_deadlock(database: Database, host: UUID) -> None:
     def batch(n: int) -> list[NewTurn]:
         sessions = [f"s{m}" for m in range(6)]
         return [turn(f"t{n}", session=s) for s in (sessions if n % 2 else sessions[::-1])]
 
-    answers = await asyncio.gather(*(turns.append(host, batch(n)) for n in range(12)))
+    answers = await asyncio.gather(*(other.append(host, batch(n)) for n, other in enumerate(others(database, 12))))
     assert all(isinstance(a, Appended) for one in answers for a in one)
+
+
+async def test_turns_that_come_while_others_are_written_share_the_next_transaction(
+    turns: TurnStore, database: Database, host: UUID
+) -> None:
+    await turns.append(host, [turn("t0", session=f"s{n}") for n in range(7)])
+    held = identity.session_id(identity.bank_id(host, "home"), "s0")
+    async with database.tenant(host) as connection:
+        await connection.execute(
+            text("select pg_advisory_xact_lock(afterturn.lock_key('session', :held))"), {"held": held}
+        )
+        waiting = []
+        for n in (1, 2):
+            waiting.append(asyncio.create_task(turns.append(host, [turn(f"t{n}", session="s0")])))
+            await until(partial(waits, database, n), "a lane is taken")
+        waiting += [asyncio.create_task(turns.append(host, [turn("t1", session=f"s{n}")])) for n in range(1, 7)]
+        await until(lambda: len(turns._together(host)._waiting) == len(waiting) - 2, "the others wait for a lane")
+    answers = [answer for [answer] in await asyncio.gather(*waiting)]
+    assert all(isinstance(answer, Appended) and not answer.duplicate for answer in answers)
+    shared = (
+        "select count(distinct xid), count(*) from event_store_t where event_type like '%AppendedEvent' and xid = ("
+    )
+    shared += "select xid from event_store_t where position = :position)"
+    last = answers[-1]
+    assert isinstance(last, Appended)
+    assert await rows(database, host, shared, position=last.position) == [(1, 6)]
 
 
 async def test_the_word_of_a_turn_is_indexed_when_the_answer_is_given(
