@@ -165,12 +165,20 @@ class Memory:
 
     async def _across(self, grant: Grant, body: RecallBody) -> Answer:
         """Answer from the banks a user wrote to last, of those the key reaches."""
+        whose = await self._whose(grant, body)
+        whole = body.model_copy(update={"user_id": whose["user_id"]})
+        return await self._parts.recalls.across(grant.host_id, whole, whose["banks"])
+
+    async def _whose(self, grant: Grant, body: RecallBody) -> dict[str, Any]:
+        """Return the user who is asked about, and the banks they wrote to last, of those the key reaches."""
         user = speaker(grant, body.user_id)
         if user is None:
             raise Invalid(Problem("across_banks", "say whose banks: user_id"))
         banks = await self._parts.banks.of_user(grant.host_id, grant.space, user, names=listed(grant))
-        whole = body.model_copy(update={"user_id": user})
-        return await self._parts.recalls.across(grant.host_id, whole, banks)
+        return {"user_id": user, "banks": banks}
+
+    async def _one(self, grant: Grant, body: RecallBody) -> dict[str, Any]:
+        return {"bank": await self._reach(grant, body.bank)}
 
     async def request_recall(self, grant: Grant, asked: Any) -> JobTicket:
         """Have a worker answer a question; `recall_job` has the answer until it expires.
@@ -181,8 +189,8 @@ class Memory:
         with _asked():
             body = read(RecallJobBody, asked)
             self._parts.recalls.judge(grant, body)
-            bank = await self._reach(grant, body.bank)
-            request = {name: value for name, value in asked.items() if name != "ttl_s"} | {"bank": bank}
+            whose = await (self._whose(grant, body) if body.across_banks else self._one(grant, body))
+            request = {name: value for name, value in asked.items() if name != "ttl_s"} | whose
             ticket = await self._parts.jobs.open(grant.host_id, request, timedelta(seconds=body.ttl_s))
         self._parts.doorbell.ask(grant.host_id, ticket[0])
         return JobTicket(*ticket)
@@ -290,7 +298,7 @@ class Memory:
     async def _job(self, grant: Grant, job: UUID) -> RecallJob:
         """Return a job the grant may see; another bank's does not exist."""
         found = await self._parts.jobs.read(grant.host_id, job)
-        if not await holds(self._parts.banks, grant, found.bank):
+        if not all([await holds(self._parts.banks, grant, bank) for bank in found.banks]):
             raise NotFound("no such recall job")
         return found
 

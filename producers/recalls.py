@@ -111,11 +111,11 @@ class RecallJobBody(RecallBody):
 
     ttl_s: int = Field(300, ge=1, le=MAX_TTL_S)
 
-    @model_validator(mode="after")
-    def _of_one_bank(self) -> Self:
-        if self.across_banks:
-            raise refuse("across_banks: a recall job asks one bank")
-        return self
+
+class RecallJobRequest(RecallBody):
+    """A question as it waits for a worker; `banks` are those that whoever asked could reach when they asked."""
+
+    banks: list[str] | None = None
 
 
 class Recaller(Protocol):

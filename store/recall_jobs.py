@@ -27,7 +27,8 @@ OPEN = text("""
     insert into afterturn.recall_job_t (host_id, job_id, request, created_at, expires_at)
     values (:host, :job, cast(:request as jsonb), :now, :expires_at)""")
 READ = text("""
-    select request->>'bank' as bank, status, cast(result as text) as result, error_category, expires_at
+    select coalesce(request->'banks', jsonb_build_array(request->'bank')) as banks, status,
+           cast(result as text) as result, error_category, expires_at
       from afterturn.recall_job_t where host_id = :host and job_id = :job""")
 CANCEL = text("delete from afterturn.recall_job_t where host_id = :host and job_id = :job")
 TAKE = text("""
@@ -38,12 +39,13 @@ TAKE = text("""
      where host_id = :host and job_id = :job and status in ('pending', 'running') and expires_at > :now
        and (lease_until is null or lease_until <= now())
     returning status, cast(request as text) as request, attempts""")
-# The bank stays: it decides who may read the row.
-FINISH = text("""
+# The banks stay: they decide who may read the row.
+_WIPED = "jsonb_strip_nulls(jsonb_build_object('bank', request->'bank', 'banks', request->'banks'))"
+FINISH = text(f"""
     update afterturn.recall_job_t
        set status = :status, result = cast(:result as jsonb), error_category = :category, lease_until = null,
-           request = jsonb_build_object('bank', request->'bank')
-     where host_id = :host and job_id = :job and status = 'running' and attempts = :attempt""")
+           request = {_WIPED}
+     where host_id = :host and job_id = :job and status = 'running' and attempts = :attempt""")  # noqa: S608 - constants
 # WHY the attempt may be taken back although it is the fence: whoever gives a job back never writes its answer.
 GIVE_BACK = text("""
     update afterturn.recall_job_t set status = 'pending', attempts = attempts - 1, lease_until = null
@@ -58,11 +60,11 @@ EXPIRED = text("""
 COUNT_EXPIRED = text("""
     select count(*) from afterturn.recall_job_t
      where expires_at <= :before or (expires_at <= :now and (status <> 'failed' or lease_until is not null))""")
-WIPE = text("""
+WIPE = text(f"""
     update afterturn.recall_job_t
        set status = 'failed', error_category = 'expired', result = null, lease_until = null,
-           request = jsonb_build_object('bank', request->'bank')
-     where host_id = :host and job_id = any(:jobs)""")
+           request = {_WIPED}
+     where host_id = :host and job_id = any(:jobs)""")  # noqa: S608 - constants
 FORGET = text("""
     delete from afterturn.recall_job_t j
      using (select host_id, job_id from afterturn.recall_job_t
@@ -74,7 +76,7 @@ FORGET = text("""
 class RecallJob:
     """How a job stands: pending, done, failed or expired; `result` as the worker left it, JSON, when done."""
 
-    bank: str
+    banks: tuple[str, ...]
     status: str
     result: bytes | None = field(repr=False)
     error_category: str | None
@@ -98,7 +100,7 @@ class RecallJobs:
         self._clock = clock
 
     async def open(self, host: UUID, request: Mapping[str, Any], ttl: timedelta) -> tuple[UUID, datetime]:
-        """Open a job; returns its id and when it expires. The request must name its `bank`."""
+        """Open a job; returns its id and when it expires. The request must name its `bank`, or its `banks`."""
         job, now = uuid4(), self._clock()
         arguments = {"host": host, "job": job, "request": orjson.dumps(request).decode()}
         async with self._database.tenant(host) as connection:
@@ -112,9 +114,9 @@ class RecallJobs:
         if row is None:
             raise NotFound("no such recall job")
         if row.expires_at <= self._clock():
-            return RecallJob(row.bank, "expired", None, "expired")
+            return RecallJob(tuple(row.banks), "expired", None, "expired")
         status = "pending" if row.status == "running" else row.status
-        return RecallJob(row.bank, status, row.result and row.result.encode(), row.error_category)
+        return RecallJob(tuple(row.banks), status, row.result and row.result.encode(), row.error_category)
 
     async def cancel(self, host: UUID, job: UUID) -> None:
         """Remove a job and its answer at once. Raises NotFound."""

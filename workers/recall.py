@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from producers.errors import ProducerError
 from producers.recall_json import as_json
-from producers.recalls import RecallBody, Recalls
+from producers.recalls import Answer, RecallJobRequest, Recalls
 from store.errors import PositionBeyondLog
 from store.outage import is_outage
 from store.recall_jobs import RecallJobs, TakenJob
@@ -53,8 +53,8 @@ class RecallWork:
 
     async def _answer(self, taken: TakenJob) -> str:
         try:
-            body = RecallBody.model_validate_json(orjson.dumps(taken.request))
-            answer = await self.recalls.answer(taken.host_id, body)
+            body = RecallJobRequest.model_validate_json(orjson.dumps(taken.request))
+            answer = await self._recalled(taken.host_id, body)
         except Exception as error:
             if is_outage(error):
                 raise
@@ -62,6 +62,11 @@ class RecallWork:
             log.warning("a recall job failed", category=category, error=type(error).__name__)
             return "failed" if await self.jobs.fail(taken, category) else "lost"
         return "done" if await self.jobs.finish(taken, as_json(answer)) else "lost"
+
+    async def _recalled(self, host: UUID, body: RecallJobRequest) -> Answer:
+        if body.banks is None:
+            return await self.recalls.answer(host, body)
+        return await self.recalls.across(host, body, body.banks)
 
     async def _give_back(self, taken: TakenJob) -> None:
         try:

@@ -70,7 +70,8 @@ DELIVERED = text("""
      group by 1""")
 FORGET_JOBS = text("""
     delete from afterturn.recall_job_t j using afterturn.agent_memory_bank_t b
-     where j.host_id = :host and b.host_id = :host and b.bank_id = :bank and j.request->>'bank' = b.bank_name""")
+     where j.host_id = :host and b.host_id = :host and b.bank_id = :bank
+       and (j.request->>'bank' = b.bank_name or jsonb_exists(j.request->'banks', b.bank_name))""")
 
 #: What a unit is called in a receipt, by where it came from.
 ORIGINS = {"message": "messages", "extraction": "facts", "document": "chunks"}

@@ -1,10 +1,14 @@
 """Recall held to tags, to metadata, to one user; and one user's memory across the banks that a key reaches."""
 
+from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from store import identity
 from tests.producers.conftest import Tenant, World
+from workers.recall import RecallWork
 
 
 async def say(tenant: Tenant, words: str, session: str = "s", **more: Any) -> None:
@@ -78,12 +82,33 @@ async def test_a_users_memory_is_found_across_the_banks_a_key_reaches(world: Wor
     assert reply["freshness"]["pending"] == 12
 
 
-async def test_across_banks_needs_a_user_and_neither_session_nor_job(ana: Tenant) -> None:
+@pytest.mark.law("L6")
+async def test_a_job_asks_the_banks_that_its_asker_reached_and_nobody_else_reads_it(world: World) -> None:
+    everybody = await world.tenant()
+    held = await world.tenant(everybody.host, banks=["home"])
+    other = await world.tenant(everybody.host, banks=["work"])
+    await say(everybody, "violin home", bank="home", user_id="ana")
+    await say(everybody, "violin work", bank="work", user_id="ana")
+    body = {"query": "violin", "across_banks": True, "user_id": "ana"}
+    for asker, texts in ((held, {"violin home"}), (everybody, {"violin home", "violin work"})):
+        job = (await asker.http.post("/api/v1/recall/jobs", json=body)).json()["job_id"]
+        work = RecallWork(world.jobs, world.recalls, timedelta(seconds=30), ready)
+        await work.answer(identity.host_id(asker.host), UUID(job))
+        told = (await asker.http.get(f"/api/v1/recall/jobs/{job}")).json()
+        assert (told["status"], {one["text"] for one in told["result"]["results"]}) == ("done", texts)
+        assert (await other.http.get(f"/api/v1/recall/jobs/{job}")).status_code == 404
+        assert (await other.http.delete(f"/api/v1/recall/jobs/{job}")).status_code == 404
+    assert (await held.http.get(f"/api/v1/recall/jobs/{job}")).status_code == 404
+
+
+async def ready() -> None:
+    """Nothing has to be loaded."""
+
+
+async def test_across_banks_needs_a_user_and_no_session(ana: Tenant) -> None:
     for wrong in ({}, {"user_id": "ana", "session_id": "s"}, {"user_id": "ana", "sources": ["local", "gateway"]}):
         body = {"query": "violin", "across_banks": True, **wrong}
         assert (await ana.http.post("/api/v1/recall", json=body)).status_code == 422
-    body = {"query": "violin", "across_banks": True, "user_id": "ana"}
-    assert (await ana.http.post("/api/v1/recall/jobs", json=body)).status_code == 422
     assert await found(ana, across_banks=True, user_id="ana", max_tokens=5) == []
 
 
