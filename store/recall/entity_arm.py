@@ -1,4 +1,10 @@
-"""The arm that knows entities: units that name what the question names, and what stands beside it most."""
+"""The arm that knows entities: units that name what the question names, and what stands beside it most.
+
+Off by default (`entity_weight` 0), and then it asks the database nothing. Measured on conversations it is a peak, not a
+plateau: at 0.3 the first five gain 0.006 and the first ten 0.001, at 0.5 the first ten lose 0.009, for one more round
+trip. Links between units (agent_memory_link_t) are not followed: without a model's help nearly all of them join a fact
+to the message it was drawn from, and there recall goes anyway.
+"""
 
 from collections.abc import Iterable, Mapping
 from itertools import pairwise

@@ -1,7 +1,9 @@
 """What moves a score besides words and meaning. Pure rules, applied one after the other."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from re import Pattern
 from uuid import UUID
 
@@ -27,6 +29,10 @@ BEST_OF_SESSION = 3
 BEGINNING = 1000
 #: More words than these add no substance.
 SUBSTANCE_WORDS = 100
+#: What was said so long before the last counts half as late.
+HALF_LIFE = timedelta(days=365)
+#: More facts than these are no more evidence.
+MOST_FACTS = 3
 #: Of himself speaks who says "I" so often.
 SELVES = 3
 
@@ -102,6 +108,29 @@ def answer_type(scores: Scores, pool: Pool, question: Question, ranking: Ranking
     return scores * (1 + ranking.answer_type * np.array(told, dtype=float))
 
 
+def recency(scores: Scores, pool: Pool, _question: Question, ranking: RankingSettings) -> Scores:
+    """Raise what was said later, by less than any arm finds: it decides between what is equal otherwise.
+
+    Measured on questions about half a year's talk: at 0.02 nothing is lost and the first five gain 0.001; at 0.05 the
+    first twenty lose as much, at 0.1 the first five lose 0.002, and a half-life of a month is worse than none.
+    """
+    said = np.array([candidate.occurred_at.timestamp() for candidate in pool.candidates])
+    before_last = (max(said, default=0.0) - said) / HALF_LIFE.total_seconds()
+    raised: Scores = scores + ranking.recency * np.exp2(-before_last)
+    return raised
+
+
+def evidence(scores: Scores, pool: Pool, _question: Question, ranking: RankingSettings) -> Scores:
+    """Raise what facts were drawn from, by their number, at most so many.
+
+    Off by default: on conversations it moved nothing up to 0.05, and beyond that good answers down (0.003 of the first
+    ten at 0.2). Where a model draws many facts it may be worth another look.
+    """
+    drawn = Counter(source for candidate in pool.candidates for source in candidate.sources)
+    share = [min(MOST_FACTS, drawn[candidate.unit_id]) / MOST_FACTS for candidate in pool.candidates]
+    return scores * (1 + ranking.evidence * np.array(share, dtype=float))
+
+
 #: Name and rule, in the order they are applied.
 RULES: Sequence[tuple[str, Rule]] = (
     ("substance", substance),
@@ -112,6 +141,8 @@ RULES: Sequence[tuple[str, Rule]] = (
     ("length", long_texts),
     ("own life", own_life),
     ("answer type", answer_type),
+    ("evidence", evidence),
+    ("recency", recency),
 )
 
 

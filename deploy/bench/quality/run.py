@@ -18,7 +18,7 @@ TURNS_TOGETHER = 50
 #: What is switched off in turn when that is asked for: arms, related words, rules of the ranking.
 PARTS = (
     *("dense", "lexical", "entities", "time", "recent", "kin"),
-    *("substance", "speaker", "session", "short question", "assistant", "length", "own life", "answer type"),
+    *("substance", "speaker", "session", "short question", "assistant", "length", "own life", "answer type", "recency"),
 )
 
 

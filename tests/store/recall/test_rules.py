@@ -1,5 +1,6 @@
 """What moves a score besides words and meaning, and the order that comes of it."""
 
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -188,3 +189,19 @@ def test_an_arm_that_found_nothing_in_a_unit_is_not_named() -> None:
     arms = {"dense": np.array([0.5, 0.0]), "lexical": np.array([0.0, 0.4])}
     ranking = rank(pool, arms, {"dense": 1.0, "lexical": 1.0}, understand("x"), SETTINGS)
     assert [ranking.found_by(0), ranking.found_by(1)] == [("dense",), ("lexical",)]
+
+
+def test_what_was_said_later_stands_before_its_equal_and_before_nothing_else() -> None:
+    last, before = _unit(1), _unit(2, occurred_at=NOON - timedelta(days=365))
+    assert _moved(rules.recency, _pool(last, before)) == [0.02, 0.01]
+    assert _moved(rules.recency, _pool()) == []
+    assert max(_moved(rules.recency, _pool(_unit(1, occurred_at=NOON + timedelta(days=9999)), before))) == 0.02
+
+
+def test_what_facts_were_drawn_from_is_raised_by_their_number_where_that_is_wanted() -> None:
+    said = [UUID(int=1), UUID(int=2)]
+    facts = [_unit(n, kind="world", sources=(said[n > 13],)) for n in range(10, 16)]
+    pool = _pool(_unit(1), _unit(2), *facts)
+    assert not any(_moved(rules.evidence, pool))
+    scores = rules.evidence(np.ones(len(pool)), pool, understand("x"), RankingSettings(evidence=0.3))
+    assert [round(float(score), 6) for score in scores] == [1.3, 1.2, 1, 1, 1, 1, 1, 1]
