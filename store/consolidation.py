@@ -17,6 +17,7 @@ from store.events.envelope import Origin, offer
 from store.events.log import append_events
 from store.facts import Identity, columns
 from store.insights import Statement, insight
+from store.reflection_vectors import Drawn, open_rows
 
 Event = Mapping[str, Any]
 
@@ -54,33 +55,42 @@ def reflection_id(bank: UUID, identity: Identity) -> UUID:
     return uuid5(bank, f"reflection:{identity.fact_id}:{identity.subject}:{identity.key}")
 
 
-async def consolidate(connection: AsyncConnection, origin: Origin, identities: Sequence[Identity]) -> int | None:
-    """Bring the reflections and links of these identities up to their facts; returns the last event's position.
+async def consolidate(connection: AsyncConnection, origin: Origin, identities: Sequence[Identity]) -> bool:
+    """Bring the reflections and links of these identities up to their facts; says whether some are to be embedded.
 
     The caller holds the bank against other writers of the same, and the log's locks.
     """
     if not identities:
-        return None
+        return False
     place = {"host": origin.host, "bank": origin.bank}
     rows = (await connection.execute(STATEMENTS, {**place, **columns(identities)})).all()
     stated: dict[Identity, list[Row[Any]]] = {identity: [] for identity in identities}
     for key, found in groupby(rows, lambda row: Identity(row.fact_id, row.subject, row.identity_key)):
         stated[key] = list(found)
-    events = [*await _reflections(connection, origin, stated), *await _links(connection, origin, rows)]
-    return await append_events(connection, origin.host, sorted(events, key=lambda event: str(event["subject"])))
+    reflections = await _reflections(connection, origin, stated)
+    events = [*reflections.values(), *await _links(connection, origin, rows)]
+    ordered = sorted(events, key=lambda event: str(event["subject"]))
+    position = await append_events(connection, origin.host, ordered)
+    living = [key for key, event in reflections.items() if event["type"] != EventType.REFLECTION_DELETED]
+    if position is None or not living:
+        return False
+    drawn = [Drawn(id_, stated[identity][-1].turn_id) for id_, identity in living]
+    await open_rows(connection, origin, drawn, position)
+    return True
 
 
 async def _reflections(
     connection: AsyncConnection, origin: Origin, stated: Mapping[Identity, Sequence[Row[Any]]]
-) -> list[Event]:
+) -> dict[tuple[UUID, Identity], Event]:
+    """Return what is to happen to reflections, by their ids."""
     ids = {reflection_id(origin.bank, identity): identity for identity in stated}
     arguments = {"host": origin.host, "bank": origin.bank, "reflections": list(ids)}
     known = {row.reflection_id: row for row in await connection.execute(REFLECTIONS, arguments)}
-    return [
-        event
+    return {
+        (id_, identity): event
         for id_, identity in ids.items()
         if (event := _reflection(origin, id_, known.get(id_), identity, stated[identity])) is not None
-    ]
+    }
 
 
 def _reflection(

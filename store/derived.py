@@ -4,6 +4,7 @@ Both ways end in the same rows, whatever was linked, unlinked and forgotten in b
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -82,18 +83,26 @@ async def lock(connection: AsyncConnection, bank: UUID) -> None:
     await connection.execute(LOCK, {"bank": bank})
 
 
-async def advance(connection: AsyncConnection, origin: Origin, turns: Sequence[UUID]) -> bool:
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """Whether more words wait than one transaction should carry, and whether reflections are to be embedded."""
+
+    more: bool
+    reflected: bool
+
+
+async def advance(connection: AsyncConnection, origin: Origin, turns: Sequence[UUID]) -> Advanced:
     """Bring a bank's derived state up to these turns, each of them once, and up to what was forgotten since.
 
     Inside the tenant's transaction, after `lock`; a bank has one such writer at a time. Reflections and links that
-    follow are appended as events of `origin`. True: more words wait than one transaction should carry; come again.
+    follow are appended as events of `origin`. Where more words wait, come again.
     """
     host, bank = origin.host, origin.bank
     changed = await projections.count_links(connection, host, bank, turns)
     words = await projections.count_words(connection, host, bank)
     await profiles.refresh(connection, host, bank, changed)
-    await consolidate(connection, origin, await facts.refresh(connection, host, bank, turns, words.forgotten))
-    return words.more
+    concerned = await facts.refresh(connection, host, bank, turns, words.forgotten)
+    return Advanced(words.more, await consolidate(connection, origin, concerned))
 
 
 async def recount(connection: AsyncConnection, origin: Origin, position: int) -> None:

@@ -1,7 +1,8 @@
-"""Vectors of units: which are missing, and writing them once."""
+"""Vectors of units: which are missing, and writing them once; those of reflections are written here, too."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID, uuid5
 
 import numpy as np
@@ -38,6 +39,19 @@ INSERT = text("""
      where u.host_id = :host and u.bank_id = :bank and u.unit_id = :unit and u.active
        and u.aggregate_version = :version for share
     on conflict do nothing""")
+# Whoever makes a bank's reflections holds its entities, and changes many of them together.
+SHARE_ENTITIES = text("""
+    select pg_advisory_xact_lock_shared(k.key)
+      from (select distinct afterturn.lock_key('entities', b.bank) as key
+              from unnest(cast(:banks as uuid[])) as b(bank) order by 1) k""")
+INSERT_OF_REFLECTION = text("""
+    insert into afterturn.unit_vector_t (host_id, bank_id, unit_id, chunk, generation, embedding)
+    select r.host_id, r.bank_id, r.reflection_id, 0, cast(:generation as smallint),
+           cast(:embedding as public.halfvec)
+      from afterturn.agent_memory_reflection_t r
+     where r.host_id = :host and r.bank_id = :bank and r.reflection_id = :unit and r.active
+       and r.aggregate_version = :version for share
+    on conflict do nothing""")
 # Turns with a text that has no vector of a generation.
 LACKING = text("""
     select t.turn_id, t.bank_id, t.session_id, t.position, t.accepted_at from afterturn.turn_t t
@@ -61,12 +75,13 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Unembedded:
-    """A unit without a vector of the generation asked for; of a long content, only what a vector holds."""
+    """A unit (or `reflection`) without a vector of the generation asked for; of its content, what a vector holds."""
 
     bank_id: UUID
     unit_id: UUID
     content: str = field(repr=False)
     version: int
+    reflection: bool = False
 
 
 async def missing(
@@ -92,20 +107,18 @@ async def insert(
     vectors: NDArray[np.float32],
 ) -> None:
     """Write the vectors (one row a unit, in order) of units that still say the same and have none yet."""
-    rows = [
-        {
-            "host": host,
-            "bank": unit.bank_id,
-            "unit": unit.unit_id,
-            "version": unit.version,
-            "generation": generation,
-            "embedding": vector,
-        }
-        for unit, vector in zip(units, vectors, strict=True)
-    ]
-    if rows:
-        await connection.execute(SHARE_BANKS, {"banks": sorted({unit.bank_id for unit in units})})
-        await connection.execute(INSERT, rows)
+    if not units:
+        return
+    rows: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
+    for unit, vector in zip(units, vectors, strict=True):
+        place = {"host": host, "bank": unit.bank_id, "unit": unit.unit_id, "version": unit.version}
+        rows[unit.reflection].append({**place, "generation": generation, "embedding": vector})
+    await connection.execute(SHARE_BANKS, {"banks": sorted({unit.bank_id for unit in units})})
+    if of_reflections := rows[True]:
+        await connection.execute(SHARE_ENTITIES, {"banks": sorted({row["bank"] for row in of_reflections})})
+        await connection.execute(INSERT_OF_REFLECTION, of_reflections)
+    if rows[False]:
+        await connection.execute(INSERT, rows[False])
 
 
 def again_id(turn: UUID, generation: int) -> UUID:

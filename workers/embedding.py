@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from embeddings.protocol import Embedder
+from store import reflection_vectors
 from store.corrections import corrected_id
 from store.database import SET_TENANT_REPEATABLE, Database
 from store.errors import LeaseLost
 from store.ledger import Claim, LedgerRow, Outcome, Stage, close_together
+from store.reflection_vectors import reflection_of
 from store.unit_vectors import Unembedded, Wanted, again_id, insert, missing
 from workers.metrics import EMBEDDED_TEXTS
 from workers.runner import Shape, Worked
@@ -64,9 +66,15 @@ class EmbeddingStage:
 
     async def _missing(self, host: UUID, claims: Sequence[Claim]) -> list[Unembedded]:
         rows = [row for claim in claims for row in claim.rows]
-        wanted = [one for row in rows for one in self._wanted(row)]
+        generation, wanted, reflections = self.embedder.generation, list[Wanted](), list[tuple[UUID, UUID]]()
+        for row in rows:
+            if (reflection := reflection_of(row, generation)) is not None:
+                reflections.append((row.bank_id, reflection))
+            else:
+                wanted += self._wanted(row)
         async with self.database.tenant(host) as connection:
-            return await missing(connection, host, self.embedder.generation, wanted)
+            found = await missing(connection, host, generation, wanted) if wanted else []
+            return found + await reflection_vectors.missing(connection, host, generation, reflections)
 
     def _wanted(self, row: LedgerRow) -> list[Wanted]:
         """Return what a row is for: a turn's messages, its facts, or both: for another model, or after a correction."""

@@ -31,10 +31,11 @@ class ProjectionStage:
         async with self.database.tenant(claim.host_id, SET_TENANT_REPEATABLE) as connection:
             await derived.lock(connection, bank)
             await held_together(connection, [claim])
-            more = await derived.advance(connection, origin, turns)
+            done = await derived.advance(connection, origin, turns)
             await close(connection, claim, outcomes)
-        while more:
+        rings = frozenset({Stage.EMBEDDING} if done.reflected else ())
+        while done.more:
             async with self.database.tenant(claim.host_id, SET_TENANT_REPEATABLE) as connection:
                 await derived.lock(connection, bank)
-                more = await derived.advance(connection, origin, ())
-        return Worked(outcomes)
+                done = await derived.advance(connection, origin, ())
+        return Worked(outcomes, rings)

@@ -18,7 +18,7 @@ from deploy.cli.printing import answer, console, ended, say
 from deploy.history import Course, Progress, Scope, run_over
 from deploy.settings import Settings, load
 from embeddings.registry import create_embedder
-from store import readings
+from store import readings, reflection_vectors
 from store.database import Database
 from store.ledger import Stage
 from store.readings import Unread
@@ -61,8 +61,13 @@ class Embedding:
     async def lacking(
         self, connection: AsyncConnection, host: UUID, bank: UUID | None, after: int, limit: int
     ) -> Sequence[Unread]:
-        """Return turns with a text that has no vector of this generation."""
-        return await lacking_vectors(connection, host, self.generation, bank=bank, after=after, limit=limit)
+        """Return turns with a text that has no vector of this generation, and reflections that have none."""
+        found = [
+            one
+            for lacking in (lacking_vectors, reflection_vectors.lacking)
+            for one in await lacking(connection, host, self.generation, bank=bank, after=after, limit=limit)
+        ]
+        return sorted(found, key=lambda one: one.position)[:limit]
 
     def item(self, turn: UUID) -> UUID:
         """Return the id of the row of this generation."""

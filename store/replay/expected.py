@@ -175,7 +175,17 @@ _VECTORS = Expected(
           left join afterturn.agent_memory_reflection_t f
             on f.host_id = r.host_id and f.bank_id = r.bank_id and f.reflection_id = r.unit_id
          where {of_r} and not coalesce(u.active, f.active, false)""",
+    # Of a reflection it is asked only where the ledger says that it was embedded.
     derived="""
+        select r.host_id, r.bank_id, r.reflection_id as unit_id, jsonb '{{}}' as told
+          from afterturn.agent_memory_reflection_t r
+         where {of_r} and r.active and r.content <> '' and not exists (
+               select from afterturn.unit_vector_t v
+                where v.host_id = r.host_id and v.bank_id = r.bank_id and v.unit_id = r.reflection_id)
+           and (select bool_and(l.status = 'done') from afterturn.ledger_t l
+                 where l.host_id = r.host_id and l.bank_id = r.bank_id and l.session_id = r.reflection_id
+                   and l.stage = 'embedding')
+        union all
         select r.host_id, r.bank_id, r.unit_id, jsonb '{{}}' as told
           from afterturn.agent_memory_unit_t r
          where {of_r} and r.active and r.turn_id is not null and not exists (

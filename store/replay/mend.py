@@ -1,7 +1,7 @@
 """Words and vectors after rows changed under them: what is right survives, the rest is made again.
 
 A vector belongs to a text: it goes with a unit that does not live or says something else than before, and the unit's
-turn goes to the embedding stage once more. Words are made at once.
+turn goes to the embedding stage once more; so with reflections. Words are made at once.
 """
 
 from collections import defaultdict
@@ -25,6 +25,21 @@ CHANGED = """
       full join {schema}.agent_memory_unit_t n using (host_id, bank_id, unit_id)
      where (cast(:host as uuid) is null or host_id = :host) and (cast(:bank as uuid) is null or bank_id = :bank)
        and {some} and (o.content, o.active) is distinct from (n.content, n.active)"""
+CHANGED_REFLECTIONS = """
+    create temp table changed_reflection on commit drop as
+    select host_id, bank_id, reflection_id
+      from afterturn.agent_memory_reflection_t o
+      full join {schema}.agent_memory_reflection_t n using (host_id, bank_id, reflection_id)
+     where (cast(:host as uuid) is null or host_id = :host) and (cast(:bank as uuid) is null or bank_id = :bank)
+       and (o.content, o.active) is distinct from (n.content, n.active)"""
+DROP_VECTORS_OF_REFLECTIONS = text("""
+    delete from afterturn.unit_vector_t v using changed_reflection c
+     where v.host_id = c.host_id and v.bank_id = c.bank_id and v.unit_id = c.reflection_id""")
+EMBED_REFLECTIONS_AGAIN = text("""
+    update afterturn.ledger_t l set status = 'pending', attempts = 0, next_attempt_at = now(), updated_at = now()
+      from changed_reflection c
+     where l.host_id = c.host_id and l.bank_id = c.bank_id and l.session_id = c.reflection_id
+       and l.stage = 'embedding' and l.status = 'done'""")
 DROP_WORDS = text("""
     select count(*)
       from (select host_id, bank_id, array_agg(unit_id) as units from changed_unit where stale group by 1, 2) c,
@@ -53,15 +68,21 @@ EMBED_AGAIN = text("""
 
 
 async def note_changes(connection: AsyncConnection, schema: str, scope: Scope, *, any_: bool) -> None:
-    """Note which units the shadow in `schema` will change, for `mend` in the same transaction; none unless `any_`."""
+    """Note which units (none unless `any_`) and reflections the shadow in `schema` will change, for `mend`.
+
+    In the same transaction.
+    """
     arguments = {"host": scope.host, "bank": scope.bank}
     await connection.execute(text(CHANGED.format(schema=schema, some="true" if any_ else "false")), arguments)
+    await connection.execute(text(CHANGED_REFLECTIONS.format(schema=schema)), arguments)
 
 
 async def mend(connection: AsyncConnection) -> None:
     """Bring words and vectors in line with the units that were noted, now that they are in place."""
     await connection.execute(DROP_WORDS)
     await connection.execute(DROP_VECTORS)
+    await connection.execute(DROP_VECTORS_OF_REFLECTIONS)
+    await connection.execute(EMBED_REFLECTIONS_AGAIN)
     await _word(connection, (await connection.execute(WORDLESS)).all())
     await connection.execute(OPEN_AGAIN)
     await connection.execute(EMBED_AGAIN)

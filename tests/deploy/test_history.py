@@ -107,10 +107,10 @@ async def test_another_sentence_model_embeds_what_is_there(world: World) -> None
     await Crew(world).drain()
     crew = Crew(world, KnownEmbedder(generation=7))
     done = await over(world, Embedding(7), crew)
-    assert (done.turns, done.left) == (3, 0)
+    assert (done.turns, done.left) == (4, 0), "three turns, and a reflection on them"
     rows = await world.sql("""
         select generation, count(*) as n from afterturn.unit_vector_t group by 1 order by 1""")
-    assert [tuple(row) for row in rows] == [(1, 9), (7, 9)], "two messages and a fact of each turn"
+    assert [tuple(row) for row in rows] == [(1, 10), (7, 10)], "two messages and a fact of each turn"
     assert set(await world.statuses(Stage.EMBEDDING)) == {"done"}
 
 

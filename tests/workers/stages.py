@@ -27,6 +27,8 @@ from workers.runner import Clock, Runner, StageWork
 from workers.settings import EnrichmentSettings, GatewaySettings
 
 LEASE = timedelta(seconds=30)
+#: What the projection stage sees in a bank is embedded, too.
+EACH = (Stage.GATEWAY, Stage.EXTRACTION, Stage.ENRICHMENT, Stage.EMBEDDING, Stage.PROJECTION, Stage.EMBEDDING)
 
 
 def _set() -> asyncio.Event:
@@ -125,5 +127,5 @@ class Crew:
 
     async def drain(self, *stages: Stage) -> None:
         """Work through these stages (all of them, in their order) until nothing is ready."""
-        for stage in stages or (Stage.GATEWAY, Stage.EXTRACTION, Stage.ENRICHMENT, Stage.EMBEDDING, Stage.PROJECTION):
+        for stage in stages or EACH:
             await self.runner(stage).drain()

@@ -1,14 +1,24 @@
 """From turns to what a bank knows beyond them: changed and repeated facts, names that mean the same, links."""
 
+import asyncio
+import json
 from collections import Counter
+from typing import Any
 
+import numpy as np
 import pytest
 
+from store.erasure import Erasures, Kind, Target
 from store.events.catalog import EventType
 from store.ledger import Stage
+from store.readings import FollowUp, open_follow_ups
+from store.reflection_vectors import lacking
+from store.replay import swap, verify
+from store.unit_vectors import again_id
 from store.units import Units
-from tests.workers.conftest import BANK, HOST, World, dialogue, now
-from tests.workers.stages import Crew
+from tests.patience import PATIENCE_S
+from tests.workers.conftest import BANK, HOST, START, World, dialogue, now
+from tests.workers.stages import Crew, KnownEmbedder, held
 
 
 async def say(world: World, *said: str) -> Crew:
@@ -58,6 +68,103 @@ async def test_an_insight_ends_with_the_facts_it_stands_on(world: World) -> None
     assert await world.statuses(Stage.PROJECTION) == ["done"] * 3
     links = await world.sql("select active from afterturn.agent_memory_link_t where link_type = 'temporal'")
     assert [row.active for row in links] == [False]
+
+
+VECTORS = """
+    select r.content, r.active, v.embedding::text as vector, h.embedding::text as shown
+      from afterturn.agent_memory_reflection_t r
+      left join afterturn.unit_vector_t v
+        on v.host_id = r.host_id and v.bank_id = r.bank_id and v.unit_id = r.reflection_id
+      join hindsight.agent_memory_reflection_t h on h.reflection_id = r.reflection_id"""
+
+
+async def vectors(world: World) -> list[Any]:
+    """Say of each reflection whether its vector is that of what it says, None where it has none."""
+    return [
+        row.vector and row.shown == row.vector and near(row.vector, row.content) for row in await world.sql(VECTORS)
+    ]
+
+
+def near(vector: str, content: str) -> bool:
+    return bool(np.array(json.loads(vector)) @ KnownEmbedder().vector(content) > 0.999)
+
+
+async def test_a_reflection_is_embedded_anew_whenever_it_says_something_else(world: World) -> None:
+    crew = await say(world, "I live in Porto.", "I moved to Lisbon.")
+    assert await vectors(world) == [None]
+    await crew.drain()
+    assert await vectors(world) == [True]
+    await say(world, "I moved to Kyoto.")
+    assert await vectors(world) == [None]
+    report = await verify(world.postgres.owner_url)
+    assert all(one.equal for one in report.derived)
+    await crew.drain()
+    assert await vectors(world) == [True]
+
+
+async def test_a_reflection_that_ends_leaves_no_vector(world: World) -> None:
+    crew = await say(world, "I live in Porto.", "I moved to Lisbon.")
+    await crew.drain()
+    [porto] = await world.sql("select unit_id from afterturn.fact_t where value = 'porto'")
+    await Units(world.database, now).forget(HOST, "default", porto.unit_id)
+    await crew.drain()
+    assert await vectors(world) == [None]
+
+
+async def test_a_reflection_that_changes_while_it_is_embedded_gets_no_vector_of_what_it_said(world: World) -> None:
+    await say(world, "I live in Porto.", "I moved to Lisbon.")
+    embedder = held()
+    work = asyncio.create_task(Crew(world, embedder=embedder).drain(Stage.EMBEDDING))
+    await asyncio.wait_for(embedder.begun.wait(), PATIENCE_S)
+    await say(world, "I moved to Kyoto.")
+    embedder.may_end.set()
+    await asyncio.wait_for(work, PATIENCE_S)
+    await Crew(world).drain()
+    assert await vectors(world) == [True]
+
+
+@pytest.mark.law("L11")
+@pytest.mark.parametrize("kind", [Kind.BANK, Kind.SESSION])
+async def test_what_is_erased_takes_the_vectors_of_reflections_along(world: World, kind: Kind) -> None:
+    crew = await say(world, "I live in Porto.", "I moved to Lisbon.")
+    await crew.drain()
+    erasures = Erasures(world.database, now)
+    target = Target(kind, "default", "s" if kind is Kind.SESSION else "")
+    await erasures.run(HOST, await erasures.request(HOST, target))
+    assert await world.sql("select from afterturn.unit_vector_t") == []
+    await crew.drain()
+    assert await world.sql("select from afterturn.unit_vector_t") == []
+
+
+@pytest.mark.law("L5")
+async def test_a_swap_keeps_the_vector_of_a_reflection_unless_it_said_something_else(world: World) -> None:
+    crew = await say(world, "I live in Porto.", "I moved to Lisbon.")
+    await crew.drain()
+    await swap(world.postgres.owner_url)
+    assert await vectors(world) == [True]
+    await world.sql("update afterturn.agent_memory_reflection_t set content = 'else'")
+    await swap(world.postgres.owner_url)
+    assert await vectors(world) == [None]
+    await crew.drain()
+    assert await vectors(world) == [True]
+
+
+async def test_reflections_without_a_vector_of_a_model_are_found_among_what_lacks_one(world: World) -> None:
+    crew = await say(world, "I live in Porto.", "I moved to Lisbon.")
+    await crew.drain()
+    async with world.database.tenant(HOST) as connection:
+        assert await lacking(connection, HOST, 1, bank=None, after=0, limit=10) == []
+        [one] = await lacking(connection, HOST, 2, bank=BANK, after=0, limit=10)
+        assert await lacking(connection, HOST, 2, bank=BANK, after=one.position, limit=10) == []
+        item = again_id(one.turn, 2)
+        follow_up = FollowUp(Stage.EMBEDDING, item, item, one.bank, one.session, one.turn, one.position, START)
+        await open_follow_ups(connection, HOST, [follow_up])
+    await Crew(world, embedder=KnownEmbedder(generation=2)).drain()
+    found = await world.sql(
+        "select generation from afterturn.unit_vector_t v "
+        "join afterturn.agent_memory_reflection_t r on r.reflection_id = v.unit_id order by 1"
+    )
+    assert [row.generation for row in found] == [1, 2]
 
 
 async def test_a_unit_tells_until_when_it_holds_and_what_took_its_place(world: World) -> None:
