@@ -120,11 +120,12 @@ class GatewayStage:
         ending = machine.after_add(session, error, self.settings.retry)
         if ending.status != "added":
             return await self._finish(claim, row, ending)
-        await self.deliveries.step(claim, row.item_id, "added", ending.event, ending.payload)
-        return await self._flush(way)
+        return await self._flush(way, ending)
 
-    async def _flush(self, way: Handover) -> Worked:
-        await self.deliveries.step(way.claim, way.row.item_id, "flushing")
+    async def _flush(self, way: Handover, added: machine.Ending | None = None) -> Worked:
+        """Commit that the turn is being flushed, and in the same breath how its add went; then flush it."""
+        told = () if added is None else (added.event, added.payload)
+        await self.deliveries.step(way.claim, way.row.item_id, "flushing", *told)
         error = await _called("flush", way.client.flush(way.session))
         await self._report(error)
         if self._only_waits(error, way.passage):
