@@ -39,7 +39,8 @@ REFLECTIONS = text("""
            lateral (select r.* from afterturn.agent_memory_reflection_t r
                      where r.host_id = :host and r.bank_id = :bank and r.reflection_id = t.id offset 0) r""")
 LINKS = text("""
-    select l.from_unit_id, l.to_unit_id, l.aggregate_version, l.active, b.turn_id = a.turn_id as of_one_turn
+    select l.from_unit_id, l.to_unit_id, l.aggregate_version, l.active,
+           b.turn_id = a.turn_id or l.weight < 1 as of_what_was_said
       from unnest(cast(:units as uuid[])) t(id),
            lateral (select l.* from afterturn.agent_memory_link_t l
                      where l.host_id = :host and l.bank_id = :bank and l.from_unit_id = t.id
@@ -130,8 +131,8 @@ async def _links(connection: AsyncConnection, origin: Origin, rows: Sequence[Row
     ended = [
         _link(origin, EventType.LINK_DELETED, pair, link.aggregate_version + 1)
         for pair, link in known.items()
-        # Facts of one turn are linked in the order they were said, whatever took whose place.
-        if link.active and pair not in wanted and not link.of_one_turn
+        # Facts are linked in the order they were said, too, whatever took whose place.
+        if link.active and pair not in wanted and not link.of_what_was_said
     ]
     return made + ended
 

@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store import facts, profiles, projections
 from store.consolidation import consolidate
 from store.events.envelope import Origin
+from store.succession import follow
 
 # Whoever rebuilds a bank keeps its writers out; whoever counts on keeps out who rebuilds or ends it, and who links.
 LOCK = text("""
@@ -101,8 +102,11 @@ async def advance(connection: AsyncConnection, origin: Origin, turns: Sequence[U
     changed = await projections.count_links(connection, host, bank, turns)
     words = await projections.count_words(connection, host, bank)
     await profiles.refresh(connection, host, bank, changed)
-    concerned = await facts.refresh(connection, host, bank, turns, words.forgotten)
-    return Advanced(words.more, await consolidate(connection, origin, concerned))
+    stated = await facts.refresh(connection, host, bank, turns, words.forgotten)
+    reflected = await consolidate(connection, origin, stated)
+    if stated:
+        await follow(connection, origin, turns)
+    return Advanced(words.more, reflected)
 
 
 async def recount(connection: AsyncConnection, origin: Origin, position: int) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from store.ledger import Stage
 from store.readings import FollowUp, open_follow_ups
 from store.reflection_vectors import lacking
 from store.replay import swap, verify
+from store.succession import weight
 from store.unit_vectors import again_id
 from store.units import Units
 from tests.patience import PATIENCE_S
@@ -206,3 +208,39 @@ async def test_facts_of_a_turn_follow_each_other_and_messages_share_what_they_na
     await Crew(world).drain(Stage.EXTRACTION)
     links = await world.sql("select link_type from afterturn.agent_memory_link_t where bank_id = :bank", bank=BANK)
     assert Counter(row.link_type for row in links) == {"semantic": 2, "temporal": 1, "entity": 1}
+
+
+LINKED = """
+    select f.metadata->>'value' as former, l.metadata->>'value' as later, k.weight
+      from afterturn.agent_memory_link_t k
+      join afterturn.agent_memory_unit_t f on f.unit_id = k.from_unit_id
+      join afterturn.agent_memory_unit_t l on l.unit_id = k.to_unit_id
+     where k.link_type = 'temporal' and k.active order by f.position, l.position"""
+
+
+async def test_facts_of_turns_that_follow_each_other_in_a_session_are_linked_once(world: World) -> None:
+    crew = await say(world, "I like tea.", "Where is it?", "My name is Karl and I live in Porto.", "I like jazz.")
+    await world.append("another", "t", messages=dialogue("I like snow."))
+    await crew.drain(Stage.EXTRACTION, Stage.PROJECTION)
+    expected = [("tea", "Karl", 0.99), ("Karl", "Porto", 1.0), ("Porto", "jazz", 0.99)]
+    assert [tuple(row) for row in await world.sql(LINKED)] == expected
+    await world.sql("update afterturn.ledger_t set status = 'pending' where stage = 'projection'")
+    await crew.drain(Stage.PROJECTION)
+    assert [tuple(row) for row in await world.sql(LINKED)] == expected
+
+
+async def test_a_fact_that_took_anothers_place_is_linked_for_that_alone_and_a_later_one_for_both(world: World) -> None:
+    await say(world, "I live in Porto.", "I moved to Lisbon.", "I moved to Rome.")
+    assert [tuple(row) for row in await world.sql(LINKED)] == [("Porto", "Lisbon", 1.0), ("Lisbon", "Rome", 1.0)]
+
+
+async def test_turns_in_one_batch_are_linked_as_turns_one_by_one(world: World) -> None:
+    for n, said in enumerate(("I live in Porto.", "I like jazz.", "I like tea.")):
+        await world.append("s", f"t{n}", messages=dialogue(said))
+    await Crew(world).drain(Stage.EXTRACTION, Stage.PROJECTION)
+    assert [row[:2] for row in await world.sql(LINKED)] == [("Porto", "jazz"), ("jazz", "tea")]
+
+
+@pytest.mark.parametrize("hours,expected", [(0, 0.99), (12, 0.645), (24, 0.3)])
+def test_the_longer_ago_the_less_a_link_weighs(hours: int, expected: float) -> None:
+    assert weight(timedelta(hours=hours)) == expected
