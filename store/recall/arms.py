@@ -24,7 +24,8 @@ class Search:
     `vector` is the question's, of the given generation, None where there is none to be had; `tail` are vectors of
     units that have none stored yet, and have passed the filters. `related` are words near the question's, with their
     importance beside a word asked for. `lists`: so many of the index by nearness over the bank's vectors are read, 0
-    where all vectors are. `times` are those the question asks for, `now` is when it is asked, None for whenever.
+    where all vectors are. `times` are those the question asks for, `now` is when it is asked, None for whenever,
+    `told_at` when the bank was last told something.
     """
 
     host: UUID
@@ -40,6 +41,7 @@ class Search:
     lists: int = 0
     times: Sequence[Span] = ()
     now: datetime | None = None
+    told_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

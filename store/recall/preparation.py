@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -102,7 +103,9 @@ PREPARE = text(f"""
               from ({TAIL}) t) as tail,
            case when :skip_recent > 0 then ({NEWEST}) end as newest,
            (select cast(json_agg(json_build_array(v.directive_id, v.name, v.content, v.priority)) as text)
-              from ({STANDING}) v) as standing
+              from ({STANDING}) v) as standing,
+           (select t.accepted_at from afterturn.turn_t t where t.host_id = :host and t.bank_id = :bank
+             order by t.position desc limit 1) as told_at
       from ({FRESHNESS}) f left join ({BANK}) b on true""")  # noqa: S608 - put together from constants
 # A question has few terms where the planner expects many or none: it would plan anew for every question.
 TENANT_AND_ONE_PLAN = text("""
@@ -114,7 +117,7 @@ class Preparation:
     """A bank as it stood before the search: nothing up to `freshness.position` can escape what follows.
 
     `lists`: so many of the index over its vectors are read, 0 for a bank that is read in full. `recent`: what is not to
-    be told again.
+    be told again. `told_at`: when its last turn was accepted.
     """
 
     freshness: Freshness
@@ -125,6 +128,7 @@ class Preparation:
     lists: int
     directives: Sequence[Directive] = ()
     recent: Recent | None = None
+    told_at: datetime | None = None
 
 
 async def prepare(
@@ -160,9 +164,8 @@ async def prepare(
     names = {word for name in named(question, speakers) for word in asked(name, question.rules)}
     words = related(near, question, statistics, settings.ranking, names)
     standing = [Directive(UUID(one), *rest) for one, *rest in orjson.loads(row.standing or "[]")]
-    return Preparation(
-        fresh, statistics, words, speakers, tail, row.lists or 0, standing, _recent(query, key["bank"], row.newest)
-    )
+    recent = _recent(query, key["bank"], row.newest)
+    return Preparation(fresh, statistics, words, speakers, tail, row.lists or 0, standing, recent, row.told_at)
 
 
 def _recent(query: RecallQuery, bank: UUID, newest: int | None) -> Recent | None:

@@ -117,6 +117,7 @@ class Recaller:
             lists=prepared.lists,
             times=spans(question.text, now),
             now=now,
+            told_at=prepared.told_at,
         )
         last = None if RERANK in query.without else self._last
         wanted = Wanted(last.wanted(query.k) if last else query.k, prepared.recent)

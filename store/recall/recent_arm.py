@@ -20,8 +20,8 @@ from store.recall.settings import RecallSettings
 MESSAGES = 8
 #: Each older one counts so much of the newer.
 OLDER = 0.7
-#: After so long it counts a third, after so many times as long nothing.
-SOON, LATER = timedelta(minutes=3), 5
+#: After so long it counts a third, after so much longer nothing.
+SOON, WINDOW = timedelta(minutes=3), timedelta(minutes=15)
 
 # What was said by when it was said: old talk that is written now is not recent. The turns of a bank are indexed by
 # their order.
@@ -51,21 +51,21 @@ class RecentArm:
 
     async def find(self, connection: AsyncConnection, search: Search) -> Found:
         """Find the newest messages, the newest first."""
-        if search.now is None or not search.settings.ranking.recent_weight:
+        now, told_at = search.now, search.told_at
+        # Nothing is said after it is told: of a bank that is quiet nobody asks what is new.
+        if now is None or told_at is None or told_at <= now - WINDOW or not search.settings.ranking.recent_weight:
             return Found([], [], lambda pool: np.zeros(len(pool)))
         arguments = {
             "host": search.host,
             "bank": search.bank,
             "messages": MESSAGES,
-            "since": search.now - LATER * SOON,
+            "since": now - WINDOW,
             # A clock that goes a little before ours is nobody's fault.
-            "until": search.now + SOON,
+            "until": now + SOON,
             **search.filters,
         }
         rows = await connection.execute(NEWEST, arguments)
-        scores: dict[UUID, float] = {
-            row.unit_id: newness(nth, search.now - row.at) for nth, row in enumerate(rows.all())
-        }
+        scores: dict[UUID, float] = {row.unit_id: newness(nth, now - row.at) for nth, row in enumerate(rows.all())}
 
         def view(pool: Pool) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
             return np.array([scores.get(unit.unit_id, 0.0) for unit in pool.candidates], dtype=np.float64)
