@@ -107,6 +107,24 @@ async def test_a_time_without_other_words_finds_what_was_said_then(memory: Memor
     assert "time" in answer.took
 
 
+@pytest.mark.parametrize(
+    "question, said",
+    [
+        ("Was war gestern?", "Es ist nicht viel geschehen, Nummer {}."),
+        ("Qu'est-ce qu'il y avait hier ?", "Il ne s'est pas pass\u00e9 grand-chose, num\u00e9ro {}."),
+        ("\u00bfQu\u00e9 hubo ayer?", "No pas\u00f3 mucho, n\u00famero {}."),
+    ],
+    ids=["German", "French", "Spanish"],
+)
+async def test_yesterday_is_found_in_the_language_it_is_asked_in(memory: Memory, question: str, said: str) -> None:
+    for day in range(10, 28):
+        at = datetime(2023, 5, day, 12, tzinfo=UTC)
+        await memory.say(said.format(day), session=f"s{day}", occurred_at=at)
+    await memory.embed_all()
+    first, *_ = (await memory.ask(question, as_of=datetime(2023, 5, 20, 9, tzinfo=UTC))).items
+    assert (first.occurred_at.day, "time" in first.arms) == (19, True)
+
+
 async def test_where_no_time_is_asked_for_the_arm_of_times_says_nothing(memory: Memory) -> None:
     await memory.say("A heron stood in the pond.", "The pond froze.")
     answer = await memory.ask("What about the pond?", explain=True)
