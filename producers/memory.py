@@ -50,7 +50,7 @@ from store.ledger import Stage
 from store.persons import Person, Persons
 from store.recall_jobs import RecallJob, RecallJobs
 from store.turns import Appended, NewTurn, Refused, TurnStatus, TurnStore
-from store.units import Unit, Units
+from store.units import Forgotten, Unit, Units
 
 Accepted = Appended | ProducerError | StoreError
 
@@ -239,12 +239,16 @@ class Memory:
             self._parts.doorbell.ring(Stage.PROJECTION)
         return told
 
-    async def forget(self, grant: Grant, bank: str, unit: UUID) -> None:
-        """Forget one unit; facts drawn from it are units of their own and stay. Raises NotFound, PermissionDenied."""
+    async def forget(self, grant: Grant, bank: str, unit: UUID, *, with_facts: bool = False) -> Forgotten:
+        """Forget one unit, and `with_facts` those drawn from it that nothing else says: see store.units.
+
+        Raises NotFound, PermissionDenied.
+        """
         writes(grant)
         bank = await self._reach(grant, bank)
-        await self._parts.units.forget(grant.host_id, bank, unit, grant.user)
+        done = await self._parts.units.forget(grant.host_id, bank, unit, grant.user, with_facts=with_facts)
         self._parts.doorbell.ring(Stage.PROJECTION)
+        return done
 
     async def erase(self, grant: Grant, asked: Any) -> Receipt:
         """Erase a unit, a session, a user or a bank for good; a large one goes on after this returns.

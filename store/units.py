@@ -31,6 +31,17 @@ GET = text("""
       from afterturn.agent_memory_unit_t u
       left join afterturn.fact_t f on f.host_id = u.host_id and f.bank_id = u.bank_id and f.unit_id = u.unit_id
      where u.host_id = :host and u.bank_id = :bank and u.unit_id = :unit and u.active""")
+THERE = text("""
+    select u.unit_id, u.session_id, u.turn_id, u.aggregate_version, u.active from afterturn.agent_memory_unit_t u
+     where u.host_id = :host and u.bank_id = :bank and u.unit_id = :unit""")
+# Facts stand in the turn of what they were drawn from; `living` are those of their sources that are remembered.
+FACTS_OF_TURN = text("""
+    select f.unit_id, f.aggregate_version, f.source_memory_ids as sources,
+           array(select s.unit_id from afterturn.agent_memory_unit_t s
+                  where s.host_id = :host and s.bank_id = :bank and s.unit_id = any(f.source_memory_ids)
+                    and s.active) as living
+      from afterturn.agent_memory_unit_t f
+     where f.host_id = :host and f.bank_id = :bank and f.turn_id = :turn and f.origin = 'extraction' and f.active""")
 # As an append does, and in its order: the log and the bank shared, the session alone, before anything is written.
 LOCK = text("""
     select pg_advisory_xact_lock_shared(afterturn.log_lock()),
@@ -76,6 +87,14 @@ class Unit:
     facts: tuple[Drawn, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """Where the end of a unit stands in the log, and how many facts ended with it."""
+
+    position: int
+    facts: int
+
+
 class Units:
     """Reads, corrects and forgets single units."""
 
@@ -101,24 +120,28 @@ class Units:
         async with self._database.tenant(host) as connection:
             return await corrections.correct(connection, origin, unit, content, version)
 
-    async def forget(self, host: UUID, bank: str, unit: UUID, user: str | None = None) -> int:
-        """Forget one unit, as `user`: gone from every read when this returns; returns the event's position.
+    async def forget(
+        self, host: UUID, bank: str, unit: UUID, user: str | None = None, *, with_facts: bool = False
+    ) -> Forgotten:
+        """Forget one unit, as `user`: gone from every read when this returns.
 
-        Its words, vectors and mentions go with it. Facts drawn from it are units of their own and stay.
-        Raises NotFound.
+        Its words, vectors and mentions go with it. Facts drawn from it are units of their own and stay, unless
+        `with_facts`: then those go that nothing else that is remembered says, of a unit that was forgotten before,
+        too. Raises NotFound.
         """
         bank_id = identity.bank_id(host, bank)
+        origin = Origin(host, bank_id, identity.user_id(host, user), self._clock())
         async with self._database.tenant(host) as connection:
-            found = await _find(connection, host, bank_id, unit)
+            found = await _there(connection, host, bank_id, unit)
             await connection.execute(LOCK, {"bank": bank_id, "session": found.session_id or unit})
-            version = (await _find(connection, host, bank_id, unit)).aggregate_version + 1
-            origin = Origin(host, bank_id, identity.user_id(host, user), self._clock())
-            event = offer(origin, EventType.UNIT_DELETED, (unit,), {"unitId": str(unit)}, nth=str(version))
-            position = await append_events(connection, host, [event])
+            found = await _there(connection, host, bank_id, unit)
+            facts = await _said_here_alone(connection, host, bank_id, found) if with_facts else {}
+            ending = facts | ({unit: found.aggregate_version} if found.active else {})
+            position = await append_events(connection, host, _ends(origin, ending))
             if position is None:
                 raise NotFound("no such unit")
             await derived.recount(connection, origin, position)
-        return position
+        return Forgotten(position, len(facts))
 
 
 async def _find(connection: AsyncConnection, host: UUID, bank: UUID, unit: UUID) -> Row[Any]:
@@ -126,6 +149,35 @@ async def _find(connection: AsyncConnection, host: UUID, bank: UUID, unit: UUID)
     if row is None:
         raise NotFound("no such unit")
     return row
+
+
+async def _there(connection: AsyncConnection, host: UUID, bank: UUID, unit: UUID) -> Row[Any]:
+    row = (await connection.execute(THERE, {"host": host, "bank": bank, "unit": unit})).one_or_none()
+    if row is None:
+        raise NotFound("no such unit")
+    return row
+
+
+async def _said_here_alone(connection: AsyncConnection, host: UUID, bank: UUID, unit: Row[Any]) -> dict[UUID, int]:
+    """Return the facts, with their versions, that only this unit says, or facts of whom that is so."""
+    place = {"host": host, "bank": bank, "turn": unit.turn_id}
+    rows = (await connection.execute(FACTS_OF_TURN, place)).all() if unit.turn_id else []
+    gone = {unit.unit_id}
+    while more := {
+        row.unit_id
+        for row in rows
+        if row.unit_id not in gone and gone.intersection(row.sources) and gone.issuperset(row.living)
+    }:
+        gone |= more
+    return {row.unit_id: row.aggregate_version for row in rows if row.unit_id in gone - {unit.unit_id}}
+
+
+def _ends(origin: Origin, units: Mapping[UUID, int]) -> list[dict[str, Any]]:
+    ends = [
+        offer(origin, EventType.UNIT_DELETED, (unit,), {"unitId": str(unit)}, nth=str(version + 1))
+        for unit, version in units.items()
+    ]
+    return sorted(ends, key=lambda event: str(event["subject"]))
 
 
 def _unit(row: Row[Any], facts: Sequence[Row[Any]]) -> Unit:

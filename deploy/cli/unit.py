@@ -11,7 +11,7 @@ from rich.text import Text
 
 from deploy.cli.finding import DataOption, JsonOption, client_of, ending_well, running_stack
 from deploy.cli.operating import sure
-from deploy.cli.printing import answer, console, printable
+from deploy.cli.printing import answer, console, printable, say
 
 MARGIN = "    "
 
@@ -79,13 +79,17 @@ def forget_command(
     unit_id: UnitArgument,
     *,
     bank: InBankOption = "default",
+    with_facts: Annotated[
+        bool, typer.Option("--with-facts", help="Also the facts drawn from it that nothing else says.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Forget a unit: gone from every read at once. Facts drawn from it are units of their own and stay.
 
-    The log keeps it; `afterturn erase unit` makes it gone for good.
+    With `--with-facts` those go, too, of which nothing else is remembered that says them; also when the unit itself was
+    forgotten before. The log keeps it; `afterturn erase unit` makes it gone for good.
 
     **Example:** `afterturn unit forget 0b7c… --yes`
     """
@@ -93,11 +97,14 @@ def forget_command(
     if not yes:
         sure(f"Unit {unit_id} would be forgotten.", "--yes, or look with `afterturn unit show` first.")
     with client_of(stack, bank) as client, ending_well(stack):
-        client.delete_unit(unit_id)
+        left = 0 if with_facts else len(client.get_unit(unit_id).raw.get("facts") or ())
+        facts = client.delete_unit(unit_id, with_facts=with_facts)
     if as_json:
-        answer({"ok": True, "unit_id": unit_id})
-    else:
-        print("forgotten")
+        answer({"ok": True, "unit_id": unit_id, **({"facts_forgotten": facts} if with_facts else {"facts_left": left})})
+        return
+    print(f"forgotten, and {facts} facts with it" if with_facts else "forgotten")
+    if left:
+        say(f"{left} facts drawn from it stay: `afterturn unit forget {unit_id} --with-facts` forgets them, too")
 
 
 def _in_words(unit: Unit) -> Text:

@@ -110,6 +110,9 @@ DOORS: dict[str, Callable[[Try], Ask]] = {
     "GET /api/v1/units/{unit_id} elsewhere": lambda t: Ask(
         "GET", f"/api/v1/units/{t.unit}?bank={quote(min(t.caller.reach, default='default'))}"
     ),
+    "DELETE /api/v1/units/{unit_id} with facts": lambda t: Ask(
+        "DELETE", f"/api/v1/units/{t.unit}?bank={_bank(t)}&with_facts=true"
+    ),
     "DELETE /api/v1/units/{unit_id} for good": lambda t: Ask(
         "DELETE", f"/api/v1/units/{t.unit}?bank={_bank(t)}&erase=true"
     ),

@@ -15,8 +15,9 @@ from store.units import Unit
 
 
 class ForgetParameters(BankParameters):
-    """In which bank, and whether forgetting is not enough."""
+    """In which bank, whether facts go along that nothing else says, and whether forgetting is not enough."""
 
+    with_facts: bool = False
     erase: bool = False
 
 
@@ -44,8 +45,10 @@ def routes(memory: Memory, keys: Keys) -> APIRouter:
         if asked.erase:
             unit = {"kind": "unit", "bank": asked.bank, "unit_id": str(identifier(unit_id))}
             return told(await memory.erase(grant, unit))
-        await memory.forget(grant, asked.bank, identifier(unit_id))
-        return Response(status_code=204)
+        done = await memory.forget(grant, asked.bank, identifier(unit_id), with_facts=asked.with_facts)
+        if not asked.with_facts:
+            return Response(status_code=204)
+        return replied({"ok": True, "unit_id": unit_id, "position": done.position, "facts_forgotten": done.facts})
 
     return router
 

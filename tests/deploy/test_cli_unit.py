@@ -102,5 +102,20 @@ def test_nothing_is_forgotten_unless_it_was_said_beforehand(server: Loopback, da
     assert run(data, "forget", UNIT).exit_code == 2
     assert server.seen == []
     result = run(data, "forget", UNIT, "--yes", "--json")
-    assert (result.exit_code, json.loads(result.stdout)) == (0, {"ok": True, "unit_id": UNIT})
-    assert (server.seen[0].method, server.seen[0].path) == ("DELETE", PATH)
+    assert (result.exit_code, json.loads(result.stdout)) == (0, {"ok": True, "unit_id": UNIT, "facts_left": 1})
+    assert [(seen.method, seen.path) for seen in server.seen] == [("GET", PATH), ("DELETE", PATH)]
+
+
+def test_forgetting_says_how_many_facts_stay_and_how_they_are_forgotten(
+    server: Loopback, data: Path, double: NativeDouble
+) -> None:
+    result = run(data, "forget", UNIT, "--yes")
+    assert result.stdout == "forgotten\n"
+    assert f"1 facts drawn from it stay: `afterturn unit forget {UNIT} --with-facts`" in result.stderr
+    told = {"ok": True, "unit_id": UNIT, "position": 9, "facts_forgotten": 1}
+    double.before = lambda seen: JSONResponse(told) if seen.params.get("with_facts") == "true" else None
+    server.reset()
+    server.answer = double.answer
+    forgotten = run(data, "forget", UNIT, "--with-facts", "--yes", "--json")
+    assert json.loads(forgotten.stdout) == {"ok": True, "unit_id": UNIT, "facts_forgotten": 1}
+    assert [seen.method for seen in server.seen] == ["DELETE"]

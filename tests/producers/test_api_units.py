@@ -99,3 +99,16 @@ async def test_what_is_no_correction_is_refused(ana: Tenant, turn: dict[str, Any
     unit = await unit_of(ana, turn)
     assert (await ana.http.patch(f"/api/v1/units/{unit}", json=body)).status_code == status
     assert (await ana.http.get(f"/api/v1/units/{unit}")).json()["version"] == 1
+
+
+async def test_forgetting_with_facts_says_how_many_and_only_what_is_ones_own_is_forgotten(
+    ana: Tenant, bob: Tenant, turn: dict[str, Any]
+) -> None:
+    unit = await unit_of(ana, turn)
+    path = f"/api/v1/units/{unit}?with_facts=true"
+    assert (await bob.http.delete(path)).status_code == 404
+    answer = await ana.http.delete(path)
+    assert answer.status_code == 200
+    told = answer.json()
+    assert (told["ok"], told["unit_id"], told["facts_forgotten"]) == (True, unit, 0)
+    assert (await ana.http.delete(path)).status_code == 404

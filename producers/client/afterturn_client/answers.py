@@ -248,6 +248,11 @@ def read_correction(value: object) -> CorrectionReceipt:
     return CorrectionReceipt(fields.text("unit_id"), fields.integer("position"), changed, ended)
 
 
+def read_forgotten(value: object) -> int:
+    """Read the answer of DELETE /api/v1/units/{unit_id} with its facts: how many those were."""
+    return Fields.of(value, "forgotten").integer("facts_forgotten")
+
+
 def _stage(fields: Fields) -> StageStatus:
     error = None if fields.values.get("error") is None else fields.object("error").values
     return StageStatus(fields.text("status"), fields.integer("attempts"), fields.maybe_moment("updated_at"), error)

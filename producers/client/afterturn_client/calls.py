@@ -152,10 +152,11 @@ def correct_unit(
     return Call(request, answers.read_correction, idempotent=version is None, private=(content,))
 
 
-def delete_unit(unit_id: str, bank: str, timeout_s: float) -> Call[None]:
+def delete_unit(unit_id: str, with_facts: bool, bank: str, timeout_s: float) -> Call[int]:  # noqa: FBT001 - as sent
     """DELETE /api/v1/units/{unit_id}."""
-    request = Request("DELETE", f"/api/v1/units/{segment(unit_id)}", {"bank": bank}, timeout_s=timeout_s)
-    return Call(request, _nothing)
+    params: dict[str, str | int] = {"bank": bank, **({"with_facts": "true"} if with_facts else {})}
+    request = Request("DELETE", f"/api/v1/units/{segment(unit_id)}", params, timeout_s=timeout_s)
+    return Call(request, answers.read_forgotten if with_facts else lambda _: 0)
 
 
 def profile(options: ProfileOptions, timeout_s: float) -> Call[Profile]:

@@ -117,9 +117,13 @@ class AsyncAfterturn:
         """Make one unit say something else, if it is still at `version`. Raises NotFoundError, TurnConflictError."""
         return await self._run(self._target.correct_unit(unit_id, content, version, bank))
 
-    async def delete_unit(self, unit_id: str, *, bank: str | None = None) -> None:
-        """Erase one unit from every read at once. Raises NotFoundError."""
-        await self._run(calls.delete_unit(unit_id, bank or self._target.bank, self._target.timeout_s))
+    async def delete_unit(self, unit_id: str, *, bank: str | None = None, with_facts: bool = False) -> int:
+        """Erase one unit from every read at once, and `with_facts` the facts that nothing else says.
+
+        Returns how many facts. Raises NotFoundError.
+        """
+        bank = bank or self._target.bank
+        return await self._run(calls.delete_unit(unit_id, with_facts, bank, self._target.timeout_s))
 
     async def profile(self, **options: Unpack[ProfileOptions]) -> Profile:
         """Tell what is known of a person: facts that hold, since when, and the turn each comes from."""
@@ -244,9 +248,9 @@ class Afterturn:
         """As AsyncAfterturn.correct_unit."""
         return self._run(self._target.correct_unit(unit_id, content, version, bank))
 
-    def delete_unit(self, unit_id: str, *, bank: str | None = None) -> None:
+    def delete_unit(self, unit_id: str, *, bank: str | None = None, with_facts: bool = False) -> int:
         """As AsyncAfterturn.delete_unit."""
-        self._run(calls.delete_unit(unit_id, bank or self._target.bank, self._target.timeout_s))
+        return self._run(calls.delete_unit(unit_id, with_facts, bank or self._target.bank, self._target.timeout_s))
 
     def profile(self, **options: Unpack[ProfileOptions]) -> Profile:
         """As AsyncAfterturn.profile."""
