@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from afterturn_client.gateway import GatewayClient
@@ -72,10 +73,11 @@ async def test_a_late_vector_of_an_erased_turn_is_refused(scene: Scene) -> None:
     await nothing_left(scene)
 
 
-async def test_a_late_answer_to_a_recall_job_is_refused(scene: Scene) -> None:
+@pytest.mark.parametrize("asked", [{"bank": "default"}, {"banks": ["other", "default"]}], ids=["one bank", "several"])
+async def test_a_late_answer_to_a_recall_job_is_refused(scene: Scene, asked: dict[str, Any]) -> None:
     await say(scene)
     jobs = RecallJobs(scene.world.database, now)
-    job, _ = await jobs.open(HOST, {"bank": "default", "query": SECRET}, timedelta(minutes=5))
+    job, _ = await jobs.open(HOST, {**asked, "query": SECRET}, timedelta(minutes=5))
     taken = await jobs.take(HOST, job, timedelta(minutes=1))
     assert taken is not None
     await scene.erase(Kind.SESSION, "s")
