@@ -102,9 +102,10 @@ async def test_what_is_no_correction_is_refused(ana: Tenant, turn: dict[str, Any
 
 
 async def test_forgetting_with_facts_says_how_many_and_only_what_is_ones_own_is_forgotten(
-    ana: Tenant, bob: Tenant, turn: dict[str, Any]
+    world: World, ana: Tenant, turn: dict[str, Any]
 ) -> None:
     unit = await unit_of(ana, turn)
+    bob = await world.tenant()
     path = f"/api/v1/units/{unit}?with_facts=true"
     assert (await bob.http.delete(path)).status_code == 404
     answer = await ana.http.delete(path)
