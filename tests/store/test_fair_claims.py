@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from store.database import Database
-from store.ledger import Claim, Ledger, Stage
+from store.ledger import CLAIM, Claim, Ledger, Stage
 from store.turns import Appended, TurnStore
 from tests.servers import TestPostgres
 from tests.store.conftest import new_host, turn
@@ -64,6 +64,17 @@ async def test_of_many_hosts_none_is_passed_over_for_long(lonely: Database, ledg
         claims = await claimed(ledger, Stage.EXTRACTION, 4)
         assert claims
         served |= {claim.host_id for claim in claims}
+
+
+async def test_who_claims_at_the_same_time_gets_other_streams_and_waits_for_nobody(
+    lonely: Database, ledger: Ledger
+) -> None:
+    given = await accepted(lonely, await new_host(lonely), [f"t{n}" for n in range(4)])
+    how = {"streams": 2, "rows": 1, "lease": LEASE, "worker": "w", "ordered": True, "max_attempts": 5, "valve": None}
+    async with lonely.operator() as connection:
+        held = (await connection.execute(CLAIM, {"stage": "extraction", **how})).all()
+        assert positions(await claimed(ledger, Stage.EXTRACTION, 2)) == given[2:]
+    assert sorted(row.position for row in held) == given[:2]
 
 
 async def test_the_newest_turns_are_embedded_first(lonely: Database, ledger: Ledger) -> None:
