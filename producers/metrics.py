@@ -46,7 +46,7 @@ for _outcome in ("sent", "coalesced", "failed"):
     RINGS.labels(_outcome)
 for _outcome in ("written", "dropped"):
     CALLS_AUDITED.labels(_outcome)
-for _part in ("embedding", "dense", "lexical", "entities", "time", "recent", "rerank"):
+for _part in ("embedding", "dense", "lexical", "entities", "time", "recent", "pinned", "rerank"):
     RECALL_DEGRADED.labels(_part)
 for _what in ("recall_jobs", "batches"):
     SHED.labels(_what)

@@ -25,7 +25,7 @@ class Search:
     units that have none stored yet, and have passed the filters. `related` are words near the question's, with their
     importance beside a word asked for. `lists`: so many of the index by nearness over the bank's vectors are read, 0
     where all vectors are. `times` are those the question asks for, `now` is when it is asked, None for whenever,
-    `told_at` when the bank was last told something.
+    `told_at` when the bank was last told something. `pinned` is to be told whatever is asked.
     """
 
     host: UUID
@@ -42,6 +42,7 @@ class Search:
     times: Sequence[Span] = ()
     now: datetime | None = None
     told_at: datetime | None = None
+    pinned: Sequence[UUID] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.recall.arms import Found, Search
 from store.recall.dense import Products, products
 from store.recall.filters import conditions
+from store.recall.pinned_arm import IS_PINNED
 from store.recall.pool import Candidate, Pool
 
 #: The rules judge a text by its beginning; a message may be 256 KiB.
@@ -78,13 +79,14 @@ POOL = text(f"""
                                length(u.content) <= :characters as whole, u.session_id, u.session_name, u.turn_name,
                                u.seq, u.role, u.name, coalesce(u.occurred_start, u.event_date) as occurred_at,
                                u.source_memory_ids, u.user_id,
-                               case when u.origin = 'extraction' then u.metadata->>'confidence' end as confidence
+                               case when u.origin = 'extraction' then u.metadata->>'confidence' end as confidence,
+                               coalesce({IS_PINNED.format(unit="u")}, false) as pinned
                           from afterturn.agent_memory_unit_t u
                          where u.host_id = :host and u.bank_id = :bank and u.unit_id = w.unit_id
                            and {conditions("u")} and {_HOLDS} limit 1) u
     )
     select u.unit_id, u.fact_type, u.content, u.whole, u.session_id, u.session_name, u.turn_name, u.seq, u.role, u.name,
-           u.occurred_at, u.source_memory_ids, coalesce(b.asks, false) as answers, u.user_id, u.confidence,
+           u.occurred_at, u.source_memory_ids, coalesce(b.asks, false) as answers, u.user_id, u.confidence, u.pinned,
            b.unit_id as before_id, a.unit_id as after_id,
            -(v.embedding <#> cast(:vector as halfvec)), -(b.embedding <#> cast(:vector as halfvec)),
            -(a.embedding <#> cast(:vector as halfvec)),

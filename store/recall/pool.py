@@ -19,7 +19,7 @@ class Candidate:
 
     `text` may be cut, which `whole` tells; `sources` are the units a fact was drawn from; `answers` says that the
     message before it is somebody else's and ends in a question. `user_id` is whose turn it comes from; `confidence` is
-    how sure a fact is, as the event that told of it wrote it.
+    how sure a fact is, as the event that told of it wrote it; `pinned` says that it is to be told with every answer.
     """
 
     unit_id: UUID
@@ -37,6 +37,7 @@ class Candidate:
     answers: bool = False
     user_id: UUID | None = None
     confidence: str | None = None
+    pinned: bool = False
 
     @property
     def place(self) -> Place:

@@ -17,6 +17,7 @@ from store.recall import filters
 from store.recall.folding import Recent
 from store.recall.kin import kin, related
 from store.recall.lexical import Statistics
+from store.recall.pinned_arm import PINNED
 from store.recall.query import RecallQuery
 from store.recall.question import Question, named
 from store.recall.settings import RecallSettings
@@ -105,7 +106,8 @@ PREPARE = text(f"""
            (select cast(json_agg(json_build_array(v.directive_id, v.name, v.content, v.priority)) as text)
               from ({STANDING}) v) as standing,
            (select t.accepted_at from afterturn.turn_t t where t.host_id = :host and t.bank_id = :bank
-             order by t.position desc limit 1) as told_at
+             order by t.position desc limit 1) as told_at,
+           array({PINNED}) as pinned
       from ({FRESHNESS}) f left join ({BANK}) b on true""")  # noqa: S608 - put together from constants
 # A question has few terms where the planner expects many or none: it would plan anew for every question.
 TENANT_AND_ONE_PLAN = text("""
@@ -117,7 +119,7 @@ class Preparation:
     """A bank as it stood before the search: nothing up to `freshness.position` can escape what follows.
 
     `lists`: so many of the index over its vectors are read, 0 for a bank that is read in full. `recent`: what is not to
-    be told again. `told_at`: when its last turn was accepted.
+    be told again. `told_at`: when its last turn was accepted. `pinned`: what comes first.
     """
 
     freshness: Freshness
@@ -129,6 +131,7 @@ class Preparation:
     directives: Sequence[Directive] = ()
     recent: Recent | None = None
     told_at: datetime | None = None
+    pinned: Sequence[UUID] = ()
 
 
 async def prepare(
@@ -165,7 +168,9 @@ async def prepare(
     words = related(near, question, statistics, settings.ranking, names)
     standing = [Directive(UUID(one), *rest) for one, *rest in orjson.loads(row.standing or "[]")]
     recent = _recent(query, key["bank"], row.newest)
-    return Preparation(fresh, statistics, words, speakers, tail, row.lists or 0, standing, recent, row.told_at)
+    return Preparation(
+        fresh, statistics, words, speakers, tail, row.lists or 0, standing, recent, row.told_at, row.pinned
+    )
 
 
 def _recent(query: RecallQuery, bank: UUID, newest: int | None) -> Recent | None:
@@ -185,6 +190,7 @@ def _tail_arguments(
         "exact_units": settings.exact_units,
         "read_units": settings.read_units,
         "skip_recent": query.skip_recent,
+        "pinned": settings.ranking.pinned,
         "directives": 0 if DIRECTIVES in query.without else settings.directives,
         "generation": generation,
     }

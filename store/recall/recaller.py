@@ -26,6 +26,7 @@ from store.recall.fusion import Ranking, rank
 from store.recall.keeping import Keeping
 from store.recall.lexical_arm import LexicalArm
 from store.recall.meaning import Meanings
+from store.recall.pinned_arm import PinnedArm
 from store.recall.pool import Candidate, Pool
 from store.recall.preparation import TENANT_AND_ONE_PLAN, Preparation, prepare
 from store.recall.query import RecallAnswer, Recalled, RecallQuery
@@ -44,7 +45,7 @@ MAX_CHARACTERS = 8192
 #: What a question calls the related words to leave them out.
 KIN = "kin"
 
-ARMS: tuple[Arm, ...] = (DenseArm(), LexicalArm(), EntityArm(), TimeArm(), RecentArm())
+ARMS: tuple[Arm, ...] = (DenseArm(), LexicalArm(), EntityArm(), TimeArm(), RecentArm(), PinnedArm())
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,7 @@ class Recaller:
             times=spans(question.text, now),
             now=now,
             told_at=prepared.told_at,
+            pinned=prepared.pinned,
         )
         last = None if RERANK in query.without else self._last
         wanted = Wanted(last.wanted(query.k) if last else query.k, prepared.recent)

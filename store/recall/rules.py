@@ -31,6 +31,8 @@ BEGINNING = 1000
 SUBSTANCE_WORDS = 100
 #: What was said so long before the last counts half as late.
 HALF_LIFE = timedelta(days=365)
+#: More than arms and rules give together.
+ABOVE_ALL = 10.0
 #: More facts than these are no more evidence.
 MOST_FACTS = 3
 #: Of himself speaks who says "I" so often.
@@ -131,6 +133,15 @@ def evidence(scores: Scores, pool: Pool, _question: Question, ranking: RankingSe
     return scores * (1 + ranking.evidence * np.array(share, dtype=float))
 
 
+def pinned(scores: Scores, pool: Pool, _question: Question, ranking: RankingSettings) -> Scores:
+    """Put what is pinned first: the best so many of it, in their own order."""
+    places = [index for index, candidate in enumerate(pool.candidates) if candidate.pinned]
+    places.sort(key=lambda index: (-scores[index], pool.candidates[index].unit_id))
+    raised = scores.copy()
+    raised[places[: ranking.pinned]] += ABOVE_ALL
+    return raised
+
+
 #: Name and rule, in the order they are applied.
 RULES: Sequence[tuple[str, Rule]] = (
     ("substance", substance),
@@ -143,6 +154,7 @@ RULES: Sequence[tuple[str, Rule]] = (
     ("answer type", answer_type),
     ("evidence", evidence),
     ("recency", recency),
+    ("pinned", pinned),
 )
 
 

@@ -1,0 +1,41 @@
+"""The arm that knows what is pinned: what somebody wants told with every answer.
+
+What is said in a turn whose metadata hold `pinned: "true"` is pinned. The pins stand in the log with their turn, so
+nothing can be pinned that a replay would not pin again.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.recall.arms import Found, Search
+from store.recall.filters import conditions
+from store.recall.pool import Pool
+from store.recall.settings import RecallSettings
+
+#: The predicate of the index `unit_pinned`, to the letter.
+IS_PINNED = "{unit}.metadata->>'pinned' = 'true'"
+
+# The newest come; of a bank where nothing is pinned, the index is empty.
+PINNED = f"""
+    select u.unit_id from afterturn.agent_memory_unit_t u
+     where u.host_id = :host and u.bank_id = :bank and {IS_PINNED.format(unit="u")} and {conditions("u")}
+     order by u.position desc limit :pinned"""  # noqa: S608 - put together from constants
+
+
+class PinnedArm:
+    """What is pinned, whatever is asked; which were read along with what must be known of the bank."""
+
+    name = "pinned"
+
+    def weight(self, _settings: RecallSettings) -> float:
+        """They are put first by the rule of the same name, after all others: no session is raised by its pins."""
+        return 0.0
+
+    async def find(self, _connection: AsyncConnection, search: Search) -> Found:
+        """Return the pinned units; nothing is read."""
+        return Found(search.pinned, [], _pinned)
+
+
+def _pinned(pool: Pool) -> NDArray[np.float64]:
+    return np.array([unit.pinned for unit in pool.candidates], dtype=np.float64)
