@@ -84,6 +84,15 @@ MUTANTS = (
         tests=("test_a_tenant_sees_its_own_rows_of_every_table_and_no_others",),
     ),
     Mutant(
+        law="L6",
+        fault="a question across no banks tells how fresh the bank is that it names",
+        file="producers/recalls.py",
+        before="            return Answer((), Freshly(Freshness(0, 0, 0, 0, 0), 0, met=True), 0.0)\n",
+        after="            return await self._nothing(host, body)\n",
+        held_by="tests/producers/test_scopes.py",
+        tests=("test_a_user_without_banks_is_told_nothing_of_the_bank_a_question_across_banks_names",),
+    ),
+    Mutant(
         law="L7",
         fault="an accident is told in its own words",
         file="producers/http/door.py",

@@ -48,6 +48,21 @@ async def test_two_users_call_a_bank_alike_and_neither_sees_the_others(world: Wo
     ]
 
 
+async def test_a_user_without_banks_is_told_nothing_of_the_bank_a_question_across_banks_names(
+    world: World, turn: dict[str, Any]
+) -> None:
+    ana = await world.tenant(user="ana")
+    bob = await world.tenant(ana.host, user="bob")
+    await ana.http.post("/api/v1/turns", json=said(turn, "the violin is in the attic", bank="notes"))
+    replies = [
+        await bob.http.post("/api/v1/recall", json={"query": "violin", "across_banks": True, "bank": bank})
+        for bank in ("~ana/notes", "~ana/nothing")
+    ]
+    freshness = [reply.json()["freshness"] for reply in replies]
+    assert freshness[0] == freshness[1]
+    assert freshness[0]["position"] == freshness[0]["pending"] == 0
+
+
 async def test_a_bank_of_another_user_looks_like_one_that_is_not_there(world: World, turn: dict[str, Any]) -> None:
     everybody = await world.tenant()
     bob = await world.tenant(everybody.host, user="bob")
