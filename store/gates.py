@@ -4,6 +4,7 @@ The state stands in one row a service, in the database: it has one clock for eve
 (Redis may be away), and a worker that dies leaves nothing to clean up. It names no tenant and holds no content.
 """
 
+import asyncio
 import hashlib
 import time
 from collections.abc import Callable
@@ -78,6 +79,7 @@ class Gate:
         self._failures = 0
         self._shut_until = float("-inf")
         self._open_until = float("-inf")
+        self._asking = asyncio.Lock()
 
     @property
     def failing(self) -> bool:
@@ -97,8 +99,19 @@ class Gate:
 
     async def enter(self, patience_s: float = 0.0) -> Passage:
         """Ask to make a call, and be ready to wait at most `patience_s` for the rate."""
-        if self._policy.rate == 0 and self._clock() < self._open_until:
+        if self._policy.rate > 0:
+            return await self._ask(patience_s)
+        if self._believed:
             return Passage(granted=True)
+        # Many calls begin together: what one of them learns is believed by those behind it.
+        async with self._asking:
+            return Passage(granted=True) if self._believed else await self._ask(patience_s)
+
+    @property
+    def _believed(self) -> bool:
+        return self._clock() < self._open_until
+
+    async def _ask(self, patience_s: float) -> Passage:
         arguments = {**self._whose(), "rate": self._policy.rate, "burst": self._policy.burst, "patience": patience_s}
         async with self._database.call() as connection:
             passage = Passage(*(await connection.execute(ENTER, arguments)).one())

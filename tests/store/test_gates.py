@@ -1,6 +1,7 @@
 """Gates before somebody else's service: when they shut, who looks whether it is back, how fast they let through."""
 
 import asyncio
+import itertools
 from dataclasses import replace
 from uuid import uuid4
 
@@ -56,6 +57,17 @@ async def test_a_gate_shuts_after_failures_in_a_row_for_all_processes(database: 
         assert not passage.granted
         assert 30 < passage.wait_s <= 60
         assert gate.failing
+
+
+async def test_calls_that_begin_together_ask_once_where_there_is_no_rate(
+    database: Database, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, lend = itertools.count(), database.call
+    monkeypatch.setattr(database, "call", lambda: (next(asked), lend())[1])
+    gate = Gate(database, name, POLICY, clock=lambda: 0.0)
+    passages = await asyncio.gather(*(gate.enter() for _ in range(8)))
+    assert [passage.granted for passage in passages] == [True] * 8
+    assert next(asked) == 1
 
 
 async def test_a_success_between_failures_keeps_the_gate_open(database: Database, name: str) -> None:
