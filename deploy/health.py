@@ -15,7 +15,7 @@ from store.database import Database
 #: A part that does not answer within this many seconds does not answer.
 PATIENCE_S = 2.0
 
-INSTALLED = text("select to_regprocedure('afterturn.append_turns(uuid, jsonb)') is not null")
+INSTALLED = text("select to_regprocedure('afterturn.append_turns(uuid, jsonb, boolean)') is not null")
 ALIVE = text("select 1")
 
 #: Says what is wrong with a part, or nothing.

@@ -112,7 +112,7 @@ class Documents:
             doc = await self._life(host, bank, document)
             rules = writing(await self._languages.of(host), bank)
             offered = orjson.dumps(_offered(host, document, doc, chunks, now, rules=rules))
-            [[(outcome, position)]] = await write_offered(self._database, host, [[offered]])
+            [(outcome, position)] = await write_offered(self._database, host, [offered])
             if error := refusal_of(outcome):
                 raise error
             if outcome in ("accepted", "duplicate") and position is not None:

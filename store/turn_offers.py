@@ -1,7 +1,7 @@
 """Completed turns in the form the log takes: ids, digest, events and words, made before anything is locked."""
 
 import hmac
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain, islice
@@ -28,7 +28,7 @@ Outcome = tuple[str, int | None]
 LARGE_CHARACTERS = 20_000
 
 
-APPEND = text("select outcomes, positions from afterturn.append_turns(:host, cast(:turns as jsonb))")
+APPEND = text("select outcomes, positions from afterturn.append_turns(:host, cast(:turns as jsonb), :wait)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,18 +183,23 @@ def _posting(unit: UUID, message: NewMessage, at: datetime, rules: WordRules) ->
     return {"unit": unit, "terms": dict(terms.counts), "length": terms.length}
 
 
-async def write_offered(database: Database, host: UUID, turns: Sequence[Sequence[bytes]]) -> list[list[Outcome]]:
-    """Append turns that are in the form `append_turns` takes, in one call; return what became of each of each list.
+async def write_together(database: Database, host: UUID, turns: Sequence[Sequence[bytes]]) -> list[list[Outcome]]:
+    """Write turns of many in one call, none of which waits for another's bank or session: that outcome is `held`."""
+    found = iter(await write_offered(database, host, list(chain.from_iterable(turns)), wait=False))
+    return [list(islice(found, len(some))) for some in turns]
+
+
+async def write_offered(database: Database, host: UUID, turns: Sequence[bytes], *, wait: bool = True) -> list[Outcome]:
+    """Append turns that are in the form `append_turns` takes, in one call; return what became of each.
 
     Where a quota was used up meanwhile, nothing was written and the call is made again. Raises RateLimited in the end.
     """
-    offered = b"[%b]" % b",".join(chain.from_iterable(turns))
+    offered = b"[%b]" % b",".join(turns)
 
-    async def write() -> Iterator[Outcome]:
+    async def write() -> list[Outcome]:
         async with database.call() as connection:
-            answer = await connection.execute(APPEND, {"host": host, "turns": offered.decode()})
+            answer = await connection.execute(APPEND, {"host": host, "turns": offered.decode(), "wait": wait})
             outcomes, positions = answer.one()
-        return zip(outcomes, positions, strict=True)
+        return list(zip(outcomes, positions, strict=True))
 
-    found = await charged(write)
-    return [list(islice(found, len(some))) for some in turns]
+    return await charged(write)

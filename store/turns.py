@@ -17,7 +17,7 @@ from store.languages import Languages
 from store.ledger import Stage, StageStatus, public_status
 from store.quotas import recounted, refusal_of
 from store.together import Together
-from store.turn_offers import Known, NewMessage, NewTurn, Outcome, is_large, offers, write_offered
+from store.turn_offers import Known, NewMessage, NewTurn, Outcome, is_large, offers, write_offered, write_together
 
 __all__ = ["Appended", "Clock", "NewMessage", "NewTurn", "Refused", "TurnStatus", "TurnStore"]
 
@@ -102,7 +102,7 @@ class TurnStore:
         prepare = partial(offers, host, turns, now, known)
         # A large body would hold the event loop, and every other agent's turn with it, for the time of its analysis.
         sessions, offered = await asyncio.to_thread(prepare) if is_large(turns) else prepare()
-        found = await self._together(host).ask(offered)
+        found = await self._write(host, offered)
         unborn = [n for n, (outcome, _) in enumerate(found) if outcome == "unborn"]
         answers = [_answer(outcome, position) for outcome, position in found]
         if unborn or len(self._living) > MAX_LIVING:
@@ -116,10 +116,19 @@ class TurnStore:
         )
         return answers
 
+    async def _write(self, host: UUID, offered: list[bytes]) -> list[Outcome]:
+        """Write turns with those of others; wait alone where somebody holds their bank or session."""
+        found = await self._together(host).ask(offered)
+        if held := [n for n, (outcome, _) in enumerate(found) if outcome == "held"]:
+            again = await write_offered(self._database, host, [offered[n] for n in held])
+            for n, outcome in zip(held, again, strict=True):
+                found[n] = outcome
+        return found
+
     def _together(self, host: UUID) -> Together[list[bytes], list[Outcome]]:
         """Return where turns of a host meet that come at the same time: the busier we are, the less each one costs."""
         if (found := self._writes.get(host)) is None:
-            write = partial(write_offered, self._database, host)
+            write = partial(write_together, self._database, host)
             found = self._writes[host] = Together(write, MOST_BYTES, LANES, lambda turns: sum(map(len, turns)))
         return found
 

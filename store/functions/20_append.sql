@@ -130,12 +130,13 @@ create type afterturn.offered_turn as (
 -- begin: [...], events: [...], postings: [{unit, terms: {term: tf}, length}]}; events are envelopes,
 -- not numbered yet; `begin` makes the bank and the session where they do not live. Answers each, in
 -- order: accepted, duplicate (with the first position), conflict, busy (another request is writing it right now),
--- unborn (bank or session do not live, and nothing was brought to make them), or `over ...` (a quota is used up; see
--- 21_quota.sql).
-create or replace function afterturn.append_turns(p_host uuid, p_turns jsonb, out outcomes text[], out positions bigint[])
+-- unborn (bank or session do not live, and nothing was brought to make them), held (somebody else writes to its bank or
+-- session, and p_wait does not say to wait for that), or `over ...` (a quota is used up; see 21_quota.sql).
+create or replace function afterturn.append_turns(p_host uuid, p_turns jsonb, p_wait boolean,
+                                                  out outcomes text[], out positions bigint[])
 language plpgsql set plan_cache_mode to force_generic_plan set search_path to afterturn, public as $$
 declare
-    v_busy int[];
+    v_locked record;
     v_turns afterturn.offered_turn[];
     v_turn afterturn.offered_turn;
     v_accepted afterturn.offered_turn[] := '{}';
@@ -146,12 +147,13 @@ declare
     v_living boolean := true;
     v_quota boolean := false;
 begin
-    v_busy := afterturn.lock_turns(p_host, p_turns);
+    v_locked := afterturn.lock_turns(p_host, p_turns, p_wait);
     v_turns := afterturn.look_at_turns(p_host, p_turns);
     foreach v_turn in array coalesce(v_turns, '{}') loop
         positions := positions || v_turn.position;
         outcomes := outcomes || case
-            when v_turn.ord = any (v_busy) then 'busy'
+            when v_turn.ord = any (v_locked.busy) then 'busy'
+            when v_turn.ord = any (v_locked.held) then 'held'
             when v_turn.known then 'duplicate'
             when not v_turn.known then 'conflict'
             when v_turn.turn = any (v_seen) then 'repeated'
@@ -207,28 +209,36 @@ end $$;
 
 -- Locks come before anything is written: a writer that waited after writing would commit later under a smaller xid,
 -- and readers of the log would see its events in the wrong order. Sorted, so batches cannot deadlock. The quota's lock is
--- held shared so that counting anew sees whole transactions. Returns the turns (ord) that somebody else is writing:
--- whoever is busy with a turn is not waited for, nor for its bank and session.
-create or replace function afterturn.lock_turns(p_host uuid, p_turns jsonb) returns int[]
+-- held shared so that counting anew sees whole transactions. `busy` are the turns (ord) that somebody else is writing:
+-- they are not waited for, nor their banks and sessions; `held` those of banks and sessions that were not to be waited for.
+drop function if exists afterturn.lock_turns(uuid, jsonb);
+create or replace function afterturn.lock_turns(p_host uuid, p_turns jsonb, p_wait boolean, out busy int[], out held int[])
 language plpgsql as $$
 declare
-    v_busy int[] := '{}';
     v_banks bigint[] := '{}';
     v_sessions bigint[] := '{}';
     v_turn jsonb;
+    v_bank bigint;
+    v_session bigint;
     v_key bigint;
     v_done boolean;     -- what is assigned is an expression: a statement costs many times that, and here are many
 begin
+    busy := '{}';
+    held := '{}';
     v_done := set_config('afterturn.host', p_host::text, true) is null;
     v_done := pg_advisory_xact_lock_shared(afterturn.log_lock()) is null;
     v_done := pg_advisory_xact_lock_shared(afterturn.lock_key('quota', p_host)) is null;
     for v_nth in 0..jsonb_array_length(p_turns) - 1 loop
         v_turn := p_turns->v_nth;
-        if pg_try_advisory_xact_lock(afterturn.lock_key('turn', (v_turn->>'turn')::uuid)) then
-            v_banks := v_banks || afterturn.lock_key('bank', (v_turn->>'bank')::uuid);
-            v_sessions := v_sessions || afterturn.lock_key('session', (v_turn->>'session')::uuid);
-        else
-            v_busy := v_busy || v_nth;
+        v_bank := afterturn.lock_key('bank', (v_turn->>'bank')::uuid);
+        v_session := afterturn.lock_key('session', (v_turn->>'session')::uuid);
+        if not pg_try_advisory_xact_lock(afterturn.lock_key('turn', (v_turn->>'turn')::uuid)) then
+            busy := busy || v_nth;
+        elsif p_wait then
+            v_banks := v_banks || v_bank;
+            v_sessions := v_sessions || v_session;
+        elsif not (pg_try_advisory_xact_lock_shared(v_bank) and pg_try_advisory_xact_lock(v_session)) then
+            held := held || v_nth;
         end if;
     end loop;
     foreach v_key in array afterturn.sorted(v_banks) loop
@@ -237,7 +247,6 @@ begin
     foreach v_key in array afterturn.sorted(v_sessions) loop
         v_done := pg_advisory_xact_lock(v_key) is null;
     end loop;
-    return v_busy;
 end $$;
 
 create or replace function afterturn.sorted(p_keys bigint[]) returns bigint[]

@@ -90,3 +90,14 @@ async def blocked(database: Database, host: UUID) -> None:
         return bool((await rows(database, host, BLOCKED))[0][0])
 
     await until(waits, "somebody waits for a lock")
+
+
+async def settled(database: Database, host: UUID) -> None:
+    """Wait until all that is committed may be read: other tests write to the same server."""
+    below = """
+        select coalesce(max(xid) < pg_snapshot_xmin(pg_current_snapshot()), true) from event_store_t"""
+
+    async def seen_by_all() -> bool:
+        return bool((await rows(database, host, below))[0][0])
+
+    await until(seen_by_all, "nobody writes any more")

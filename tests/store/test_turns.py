@@ -31,7 +31,7 @@ def others(database: Database, count: int) -> list[TurnStore]:
 
 async def waits(database: Database, count: int) -> bool:
     async with database.call() as connection:
-        return (await connection.execute(WAITING)).scalar_one() == count
+        return bool((await connection.execute(WAITING)).scalar_one() == count)
 
 
 async def test_an_accepted_turn_is_in_the_log_in_the_projections_and_in_the_ledger(
@@ -179,27 +179,39 @@ async def test_batches_with_sessions_in_any_order_do_not_deadlock(database: Data
 async def test_turns_that_come_while_others_are_written_share_the_next_transaction(
     turns: TurnStore, database: Database, host: UUID
 ) -> None:
-    await turns.append(host, [turn("t0", session=f"s{n}") for n in range(7)])
+    await turns.append(host, [turn("t0", session=f"s{n}") for n in range(8)])
+    async with database.tenant(host) as connection:
+        await connection.execute(text("select pg_advisory_xact_lock(afterturn.log_lock())"))
+        waiting = []
+        for n in (1, 2):
+            waiting.append(asyncio.create_task(turns.append(host, [turn("t1", session=f"s{n}")])))
+            await until(partial(waits, database, n), "a lane is taken")
+        waiting += [asyncio.create_task(turns.append(host, [turn("t1", session=f"s{n}")])) for n in range(3, 8)]
+        await until(lambda: len(turns._together(host)._waiting) == len(waiting) - 2, "the others wait for a lane")
+    answers = [answer for [answer] in await asyncio.gather(*waiting)]
+    assert all(isinstance(answer, Appended) and not answer.duplicate for answer in answers)
+    last = answers[-1]
+    assert isinstance(last, Appended)
+    shared = "select count(*) from event_store_t where event_type like '%AppendedEvent' and xid = ("
+    shared += "select xid from event_store_t where position = :position)"
+    assert await rows(database, host, shared, position=last.position) == [(5,)]
+
+
+async def test_whose_session_is_held_waits_alone_and_keeps_nobody_else(
+    turns: TurnStore, database: Database, host: UUID
+) -> None:
+    await turns.append(host, [turn("t0", session=f"s{n}") for n in range(4)])
     held = identity.session_id(identity.bank_id(host, "home"), "s0")
     async with database.tenant(host) as connection:
         await connection.execute(
             text("select pg_advisory_xact_lock(afterturn.lock_key('session', :held))"), {"held": held}
         )
-        waiting = []
-        for n in (1, 2):
-            waiting.append(asyncio.create_task(turns.append(host, [turn(f"t{n}", session="s0")])))
-            await until(partial(waits, database, n), "a lane is taken")
-        waiting += [asyncio.create_task(turns.append(host, [turn("t1", session=f"s{n}")])) for n in range(1, 7)]
-        await until(lambda: len(turns._together(host)._waiting) == len(waiting) - 2, "the others wait for a lane")
-    answers = [answer for [answer] in await asyncio.gather(*waiting)]
-    assert all(isinstance(answer, Appended) and not answer.duplicate for answer in answers)
-    shared = (
-        "select count(distinct xid), count(*) from event_store_t where event_type like '%AppendedEvent' and xid = ("
-    )
-    shared += "select xid from event_store_t where position = :position)"
-    last = answers[-1]
-    assert isinstance(last, Appended)
-    assert await rows(database, host, shared, position=last.position) == [(1, 6)]
+        waiting = [asyncio.create_task(turns.append(host, [turn(f"t{n}", session="s0")])) for n in range(1, 6)]
+        await until(partial(waits, database, 5), "those of the session wait")
+        answers = [await turns.append(host, [turn("t1", session=f"s{n}")]) for n in range(1, 4)]
+        assert all(isinstance(answer, Appended) for [answer] in answers)
+        assert not any(task.done() for task in waiting)
+    assert all(isinstance(answer, Appended) for [answer] in await asyncio.gather(*waiting))
 
 
 async def test_the_word_of_a_turn_is_indexed_when_the_answer_is_given(
@@ -248,7 +260,7 @@ async def test_an_append_that_breaks_in_the_middle_leaves_nothing(
         with pytest.raises(Exception, match="planted"):
             await connection.execute(
                 text(
-                    "do $$ begin perform afterturn.append_turns(afterturn.current_host(), '[]'); "
+                    "do $$ begin perform afterturn.append_turns(afterturn.current_host(), '[]', true); "
                     "delete from afterturn.ledger_t; raise 'planted'; end $$"
                 )
             )

@@ -14,7 +14,7 @@ from store.events.log import append_events
 from store.events.reader import Place, Subscription, read, restamp
 from tests.patience import until
 from tests.servers import TestPostgres
-from tests.store.conftest import new_host, rows
+from tests.store.conftest import new_host, rows, settled
 from tests.store.events.test_append import append, event
 
 E = EventType
@@ -31,17 +31,6 @@ async def keys(database: Database, host: UUID, after: Place | None = None) -> tu
     async with database.tenant(host) as connection:
         found = await read(connection, host, after or Place(), 1000)
     return [f.payload["data"].get("docId", "bank") for f in found], found[-1].place if found else after or Place()
-
-
-async def settled(database: Database, host: UUID) -> None:
-    """Wait until all that is committed may be read: other tests write to the same server."""
-    below = """
-        select coalesce(max(xid) < pg_snapshot_xmin(pg_current_snapshot()), true) from event_store_t"""
-
-    async def seen_by_all() -> bool:
-        return bool((await rows(database, host, below))[0][0])
-
-    await until(seen_by_all, "nobody writes any more")
 
 
 @pytest.mark.law("L5")

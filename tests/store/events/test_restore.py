@@ -19,7 +19,7 @@ from store.events.catalog import EventType
 from store.events.reader import Subscription
 from store.replay import verify
 from tests.servers import TestPostgres
-from tests.store.conftest import new_host, settings_of
+from tests.store.conftest import new_host, settings_of, settled
 from tests.store.events.test_append import append, event
 
 E = EventType
@@ -72,6 +72,7 @@ async def test_a_log_restored_into_a_second_cluster_goes_on(
     docs = [event(host, E.DOC_CREATED, key=f"{n}") for n in range(5)]
     for doc in docs[:4]:
         await append(lonely, host, [doc])
+    await settled(lonely, host)
     async with Subscription(lonely, host, "reader").page(3) as (_, events):
         assert len(events) == 3
     await dump_and_restore(fresh_database, elsewhere)
