@@ -18,13 +18,15 @@ from store.claim_items import claim_items
 from store.database import Database
 from store.errors import LeaseLost
 from store.ledger import Claim, Ledger, Stage
+from store.outage import is_outage
 from workers.embedding import EmbeddingStage
 from workers.metrics import MICRO_BATCH, STAGE_AGE, STAGE_TOTAL
 
 log = structlog.get_logger(__name__)
 
-#: Longer than any batch of this size takes: it is not renewed.
-LEASE = timedelta(seconds=60)
+#: Longer than a batch of this size takes: it is not renewed. Whoever is slower than that is overtaken by a worker, and
+#: writes nothing; a process that died with a batch keeps its turns from the workers for no longer.
+LEASE = timedelta(seconds=15)
 #: How long nothing is taken after turns came while a batch ran, in seconds.
 STAND_ASIDE_S = 1.0
 
@@ -44,6 +46,7 @@ class MicroBatch:
     turns: int = 8
     characters: int = 4_000
     clock: Callable[[], float] = time.monotonic
+    pause_s: float = 1.0
     _aside_until: float = 0.0
     _task: asyncio.Task[None] | None = None
 
@@ -85,9 +88,20 @@ class MicroBatch:
         except LeaseLost:
             return
         except BaseException:
-            await Ledger(self.database).release(claims)
+            await self._give_back(claims)
             raise
         _count(claims)
+
+    async def _give_back(self, claims: Sequence[Claim]) -> None:
+        """Leave claims to the workers at once; a database that is away is asked again until their lease is over."""
+        until = time.monotonic() + LEASE.total_seconds()
+        while True:
+            try:
+                return await Ledger(self.database).release(claims)
+            except Exception as error:
+                if not is_outage(error) or time.monotonic() > until:
+                    raise
+                await asyncio.sleep(self.pause_s)
 
     async def _claim(self, host: UUID, turns: Sequence[UUID]) -> list[Claim]:
         return await claim_items(self.database, host, Stage.EMBEDDING, turns, lease=LEASE, worker=self.worker)

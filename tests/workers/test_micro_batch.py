@@ -1,13 +1,14 @@
 """The API embeds what it just accepted while it is quiet, and is the first to give that up."""
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from store.ledger import Stage
+from store.ledger import Claim, Ledger, Stage
 from tests.workers.conftest import HOST, World, turn_uuid
 from tests.workers.stages import Crew, KnownEmbedder, held
 from workers.embedding import EmbeddingStage
@@ -134,6 +135,28 @@ async def test_an_embedder_that_fails_leaves_the_row_as_it_was_and_rings_for_the
     assert api.rung == [Stage.EMBEDDING]
     await Crew(world).drain(Stage.EMBEDDING)
     assert await api.count(ROWS) == [("done", 1)]
+
+
+async def test_what_an_outage_of_the_database_interrupts_is_given_back_when_that_is_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Restarted(Ledger):
+        refused = 0
+
+        async def release(self, claims: Iterable[Claim]) -> None:
+            if Restarted.refused < 2:
+                Restarted.refused += 1
+                raise ConnectionRefusedError
+            await super().release(claims)
+
+    monkeypatch.setattr("workers.micro_batch.Ledger", Restarted)
+    api = Api(world, KnownEmbedder(poison="Anna"))
+    batch = api.batch()
+    batch.pause_s = 0.0
+    batch.offer(HOST, await api.accepted("a"), 100)
+    await idle(batch)
+    assert await api.count(ROWS) == [("pending", 0)]
+    assert await api.count("select stage from afterturn.claim_t") == []
 
 
 async def test_closing_lets_the_batch_end_that_runs_and_takes_nothing_more(world: World) -> None:
