@@ -1,4 +1,4 @@
-"""How fast the model is on this machine right now."""
+"""How fast the model is on this machine."""
 
 from collections.abc import Sequence
 
