@@ -13,7 +13,9 @@ from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import languages
+from store.events.envelope import Origin
 from store.postings import UnitTerms, insert, terms_of
+from store.reflection_vectors import Drawn, open_rows
 from store.replay.shadow import Scope
 
 # Asked before the shadow's rows are put in place.
@@ -40,6 +42,15 @@ EMBED_REFLECTIONS_AGAIN = text("""
       from changed_reflection c
      where l.host_id = c.host_id and l.bank_id = c.bank_id and l.session_id = c.reflection_id
        and l.stage = 'embedding' and l.status = 'done'""")
+# Rows of the ledger may have been pruned with their turns.
+REFLECTIONS = text("""
+    select r.host_id, r.bank_id, r.reflection_id, max(e.position) as position, r.update_ts
+      from changed_reflection c
+      join afterturn.agent_memory_reflection_t r using (host_id, bank_id, reflection_id)
+      join afterturn.event_store_t e
+        on e.host_id = r.host_id and e.aggregate_id = r.host_id || '|' || r.bank_id || '|' || r.reflection_id
+     where r.active and r.content <> ''
+     group by r.host_id, r.bank_id, r.reflection_id""")
 DROP_WORDS = text("""
     select count(*)
       from (select host_id, bank_id, array_agg(unit_id) as units from changed_unit where stale group by 1, 2) c,
@@ -83,6 +94,9 @@ async def mend(connection: AsyncConnection) -> None:
     await connection.execute(DROP_VECTORS)
     await connection.execute(DROP_VECTORS_OF_REFLECTIONS)
     await connection.execute(EMBED_REFLECTIONS_AGAIN)
+    for row in (await connection.execute(REFLECTIONS)).all():
+        origin = Origin(row.host_id, row.bank_id, row.host_id, row.update_ts)
+        await open_rows(connection, origin, [Drawn(row.reflection_id, row.reflection_id)], row.position)
     await _word(connection, (await connection.execute(WORDLESS)).all())
     await connection.execute(OPEN_AGAIN)
     await connection.execute(EMBED_AGAIN)

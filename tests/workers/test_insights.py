@@ -144,11 +144,14 @@ async def test_a_swap_keeps_the_vector_of_a_reflection_unless_it_said_something_
     await crew.drain()
     await swap(world.postgres.owner_url)
     assert await vectors(world) == [True]
-    await world.sql("update afterturn.agent_memory_reflection_t set content = 'else'")
-    await swap(world.postgres.owner_url)
-    assert await vectors(world) == [None]
-    await crew.drain()
-    assert await vectors(world) == [True]
+    for pruned in (False, True):
+        if pruned:
+            await world.sql("delete from afterturn.ledger_t where stage = 'embedding'")
+        await world.sql("update afterturn.agent_memory_reflection_t set content = 'else'")
+        await swap(world.postgres.owner_url)
+        assert await vectors(world) == [None]
+        await crew.drain()
+        assert await vectors(world) == [True]
 
 
 async def test_reflections_without_a_vector_of_a_model_are_found_among_what_lacks_one(world: World) -> None:
