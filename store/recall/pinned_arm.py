@@ -9,17 +9,18 @@ from numpy.typing import NDArray
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.recall.arms import Found, Search
-from store.recall.filters import conditions
 from store.recall.pool import Pool
 from store.recall.settings import RecallSettings
 
 #: The predicate of the index `unit_pinned`, to the letter.
 IS_PINNED = "{unit}.metadata->>'pinned' = 'true'"
 
-# The newest come; of a bank where nothing is pinned, the index is empty.
+#: So many of the newest are compared; filters have their say among them, and the best few come first.
+MOST = 50
+# Of a bank where nothing is pinned the index is empty: it must cost nothing, so that nothing else is asked here.
 PINNED = f"""
     select u.unit_id from afterturn.agent_memory_unit_t u
-     where u.host_id = :host and u.bank_id = :bank and {IS_PINNED.format(unit="u")} and {conditions("u")}
+     where u.host_id = :host and u.bank_id = :bank and u.active and {IS_PINNED.format(unit="u")}
      order by u.position desc limit :pinned"""  # noqa: S608 - put together from constants
 
 

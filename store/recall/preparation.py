@@ -17,7 +17,7 @@ from store.recall import filters
 from store.recall.folding import Recent
 from store.recall.kin import kin, related
 from store.recall.lexical import Statistics
-from store.recall.pinned_arm import PINNED
+from store.recall.pinned_arm import MOST, PINNED
 from store.recall.query import RecallQuery
 from store.recall.question import Question, named
 from store.recall.settings import RecallSettings
@@ -95,20 +95,23 @@ NEWEST = """
      order by u.seq desc limit 1"""
 
 # All of it in one statement: one round trip, and one moment that the answer's freshness is true of.
-PREPARE = text(f"""
+_PREPARE = f"""
     select f.*, b.units, b.mean_length,
            case when b.units > :exact_units then afterturn.lists_to_read(:bank, b.units, :read_units) end as lists,
            (select cast(json_agg(json_build_array(t.term, t.df, t.speakers)) as text) from ({TERMS}) t) as terms,
            (select cast(json_agg(json_build_array(t.term, t.df)) as text) from ({NEAR}) t) as near,
            (select cast(json_agg(json_build_array(t.unit_id, t.content, t.aggregate_version)) as text)
               from ({TAIL}) t) as tail,
-           case when :skip_recent > 0 then ({NEWEST}) end as newest,
+           {{newest}} as newest,
            (select cast(json_agg(json_build_array(v.directive_id, v.name, v.content, v.priority)) as text)
               from ({STANDING}) v) as standing,
            (select t.accepted_at from afterturn.turn_t t where t.host_id = :host and t.bank_id = :bank
              order by t.position desc limit 1) as told_at,
            array({PINNED}) as pinned
-      from ({FRESHNESS}) f left join ({BANK}) b on true""")  # noqa: S608 - put together from constants
+      from ({FRESHNESS}) f left join ({BANK}) b on true"""  # noqa: S608 - put together from constants
+PREPARE = text(_PREPARE.format(newest="cast(null as int)"))
+#: The same for who wants the newest of its session left out: nobody else pays for looking at it.
+PREPARE_SKIPPING = text(_PREPARE.format(newest=f"({NEWEST})"))
 # A question has few terms where the planner expects many or none: it would plan anew for every question.
 TENANT_AND_ONE_PLAN = text("""
     select set_config('afterturn.host', :host, true), set_config('plan_cache_mode', 'force_generic_plan', true)""")
@@ -154,7 +157,8 @@ async def prepare(
         "terms": [*question.words, *question.pairs],
         "near": list({other for row in near.values() for other in row.words()}),
     }
-    row = (await connection.execute(PREPARE, arguments)).one()
+    statement = PREPARE_SKIPPING if query.skip_recent else PREPARE
+    row = (await connection.execute(statement, arguments)).one()
     fresh = of_row(row)
     if row.units is None:
         return fresh
@@ -189,8 +193,7 @@ def _tail_arguments(
         "characters": CHARACTERS,
         "exact_units": settings.exact_units,
         "read_units": settings.read_units,
-        "skip_recent": query.skip_recent,
-        "pinned": settings.ranking.pinned,
+        "pinned": MOST if settings.ranking.pinned else 0,
         "directives": 0 if DIRECTIVES in query.without else settings.directives,
         "generation": generation,
     }

@@ -124,6 +124,7 @@ class Recaller:
         last = None if RERANK in query.without else self._last
         wanted = Wanted(last.wanted(query.k) if last else query.k, prepared.recent)
         items, failed = await self._found(search, query, steps, wanted)
+        steps.done("texts")
         degraded = [wrong for wrong in (meaning.wrong, *failed) if wrong]
         if last is not None:
             items, wrong = await last.look(question.text, items)
@@ -176,7 +177,6 @@ class Recaller:
         steps.done("rank")
         cut = [unit.unit_id for unit in (pool.candidates[one.index] for one in best) if not unit.whole]
         texts = await whole_texts(connection, search, cut)
-        steps.done("texts")
         items = [_recalled(one, pool, ranking, texts, explain=query.explain) for one in best]
         return items, (*consulted.failed, *blind)
 
