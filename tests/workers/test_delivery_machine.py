@@ -36,7 +36,7 @@ UNDONE = {"pending", "running", "adding", "added", "flushing"}
 #: Where a worker may be stopped: before and after each thing it does for a delivery.
 PLACES = tuple(
     f"{when} {what}"
-    for what in ("step adding", "call add", "step added", "step flushing", "call flush", "end")
+    for what in ("step adding", "call add", "step flushing", "call flush", "end")
     for when in ("before", "after")
 )
 #: What a gateway may do with a call; only the last two leave it undone for certain.
