@@ -458,4 +458,13 @@ MUTANTS = (
         held_by="tests/workers/test_gateway_gate.py",
         tests=("test_an_unknown_outcome_while_looking_is_not_repeated",),
     ),
+    Mutant(
+        law="L9",
+        fault="a flush whose worker died is made again",
+        file="workers/gateway.py",
+        before='        if row.status == "flushing" or self.client is None',
+        after="        if self.client is None",
+        held_by="tests/workers/test_delivery_machine.py",
+        tests=("test_whatever_happens_to_workers_and_gateway_a_delivery_is_made_once_at_most_and_told_as_it_was",),
+    ),
 )
