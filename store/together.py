@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from store.outage import is_outage
 
@@ -33,14 +33,16 @@ class Together(Generic[Asked, Answer]):
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting.append((asked, future))
         if len(self._tasks) < self.lanes:
-            task = asyncio.create_task(self._run(), name="together")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.add(asyncio.create_task(self._run(), name="together"))
         return await future
 
     async def _run(self) -> None:
-        while self._waiting:
-            await self._answer([(asked, future) for asked, future in self._taken() if not future.done()])
+        try:
+            while self._waiting:
+                await self._answer([(asked, future) for asked, future in self._taken() if not future.done()])
+        finally:
+            # With the last look at who waits, not a moment later: who asks in between would wait for ever.
+            self._tasks.discard(cast("asyncio.Task[None]", asyncio.current_task()))
 
     def _taken(self) -> list[tuple[Asked, "asyncio.Future[Answer]"]]:
         """Take the next from those who wait, and after it what there is room for."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from store.together import Together
+from tests.patience import PATIENCE_S
 
 
 @dataclass
@@ -42,6 +43,12 @@ async def test_what_is_asked_while_an_answer_is_under_way_shares_the_next_one_up
     await doubling.begun.wait()
     assert await asyncio.gather(first, *(together.ask(number) for number in (2, 3, 4))) == [2, 4, 6, 8]
     assert doubling.batches == [[1], [2, 3], [4]]
+
+
+async def test_who_asks_again_the_moment_it_is_answered_is_answered_again() -> None:
+    together = Together(Doubling())
+    async with asyncio.timeout(PATIENCE_S):
+        assert [await together.ask(number) for number in range(3)] == [0, 2, 4]
 
 
 async def test_one_that_cannot_be_answered_spoils_it_for_no_other() -> None:
