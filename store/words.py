@@ -41,5 +41,7 @@ class WaitingWords:
 
     async def _carry(self, host: UUID, bank: UUID) -> bool:
         async with self._database.tenant(host) as connection:
-            await derived.lock(connection, bank)
+            # Whoever is at work on the bank carries its words too.
+            if not await derived.lock_if_free(connection, bank):
+                return False
             return await projections.carry_words(connection, host, bank)

@@ -5,7 +5,7 @@ from uuid import UUID
 from sqlalchemy import NullPool, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from store import projections, words
+from store import derived, identity, projections, words
 from store.database import Database
 from store.turns import TurnStore
 from store.words import WaitingWords
@@ -37,6 +37,17 @@ async def test_many_waiting_words_are_carried_and_counted_and_few_are_left_to_th
     assert await rows(lonely, laden, COUNTS) == [(0, words.MANY, words.MANY, words.MANY)]
     assert await rows(lonely, light, COUNTS) == [(words.MANY - 1, 0, 0, 0)]
     assert await WaitingWords(lonely).carry(60) == 0
+
+
+async def test_a_bank_at_which_somebody_is_at_work_is_passed_by(lonely: Database) -> None:
+    host = await new_host(lonely)
+    await say(lonely, host, words.MANY)
+    async with lonely.tenant(host) as connection:
+        await derived.lock(connection, identity.bank_id(host, "home"))
+        assert await WaitingWords(lonely).carry(60) == 1
+    assert (await rows(lonely, host, COUNTS))[0][0] == words.MANY
+    await WaitingWords(lonely).carry(60)
+    assert (await rows(lonely, host, COUNTS))[0][0] == 0
 
 
 async def test_carrying_ends_when_its_time_is_over(lonely: Database) -> None:
