@@ -47,8 +47,14 @@ class Scene:
     feeder: Feeder
     chance: random.Random
     stopped: set[int] = field(default_factory=set)
+    dead: set[int] = field(default_factory=set)
     went_well: int = 0
     deaths: deque[tuple[float, str]] = field(default_factory=deque)
+
+    @property
+    def workers(self) -> dict[int, str]:
+        """The names of the workers that live, by process id."""
+        return {pid: name for name, pid in self._pids().items() if name.startswith("worker")}
 
     @property
     def stack(self) -> Stack:
@@ -64,11 +70,13 @@ class Scene:
             raise NoStack(f"{name} was not started again") from None
 
     def _pids(self) -> dict[str, int]:
-        return {one.name: one.pid for one in self.stack.processes}
+        """Return the processes by name, without those whose death the supervisor has not seen yet."""
+        return {one.name: one.pid for one in self.stack.processes if one.pid not in self.dead}
 
     def kill(self, name: str, pid: int, number: signal.Signals = signal.SIGKILL) -> None:
         """End a process, and remember its death."""
         os.kill(pid, number)
+        self.dead.add(pid)
         self.deaths.append((time.monotonic(), name))
 
     def died_often(self, name: str) -> bool:
@@ -219,7 +227,7 @@ async def _caught(scene: Scene) -> tuple[str, int, frozenset[LedgerKey]]:
     """Stop the worker with most rows in work, and return it with those; whoever has nothing left is let go again."""
     until = time.monotonic() + MOMENT_S
     while True:
-        workers = {one.pid: one.name for one in scene.stack.processes if one.name.startswith("worker")}
+        workers = scene.workers
         fit = {pid: name for pid, name in workers.items() if not scene.died_often(name)} or workers
         held = await in_work(scene.eye)
         late = time.monotonic() > until
