@@ -137,7 +137,9 @@ async def test_a_worker_takes_turns_through_every_stage_and_stops_when_told(
     log = (tmp_path / "worker.log").read_text()
     assert '"level":"error"' not in log
     # Other tests have keys in the same Valkey, which a worker tells.
-    assert not [line for line in log.splitlines() if '"level":"warning"' in line and "its database also holds" not in line]
+    assert not [
+        line for line in log.splitlines() if '"level":"warning"' in line and "its database also holds" not in line
+    ]
 
 
 async def test_turns_nobody_rang_for_are_found_by_the_sweeper(world: World, start: Start) -> None:
