@@ -75,6 +75,15 @@ MUTANTS = (
         tests=("test_writers_that_meet_in_a_session_leave_it_numbered_without_gaps_in_order_of_position",),
     ),
     Mutant(
+        law="L3",
+        fault="writers that wait for nobody share a session",
+        file="store/functions/20_append.sql",
+        before="and pg_try_advisory_xact_lock(v_session)) then\n",
+        after="and pg_try_advisory_xact_lock_shared(v_session)) then\n",
+        held_by="tests/store/test_turns.py",
+        tests=("test_writers_that_meet_in_a_session_leave_it_numbered_without_gaps_in_order_of_position",),
+    ),
+    Mutant(
         law="L6",
         fault="the wall stands open",
         file="store/migrations/versions/0001_first_light.sql",
