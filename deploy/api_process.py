@@ -168,13 +168,7 @@ def compose(settings: Settings) -> FastAPI:
     return create_app(
         Memory(parts, settings.api, gateway=settings.gateway.mode is not GatewayMode.OFF),
         Keys(database),
-        ApiHealth(
-            database,
-            doorbell,
-            counts,
-            looks,
-            settings.health,
-        ),
+        ApiHealth(database, doorbell, counts, looks, settings.health),
         Exposition(settings.metrics_dir, counts, settings.health),
         settings.api,
         recorder=recorder,

@@ -15,7 +15,7 @@ from store.vectors import register
 SET_TENANT = text("select set_config('afterturn.host', :host, true)")
 # For what the ledger has done again when it is lost: its commit does not wait for the disk, nor others for that.
 # A server that crashes forgets the last moments of such transactions, whole, in order, and with their claims' ends.
-SET_TENANT_REPEATABLE = text("""
+SET_TENANT_NO_SYNC = text("""
     select set_config('afterturn.host', :host, true), set_config('synchronous_commit', 'off', true)""")
 SET_SCOPE = text("select set_config('afterturn.user', :user, true), set_config('afterturn.agent', :agent, true)")
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from embeddings.protocol import Embedder
 from store import reflection_vectors
 from store.corrections import corrected_id
-from store.database import SET_TENANT_REPEATABLE, Database
+from store.database import SET_TENANT_NO_SYNC, Database
 from store.errors import LeaseLost
 from store.ledger import Claim, LedgerRow, Outcome, Stage, close_together
 from store.reflection_vectors import reflection_of
@@ -57,7 +57,7 @@ class EmbeddingStage:
     ) -> list[Outcome]:
         """Write the vectors of one host's units, and close its claims with them."""
         outcomes = [Outcome(row.item_id) for claim in claims for row in claim.rows]
-        async with self.database.tenant(host, SET_TENANT_REPEATABLE) as connection:
+        async with self.database.tenant(host, SET_TENANT_NO_SYNC) as connection:
             await insert(connection, host, self.embedder.generation, units, vectors)
             ours = await close_together(connection, claims, outcomes)
         EMBEDDED_TEXTS.inc(len(units))

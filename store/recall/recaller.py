@@ -25,12 +25,12 @@ from store.recall.folding import Folded, Recent, folded
 from store.recall.fusion import Ranking, rank
 from store.recall.keeping import Keeping
 from store.recall.lexical_arm import LexicalArm
-from store.recall.meaning import Meanings
+from store.recall.meaning import Meaning, Meanings
 from store.recall.pinned_arm import PinnedArm
 from store.recall.pool import Candidate, Pool
 from store.recall.preparation import TENANT_AND_ONE_PLAN, Preparation, prepare
 from store.recall.query import RecallAnswer, Recalled, RecallQuery
-from store.recall.question import understand
+from store.recall.question import Question, understand
 from store.recall.recent_arm import RecentArm
 from store.recall.reranking import NAME as RERANK
 from store.recall.reranking import LastLook
@@ -103,8 +103,29 @@ class Recaller:
             return RecallAnswer((), prepared, steps.milliseconds())
         meaning = await self._meanings.of(question, prepared, host=host, bank=bank)
         steps.done("embed")
+        search = self._brief(host, query, question, prepared, meaning)
+        last = None if RERANK in query.without else self._last
+        wanted = Wanted(last.wanted(query.k) if last else query.k, prepared.recent)
+        items, failed = await self._found(search, query, steps, wanted)
+        steps.done("texts")
+        degraded = [wrong for wrong in (meaning.wrong, *failed) if wrong]
+        if last is not None:
+            items, wrong = await last.look(question.text, items)
+            degraded += [wrong] if wrong else []
+            steps.done(RERANK)
+        laid_down, used = await standing(prepared.directives, query.max_tokens, self._settings, self._embedder)
+        left = None if query.max_tokens is None else query.max_tokens - used
+        kept = await within(items[: query.k], left, self._embedder)
+        steps.done("budget")
+        return RecallAnswer(kept, prepared.freshness, steps.milliseconds(), tuple(degraded), laid_down)
+
+    def _brief(
+        self, host: UUID, query: RecallQuery, question: Question, prepared: Preparation, meaning: Meaning
+    ) -> Search:
+        """Return what every arm is told."""
+        bank = identity.bank_id(host, query.bank)
         now = query.as_of or query.known_at or self._clock()
-        search = Search(
+        return Search(
             host=host,
             bank=bank,
             question=question,
@@ -121,20 +142,6 @@ class Recaller:
             told_at=prepared.told_at,
             pinned=prepared.pinned,
         )
-        last = None if RERANK in query.without else self._last
-        wanted = Wanted(last.wanted(query.k) if last else query.k, prepared.recent)
-        items, failed = await self._found(search, query, steps, wanted)
-        steps.done("texts")
-        degraded = [wrong for wrong in (meaning.wrong, *failed) if wrong]
-        if last is not None:
-            items, wrong = await last.look(question.text, items)
-            degraded += [wrong] if wrong else []
-            steps.done(RERANK)
-        laid_down, used = await standing(prepared.directives, query.max_tokens, self._settings, self._embedder)
-        left = None if query.max_tokens is None else query.max_tokens - used
-        kept = await within(items[: query.k], left, self._embedder)
-        steps.done("budget")
-        return RecallAnswer(kept, prepared.freshness, steps.milliseconds(), tuple(degraded), laid_down)
 
     async def _found(
         self, search: Search, query: RecallQuery, steps: Steps, wanted: Wanted

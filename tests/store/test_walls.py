@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from store.database import SET_TENANT, SET_TENANT_REPEATABLE, Database
+from store.database import SET_TENANT, SET_TENANT_NO_SYNC, Database
 from store.turns import TurnStore
 from tests.servers import TestPostgres
 from tests.store.conftest import new_host, rows, settings_of, turn
@@ -81,7 +81,7 @@ async def test_no_transaction_waits_for_the_disk_less_for_one_before_it_that_cou
     host, waits = await new_host(alone), []
     async with alone.call() as connection:
         await connection.execute(text("set synchronous_commit = on"))
-    for opening in (SET_TENANT_REPEATABLE, SET_TENANT):
+    for opening in (SET_TENANT_NO_SYNC, SET_TENANT):
         async with alone.tenant(host, opening) as connection:
             waits.append((await connection.execute(text("show synchronous_commit"))).scalar_one())
     await alone.close()

@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import derivation, postings
-from store.database import SET_TENANT_REPEATABLE, Database
+from store.database import SET_TENANT_NO_SYNC, Database
 from store.events.envelope import Origin
 from store.events.log import append_events
 from store.languages import Languages, writing
@@ -46,7 +46,7 @@ class ExtractionStage:
         turns = await messages(self.database, host, [(bank, row.turn_id) for row in rows])
         rules = writing(await self.languages.of(host), bank)
         derived = await asyncio.to_thread(_derive, host, rows, turns, rules)
-        async with self.database.tenant(host, SET_TENANT_REPEATABLE) as connection:
+        async with self.database.tenant(host, SET_TENANT_NO_SYNC) as connection:
             await derivation.lock(connection, bank)
             ours = await held_together(connection, claims)
             rows = [row for claim in ours for row in claim.rows]
