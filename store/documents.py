@@ -26,7 +26,7 @@ from store.languages import Languages, writing
 from store.quotas import refusal_of
 from store.recall.terms import analyse, lexical_text
 from store.recall.word_rules import WordRules
-from store.turn_offers import write_offered
+from store.turn_writes import write_offered
 
 #: How often a content may have been forgotten and handed in again before that is refused as busy.
 MOST_LIVES = 64

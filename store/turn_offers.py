@@ -4,31 +4,21 @@ import hmac
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import chain, islice
 from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import text
 
 from store import identity
 from store.banks import created
-from store.database import Database
 from store.events.catalog import EventType
 from store.events.envelope import Origin, envelope
 from store.languages import Rules, writing
-from store.quotas import charged
 from store.recall.terms import analyse, lexical_text
 from store.recall.word_rules import WordRules
 
-#: What became of a turn, and its position.
-Outcome = tuple[str, int | None]
-
 #: From here on a body is prepared in a thread; below, the hand-over would cost more than the work.
 LARGE_CHARACTERS = 20_000
-
-
-APPEND = text("select outcomes, positions from afterturn.append_turns(:host, cast(:turns as jsonb), :wait)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,25 +171,3 @@ def _retained(turn: NewTurn, n: int, unit: UUID, at: datetime, place: Mapping[st
 def _posting(unit: UUID, message: NewMessage, at: datetime, rules: WordRules) -> dict[str, Any]:
     terms = analyse(lexical_text(message.name or message.role, at, message.content, rules), rules)
     return {"unit": unit, "terms": dict(terms.counts), "length": terms.length}
-
-
-async def write_together(database: Database, host: UUID, turns: Sequence[Sequence[bytes]]) -> list[list[Outcome]]:
-    """Write turns of many in one call, none of which waits for another's bank or session: that outcome is `held`."""
-    found = iter(await write_offered(database, host, list(chain.from_iterable(turns)), wait=False))
-    return [list(islice(found, len(some))) for some in turns]
-
-
-async def write_offered(database: Database, host: UUID, turns: Sequence[bytes], *, wait: bool = True) -> list[Outcome]:
-    """Append turns that are in the form `append_turns` takes, in one call; return what became of each.
-
-    Where a quota was used up meanwhile, nothing was written and the call is made again. Raises RateLimited in the end.
-    """
-    offered = b"[%b]" % b",".join(turns)
-
-    async def write() -> list[Outcome]:
-        async with database.call() as connection:
-            answer = await connection.execute(APPEND, {"host": host, "turns": offered.decode(), "wait": wait})
-            outcomes, positions = answer.one()
-        return list(zip(outcomes, positions, strict=True))
-
-    return await charged(write)

@@ -17,7 +17,8 @@ from store.languages import Languages
 from store.ledger import Stage, StageStatus, public_status
 from store.quotas import recounted, refusal_of
 from store.together import Together
-from store.turn_offers import Known, NewMessage, NewTurn, Outcome, is_large, offers, write_offered, write_together
+from store.turn_offers import Known, NewMessage, NewTurn, is_large, offers
+from store.turn_writes import Outcome, write_offered, write_together
 
 __all__ = ["Appended", "Clock", "NewMessage", "NewTurn", "Refused", "TurnStatus", "TurnStore"]
 
