@@ -62,6 +62,9 @@ def main(chosen: Sequence[str]) -> int:
         with ThreadPoolExecutor(LANES) as pool:
             caught = list(pool.map(lambda mutant: _caught(free, mutant), mutants))
     print(f"{sum(caught)} of {len(mutants)} planted faults were caught")
+    for mutant, was_caught in zip(mutants, caught, strict=True):
+        if not was_caught:
+            print(f"escaped: {mutant.law} {mutant.fault} ({mutant.held_by})", file=sys.stderr)
     return 0 if all(caught) else 1
 
 

@@ -23,6 +23,9 @@ WAITING = text("""
     select count(*) from pg_locks l join pg_stat_activity a using (pid)
      where not l.granted and l.locktype = 'advisory' and a.datname = current_database()""")
 
+#: Keeps every writer of a session waiting who does not share its lock.
+HOLD_SESSION = text("select pg_advisory_xact_lock_shared(afterturn.lock_key('session', :session))")
+
 
 def others(database: Database, count: int) -> list[TurnStore]:
     """As many stores as there would be processes that know nothing of each other."""
@@ -32,6 +35,11 @@ def others(database: Database, count: int) -> list[TurnStore]:
 async def waits(database: Database, count: int) -> bool:
     async with database.call() as connection:
         return bool((await connection.execute(WAITING)).scalar_one() == count)
+
+
+async def halted(database: Database, writing: list["asyncio.Task[list[Appended | Refused]]"]) -> bool:
+    """Say whether all of them wait, or one of them did not have to."""
+    return any(writer.done() for writer in writing) or await waits(database, len(writing))
 
 
 async def test_an_accepted_turn_is_in_the_log_in_the_projections_and_in_the_ledger(
@@ -154,17 +162,27 @@ async def test_the_same_turn_sent_by_many_at_once_is_written_once(database: Data
 async def test_writers_that_meet_in_a_session_leave_it_numbered_without_gaps_in_order_of_position(
     database: Database, host: UUID
 ) -> None:
-    writers = others(database, 24)
-    await asyncio.gather(*(other.append(host, [turn(f"t{n}", "a", "b")]) for n, other in enumerate(writers)))
+    first, *writers = others(database, 9)
+    await first.append(host, [turn("t0", "a", "b")])
+    async with database.tenant(host) as connection:
+        # All stand at the door before it opens, however fast one of them would have been through.
+        session = identity.session_id(identity.bank_id(host, "home"), "s1")
+        await connection.execute(HOLD_SESSION, {"session": session})
+        writing = [
+            asyncio.create_task(other.append(host, [turn(f"t{n}", "a", "b")])) for n, other in enumerate(writers, 1)
+        ]
+        await until(partial(halted, database, writing), "every writer waits for the session")
+        assert not any(writer.done() for writer in writing)
+    await asyncio.gather(*writing)
     numbered = await rows(database, host, "select seq, turn_id from agent_memory_unit_t order by position")
-    assert [seq for seq, _ in numbered] == list(range(48))
-    assert [a == b for (_, a), (_, b) in zip(numbered[::2], numbered[1::2], strict=True)] == [True] * 24
+    assert [seq for seq, _ in numbered] == list(range(18))
+    assert [a == b for (_, a), (_, b) in zip(numbered[::2], numbered[1::2], strict=True)] == [True] * 9
     versions = await rows(
         database,
         host,
         "select aggregate_version from event_store_t where aggregate_type = 'AgentSessionHistory' order by position",
     )
-    assert [v for (v,) in versions] == list(range(1, 26))
+    assert [v for (v,) in versions] == list(range(1, 11))
 
 
 async def test_batches_with_sessions_in_any_order_do_not_deadlock(database: Database, host: UUID) -> None:
