@@ -160,6 +160,7 @@ class LocalStack:
             postgres_dir=self._postgres.cluster.folder,
             recall=self._settings.recall,
             embedding=self._settings.embedding,
+            enrichment=self._settings.enrichment,
         )
 
     def _save(self, running: tuple[Running, ...]) -> None:

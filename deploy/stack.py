@@ -13,6 +13,7 @@ from deploy.folder_lock import is_held
 from deploy.private_files import write_private
 from embeddings.settings import EmbeddingSettings
 from store.recall.settings import RecallSettings
+from workers.settings import EnrichmentSettings
 
 FILE = "stack.json"
 SECRET_FIELDS = ("database_url", "operator_url", "owner_url", "redis_url")
@@ -51,6 +52,7 @@ class Stack(BaseModel):
     #: What it runs with, for commands that do as it does; whatever opens somebody else's door is left out.
     recall: RecallSettings = Field(default_factory=RecallSettings)
     embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
+    enrichment: EnrichmentSettings = Field(default_factory=EnrichmentSettings)
     processes: tuple[StackProcess, ...] = ()
 
     @field_serializer(*SECRET_FIELDS, when_used="json")
@@ -60,6 +62,10 @@ class Stack(BaseModel):
     @field_serializer("embedding", when_used="json")
     def _without_key(self, embedding: EmbeddingSettings) -> dict[str, Any]:
         return embedding.model_dump(mode="json", exclude={"remote": {"api_key"}})
+
+    @field_serializer("enrichment", when_used="json")
+    def _without_its_key(self, enrichment: EnrichmentSettings) -> dict[str, Any]:
+        return enrichment.model_dump(mode="json", exclude={"api_key"})
 
     def save(self, data: Path) -> None:
         """Write DIR/stack.json, whole or not at all, for its owner's eyes."""

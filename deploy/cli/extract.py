@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -16,7 +15,7 @@ from deploy.cli.finding import DataOption, JsonOption, running_stack
 from deploy.cli.operating import on_database
 from deploy.cli.printing import answer, console, ended, say
 from deploy.history import Course, Progress, Scope, run_over
-from deploy.settings import Settings, load
+from deploy.stack import Stack
 from embeddings.registry import create_embedder
 from store import readings, reflection_vectors
 from store.database import Database
@@ -88,18 +87,19 @@ def extract_command(
 ) -> None:
     """Have turns read by a version of the extractor that has not read them yet, while the service goes on.
 
-    Versions are `rules-1`, and `llm-1:MODEL` where a model is configured. Each turn is read once by each version; what
+    Versions are `rules-1`, and `llm-1:MODEL` where the running stack was started with a model; what this shell's own
+    settings name does not count, for the stack's workers do the reading. Each turn is read once by each version; what
     others found stays, and is not repeated. Stopped, it goes on where it was when it is asked again. Exits 1 when turns
     are left unread.
 
     **Example:** `afterturn extract --version rules-1 --bank default --json`
     """
-    settings = load().settings
-    versions = [VERSION, *([version_of(settings.enrichment.model)] if settings.enrichment.enabled else [])]
+    stack = running_stack(data)
+    versions = _versions(stack)
     chosen = version or versions[-1]
     if chosen not in versions:
-        raise ended(f"no extractor of this version is configured; there is: {', '.join(versions)}", 2)
-    progress = _run(data, Reading(chosen), Place(host, bank), ahead, timeout)
+        raise ended(f"the stack has no extractor of this version; it has: {', '.join(versions)}", 2)
+    progress = _run(stack, Reading(chosen), Place(host, bank), ahead, timeout)
     _tell({"version": chosen}, progress, as_json=as_json)
 
 
@@ -112,26 +112,28 @@ def embed_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Embed what has no vector of the sentence model that is configured, as after a change of the model.
+    """Embed what has no vector of the running stack's sentence model, as after it was started with another.
 
-    Vectors of different models are kept apart and never compared: until a turn is embedded by the new model, it is
-    found by its words. Stopped, it goes on where it was when it is asked again. Exits 1 when turns are left.
+    The model is the one the stack was started with; what this shell's own settings name does not count, for the
+    stack's workers do the embedding. Vectors of different models are kept apart and never compared: until a turn is
+    embedded by the new model, it is found by its words. Stopped, it goes on where it was when it is asked again. Exits
+    1 when turns are left.
 
     **Example:** `afterturn embed --json`
     """
-    settings = load().settings
-    embedder = create_embedder(settings.embedding, _folder(settings, data))
-    progress = _run(data, Embedding(embedder.generation), Place(host, bank), ahead, timeout)
+    stack = running_stack(data)
+    embedder = create_embedder(stack.embedding, stack.api_key_file.parent)
+    progress = _run(stack, Embedding(embedder.generation), Place(host, bank), ahead, timeout)
     _tell({"model": embedder.name, "generation": embedder.generation}, progress, as_json=as_json)
 
 
-def _folder(settings: Settings, data: Path | None) -> Path:
-    return data or settings.data
+def _versions(stack: Stack) -> list[str]:
+    """Return the versions of what reads turns in this stack, the best one last."""
+    return [VERSION, *([version_of(stack.enrichment.model)] if stack.enrichment.enabled else [])]
 
 
-def _run(data: Path | None, course: Course, place: Place, ahead: int, timeout: str) -> Progress:
+def _run(stack: Stack, course: Course, place: Place, ahead: int, timeout: str) -> Progress:
     seconds, scope = duration(timeout).total_seconds(), Scope(place.host_id, place.bank_id)
-    stack = running_stack(data)
     must_exist(stack, place.host, place.bank)
 
     async def run(database: Database) -> Progress:

@@ -2,15 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from starlette.responses import JSONResponse
-from typer.testing import CliRunner
 
-from deploy.cli.app import build
 from deploy.cli.extract import Embedding, Reading
 from deploy.history import Course, Progress, Scope, run_over
 from store.ledger import Stage
@@ -120,15 +117,3 @@ async def test_a_refused_turn_is_not_asked_for_again(world: World, server: Model
     await crew.drain()
     assert (await over(world, Reading(LLM), crew)).turns == 0
     assert len(server.asked) == 1
-
-
-def test_a_version_nobody_has_is_wrong_usage(tmp_path: Path) -> None:
-    result = CliRunner().invoke(build("extract"), ["extract", "--version", "rules-0", "--data", str(tmp_path)])
-    assert result.exit_code == 2
-    assert VERSION in result.output
-
-
-@pytest.mark.parametrize("command", ["extract", "embed"])
-def test_without_a_stack_there_is_nothing_to_run_over(tmp_path: Path, command: str) -> None:
-    result = CliRunner().invoke(build(command), [command, "--data", str(tmp_path), "--json"])
-    assert result.exit_code == 2

@@ -12,6 +12,7 @@ from deploy.folder_lock import FolderLock
 from deploy.stack import NoStack, Stack, StackProcess, default_data, find_stack
 from embeddings.settings import EmbeddingSettings, Provider, RemoteSettings
 from store.recall.settings import RecallSettings
+from workers.settings import EnrichmentSettings
 
 
 @pytest.fixture
@@ -57,10 +58,13 @@ def test_the_file_is_for_its_owner_alone_and_holds_what_harnesses_read(running: 
 def test_what_it_runs_with_is_told_without_the_key_of_somebody_elses_model(stack: Stack) -> None:
     remote = RemoteSettings(base_url="https://models.example", model="m", api_key=SecretStr("hush5"))
     embedding = EmbeddingSettings(provider=Provider.REMOTE, remote=remote)
-    made = stack.model_copy(update={"embedding": embedding, "recall": RecallSettings(exact_units=7)})
-    written = made.model_dump_json()
+    enrichment = EnrichmentSettings(enabled=True, base_url="https://models.example", api_key=SecretStr("hush6"))
+    told = {"embedding": embedding, "enrichment": enrichment, "recall": RecallSettings(exact_units=7)}
+    written = stack.model_copy(update=told).model_dump_json()
     assert "hush5" not in written
+    assert "hush6" not in written
     read = Stack.model_validate_json(written)
+    assert read.enrichment == enrichment.model_copy(update={"api_key": SecretStr("")})
     assert (read.embedding.remote.model, read.recall.exact_units) == ("m", 7)
     assert read.embedding.remote.api_key.get_secret_value() == ""
 

@@ -1,0 +1,57 @@
+"""`afterturn extract` and `afterturn embed` do as the running stack does, whatever the shell's own settings say."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from typer.testing import CliRunner
+
+from deploy.cli.app import build
+from deploy.stack import find_stack
+from embeddings.registry import create_embedder
+from embeddings.settings import EmbeddingSettings, Provider, RemoteSettings
+from tests.deploy.operated import Busy, busy_stack
+from tests.servers import TestPostgres, TestValkey
+from workers.extraction import VERSION
+from workers.settings import EnrichmentSettings
+
+THERE = "https://models.example"
+SHELL = {"AFTERTURN_EMBEDDING__VARIANT": "weights", "AFTERTURN_ENRICHMENT__MODEL": "of/the-shell"}
+
+
+@pytest.fixture
+async def elsewhere(
+    tmp_path: Path, fresh_database: TestPostgres, valkey: TestValkey, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Busy]:
+    """Lend a stack that was started with models of its own, in a shell that names others."""
+    remote = RemoteSettings(base_url=THERE, model="of/the-stack", api_key=SecretStr("hush"))
+    settings = {
+        "embedding": EmbeddingSettings(provider=Provider.REMOTE, remote=remote),
+        "enrichment": EnrichmentSettings(enabled=True, base_url=THERE, model="reads/here", api_key=SecretStr("hush")),
+    }
+    for name, value in SHELL.items():
+        monkeypatch.setenv(name, value)
+    async with busy_stack(tmp_path / "data", fresh_database, valkey) as busy:
+        find_stack(busy.folder).model_copy(update=settings).save(busy.folder)
+        yield busy
+
+
+async def test_what_is_embedded_anew_is_what_lacks_the_stacks_own_model(elsewhere: Busy) -> None:
+    told = await elsewhere.answer("embed")
+    embedder = create_embedder(find_stack(elsewhere.folder).embedding, elsewhere.folder)
+    assert (told["model"], told["generation"]) == (embedder.name, embedder.generation)
+    assert "of/the-stack" in told["model"]
+
+
+async def test_what_is_read_anew_is_read_by_the_stacks_own_model(elsewhere: Busy) -> None:
+    assert (await elsewhere.answer("extract"))["version"] == "llm-1:reads/here"
+    wrong = await elsewhere.run("extract", "--version", "llm-1:of/the-shell")
+    assert wrong.exit_code == 2
+    assert f"it has: {VERSION}, llm-1:reads/here" in wrong.stderr
+
+
+@pytest.mark.parametrize("command", ["extract", "embed"])
+def test_without_a_stack_there_is_nothing_to_run_over(tmp_path: Path, command: str) -> None:
+    result = CliRunner().invoke(build(command), [command, "--data", str(tmp_path), "--json"])
+    assert result.exit_code == 2
