@@ -23,7 +23,6 @@ LANES = 2
 LINES_LIMIT = 10
 #: What the schema of a database is made of: a fault in it needs a template of its own.
 SCHEMA = ("store/functions/", "store/migrations/")
-PYTEST_FAILED = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +110,15 @@ def _caught(free: SimpleQueue[Lane], mutant: Mutant) -> bool:
             print(f"{mutant.law} {mutant.fault}: the fault does not fit the code any more; rewrite it", file=sys.stderr)
             return False
         file.write_text(sound.replace(mutant.before, mutant.after), encoding="utf-8")
-        run = lane.pytest(_ids(mutant), schema=not mutant.file.startswith(SCHEMA))
+        run = lane.pytest(_ids(mutant), "-rf", schema=not mutant.file.startswith(SCHEMA))
     finally:
         file.write_text(sound, encoding="utf-8")
         free.put(lane)
     # An error while collecting or in a fixture is no verdict: the tests themselves must have failed, all of them.
+    failed = {line.removeprefix("FAILED ").partition(" - ")[0] for line in run.stdout.splitlines()}
+    caught = failed.issuperset(_ids(mutant))
     closing = run.stdout.strip().rpartition("\n")[2]
-    caught = run.returncode == PYTEST_FAILED and closing.startswith(f"{len(mutant.tests)} failed in")
-    print(f"{mutant.law} {mutant.fault}: {'caught' if caught else 'NOT CAUGHT: ' + closing}", flush=True)
+    print(f"{mutant.law} {mutant.fault}: {'caught' if caught else 'NOT CAUGHT: ' + closing}\n", end="", flush=True)
     return caught
 
 
