@@ -12,7 +12,7 @@ from producers.banks import BankBody, BankChange
 from producers.corrections import CorrectionBody
 from producers.erasures import ErasureBody
 from producers.gateway import AddBody, FlushBody, SearchBody
-from producers.http import banks, erasures, knowledge, memories, persons, problems, recall, service, turns, units
+from producers.http import banks, erasures, knowledge, memories, names, persons, problems, recall, service, turns, units
 from producers.http.door import REQUEST_ID, Door
 from producers.http.openapi import describe
 from producers.knowledge import DirectiveBody, DocumentBody, LinkBody
@@ -66,6 +66,7 @@ def create_app(
         lifespan=lifespan,
         exception_handlers={HTTPException: _unrouted},
     )
+    names.register()
     app.add_middleware(Door, settings=settings, recorder=recorder)
     for router in (
         turns.routes(memory, keys),

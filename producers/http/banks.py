@@ -25,7 +25,7 @@ def routes(memory: Memory, keys: Keys) -> APIRouter:
         banks = await memory.list_banks(grant, parameters(request, BanksParameters))
         return replied({"banks": [as_json(bank) for bank in banks]})
 
-    @router.patch("/banks/{bank:path}", **documented("Change a bank's language", BankChange))
+    @router.patch("/banks/{bank:name}", **documented("Change a bank's language", BankChange))
     async def change(request: Request, bank: str) -> Response:
         grant = await grant_of(request, keys)
         return replied({"ok": True, **as_json(await memory.change_bank(grant, bank, await body_of(request)))})

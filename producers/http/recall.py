@@ -56,7 +56,7 @@ def routes(memory: Memory, keys: Keys) -> APIRouter:
         await memory.cancel_recall(grant, identifier(job_id))
         return Response(status_code=204)
 
-    @router.get("/banks/{bank:path}/freshness", **documented("How fresh a bank is", query=FreshnessParameters))
+    @router.get("/banks/{bank:name}/freshness", **documented("How fresh a bank is", query=FreshnessParameters))
     async def freshness(request: Request, bank: str) -> Response:
         grant = await grant_of(request, keys)
         asked = parameters(request, FreshnessParameters)

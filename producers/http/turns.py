@@ -38,7 +38,7 @@ def routes(memory: Memory, keys: Keys) -> APIRouter:
         answers = await memory.after_turns(grant, await body_of(request))
         return replied({"results": [_result(answer) for answer in answers]})
 
-    @router.get("/turns/{session_id}/{turn_id:path}", **documented("How far a turn has come", query=BankParameters))
+    @router.get("/turns/{session_id}/{turn_id:name}", **documented("How far a turn has come", query=BankParameters))
     async def turn(request: Request, session_id: str, turn_id: str) -> Response:
         grant = await grant_of(request, keys)
         place = read(TurnPlace, {"session_id": session_id, "turn_id": turn_id})

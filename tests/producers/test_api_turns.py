@@ -2,6 +2,7 @@
 
 import asyncio
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -110,6 +111,19 @@ async def test_a_turns_status_names_all_stages(ana: Tenant, turn: dict[str, Any]
     assert set(status["stages"]) == {"gateway", "extraction", "embedding", "projection"}
     assert {stage["status"] for stage in status["stages"].values()} == {"pending"}
     assert set(status["stages"]["gateway"]) == {"status", "attempts", "updated_at", "error"}
+
+
+@pytest.mark.parametrize("bank, turn_id", [("b/1", "a/b c?/\u00fc"), ("two\nlines\n", "a\nb/c\n"), ("a\u2028b", " ")])
+async def test_what_was_accepted_by_a_name_is_asked_for_by_it(
+    ana: Tenant, turn: dict[str, Any], bank: str, turn_id: str
+) -> None:
+    accepted = (await ana.http.post(TURNS, json={**turn, "turn_id": turn_id, "bank": bank})).json()
+    status = await ana.http.get(f"{TURNS}/monday/{quote(turn_id, safe='/')}", params={"bank": bank})
+    assert status.json()["position"] == accepted["position"]
+    freshness = await ana.http.get(f"/api/v1/banks/{quote(bank)}/freshness")
+    assert freshness.json()["position"] == accepted["position"]
+    changed = await ana.http.patch(f"/api/v1/banks/{quote(bank)}", json={"language": "de"})
+    assert changed.json()["bank"] == bank
 
 
 async def test_a_turn_that_wants_no_gateway_skips_it(ana: Tenant, turn: dict[str, Any]) -> None:

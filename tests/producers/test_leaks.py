@@ -127,7 +127,7 @@ async def test_metrics_carry_no_host_bank_or_session(world: World, ana: Tenant) 
         if family.name == "afterturn_http_requests"
         for sample in family.samples
     }
-    assert "/api/v1/turns/{session_id}/{turn_id:path}" in routes
+    assert "/api/v1/turns/{session_id}/{turn_id:name}" in routes
     assert len(routes) < 30
 
 

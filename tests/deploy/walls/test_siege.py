@@ -20,6 +20,7 @@ from producers.doorbell import Doorbell
 from producers.errors import PermissionDenied
 from store import identity
 from store.banks import Banks
+from store.clock import DatabaseClock
 from store.database import Database
 from store.keys import Grant, Keys
 from store.removal import TABLES, remove_hosts
@@ -54,7 +55,7 @@ class Siege:
 async def siege(postgres: TestPostgres, valkey: TestValkey) -> AsyncIterator[Siege]:
     database, broker = database_of(postgres), broker_of(valkey.url, f"siege-{uuid4().hex}")
     doorbell = Doorbell(broker)
-    app: Any = application(database, doorbell)
+    app: Any = application(database, doorbell, await DatabaseClock.asked(database))
     yield Siege(postgres, database, into(app), app)
     await doorbell.close()
     await database.close()
@@ -127,7 +128,7 @@ async def test_what_was_taken_away_is_found(siege: Siege) -> None:
 async def test_every_public_path_of_the_api_is_tried(siege: Siege) -> None:
     tried = {door.split(" ")[1] for door in DOORS}
     paths = {
-        path.replace(":path}", "}") for path in siege.app.openapi()["paths"] if path.startswith(("/api/", "/memories/"))
+        path.replace(":name}", "}") for path in siege.app.openapi()["paths"] if path.startswith(("/api/", "/memories/"))
     }
     assert paths <= tried
 

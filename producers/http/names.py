@@ -1,0 +1,14 @@
+"""Names within paths: whatever the doors accept as a name can be asked for by it."""
+
+from starlette.convertors import PathConvertor, register_url_convertor
+
+
+class NameConvertor(PathConvertor):
+    """A name of a bank or a turn, which may hold slashes and line breaks; the usual convertor stops at the latter."""
+
+    regex = "(?s:.*)"
+
+
+def register() -> None:
+    """Let routes say `{bank:name}`; again changes nothing."""
+    register_url_convertor("name", NameConvertor())
