@@ -136,7 +136,7 @@ begin
            coalesce(d->'metadata', '{}'), e.aggregate_version,
            coalesce((select b.active from agent_memory_bank_t b where b.host_id = e.host_id and b.bank_id = e.bank_id), true),
            e.event_ts, e.user_id::text
-      from unnest(p_events) e, lateral (select e.payload->'data') as x(d)
+      from unnest(p_events) e, lateral (select e.payload->'data' offset 0) as x(d)
      where e.event_type = 'AgentMemoryEntityCreatedEvent'
      order by e.aggregate_id, e.aggregate_version
     on conflict (host_id, bank_id, entity_id) do update
@@ -230,7 +230,7 @@ begin
                  and coalesce((select n.active from agent_memory_entity_t n where n.host_id = e.host_id
                                   and n.bank_id = e.bank_id and n.entity_id = (d->>'entityId')::uuid), true)
                 then null else e.event_ts end
-      from unnest(p_events) e, lateral (select e.payload->'data') as x(d)
+      from unnest(p_events) e, lateral (select e.payload->'data' offset 0) as x(d)
      where e.event_type = 'AgentMemoryUnitEntityLinkedEvent'
      order by e.aggregate_id, e.aggregate_version
     on conflict (host_id, bank_id, unit_id, entity_id) do update
@@ -268,7 +268,7 @@ begin
            and coalesce((select u.active from agent_memory_unit_t u where u.host_id = e.host_id and u.bank_id = e.bank_id
                             and u.unit_id = (d->>'toUnitId')::uuid), true),
            e.event_ts, e.user_id::text
-      from unnest(p_events) e, lateral (select e.payload->'data') as x(d)
+      from unnest(p_events) e, lateral (select e.payload->'data' offset 0) as x(d)
      where e.event_type = 'AgentMemoryLinkCreatedEvent'
      order by e.aggregate_id, e.aggregate_version
     on conflict (host_id, bank_id, from_unit_id, to_unit_id, link_type) do update

@@ -48,9 +48,10 @@ begin
     v_new := afterturn.number_events(p_host, p_events);
     perform afterturn.check_versions(p_host, v_new, p_expected);
     with written as (
-        insert into afterturn.event_store_t select e.* from unnest(v_new) e on conflict do nothing returning *
+        -- As one value: rows of columns would be gathered as records, and become events again by way of text.
+        insert into afterturn.event_store_t as s select e.* from unnest(v_new) e on conflict do nothing returning s as event
     )
-    select array_agg(w order by w.position) into v_new from written w;
+    select array_agg(w.event order by (w.event).position) into v_new from written w;
     if not p_if_absent then
         -- Whoever wrote between our look and our insert has committed by now: the insert waited for it.
         perform afterturn.refuse('ZA003', o.aggregate, o.version - 1, afterturn.logged_version(p_host, o.subject))
