@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from typing import Self
 
 import structlog
 from sqlalchemy import text
@@ -50,6 +51,13 @@ class DatabaseClock:
         self._steady = steady
         self._zero: datetime | None = None
         self._known = asyncio.Event()
+
+    @classmethod
+    async def asked(cls, database: Database) -> Self:
+        """Return a clock that knows the time, for one short piece of work. Raises what the driver raises."""
+        clock = cls(database)
+        await clock.ask()
+        return clock
 
     def __call__(self) -> datetime:
         """Return the time."""

@@ -5,6 +5,7 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated
 
+import structlog
 import typer
 
 #: Each command: where its function, or its group of commands, is.
@@ -77,4 +78,5 @@ def _root(
         bool, typer.Option("--version", is_eager=True, callback=_say_version, help="Print the version.")
     ] = False,
 ) -> None:
-    """Make a single command keep its name: without this, typer would drop it."""
+    """Make a single command keep its name, which typer would drop; keep what is logged apart from answers."""
+    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))

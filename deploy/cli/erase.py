@@ -3,7 +3,6 @@
 import asyncio
 import sys
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +21,7 @@ from deploy.cli.operating import Act, acted, on_database
 from deploy.cli.printing import answer, console, ended, printable, say
 from deploy.stack import Stack
 from producers.erasures import as_json
+from store.clock import DatabaseClock
 from store.database import Database
 from store.erasure import Erasures, Kind, Receipt, Target
 from store.errors import NotFound
@@ -142,10 +142,10 @@ def _erase(asked: Asked, data: Path | None, *, dry_run: bool, yes: bool, json: b
     host, target = host_named(asked.host), asked.target
 
     async def estimate(database: Database) -> Receipt:
-        return await Erasures(database, _now).estimate(host, target)
+        return await Erasures(database, await DatabaseClock.asked(database)).estimate(host, target)
 
     async def erase(database: Database, act: Act) -> Receipt:
-        erasures = Erasures(database, _now)
+        erasures = Erasures(database, act.clock)
         receipt = await erasures.run(host, await erasures.request(host, target))
         act.rows = sum(receipt.counts.values())
         return receipt
@@ -168,10 +168,6 @@ def _ask(named: str) -> None:
         raise ended("erasing cannot be undone: say --yes, or look with --dry-run first", 2)
     if not typer.confirm(f"Erase {printable(named)} for good? This cannot be undone.", err=True):
         raise ended("nothing was erased", 1)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 def _vacuum(stack: Stack) -> bool:

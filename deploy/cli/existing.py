@@ -1,7 +1,6 @@
 """Names that an operator gives: what is named but is not there is a slip, and no empty success."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from difflib import get_close_matches
 from uuid import UUID
 
@@ -11,6 +10,7 @@ from deploy.cli.printing import ended
 from deploy.stack import Stack
 from store import identity
 from store.banks import Banks
+from store.clock import DatabaseClock
 from store.database import Database
 from store.keys import Keys
 from store.scopes import Space
@@ -55,7 +55,7 @@ async def _missing(database: Database, host: str, bank: str | None) -> str | Non
     hosts = await Keys(database).hosts()
     if host_named(host) not in hosts:
         return no_such(f"there is no host {host!r}", "the hosts are", host, sorted(hosts.values()))
-    banks = Banks(database, lambda: datetime.now(UTC))
+    banks = Banks(database, await DatabaseClock.asked(database))
     if bank is None or await banks.known(host_named(host), bank):
         return None
     there = await banks.list(host_named(host), Space(), limit=LOOKED_AT)

@@ -1,7 +1,7 @@
 """`afterturn keys`: who may do what. A key is shown once, when it is made; only its hash is kept."""
 
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any, TypeVar
 from uuid import UUID
 
@@ -60,10 +60,10 @@ def create_command(
     """
     if gateway_user and (bank or user or agent or read_only):
         raise typer.BadParameter("a gateway user's key opens that user's memory and nothing else")
-    expires_at = None if expires is None else datetime.now(UTC) + expires
 
-    async def create(keys: Keys) -> str:
-        return await keys.create(
+    async def create(keys: Keys, now: datetime) -> tuple[str, datetime | None]:
+        expires_at = None if expires is None else now + expires
+        token = await keys.create(
             host,
             label,
             banks=bank or None,
@@ -73,8 +73,9 @@ def create_command(
             agent=agent,
             expires_at=expires_at,
         )
+        return token, expires_at
 
-    token = _changed(running_stack(data), "keys create", host, create)
+    token, expires_at = _changed(running_stack(data), "keys create", host, create)
     if as_json:
         about = {"label": label, "banks": sorted(bank) if bank else None, "write": not read_only}
         scope = {"gateway_user": gateway_user, "user": user, "agent": agent, "expires_at": _moment(expires_at)}
@@ -116,7 +117,7 @@ def revoke_command(
     **Example:** `afterturn keys revoke 0b7c…`
     """
 
-    async def revoke(keys: Keys) -> bool:
+    async def revoke(keys: Keys, _now: datetime) -> bool:
         await keys.revoke(host, key_id)
         return True
 
@@ -149,10 +150,10 @@ def rotate_command(
     **Example:** `afterturn keys rotate 0b7c… --overlap 24h`
     """
     stack = running_stack(data)
-    expires_at = None if expires is None else datetime.now(UTC) + expires
 
-    async def rotate(keys: Keys) -> tuple[Successor, bool]:
+    async def rotate(keys: Keys, now: datetime) -> tuple[Successor, bool]:
         own = await keys.authenticate(_kept(stack))
+        expires_at = None if expires is None else now + expires
         successor = await keys.rotate(host, key_id, overlap, expires_at=expires_at)
         return successor, own is not None and own.key_id == key_id
 
@@ -178,11 +179,14 @@ def _kept(stack: Stack) -> str:
         return ""
 
 
-def _changed(stack: Stack, operation: str, host: str, work: Callable[[Keys], Awaitable[T]]) -> T:
-    """Do something with the running stack's keys, and note it; ends with status 1 when its database does not answer."""
+def _changed(stack: Stack, operation: str, host: str, work: Callable[[Keys, datetime], Awaitable[T]]) -> T:
+    """Do something with the running stack's keys by its database's time, and note it.
+
+    Ends with status 1 when the database does not answer.
+    """
 
     async def do(database: Database, act: Act) -> T:
-        done = await work(Keys(database))
+        done = await work(Keys(database), act.clock())
         act.rows = 1
         return done
 

@@ -92,8 +92,7 @@ async def _run(stack: Stack, settings: Settings, names: Sequence[str] | None, wo
     database = Database(database_of(stack))
     indexes = VectorIndexes(stack.owner_url.get_secret_value(), settings.recall.exact_units)
     try:
-        clock = DatabaseClock(database)
-        await clock.ask()
+        clock = await DatabaseClock.asked(database)
         jobs, erasures, words = RecallJobs(database, clock), Erasures(database, clock), WordsAnew(database)
         needs = Needs(Pruning(database), jobs, erasures, settings.maintenance, clock, words)
         others = (checking(database, settings.recall), indexing(indexes))

@@ -10,7 +10,6 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TypeVar
 from uuid import UUID
 
@@ -21,6 +20,7 @@ from deploy.cli.finding import database_of
 from deploy.cli.printing import ended, printable
 from deploy.stack import Stack
 from store.call_audit import NOBODY, Call, CallAudit, Door
+from store.clock import DatabaseClock
 from store.database import Database
 
 T = TypeVar("T")
@@ -65,8 +65,9 @@ def operator() -> str:
 
 @dataclass(slots=True)
 class Act:
-    """What an operator did: how many rows it changed, and how it was refused, if it was."""
+    """What an operator did, by which clock: how many rows it changed, and how it was refused, if it was."""
 
+    clock: DatabaseClock
     rows: int | None = None
     code: str | None = None
 
@@ -74,7 +75,8 @@ class Act:
 @asynccontextmanager
 async def acting(database: Database, operation: str, host: UUID = NOBODY) -> AsyncGenerator[Act]:
     """Note in the call audit who did what, when the block ends, whichever way it ends."""
-    act, at, begun = Act(), datetime.now(UTC), time.monotonic()
+    act = Act(await DatabaseClock.asked(database))
+    at, begun = act.clock(), time.monotonic()
 
     async def note() -> None:
         took = (time.monotonic() - begun) * 1000

@@ -1,7 +1,6 @@
 """`afterturn quota`: how much a host, or one of its banks, may hold and take in."""
 
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +13,7 @@ from deploy.cli.finding import DataOption, JsonOption, running_stack
 from deploy.cli.operating import Act, acted, on_database
 from deploy.cli.printing import answer, console, ended, printable, say
 from store import identity
+from store.clock import DatabaseClock
 from store.database import Database
 from store.errors import NotFound
 from store.quotas import Limits, Quota, Quotas
@@ -48,7 +48,7 @@ def set_command(
     limits = Limits(max_turns, max_bytes, max_banks, turns_per_minute)
 
     async def put(database: Database, act: Act) -> list[Quota]:
-        quotas = Quotas(database, _now)
+        quotas = Quotas(database, act.clock)
         try:
             await quotas.set(host, bank, limits)
         except IntegrityError:
@@ -71,15 +71,11 @@ def show_command(*, host: HostOption = HOST, data: DataOption = None, as_json: J
     """
 
     async def everything(database: Database) -> list[Quota]:
-        return await Quotas(database, _now).show(host)
+        return await Quotas(database, await DatabaseClock.asked(database)).show(host)
 
     stack = running_stack(data)
     must_exist(stack, host, None)
     _print(on_database(stack, everything), as_json=as_json)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 def _print(found: list[Quota], *, as_json: bool) -> None:

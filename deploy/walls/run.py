@@ -1,9 +1,9 @@
 """A siege of a stack: some of it over HTTP, most of it in this process, and nothing left behind."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from uuid import UUID
 
 import httpx
@@ -23,6 +23,7 @@ from producers.recalls import Recalls
 from producers.settings import ApiSettings, BrokerSettings
 from store import identity
 from store.banks import Banks
+from store.clock import DatabaseClock
 from store.curation import Curation
 from store.database import Database
 from store.documents import Documents
@@ -70,27 +71,27 @@ async def _application(stack: Stack, settings: DatabaseSettings) -> AsyncGenerat
         RedisBroker(client=client, namespace=namespace, middleware=[])  # type: ignore[no-untyped-call]  # dramatiq's
     )
     try:
-        yield into(application(database, doorbell))
+        yield into(application(database, doorbell, await DatabaseClock.asked(database)))
     finally:
         await doorbell.close()
         await database.close()
         await asyncio.to_thread(client.close)
 
 
-def application(database: Database, doorbell: Doorbell) -> object:
+def application(database: Database, doorbell: Doorbell, clock: Callable[[], datetime]) -> object:
     """Return the API's application on a database, with a blunt embedder."""
     recalls = Recalls(database, Recaller(database, Blunt(), RecallSettings()), Waiter(database))
-    jobs, settings = RecallJobs(database, _now), ApiSettings()
+    jobs, settings = RecallJobs(database, clock), ApiSettings()
     parts = Parts(
-        TurnStore(database, _now),
-        Units(database, _now),
+        TurnStore(database, clock),
+        Units(database, clock),
         recalls,
         jobs,
         doorbell,
-        banks=Banks(database, _now),
-        erasures=Erasures(database, _now),
-        documents=Documents(database, _now),
-        curation=Curation(database, _now),
+        banks=Banks(database, clock),
+        erasures=Erasures(database, clock),
+        documents=Documents(database, clock),
+        curation=Curation(database, clock),
         persons=Persons(database),
     )
     memory = Memory(parts, settings, gateway=False)
@@ -110,7 +111,3 @@ async def _nothing() -> bytes:
 
 def _ids(names: Sequence[str]) -> list[UUID]:
     return [identity.host_id(name) for name in names]
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
