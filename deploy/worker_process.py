@@ -27,6 +27,7 @@ from dramatiq.brokers.redis import RedisBroker
 from deploy import logs
 from deploy.broker_fitness import Watch
 from deploy.gateways import gateway_client, gateway_recall
+from deploy.linking import linking_of
 from deploy.outside import noted
 from deploy.settings import Settings
 from embeddings.errors import EmbeddingError
@@ -203,7 +204,7 @@ async def _build(
         words=WaitingWords(database),
     )
     needs = Needs(Pruning(database), jobs, Erasures(database, clock), settings.maintenance, clock, WordsAnew(database))
-    tasks = (*tasks_of(needs), checking(database, settings.recall))
+    tasks = (*tasks_of(needs), linking_of(settings, database, embedder, clock), checking(database, settings.recall))
     maintainer = Maintainer(Schedule(database), tasks, _name())
     dependencies = Dependencies(runners, RecallWork(jobs, recalls, lease, embedder.load), doorbell.answered)
     looking = [

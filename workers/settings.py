@@ -132,6 +132,16 @@ class WorkerSettings(BaseModel):
     sweep_seconds: float = Field(default=2.0, ge=0.1, le=300, description="pause between two sweeps")
 
 
+class SemanticLinkSettings(BaseModel):
+    """Links between texts that are near in meaning, made beside the pipeline once they are embedded."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    enabled: bool = Field(default=True, description="link what is near in meaning")
+    most: int = Field(default=3, ge=1, le=50, description="links of a text to earlier ones at most")
+    least: float = Field(default=0.6, ge=0, le=1, description="no link below this cosine")
+
+
 class MaintenanceSettings(BaseModel):
     """What is put away after how many days. What would be lost by that is kept for ever unless a number is set."""
 
@@ -149,3 +159,4 @@ class MaintenanceSettings(BaseModel):
     said_days: float | None = Field(
         default=None, gt=0, le=36_500, description="turns are erased, facts of them too; not set: kept for ever"
     )
+    semantic_links: SemanticLinkSettings = Field(default_factory=SemanticLinkSettings)

@@ -168,9 +168,10 @@ class LinkKey(EventData):
 
 
 class Link(LinkKey):
-    """A link's state."""
+    """A link's state; one of nearness names the model by whose vectors it is so."""
 
     weight: float = 1.0
+    embedding_model: str | None = None
 
 
 class DirectiveKey(EventData):

@@ -75,7 +75,7 @@ class Maintainer:
         if run is None:
             return Told(task.name, "busy", why="another worker runs it")
         start = time.monotonic()
-        told = await self._batches(task, run, None if by_hand else start + self.longest_s)
+        told = await self._batches(task, run, None if by_hand else start + (task.longest_s or self.longest_s))
         await self.schedule.finish(run, outcome=told.outcome, pause=_pause(task, told.outcome))
         return _counted(replace(told, seconds=time.monotonic() - start))
 
@@ -99,7 +99,8 @@ class Maintainer:
 
 def _pause(task: Task, outcome: str) -> timedelta:
     """Return how long after a run the next one may begin."""
-    return {"cut": timedelta(), "failed": min(task.every, FAILED_PAUSE)}.get(outcome, task.every)
+    soon = {"cut": timedelta() if task.longest_s is None else task.every, "failed": min(task.every, FAILED_PAUSE)}
+    return soon.get(outcome, task.every)
 
 
 def _counted(told: Told) -> Told:

@@ -23,7 +23,8 @@ FIRST = f"{UUID(int=0)} {UUID(int=0)}"
 class Task:
     """One thing that is put away: `step` does a batch from a place on, `count` says what all of it would come to.
 
-    `off`: why nothing is done, where nobody asked for it.
+    `off`: why nothing is done, where nobody asked for it. `longest_s`: what takes long by nature is cut after so many
+    seconds, and then waits as if it had been done.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Task:
     step: Callable[[str | None], Awaitable[Page]]
     count: Callable[[], Awaitable[int]]
     off: str | None = None
+    longest_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

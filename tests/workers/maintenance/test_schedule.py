@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from typing import Any
 
 from structlog.testing import capture_logs
 
@@ -16,7 +17,7 @@ EXPIRE = "update public.afterturn_maintenance set lease_until = now() - interval
 DUE = "update public.afterturn_maintenance set next_run = now() - interval '5 hours'"
 
 
-def task(step: Callable[[str | None], Awaitable[Page]], name: str = "tidy", **more: str) -> Task:
+def task(step: Callable[[str | None], Awaitable[Page]], name: str = "tidy", **more: Any) -> Task:
     async def nothing() -> int:
         return 0
 

@@ -1,0 +1,18 @@
+"""The making of semantic links, as the workers do it and as it is done by hand."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from deploy.settings import Settings
+from embeddings.protocol import Embedder
+from store.database import Database
+from store.near_links import NearLinks
+from store.nearness import Nearness
+from workers.maintenance import Task, linking
+
+
+def linking_of(settings: Settings, database: Database, embedder: Embedder, clock: Callable[[], datetime]) -> Task:
+    """Return the task: vectors of this embedder's generation are compared, the embedder itself is not asked."""
+    chosen = settings.maintenance.semantic_links
+    nearness = Nearness(database, embedder.generation, chosen.most, chosen.least)
+    return linking(database, NearLinks(database, nearness, embedder.name, settings.recall, clock), chosen)

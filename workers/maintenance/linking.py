@@ -1,0 +1,56 @@
+"""Semantic links by nearness: looked for in what is embedded, a little at a time, host after host."""
+
+from datetime import timedelta
+from uuid import UUID
+
+from sqlalchemy import text
+
+from store.database import Database
+from store.maintenance import Page
+from store.near_links import NearLinks
+from workers.maintenance.tasks import Task
+from workers.settings import SemanticLinkSettings
+
+#: Hosts that are looked at in one batch where there is nothing to do.
+HOSTS = 50
+#: So long a run takes at most, in seconds, and so long the next one waits: a fifteenth of a processor at worst.
+LONGEST_S = 2.0
+EVERY = timedelta(seconds=30)
+
+NEXT_HOSTS = text("""
+    select host_id from afterturn.host_t where host_id > cast(:host as uuid) order by host_id limit :hosts""")
+
+
+def linking(database: Database, links: NearLinks, settings: SemanticLinkSettings, *, at_once: int = HOSTS) -> Task:
+    """Link what was embedded since; a round over the hosts gives each of them a page, until a round finds nothing."""
+
+    async def step(place: str | None) -> Page:
+        last, worked = _understood(place)
+        hosts = await _next(database, last, at_once)
+        for host in hosts:
+            made = await links.step(host)
+            if made is not None:
+                return Page(made, f"{host} more")
+        if len(hosts) == at_once:
+            return Page(0, f"{hosts[-1]} {'more' if worked else 'none'}")
+        return Page(0, f"{UUID(int=0)} none" if worked else None)
+
+    async def count() -> int:
+        found, last = 0, UUID(int=0)
+        while hosts := await _next(database, last, at_once):
+            found, last = found + sum([await links.undone(host) for host in hosts]), hosts[-1]
+        return found
+
+    off = None if settings.enabled else "maintenance.semantic_links.enabled is false"
+    return Task("semantic_links", EVERY, step, count, off, LONGEST_S)
+
+
+def _understood(place: str | None) -> tuple[UUID, bool]:
+    """Return the host that had its turn last, and whether there was something to do in this round."""
+    host, _, worked = (place or f"{UUID(int=0)} none").partition(" ")
+    return UUID(host), worked == "more"
+
+
+async def _next(database: Database, last: UUID, hosts: int) -> list[UUID]:
+    async with database.operator() as connection:
+        return list((await connection.execute(NEXT_HOSTS, {"host": last, "hosts": hosts})).scalars())
