@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from store.recall.heads import NAME as HEADS
+from store.recall.heads import with_heads
 from store.recall.pool import Pool
 from store.recall.query import ArmScore, Explanation
 from store.recall.question import Question
@@ -49,7 +51,7 @@ def rank(
     """Order the pool by the weighted sum of the arms' raw scores, as the rules move it; ties by unit id.
 
     All raw scores lie between 0 and 1 by their own nature, so nothing is stretched query by query. Rules named in
-    `without` move nothing.
+    `without` move nothing. Each arm's best are told among the first, whatever the others say of them.
     """
     scores = np.zeros(len(pool))
     for name, raw in arms.items():
@@ -59,5 +61,8 @@ def rank(
         after = rule(scores, pool, question, ranking)
         moved[name] = after - scores
         scores = after
+    if HEADS not in without:
+        after = with_heads(scores, pool, arms, weights, ranking.heads)
+        moved[HEADS], scores = after - scores, after
     order = sorted(range(len(pool)), key=lambda index: (-scores[index], pool.candidates[index].unit_id))
     return Ranking(order, scores, arms, moved)
