@@ -14,9 +14,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from deploy.cli.finding import DataOption, JsonOption, database_of, running_stack
 from deploy.cli.printing import answer, console, ended
+from deploy.linking import linking_of
 from deploy.settings import Settings, load
 from deploy.settings_errors import SettingsError
 from deploy.stack import Stack
+from embeddings.registry import create_embedder
 from store.clock import DatabaseClock
 from store.database import Database
 from store.erasure import Erasures
@@ -51,10 +53,11 @@ def maintenance_command(
     turns out of the ledger (`maintenance.ledger_days`; their status and the counts stay what they were); `audit`
     forgets old calls to the Memory Gateway (`maintenance.audit_days`) and `calls` those at our own doors
     (`maintenance.calls_days`); `said` erases old turns for good, with a receipt (`maintenance.said_days`): these
-    three are off unless set; `recall_check` compares recall with an exact search in a bank beyond
-    `recall.exact_units`, for the metrics; `vector_indexes` builds indexes over vectors where a bank has grown beyond
-    it, which `afterturn up` does itself and the workers cannot. A task that another worker runs at this moment is told
-    as busy. Exits 1 when a task fails.
+    three are off unless set; `semantic_links` links texts that are near in meaning to what was said before them
+    (`maintenance.semantic_links`; it tells of links made); `recall_check` compares recall with an exact search in a
+    bank beyond `recall.exact_units`, for the metrics; `vector_indexes` builds indexes over vectors where a bank has
+    grown beyond it, which `afterturn up` does itself and the workers cannot. A task that another worker runs at this
+    moment is told as busy. Exits 1 when a task fails.
 
     **Example:** `afterturn maintenance --dry-run`
     """
@@ -95,7 +98,8 @@ async def _run(stack: Stack, settings: Settings, names: Sequence[str] | None, wo
         clock = await DatabaseClock.asked(database)
         jobs, erasures, words = RecallJobs(database, clock), Erasures(database, clock), WordsAnew(database)
         needs = Needs(Pruning(database), jobs, erasures, settings.maintenance, clock, words)
-        others = (checking(database, settings.recall), indexing(indexes))
+        near = linking_of(settings, database, create_embedder(settings.embedding, settings.data), clock)
+        others = (near, checking(database, settings.recall), indexing(indexes))
         tasks = {task.name: task for task in (*tasks_of(needs), *others)}
         if unknown := [name for name in names or () if name not in tasks]:
             raise ended(f"no such task: {', '.join(unknown)}; there are {', '.join(tasks)}", 2)
