@@ -5,9 +5,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
 
+from asyncpg import Record
+from asyncpg.exceptions import PostgresError
 from sqlalchemy import TextClause, event, text
+from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
-from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
+from sqlalchemy.util import greenlet_spawn
 
 from store.settings import DatabaseSettings
 from store.vectors import register
@@ -66,6 +70,13 @@ class Database:
         async with self._app.connect() as connection:
             yield await connection.execution_options(isolation_level="AUTOCOMMIT")
 
+    async def fetch(self, query: str, *arguments: object) -> list[Record]:
+        """Make one self-contained function call, as `call` does, at half the cost: the driver itself is asked.
+
+        Arguments stand in the query as $1, $2 and so on. Raises what the driver raises.
+        """
+        return await _fetch(self._app, query, arguments)
+
     @asynccontextmanager
     async def operator_call(self) -> AsyncGenerator[AsyncConnection]:
         """Lend a connection over all hosts for one statement, which is a transaction of its own."""
@@ -104,7 +115,30 @@ def _engine(url: str, pool_size: int) -> AsyncEngine:
         },
     )
     event.listen(engine.sync_engine, "connect", _register_codecs)
+    event.listen(engine.sync_engine, "checkout", _refuse_closed)
     return engine
+
+
+async def _fetch(engine: AsyncEngine, query: str, arguments: tuple[object, ...]) -> list[Record]:
+    lent = await engine.raw_connection()
+    driver: Any = lent.driver_connection
+    try:
+        found: list[Record] = await driver.fetch(query, *arguments)
+    except PostgresError:
+        raise
+    except BaseException as error:
+        # Cut off, or cancelled in the middle of an answer: nobody else shall read on from there.
+        await greenlet_spawn(lent.invalidate, error)
+        raise
+    finally:
+        await greenlet_spawn(lent.close)
+    return found
+
+
+def _refuse_closed(connection: Any, _entry: ConnectionPoolEntry, _lent: PoolProxiedConnection) -> None:
+    """Have the pool begin anew where the server has left: whoever comes next shall not pay for it with an error."""
+    if connection.driver_connection.is_closed():
+        raise InvalidatePoolError
 
 
 def _register_codecs(connection: Any, _entry: ConnectionPoolEntry) -> None:

@@ -10,13 +10,19 @@ PASSING_CLASSES = ("08", "53", "57", "58", "40")
 PASSING_STATES = frozenset({"25006", "55P03"})
 
 
+def state_of(error: BaseException) -> str:
+    """Return the SQLSTATE of what the driver raised, wrapped or not; empty where the server did not give one."""
+    raised = error.orig if isinstance(error, DBAPIError) else error
+    return str(getattr(raised, "sqlstate", None) or "")
+
+
 def is_outage(error: BaseException) -> bool:
     """Say whether the database was out of reach or out of means: nothing is wrong with what was asked."""
+    state = state_of(error)
     if isinstance(error, DBAPIError):
-        state = str(getattr(error.orig, "sqlstate", None) or "")
         return error.connection_invalidated or not state or _passing(state)
     if isinstance(error, PostgresError):
-        return _passing(str(getattr(error, "sqlstate", None) or ""))
+        return _passing(state)
     # Opening a connection raises what the socket and the driver raise, unwrapped.
     return isinstance(error, PoolTimeout | OSError | TimeoutError | InterfaceError)
 

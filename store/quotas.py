@@ -7,12 +7,14 @@ from typing import TypeVar
 from uuid import UUID
 
 import orjson
+from asyncpg.exceptions import PostgresError
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from store import identity
 from store.database import Database
 from store.errors import QuotaExceeded, RateLimited, StoreError
+from store.outage import state_of
 
 T = TypeVar("T")
 
@@ -80,8 +82,8 @@ async def charged(write: Callable[[], Awaitable[T]]) -> T:
     for _ in range(LOOKS):
         try:
             return await write()
-        except DBAPIError as error:
-            if getattr(error.orig.__cause__ if error.orig else None, "sqlstate", None) != USED_UP:
+        except (DBAPIError, PostgresError) as error:
+            if state_of(error) != USED_UP:
                 raise
     raise RateLimited("turns", "host", 0, 1)
 

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar, cast
+from typing import Generic, TypeVar
 
 from store.outage import is_outage
 
@@ -18,23 +18,43 @@ class Together(Generic[Asked, Answer]):
 
     `answer` takes what weighs up to `most` at a time, in order, and gives as many answers; what weighs more than that
     goes alone. What fails for all together is tried for each alone, unless the database is out of reach: one that
-    cannot be answered spoils it for no other. Belongs to one event loop.
+    cannot be answered spoils it for no other. Who is `eager` does not look whether others come in the same moment:
+    each one who comes alone is answered sooner. Belongs to one event loop.
     """
 
     answer: Callable[[Sequence[Asked]], Awaitable[Sequence[Answer]]]
     most: int = 64
     lanes: int = 1
     weigh: Callable[[Asked], int] = lambda _asked: 1
+    eager: bool = False
     _waiting: deque[tuple[Asked, "asyncio.Future[Answer]"]] = field(default_factory=deque)
+    _busy: int = 0
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def ask(self, asked: Asked) -> Answer:
         """Return the answer, or raise what `answer` raised. Who is cancelled while waiting was not asked for."""
+        if self.eager and self._busy < self.lanes and not self._waiting:
+            return await self._at_once(asked)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting.append((asked, future))
-        if len(self._tasks) < self.lanes:
-            self._tasks.add(asyncio.create_task(self._run(), name="together"))
+        self._begin()
         return await future
+
+    async def _at_once(self, asked: Asked) -> Answer:
+        self._busy += 1
+        try:
+            [answer] = await self.answer([asked])
+        finally:
+            self._busy -= 1
+            self._begin()
+        return answer
+
+    def _begin(self) -> None:
+        if self._waiting and self._busy < self.lanes:
+            self._busy += 1
+            task = asyncio.create_task(self._run(), name="together")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     async def _run(self) -> None:
         try:
@@ -42,7 +62,7 @@ class Together(Generic[Asked, Answer]):
                 await self._answer([(asked, future) for asked, future in self._taken() if not future.done()])
         finally:
             # With the last look at who waits, not a moment later: who asks in between would wait for ever.
-            self._tasks.discard(cast("asyncio.Task[None]", asyncio.current_task()))
+            self._busy -= 1
 
     def _taken(self) -> list[tuple[Asked, "asyncio.Future[Answer]"]]:
         """Take the next from those who wait, and after it what there is room for."""

@@ -4,15 +4,13 @@ from collections.abc import Sequence
 from itertools import chain, islice
 from uuid import UUID
 
-from sqlalchemy import text
-
 from store.database import Database
 from store.quotas import charged
 
 #: What became of a turn, and its position.
 Outcome = tuple[str, int | None]
 
-APPEND = text("select outcomes, positions from afterturn.append_turns(:host, cast(:turns as jsonb), :wait)")
+APPEND = "select outcomes, positions from afterturn.append_turns($1, $2, $3)"
 
 
 async def write_together(database: Database, host: UUID, turns: Sequence[Sequence[bytes]]) -> list[list[Outcome]]:
@@ -26,12 +24,10 @@ async def write_offered(database: Database, host: UUID, turns: Sequence[bytes], 
 
     Where a quota was used up meanwhile, nothing was written and the call is made again. Raises RateLimited in the end.
     """
-    offered = b"[%b]" % b",".join(turns)
+    offered = (b"[%b]" % b",".join(turns)).decode()
 
     async def write() -> list[Outcome]:
-        async with database.call() as connection:
-            answer = await connection.execute(APPEND, {"host": host, "turns": offered.decode(), "wait": wait})
-            outcomes, positions = answer.one()
+        [(outcomes, positions)] = await database.fetch(APPEND, host, offered, wait)
         return list(zip(outcomes, positions, strict=True))
 
     return await charged(write)

@@ -130,7 +130,7 @@ class TurnStore:
         """Return where turns of a host meet that come at the same time: the busier we are, the less each one costs."""
         if (found := self._writes.get(host)) is None:
             write = partial(write_together, self._database, host)
-            found = self._writes[host] = Together(write, MOST_BYTES, LANES, lambda turns: sum(map(len, turns)))
+            found = self._writes[host] = Together(write, MOST_BYTES, LANES, _bytes, eager=True)
         return found
 
     async def status(self, host: UUID, bank: str, session_id: str, turn_id: str) -> TurnStatus:
@@ -156,6 +156,10 @@ class TurnStore:
                 raise NotFound("no such host")
             self._digest_keys[host] = bytes(key)
         return self._digest_keys[host]
+
+
+def _bytes(turns: list[bytes]) -> int:
+    return sum(map(len, turns))
 
 
 def _answer(outcome: str, position: int | None) -> Appended | Refused:

@@ -22,6 +22,7 @@ from store.erasure.users import begin_user, by_bank, erase_written, next_page
 from store.errors import NotFound
 from store.events.catalog import EventType
 from store.events.log import append_events
+from store.outage import state_of
 
 #: Units of a session that go in one transaction.
 PAGE_UNITS = 100
@@ -142,7 +143,7 @@ class Erasures:
                 async with self._database.tenant(host) as connection:
                     return await self._step(connection, host, erasure)
             except DBAPIError as error:
-                if getattr(error.orig, "sqlstate", None) != DEADLOCK or tried + 1 == TRIES:
+                if state_of(error) != DEADLOCK or tried + 1 == TRIES:
                     raise
             await asyncio.sleep(0.05 * (tried + 1))
         return False

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.pool import NullPool
 
 from store.errors import ReplayError
+from store.outage import state_of
 from store.replay import derived, digest
 from store.replay.digest import Bank
 from store.replay.mend import mend, note_changes
@@ -159,7 +160,7 @@ def _differs(report: Report, table: str) -> bool:
 
 def _state(error: DBAPIError) -> str:
     """Return the SQLSTATE alone: what the database says quotes rows."""
-    return str(getattr(error.orig, "sqlstate", None) or type(error).__name__)
+    return state_of(error) or type(error).__name__
 
 
 @asynccontextmanager

@@ -104,3 +104,27 @@ async def test_what_is_heavy_goes_alone_and_nothing_overtakes_it() -> None:
     together = Together(doubling, most=10, weigh=lambda number: number)
     assert await asyncio.gather(*(together.ask(number) for number in (4, 5, 20, 3, 7, 1))) == [8, 10, 40, 6, 14, 2]
     assert doubling.batches == [[4, 5], [20], [3, 7], [1]]
+
+
+async def test_who_is_eager_is_answered_alone_and_the_others_share_the_next() -> None:
+    doubling = Doubling()
+    together = Together(doubling, lanes=2, eager=True)
+    assert await asyncio.gather(*(together.ask(number) for number in range(6))) == [0, 2, 4, 6, 8, 10]
+    assert doubling.batches == [[0], [1], [2, 3, 4, 5]]
+
+
+@pytest.mark.parametrize("away", [False, True])
+async def test_whoever_waits_for_one_who_was_eager_and_gave_up_or_failed_is_answered(*, away: bool) -> None:
+    doubling = Doubling(away=away)
+    together = Together(doubling, eager=True)
+    eager = asyncio.create_task(together.ask(1))
+    await doubling.begun.wait()
+    waiting = asyncio.create_task(together.ask(2))
+    await asyncio.sleep(0)
+    if not away:
+        eager.cancel()
+    with pytest.raises((asyncio.CancelledError, ConnectionRefusedError)):
+        await eager
+    doubling.away = False
+    async with asyncio.timeout(PATIENCE_S):
+        assert await waiting == 4
