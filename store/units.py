@@ -1,4 +1,4 @@
-"""Single units: read one with its provenance, correct one, forget one."""
+"""Single units: read one with its provenance, correct one, pin one, forget one."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +17,7 @@ from store.errors import NotFound
 from store.events.catalog import EventType
 from store.events.envelope import Origin, offer
 from store.events.log import append_events
+from store.links import Linked, links_of
 
 GET = text("""
     select u.unit_id, u.content, u.fact_type, u.origin, u.session_id, u.turn_id, u.session_name, u.turn_name,
@@ -63,7 +64,7 @@ class Unit:
 
     A fact that the projection stage has seen holds from `valid_from` to `valid_to` (None: still), when
     `superseded_by` took its place; another unit has none of the three. `version` grows with every correction, `facts`
-    are those that were drawn from the unit itself.
+    are those that were drawn from the unit itself, `links` its strongest links with others.
     """
 
     unit_id: UUID
@@ -85,6 +86,7 @@ class Unit:
     superseded_by: UUID | None = None
     version: int = 1
     facts: tuple[Drawn, ...] = ()
+    links: tuple[Linked, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ class Forgotten:
 
 
 class Units:
-    """Reads, corrects and forgets single units."""
+    """Reads, corrects, pins and forgets single units."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
@@ -107,7 +109,8 @@ class Units:
         async with self._database.tenant(host) as connection:
             bank_id = identity.bank_id(host, bank)
             found = await _find(connection, host, bank_id, unit)
-            return _unit(found, await corrections.drawn(connection, host, bank_id, found))
+            facts = await corrections.drawn(connection, host, bank_id, found)
+            return _unit(found, facts, await links_of(connection, host, bank_id, unit))
 
     async def correct(
         self, host: UUID, bank: str, unit: UUID, content: str, *, version: int | None = None, user: str | None = None
@@ -119,6 +122,12 @@ class Units:
         origin = Origin(host, identity.bank_id(host, bank), identity.user_id(host, user), self._clock())
         async with self._database.tenant(host) as connection:
             return await corrections.correct(connection, origin, unit, content, version)
+
+    async def pin(self, host: UUID, bank: str, unit: UUID, *, pinned: bool, user: str | None = None) -> Corrected:
+        """Have one unit told with every answer of its bank, or no longer, as `user`. Raises NotFound."""
+        origin = Origin(host, identity.bank_id(host, bank), identity.user_id(host, user), self._clock())
+        async with self._database.tenant(host) as connection:
+            return await corrections.pin(connection, origin, unit, pinned=pinned)
 
     async def forget(
         self, host: UUID, bank: str, unit: UUID, user: str | None = None, *, with_facts: bool = False
@@ -180,7 +189,7 @@ def _ends(origin: Origin, units: Mapping[UUID, int]) -> list[dict[str, Any]]:
     return sorted(ends, key=lambda event: str(event["subject"]))
 
 
-def _unit(row: Row[Any], facts: Sequence[Row[Any]]) -> Unit:
+def _unit(row: Row[Any], facts: Sequence[Row[Any]], links: Sequence[Linked]) -> Unit:
     return Unit(
         unit_id=row.unit_id,
         kind=row.fact_type,
@@ -201,4 +210,5 @@ def _unit(row: Row[Any], facts: Sequence[Row[Any]]) -> Unit:
         superseded_by=row.superseded_by,
         version=row.aggregate_version,
         facts=tuple(Drawn(fact.unit_id, fact.content) for fact in facts),
+        links=tuple(links),
     )

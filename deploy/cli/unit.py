@@ -31,6 +31,8 @@ def show_command(
 ) -> None:
     """Show a unit: its text, who said it when and where, what it names, what was drawn from it, how sure that is.
 
+    `links` are its strongest twenty: of what kind, how strong from 0 to 1, and whether they go to or come from there.
+
     **Example:** `afterturn unit show 0b7c… --bank support`
     """
     stack = running_stack(data)
@@ -129,9 +131,15 @@ def _rows(raw: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("names", ", ".join(raw.get("entities") or ())),
         ("from", ", ".join(raw.get("sources") or ())),
         ("facts", f"\n{' ' * 10}".join(f"{one['unit_id']}  {one['text']}" for one in raw.get("facts") or ())),
+        ("links", f"\n{' ' * 10}".join(_link(one) for one in raw.get("links") or ())),
         ("metadata", ", ".join(f"{name}={value}" for name, value in sorted(metadata.items()))),
         ("position", str(raw.get("position", ""))),
     ]
+
+
+def _link(link: Mapping[str, Any]) -> str:
+    excerpt = " ".join(str(link["excerpt"]).split())
+    return f"{link['kind']} {link['weight']:.2f} {link['direction']} {link['unit_id']}  {excerpt}"
 
 
 def _in_brackets(role: str | None) -> str:

@@ -11,6 +11,7 @@ from producers.http.openapi import documented
 from producers.http.reading import BankParameters, body_of, grant_of, identifier, parameters, replied
 from producers.memory import Memory
 from store.keys import Keys
+from store.links import Linked
 from store.units import Unit
 
 
@@ -53,6 +54,12 @@ def routes(memory: Memory, keys: Keys) -> APIRouter:
     return router
 
 
+def _link(link: Linked) -> dict[str, Any]:
+    direction = "to" if link.onward else "from"
+    known = {"unit_id": str(link.unit_id), "kind": link.kind, "weight": link.weight}
+    return {**known, "direction": direction, "excerpt": link.excerpt}
+
+
 def _unit(unit: Unit) -> dict[str, Any]:
     return {
         "unit_id": str(unit.unit_id),
@@ -74,4 +81,5 @@ def _unit(unit: Unit) -> dict[str, Any]:
         "superseded_by": unit.superseded_by and str(unit.superseded_by),
         "version": unit.version,
         "facts": [{"unit_id": str(fact.unit_id), "text": fact.text} for fact in unit.facts],
+        "links": [_link(link) for link in unit.links],
     }

@@ -34,6 +34,9 @@ SHOWN = {
     "superseded_by": "later-unit",
     "version": 2,
     "facts": [{"unit_id": "fact-unit", "text": "a fact"}],
+    "links": [
+        {"unit_id": "near-unit", "kind": "semantic", "weight": 0.8125, "direction": "to", "excerpt": "in\nPorto"}
+    ],
 }
 DONE = {"ok": True, "unit_id": UNIT, "position": 13, "changed": True, "facts_ended": 1}
 
@@ -76,6 +79,7 @@ def test_a_unit_is_shown_with_all_that_is_known_of_where_it_comes_from(server: L
     assert server.seen[0].params == {"bank": "b"}
     for told in ("[bold]Porto[/bold]", "Ana", "s/t/1", "0.95", "source-unit", "fact-unit  a fact", "later-unit", "12"):
         assert told in result.stdout
+    assert "semantic 0.81 to near-unit  in Porto" in result.stdout
     assert "\x1b" not in result.stdout
 
 

@@ -119,6 +119,20 @@ async def test_a_text_is_linked_to_the_few_earlier_ones_it_is_nearest_to(yard: Y
     assert await replayed(yard.world)
 
 
+async def test_a_unit_tells_of_its_links_in_both_directions_the_strongest_first(yard: Yard) -> None:
+    await say(yard.world, "boats one", "boats two", "rain one")
+    await settled(yard.world)
+    await link(yard)
+    units = Units(yard.world.database, now)
+    one, two, rain = [await unit(yard.world, said) for said in ("boats one", "boats two", "rain one")]
+    await Curation(yard.world.database, now).link(HOST, "default", NewLink(one, rain, "causes", 0.25))
+    near, caused = (await units.get(HOST, "default", one)).links
+    assert (near.unit_id, near.kind, near.onward, near.excerpt) == (two, "semantic", False, "boats two")
+    assert (caused.unit_id, caused.kind, caused.onward, caused.weight) == (rain, "causes", True, 0.25)
+    await forget(yard.world, "boats two")
+    assert [found.unit_id for found in (await units.get(HOST, "default", one)).links] == [rain]
+
+
 async def test_its_events_name_the_model_and_hold_no_vector(yard: Yard) -> None:
     await say(yard.world, "boats one", "boats two")
     await settled(yard.world)
