@@ -8,6 +8,8 @@ from typing import Annotated
 import structlog
 import typer
 
+from deploy.cli.printing import say
+
 #: Each command: where its function, or its group of commands, is.
 COMMANDS = {
     "up": "deploy.cli.up:up_command",
@@ -62,8 +64,16 @@ def build(*names: str) -> typer.Typer:
 
 def main() -> None:
     """Run the command line; exits 0 when what was asked holds, 1 when not, 2 for wrong usage or no stack."""
+    if any(_not_utf8(argument) for argument in sys.argv[1:]):
+        say("what follows a command must be UTF-8")
+        sys.exit(2)
     wanted = [name for name in sys.argv[1:2] if name in COMMANDS]
     build(*wanted)()
+
+
+def _not_utf8(argument: str) -> bool:
+    """Say whether Python kept bytes of an argument as lone surrogates: no name, text or file of ours may hold them."""
+    return any("\ud800" <= sign <= "\udfff" for sign in argument)
 
 
 def _say_version(wanted: bool) -> None:  # noqa: FBT001 - typer hands it over so

@@ -15,6 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from deploy.bootstrap import HOST
+from deploy.cli import names
 from deploy.cli.existing import host_named, must_exist
 from deploy.cli.finding import DataOption, JsonOption, running_stack
 from deploy.cli.operating import Act, acted, on_database
@@ -73,7 +74,9 @@ def unit_command(
 
 @erase_app.command("session")
 def session_command(
-    session: Annotated[str, typer.Argument(help="The session's name, as the agent calls it.")],
+    session: Annotated[
+        str, typer.Argument(parser=names.session, metavar="SESSION", help="The session's name, as the agent calls it.")
+    ],
     *,
     bank: BankOption = "default",
     host: HostOption = HOST,
@@ -92,7 +95,9 @@ def session_command(
 
 @erase_app.command("user")
 def user_command(
-    user: Annotated[str, typer.Argument(help="The user's name, as in the user_id of turns.")],
+    user: Annotated[
+        str, typer.Argument(parser=names.name, metavar="USER", help="The user's name, as in the user_id of turns.")
+    ],
     *,
     host: HostOption = HOST,
     dry_run: DryRunOption = False,
@@ -109,7 +114,7 @@ def user_command(
 
 @erase_app.command("bank")
 def bank_command(
-    bank: Annotated[str, typer.Argument(help="The bank's name.")],
+    bank: Annotated[str, typer.Argument(parser=names.bank, metavar="BANK", help="The bank's name.")],
     *,
     host: HostOption = HOST,
     dry_run: DryRunOption = False,

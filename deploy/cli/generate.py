@@ -11,6 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from deploy.bench.history import History
 from deploy.bootstrap import HOST
+from deploy.cli import names
 from deploy.cli.finding import DataOption, JsonOption, database_of, running_stack
 from deploy.cli.printing import answer, ended, say
 from deploy.stack import Stack
@@ -24,7 +25,10 @@ def generate_command(
     *,
     events: Annotated[int, typer.Option(min=1, help="How many events.")],
     seed: Annotated[int, typer.Option(help="The same seed makes the same history.")] = 1,
-    bank: Annotated[str, typer.Option(help="The bank it is written into (default: generated-SEED).")] = "",
+    bank: Annotated[
+        str | None,
+        typer.Option(parser=names.bank, metavar="NAME", help="The bank it is written into (default: generated-SEED)."),
+    ] = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from deploy.bootstrap import HOST
+from deploy.cli import names
 from deploy.cli.durations import duration
 from deploy.cli.existing import must_exist
 from deploy.cli.finding import DataOption, JsonOption, running_stack
@@ -23,7 +24,9 @@ from store.keys import KeyInfo, Keys, Successor
 
 T = TypeVar("T")
 
-HostOption = Annotated[str, typer.Option(help="The host (tenant) whose keys these are.")]
+HostOption = Annotated[
+    str, typer.Option(parser=names.name, metavar="NAME", help="The host (tenant) whose keys these are.")
+]
 ExpiresOption = Annotated[
     timedelta | None,
     typer.Option(parser=duration, metavar="LENGTH", help="How long the key works: 90d, 24h (default: for ever)."),
@@ -37,18 +40,26 @@ def create_command(
     *,
     label: Annotated[str, typer.Option(help="What the key is for; shown in the list.")] = "",
     bank: Annotated[
-        list[str] | None, typer.Option(help="A bank the key may touch; may be repeated (default: every bank).")
+        list[str] | None,
+        typer.Option(
+            parser=names.bank,
+            metavar="NAME",
+            help="A bank the key may touch; may be repeated (default: every bank).",
+        ),
     ] = None,
     user: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Write as this user alone, reach no other user's banks.")
+        str | None,
+        typer.Option(parser=names.name, metavar="NAME", help="Write as this user alone, reach no other user's banks."),
     ] = None,
     agent: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Reach the banks of this agent and no other agent's.")
+        str | None,
+        typer.Option(parser=names.name, metavar="NAME", help="Reach the banks of this agent and no other agent's."),
     ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="The key may recall and not write.")] = False,
     expires: ExpiresOption = None,
     gateway_user: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Make the user key of this Memory Gateway user instead.")
+        str | None,
+        typer.Option(parser=names.name, metavar="NAME", help="Make the user key of this Memory Gateway user instead."),
     ] = None,
     host: HostOption = HOST,
     data: DataOption = None,

@@ -8,6 +8,7 @@ from rich.table import Table
 from sqlalchemy.exc import IntegrityError
 
 from deploy.bootstrap import HOST
+from deploy.cli import names
 from deploy.cli.existing import must_exist
 from deploy.cli.finding import DataOption, JsonOption, running_stack
 from deploy.cli.operating import Act, acted, on_database
@@ -18,8 +19,8 @@ from store.database import Database
 from store.errors import NotFound
 from store.quotas import Limits, Quota, Quotas
 
-HostOption = Annotated[str, typer.Option(help="The host (tenant).")]
-Limit = Annotated[int | None, typer.Option(min=0, metavar="N")]
+HostOption = Annotated[str, typer.Option(parser=names.name, metavar="NAME", help="The host (tenant).")]
+Limit = Annotated[int | None, typer.Option(min=0, max=2**63 - 1, metavar="N")]
 
 quota_app = typer.Typer(help="Set and show quotas.", no_args_is_help=True, rich_markup_mode="markdown")
 
@@ -27,7 +28,9 @@ quota_app = typer.Typer(help="Set and show quotas.", no_args_is_help=True, rich_
 @quota_app.command("set")
 def set_command(
     *,
-    bank: Annotated[str | None, typer.Option(help="A bank (default: the whole host).")] = None,
+    bank: Annotated[
+        str | None, typer.Option(parser=names.bank, metavar="NAME", help="A bank (default: the whole host).")
+    ] = None,
     max_turns: Limit = None,
     max_bytes: Limit = None,
     max_banks: Limit = None,

@@ -1,11 +1,13 @@
 """`afterturn keys` and `afterturn quota`: scopes, rotation by overlap, limits, on a real database."""
 
 import json
+import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
 import typer
 
+from deploy.cli import main
 from deploy.cli.durations import duration
 from store.keys import Grant, Keys
 from tests.deploy.test_cli_operator import Operated, operated
@@ -77,6 +79,46 @@ async def test_a_quota_is_set_shown_and_lifted(operated: Operated) -> None:
     assert (await operated.run("quota", "set", "--host", "nobody", "--max-turns", "1")).exit_code == 1
     await operated.answer("quota", "set", "--bank", "notes")
     assert len((await operated.answer("quota", "set"))["quotas"]) == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "keys create --user",
+        "keys create --agent",
+        "keys create --gateway-user",
+        "keys create --bank a --bank",
+        "keys create --host",
+        "quota set --bank",
+        "erase user --yes",
+        "erase bank --yes",
+        "erase session --yes",
+        "generate --events 1 --bank",
+    ],
+)
+@pytest.mark.parametrize("name", ["", "n" * 257])
+async def test_a_name_that_no_door_takes_is_wrong_usage_and_nothing_is_done(
+    operated: Operated, command: str, name: str
+) -> None:
+    told = await operated.run(*command.split(), name)
+    assert told.exit_code == 2, told.stderr
+    assert "must have 1 to" in told.stderr
+    assert json.loads((await operated.run("audit", "list", "--json")).stdout)["calls"] == []
+
+
+async def test_a_limit_past_what_can_be_counted_is_wrong_usage(operated: Operated) -> None:
+    await operated.answer("keys", "create")
+    assert (await operated.run("quota", "set", "--max-bytes", str(2**63))).exit_code == 2
+    [quota] = (await operated.answer("quota", "set", "--max-bytes", str(2**63 - 1)))["quotas"]
+    assert quota["limits"]["max_bytes"] == 2**63 - 1
+
+
+def test_what_is_not_utf8_is_wrong_usage(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["afterturn", "jobs", "list", "--host", "\udcff"])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 2
+    assert "UTF-8" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["", "5", "h", "1.5h", "-1h", "999999d", "1w"])
