@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -66,6 +67,9 @@ KEEP_ALIVE_S = 75
 GRACE_S = 10
 #: How long a stopping process waits for its sentence model, in seconds.
 MODEL_S = 1.0
+#: How long a thread that prepares a large batch keeps the interpreter from who waits for an answer, in seconds. With
+#: Python's own 5 ms, and with threads that let it go for a moment each turn, an answer waits for the whole batch.
+TURN_OVER_S = 0.0001
 
 log = structlog.get_logger("afterturn.api")
 
@@ -73,6 +77,7 @@ log = structlog.get_logger("afterturn.api")
 def run(settings: Settings, listening: socket.socket) -> None:
     """Serve on a listening socket until SIGTERM or SIGINT; requests that run are answered first."""
     logs.configure(settings.log)
+    sys.setswitchinterval(TURN_OVER_S)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings, listening))
         if any(thread.name.startswith(("embedder", "reranker")) for thread in threading.enumerate()):
