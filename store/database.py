@@ -1,7 +1,7 @@
 """Connections to PostgreSQL: one helper opens every transaction, and it names the tenant first."""
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from uuid import UUID
 
@@ -11,7 +11,7 @@ from sqlalchemy import TextClause, event, text
 from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
-from sqlalchemy.util import greenlet_spawn
+from sqlalchemy.util.concurrency import greenlet_spawn, in_greenlet
 
 from store.settings import DatabaseSettings
 from store.vectors import register
@@ -116,23 +116,42 @@ def _engine(url: str, pool_size: int) -> AsyncEngine:
     )
     event.listen(engine.sync_engine, "connect", _register_codecs)
     event.listen(engine.sync_engine, "checkout", _refuse_closed)
+    event.listen(engine.sync_engine, "do_connect", _refuse_to_wait)
     return engine
 
 
 async def _fetch(engine: AsyncEngine, query: str, arguments: tuple[object, ...]) -> list[Record]:
-    lent = await engine.raw_connection()
+    lent = await _lend(engine)
     driver: Any = lent.driver_connection
     try:
         found: list[Record] = await driver.fetch(query, *arguments)
     except PostgresError:
+        lent.close()
         raise
     except BaseException as error:
         # Cut off, or cancelled in the middle of an answer: nobody else shall read on from there.
         await greenlet_spawn(lent.invalidate, error)
         raise
-    finally:
-        await greenlet_spawn(lent.close)
+    # No transaction was begun, so there is nothing to wait for.
+    lent.close()
     return found
+
+
+async def _lend(engine: AsyncEngine) -> PoolProxiedConnection:
+    """Lend a connection that lies ready without the greenlet that waiting for one would need."""
+    if engine.sync_engine.pool.checkedin():  # type: ignore[attr-defined] # a QueuePool counts what lies ready
+        with suppress(_MustWaitError):
+            return engine.sync_engine.raw_connection()
+    return await engine.raw_connection()
+
+
+class _MustWaitError(Exception):
+    """What lay ready was closed, and opening another takes time."""
+
+
+def _refuse_to_wait(*_connecting: object) -> None:
+    if not in_greenlet():
+        raise _MustWaitError
 
 
 def _refuse_closed(connection: Any, _entry: ConnectionPoolEntry, _lent: PoolProxiedConnection) -> None:
