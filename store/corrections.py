@@ -1,6 +1,9 @@
-"""What follows when a unit says something else: its words change at once, its vector soon, and what was drawn ends."""
+"""What follows when a unit says something else: its words change at once, its vector soon, and what was drawn ends.
 
-from collections.abc import Sequence
+A pin changes a unit's metadata and nothing that was drawn from its text.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4, uuid5
@@ -55,6 +58,8 @@ UNNAMED = text("""
        and position(afterturn.folded(coalesce(nullif(l.name, ''), n.canonical_name))
                     in afterturn.folded(:said)) = 0""")
 
+#: Where a unit's metadata say that it is told with every answer; `store.recall.pinned_arm` looks there.
+PINNED = "pinned"
 #: What a fact was read as: not true of another text, so that a corrected fact takes no other's place.
 READ_AS = frozenset({"value", "span", "slug"})
 
@@ -85,9 +90,7 @@ async def correct(
     `version` is the one that the caller saw. Raises NotFound, ConcurrencyError for another version, TurnBusy while
     a stage reads the old text.
     """
-    found = await _state(connection, origin, unit)
-    await connection.execute(LOCK, {"bank": origin.bank, "session": found.session_id or unit})
-    found = await _state(connection, origin, unit)
+    found = await _held(connection, origin, unit)
     if version is not None and version != found.aggregate_version:
         raise ConcurrencyError(Aggregate.UNIT.value, version, found.aggregate_version)
     if content == found.content:
@@ -97,7 +100,7 @@ async def correct(
         raise TurnBusy("the turn of this unit is being read right now")
     facts = await drawn(connection, origin.host, origin.bank, found)
     events = [
-        _updated(origin, found, content),
+        _updated(origin, found, content, _metadata_of_text(found)),
         *(_ended(origin, fact) for fact in facts),
         *await _unlinked(connection, origin, found, content),
     ]
@@ -106,6 +109,25 @@ async def correct(
         raise NotFound("no such unit")
     await _follow(connection, origin, found, content, position)
     return Corrected(position, changed=True, facts_ended=len(facts))
+
+
+async def pin(connection: AsyncConnection, origin: Origin, unit: UUID, *, pinned: bool) -> Corrected:
+    """Pin a unit, or end that, inside the tenant's transaction that writes nothing else: its text stays as it is.
+
+    Raises NotFound.
+    """
+    found = await _held(connection, origin, unit)
+    metadata = orjson.loads(found.metadata)
+    if (metadata.get(PINNED) == "true") == pinned:
+        return Corrected(found.position, changed=False, facts_ended=0)
+    rest = {name: value for name, value in metadata.items() if name != PINNED}
+    event = _updated(origin, found, found.content, rest | ({PINNED: "true"} if pinned else {}))
+    position = await append_events(connection, origin.host, [event])
+    if position is None:
+        raise NotFound("no such unit")
+    # Whoever embeds it just now read another version, and does not write what it made of it.
+    await _reopen(connection, origin, found, position, [Stage.EMBEDDING])
+    return Corrected(position, changed=True, facts_ended=0)
 
 
 def corrected_id(turn: UUID, position: int) -> UUID:
@@ -118,6 +140,13 @@ def reread_id(unit: UUID, position: int) -> UUID:
     return uuid5(unit, f"reread:{position}")
 
 
+async def _held(connection: AsyncConnection, origin: Origin, unit: UUID) -> Row[Any]:
+    """Return a unit as nobody else changes it until the transaction ends. Raises NotFound."""
+    found = await _state(connection, origin, unit)
+    await connection.execute(LOCK, {"bank": origin.bank, "session": found.session_id or unit})
+    return await _state(connection, origin, unit)
+
+
 async def _state(connection: AsyncConnection, origin: Origin, unit: UUID) -> Row[Any]:
     place = {"host": origin.host, "bank": origin.bank, "unit": unit}
     row = (await connection.execute(STATE, place)).one_or_none()
@@ -126,11 +155,15 @@ async def _state(connection: AsyncConnection, origin: Origin, unit: UUID) -> Row
     return row
 
 
-def _updated(origin: Origin, unit: Row[Any], content: str) -> dict[str, Any]:
-    """Return the event: the whole state of the unit, with the new text."""
-    metadata = orjson.loads(unit.metadata)
-    if unit.origin == "extraction":
-        metadata = {name: value for name, value in metadata.items() if name not in READ_AS}
+def _metadata_of_text(unit: Row[Any]) -> dict[str, Any]:
+    """Return what of the metadata is true of another text, too."""
+    metadata: dict[str, Any] = orjson.loads(unit.metadata)
+    gone = READ_AS if unit.origin == "extraction" else frozenset[str]()
+    return {name: value for name, value in metadata.items() if name not in gone}
+
+
+def _updated(origin: Origin, unit: Row[Any], content: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the event: the whole state of the unit, with this text and these metadata."""
     told = {
         "docId": unit.doc_id,
         "context": unit.context,
@@ -182,10 +215,20 @@ async def _follow(connection: AsyncConnection, origin: Origin, unit: Row[Any], c
     words = postings.terms_of(unit, rules, content)
     await postings.insert(connection, origin.host, origin.bank, [words])
     await derived.recount(connection, origin, position)
-    if unit.turn_id is not None:
-        item, session = corrected_id(unit.turn_id, position), unit.session_id or unit.turn_id
-        place = origin.bank, session, unit.turn_id, position, origin.at
-        rows = [FollowUp(Stage.EMBEDDING, item, item, *place)]
-        if unit.origin != "extraction":
-            rows.append(FollowUp(Stage.EXTRACTION, reread_id(unit.unit_id, position), session, *place))
-        await open_follow_ups(connection, origin.host, rows)
+    read = [] if unit.origin == "extraction" else [Stage.EXTRACTION]
+    await _reopen(connection, origin, unit, position, [Stage.EMBEDDING, *read])
+
+
+async def _reopen(
+    connection: AsyncConnection, origin: Origin, unit: Row[Any], position: int, stages: Sequence[Stage]
+) -> None:
+    """Open rows of these stages for what a turn's unit is since `position`."""
+    if unit.turn_id is None:
+        return
+    item, session = corrected_id(unit.turn_id, position), unit.session_id or unit.turn_id
+    place = origin.bank, session, unit.turn_id, position, origin.at
+    rows = {
+        Stage.EMBEDDING: FollowUp(Stage.EMBEDDING, item, item, *place),
+        Stage.EXTRACTION: FollowUp(Stage.EXTRACTION, reread_id(unit.unit_id, position), session, *place),
+    }
+    await open_follow_ups(connection, origin.host, [rows[stage] for stage in stages])

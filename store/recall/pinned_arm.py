@@ -1,7 +1,7 @@
 """The arm that knows what is pinned: what somebody wants told with every answer.
 
-What is said in a turn whose metadata hold `pinned: "true"` is pinned. The pins stand in the log with their turn, so
-nothing can be pinned that a replay would not pin again.
+What is said in a turn whose metadata hold `pinned: "true"` is pinned, and so is a unit that somebody pins. Both stand
+in the log, so nothing can be pinned that a replay would not pin again.
 """
 
 import numpy as np

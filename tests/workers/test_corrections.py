@@ -237,3 +237,39 @@ async def test_what_follows_from_a_correction_follows_once_whatever_is_delivered
     await crew.drain()
     assert await world.sql("select position from afterturn.event_store_t") == events
     await exact(world)
+
+
+async def test_a_pin_changes_nothing_else_and_is_what_the_log_says(world: World) -> None:
+    crew, unit = await told(world)
+    before = await vectors(world, unit), await words(world, unit), await units(world).get(HOST, "default", unit)
+    pinned = await units(world).pin(HOST, "default", unit, pinned=True)
+    again = await units(world).pin(HOST, "default", unit, pinned=True)
+    assert (pinned.changed, again.changed) == (True, False)
+    after = await units(world).get(HOST, "default", unit)
+    assert (after.metadata, after.facts, after.entities) == ({"pinned": "true"}, before[2].facts, before[2].entities)
+    assert (await vectors(world, unit), await words(world, unit)) == before[:2]
+    await crew.drain()
+    assert await world.sql("select from afterturn.ledger_t where undone") == []
+    assert (await verify(world.postgres.owner_url)).equal
+    assert (await units(world).pin(HOST, "default", unit, pinned=False)).changed
+    assert (await units(world).get(HOST, "default", unit)).metadata == {}
+    assert (await verify(world.postgres.owner_url)).equal
+
+
+async def test_what_is_pinned_while_it_is_being_embedded_still_gets_its_vector(world: World) -> None:
+    await world.append(messages=dialogue(SAID, "I see."))
+    [row] = await world.sql("select unit_id from afterturn.agent_memory_unit_t where content = :said", said=SAID)
+    crew = Crew(world, held())
+    embedding = asyncio.create_task(crew.drain(Stage.EMBEDDING))
+    await crew.embedder.begun.wait()
+    await units(world).pin(HOST, "default", row.unit_id, pinned=True)
+    crew.embedder.may_end.set()
+    await embedding
+    await crew.drain(Stage.EMBEDDING)
+    assert len(await vectors(world, row.unit_id)) == 1
+
+
+async def test_what_is_not_there_is_not_pinned(world: World) -> None:
+    for one in (uuid4(), BANK):
+        with pytest.raises(NotFound):
+            await units(world).pin(HOST, "default", one, pinned=True)
