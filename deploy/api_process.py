@@ -33,7 +33,8 @@ from embeddings.registry import Owned, create_embedder, create_reranker
 from producers.auditing import CallRecorder
 from producers.doorbell import Doorbell
 from producers.http.app import create_app
-from producers.memory import Memory, Parts
+from producers.memory import Memory
+from producers.parts import Parts
 from producers.pressure import Pressure, Shed
 from producers.recalls import Recalls
 from producers.settings import BrokerSettings

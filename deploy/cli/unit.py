@@ -1,7 +1,8 @@
-"""`afterturn unit`: one memory, looked at closely, corrected, or forgotten."""
+"""`afterturn unit`: one memory, looked at closely, corrected, pinned, or forgotten."""
 
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from textwrap import indent
 from typing import Annotated, Any
 
@@ -19,7 +20,7 @@ UnitArgument = Annotated[str, typer.Argument(metavar="UNIT_ID", help="The unit's
 InBankOption = Annotated[str, typer.Option("--bank", help="The bank it is in.")]
 
 unit_app = typer.Typer(
-    help="Look at one memory closely: where it comes from, what was drawn from it. Correct it, or forget it.",
+    help="Look at one memory closely: where it comes from, what was drawn from it. Correct it, pin it, or forget it.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
@@ -74,6 +75,42 @@ def correct_command(
         print(f"corrected at position {done.position}; {done.facts_ended} facts of the old text ended")
     else:
         print("it says so already; nothing was changed")
+
+
+@unit_app.command("pin")
+def pin_command(
+    unit_id: UnitArgument, *, bank: InBankOption = "default", data: DataOption = None, as_json: JsonOption = False
+) -> None:
+    """Pin a unit: it is told with every answer of its bank, whatever is asked, within the question's filters.
+
+    It stays pinned when it is corrected; `afterturn unit unpin` ends it. What is pinned already stays so.
+
+    **Example:** `afterturn unit pin 0b7c… --bank support`
+    """
+    _pin(unit_id, bank, data, pinned=True, as_json=as_json)
+
+
+@unit_app.command("unpin")
+def unpin_command(
+    unit_id: UnitArgument, *, bank: InBankOption = "default", data: DataOption = None, as_json: JsonOption = False
+) -> None:
+    """Pin a unit no longer: it is told where it answers what is asked, as any other. Also what a turn had pinned.
+
+    **Example:** `afterturn unit unpin 0b7c…`
+    """
+    _pin(unit_id, bank, data, pinned=False, as_json=as_json)
+
+
+def _pin(unit_id: str, bank: str, data: Path | None, *, pinned: bool, as_json: bool) -> None:
+    stack = running_stack(data)
+    with client_of(stack, bank) as client, ending_well(stack):
+        done = client.pin_unit(unit_id, pinned=pinned)
+    if as_json:
+        told = {"ok": True, "unit_id": done.unit_id, "position": done.position}
+        answer({**told, "pinned": pinned, "changed": done.changed})
+        return
+    state = "pinned" if pinned else "not pinned"
+    print(f"{state} from position {done.position} on" if done.changed else f"it is {state} already")
 
 
 @unit_app.command("forget")

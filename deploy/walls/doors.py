@@ -106,6 +106,8 @@ DOORS: dict[str, Callable[[Try], Ask]] = {
     "PATCH /api/v1/units/{unit_id}": lambda t: Ask(
         "PATCH", f"/api/v1/units/{t.unit}?bank={_bank(t)}", {"content": "corrected at the door"}
     ),
+    "PUT /api/v1/units/{unit_id}/pin": lambda t: Ask("PUT", f"/api/v1/units/{t.unit}/pin?bank={_bank(t)}"),
+    "DELETE /api/v1/units/{unit_id}/pin": lambda t: Ask("DELETE", f"/api/v1/units/{t.unit}/pin?bank={_bank(t)}"),
     "DELETE /api/v1/units/{unit_id}": lambda t: Ask("DELETE", f"/api/v1/units/{t.unit}?bank={_bank(t)}"),
     "GET /api/v1/units/{unit_id} elsewhere": lambda t: Ask(
         "GET", f"/api/v1/units/{t.unit}?bank={quote(min(t.caller.reach, default='default'))}"

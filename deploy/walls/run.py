@@ -18,7 +18,8 @@ from deploy.walls.world import build, named
 from producers.doorbell import Doorbell
 from producers.http.app import create_app
 from producers.http.service import Readiness
-from producers.memory import Memory, Parts
+from producers.memory import Memory
+from producers.parts import Parts
 from producers.recalls import Recalls
 from producers.settings import ApiSettings, BrokerSettings
 from store import identity

@@ -17,13 +17,13 @@ def routes(memory: Memory, keys: Keys) -> APIRouter:
     @router.post("/erasures", **documented("Erase a unit, a session, a user or a bank for good", ErasureBody))
     async def erase(request: Request) -> Response:
         grant = await grant_of(request, keys)
-        return told(await memory.erase(grant, await body_of(request)))
+        return told(await memory.revisions.erase(grant, await body_of(request)))
 
     @router.get("/erasures/{erasure_id}", **documented("The receipt of an erasure"))
     async def receipt(request: Request, erasure_id: str) -> Response:
         grant = await grant_of(request, keys)
         parameters(request, Nothing)
-        return replied(as_json(await memory.erasure(grant, identifier(erasure_id))))
+        return replied(as_json(await memory.revisions.erasure(grant, identifier(erasure_id))))
 
     return router
 

@@ -25,7 +25,7 @@ def routes(memory: Memory, keys: Keys) -> APIRouter:
     async def add(request: Request) -> Response:
         value = await body_of(request)
         grant = await _user(request, value, keys)
-        stored = await memory.add_messages(grant, value)
+        stored = await memory.intake.add_messages(grant, value)
         data = {"message_count": stored, "status": "accumulated"}
         return replied({"request_id": request.scope[REQUEST_ID], "data": data})
 
@@ -42,7 +42,7 @@ def routes(memory: Memory, keys: Keys) -> APIRouter:
     async def search(request: Request) -> Response:
         value = await body_of(request)
         grant = await _user(request, value, keys)
-        return replied({"results": await memory.search_messages(grant, value)})
+        return replied({"results": await memory.asking.search_messages(grant, value)})
 
     return router
 

@@ -35,25 +35,25 @@ def routes(memory: Memory, keys: Keys) -> APIRouter:
     @router.post("/recall", **documented("Recall from a bank", RecallBody))
     async def recall(request: Request) -> Response:
         grant = await grant_of(request, keys)
-        return _raw(as_json(await memory.recall(grant, await body_of(request))))
+        return _raw(as_json(await memory.asking.recall(grant, await body_of(request))))
 
     @router.post("/recall/jobs", **documented("Have a worker recall", RecallJobBody))
     async def request_recall(request: Request) -> Response:
         grant = await grant_of(request, keys)
-        ticket = await memory.request_recall(grant, await body_of(request))
+        ticket = await memory.asking.request_recall(grant, await body_of(request))
         return replied({"job_id": ticket.job_id, "expires_at": ticket.expires_at}, 202)
 
     @router.get("/recall/jobs/{job_id}", **documented("What became of a recall job", query=WaitParameters))
     async def recall_job(request: Request, job_id: str) -> Response:
         grant = await grant_of(request, keys)
         wait_ms = parameters(request, WaitParameters).wait_ms
-        return _job(await memory.recall_job(grant, identifier(job_id), wait_ms))
+        return _job(await memory.asking.recall_job(grant, identifier(job_id), wait_ms))
 
     @router.delete("/recall/jobs/{job_id}", **documented("Drop a recall job"))
     async def cancel_recall(request: Request, job_id: str) -> Response:
         grant = await grant_of(request, keys)
         parameters(request, Nothing)
-        await memory.cancel_recall(grant, identifier(job_id))
+        await memory.asking.cancel_recall(grant, identifier(job_id))
         return Response(status_code=204)
 
     @router.get("/banks/{bank:name}/freshness", **documented("How fresh a bank is", query=FreshnessParameters))
@@ -61,7 +61,7 @@ def routes(memory: Memory, keys: Keys) -> APIRouter:
         grant = await grant_of(request, keys)
         asked = parameters(request, FreshnessParameters)
         place = read(BankPlace, {"bank": bank})
-        return replied(freshness_json(await memory.freshness(grant, place.bank, asked.position, asked.wait_ms)))
+        return replied(freshness_json(await memory.asking.freshness(grant, place.bank, asked.position, asked.wait_ms)))
 
     return router
 

@@ -8,7 +8,8 @@ from producers.fields import SessionName, TurnName
 from producers.http import problems
 from producers.http.openapi import documented
 from producers.http.reading import BankParameters, Nothing, body_of, grant_of, parameters, replied
-from producers.memory import Accepted, Memory
+from producers.intake import Accepted
+from producers.memory import Memory
 from producers.turns import BatchBody, TurnBody, read
 from store.keys import Keys
 from store.ledger import StageStatus
@@ -29,13 +30,13 @@ def routes(memory: Memory, keys: Keys) -> APIRouter:
     @router.post("/turns", **documented("Take in a completed turn", TurnBody, created=True))
     async def after_turn(request: Request) -> Response:
         grant = await grant_of(request, keys)
-        appended = await memory.after_turn(grant, await body_of(request))
+        appended = await memory.intake.after_turn(grant, await body_of(request))
         return replied(_appended(appended), 200 if appended.duplicate else 201)
 
     @router.post("/turns:batch", **documented("Take in up to 500 turns", BatchBody))
     async def after_turns(request: Request) -> Response:
         grant = await grant_of(request, keys)
-        answers = await memory.after_turns(grant, await body_of(request))
+        answers = await memory.intake.after_turns(grant, await body_of(request))
         return replied({"results": [_result(answer) for answer in answers]})
 
     @router.get("/turns/{session_id}/{turn_id:name}", **documented("How far a turn has come", query=BankParameters))
@@ -43,7 +44,7 @@ def routes(memory: Memory, keys: Keys) -> APIRouter:
         grant = await grant_of(request, keys)
         place = read(TurnPlace, {"session_id": session_id, "turn_id": turn_id})
         bank = parameters(request, BankParameters).bank
-        return replied(_status(await memory.turn(grant, bank, place.session_id, place.turn_id)))
+        return replied(_status(await memory.intake.turn(grant, bank, place.session_id, place.turn_id)))
 
     return router
 

@@ -1,4 +1,4 @@
-"""Single units: one with its provenance, one corrected, one forgotten."""
+"""Single units: one with its provenance, one corrected, one pinned, one forgotten."""
 
 from dataclasses import asdict
 from typing import Any
@@ -30,13 +30,27 @@ def routes(memory: Memory, keys: Keys) -> APIRouter:
     async def unit(request: Request, unit_id: str) -> Response:
         grant = await grant_of(request, keys)
         bank = parameters(request, BankParameters).bank
-        return replied(_unit(await memory.unit(grant, bank, identifier(unit_id))))
+        return replied(_unit(await memory.revisions.unit(grant, bank, identifier(unit_id))))
 
     @router.patch("/units/{unit_id}", **documented("Correct a unit", CorrectionBody, query=BankParameters))
     async def correct(request: Request, unit_id: str) -> Response:
         grant = await grant_of(request, keys)
         bank = parameters(request, BankParameters).bank
-        done = await memory.correct(grant, bank, identifier(unit_id), await body_of(request))
+        done = await memory.revisions.correct(grant, bank, identifier(unit_id), await body_of(request))
+        return replied({"ok": True, "unit_id": unit_id, **asdict(done)})
+
+    @router.put("/units/{unit_id}/pin", **documented("Have a unit told with every answer", query=BankParameters))
+    async def pin(request: Request, unit_id: str) -> Response:
+        return await _pinned(request, unit_id, pinned=True)
+
+    @router.delete("/units/{unit_id}/pin", **documented("Pin a unit no longer", query=BankParameters))
+    async def unpin(request: Request, unit_id: str) -> Response:
+        return await _pinned(request, unit_id, pinned=False)
+
+    async def _pinned(request: Request, unit_id: str, *, pinned: bool) -> Response:
+        grant = await grant_of(request, keys)
+        bank = parameters(request, BankParameters).bank
+        done = await memory.revisions.pin(grant, bank, identifier(unit_id), pinned=pinned)
         return replied({"ok": True, "unit_id": unit_id, **asdict(done)})
 
     @router.delete("/units/{unit_id}", **documented("Forget a unit, or erase it for good", query=ForgetParameters))
@@ -45,8 +59,8 @@ def routes(memory: Memory, keys: Keys) -> APIRouter:
         asked = parameters(request, ForgetParameters)
         if asked.erase:
             unit = {"kind": "unit", "bank": asked.bank, "unit_id": str(identifier(unit_id))}
-            return told(await memory.erase(grant, unit))
-        done = await memory.forget(grant, asked.bank, identifier(unit_id), with_facts=asked.with_facts)
+            return told(await memory.revisions.erase(grant, unit))
+        done = await memory.revisions.forget(grant, asked.bank, identifier(unit_id), with_facts=asked.with_facts)
         if not asked.with_facts:
             return Response(status_code=204)
         return replied({"ok": True, "unit_id": unit_id, "position": done.position, "facts_forgotten": done.facts})

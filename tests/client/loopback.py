@@ -71,7 +71,7 @@ class Loopback:
 def loopback(port: int = 0) -> Iterator[Loopback]:
     """Run a server in a thread for as long as the block lasts; port 0 is a free one."""
     state = Loopback()
-    methods = ["GET", "POST", "DELETE", "PATCH"]
+    methods = ["GET", "POST", "DELETE", "PATCH", "PUT"]
     app = Starlette(routes=[Route("/{path:path}", state.handle, methods=methods)])
     listener = socket.create_server(("127.0.0.1", port))
     state.url = f"http://127.0.0.1:{listener.getsockname()[1]}"

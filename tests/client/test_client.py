@@ -264,6 +264,9 @@ async def test_a_recall_job_is_started_asked_and_let_go(server: Loopback, twin: 
 
 async def test_freshness_units_and_health_have_their_paths(server: Loopback, twin: Twin) -> None:
     def answer(seen: Seen) -> Response:
+        if seen.path.endswith("/pin"):
+            changed = seen.method == "PUT"
+            return JSONResponse({"ok": True, "unit_id": "u", "position": 11, "changed": changed, "facts_ended": 0})
         if seen.method == "DELETE":
             return Response(status_code=204)
         if seen.method == "PATCH":
@@ -278,18 +281,25 @@ async def test_freshness_units_and_health_have_their_paths(server: Loopback, twi
     fresh = await twin(client, "freshness", bank="a/b", position=3, wait_ms=9)
     unit = await twin(client, "get_unit", "u", bank="b")
     corrected = await twin(client, "correct_unit", "u", "new words", version=2)
+    pinned = await twin(client, "pin_unit", "u", pinned=True, bank="b")
+    unpinned = await twin(client, "pin_unit", "u", pinned=False)
     await twin(client, "delete_unit", "u")
     health = await twin(client, "health")
     assert [seen.raw_path.partition("?")[0] for seen in server.seen] == [
         "/api/v1/banks/a%2Fb/freshness",
         "/api/v1/units/u",
         "/api/v1/units/u",
+        "/api/v1/units/u/pin",
+        "/api/v1/units/u/pin",
         "/api/v1/units/u",
         "/health/ready",
     ]
     assert server.seen[0].params == {"position": "3", "wait_ms": "9"}
     assert (fresh.position, fresh.met) == (9, True)
     assert (unit.text, unit.raw["sources"]) == (TEXT, [])
+    assert [seen.method for seen in server.seen[3:5]] == ["PUT", "DELETE"]
+    assert server.seen[3].params == {"bank": "b"}
+    assert (pinned.position, pinned.changed, unpinned.changed) == (11, True, False)
     assert (corrected.position, corrected.changed, corrected.facts_ended) == (9, True, 1)
     assert health.status == "ready"
 

@@ -167,7 +167,9 @@ async def test_a_unit_is_shown_with_its_provenance_and_can_be_forgotten(client: 
         await client.get_unit(found.unit_id)
 
 
-async def test_a_unit_is_corrected_and_forgotten_from_the_command_line(live: Live, client: AsyncAfterturn) -> None:
+async def test_a_unit_is_corrected_pinned_and_forgotten_by_commands(
+    live: Live, client: AsyncAfterturn
+) -> None:
     await client.add_turn("s", said("the walrus is called Nougat"))
     unit = (await client.recall("walrus Nougat", k=1)).results[0].unit_id
     done = await asyncio.to_thread(live.answer, "unit", "correct", unit, "the walrus is called Praline")
@@ -176,6 +178,10 @@ async def test_a_unit_is_corrected_and_forgotten_from_the_command_line(live: Liv
     assert (found.unit_id, found.text) == (unit, "the walrus is called Praline")
     shown = await asyncio.to_thread(live.answer, "unit", "show", unit)
     assert (shown["text"], shown["version"]) == ("the walrus is called Praline", 2)
+    for command, changed in (("pin", True), ("pin", False)):
+        assert (await asyncio.to_thread(live.answer, "unit", command, unit))["changed"] is changed
+    assert (await client.recall("what is the weather", k=1)).results[0].unit_id == unit
+    assert (await asyncio.to_thread(live.answer, "unit", "unpin", unit))["pinned"] is False
     unasked = await asyncio.to_thread(live.run, "unit", "forget", unit)
     assert unasked.returncode == 2
     assert (await asyncio.to_thread(live.run, "unit", "forget", unit, "--yes")).returncode == 0

@@ -17,7 +17,8 @@ from producers.auditing import CallRecorder
 from producers.doorbell import Doorbell
 from producers.http.app import create_app
 from producers.http.service import Readiness
-from producers.memory import Memory, Parts
+from producers.memory import Memory
+from producers.parts import Parts
 from producers.pressure import Pressure
 from producers.recalls import Recalls
 from producers.settings import ApiSettings

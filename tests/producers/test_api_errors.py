@@ -248,6 +248,8 @@ async def test_the_description_names_every_call_of_the_contract(world: World) ->
         "GET /api/v1/units/{unit_id}",
         "DELETE /api/v1/units/{unit_id}",
         "PATCH /api/v1/units/{unit_id}",
+        "PUT /api/v1/units/{unit_id}/pin",
+        "DELETE /api/v1/units/{unit_id}/pin",
         "GET /health/live",
         "GET /health/ready",
         "GET /metrics",

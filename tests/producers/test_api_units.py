@@ -1,4 +1,4 @@
-"""Units that are corrected over HTTP: at once, by whoever may write there, and only what is one's own."""
+"""Units that are corrected and pinned over HTTP: at once, by whoever may write there, and only what is one's own."""
 
 import asyncio
 from typing import Any
@@ -113,3 +113,22 @@ async def test_forgetting_with_facts_says_how_many_and_only_what_is_ones_own_is_
     told = answer.json()
     assert (told["ok"], told["unit_id"], told["facts_forgotten"]) == (True, unit, 0)
     assert (await ana.http.delete(path)).status_code == 404
+
+
+async def test_a_pinned_unit_is_told_with_every_answer_until_it_is_unpinned(
+    world: World, ana: Tenant, turn: dict[str, Any]
+) -> None:
+    unit = await unit_of(ana, turn)
+    path = f"/api/v1/units/{unit}/pin"
+    told = (await ana.http.put(path)).json()
+    assert (told["ok"], told["unit_id"], told["changed"]) == (True, unit, True)
+    assert (await ana.http.put(path)).json()["changed"] is False
+    first = (await recalled(ana, "an umbrella"))[0]
+    assert (first["unit_id"], "pinned" in first["arms"]) == (unit, True)
+    assert (await ana.http.get(f"/api/v1/units/{unit}")).json()["metadata"]["pinned"] == "true"
+    assert (await ana.http.delete(path)).json()["changed"] is True
+    assert "pinned" not in [arm for one in await recalled(ana, "an umbrella") for arm in one["arms"]]
+    bob, reader = await world.tenant(), await world.tenant(ana.host, write=False)
+    assert (await bob.http.put(path)).status_code == 404
+    assert (await reader.http.put(path)).status_code == 403
+    assert (await ana.http.get(f"/api/v1/units/{unit}")).json()["version"] == 3

@@ -156,7 +156,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class CorrectionReceipt:
-    """The unit says the new text. `changed` is False when it said it before; facts of the old text ended."""
+    """The unit says the new text, or is pinned as asked; `changed` is False when it was so. Facts of old text ended."""
 
     unit_id: str
     position: int

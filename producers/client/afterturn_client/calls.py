@@ -152,6 +152,13 @@ def correct_unit(
     return Call(request, answers.read_correction, idempotent=version is None, private=(content,))
 
 
+def pin_unit(unit_id: str, pinned: bool, bank: str, timeout_s: float) -> Call[answers.CorrectionReceipt]:  # noqa: FBT001 - as sent
+    """PUT or DELETE /api/v1/units/{unit_id}/pin; repeated, it changes nothing."""
+    path = f"/api/v1/units/{segment(unit_id)}/pin"
+    request = Request("PUT" if pinned else "DELETE", path, {"bank": bank}, timeout_s=timeout_s)
+    return Call(request, answers.read_correction)
+
+
 def delete_unit(unit_id: str, with_facts: bool, bank: str, timeout_s: float) -> Call[int]:  # noqa: FBT001 - as sent
     """DELETE /api/v1/units/{unit_id}."""
     params: dict[str, str | int] = {"bank": bank, **({"with_facts": "true"} if with_facts else {})}

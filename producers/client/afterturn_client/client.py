@@ -117,6 +117,10 @@ class AsyncAfterturn:
         """Make one unit say something else, if it is still at `version`. Raises NotFoundError, TurnConflictError."""
         return await self._run(self._target.correct_unit(unit_id, content, version, bank))
 
+    async def pin_unit(self, unit_id: str, *, pinned: bool, bank: str | None = None) -> answers.CorrectionReceipt:
+        """Have one unit told with every answer of its bank, or no longer. Raises NotFoundError."""
+        return await self._run(self._target.pin_unit(unit_id, pinned, bank))
+
     async def delete_unit(self, unit_id: str, *, bank: str | None = None, with_facts: bool = False) -> int:
         """Erase one unit from every read at once, and `with_facts` the facts that nothing else says.
 
@@ -247,6 +251,10 @@ class Afterturn:
     ) -> answers.CorrectionReceipt:
         """As AsyncAfterturn.correct_unit."""
         return self._run(self._target.correct_unit(unit_id, content, version, bank))
+
+    def pin_unit(self, unit_id: str, *, pinned: bool, bank: str | None = None) -> answers.CorrectionReceipt:
+        """As AsyncAfterturn.pin_unit."""
+        return self._run(self._target.pin_unit(unit_id, pinned, bank))
 
     def delete_unit(self, unit_id: str, *, bank: str | None = None, with_facts: bool = False) -> int:
         """As AsyncAfterturn.delete_unit."""

@@ -77,6 +77,11 @@ class Target:
         call = calls.correct_unit(unit_id, content, version, bank or self.bank, self.timeout_s)
         return replace(call, read=lambda value: self._wrote(call.read(value)))
 
+    def pin_unit(self, unit_id: str, pinned: bool, bank: str | None) -> Call[answers.CorrectionReceipt]:  # noqa: FBT001 - as sent
+        """Build the call that pins a unit, or ends that, and remembers its position."""
+        call = calls.pin_unit(unit_id, pinned, bank or self.bank, self.timeout_s)
+        return replace(call, read=lambda value: self._wrote(call.read(value)))
+
     def turn_status(self, session_id: str, turn_id: str, bank: str | None) -> Call[answers.TurnStatus]:
         """Build the call that asks where a turn is."""
         return calls.turn_status(session_id, turn_id, bank or self.bank, self.timeout_s)

@@ -15,7 +15,7 @@ from deploy.walls.doors import DOORS
 from deploy.walls.run import application
 from deploy.walls.transport import Send, into
 from deploy.walls.world import World, build, named
-from producers import memory
+from producers import parts
 from producers.doorbell import Doorbell
 from producers.errors import PermissionDenied
 from store import identity
@@ -77,7 +77,7 @@ async def test_a_bank_that_is_not_hidden_is_found(siege: Siege, monkeypatch: pyt
     async def open_reach(_banks: object, _grant: Grant, bank: str) -> str:
         return bank
 
-    monkeypatch.setattr(memory, "reach", open_reach)
+    monkeypatch.setattr(parts, "reach", open_reach)
     report = await besiege(world, [Way(siege.send, FEW)], seed=7)
     assert report.seen > 0
     assert not report.holds

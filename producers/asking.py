@@ -1,0 +1,132 @@
+"""How questions come in: answered at once, or by a worker in a while; and how far the answers reach."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from producers import metrics
+from producers.banks import holds, listed, speaker
+from producers.errors import Invalid, Problem
+from producers.gateway import SearchBody, question_of, results_of
+from producers.parts import Parts
+from producers.pressure import Shed
+from producers.recalls import Answer, Freshly, RecallBody, RecallJobBody
+from producers.turns import read
+from store.errors import NotFound
+from store.keys import Grant
+from store.recall_jobs import RecallJob
+
+#: Whoever waits for an answer looks again after a share of the time it has waited: late by that share, and cheap.
+LOOK_SHARE, SHORTEST_LOOK_S, LONGEST_LOOK_S = 0.1, 0.008, 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class JobTicket:
+    """Where the answer to a recall job can be fetched, and until when."""
+
+    job_id: UUID
+    expires_at: datetime
+
+
+class Asking:
+    """Answers questions, and says how fresh what it answers is."""
+
+    def __init__(self, parts: Parts) -> None:
+        """Stand on these parts."""
+        self._parts = parts
+
+    async def recall(self, grant: Grant, asked: Any) -> Answer:
+        """Answer a question from one bank. Raises Invalid, PermissionDenied, PositionBeyondLog."""
+        with _asked():
+            body = read(RecallBody, asked)
+            self._parts.recalls.judge(grant, body)
+            if body.across_banks:
+                return await self._across(grant, body)
+            bank = await self._parts.reach(grant, body.bank)
+            return await self._parts.recalls.answer(grant.host_id, body.model_copy(update={"bank": bank}))
+
+    async def _across(self, grant: Grant, body: RecallBody) -> Answer:
+        """Answer from the banks a user wrote to last, of those the key reaches."""
+        whose = await self._whose(grant, body)
+        whole = body.model_copy(update={"user_id": whose["user_id"]})
+        return await self._parts.recalls.across(grant.host_id, whole, whose["banks"])
+
+    async def _whose(self, grant: Grant, body: RecallBody) -> dict[str, Any]:
+        """Return the user who is asked about, and the banks they wrote to last, of those the key reaches."""
+        user = speaker(grant, body.user_id)
+        if user is None:
+            raise Invalid(Problem("across_banks", "say whose banks: user_id"))
+        banks = await self._parts.banks.of_user(grant.host_id, grant.space, user, names=listed(grant))
+        return {"user_id": user, "banks": banks}
+
+    async def _one(self, grant: Grant, body: RecallBody) -> dict[str, Any]:
+        return {"bank": await self._parts.reach(grant, body.bank)}
+
+    async def request_recall(self, grant: Grant, asked: Any) -> JobTicket:
+        """Have a worker answer a question; `recall_job` has the answer until it expires.
+
+        Raises as `recall`, and Overloaded.
+        """
+        self._parts.admit(Shed.RECALL_JOBS)
+        with _asked():
+            body = read(RecallJobBody, asked)
+            self._parts.recalls.judge(grant, body)
+            whose = await (self._whose(grant, body) if body.across_banks else self._one(grant, body))
+            request = {name: value for name, value in asked.items() if name != "ttl_s"} | whose
+            ticket = await self._parts.jobs.open(grant.host_id, request, timedelta(seconds=body.ttl_s))
+        self._parts.doorbell.ask(grant.host_id, ticket[0])
+        return JobTicket(*ticket)
+
+    async def recall_job(self, grant: Grant, job: UUID, wait_ms: int = 0) -> RecallJob:
+        """Say how a recall job stands, waiting for its end at most `wait_ms`. Raises NotFound."""
+        begun = time.monotonic()
+        while True:
+            found = await self._job(grant, job)
+            waited = time.monotonic() - begun
+            if found.status != "pending" or waited >= wait_ms / 1000:
+                return found
+            await asyncio.sleep(min(max(waited * LOOK_SHARE, SHORTEST_LOOK_S), LONGEST_LOOK_S))
+
+    async def cancel_recall(self, grant: Grant, job: UUID) -> None:
+        """Remove a recall job and its answer. Raises NotFound."""
+        await self._job(grant, job)
+        await self._parts.jobs.cancel(grant.host_id, job)
+
+    async def search_messages(self, grant: Grant, asked: Any) -> list[dict[str, Any]]:
+        """Answer a gateway's client; an answer without results is an empty list. Raises Invalid, PermissionDenied."""
+        with _asked():
+            body = read(SearchBody, asked)
+            await self._parts.reach(grant, body.bank)
+            question = question_of(body)
+            found = await self._parts.recalls.find(grant.host_id, question) if question else None
+        return results_of(body, found.items) if found else []
+
+    async def freshness(self, grant: Grant, bank: str, position: int | None = None, wait_ms: int = 0) -> Freshly:
+        """Say how far the stages of a bank have come; with a position, wait until all passed it or time is up.
+
+        Raises PermissionDenied, PositionBeyondLog.
+        """
+        bank = await self._parts.reach(grant, bank)
+        return await self._parts.recalls.freshness(grant.host_id, bank, position, wait_ms)
+
+    async def _job(self, grant: Grant, job: UUID) -> RecallJob:
+        """Return a job the grant may see; another bank's does not exist."""
+        found = await self._parts.jobs.read(grant.host_id, job)
+        if not all([await holds(self._parts.banks, grant, bank) for bank in found.banks]):
+            raise NotFound("no such recall job")
+        return found
+
+
+@contextmanager
+def _asked() -> Iterator[None]:
+    try:
+        yield
+    except Exception:
+        metrics.BEFORE_TURN.labels("error").inc()
+        raise
+    metrics.BEFORE_TURN.labels("ok").inc()

@@ -1,0 +1,169 @@
+"""How turns come in: judged, durable, and on their way through the stages when the call returns."""
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID
+
+from producers import metrics
+from producers.banks import writes, written_by
+from producers.errors import ProducerError
+from producers.gateway import AddBody, turns_of
+from producers.parts import Parts
+from producers.pressure import Shed
+from producers.settings import ApiSettings
+from producers.turns import BatchBody, read, read_turn
+from store import identity
+from store.errors import NotFound, StoreError, TurnBusy, TurnConflict
+from store.keys import Grant
+from store.ledger import Stage
+from store.turns import Appended, NewTurn, Refused, TurnStatus
+
+Accepted = Appended | ProducerError | StoreError
+
+#: How often a waiting call looks again, in seconds.
+LOOK_AGAIN_S = 0.025
+#: How often a message is offered again that another request is just writing.
+BUSY_LOOKS = 40
+
+
+class Intake:
+    """Takes in completed turns, and says how far they have come."""
+
+    def __init__(self, parts: Parts, settings: ApiSettings, *, gateway: bool) -> None:
+        """Stand on these parts; `gateway` says whether turns are delivered to a gateway where nothing else is said."""
+        self._parts = parts
+        self._settings = settings
+        self._gateway = gateway
+
+    async def after_turn(self, grant: Grant, turn: Any) -> Appended:
+        """Take in one completed turn: durable, readable and on its way through the stages when this returns.
+
+        Raises Invalid, TooLarge, PermissionDenied, TurnConflict, TurnBusy.
+        """
+        answer = (await self._take_in(grant, [turn]))[0]
+        if isinstance(answer, Appended):
+            return answer
+        raise answer
+
+    async def after_turns(self, grant: Grant, batch: Any) -> list[Accepted]:
+        """Take in turns together and answer for each, in order; a refused turn undoes no other.
+
+        Raises Invalid for what is no batch, PermissionDenied for a key that may not write, Overloaded.
+        """
+        self._parts.admit(Shed.BATCHES)
+        return await self._take_in(grant, read(BatchBody, batch).turns)
+
+    async def add_messages(self, grant: Grant, added: Any) -> int:
+        """Take in messages as a gateway's client adds them, each as a turn; returns how many are now remembered.
+
+        The same message again is the same turn. Raises Invalid, TooLarge, PermissionDenied, TurnBusy.
+        """
+        body = read(AddBody, added)
+        writes(grant)
+        await self._parts.reach(grant, body.bank)
+        turns = turns_of(body, self._settings)
+        with _timed(len(turns)):
+            answers = _counted(await self._insist(grant, turns))
+        if refusals := [answer for answer in answers if not isinstance(answer, Appended)]:
+            raise refusals[0]
+        return len(turns)
+
+    async def turn(self, grant: Grant, bank: str, session_id: str, turn_id: str) -> TurnStatus:
+        """Say how far a turn has come. Raises NotFound, PermissionDenied."""
+        bank = await self._parts.reach(grant, bank)
+        return await self._parts.turns.status(grant.host_id, bank, session_id, turn_id)
+
+    async def _take_in(self, grant: Grant, values: Sequence[Any]) -> list[Accepted]:
+        with _timed(len(values)):
+            writes(grant)
+            known: set[tuple[str, UUID]] = set()
+            judged = [await self._judge(grant, value, known) for value in values]
+            answers = iter(await self._append(grant, [one for one in judged if isinstance(one, NewTurn)]))
+            return _counted([next(answers) if isinstance(one, NewTurn) else one for one in judged])
+
+    async def _judge(
+        self, grant: Grant, value: Any, known: set[tuple[str, UUID]]
+    ) -> NewTurn | ProducerError | NotFound:
+        """Return the turn or why it is none; `known` are documents that were looked up already."""
+        try:
+            turn = read_turn(value, self._settings, gateway=self._gateway)
+            turn = written_by(grant, turn, await self._parts.reach(grant, turn.bank))
+            if turn.doc_id is not None and (turn.bank, turn.doc_id) not in known:
+                await self._parts.documents.get(grant.host_id, turn.bank, turn.doc_id)
+                known.add((turn.bank, turn.doc_id))
+        except (ProducerError, NotFound) as refusal:
+            return refusal
+        return turn
+
+    async def _insist(self, grant: Grant, turns: list[NewTurn]) -> list[Accepted]:
+        """Append turns; what another request is just writing is offered again until that has ended."""
+        answers = await self._append(grant, turns)
+        for _ in range(BUSY_LOOKS):
+            busy = [n for n, answer in enumerate(answers) if isinstance(answer, TurnBusy)]
+            if not busy:
+                break
+            await asyncio.sleep(LOOK_AGAIN_S)
+            again = await self._append(grant, [turns[n] for n in busy])
+            for n, answer in zip(busy, again, strict=True):
+                answers[n] = answer
+        return answers
+
+    async def _append(self, grant: Grant, turns: list[NewTurn]) -> list[Accepted]:
+        """Append judged turns, then ring for the stages that have something to do now."""
+        if not turns:
+            return []
+        answers = await self._parts.turns.append(grant.host_id, turns)
+        new = [t for t, a in zip(turns, answers, strict=True) if isinstance(a, Appended) and not a.duplicate]
+        if new:
+            metrics.FACT_WRITES.labels("experience").inc(sum(len(turn.messages) for turn in new))
+            self._parts.doorbell.ring(Stage.EXTRACTION)
+            if not self._embeds(grant.host_id, new):
+                self._parts.doorbell.ring(Stage.EMBEDDING)
+        if any(turn.gateway for turn in new):
+            self._parts.doorbell.ring(Stage.GATEWAY)
+        return [answer.error if isinstance(answer, Refused) else answer for answer in answers]
+
+    def _embeds(self, host: UUID, turns: list[NewTurn]) -> bool:
+        characters = sum(len(message.content) for turn in turns for message in turn.messages)
+        offered = self._parts.embed
+        return offered is not None and offered(host, [_identity(host, turn) for turn in turns], characters)
+
+
+def _identity(host: UUID, turn: NewTurn) -> UUID:
+    session = identity.session_id(identity.bank_id(host, turn.bank), turn.session_id)
+    return identity.turn_id(session, turn.turn_id)
+
+
+@contextmanager
+def _timed(turns: int) -> Iterator[None]:
+    """Time one call; when it ends without an answer, none of its turns went well."""
+    start = time.perf_counter()
+    try:
+        yield
+    except Exception:
+        metrics.AFTER_TURN.labels("error").inc(turns)
+        raise
+    finally:
+        metrics.AFTER_TURN_MS.observe((time.perf_counter() - start) * 1000)
+
+
+def _counted(answers: list[Accepted]) -> list[Accepted]:
+    for answer in answers:
+        metrics.AFTER_TURN.labels(_status(answer)).inc()
+        if isinstance(answer, TurnConflict):
+            metrics.CONFLICTS.inc()
+    return answers
+
+
+def _status(answer: Accepted) -> str:
+    match answer:
+        case Appended(duplicate=duplicate):
+            return "duplicate" if duplicate else "ok"
+        case TurnConflict():
+            return "conflict"
+        case TurnBusy():
+            return "busy"
+    return "error"

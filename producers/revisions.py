@@ -1,0 +1,92 @@
+"""Single memories, looked at and changed: corrected, pinned, forgotten, erased for good."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from producers.banks import writes
+from producers.corrections import correction_of
+from producers.erasures import ErasureBody, scope_of, shows, target_in, user_target
+from producers.parts import Parts
+from producers.settings import ApiSettings
+from producers.turns import read
+from store.corrections import Corrected
+from store.erasure import Receipt
+from store.errors import NotFound
+from store.keys import Grant
+from store.ledger import Stage
+from store.units import Forgotten, Unit
+
+#: How long an erasure is worked on before the answer; the sweeper goes on with the rest.
+ERASE_FOR = timedelta(seconds=5)
+
+
+class Revisions:
+    """Reads and changes what is remembered."""
+
+    def __init__(self, parts: Parts, settings: ApiSettings) -> None:
+        """Stand on these parts."""
+        self._parts = parts
+        self._settings = settings
+
+    async def unit(self, grant: Grant, bank: str, unit: UUID) -> Unit:
+        """Return one unit with its provenance. Raises NotFound, PermissionDenied."""
+        bank = await self._parts.reach(grant, bank)
+        return await self._parts.units.get(grant.host_id, bank, unit)
+
+    async def correct(self, grant: Grant, bank: str, unit: UUID, asked: Any) -> Corrected:
+        """Make one unit say something else; facts drawn from its old text end.
+
+        Raises Invalid, TooLarge, NotFound, PermissionDenied, TurnBusy, ConcurrencyError (another version was seen).
+        """
+        writes(grant)
+        body = correction_of(asked, self._settings)
+        bank = await self._parts.reach(grant, bank)
+        told = await self._parts.units.correct(
+            grant.host_id, bank, unit, body.content, version=body.version, user=grant.user
+        )
+        if told.changed:
+            self._parts.doorbell.ring(Stage.EXTRACTION, Stage.EMBEDDING)
+            self._parts.doorbell.ring(Stage.PROJECTION)
+        return told
+
+    async def pin(self, grant: Grant, bank: str, unit: UUID, *, pinned: bool) -> Corrected:
+        """Have one unit told with every answer of its bank, or no longer. Raises NotFound, PermissionDenied."""
+        writes(grant)
+        bank = await self._parts.reach(grant, bank)
+        told = await self._parts.units.pin(grant.host_id, bank, unit, pinned=pinned, user=grant.user)
+        if told.changed:
+            self._parts.doorbell.ring(Stage.EMBEDDING)
+        return told
+
+    async def forget(self, grant: Grant, bank: str, unit: UUID, *, with_facts: bool = False) -> Forgotten:
+        """Forget one unit, and `with_facts` those drawn from it that nothing else says: see store.units.
+
+        Raises NotFound, PermissionDenied.
+        """
+        writes(grant)
+        bank = await self._parts.reach(grant, bank)
+        done = await self._parts.units.forget(grant.host_id, bank, unit, grant.user, with_facts=with_facts)
+        self._parts.doorbell.ring(Stage.PROJECTION)
+        return done
+
+    async def erase(self, grant: Grant, asked: Any) -> Receipt:
+        """Erase a unit, a session, a user or a bank for good; a large one goes on after this returns.
+
+        Asked for again, it goes on where it is, or finds nothing left. Raises Invalid, NotFound, PermissionDenied.
+        """
+        writes(grant)
+        body = read(ErasureBody, asked)
+        if body.kind == "user":
+            target = user_target(grant, body)
+        else:
+            target = target_in(grant, body, await self._parts.reach(grant, body.bank))
+        erasure = await self._parts.erasures.request(grant.host_id, target)
+        return await self._parts.erasures.run(grant.host_id, erasure, ERASE_FOR)
+
+    async def erasure(self, grant: Grant, erasure: UUID) -> Receipt:
+        """Return the receipt of an erasure, done or not. Raises NotFound."""
+        receipt = await self._parts.erasures.receipt(grant.host_id, erasure, *scope_of(grant))
+        if not shows(grant, receipt):
+            raise NotFound("no such erasure")
+        return receipt
