@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from producers.errors import Invalid, PermissionDenied, Problem
-from producers.fields import BANK_BYTES, BankName, Name, refuse
+from producers.fields import BANK_BYTES, BankName, Name, Text, refuse
 from store.banks import Bank, Banks
 from store.keys import Grant
 from store.recall.word_rules import AUTO, NONE, languages
@@ -50,7 +50,7 @@ class BanksParameters(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    after: str = ""
+    after: Text = ""
     limit: int = Field(200, ge=1, le=MAX_LISTED)
 
 

@@ -6,18 +6,20 @@ fields are ignored here: the contract belongs to its clients.
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any, Literal
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from producers.errors import Invalid, Problem, TooLarge
-from producers.fields import BANK_BYTES, SESSION_BYTES, Moment, Name, Text, session_name
+from producers.fields import BANK_BYTES, SESSION_BYTES, Moment, Name, Text, refuse, session_name
 from producers.settings import ApiSettings
 from producers.turns import ContentField, size_of
 from store.recall.query import Recalled, RecallQuery
 from store.turns import NewMessage, NewTurn
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CHAT = "chat:"
 CURRENT_CHAT, ALL_USER_MEMORY = "current_chat", "all_user_memory"
 MAX_MESSAGES = 500
@@ -52,6 +54,12 @@ class Scoped(BaseModel):
         return shortened("gateway:" + ":".join(parts), BANK_BYTES)
 
 
+def _positive(moment: datetime) -> datetime:
+    if moment <= EPOCH:
+        raise refuse("must be a positive number of milliseconds since 1970")
+    return moment
+
+
 class AddedMessage(BaseModel):
     """One message of a run."""
 
@@ -59,7 +67,7 @@ class AddedMessage(BaseModel):
 
     sender_id: Name
     role: Literal["user", "assistant", "tool", "system"]
-    timestamp: Moment
+    timestamp: Annotated[Moment, AfterValidator(_positive)]
     content: ContentField
 
 

@@ -1,5 +1,6 @@
 """Whatever is sent, the door answers with a status of the contract, and never with an accident."""
 
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -45,6 +46,10 @@ GATEWAY = ("add", "flush", "search")
 path = st.sampled_from([f"/api/v1/{call}" for call in NATIVE] + [f"/memories/{call}" for call in GATEWAY])
 #: The fixtures are of the whole run, and a database takes the time it takes.
 calm = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=examples(60))
+
+
+#: What a parameter in a path or behind it must not be able to do harm with.
+HOSTILE = ("", "\0", "a\nb", "-1", "9" * 30, "true", "nan", "\u0661", "x" * 300)
 
 
 def assert_contracted(reply: httpx.Response) -> None:
@@ -95,3 +100,24 @@ async def test_any_path_is_answered_by_the_contract(
 ) -> None:
     url = "/" + "/".join(quote(part, safe="") for part in parts) + "?" + urlencode(query)
     assert_contracted(await fuzzed.request(method, f"http://127.0.0.1{url}"))
+
+
+async def test_no_documented_parameter_makes_an_accident(fuzzed: httpx.AsyncClient) -> None:
+    paths = (await fuzzed.get("/openapi.json")).json()["paths"]
+    asked = 0
+    for path, calls in paths.items():
+        for method, call in calls.items():
+            for parameter in call.get("parameters", []):
+                for hostile in HOSTILE:
+                    assert_contracted(await fuzzed.request(method, filled(path, parameter, hostile)))
+                    asked += 1
+    assert asked > 200
+
+
+def filled(path: str, parameter: dict[str, Any], hostile: str) -> str:
+    """Return a path with one documented parameter set to a value, and ids that name nothing in the others' places."""
+    if parameter["in"] == "query":
+        path += "?" + urlencode({parameter["name"]: hostile})
+    else:
+        path = path.replace(f"{{{parameter['name']}}}", quote(hostile, safe=""))
+    return re.sub(r"\{\w+\}", "00000000-0000-0000-0000-000000000000", path)

@@ -181,6 +181,8 @@ async def test_recalled_text_is_not_remembered_again(world: World, user: Tenant)
         {"messages": [{**SAID[0], "role": "developer"}]},
         {"messages": [{**SAID[0], "timestamp": True}]},
         {"messages": [{**SAID[0], "timestamp": 10**30}]},
+        {"messages": [{**SAID[0], "timestamp": 0}]},
+        {"messages": [{**SAID[0], "timestamp": -1}]},
         {"messages": [{**SAID[0], "content": "\x00"}]},
         {"messages": [{**SAID[0], "sender_id": ""}]},
         {"session_id": ""},
