@@ -14,12 +14,13 @@ from store.recall.dense import Products, products
 from store.recall.filters import conditions
 from store.recall.pinned_arm import IS_PINNED
 from store.recall.pool import Candidate, Pool
+from store.recall.reflections import with_reflections
 
 #: The rules judge a text by its beginning; a message may be 256 KiB.
 CHARACTERS = 4000
 
-#: The first columns of a row are a Candidate's fields, in their order.
-_FIELDS = len(fields(Candidate))
+#: The first columns of a row are a Candidate's fields, in their order; the last is of reflections alone.
+_FIELDS = len(fields(Candidate)) - 1
 
 _VECTOR = """
     select v.embedding from afterturn.unit_vector_t v
@@ -105,15 +106,19 @@ TEXTS = text("""
 
 
 async def load(connection: AsyncConnection, search: Search, found: Sequence[Found]) -> Pool:
-    """Read every unit that some arm found, and how near it and its neighbours are; filters hold here too."""
+    """Read every unit that some arm found, and how near it and its neighbours are; filters hold here too.
+
+    What an arm found that is no unit is a reflection.
+    """
     places = {place for arm in found for place in arm.places}
+    units = list({unit for arm in found for unit in arm.units})
     arguments = {
         "host": search.host,
         "bank": search.bank,
         "generation": search.generation,
         "vector": search.vector,
         "characters": CHARACTERS,
-        "units": list({unit for arm in found for unit in arm.units}),
+        "units": units,
         "sessions": [session for session, _ in places],
         "seqs": [seq for _, seq in places],
     }
@@ -125,7 +130,8 @@ async def load(connection: AsyncConnection, search: Search, found: Sequence[Foun
     if search.tail and search.vector is not None:
         around = [(row.unit_id, row.before_id, row.after_id) for row in rows]
         await _add_tail(connection, search, search.vector, near, around)
-    return Pool(candidates, near)
+    pool = Pool(candidates, near)
+    return await with_reflections(connection, search, pool, units)
 
 
 async def whole_texts(connection: AsyncConnection, search: Search, units: Sequence[UUID]) -> Mapping[UUID, str]:

@@ -25,6 +25,11 @@ class Products:
     between: Table = field(repr=False)
     known: NDArray[np.bool_] = field(repr=False)
 
+    def and_those_of(self, others: "Products") -> "Products":
+        """Return the rows of both, these first."""
+        own, more = ((of.question, of.between, of.known) for of in (self, others))
+        return Products(*(np.concatenate(pair) for pair in zip(own, more, strict=True)))
+
 
 def products(question: Vectors, own: Vectors, before: Vectors, after: Vectors) -> Products:
     """Return the products of one question, shape (d,), with messages, shape (n, d); zeros are missing vectors."""

@@ -19,18 +19,36 @@ from store.recall.arms import Found, Search
 from store.recall.dense import cosines
 from store.recall.filters import conditions, is_filtered
 from store.recall.pool import Pool
+from store.recall.reflections import IS_ASKED_FOR
+from store.recall.reflections import NEAREST as MOST_REFLECTIONS
 from store.recall.settings import RecallSettings
 
 # Unit vectors: the inner product is the cosine, and `<#>` is its negative. An order that no index can serve is exact.
 NEAREST = """
-    select v.unit_id, -(v.embedding <#> cast(:vector as halfvec)) as cosine
+    select v.unit_id, -(v.embedding <#> cast(:vector as halfvec)) as cosine, false as drawn
       from afterturn.unit_vector_t v {units}
      where v.host_id = :host and v.bank_id = :bank and v.generation = :generation {conditions}
      order by (v.embedding <#> cast(:vector as halfvec)) + 0, v.unit_id
      limit :candidates"""
 UNIT = "join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)"
 PLAIN = text(NEAREST.format(units="", conditions=""))
-FILTERED = text(NEAREST.format(units=UNIT, conditions=f"and {conditions('u')}"))
+# Reflections are no units: they are read beside those that pass, and what they were drawn from is filtered when they
+# are loaded.
+OF_REFLECTIONS = f"""
+    select v.unit_id, v.cosine, true as drawn
+      from afterturn.agent_memory_reflection_t r,
+           lateral (select v.unit_id, -(v.embedding <#> cast(:vector as halfvec)) as cosine
+                      from afterturn.unit_vector_t v
+                     where v.host_id = :host and v.bank_id = :bank and v.generation = :generation
+                       and v.unit_id = r.reflection_id offset 0) v
+     where r.host_id = :host and r.bank_id = :bank and r.active and {IS_ASKED_FOR}
+     order by v.cosine desc, v.unit_id limit {MOST_REFLECTIONS}"""  # noqa: S608 - put together from constants
+AND_REFLECTIONS = "({units}) union all ({reflections})"
+FILTERED = text(
+    AND_REFLECTIONS.format(
+        units=NEAREST.format(units=UNIT, conditions=f"and {conditions('u')}"), reflections=OF_REFLECTIONS
+    )
+)
 # The units of one session are few, and have indexes of their own: one for messages, one for what is none.
 OF_SESSION = text(f"""
     with here as materialized (
@@ -58,9 +76,14 @@ IN_LISTS = """
           from afterturn.unit_vector_t v
          where v.host_id = :host and v.bank_id = :bank and v.generation = :generation
          order by v.embedding <#> cast(:vector as halfvec) limit :looked_at)
-    select v.unit_id, v.cosine from near v {units} {conditions} order by v.cosine desc limit :candidates"""
+    select v.unit_id, v.cosine, false as drawn from near v {units} {conditions}
+     order by v.cosine desc limit :candidates"""
 PLAIN_IN_LISTS = text(IN_LISTS.format(units="", conditions=""))
-FILTERED_IN_LISTS = text(IN_LISTS.format(units=UNIT, conditions=f"where {conditions('u')}"))
+FILTERED_IN_LISTS = text(
+    AND_REFLECTIONS.format(
+        units=IN_LISTS.format(units=UNIT, conditions=f"where {conditions('u')}"), reflections=OF_REFLECTIONS
+    )
+)
 #: So many are looked at for each one that is wanted, where a filter has its say, and in so many times the lists.
 LOOKED_AT, FILTERED_LISTS = 10, 2
 
@@ -121,7 +144,7 @@ async def _nearest(connection: AsyncConnection, search: Search) -> Sequence[Row[
         looked_at = {"looked_at": wanted * LOOKED_AT if filtered else wanted}
         in_lists = FILTERED_IN_LISTS if filtered else PLAIN_IN_LISTS
         rows = (await connection.execute(in_lists, {**arguments, **looked_at})).all()
-        if len(rows) >= wanted:
+        if sum(not row.drawn for row in rows) >= wanted:
             return rows
     return (await connection.execute(FILTERED if filtered else PLAIN, arguments)).all()
 

@@ -12,8 +12,13 @@ from store.recall.query import RecallQuery
 
 def conditions(unit: str) -> str:
     """Return the filters as SQL over the unit row of that alias; each falls away where its parameter is null."""
+    return f"""(cast(:kinds as text[]) is null or {unit}.fact_type = any(cast(:kinds as text[])))
+      and {conditions_of_any_kind(unit)}"""
+
+
+def conditions_of_any_kind(unit: str) -> str:
+    """Return the same without the filter by kind."""
     return f"""{unit}.active
-      and (cast(:kinds as text[]) is null or {unit}.fact_type = any(cast(:kinds as text[])))
       and (cast(:only_session as uuid) is null or {unit}.session_id = cast(:only_session as uuid))
       and (cast(:not_session as uuid) is null or {unit}.session_id is distinct from cast(:not_session as uuid))
       and (cast(:as_of as timestamptz) is null

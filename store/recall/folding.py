@@ -58,4 +58,5 @@ def _said(unit: Candidate) -> object:
 def _turns(units: Sequence[Candidate]) -> tuple[str, ...]:
     first, *others = units
     others.sort(key=lambda unit: unit.occurred_at, reverse=True)
-    return tuple(dict.fromkeys(unit.turn_name for unit in (first, *others) if unit.turn_name is not None))
+    names = (name for unit in (first, *others) for name in (unit.turn_name, *unit.turns))
+    return tuple(dict.fromkeys(name for name in names if name is not None))

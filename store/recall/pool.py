@@ -19,7 +19,8 @@ class Candidate:
 
     `text` may be cut, which `whole` tells; `sources` are the units a fact was drawn from; `answers` says that the
     message before it is somebody else's and ends in a question. `user_id` is whose turn it comes from; `confidence` is
-    how sure a fact is, as the event that told of it wrote it; `pinned` says that it is to be told with every answer.
+    how sure a fact is, as the event that told of it wrote it; `pinned` says that it is to be told with every answer;
+    `turns` are all the turns that what is not said in one was drawn from, the last first.
     """
 
     unit_id: UUID
@@ -38,6 +39,7 @@ class Candidate:
     user_id: UUID | None = None
     confidence: str | None = None
     pinned: bool = False
+    turns: tuple[str, ...] = ()
 
     @property
     def place(self) -> Place:

@@ -1,0 +1,105 @@
+"""What a bank came to see is answered like what it was told, as far as all that it was drawn from may be told."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from store.events.catalog import EventType
+from store.recall.query import Recalled, RecallQuery
+from store.recall.recaller import Recaller
+from store.recall.reflections import KIND
+from store.recall.settings import RecallSettings
+from tests.workers.conftest import HOST, START, World
+from tests.workers.stages import Crew, KnownEmbedder
+from tests.workers.test_insights import say
+
+SAID = ("I live in Porto.", "I moved to Lisbon.")
+ASKED = "user_home: Porto, Lisbon"
+
+
+async def recalled(world: World, **more: Any) -> Sequence[Recalled]:
+    recaller = Recaller(world.database, KnownEmbedder(), RecallSettings())
+    return (await recaller.recall(HOST, RecallQuery("default", ASKED, k=50, **more))).items
+
+
+async def drawn(world: World, **more: Any) -> list[Recalled]:
+    return [one for one in await recalled(world, **more) if one.kind == KIND]
+
+
+@pytest.fixture
+async def crew(world: World) -> Crew:
+    crew = await say(world, *SAID)
+    await crew.drain()
+    return crew
+
+
+@pytest.mark.usefixtures("crew")
+async def test_a_reflection_is_answered_with_its_kind_and_the_turns_it_was_drawn_from(world: World) -> None:
+    [one] = await drawn(world)
+    assert one.text.startswith("fact_evolution user_home::home: Porto")
+    assert (one.session_id, one.turn_id, one.turn_ids) == ("s", "t1", ("t1", "t0"))
+    assert (one.role, one.name, one.arms) == (None, None, ("dense",))
+    everything = await recalled(world)
+    assert {one.text for one in everything if one.role == "user"} == set(SAID)
+    assert one.occurred_at == max(other.occurred_at for other in everything if other.role == "user")
+
+
+@pytest.mark.usefixtures("crew")
+async def test_it_is_answered_only_where_its_kind_is_asked_for(world: World) -> None:
+    assert await drawn(world, kinds=["experience", "world"]) == []
+    assert {one.kind for one in await recalled(world, kinds=[KIND])} == {KIND}
+
+
+@pytest.mark.usefixtures("crew")
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {"as_of": START - timedelta(days=1)},
+        {"known_at": START - timedelta(days=1)},
+        {"tags": ["elsewhere"]},
+        {"metadata": {"place": "elsewhere"}},
+        {"session_id": "s", "exclude_session": True},
+    ],
+    ids=lambda filters: next(iter(filters)),
+)
+async def test_what_may_not_be_told_of_its_facts_may_not_be_told_by_it(world: World, filters: dict[str, Any]) -> None:
+    assert await drawn(world, **filters) == []
+
+
+@pytest.mark.usefixtures("crew")
+async def test_filters_that_all_its_facts_pass_let_it_pass(world: World) -> None:
+    later = START + timedelta(days=3650)
+    assert len(await drawn(world, as_of=later, known_at=later, session_id="other", exclude_session=True)) == 1
+
+
+@pytest.mark.usefixtures("crew")
+async def test_it_is_not_told_as_of_a_time_before_the_last_of_its_facts(world: World) -> None:
+    await world.sql(
+        "update afterturn.agent_memory_unit_t set occurred_start = :late where origin = 'extraction' "
+        "and metadata->>'value' = 'Lisbon'",
+        late=START + timedelta(days=30),
+    )
+    assert await drawn(world, as_of=START + timedelta(days=29)) == []
+    assert len(await drawn(world, as_of=START + timedelta(days=31))) == 1
+
+
+@pytest.mark.law("L11")
+@pytest.mark.usefixtures("crew")
+async def test_it_is_gone_with_any_of_its_facts_before_any_stage_has_seen_that(world: World) -> None:
+    assert len(await drawn(world)) == 1
+    await world.sql(
+        "update afterturn.agent_memory_unit_t set active = false where origin = 'extraction' "
+        "and metadata->>'value' = 'Porto'"
+    )
+    assert await drawn(world) == []
+
+
+@pytest.mark.usefixtures("crew")
+async def test_one_whose_event_does_not_say_what_it_was_drawn_from_is_not_told(world: World) -> None:
+    await world.sql(
+        "update afterturn.event_store_t set payload = payload #- '{data,sourceMemoryIds}' where event_type = :type",
+        type=EventType.REFLECTION_CREATED,
+    )
+    assert await drawn(world) == []
