@@ -7,11 +7,11 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from deploy.settings import Settings, load
 from deploy.settings_errors import SettingsError
+from deploy.stepping_back import step_back
 
 #: How long dramatiq waits before it looks for Redis again, in milliseconds.
 RECONNECT_MS = 500
@@ -39,15 +39,6 @@ def prepare(settings: Settings) -> None:
     settings.metrics_dir.mkdir(parents=True, exist_ok=True)
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(settings.metrics_dir)
     os.environ.setdefault("dramatiq_restart_delay", str(RECONNECT_MS))
-
-
-def step_back(nice: int) -> None:
-    """Have whoever answers somebody (API, database, broker) go first when the processor is short."""
-    os.nice(nice)
-    # Where the system shares the processor by session, the session's weight counts: ours to set, if we lead it.
-    if nice and os.getsid(0) == os.getpid():
-        with suppress(OSError):
-            Path("/proc/self/autogroup").write_text(str(nice), encoding="ascii")
 
 
 if __name__ == "__main__":

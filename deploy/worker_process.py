@@ -30,6 +30,7 @@ from deploy.gateways import gateway_client, gateway_recall
 from deploy.linking import linking_of
 from deploy.outside import noted
 from deploy.settings import Settings
+from deploy.stepping_back import with_me
 from embeddings.errors import EmbeddingError
 from embeddings.registry import Owned, OwnedEmbedder, create_embedder, create_reranker
 from producers.doorbell import Doorbell
@@ -183,7 +184,8 @@ def _end(loop: EventLoopThread, parts: Parts, workers: Sequence[dramatiq.Worker]
 async def _build(
     settings: Settings, broker: RedisBroker, watch: Watch, stages: Callable[..., Sequence[StageWork]]
 ) -> Parts:
-    database = Database(settings.database)
+    nice = settings.worker.nice
+    database = Database(settings.database, with_me(nice) if nice else None)
     clock = DatabaseClock(database)
     embedder = create_embedder(settings.embedding, settings.data)
     gateway, reader = gateway_client(settings.gateway), reader_of(settings.enrichment)

@@ -1,7 +1,8 @@
 """Connections to PostgreSQL: one helper opens every transaction, and it names the tenant first."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -33,6 +34,10 @@ SERVER_SETTINGS = {
 }
 
 
+#: Is handed the driver's connection.
+Begun = Callable[[Any], Awaitable[None]]
+
+
 class Database:
     """Two pools on one database: the application's, behind the tenants' wall, and the operator's.
 
@@ -40,9 +45,10 @@ class Database:
     An instance belongs to one event loop.
     """
 
-    def __init__(self, settings: DatabaseSettings) -> None:
-        self._app = _engine(settings.url.get_secret_value(), settings.pool_size)
-        self._operator = _engine(settings.operator_url.get_secret_value(), max(2, settings.pool_size // 2))
+    def __init__(self, settings: DatabaseSettings, begun: Begun | None = None) -> None:
+        """Open nothing yet; `begun` is told of every connection once, before anybody else uses it."""
+        self._app = _engine(settings.url.get_secret_value(), settings.pool_size, begun)
+        self._operator = _engine(settings.operator_url.get_secret_value(), max(2, settings.pool_size // 2), begun)
 
     @asynccontextmanager
     async def tenant(self, host: UUID, opening: TextClause = SET_TENANT) -> AsyncGenerator[AsyncConnection]:
@@ -95,7 +101,7 @@ class Database:
         await self._operator.dispose()
 
 
-def _engine(url: str, pool_size: int) -> AsyncEngine:
+def _engine(url: str, pool_size: int, begun: Begun | None) -> AsyncEngine:
     engine = create_async_engine(
         url,
         # What a burst opened is kept for the next one: a new connection costs more than most of what is asked of it.
@@ -114,7 +120,7 @@ def _engine(url: str, pool_size: int) -> AsyncEngine:
             "command_timeout": 60,
         },
     )
-    event.listen(engine.sync_engine, "connect", _register_codecs)
+    event.listen(engine.sync_engine, "connect", partial(_begin, begun))
     event.listen(engine.sync_engine, "checkout", _refuse_closed)
     event.listen(engine.sync_engine, "do_connect", _refuse_to_wait)
     return engine
@@ -160,5 +166,7 @@ def _refuse_closed(connection: Any, _entry: ConnectionPoolEntry, _lent: PoolProx
         raise InvalidatePoolError
 
 
-def _register_codecs(connection: Any, _entry: ConnectionPoolEntry) -> None:
+def _begin(begun: Begun | None, connection: Any, _entry: ConnectionPoolEntry) -> None:
     connection.run_async(register)
+    if begun is not None:
+        connection.run_async(begun)

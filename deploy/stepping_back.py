@@ -1,0 +1,49 @@
+"""Whoever answers somebody goes first: workers step back, and with them the server's processes that work for them."""
+
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+# The server's process at the other end, and the port of ours that it serves.
+OTHER_END = "select pg_backend_pid(), inet_client_port()"
+
+
+def step_back(nice: int) -> None:
+    """Have whoever answers somebody (API, database, broker) go first when the processor is short."""
+    os.nice(nice)
+    if nice:
+        _weigh_session(os.getpid(), nice)
+
+
+def with_me(nice: int) -> Callable[[Any], Awaitable[None]]:
+    """Return what has the server's process behind a new connection step back, too.
+
+    Where that runs on another machine, or is not ours to tell, it stays as it is.
+    """
+
+    async def bring_along(connection: Any) -> None:
+        process, port = await connection.fetchrow(OTHER_END)
+        if serves(process, port):
+            with suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, process, nice)
+                _weigh_session(process, nice)
+
+    return bring_along
+
+
+def serves(process: int, port: int | None) -> bool:
+    """Say whether a process of this machine is a PostgreSQL server's that serves this port of ours."""
+    try:
+        title = Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return port is not None and title.startswith(b"postgres: ") and b"(%d)" % port in title
+
+
+def _weigh_session(process: int, nice: int) -> None:
+    """Where the system shares the processor by session, its weight counts: set it, if the process leads the session."""
+    with suppress(OSError):
+        if os.getsid(process) == process:
+            Path(f"/proc/{process}/autogroup").write_text(str(nice), encoding="ascii")
