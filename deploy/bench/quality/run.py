@@ -77,7 +77,10 @@ class Run:
             await settled(self.memory, bank, last[bank], one_of_each.items())
 
     async def ask(self, without: str | None = None) -> tuple[list[Scored], list[float]]:
-        """Ask every question, one after the other; return how good the answers were and how long they took (ms)."""
+        """Ask every question, one after the other; return how good the answers were and how long they took (ms).
+
+        An item that stands for several turns has found them all, each in a place of its own.
+        """
         scored, times = [], []
         left_out = [without] if without else []
         for dialogue in self.dialogues:
@@ -86,7 +89,7 @@ class Run:
                 began = time.perf_counter()
                 answer = await self.memory.recall(asked.text, bank=self.bank(dialogue), k=DEPTH, without=left_out)
                 times.append((time.perf_counter() - began) * 1000)
-                found = [one.turn_id for one in answer.results if one.turn_id]
+                found = [turn for one in answer.results for turn in one.turn_ids]
                 scored.append(score(asked.category, found, asked.evidence, sessions))
         return scored, times
 
