@@ -41,70 +41,40 @@ begin
            jsonb_array_elements(e.messages) with ordinality as said(message, nth);
 end $$;
 
--- Adds up what follows each other in one history. Rows are probed one by one: the planner cannot know how few they are.
+-- One event after another: a statement that folds many costs a single turn, which is what mostly comes, twice as much.
 -- The messages of turns are units; only a history from elsewhere brings words of its own, numbered as they follow.
+drop function if exists afterturn.word_histories(afterturn.event_store_t[]);
+drop function if exists afterturn.word_histories(afterturn.event_store_t[], jsonb);
 create or replace function afterturn.project_session_appended(p_events afterturn.event_store_t[]) returns void
 language plpgsql as $$
 declare
-    v_unknown bigint;
-    v_worded jsonb;
+    v_event afterturn.event_store_t;
+    v_messages jsonb;
+    v_session uuid;
+    v_before int;
 begin
-    with told as (
-        select e.host_id, e.bank_id, (e.payload->'data'->>'sessionId')::uuid as session_id, e.position, e.aggregate_version,
-               e.event_ts, e.user_id, jsonb_array_length(e.payload->'data'->'messages') as messages,
-               e.payload @? '$.data.messages[*].content' as worded
-          from unnest(p_events) e where e.event_type = 'AgentSessionHistoryAppendedEvent' offset 0
-    ), added as materialized (
-        select e.host_id, e.bank_id, e.session_id, h.shown, h.before, min(e.aggregate_version) as first,
-               bool_or(e.worded) filter (where h.shown < e.aggregate_version) as worded,
-               (sum(e.messages) filter (where h.shown < e.aggregate_version))::int as messages,
-               (count(*) filter (where h.shown < e.aggregate_version))::int as turns,
-               max(e.position) as last_position, max(e.aggregate_version) as version,
-               (array_agg(e.event_ts order by e.position desc))[1] as event_ts,
-               (array_agg(e.user_id::text order by e.position desc))[1] as user_id
-          from told e
-          left join lateral (select h.aggregate_version as shown, h.message_count as before from agent_session_history_t h
-                              where h.host_id = e.host_id and h.bank_id = e.bank_id and h.session_id = e.session_id
-                             offset 0) h on true
-         group by 1, 2, 3, 4, 5
-    ), updated as (
+    foreach v_event in array p_events loop
+        continue when v_event.event_type <> 'AgentSessionHistoryAppendedEvent';
+        v_messages := v_event.payload->'data'->'messages';
+        v_session := (v_event.payload->'data'->>'sessionId')::uuid;
         update agent_session_history_t s
-           set message_count = s.message_count + n.messages, turn_count = s.turn_count + n.turns,
-               last_position = n.last_position, aggregate_version = n.version, update_ts = n.event_ts,
-               update_user = n.user_id
-          from added n
-         where n.shown < n.version and s.host_id = n.host_id and s.bank_id = n.bank_id and s.session_id = n.session_id
-    )
-    select min(n.first) filter (where n.shown is null),
-           jsonb_object_agg(n.session_id, jsonb_build_object('shown', n.shown, 'before', n.before)) filter (where n.worded)
-      into v_unknown, v_worded from added n;
-    if v_unknown is not null then
-        perform afterturn.refuse('ZA001', 'AgentSessionHistory', 1, v_unknown);
-    end if;
-    if v_worded is not null then
-        perform afterturn.word_histories(p_events, v_worded);
-    end if;
-end $$;
-
--- Writes the messages that appended histories bring with their words; p_sessions: {session: {shown, before}}, the version
--- and the count of messages that each had until now.
-drop function if exists afterturn.word_histories(afterturn.event_store_t[]);
-create or replace function afterturn.word_histories(p_events afterturn.event_store_t[], p_sessions jsonb) returns void
-language plpgsql as $$
-begin
-    insert into session_message_t (host_id, bank_id, session_id, seq, message)
-    select f.host_id, f.bank_id, f.session_id, f.before + said.nth - 1, said.message
-      from (select e.host_id, e.bank_id, e.session_id, e.messages,
-                   e.before + coalesce(sum(jsonb_array_length(e.messages)) over (
-                       partition by e.host_id, e.bank_id, e.session_id order by e.aggregate_version
-                       rows between unbounded preceding and 1 preceding), 0) as before
-              from (select e.*, (e.payload->'data'->>'sessionId')::uuid as session_id, e.payload->'data'->'messages' as messages,
-                           (p_sessions->(e.payload->'data'->>'sessionId')->>'shown')::bigint as shown,
-                           (p_sessions->(e.payload->'data'->>'sessionId')->>'before')::bigint as before
-                      from unnest(p_events) e where e.event_type = 'AgentSessionHistoryAppendedEvent' offset 0) e
-             where e.shown < e.aggregate_version) f,
-           jsonb_array_elements(f.messages) with ordinality as said(message, nth)
-     where said.message ? 'content';
+           set message_count = s.message_count + jsonb_array_length(v_messages), turn_count = s.turn_count + 1,
+               last_position = v_event.position, aggregate_version = v_event.aggregate_version,
+               update_ts = v_event.event_ts, update_user = v_event.user_id::text
+         where s.host_id = v_event.host_id and s.bank_id = v_event.bank_id and s.session_id = v_session
+           and s.aggregate_version < v_event.aggregate_version
+        returning s.message_count - jsonb_array_length(v_messages) into v_before;
+        if not found then
+            perform afterturn.refuse('ZA001', v_event.aggregate_type, 1, v_event.aggregate_version)
+              where (select true from agent_session_history_t s where s.host_id = v_event.host_id
+                        and s.bank_id = v_event.bank_id and s.session_id = v_session) is null;
+        elsif v_messages @? '$[*].content' then
+            insert into session_message_t (host_id, bank_id, session_id, seq, message)
+            select v_event.host_id, v_event.bank_id, v_session, v_before + said.nth - 1, said.message
+              from jsonb_array_elements(v_messages) with ordinality as said(message, nth)
+             where said.message ? 'content';
+        end if;
+    end loop;
 end $$;
 
 -- The history from now on: the messages the event brings, and what is said later.
