@@ -10,7 +10,7 @@ import httpx
 import pytest
 from afterturn_client.errors import GatewayError, InvalidRequestError
 from afterturn_client.gateway import GatewayClient, GatewayHit, GatewayMessage
-from afterturn_client.posts import Clients
+from afterturn_client.posts import Transports
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from tests.client.loopback import Loopback, closed_port, everything_in, loopback, raw_server
@@ -244,28 +244,55 @@ async def test_calls_at_the_same_time_have_a_connection_each_and_those_after_the
     assert sorted(server.calls_of_connections) == [2, 2, 3]
 
 
-async def test_a_client_that_idled_too_long_is_closed_and_goes_out_no_more() -> None:
+async def test_a_transport_that_idled_too_long_is_closed_and_goes_out_no_more() -> None:
     now = 0.0
-    clients = Clients(httpx.AsyncClient, 1.0, lambda: now)
-    old, young = await clients.lend(), await clients.lend()
-    clients.back(old)
+    transports = Transports(_Closable, 1.0, lambda: now)
+    old, young = await transports.lend(), await transports.lend()
+    transports.back(old)
     now = 0.5
-    clients.back(young)
+    transports.back(young)
     now = 1.2
-    assert await clients.lend() is young
-    assert old.is_closed
-    assert await clients.lend() not in {old, young}
-    await clients.aclose()
+    assert await transports.lend() is young
+    assert isinstance(old, _Closable)
+    assert old.closed
+    assert await transports.lend() not in {old, young}
+    await transports.aclose()
 
 
-async def test_calls_of_one_client_share_neither_length_nor_time_out_nor_body(server: Loopback) -> None:
-    async with GatewayClient(server.url, "ana", KEY, keep_seconds=60.0) as gateway:
-        await gateway.add("s", MESSAGES)
-        await gateway.add("another-session", MESSAGES[:1])
-    lengths = [int(seen.headers["content-length"]) for seen in server.seen]
-    assert lengths == [len(seen.body) for seen in server.seen]
-    assert [seen.json["session_id"] for seen in server.seen] == ["chat:s", "chat:another-session"]
-    assert {seen.headers["content-type"] for seen in server.seen} == {"application/json"}
+@pytest.mark.parametrize(
+    "environment, proxied",
+    [
+        ({}, False),
+        ({"http_proxy": "PROXY"}, True),
+        ({"all_proxy": "PROXY"}, True),
+        ({"https_proxy": "PROXY"}, False),
+        ({"http_proxy": "PROXY", "no_proxy": "gateway.test"}, False),
+    ],
+)
+async def test_the_environments_proxy_is_asked_for_what_is_not_on_this_machine(
+    environment: dict[str, str], *, proxied: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    with loopback() as proxy:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value.replace("PROXY", proxy.url.removeprefix("http://")))
+        async with client("http://gateway.test", 30.0 if proxied else 0.2) as gateway, client(proxy.url) as local:
+            with suppress(GatewayError):
+                await gateway.flush("s")
+            await local.flush("here")
+    asked = [(seen.headers["host"], seen.json["session_id"]) for seen in proxy.seen]
+    assert asked == [("gateway.test", "chat:s")] * proxied + [(proxy.url[7:], "chat:here")]
+
+
+class _Closable(httpx.AsyncBaseTransport):
+    """Tells whether it was closed."""
+
+    closed = False
+
+    async def aclose(self) -> None:
+        self.closed = True
 
 
 class _Talker:

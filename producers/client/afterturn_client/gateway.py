@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
 from afterturn_client.errors import Category, GatewayError, InvalidRequestError
-from afterturn_client.posts import Clients, Posts
+from afterturn_client.posts import Posts, Transports
 from afterturn_client.transport import (
     Lost,
     Reply,
@@ -87,8 +89,11 @@ class GatewayClient:
         kept = 0.0 if transport is not None else keep_seconds
         # Read once: that takes longer than a hundred calls.
         trusted = httpx.create_ssl_context(trust_env=not is_loopback(self._base_url))
-        self._clients = Clients(partial(_client, self._base_url, transport, kept, trusted), kept)
-        self._posts = Posts(self._clients, float(timeout_seconds), traced=transport is None)
+        own = partial(_transport, kept, trusted, _proxy(self._base_url))
+        self._transports = Transports(own if transport is None else lambda: transport, kept)
+        self._posts = Posts(
+            self._transports, self._base_url, _headers(kept), float(timeout_seconds), traced=transport is None
+        )
 
     def __repr__(self) -> str:
         return f"GatewayClient({self._base_url!r})"
@@ -115,7 +120,7 @@ class GatewayClient:
 
     async def aclose(self) -> None:
         """Close what is open."""
-        await self._clients.aclose()
+        await self._transports.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -145,19 +150,27 @@ class GatewayClient:
         )
 
 
-def _client(
-    base_url: str, transport: httpx.AsyncBaseTransport | None, keep_seconds: float, trusted: ssl.SSLContext
-) -> httpx.AsyncClient:
-    return httpx.AsyncClient(
-        base_url=base_url,
-        transport=transport,
-        # A kept connection that the other side has dropped would turn "not sent" into "unknown".
-        headers={} if keep_seconds > 0 else {"connection": "close"},
-        limits=httpx.Limits(max_keepalive_connections=1 if keep_seconds > 0 else 0, keepalive_expiry=keep_seconds),
+def _headers(keep_seconds: float) -> dict[str, str]:
+    # A kept connection that the other side has dropped would turn "not sent" into "unknown".
+    return {"accept": "application/json", "connection": "keep-alive" if keep_seconds > 0 else "close"}
+
+
+def _transport(keep_seconds: float, trusted: ssl.SSLContext, proxy: str | None) -> httpx.AsyncBaseTransport:
+    return httpx.AsyncHTTPTransport(
         verify=trusted,
-        trust_env=not is_loopback(base_url),
-        follow_redirects=False,
+        proxy=proxy,
+        limits=httpx.Limits(max_keepalive_connections=1 if keep_seconds > 0 else 0, keepalive_expiry=keep_seconds),
     )
+
+
+def _proxy(base_url: str) -> str | None:
+    """Return the proxy that the environment names for this address; to this machine there is none."""
+    parts = urlsplit(base_url)
+    if is_loopback(base_url) or proxy_bypass(parts.netloc):
+        return None
+    proxies = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    return proxy if not proxy or "://" in proxy else f"http://{proxy}"
 
 
 def _read(reply: Reply) -> dict[str, Any] | Category:

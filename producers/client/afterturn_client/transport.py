@@ -8,9 +8,10 @@ import asyncio
 import ipaddress
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -30,6 +31,9 @@ UNSENT = (
     httpx.UnsupportedProtocol,
     httpx.LocalProtocolError,
 )
+
+#: Sends a request and returns the answer, its body not yet read.
+SendStreamed = Callable[[httpx.Request], Awaitable[httpx.Response]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +117,17 @@ async def exchange(client: httpx.AsyncClient, request: Request, *, traced: bool 
     `traced` is False for a transport of the caller's own that tells nothing of its progress: then a
     time-out counts as sent.
     """
-    return await send(client, build(client, request), request.timeout_s, traced=traced)
+    return await send(partial(client.send, stream=True), build(client, request), request.timeout_s, traced=traced)
 
 
-async def send(client: httpx.AsyncClient, outgoing: httpx.Request, timeout_s: float, *, traced: bool) -> Reply | Lost:
+async def send(call: SendStreamed, outgoing: httpx.Request, timeout_s: float, *, traced: bool) -> Reply | Lost:
     """Send a request that is built already, as `exchange` does; its own time-outs are those of each step."""
     started = time.monotonic()
     sent = Sent(known=traced)
     outgoing.extensions["trace"] = sent.watch
     try:
         async with asyncio.timeout(timeout_s):
-            response = await client.send(outgoing, stream=True)
+            response = await call(outgoing)
             try:
                 body = await _read(response)
             finally:
