@@ -16,6 +16,7 @@ OTHERS_LIMIT = 1000
 
 # A link's state before is `counted`, after is "not removed". A pair of links holds when both do; the change of a
 # pair's count is what it is after less what it was before.
+# What is changed is named by its keys once more: a plan that was made for many links would read those of every bank.
 COUNT_LINKS = text("""
     with touched as (
         select u.unit_id from afterturn.agent_memory_unit_t u
@@ -47,12 +48,13 @@ COUNT_LINKS = text("""
         update afterturn.agent_memory_unit_entity_t l set counted = k.after
           from links k
          where l.host_id = :host and l.bank_id = :bank and l.unit_id = k.unit_id and l.entity_id = k.entity_id
-           and k.before <> k.after
+           and k.before <> k.after and l.unit_id = any (array(select k.unit_id from links k))
     ), mentioned as (
         update afterturn.agent_memory_entity_t e set mention_count = e.mention_count + m.change
           from (select k.entity_id, sum((k.after::int - k.before::int) * k.mentions)::int as change
                   from links k where k.before <> k.after group by 1) m
          where e.host_id = :host and e.bank_id = :bank and e.entity_id = m.entity_id
+           and e.entity_id = any (array(select k.entity_id from links k))
     ), named as (
         insert into afterturn.entity_name_t as t (host_id, bank_id, entity_id, name, kind, mentions)
         select cast(:host as uuid), cast(:bank as uuid), k.entity_id, k.name, k.kind,

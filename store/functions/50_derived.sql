@@ -12,8 +12,8 @@ return btrim(regexp_replace(lower(regexp_replace(normalize(p_name, NFKD), '[\u03
 -- p_take_back together with what was forgotten since. Returns how many units that were, which ones were forgotten, and the terms that were
 -- counted of those.
 -- A unit that is forgotten meanwhile is either carried first, and taken back by the next call, or not carried at all.
--- `is not true`, which the index of waiting units cannot serve: a planner that saw none waiting would go through all of
--- them once for each unit.
+-- By their places in the table, which nothing but a look at these places can serve: a plan that was made for other
+-- numbers of waiting units would read the words of every bank for them.
 drop function if exists afterturn.post_words(uuid, uuid, int);
 create or replace function afterturn.post_words(p_host uuid, p_bank uuid, p_limit int, p_take_back boolean)
 returns table (carried bigint, forgotten uuid[], terms text[])
@@ -26,9 +26,9 @@ begin
          where p_take_back and f.host_id = p_host and f.bank_id = p_bank returning f.*
     ), came as materialized (
         update afterturn.unit_word_t w set posted = true
-          from (select n.unit_id from afterturn.unit_word_t n
-                 where n.host_id = p_host and n.bank_id = p_bank and not n.posted limit p_limit) n
-         where w.host_id = p_host and w.bank_id = p_bank and w.unit_id = n.unit_id and w.posted is not true
+         where w.host_id = p_host and w.bank_id = p_bank and not w.posted
+           and w.ctid = any (array(select n.ctid from afterturn.unit_word_t n
+                                    where n.host_id = p_host and n.bank_id = p_bank and not n.posted limit p_limit))
         returning w.*
     ), words as materialized (
         select t.key as term, c.unit_id, c.session_id, c.seq, t.value::int as tf, c.length

@@ -214,6 +214,12 @@ begin
         changed := v_extra;
         return next;
     end loop;
+    execute format('delete from afterturn.agent_memory_entity_cooccur_t l where %s and not ('
+                   'exists (select from afterturn.agent_memory_entity_t n '
+                   'where (n.host_id, n.bank_id, n.entity_id) = (l.host_id, l.bank_id, l.entity_id_1)) and '
+                   'exists (select from afterturn.agent_memory_entity_t n '
+                   'where (n.host_id, n.bank_id, n.entity_id) = (l.host_id, l.bank_id, l.entity_id_2)))', v_scope)
+      using p_host, p_bank;
     foreach v_table in array afterturn.event_backed() loop
         select string_agg(format('%I', a.attname), ', ' order by a.attnum) into v_key
           from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any (i.indkey)
