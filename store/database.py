@@ -20,8 +20,10 @@ from store.vectors import register
 SET_TENANT = text("select set_config('afterturn.host', :host, true)")
 # For what the ledger has done again when it is lost: its commit does not wait for the disk, nor others for that.
 # A server that crashes forgets the last moments of such transactions, whole, in order, and with their claims' ends.
+# Stages say the same few statements again and again: each is planned once a connection, for whatever it is asked.
 SET_TENANT_NO_SYNC = text("""
-    select set_config('afterturn.host', :host, true), set_config('synchronous_commit', 'off', true)""")
+    select set_config('afterturn.host', :host, true), set_config('synchronous_commit', 'off', true),
+           set_config('plan_cache_mode', 'force_generic_plan', true)""")
 SET_SCOPE = text("select set_config('afterturn.user', :user, true), set_config('afterturn.agent', :agent, true)")
 
 #: What every connection is told at its start. A transaction that idles holds back every reader of the log.

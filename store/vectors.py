@@ -11,6 +11,10 @@ from numpy.typing import NDArray
 from sqlalchemy.types import UserDefinedType
 
 _HEADER = struct.Struct(">HH")
+_ARRAYS = "select " + ", ".join(
+    f"${nth}::{element}[]"
+    for nth, element in enumerate(("uuid", "int8", "int4", "float8", "bool", "timestamptz", "interval"), 1)
+)
 
 
 def encode(vector: NDArray[np.float32]) -> bytes:
@@ -34,5 +38,10 @@ class HalfVector(UserDefinedType[Any]):
 
 
 async def register(connection: Any) -> None:
-    """Teach an asyncpg connection the binary form of halfvec."""
+    """Teach an asyncpg connection the binary form of halfvec, and of the arrays that statements take.
+
+    Arrays in one look at the catalog: the driver would look for each when it first meets it, for longer than most
+    statements take.
+    """
     await connection.set_type_codec("halfvec", schema="public", encoder=encode, decoder=decode, format="binary")
+    await connection.prepare(_ARRAYS)
