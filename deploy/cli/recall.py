@@ -45,7 +45,9 @@ def recall_command(
         int | None, typer.Option(min=0, max=64, help="Leave out so many of --session's newest messages.")
     ] = None,
     as_of: Annotated[str | None, typer.Option(metavar="TIME", help="Only what had happened by then.")] = None,
-    known_at: Annotated[str | None, typer.Option(metavar="TIME", help="Only what had been recorded by then.")] = None,
+    known_at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only what had been recorded by then, as it said then.")
+    ] = None,
     min_position: Annotated[
         int | None, typer.Option(min=0, help="What the answer must show: a position that a write was told.")
     ] = None,

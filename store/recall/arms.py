@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store.recall.earlier import Earlier
 from store.recall.lexical import Place, Statistics
 from store.recall.pool import Pool
 from store.recall.question import Question
@@ -25,7 +26,8 @@ class Search:
     units that have none stored yet, and have passed the filters. `related` are words near the question's, with their
     importance beside a word asked for. `lists`: so many of the index by nearness over the bank's vectors are read, 0
     where all vectors are. `times` are those the question asks for, `now` is when it is asked, None for whenever,
-    `told_at` when the bank was last told something. `pinned` is to be told whatever is asked.
+    `told_at` when the bank was last told something. `pinned` is to be told whatever is asked. `earlier`
+    is what was said otherwise when the question wants to know what was known then.
     """
 
     host: UUID
@@ -43,6 +45,7 @@ class Search:
     now: datetime | None = None
     told_at: datetime | None = None
     pinned: Sequence[UUID] = ()
+    earlier: Mapping[UUID, Earlier] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

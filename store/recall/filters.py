@@ -1,6 +1,6 @@
 """Who may be found at all: the filters of a question, as every arm applies them itself."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -23,7 +23,8 @@ def conditions_of_any_kind(unit: str) -> str:
       and (cast(:not_session as uuid) is null or {unit}.session_id is distinct from cast(:not_session as uuid))
       and (cast(:as_of as timestamptz) is null
            or coalesce({unit}.occurred_start, {unit}.event_date) <= cast(:as_of as timestamptz))
-      and (cast(:known_at as timestamptz) is null or {unit}.update_ts <= cast(:known_at as timestamptz))
+      and (cast(:known_at as timestamptz) is null or {unit}.update_ts <= cast(:known_at as timestamptz)
+           or {unit}.unit_id = any(cast(:earlier as uuid[])))
       and (cast(:tags as text[]) is null
            or jsonb_exists_any({unit}.metadata->'tags', cast(:tags as text[])))
       and (cast(:metadata as jsonb) is null or {unit}.metadata @> cast(:metadata as jsonb))
@@ -35,8 +36,8 @@ def own_session(query: RecallQuery, bank: UUID) -> UUID | None:
     return None if query.session_id is None else identity.session_id(bank, query.session_id)
 
 
-def parameters(query: RecallQuery, bank: UUID) -> Mapping[str, Any]:
-    """Return the parameters of `conditions`."""
+def parameters(query: RecallQuery, bank: UUID, earlier: Collection[UUID] = ()) -> Mapping[str, Any]:
+    """Return the parameters of `conditions`; `earlier` are units that were changed since, and known before."""
     session = own_session(query, bank)
     return {
         "kinds": list(query.kinds) or None,
@@ -44,6 +45,7 @@ def parameters(query: RecallQuery, bank: UUID) -> Mapping[str, Any]:
         "not_session": session if query.exclude_session else None,
         "as_of": query.as_of,
         "known_at": query.known_at,
+        "earlier": list(earlier) or None,
         "tags": list(query.tags) or None,
         "metadata": orjson.dumps(dict(query.metadata)).decode() if query.metadata else None,
         "user": query.user,

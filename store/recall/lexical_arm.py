@@ -1,10 +1,13 @@
 """The arm that knows words: reads the postings of the question's terms and scores them."""
 
+from collections.abc import Mapping
+
 import numpy as np
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.recall.arms import Found, Search
+from store.recall.earlier import reworded
 from store.recall.filters import conditions, is_filtered
 from store.recall.lexical import POSTING, Postings, readable_terms, score
 from store.recall.pool import Pool
@@ -61,7 +64,7 @@ class LexicalArm:
         return Found([unit for unit, seq in places if seq < 0], [place for place in places if place[1] >= 0], view)
 
 
-async def _read(connection: AsyncConnection, search: Search) -> dict[str, Postings]:
+async def _read(connection: AsyncConnection, search: Search) -> Mapping[str, Postings]:
     asked = {*search.question.words, *search.question.pairs}
     terms = readable_terms(asked, search.related, search.statistics, search.settings.postings)
     if not terms:
@@ -71,4 +74,5 @@ async def _read(connection: AsyncConnection, search: Search) -> dict[str, Postin
     found = await connection.execute(
         FILTERED if filtered else PLAIN, {**arguments, **search.filters} if filtered else arguments
     )
-    return {term: np.frombuffer(packed, dtype=POSTING) for term, packed in found}
+    postings = {term: np.frombuffer(packed, dtype=POSTING) for term, packed in found}
+    return reworded(postings, search.earlier, terms)

@@ -14,6 +14,7 @@ from store import identity
 from store.curation import Directive
 from store.freshness import FRESHNESS, Freshness, of_row
 from store.recall import filters
+from store.recall.earlier import Earlier, counted, earlier
 from store.recall.folding import Recent
 from store.recall.kin import kin, related
 from store.recall.lexical import Statistics
@@ -123,6 +124,7 @@ class Preparation:
 
     `lists`: so many of the index over its vectors are read, 0 for a bank that is read in full. `recent`: what is not to
     be told again. `told_at`: when its last turn was accepted. `pinned`: what comes first.
+    `earlier`: what was said otherwise when the question wants to know what was known then.
     """
 
     freshness: Freshness
@@ -135,6 +137,7 @@ class Preparation:
     recent: Recent | None = None
     told_at: datetime | None = None
     pinned: Sequence[UUID] = ()
+    earlier: Mapping[UUID, Earlier] = field(default_factory=dict, repr=False)
 
 
 async def prepare(
@@ -151,10 +154,12 @@ async def prepare(
     What is written after this may be found by the search, but is not promised.
     """
     key = {"host": host, "bank": identity.bank_id(host, query.bank)}
+    changed, terms = await earlier(connection, host, query, question.rules[0]), [*question.words, *question.pairs]
     near = kin(question) if settings.ranking.kin_weight else {}
     arguments = {
         **_tail_arguments(key, query, settings, generation),
-        "terms": [*question.words, *question.pairs],
+        **filters.parameters(query, key["bank"], changed),
+        "terms": terms,
         "near": list({other for row in near.values() for other in row.words()}),
     }
     statement = PREPARE_SKIPPING if query.skip_recent else PREPARE
@@ -166,14 +171,14 @@ async def prepare(
     speakers = frozenset(name for _, _, names in found for name in names or () if name)
     frequency = {**dict(orjson.loads(row.near or "[]")), **{term: df for term, df, _ in found if df}}
     units = max(int(row.units), *frequency.values(), 1)
-    statistics = Statistics(units, row.mean_length or DEFAULT_MEAN_LENGTH, frequency)
+    statistics = Statistics(units, row.mean_length or DEFAULT_MEAN_LENGTH, counted(frequency, changed, terms))
     tail = [Fresh(UUID(unit), *rest) for unit, *rest in orjson.loads(row.tail or "[]")]
     names = {word for name in named(question, speakers) for word in asked(name, question.rules)}
     words = related(near, question, statistics, settings.ranking, names)
     standing = [Directive(UUID(one), *rest) for one, *rest in orjson.loads(row.standing or "[]")]
     recent = _recent(query, key["bank"], row.newest)
     return Preparation(
-        fresh, statistics, words, speakers, tail, row.lists or 0, standing, recent, row.told_at, row.pinned
+        fresh, statistics, words, speakers, tail, row.lists or 0, standing, recent, row.told_at, row.pinned, changed
     )
 
 
@@ -187,7 +192,6 @@ def _tail_arguments(
 ) -> Mapping[str, Any]:
     return {
         **key,
-        **filters.parameters(query, key["bank"]),
         "session": filters.own_session(query, key["bank"]),
         "chunks": settings.fresh_tail_chunks,
         "characters": CHARACTERS,

@@ -19,7 +19,8 @@ class RecallQuery:
     `skip_recent` of them, which the agent has before it anyway, are not told again. With `only_session` nothing else is
     searched, with `exclude_session` all but it. `kinds` are fact types; a unit has to carry one of `tags` and all of
     `metadata`, and to come from a turn of `user`. `as_of` hides what happened later, `known_at` what was recorded
-    later: of a text that was corrected since, nobody can tell any more what it said. `max_tokens` bounds the texts of
+    later: a text that was corrected since says what it said then, as the log has it; facts that ended with it stay
+    ended. `max_tokens` bounds the texts of
     the answer together. `without` names arms, rules, "kin", "directives" or "rerank" that are left out, to see what
     they are good for.
     """

@@ -20,6 +20,7 @@ from store.recall.budget import standing, within
 from store.recall.candidates import load, whole_texts
 from store.recall.consulting import ArmFailed, consult, views
 from store.recall.dense_arm import DenseArm, opening
+from store.recall.earlier import retold
 from store.recall.entity_arm import EntityArm
 from store.recall.folding import Folded, Recent, folded
 from store.recall.fusion import Ranking, rank
@@ -134,13 +135,14 @@ class Recaller:
             generation=self._embedder.generation,
             vector=meaning.vector,
             tail=meaning.tail,
-            filters=filters.parameters(query, bank),
+            filters=filters.parameters(query, bank, prepared.earlier),
             settings=_with_room(self._settings, query.skip_recent),
             lists=prepared.lists,
             times=spans(question.text, now),
             now=now,
             told_at=prepared.told_at,
             pinned=prepared.pinned,
+            earlier=prepared.earlier,
         )
 
     async def _found(
@@ -169,7 +171,7 @@ class Recaller:
     ) -> tuple[Sequence[Recalled], Sequence[str]]:
         arms = [arm for arm in self._arms if arm.name not in query.without]
         consulted = await consult(connection, arms, search, steps, apart=apart)
-        pool = await load(connection, search, list(consulted.found.values()))
+        pool = retold(await load(connection, search, list(consulted.found.values())), search.earlier)
         steps.done("load")
         scores, blind = views(consulted.found, pool)
         ranking = rank(
