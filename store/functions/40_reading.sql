@@ -1,8 +1,11 @@
 -- Bulk writing and the stamps that readers of the log go by.
 
 -- Appends what was copied into pg_temp.bulk_event, in order of ord, under the rules of append_events, and projects it
--- unless told not to. Returns how many events were new.
-create or replace function afterturn.append_bulk(p_host uuid, p_if_absent boolean, p_project boolean) returns bigint
+-- unless told not to. Returns how many events were new. Without p_wait the commit does not wait for the disk: one that
+-- does must follow.
+drop function if exists afterturn.append_bulk(uuid, boolean, boolean);
+create or replace function afterturn.append_bulk(p_host uuid, p_if_absent boolean, p_project boolean, p_wait boolean)
+returns bigint
 language plpgsql set plan_cache_mode to force_generic_plan set enable_seqscan to off
     set search_path to afterturn, public as $$
 declare
@@ -20,6 +23,10 @@ declare
     v_new afterturn.event_store_t[];
     v_count bigint;
 begin
+    perform set_config('afterturn.host', p_host::text, true);
+    if not p_wait then
+        perform set_config('synchronous_commit', 'off', true);
+    end if;
     perform pg_advisory_xact_lock_shared(afterturn.log_lock());
     perform pg_advisory_xact_lock(k.key)
        from (select distinct afterturn.lock_key('bank', o.bank) as key from bulk_event o order by 1) k;

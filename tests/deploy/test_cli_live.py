@@ -167,9 +167,7 @@ async def test_a_unit_is_shown_with_its_provenance_and_can_be_forgotten(client: 
         await client.get_unit(found.unit_id)
 
 
-async def test_a_unit_is_corrected_pinned_and_forgotten_by_commands(
-    live: Live, client: AsyncAfterturn
-) -> None:
+async def test_a_unit_is_corrected_pinned_and_forgotten_by_commands(live: Live, client: AsyncAfterturn) -> None:
     await client.add_turn("s", said("the walrus is called Nougat"))
     unit = (await client.recall("walrus Nougat", k=1)).results[0].unit_id
     done = await asyncio.to_thread(live.answer, "unit", "correct", unit, "the walrus is called Praline")

@@ -1,17 +1,27 @@
 """Appending in bulk: the rules of every append, thousands at a time."""
 
+import asyncio
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from sqlalchemy import text
 
 from store.database import Database
 from store.errors import ConcurrencyError, MissingParent, VersionGap
 from store.events.bulk import Loaded, append_bulk
 from store.events.catalog import EventType
-from tests.store.conftest import rows
+from store.events.log import append_events
+from tests.store.conftest import blocked, new_host, rows
 from tests.store.events.test_append import docs, event
 
 E = EventType
+
+HOLD_BANK = text("select pg_advisory_xact_lock(afterturn.lock_key('bank', cast(:bank as uuid)))")
+#: Bytes in the stage of a connection, null where there is none.
+STAGED = text("select pg_relation_size(to_regclass('pg_temp.bulk_event'))")
 
 
 async def test_a_load_writes_the_log_and_its_projections_in_order(database: Database, host: UUID) -> None:
@@ -66,3 +76,42 @@ async def test_a_load_is_refused_as_any_append_is(database: Database, host: UUID
         await append_bulk(database, host, [event(host, E.DOC_UPDATED, 3)])
     with pytest.raises(MissingParent):
         await append_bulk(database, host, [event(host, E.UNIT_ENTITY_LINKED)])
+
+
+@pytest.mark.law("L5")
+async def test_a_load_that_waited_for_a_writer_is_read_after_what_that_one_wrote(
+    lonely: Database,
+) -> None:
+    host = await new_host(lonely)
+    bank, doc = event(host, E.BANK_CREATED), event(host, E.DOC_CREATED)
+    await append_bulk(lonely, host, [bank])
+    async with lonely.tenant(host) as connection:
+        await connection.execute(HOLD_BANK, {"bank": doc["bank"]})
+        loading = asyncio.create_task(append_bulk(lonely, host, [event(host, E.DOC_UPDATED, 2, text="b")]))
+        await blocked(lonely, host)
+        await append_events(connection, host, [doc])
+    assert await loading == Loaded(1, 0)
+    read = await rows(lonely, host, "select aggregate_version from event_store_t order by xid, position")
+    assert read == [(1,), (1,), (2,)]
+
+
+async def test_a_load_that_ends_in_the_middle_keeps_what_was_written_and_leaves_no_stage(
+    lonely: Database,
+) -> None:
+    host = await new_host(lonely)
+
+    def events() -> Iterator[dict[str, Any]]:
+        yield event(host, E.BANK_CREATED)
+        yield from (event(host, E.DOC_CREATED, key=f"{n}") for n in range(5))
+        yield event(host, E.DOC_UPDATED, 3, key="0")
+        yield from (event(host, E.DOC_CREATED, key=f"more {n}") for n in range(4))
+
+    with pytest.raises(VersionGap):
+        await append_bulk(lonely, host, events(), batch=2)
+    assert len(await docs(lonely, host)) == 5
+    async with AsyncExitStack() as stack:
+        size = lonely._app.sync_engine.pool.size()  # type: ignore[attr-defined] # that of a QueuePool
+        lent = [await stack.enter_async_context(lonely.call()) for _ in range(size)]
+        staged = [(await one.execute(STAGED)).scalar_one() for one in lent]
+    assert staged.count(0) == 2
+    assert set(staged) == {0, None}
