@@ -1,7 +1,8 @@
 """Which earlier units of a bank a unit is nearest to in meaning: vectors compared where they are stored.
 
-Of a bank up to the size where recall reads all vectors, all are compared, for many units in one pass over them.
-Beyond it, the index by nearness is asked for each unit, as recall asks it.
+All of a bank's vectors are compared, for many units in one pass over them: 0.14 us of the processor a pair. The index
+by nearness is asked for each unit as recall asks it, and costs as much as a pass over four times what it reads (12 ms
+for 25,000), so it serves banks beyond that.
 """
 
 from collections.abc import Sequence
@@ -17,11 +18,14 @@ from store.recall.settings import RecallSettings
 
 #: Of so many that an index names as the nearest, some may be later, or of the same turn.
 LOOKED_AT = 100
+#: A pass over so many times what an index reads is no slower.
+ONE_PASS = 4
 
 # The projection stage counts units; a bank it has not counted yet is a small one.
 SIZE = text("""
     select s.units,
-           case when s.units > :exact_units then afterturn.lists_to_read(:bank, s.units, :read_units) end as lists
+           case when s.units > greatest(cast(:exact_units as bigint), cast(:one_pass as bigint))
+                then afterturn.lists_to_read(:bank, s.units, :read_units) end as lists
       from afterturn.bank_statistics_t s where s.host_id = :host and s.bank_id = :bank""")
 _PAGE = """
     with page as materialized (
@@ -90,7 +94,8 @@ class Size:
 
 async def size(connection: AsyncConnection, host: UUID, bank: UUID, settings: RecallSettings) -> Size:
     """Say how large a search in this bank is."""
-    limits = {"exact_units": settings.exact_units, "read_units": settings.read_units}
+    one_pass = ONE_PASS * settings.read_units
+    limits = {"exact_units": settings.exact_units, "read_units": settings.read_units, "one_pass": one_pass}
     row = (await connection.execute(SIZE, {"host": host, "bank": bank, **limits})).one_or_none()
     if row is None:
         return Size(0, 0)

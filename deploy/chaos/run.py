@@ -84,6 +84,8 @@ def unleash(plan: Plan, say: Say) -> Outcome:
         "AFTERTURN_GATEWAY__TIMEOUT_SECONDS": str(plan.patience_s),
         "AFTERTURN_GATEWAY__BREAKER_SECONDS": str(plan.lease_s),
         "AFTERTURN_WORKER__LEASE_SECONDS": str(plan.lease_s),
+        # What is earlier depends on who came first, and faults change that.
+        "AFTERTURN_MAINTENANCE__SEMANTIC_LINKS__ENABLED": "false",
     }
     with (
         tempfile.TemporaryDirectory(prefix="afterturn-chaos-gateway-") as folder,

@@ -53,11 +53,11 @@ def maintenance_command(
     turns out of the ledger (`maintenance.ledger_days`; their status and the counts stay what they were); `audit`
     forgets old calls to the Memory Gateway (`maintenance.audit_days`) and `calls` those at our own doors
     (`maintenance.calls_days`); `said` erases old turns for good, with a receipt (`maintenance.said_days`): these
-    three are off unless set; `semantic_links` links texts that are near in meaning to what was said before them
-    (`maintenance.semantic_links`; it tells of links made); `recall_check` compares recall with an exact search in a
-    bank beyond `recall.exact_units`, for the metrics; `vector_indexes` builds indexes over vectors where a bank has
-    grown beyond it, which `afterturn up` does itself and the workers cannot. A task that another worker runs at this
-    moment is told as busy. Exits 1 when a task fails.
+    three are off unless set; `semantic_links` links texts that are near in meaning to what was said before them and
+    tells of links made (off unless `maintenance.semantic_links.enabled`); `recall_check` compares recall with an exact
+    search in a bank beyond `recall.exact_units`, for the metrics; `vector_indexes` builds indexes over vectors where a
+    bank has grown beyond it, which `afterturn up` does itself and the workers cannot. A task that another worker runs
+    at this moment is told as busy. Exits 1 when a task fails.
 
     **Example:** `afterturn maintenance --dry-run`
     """

@@ -71,7 +71,7 @@ def links_of(world: World, nearness: Nearness | None = None, **recall: int) -> N
 
 
 def task(yard: Yard, links: NearLinks | None = None) -> Task:
-    return linking(yard.world.database, links or links_of(yard.world), SemanticLinkSettings(), at_once=2)
+    return linking(yard.world.database, links or links_of(yard.world), SemanticLinkSettings(enabled=True), at_once=2)
 
 
 async def link(yard: Yard, links: NearLinks | None = None) -> int:
@@ -267,15 +267,16 @@ async def test_a_corrected_text_is_linked_anew_and_what_somebody_linked_himself_
 
 
 async def test_an_index_by_nearness_is_asked_in_a_large_bank(yard: Yard) -> None:
-    await say(yard.world, "boats one", "rain one", "boats two")
+    large = {"exact_units": 1, "read_units": 1}
+    await say(yard.world, "boats one", "rain one", "boats two", "snow one", "wind one")
     await settled(yard.world)
     indexes = VectorIndexes(yard.world.postgres.owner_url, 1)
     await yard.world.sql("analyze afterturn.unit_vector_t")
     while await indexes.build_some():
         pass
     async with yard.world.database.tenant(HOST) as connection:
-        assert (await size(connection, HOST, BANK, RecallSettings(exact_units=1))).lists == 1
-    await link(yard, links_of(yard.world, exact_units=1))
+        assert (await size(connection, HOST, BANK, RecallSettings(**large))).lists == 1
+    await link(yard, links_of(yard.world, **large))
     assert await pairs(yard.world) == [("boats two", "boats one")]
 
 
@@ -310,10 +311,10 @@ async def test_a_long_run_is_cut_and_rests_before_it_goes_on(yard: Yard, monkeyp
     assert await pairs(yard.world) == [("boats two", "boats one")]
 
 
-async def test_where_it_is_off_nothing_is_linked(yard: Yard) -> None:
+async def test_nothing_is_linked_unless_somebody_asked_for_it(yard: Yard) -> None:
     await say(yard.world, "boats one", "boats two")
     await settled(yard.world)
-    off = linking(yard.world.database, links_of(yard.world), SemanticLinkSettings(enabled=False))
+    off = linking(yard.world.database, links_of(yard.world), SemanticLinkSettings())
     assert (await yard.maintainer().work(off, by_hand=True)).outcome == "off"
     assert await yard.maintainer(off).look() == []
     assert await pairs(yard.world) == []
