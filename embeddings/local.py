@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from embeddings.sentence_model import SentenceModel
 
 _DIMENSIONS = 384
-#: Numbers are never reused: a stored vector's generation says for ever what made it.
-_GENERATIONS = {Variant.DYNAMIC: 1, Variant.WEIGHTS: 2}
+#: Numbers are never reused: a stored vector's generation says for ever what made it. The 8-bit variants share one:
+#: their vectors are as near to each other as one text's of one variant, in two batches.
+_GENERATIONS = {Variant.LEAN: 1, Variant.DYNAMIC: 1, Variant.WEIGHTS: 2}
 #: More characters than 256 tokens of any written language hold; the rest is not even tokenised.
 _MAX_CHARACTERS = 8192
 

@@ -74,14 +74,18 @@ def _assemble(settings: EmbeddingSettings, folder: Path) -> None:
 
 
 def _fill(settings: EmbeddingSettings, work: Path) -> None:
-    source = _package(_MODEL_PACKAGE) / "model.onnx"
-    if settings.variant is Variant.DYNAMIC:
-        from embeddings.quantise import quantise  # noqa: PLC0415 - 60 MB that only a first start needs
+    source, tokenizer = _package(_MODEL_PACKAGE) / "model.onnx", _package(_TOKENIZER_PACKAGE) / _TOKENIZER
+    if settings.variant is Variant.LEAN:
+        from embeddings.lean import make_lean  # noqa: PLC0415 - 60 MB that only a first start needs
+
+        make_lean(source, tokenizer, work / "model.onnx")
+    elif settings.variant is Variant.DYNAMIC:
+        from embeddings.quantise import quantise  # noqa: PLC0415 - as above
 
         quantise(source, work / "model.onnx")
     else:
         shutil.copyfile(source, work / "model.onnx")
-    shutil.copyfile(_package(_TOKENIZER_PACKAGE) / _TOKENIZER, work / "tokenizer.json")
+    shutil.copyfile(tokenizer, work / "tokenizer.json")
     window = {"model_max_length": MAX_TOKENS, "pad_token": "[PAD]"}
     (work / "tokenizer_config.json").write_text(json.dumps(window))
     (work / "config.json").write_text(json.dumps({"pad_token_id": 0}))

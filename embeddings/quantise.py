@@ -1,4 +1,4 @@
-"""Makes the fast variant of an ONNX sentence model: its activations become 8-bit integers too."""
+"""Makes the plain 8-bit variant of an ONNX sentence model: its activations become 8-bit integers too."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ def quantise(source: Path, target: Path) -> None:
     does not see them: so those nodes are folded away first.
     """
     folded = target.with_name("folded.onnx")
-    _fold(source, folded)
+    fold(source, folded)
     graph = onnx.load(folded)
     add_pre_process_metadata(graph)  # the quantiser advises the folding that was just done
     quantize_dynamic(graph, target, per_channel=True, weight_type=QuantType.QInt8, nodes_to_exclude=_sensitive(graph))
@@ -34,7 +34,8 @@ def _sensitive(graph: onnx.ModelProto) -> list[str]:
     return narrowing[:2]
 
 
-def _fold(source: Path, target: Path) -> None:
+def fold(source: Path, target: Path) -> None:
+    """Write a graph whose weights are plain numbers: whatever only depends on them is worked out."""
     options = SessionOptions()
     options.graph_optimization_level = GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.optimized_model_filepath = os.fspath(target)

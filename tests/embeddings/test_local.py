@@ -139,9 +139,29 @@ async def test_a_closed_embedder_says_so(tmp_path: Path) -> None:
         await embedder.embed(["late"])
 
 
-def test_variants_are_different_generations(tmp_path: Path) -> None:
-    made = [create_embedder(EmbeddingSettings(variant=variant), tmp_path) for variant in Variant]
-    assert len({embedder.generation for embedder in made}) == len(made)
+def test_variants_that_are_compared_share_a_generation_and_others_have_their_own(tmp_path: Path) -> None:
+    made = {variant: create_embedder(EmbeddingSettings(variant=variant), tmp_path).generation for variant in Variant}
+    assert made == {Variant.LEAN: 1, Variant.DYNAMIC: 1, Variant.WEIGHTS: 2}
+
+
+async def test_vectors_in_8_bits_are_near_those_of_full_precision_whoever_runs_beside(
+    embedder: LocalEmbedder, tmp_path: Path
+) -> None:
+    texts = [
+        *TEXTS,
+        "",
+        "ok",
+        "\u6211\u6628\u5929\u5728\u5317\u4eac",
+        "def f(x): return x ** 2",
+        "AAAA " * 50,
+        "1, 2, 3 " * 9,
+    ]
+    full = create_embedder(EmbeddingSettings(variant=Variant.WEIGHTS), tmp_path)
+    true = np.concatenate([await full.embed([text]) for text in texts])
+    await full.close()
+    alone = np.concatenate([await embedder.embed([text]) for text in texts])
+    assert np.sum(true * await embedder.embed(texts), axis=1).min() > 0.98
+    assert np.sum(true * alone, axis=1).min() > 0.98
 
 
 def test_making_an_embedder_touches_no_disk(tmp_path: Path) -> None:
