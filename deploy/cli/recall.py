@@ -1,6 +1,9 @@
 """`afterturn recall`: a question goes in, what is remembered comes out."""
 
 import json
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
 from textwrap import indent
 from typing import Annotated, cast
 
@@ -20,45 +23,62 @@ MARGIN = "    "
 PATIENCE_S = 10.0
 
 
+SessionOption = Annotated[str | None, typer.Option(help="The session the question comes from.")]
+ExcludeOption = Annotated[bool, typer.Option("--exclude-session", help="Leave that session's own turns out.")]
+SkipOption = Annotated[
+    int | None, typer.Option(min=0, max=64, help="Leave out so many of --session's newest messages.")
+]
+CountOption = Annotated[int, typer.Option("-k", min=1, max=100, help="How many results at most.")]
+TokensOption = Annotated[int | None, typer.Option(min=1, help="How long the results may be together.")]
+KindOption = Annotated[
+    list[str] | None, typer.Option(help="Only units of this kind (experience, world, ...); may be repeated.")
+]
+TagOption = Annotated[list[str] | None, typer.Option(help="Only turns with this tag, or another named.")]
+UserOption = Annotated[str | None, typer.Option(help="Only what comes from this user's turns (user_id).")]
+AcrossOption = Annotated[
+    bool, typer.Option("--across-banks", help="In all banks this user wrote to, whatever --bank says.")
+]
+MetadataOption = Annotated[
+    list[str] | None, typer.Option(metavar="NAME=VALUE", help="Only turns with this among their metadata.")
+]
+AsOfOption = Annotated[str | None, typer.Option(metavar="TIME", help="Only what had happened by then.")]
+KnownAtOption = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Only what had been recorded by then, as it said then.")
+]
+PositionOption = Annotated[
+    int | None, typer.Option(min=0, help="What the answer must show: a position that a write was told.")
+]
+WaitOption = Annotated[
+    int | None, typer.Option(min=0, max=10_000, help="How long to wait for --min-position, in milliseconds.")
+]
+SourceOption = Annotated[
+    list[str] | None, typer.Option("--source", "--sources", help="local, gateway, or both by repeating it.")
+]
+ExplainOption = Annotated[bool, typer.Option("--explain", help="Say how each result came to its place.")]
+TraceOption = Annotated[bool, typer.Option("--trace", help="Say how long each step took.")]
+
+
 def recall_command(
     question: Annotated[str, typer.Argument(help="What to look for, in plain words.")],
     *,
     bank: BankOption = "default",
-    session: Annotated[str | None, typer.Option(help="The session the question comes from.")] = None,
-    exclude_session: Annotated[
-        bool, typer.Option("--exclude-session", help="Leave that session's own turns out.")
-    ] = False,
-    k: Annotated[int, typer.Option("-k", min=1, max=100, help="How many results at most.")] = 10,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="How long the results may be together.")] = None,
-    kind: Annotated[
-        list[str] | None, typer.Option(help="Only units of this kind (experience, world, ...); may be repeated.")
-    ] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="Only turns with this tag, or another named.")] = None,
-    user: Annotated[str | None, typer.Option(help="Only what comes from this user's turns (user_id).")] = None,
-    across: Annotated[
-        bool, typer.Option("--across-banks", help="In all banks this user wrote to, whatever --bank says.")
-    ] = False,
-    metadata: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Only turns with this among their metadata.")
-    ] = None,
-    skip_recent: Annotated[
-        int | None, typer.Option(min=0, max=64, help="Leave out so many of --session's newest messages.")
-    ] = None,
-    as_of: Annotated[str | None, typer.Option(metavar="TIME", help="Only what had happened by then.")] = None,
-    known_at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only what had been recorded by then, as it said then.")
-    ] = None,
-    min_position: Annotated[
-        int | None, typer.Option(min=0, help="What the answer must show: a position that a write was told.")
-    ] = None,
-    wait_ms: Annotated[
-        int | None, typer.Option(min=0, max=10_000, help="How long to wait for --min-position, in milliseconds.")
-    ] = None,
-    source: Annotated[
-        list[str] | None, typer.Option("--source", "--sources", help="local, gateway, or both by repeating it.")
-    ] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Say how each result came to its place.")] = False,
-    trace: Annotated[bool, typer.Option("--trace", help="Say how long each step took.")] = False,
+    session: SessionOption = None,
+    exclude_session: ExcludeOption = False,
+    k: CountOption = 10,
+    max_tokens: TokensOption = None,
+    kind: KindOption = None,
+    tag: TagOption = None,
+    user: UserOption = None,
+    across: AcrossOption = False,
+    metadata: MetadataOption = None,
+    skip_recent: SkipOption = None,
+    as_of: AsOfOption = None,
+    known_at: KnownAtOption = None,
+    min_position: PositionOption = None,
+    wait_ms: WaitOption = None,
+    source: SourceOption = None,
+    explain: ExplainOption = False,
+    trace: TraceOption = False,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -72,28 +92,12 @@ def recall_command(
     """
     if across and user is None:
         raise ended("--across-banks: say whose banks, by --user", 2)
-    options = _options(
-        k=k,
-        session_id=session,
-        exclude_session=exclude_session,
-        skip_recent=skip_recent,
-        max_tokens=max_tokens,
-        kinds=kind,
-        tags=tag,
-        metadata=dict(_pair(one) for one in metadata or ()),
-        user_id=user,
-        across_banks=across or None,
-        as_of=None if as_of is None else moment(as_of, "--as-of"),
-        known_at=None if known_at is None else moment(known_at, "--known-at"),
-        min_position=min_position,
-        wait_ms=wait_ms,
-        sources=source,
-        explain=explain or trace,
-    )
-    stack = running_stack(data)
-    patience = PATIENCE_S + (wait_ms or 0) / 1000
-    with client_of(stack, bank, timeout_s=patience) as client, ending_well(stack):
-        found = client.recall(question, **options)
+    whose = {"session_id": session, "exclude_session": exclude_session, "skip_recent": skip_recent, "user_id": user}
+    which = {"kinds": kind, "tags": tag, "metadata": _pairs(metadata), "across_banks": across or None}
+    when = {"as_of": _moment(as_of, "--as-of"), "known_at": _moment(known_at, "--known-at")}
+    how = {"k": k, "max_tokens": max_tokens, "sources": source, "explain": explain or trace}
+    fresh = {"min_position": min_position, "wait_ms": wait_ms}
+    found = _found(data, bank, question, _options(**whose, **which, **when, **how, **fresh))
     if as_json:
         answer(found.raw)
     else:
@@ -102,16 +106,27 @@ def recall_command(
             console().print(_steps(found))
 
 
+def _found(data: Path | None, bank: str, question: str, options: RecallOptions) -> RecallAnswer:
+    stack = running_stack(data)
+    patience = PATIENCE_S + options.get("wait_ms", 0) / 1000
+    with client_of(stack, bank, timeout_s=patience) as client, ending_well(stack):
+        return client.recall(question, **options)
+
+
 def _options(**asked: object) -> RecallOptions:
     """Return what was asked for; the service's defaults hold for the rest."""
     return cast("RecallOptions", {name: value for name, value in asked.items() if value not in (None, [], {})})
 
 
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
+def _pairs(texts: Sequence[str] | None) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts or ()]
+    if not all(equals for _, equals, _ in pairs):
         raise ended("--metadata: write NAME=VALUE", 2)
-    return name, value
+    return {name: value for name, _, value in pairs}
+
+
+def _moment(text: str | None, option: str) -> datetime | None:
+    return None if text is None else moment(text, option)
 
 
 def _steps(found: RecallAnswer) -> Table:
