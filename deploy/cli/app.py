@@ -1,8 +1,11 @@
 """The commands of `afterturn`, put together."""
 
+import signal
 import sys
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import version
+from types import FrameType
 from typing import Annotated
 
 import structlog
@@ -10,6 +13,8 @@ import typer
 
 from deploy.cli.printing import say
 
+#: The exit status of what was interrupted, as shells have it.
+INTERRUPTED = 130
 #: Each command: where its function, or its group of commands, is.
 COMMANDS = {
     "up": "deploy.cli.up:up_command",
@@ -67,8 +72,24 @@ def main() -> None:
     if any(_not_utf8(argument) for argument in sys.argv[1:]):
         say("what follows a command must be UTF-8")
         sys.exit(2)
+    _end_as_ctrl_c()
     wanted = [name for name in sys.argv[1:2] if name in COMMANDS]
-    build(*wanted)()
+    with suppress(KeyboardInterrupt):  # while a command is still being imported; later it is the command's
+        build(*wanted)()
+    sys.exit(INTERRUPTED)
+
+
+def _end_as_ctrl_c() -> None:
+    """Have a polite end, or a terminal that goes away, clean up as Ctrl-C does; `up` and `nohup` know better."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, _interrupt)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as of a job in a shell's background
+        raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)
 
 
 def _not_utf8(argument: str) -> bool:

@@ -1,7 +1,6 @@
 """`afterturn chaos`: breaks a stack of its own while turns come in, and counts what that cost."""
 
 import logging
-import signal
 from typing import Annotated
 
 import structlog
@@ -50,8 +49,6 @@ def chaos_command(
     wanted = None if sabotage is None else Sabotage(sabotage)
     # The stages that work in this process, undisturbed, would write a line for every retry.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    # A polite end cleans up as Ctrl-C does.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         outcome = unleash(
             Plan(turns, workers, seed, wanted, rounds_for(turns) if rounds is None else rounds, lease), say

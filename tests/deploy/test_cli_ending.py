@@ -1,0 +1,55 @@
+"""A polite end of a command, or of its terminal, is an interrupt: what the command began is cleaned up."""
+
+import signal
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from deploy.cli import app, main
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    for number, handler in kept.items():
+        signal.signal(number, handler)
+
+
+def ended_by(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> tuple[object, list[str]]:
+    """Run a command that is sent a signal; return its exit status and what it cleaned up."""
+    cleaned = []
+
+    def command() -> None:
+        try:
+            signal.raise_signal(number)
+        finally:
+            cleaned.append("folder")
+
+    monkeypatch.setattr(sys, "argv", ["afterturn", "demo"])
+    monkeypatch.setattr(app, "build", lambda *_names: command)
+    with pytest.raises(SystemExit) as caught:
+        main()
+    return caught.value.code, cleaned
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_command_that_is_told_to_end_cleans_up(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> None:
+    assert ended_by(monkeypatch, number) == (130, ["folder"])
+
+
+def test_a_command_that_may_not_be_interrupted_can_still_be_told_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    assert ended_by(monkeypatch, signal.SIGTERM) == (130, ["folder"])
+
+
+def test_a_command_that_outlives_its_terminal_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    monkeypatch.setattr(sys, "argv", ["afterturn", "demo"])
+    monkeypatch.setattr(app, "build", lambda *_names: lambda: signal.raise_signal(signal.SIGHUP))
+    with pytest.raises(SystemExit):
+        main()
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
