@@ -1,4 +1,4 @@
-"""Two floors of an acknowledged turn, through the same pool on the same server.
+"""Two floors of an acknowledged turn, the same way as ours: through the same pool, asked of the driver itself.
 
 Floor A is one prepared INSERT of the turn's body and commit. Floor B is one bare call that writes the rows which
 `append_turns` wrote for the same turns, with no logic: they are read back, given to a host of their own, and inserted
@@ -45,11 +45,8 @@ PARENTS = tuple(
     on conflict do nothing""")  # noqa: S608 - one of two names
     for table in ("agent_memory_bank_t", SESSION)
 )
-BARE = text(
-    "select pg_temp.bare(:host, "
-    + ", ".join(f"cast(:{table} as afterturn.{table}[])" for table in (*ADDED, SESSION))
-    + ")"
-)
+# Arguments in the order in which `_rows` finds them.
+BARE = "select pg_temp.bare($1, " + ", ".join(f"${n}" for n in range(2, len(ADDED) + 3)) + ")"
 
 Rows = Mapping[str, Any]
 
@@ -81,14 +78,11 @@ class Floors:
 
     async def insert(self, database: Database, body: str) -> None:
         """Run floor A."""
-        statement = text(f"insert into {self.ground.name}.body (body) values (:body)")  # noqa: S608 - our own schema
-        async with database.call() as connection:
-            await connection.execute(statement, {"body": body})
+        await database.fetch(f"insert into {self.ground.name}.body (body) values ($1)", body)  # noqa: S608 - our own schema
 
     async def write(self, database: Database, rows: Rows) -> None:
         """Run floor B."""
-        async with database.call() as connection:
-            await connection.execute(BARE, rows)
+        await database.fetch(BARE, *rows.values())
 
     async def adopt(self, host: UUID) -> None:
         """Give floor B's host the bank and the sessions of another."""
