@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
@@ -29,9 +30,11 @@ from deploy.outside import noting
 from deploy.settings import Settings
 from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder
-from embeddings.registry import Owned, create_embedder, create_reranker
+from embeddings.registry import Owned, OwnedEmbedder, create_embedder, create_reranker
+from embeddings.rerank import CrossEncoder
 from producers.auditing import CallRecorder
 from producers.doorbell import Doorbell
+from producers.gateway_recall import GatewayRecall
 from producers.http.app import create_app
 from producers.memory import Memory
 from producers.parts import Parts
@@ -121,29 +124,72 @@ class _Server(uvicorn.Server):
 
 def compose(settings: Settings) -> FastAPI:
     """Build the API from its settings; everything is opened and closed with the application, on its loop."""
+    owned = _owned(settings)
+    window = timedelta(seconds=settings.health.quarantine_window_seconds)
+    counts = LedgerCounts(Ledger(owned.database), partial(Backlog(owned.database).newly_failed, window))
+    looks = {"broker": owned.watch.wrong, "embedding": owned.model.wrong, "rerank": owned.last.wrong}
+    return create_app(
+        Memory(_parts(settings, owned), settings.api, gateway=settings.gateway.mode is not GatewayMode.OFF),
+        Keys(owned.database),
+        ApiHealth(owned.database, owned.doorbell, counts, looks, settings.health),
+        Exposition(settings.metrics_dir, counts, settings.health),
+        settings.api,
+        recorder=owned.recorder,
+        lifespan=partial(_lifespan, settings, owned),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Owned:
+    """What is opened and closed with the application."""
+
+    database: Database
+    clock: DatabaseClock
+    embedder: OwnedEmbedder
+    reranker: CrossEncoder | None
+    model: "_Model"
+    last: "_Model"
+    doorbell: Doorbell
+    watch: Watch
+    recorder: CallRecorder
+    keeping: Keeping
+    others: GatewayRecall | None
+
+
+def _owned(settings: Settings) -> _Owned:
     database = Database(settings.database)
     clock = DatabaseClock(database)
     embedder = create_embedder(settings.embedding, settings.data)
-    doorbell = Doorbell(_broker(settings.broker))
-    watch = Watch(settings.broker)
     reranker = create_reranker(settings.embedding.reranker, settings.data)
-    model, last = _Model(embedder, "the sentence model"), _Model(reranker, "the reranker")
-    looks = {"broker": watch.wrong, "embedding": model.wrong, "rerank": last.wrong}
-    recorder = CallRecorder(CallAudit(database).write, clock)
-    window = timedelta(seconds=settings.health.quarantine_window_seconds)
-    counts = LedgerCounts(Ledger(database), partial(Backlog(database).newly_failed, window))
-    others = gateway_recall(settings.gateway, database, settings.gateway.recall_seconds)
-    keeping = Keeping(database)
-    recaller = Recaller(database, embedder, settings.recall, reranker=reranker, keeping=keeping)
-    recalls = Recalls(database, recaller, Waiter(database), others)
+    return _Owned(
+        database=database,
+        clock=clock,
+        embedder=embedder,
+        reranker=reranker,
+        model=_Model(embedder, "the sentence model"),
+        last=_Model(reranker, "the reranker"),
+        doorbell=Doorbell(_broker(settings.broker)),
+        watch=Watch(settings.broker),
+        recorder=CallRecorder(CallAudit(database).write, clock),
+        keeping=Keeping(database),
+        others=gateway_recall(settings.gateway, database, settings.gateway.recall_seconds),
+    )
+
+
+def _parts(settings: Settings, owned: _Owned) -> Parts:
+    """Return what the facade stands on."""
+    database, clock = owned.database, owned.clock
+    recaller = Recaller(
+        database, owned.embedder, settings.recall, reranker=owned.reranker, keeping=owned.keeping, clock=clock
+    )
     pressure = Pressure(partial(depth, database), settings.pressure)
-    batch = _micro_batch(database, embedder, model, pressure, doorbell)
-    parts = Parts(
+    batch = _micro_batch(database, owned.embedder, owned.model, pressure, owned.doorbell)
+    return Parts(
         TurnStore(database, clock),
         Units(database, clock),
-        recalls,
+        Recalls(database, recaller, Waiter(database), owned.others),
         RecallJobs(database, clock),
-        doorbell,
+        owned.doorbell,
         Banks(database, clock),
         Erasures(database, clock),
         Documents(database, clock),
@@ -153,33 +199,24 @@ def compose(settings: Settings) -> FastAPI:
         batch.offer if settings.pressure.embed_at_once else None,
     )
 
-    @asynccontextmanager
-    async def lifespan(_app: FastAPI) -> AsyncGenerator[None]:
-        async with (
-            clock.running(),
-            watch.running(),
-            noting(database, settings),
-            model.loading(),
-            last.loading(),
-            recorder.writing(),
-        ):
-            yield
-        if others is not None:
-            await others.close()
-        await doorbell.close()
-        await keeping.close()
-        await database.close()
-        await _let_go(embedder, reranker)
 
-    return create_app(
-        Memory(parts, settings.api, gateway=settings.gateway.mode is not GatewayMode.OFF),
-        Keys(database),
-        ApiHealth(database, doorbell, counts, looks, settings.health),
-        Exposition(settings.metrics_dir, counts, settings.health),
-        settings.api,
-        recorder=recorder,
-        lifespan=lifespan,
-    )
+@asynccontextmanager
+async def _lifespan(settings: Settings, owned: _Owned, _app: FastAPI) -> AsyncGenerator[None]:
+    async with (
+        owned.clock.running(),
+        owned.watch.running(),
+        noting(owned.database, settings),
+        owned.model.loading(),
+        owned.last.loading(),
+        owned.recorder.writing(),
+    ):
+        yield
+    if owned.others is not None:
+        await owned.others.close()
+    await owned.doorbell.close()
+    await owned.keeping.close()
+    await owned.database.close()
+    await _let_go(owned.embedder, owned.reranker)
 
 
 async def _let_go(*models: Owned | None) -> None:

@@ -193,7 +193,7 @@ async def _build(
     doorbell = Doorbell(broker)
     ledger, jobs = Ledger(database), RecallJobs(database, clock)
     reranker = create_reranker(settings.embedding.reranker, settings.data)
-    recaller = Recaller(database, embedder, settings.recall, reranker=reranker)
+    recaller = Recaller(database, embedder, settings.recall, reranker=reranker, clock=clock)
     recalls = Recalls(database, recaller, Waiter(database), others)
     lease = timedelta(seconds=settings.worker.lease_seconds)
     runners = _runners(settings, ledger, stages(settings, database, embedder, gateway, reader), doorbell, clock)
