@@ -110,7 +110,8 @@ class StageCounts:
 
 
 CLAIM = text("""
-    select * from afterturn.claim_work(:stage, :streams, :rows, :lease, :worker, :ordered, :max_attempts, :valve)""")
+    select * from afterturn.claim_work(:stage, :streams, :rows, :lease, :worker, :ordered, :max_attempts, :valve,
+                                       :by_bank)""")
 RENEW = text("""
     update afterturn.claim_t c set lease_until = now() + :lease
       from unnest(cast(:epochs as bigint[])) as e(epoch)
@@ -160,11 +161,13 @@ class Ledger:
         worker: str,
         max_attempts: int,
         valve: timedelta | None = None,
+        by_bank: bool = False,
     ) -> list[Claim]:
         """Claim up to `streams` streams with ready work and hand out at most `rows` first rows of each.
 
         Hosts take turns, whatever each has waiting. Within a host the oldest stream comes first; with a `valve` the
-        newest, after all that was accepted longer ago than that.
+        newest, after all that was accepted longer ago than that; `by_bank`: the oldest and all others of its bank, then
+        those of the next.
         The attempt of each row is counted before it is handed out; a row that has used up `max_attempts` is put
         into quarantine instead. A stream whose lease ran out is taken over under a new epoch.
         """
@@ -177,6 +180,7 @@ class Ledger:
             "ordered": stage in ORDERED,
             "max_attempts": max_attempts,
             "valve": valve,
+            "by_bank": by_bank,
         }
         async with self._database.operator_call() as connection:
             found = (await connection.execute(CLAIM, arguments)).all()

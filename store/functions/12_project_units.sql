@@ -186,20 +186,18 @@ begin
      where l.host_id = g.host_id and l.bank_id = g.bank_id and l.entity_id = g.entity_id and l.removed_at is null;
 end $$;
 
--- The seed deletes the row of an unlinked mention; here it stays as a tombstone with its version, so that a Linked(1)
--- that comes again does not undo Unlinked(2), and Linked(3) does.
-create or replace function afterturn.project_unit_entity_linked(p_events afterturn.event_store_t[]) returns void
+-- A mention that comes back before its end was counted stays counted: the difference is settled here.
+create or replace function afterturn.settle_back(p_events afterturn.event_store_t[]) returns void
 language plpgsql as $$
 begin
-    -- A mention that comes back before its end was counted stays counted: the difference is settled here.
     with back as (
         select l.host_id, l.bank_id, l.entity_id, l.mentions as mentions_before, l.name as name_before,
                l.kind as kind_before, coalesce((d->>'mentions')::int, 1) as mentions, d->>'name' as name, d->>'kind' as kind
           from (select e.*, e.payload->'data' as d from unnest(p_events) e
-                 where e.event_type = 'AgentMemoryUnitEntityLinkedEvent' and e.aggregate_version > 1) e
-          join agent_memory_unit_entity_t l
-            on l.host_id = e.host_id and l.bank_id = e.bank_id
-           and l.unit_id = (d->>'unitId')::uuid and l.entity_id = (d->>'entityId')::uuid
+                 where e.event_type = 'AgentMemoryUnitEntityLinkedEvent' and e.aggregate_version > 1) e,
+               lateral (select l.* from agent_memory_unit_entity_t l
+                         where l.host_id = e.host_id and l.bank_id = e.bank_id
+                           and l.unit_id = (d->>'unitId')::uuid and l.entity_id = (d->>'entityId')::uuid offset 0) l
          where l.counted and l.removed_at is not null and l.aggregate_version < e.aggregate_version
     ), named as (
         insert into afterturn.entity_name_t as t (host_id, bank_id, entity_id, name, kind, mentions)
@@ -220,6 +218,16 @@ begin
       from (select b.host_id, b.bank_id, b.entity_id, sum(b.mentions - b.mentions_before)::int as change
               from back b group by 1, 2, 3) c
      where n.host_id = c.host_id and n.bank_id = c.bank_id and n.entity_id = c.entity_id and c.change <> 0;
+end $$;
+
+-- The seed deletes the row of an unlinked mention; here it stays as a tombstone with its version, so that a Linked(1)
+-- that comes again does not undo Unlinked(2), and Linked(3) does.
+create or replace function afterturn.project_unit_entity_linked(p_events afterturn.event_store_t[]) returns void
+language plpgsql as $$
+begin
+    if (select true from unnest(p_events) e where e.aggregate_version > 1 limit 1) then
+        perform afterturn.settle_back(p_events);
+    end if;
     insert into agent_memory_unit_entity_t as l
         (host_id, bank_id, unit_id, entity_id, mentions, name, kind, aggregate_version, removed_at)
     select distinct on (e.aggregate_id)

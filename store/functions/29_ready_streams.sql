@@ -33,15 +33,18 @@ end $$;
 
 -- The streams with ready work that nobody holds, one of each host after the other: for ordered stages only those whose
 -- very first undone row is ready. p_valve (streams of one row alone): the newest row first, but what was accepted longer ago than that before it;
--- null: the oldest first.
+-- null: the oldest first; p_by_bank: the oldest and all others of its bank, then those of the next.
 --
 -- Looks at a window of some hosts' rows, which nearly always shows enough; the hosts begin at random, so that none is
--- passed over for long. Where all that is seen is held (a few long sessions), it walks from stream to stream by index
--- instead of row by row. WHY p_valve widens the window: there a held stream is a single row, and the newest are held.
+-- passed over for long. Of each stream in it the first row is seen, since the window holds the oldest of the host. Where
+-- all that is seen is held (a few long sessions), it walks from stream to stream by index instead of row by row.
+-- WHY p_valve widens the window: there a held stream is a single row, and the newest are held.
 -- WHY nothing is read through: claims come and go, and whoever counts them (autovacuum) now and then finds next to none.
 -- A plan made then reads the whole table, with all that is dead in it, for each row of the window, and is kept.
 drop function if exists afterturn.ready_streams(text, int, boolean);
-create or replace function afterturn.ready_streams(p_stage text, p_streams int, p_ordered boolean, p_valve interval)
+drop function if exists afterturn.ready_streams(text, int, boolean, interval);
+create or replace function afterturn.ready_streams(p_stage text, p_streams int, p_ordered boolean, p_valve interval,
+                                                   p_by_bank boolean default false)
 returns table (host_id uuid, stream_id uuid, "position" bigint, attempts int)
 language plpgsql set plan_cache_mode to force_generic_plan set enable_seqscan to off as $$
 #variable_conflict use_column
@@ -65,22 +68,22 @@ begin
               from unnest(v_hosts) h(host_id), lateral (
                 (select l.host_id, l.stream_id, l.position, l.attempts,
                         -- Before all that is newest first.
-                        case when p_valve is null then l.position else l.position - 4611686018427387904 end as nth
-                   from (select l.* from afterturn.ledger_t l
-                          where l.stage = p_stage and l.host_id = h.host_id and l.undone
-                            and l.next_attempt_at < 'infinity'
-                          order by l.position limit v_window) l
+                        case when p_valve is not null then l.position - 4611686018427387904
+                             else row_number() over (order by case when p_by_bank then l.bank_from end, l.position) end as nth
+                   from (select l.*, rank() over (partition by l.stream_id order by l.position) as place,
+                                min(l.position) over (partition by l.bank_id) as bank_from
+                           from (select l.* from afterturn.ledger_t l
+                                  where l.stage = p_stage and l.host_id = h.host_id and l.undone
+                                    and l.next_attempt_at < 'infinity'
+                                  order by l.position limit v_window) l
+                          where p_ordered or l.next_attempt_at <= now()) l
                   where l.next_attempt_at <= now() and (p_valve is null or l.accepted_at < now() - p_valve)
+                    -- Once for each stream: its first row, or (not ordered) its first that is ready.
+                    and (p_valve is not null or l.place = 1)
                     and (select true from afterturn.claim_t c
                           where c.host_id = l.host_id and c.stage = p_stage and c.stream_id = l.stream_id
                             and c.lease_until > now()) is null
-                    -- Once for each stream: its first row, or (not ordered) its first that is ready.
-                    and (p_valve is not null or l.position = (
-                         select e.position from afterturn.ledger_t e
-                          where e.stage = p_stage and e.host_id = l.host_id and e.stream_id = l.stream_id and e.undone
-                            and e.next_attempt_at < 'infinity' and (p_ordered or e.next_attempt_at <= now())
-                          order by e.position limit 1))
-                  order by l.position limit p_streams)
+                  order by nth limit p_streams)
                 union all
                 (select l.host_id, l.stream_id, l.position, l.attempts, - l.position
                    from (select l.* from afterturn.ledger_t l

@@ -5,13 +5,15 @@
 -- Attempts are counted here, before the work: a row that kills its worker ends in quarantine too.
 -- p_ordered: nothing overtakes a row of its stream that waits for its next attempt.
 -- p_valve: what is newest comes first, and before it what is older than that; null: the oldest first.
+-- p_by_bank: streams of few banks rather than of many.
 -- What was tried before is handed out alone, so that a row that kills its worker takes no other into quarantine.
 -- Of two who claim at the same time each passes over what the other is about to take. The insert alone would be right, but
 -- both would reach for the same streams, and wait at each for whoever touched it first, only to find it taken.
 drop function if exists afterturn.claim_work(text, int, int, interval, text, boolean, int);
+drop function if exists afterturn.claim_work(text, int, int, interval, text, boolean, int, interval);
 create or replace function afterturn.claim_work(p_stage text, p_streams int, p_rows int, p_lease interval,
                                                 p_worker text, p_ordered boolean, p_max_attempts int,
-                                                p_valve interval default null)
+                                                p_valve interval default null, p_by_bank boolean default false)
 returns table (host_id uuid, stream_id uuid, epoch bigint, item_id uuid, bank_id uuid, session_id uuid, turn_id uuid,
                "position" bigint, status text, attempts int, accepted_at timestamptz)
 language plpgsql set plan_cache_mode to force_generic_plan set enable_seqscan to off as $$
@@ -24,7 +26,7 @@ begin
     -- Only winning the claim makes a stream ours; its rows are read by the next statement, whose snapshot shows
     -- what the previous holder left behind.
     with waiting as (
-        select * from afterturn.ready_streams(p_stage, 2 * p_streams, p_ordered, p_valve)
+        select * from afterturn.ready_streams(p_stage, 2 * p_streams, p_ordered, p_valve, p_by_bank)
           with ordinality as w(host_id, stream_id, "position", attempts, nth)
          where pg_try_advisory_xact_lock(afterturn.lock_key(p_stage, w.stream_id)) limit p_streams
     ), ready as (
@@ -78,8 +80,7 @@ begin
     ), empty as (
         delete from afterturn.claim_t c using unnest(v_hosts, v_streams, v_epochs) as w(host_id, stream_id, epoch)
          where c.host_id = w.host_id and c.stage = p_stage and c.stream_id = w.stream_id and c.epoch = w.epoch
-           and not exists (select from counted d
-                            where d.host_id = w.host_id and d.stream_id = w.stream_id and d.undone)
+           and (w.host_id, w.stream_id) not in (select d.host_id, d.stream_id from counted d where d.undone)
     )
     select c.host_id, c.stream_id, c.epoch, d.item_id, d.bank_id, d.session_id, d.turn_id, d.position,
            d.status, d.attempts, d.accepted_at

@@ -46,6 +46,7 @@ async def claim(connection: AsyncConnection, stage: Stage, *, ordered: bool) -> 
         "ordered": ordered,
         "max_attempts": 5,
         "valve": timedelta(seconds=30) if stage is Stage.EMBEDDING else None,
+        "by_bank": stage is Stage.EXTRACTION,
     }
     return len((await connection.execute(CLAIM, arguments)).all())
 

@@ -55,6 +55,21 @@ async def test_hosts_share_a_claim_equally_and_what_one_does_not_need_the_others
     assert [sum(claim.host_id == host for claim in claims) for host in hosts] == [3, 3, 1]
 
 
+async def test_a_claim_by_bank_takes_the_oldest_and_its_banks_others_before_the_next_bank(
+    lonely: Database, ledger: Ledger
+) -> None:
+    banks = ("b", "a", "b", "a", "b", "a")
+    store = TurnStore(lonely, lambda: datetime.now(UTC))
+    turns = [turn(f"t{n}", session=f"s{n}", bank=bank) for n, bank in enumerate(banks)]
+    answers = await store.append(await new_host(lonely), turns)
+    given = [answer.position for answer in answers if isinstance(answer, Appended)]
+    for expected in (given[0:5:2], given[1::2]):
+        claims = await ledger.claim(
+            Stage.EXTRACTION, streams=3, rows=1, lease=LEASE, worker="w", max_attempts=5, by_bank=True
+        )
+        assert positions(claims) == expected
+
+
 async def test_of_many_hosts_none_is_passed_over_for_long(lonely: Database, ledger: Ledger) -> None:
     hosts = {await new_host(lonely) for _ in range(40)}
     for host in hosts:
@@ -72,7 +87,7 @@ async def test_who_claims_at_the_same_time_gets_other_streams_and_waits_for_nobo
     given = await accepted(lonely, await new_host(lonely), [f"t{n}" for n in range(4)])
     how = {"streams": 2, "rows": 1, "lease": LEASE, "worker": "w", "ordered": True, "max_attempts": 5, "valve": None}
     async with lonely.operator() as connection:
-        held = (await connection.execute(CLAIM, {"stage": "extraction", **how})).all()
+        held = (await connection.execute(CLAIM, {"stage": "extraction", "by_bank": False, **how})).all()
         assert positions(await claimed(ledger, Stage.EXTRACTION, 2)) == given[2:]
     assert sorted(row.position for row in held) == given[:2]
 
