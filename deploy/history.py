@@ -46,8 +46,8 @@ class Course(Protocol):
         """Return turns of a host that lack it, behind a position and in its order."""
         ...
 
-    def item(self, turn: UUID) -> UUID:
-        """Return the id of the row that has it done for a turn."""
+    def item(self, one: Unread) -> UUID:
+        """Return the id of the row that has it done for what lacks it."""
         ...
 
 
@@ -107,7 +107,7 @@ async def _page(database: Database, course: Course, scope: Scope, host: UUID, af
 async def _open(database: Database, course: Course, host: UUID, page: Sequence[Unread]) -> int:
     wanted = []
     for one in page:
-        item = course.item(one.turn)
+        item = course.item(one)
         place = (one.bank, one.session, one.turn, one.position, one.accepted_at)
         wanted.append(FollowUp(course.stage, item, item, *place))
     async with database.tenant(host) as connection:

@@ -59,7 +59,7 @@ def reflection_of(row: LedgerRow, generation: int) -> UUID | None:
 
     Such a row has the reflection where others have their session.
     """
-    ids = row_id(row.session_id, row.position), again_id(row.session_id, generation)
+    ids = row_id(row.session_id, row.position), again_id(row.session_id, generation, row.position)
     return row.session_id if row.item_id in ids else None
 
 

@@ -121,9 +121,12 @@ async def insert(
         await connection.execute(INSERT, rows[False])
 
 
-def again_id(turn: UUID, generation: int) -> UUID:
-    """Return the id of the ledger row that has all texts of a turn embedded once more, by another model."""
-    return uuid5(turn, f"vectors:{generation}")
+def again_id(turn: UUID, generation: int, position: int) -> UUID:
+    """Return the id of the ledger row that has all texts of a turn embedded once more, by another model.
+
+    A reflection, which stands in the place of a turn, has a later position each time it says something else.
+    """
+    return uuid5(turn, f"vectors:{generation}:{position}")
 
 
 async def lacking_vectors(

@@ -78,7 +78,7 @@ class EmbeddingStage:
 
     def _wanted(self, row: LedgerRow) -> list[Wanted]:
         """Return what a row is for: a turn's messages, its facts, or both: for another model, or after a correction."""
-        again = again_id(row.turn_id, self.embedder.generation), corrected_id(row.turn_id, row.position)
-        both = row.item_id in again
+        again = again_id(row.turn_id, self.embedder.generation, row.position)
+        both = row.item_id in {again, corrected_id(row.turn_id, row.position)}
         which = (False, True) if both else (row.item_id != row.turn_id,)
         return [Wanted(row.bank_id, row.turn_id, facts) for facts in which]

@@ -45,9 +45,9 @@ class Reading:
         """Return turns the version has not read."""
         return await readings.unread(connection, host, self.version, bank=bank, after=after, limit=limit)
 
-    def item(self, turn: UUID) -> UUID:
+    def item(self, one: Unread) -> UUID:
         """Return the id of the row of this version."""
-        return reading_id(turn, self.version)
+        return reading_id(one.turn, self.version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,9 @@ class Embedding:
         ]
         return sorted(found, key=lambda one: one.position)[:limit]
 
-    def item(self, turn: UUID) -> UUID:
+    def item(self, one: Unread) -> UUID:
         """Return the id of the row of this generation."""
-        return again_id(turn, self.generation)
+        return again_id(one.turn, self.generation, one.position)
 
 
 def extract_command(

@@ -161,7 +161,7 @@ async def test_reflections_without_a_vector_of_a_model_are_found_among_what_lack
         assert await lacking(connection, HOST, 1, bank=None, after=0, limit=10) == []
         [one] = await lacking(connection, HOST, 2, bank=BANK, after=0, limit=10)
         assert await lacking(connection, HOST, 2, bank=BANK, after=one.position, limit=10) == []
-        item = again_id(one.turn, 2)
+        item = again_id(one.turn, 2, one.position)
         follow_up = FollowUp(Stage.EMBEDDING, item, item, one.bank, one.session, one.turn, one.position, START)
         await open_follow_ups(connection, HOST, [follow_up])
     await Crew(world, embedder=KnownEmbedder(generation=2)).drain()
@@ -170,6 +170,21 @@ async def test_reflections_without_a_vector_of_a_model_are_found_among_what_lack
         "join afterturn.agent_memory_reflection_t r on r.reflection_id = v.unit_id order by 1"
     )
     assert [row.generation for row in found] == [1, 2]
+
+
+async def test_a_reflection_that_changed_since_it_was_embedded_again_is_embedded_once_more(world: World) -> None:
+    crew = await say(world, "I live in Porto.", "I moved to Lisbon.")
+    await crew.drain()
+    opened = []
+    for place in ("Madrid", "Rome"):
+        async with world.database.tenant(HOST) as connection:
+            [one] = await lacking(connection, HOST, 2, bank=BANK, after=0, limit=10)
+            item = again_id(one.turn, 2, one.position)
+            row = FollowUp(Stage.EMBEDDING, item, item, one.bank, one.session, one.turn, one.position, START)
+            opened.append(await open_follow_ups(connection, HOST, [row]))
+        await Crew(world, embedder=KnownEmbedder(generation=2)).drain()
+        await (await say(world, f"I moved to {place}.")).drain()
+    assert opened == [1, 1]
 
 
 async def test_a_unit_tells_until_when_it_holds_and_what_took_its_place(world: World) -> None:
