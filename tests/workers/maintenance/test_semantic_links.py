@@ -65,9 +65,9 @@ class Interrupted(Nearness):
         return found
 
 
-def links_of(world: World, nearness: Nearness | None = None, **recall: int) -> NearLinks:
+def links_of(world: World, nearness: Nearness | None = None, settings: RecallSettings | None = None) -> NearLinks:
     compared = nearness or Nearness(world.database, 1, 2, 0.6)
-    return NearLinks(world.database, compared, MODEL, RecallSettings(**recall), now)
+    return NearLinks(world.database, compared, MODEL, settings or RecallSettings(), now)
 
 
 def task(yard: Yard, links: NearLinks | None = None) -> Task:
@@ -267,7 +267,7 @@ async def test_a_corrected_text_is_linked_anew_and_what_somebody_linked_himself_
 
 
 async def test_an_index_by_nearness_is_asked_in_a_large_bank(yard: Yard) -> None:
-    large = {"exact_units": 1, "read_units": 1}
+    large = RecallSettings(exact_units=1, read_units=1)
     await say(yard.world, "boats one", "rain one", "boats two", "snow one", "wind one")
     await settled(yard.world)
     indexes = VectorIndexes(yard.world.postgres.owner_url, 1)
@@ -275,8 +275,8 @@ async def test_an_index_by_nearness_is_asked_in_a_large_bank(yard: Yard) -> None
     while await indexes.build_some():
         pass
     async with yard.world.database.tenant(HOST) as connection:
-        assert (await size(connection, HOST, BANK, RecallSettings(**large))).lists == 1
-    await link(yard, links_of(yard.world, **large))
+        assert (await size(connection, HOST, BANK, large)).lists == 1
+    await link(yard, links_of(yard.world, settings=large))
     assert await pairs(yard.world) == [("boats two", "boats one")]
 
 
