@@ -66,8 +66,11 @@ class GatewayStage:
     gate: Gate | None = None
     chance: Callable[[], float] = random.random
     stage: ClassVar[Stage] = Stage.GATEWAY
-    #: One turn of a session at a time: its row's status must be the whole truth about what was sent.
-    shape: ClassVar[Shape] = Shape(streams=64, rows=1)
+
+    @property
+    def shape(self) -> Shape:
+        """How much is under way: one turn of a session, since its row says the whole truth about what was sent."""
+        return Shape(streams=self.settings.at_once, rows=1)
 
     def at_most(self, streams: int) -> int:
         """Return how many sessions to claim: none while the gate is known to be shut."""

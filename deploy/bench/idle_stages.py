@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from deploy.settings import Settings
 from store.database import Database
 from store.ledger import Claim, Ledger, Outcome, Stage
 from workers.embedding import EmbeddingStage
 from workers.extraction.stage import ExtractionStage
-from workers.gateway import GatewayStage
 from workers.projection import ProjectionStage
 from workers.runner import Shape, StageWork, Worked
 
@@ -27,9 +27,11 @@ class IdleStage:
         return Worked(outcomes, frozenset({Stage.PROJECTION} if self.stage is Stage.EXTRACTION else ()))
 
 
-def idle_stages(_settings: object, database: Database, *_: object) -> Sequence[StageWork]:
+def idle_stages(settings: Settings, database: Database, *_: object) -> Sequence[StageWork]:
     """Return one for each stage; takes what the real ones are made of."""
-    return [
-        IdleStage(Ledger(database), real.stage, replace(real.shape, together=True))
-        for real in (GatewayStage, ExtractionStage, EmbeddingStage, ProjectionStage)
-    ]
+    shapes = {
+        Stage.GATEWAY: Shape(streams=settings.gateway.at_once, rows=1),
+        **{real.stage: real.shape for real in (ExtractionStage, EmbeddingStage, ProjectionStage)},
+    }
+    ledger = Ledger(database)
+    return [IdleStage(ledger, stage, replace(shape, together=True)) for stage, shape in shapes.items()]

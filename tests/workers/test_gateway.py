@@ -303,3 +303,24 @@ async def test_being_told_to_stop_cuts_a_hanging_call_and_leaves_it_unknown(worl
     assert await world.sql("select 1 from afterturn.claim_t") == []
     await Crew(world, gateway=client).drain(Stage.GATEWAY)
     assert await world.statuses(Stage.GATEWAY) == ["add_unknown"]
+
+
+async def test_a_worker_has_no_more_turns_under_way_than_it_is_told(world: World) -> None:
+    """Whoever kills it leaves that many outcomes unknown."""
+    for session in "abc":
+        await world.append(session)
+    with raw_server(b"", linger_s=600.0) as (url, _received):
+        client = client_of(url, 600.0)
+        runner = Crew(world, gateway=client, settings=GatewaySettings(user_id=USER, at_once=2)).runner(Stage.GATEWAY)
+        draining = asyncio.ensure_future(runner.drain())
+
+        async def two_are_under_way() -> bool:
+            return (await world.statuses(Stage.GATEWAY)).count("adding") == 2
+
+        await until(two_are_under_way, "as many calls as may be are under way")
+        async with asyncio.timeout(PATIENCE_S):
+            await runner.stop(grace_s=0.0)
+            await draining
+        await client.aclose()
+    rows = await world.sql("select status, attempts from afterturn.ledger_t where stage = 'gateway' order by position")
+    assert [tuple(row) for row in rows] == [("adding", 1), ("adding", 1), ("pending", 0)]
