@@ -28,6 +28,8 @@ MILLISECONDS = 1000.0
 #: Turns of one append, and how often it is asked whether everything is done.
 APPENDED_TOGETHER = 50
 LOOK_AGAIN_S = 0.05
+#: So many times the banks of a round keep the workers busy for as long as acknowledgements are timed beside them.
+SATURATING = 4
 #: A pipeline that stands still is not waited for.
 PATIENCE_S = 900.0
 
@@ -193,7 +195,7 @@ class Bench:
         door = saturated.Door(self.on.stack)
         quiet = await door.p95_ms(self.sizes.acknowledgements, saturated.QUIET_PAUSE_S)
         with paused_workers(self.on.stack):
-            host, _ = await self.backlog(self.sizes.banks)
+            host, _ = await self.backlog(SATURATING * self.sizes.banks)
         busy = await door.p95_ms(self.sizes.acknowledgements, saturated.BUSY_PAUSE_S)
         if not await self.undone(host):
             raise NotDone("the backlog was worked off before the acknowledgements were timed")
