@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from deploy.cli.app import build
 from tests.client.loopback import Loopback, loopback
-from tests.client.test_client import FACT
+from tests.client.twins import FACT
 from tests.deploy.native_double import NativeDouble, stand_in
 
 BEFORE = {**FACT, "value": "Porto", "text": "Ana lives in [b]Porto\x1b[31m.", "until": "2026-02-01T00:00:00Z"}

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 from afterturn_client.audit import AuditEvent
+from afterturn_client.curated import Target
 from afterturn_client.hybrid import HybridMemory, Run, RunResult
 from starlette.responses import JSONResponse, Response
 
@@ -19,6 +20,8 @@ KEY = "uk_distinctive-a1-b2-secret"
 RECALLED = "the heron's ledger lies under the blue bridge"
 PROMPT = "where did we leave the ledger?"
 ANSWER = "Under the bridge, as agreed."
+NOTE = "the attic key hangs behind the clock"
+SKILL = {"role": "user", "content": "[skill] how to search an attic"}
 HIT = {
     "id": "u_ep_1",
     "session_id": "chat:older",
@@ -115,3 +118,8 @@ async def world(
 def texts(messages: Sequence[dict[str, Any]]) -> str:
     """Return everything messages say."""
     return "\n".join(str(message["content"]) for message in messages)
+
+
+def remember(world: World, content: str = NOTE) -> None:
+    """Have the agent's curated memory hold this."""
+    world.memory.store.add(Target.MEMORY, content)

@@ -1,9 +1,5 @@
 """Recall on a real database with the real sentence model: what is said is found, and only by whom it may be."""
 
-from datetime import timedelta
-from typing import Any
-from uuid import UUID, uuid4
-
 import numpy as np
 import pytest
 from sqlalchemy import text
@@ -157,46 +153,6 @@ async def test_k_bounds_the_answer_and_the_best_comes_first(memory: Memory) -> N
     assert scores == sorted(scores, reverse=True)
 
 
-async def test_only_and_without_a_session(memory: Memory) -> None:
-    await memory.say("the blue kayak is here", session="a")
-    await memory.say("the blue kayak is there", session="b")
-    await memory.embed_all()
-    asked = "where is the blue kayak?"
-    assert await memory.texts(asked, session_id="a", only_session=True) == ["the blue kayak is here"]
-    assert await memory.texts(asked, session_id="a", exclude_session=True) == ["the blue kayak is there"]
-    assert len(await memory.texts(asked, session_id="a")) == 2
-
-
-async def test_filters_hold_in_the_fresh_tail_too(memory: Memory) -> None:
-    await memory.say("the blue kayak is here", session="a")
-    await memory.say("the blue kayak is there", session="b")
-    await memory.ask("a boat?", session_id="a", exclude_session=True)
-    assert memory.embedder.heard == [["a boat?", "the blue kayak is there"]]
-
-
-async def test_as_of_hides_what_happened_later(memory: Memory) -> None:
-    await memory.say(NewMessage("user", "I live in Oslo", occurred_at=NOON - timedelta(days=9)))
-    await memory.say(NewMessage("user", "I live in Rome now", occurred_at=NOON), session="s2")
-    await memory.embed_all()
-    assert await memory.texts("Where do I live?", as_of=NOON - timedelta(days=1)) == ["I live in Oslo"]
-
-
-async def test_kinds_and_tags_filter(memory: Memory) -> None:
-    await memory.say("the anchor is rusty", "the anchor is shiny", "the anchor is lost")
-    await memory.sql(
-        "update afterturn.agent_memory_unit_t set fact_type = 'opinion' where content like '%rusty'",
-    )
-    await memory.sql(
-        """update afterturn.agent_memory_unit_t set metadata = '{"tags": ["boat", "work"]}'
-            where content like '%shiny'""",
-    )
-    await memory.embed_all()
-    assert await memory.texts("the anchor?", kinds=["opinion"]) == ["the anchor is rusty"]
-    assert await memory.texts("the anchor?", tags=["work", "home"]) == ["the anchor is shiny"]
-    assert await memory.texts("the anchor?", tags=["home"]) == []
-    assert await memory.texts("the anchor?", kinds=["world"]) == []
-
-
 @pytest.mark.law("L11")
 async def test_what_is_forgotten_is_gone_from_the_next_recall(memory: Memory) -> None:
     await memory.say("the safe opens with 4711", "the safe is behind the painting")
@@ -204,23 +160,6 @@ async def test_what_is_forgotten_is_gone_from_the_next_recall(memory: Memory) ->
     first = (await memory.ask("what opens the safe?")).items[0]
     await Units(memory.database, lambda: NOON).forget(memory.host, BANK, first.unit_id)
     assert await memory.texts("what opens the safe?") == ["the safe is behind the painting"]
-
-
-async def test_a_fact_folds_into_the_message_it_was_drawn_from(memory: Memory) -> None:
-    await memory.say(*CHATTER, "I moved to Lisbon in May.")
-    fact = await _add_fact(memory, "The user lives in Lisbon.", source="I moved to Lisbon in May.")
-    await memory.embed_all()
-    found = (await memory.ask("Who lives in Lisbon?")).items
-    assert found[0].text == "I moved to Lisbon in May."
-    assert fact not in {item.unit_id for item in found}
-
-
-async def test_a_fact_whose_message_is_filtered_out_stands_for_its_turn(memory: Memory) -> None:
-    await memory.say("I moved to Lisbon in May.")
-    fact = await _add_fact(memory, "The user lives in Lisbon.", source="I moved to Lisbon in May.")
-    await memory.embed_all()
-    (found,) = (await memory.ask("Who lives in Lisbon?", kinds=["world"])).items
-    assert (found.unit_id, found.kind, found.turn_id) == (fact, "world", "s1-I moved to Lisbon in May.")
 
 
 async def test_an_explanation_names_each_arms_rank_and_what_moved_the_score(memory: Memory) -> None:
@@ -298,37 +237,6 @@ async def test_neighbours_are_found_by_the_index_alone(first_memory: Memory) -> 
         assert any(line.startswith("Index Cond") and f"seq = u.{neighbour}" in line for line in lines), "\n".join(lines)
 
 
-async def _add_fact(memory: Memory, content: str, source: str) -> UUID:
-    """Write a fact and its words as extraction does."""
-    fact = uuid4()
-    ((unit, session),) = await rows(
-        memory.database,
-        memory.host,
-        "select unit_id, session_id from afterturn.agent_memory_unit_t where content = :source",
-        source=source,
-    )
-    await memory.sql(
-        """insert into afterturn.agent_memory_unit_t
-               (host_id, unit_id, bank_id, content, event_date, fact_type, source_memory_ids, user_id, origin,
-                session_id, turn_id, session_name, turn_name, position, update_ts, update_user)
-           select host_id, :fact, bank_id, :content, event_date, 'world', array[unit_id], user_id, 'extraction',
-                  session_id, turn_id, session_name, turn_name, position, update_ts, update_user
-             from afterturn.agent_memory_unit_t where unit_id = :unit""",
-        fact=fact,
-        content=content,
-        unit=unit,
-    )
-    await memory.sql(
-        """insert into afterturn.unit_word_t (host_id, bank_id, unit_id, session_id, length, terms)
-           values (:host, :bank, :fact, :session, 4, '{"user": 1, "live": 1, "lisbon": 1}')""",
-        host=memory.host,
-        bank=memory.bank,
-        fact=fact,
-        session=session,
-    )
-    return fact
-
-
 async def test_an_answer_is_found_by_the_words_of_the_question_it_answers(memory: Memory) -> None:
     asked = "Which instruments do you play these days?"
     for session, other in (("s1", "Igor"), ("s2", "Marta")):
@@ -351,68 +259,3 @@ async def test_arms_and_rules_can_be_left_out(memory: Memory) -> None:
         assert answer.items
         assert all(i.explain and name not in (*i.explain.arms, *i.explain.moved) for i in answer.items), name
     assert not (await memory.ask("Which lamp?", without=[arm.name for arm in ARMS])).items
-
-
-async def test_a_fact_that_was_replaced_is_told_only_as_of_when_it_held(memory: Memory) -> None:
-    await memory.say("Marta lives in Porto.", "Marta lives in Turin.")
-    await memory.sql("update afterturn.agent_memory_unit_t set fact_type = 'world' where host_id = :h", h=memory.host)
-    await memory.sql(
-        """insert into afterturn.fact_t
-               (host_id, bank_id, unit_id, subject, fact_id, key, value, position, valid_from, valid_to)
-           select host_id, bank_id, unit_id, 'marta', 'home', 'city', right(content, 6), position, :noon,
-                  case when content like '%Porto%' then cast(:later as timestamptz) end
-             from afterturn.agent_memory_unit_t where host_id = :h""",
-        h=memory.host,
-        noon=NOON,
-        later=NOON + timedelta(days=2),
-    )
-
-    async def told(**more: Any) -> set[str]:
-        return {item.text for item in (await memory.ask("Where does Marta live?", kinds=["world"], **more)).items}
-
-    assert await told() == {"Marta lives in Turin."}
-    assert "Marta lives in Porto." in await told(as_of=NOON + timedelta(days=1))
-    assert await told(as_of=NOON + timedelta(days=3)) == {"Marta lives in Turin."}
-
-
-async def test_what_was_recorded_later_was_not_known_then_whenever_it_happened(memory: Memory) -> None:
-    await memory.say("The old diary tells of a flood.", occurred_at=NOON - timedelta(days=900))
-    assert await memory.texts("Was there a flood?", as_of=NOON - timedelta(days=1))
-    assert not await memory.texts("Was there a flood?", known_at=NOON - timedelta(days=1))
-    assert await memory.texts("Was there a flood?", known_at=NOON)
-    await memory.embed_all()
-    assert not await memory.texts("Was there a flood?", known_at=NOON - timedelta(days=1))
-    assert await memory.texts("Was there a flood?", known_at=NOON, as_of=NOON)
-    assert not await memory.texts("Was there a flood?", known_at=NOON, as_of=NOON - timedelta(days=901))
-
-
-async def test_a_fact_was_known_to_hold_until_another_was_recorded(memory: Memory) -> None:
-    """Porto since day 0; Rome since day 1, told on day 5; Turin since day 2, told on day 3."""
-    told_on = {"Porto": 0, "Rome": 5, "Turin": 3}
-    await memory.say(*(f"Marta lives in {city}." for city in told_on))
-    for since, (city, day) in enumerate(told_on.items()):
-        await memory.sql(
-            """with told as (
-                   update afterturn.agent_memory_unit_t set fact_type = 'world', update_ts = :told, event_date = :since
-                    where host_id = :h and content like :like returning *)
-               insert into afterturn.fact_t
-                      (host_id, bank_id, unit_id, subject, fact_id, key, value, position, valid_from, valid_to)
-               select host_id, bank_id, unit_id, 'marta', 'home', 'city', :like, position, :since,
-                      case when :like not like '%Turin%' then cast(:until as timestamptz) end from told""",
-            h=memory.host,
-            like=f"%{city}%",
-            told=NOON + timedelta(days=day),
-            since=NOON + timedelta(days=since),
-            until=NOON + timedelta(days=since + 1),
-        )
-
-    async def told(**days: int) -> set[str]:
-        when: dict[str, Any] = {name: NOON + timedelta(days=day) for name, day in days.items()}
-        found = await memory.ask("Where does Marta live?", kinds=["world"], **when)
-        return {item.text.removeprefix("Marta lives in ").removesuffix(".") for item in found.items}
-
-    assert await told() == {"Turin"}
-    assert await told(known_at=2) == {"Porto"}
-    assert await told(known_at=4) == {"Turin"}
-    assert await told(known_at=4, as_of=1) == {"Porto"}
-    assert await told(known_at=6, as_of=1) == {"Rome"}
