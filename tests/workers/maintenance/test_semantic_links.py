@@ -24,6 +24,7 @@ from store.replay import verify
 from store.turns import NewMessage
 from store.units import Units
 from store.vector_indexes import VectorIndexes
+from tests.patience import until
 from tests.workers.conftest import BANK, HOST, World, now, turn_uuid
 from tests.workers.maintenance.conftest import Yard
 from tests.workers.stages import Crew, KnownEmbedder
@@ -39,6 +40,7 @@ LINKS = """
       join afterturn.agent_memory_unit_t l on l.unit_id = k.from_unit_id
       join afterturn.agent_memory_unit_t e on e.unit_id = k.to_unit_id
      where k.link_type = 'semantic' and k.active order by l.position, k.weight desc, e.position"""
+READABLE = "select max(xid) < pg_snapshot_xmin(pg_current_snapshot()) from afterturn.event_store_t"
 EVENTS = """
     select payload::text as told, payload->'data' as data from afterturn.event_store_t
      where aggregate_type = 'AgentMemoryLink' order by position"""
@@ -76,6 +78,7 @@ def task(yard: Yard, links: NearLinks | None = None) -> Task:
 
 async def link(yard: Yard, links: NearLinks | None = None) -> int:
     """Run the task as an operator would; returns how many events it took."""
+    await readable(yard.world)
     told = await yard.maintainer().work(task(yard, links), by_hand=True)
     assert told.outcome == "done"
     return told.removed
@@ -87,7 +90,16 @@ async def say(world: World, *said: str, bank: str = "default", session: str = "s
 
 
 async def settled(world: World) -> None:
+    """Work everything off, and wait until the log may be read to its end: other tests write to the same server."""
     await Crew(world, TopicEmbedder()).drain()
+    await readable(world)
+
+
+async def readable(world: World) -> None:
+    async def seen_by_all() -> bool:
+        return bool((await world.sql(READABLE))[0][0])
+
+    await until(seen_by_all, "nobody writes any more")
 
 
 async def pairs(world: World) -> list[tuple[str, str]]:
