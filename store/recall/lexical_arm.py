@@ -1,5 +1,6 @@
 """The arm that knows words: reads the postings of the question's terms and scores them."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 
 import numpy as np
@@ -15,25 +16,30 @@ from store.recall.settings import RecallSettings
 
 # One string of bytes a term (the fields of POSTING, in its order): thousands of rows cross in a millisecond.
 # The limit holds back a term that turns out commoner than its statistics said. The words of the newest units wait
-# beside them to be carried into the index of words; there are few of them, unless no worker runs.
-POSTINGS = """
-    with waiting as materialized (
-        select case when w.seq is null then w.unit_id else w.session_id end as session_id,
-               coalesce(w.seq, -1) as seq, w.length, w.terms
-          from afterturn.unit_word_t w {waiting}
-         where w.host_id = :host and w.bank_id = :bank and not w.posted and w.terms ?| cast(:terms as text[])
-    )
-    select q.term, string_agg(uuid_send(p.session_id) || int4send(p.seq) || int4send(p.tf) || int4send(p.length), '')
+# beside them to be carried into the index of words, and are a term's second string. Each such unit is opened once for
+# all terms: while turns come in faster than words are carried, there may be thousands.
+PACKED = "string_agg(uuid_send(p.session_id) || int4send(p.seq) || int4send(p.tf) || int4send(p.length), '')"
+POSTINGS = f"""
+    select q.term, p.packed
       from unnest(cast(:terms as text[])) q(term),
-           lateral ((select case when p.seq is null then p.unit_id else p.session_id end as session_id,
-                            coalesce(p.seq, -1) as seq, p.tf, p.length
-                       from afterturn.posting_t p {posted}
-                      where p.host_id = :host and p.bank_id = :bank and p.term = q.term
-                      limit :postings)
-                    union all
-                    select w.session_id, w.seq, cast(w.terms->>q.term as int), w.length
-                      from waiting w where w.terms ? q.term) p
-     group by q.term"""
+           lateral (select {PACKED} as packed
+                      from (select case when p.seq is null then p.unit_id else p.session_id end as session_id,
+                                   coalesce(p.seq, -1) as seq, p.tf, p.length
+                              from afterturn.posting_t p {{posted}}
+                             where p.host_id = :host and p.bank_id = :bank and p.term = q.term
+                             limit :postings) p) p
+     where p.packed is not null
+     union all
+    select p.term, {PACKED}
+      from (select m.term, case when w.seq is null then w.unit_id else w.session_id end as session_id,
+                   coalesce(w.seq, -1) as seq, cast(o.terms->>m.term as int) as tf, w.length
+              from afterturn.unit_word_t w {{waiting}}
+             cross join lateral (select w.terms #> cast(array[] as text[]) as terms offset 0) o
+             cross join lateral (select a.term from unnest(cast(:terms as text[])) a(term) where o.terms ? a.term
+                                offset 0) m
+             where w.host_id = :host and w.bank_id = :bank and not w.posted
+               and o.terms ?| cast(:terms as text[])) p
+     group by p.term"""  # noqa: S608 - put together from constants
 # `limit` keeps each look-up one probe of an index: joined at large, the whole bank would be read for a few words.
 UNIT = f"""
     cross join lateral (select from afterturn.agent_memory_unit_t u
@@ -74,5 +80,8 @@ async def _read(connection: AsyncConnection, search: Search) -> Mapping[str, Pos
     found = await connection.execute(
         FILTERED if filtered else PLAIN, {**arguments, **search.filters} if filtered else arguments
     )
-    postings = {term: np.frombuffer(packed, dtype=POSTING) for term, packed in found}
+    packed = defaultdict[str, bytes](bytes)
+    for term, some in found:
+        packed[term] += some
+    postings = {term: np.frombuffer(all_of_it, dtype=POSTING) for term, all_of_it in packed.items()}
     return reworded(postings, search.earlier, terms)

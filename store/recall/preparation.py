@@ -44,25 +44,31 @@ BANK = text("""
 # messages, so a small sample tells whether a word is a participant's name, without a list of participants.
 TERMS = text("""
     with waiting as materialized (
-        select w.unit_id, w.terms from afterturn.unit_word_t w
-         where w.host_id = :host and w.bank_id = :bank and not w.posted and w.terms ?| cast(:terms as text[])
+        select m.term, count(*) as df, array_agg(w.unit_id) as units
+          from afterturn.unit_word_t w
+         cross join lateral (select w.terms #> cast(array[] as text[]) as terms offset 0) o
+         cross join lateral (select a.term from unnest(cast(:terms as text[])) a(term) where o.terms ? a.term
+                            offset 0) m
+         where w.host_id = :host and w.bank_id = :bank and not w.posted and o.terms ?| cast(:terms as text[])
+         group by m.term
     )
     select q.term, f.df, s.speakers
       from unnest(cast(:terms as text[])) q(term)
+      left join waiting w on w.term = q.term
       left join afterturn.term_t t on t.host_id = :host and t.bank_id = :bank and t.term = q.term
      cross join lateral (
            select case when t.df > 1000 then t.df else (
                   select count(*) from (select from afterturn.posting_t p
                                          where p.host_id = :host and p.bank_id = :bank and p.term = q.term
                                          limit 5000) p) end
-                  + (select count(*) from waiting w where w.terms ? q.term) as df) f
+                  + coalesce(w.df, 0) as df) f
      cross join lateral (
            select array_agg(distinct coalesce(u.name, u.role)) as speakers
              from ((select p.unit_id from afterturn.posting_t p
                      where p.host_id = :host and p.bank_id = :bank and p.term = q.term and q.term not like '2:%'
                      limit 24)
                    union all
-                   (select w.unit_id from waiting w where w.terms ? q.term and q.term not like '2:%' limit 24)) p,
+                   (select n.unit_id from unnest(w.units) n(unit_id) where q.term not like '2:%' limit 24)) p,
                   lateral (select u.name, u.role from afterturn.agent_memory_unit_t u
                             where u.host_id = :host and u.bank_id = :bank and u.unit_id = p.unit_id
                               and u.seq is not null limit 1) u) s""")
