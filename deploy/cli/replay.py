@@ -90,7 +90,10 @@ def replay_command(
         answer(report.as_json())
     else:
         console().print(_in_words(report))
-    holds = report.equal and not (derived and any(not one.equal for one in report.derived))
+    strays = [one.name for one in report.derived if not one.equal]
+    if strays and not (derived or mends):
+        say(f"not as derived: {', '.join(strays)}; --derived ends with 1 for that, --repair --host NAME makes it anew")
+    holds = report.equal and not (derived and strays)
     raise typer.Exit(0 if holds or mends else 1)
 
 

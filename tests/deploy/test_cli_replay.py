@@ -94,6 +94,7 @@ async def test_derived_state_that_is_not_what_its_pipeline_makes_is_named(operat
     [wrong] = [one for one in told["derived"] if not one["equal"]]
     [difference] = wrong["first_differences"]
     assert (wrong["name"], difference["found"]) == ("term_statistics", "live")
+    assert "not as derived: term_statistics" in (await operated.run("replay")).stderr
     result = await operated.run("replay", "--verify", "--derived")
     assert result.exit_code == 1
     assert difference["key"]["term_sha256"] in result.stdout
