@@ -36,12 +36,21 @@ begin
     ), posted as (
         insert into afterturn.posting_t (host_id, bank_id, term, unit_id, session_id, seq, tf, length)
         select p_host, p_bank, w.* from words w
-    ), counted as (
-        insert into afterturn.term_t as t (host_id, bank_id, term, df)
-        select p_host, p_bank, c.term, sum(c.change)
+    ), changed as materialized (
+        select c.term, sum(c.change) as change
           from (select w.term, 1 as change from words w union all select unnest(g.terms), -1 from gone g) c
          group by c.term
-        on conflict (host_id, bank_id, term) do update set df = t.df + excluded.df
+    ), recounted as (
+        update afterturn.term_t t set df = t.df + c.change
+          from changed c
+         where t.host_id = p_host and t.bank_id = p_bank and t.term = c.term
+           and t.term = any (array(select c.term from changed c))
+        returning t.term
+    ), counted as (
+        -- A bank has one writer of its counts: what is not there yet, nobody else is about to insert.
+        insert into afterturn.term_t (host_id, bank_id, term, df)
+        select p_host, p_bank, c.term, c.change from changed c
+         where c.term not in (select r.term from recounted r)
     ), sized as (
         insert into afterturn.bank_statistics_t as s (host_id, bank_id, units, tokens)
         select p_host, p_bank, sum(c.units), sum(c.tokens)
