@@ -90,11 +90,14 @@ def replay_command(
         answer(report.as_json())
     else:
         console().print(_in_words(report))
+    raise typer.Exit(0 if mends or _holds(report, derived=derived) else 1)
+
+
+def _holds(report: Report, *, derived: bool) -> bool:
     strays = [one.name for one in report.derived if not one.equal]
-    if strays and not (derived or mends):
+    if strays and not derived:
         say(f"not as derived: {', '.join(strays)}; --derived ends with 1 for that, --repair --host NAME makes it anew")
-    holds = report.equal and not (derived and strays)
-    raise typer.Exit(0 if holds or mends else 1)
+    return report.equal and not (derived and strays)
 
 
 def _scope(host: str | None, bank: str | None) -> Scope:
