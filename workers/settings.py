@@ -128,7 +128,7 @@ class WorkerSettings(BaseModel):
 
     threads: int = Field(default=4, ge=1, le=64, description="messages one process works on at a time")
     nice: int = Field(
-        default=5,
+        default=8,
         ge=0,
         le=19,
         description="how far workers, and the server's processes that serve them, step back for others",
