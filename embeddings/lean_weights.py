@@ -1,9 +1,10 @@
 """The numbers of the sentence model by what they are for, read from its graph in full precision."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import onnx
@@ -12,6 +13,9 @@ from onnx import numpy_helper
 from onnxruntime import InferenceSession  # type: ignore[attr-defined] # untyped
 from tokenizers import Tokenizer
 
+from embeddings.errors import ModelMismatch
+
+Found = TypeVar("Found")
 Floats = NDArray[np.float32]
 
 
@@ -32,12 +36,15 @@ class Weights:
     products: Mapping[str, Product]
 
     def of(self, name: str) -> Floats:
-        """Return the numbers whose name ends so."""
-        return next(numbers for full, numbers in self.numbers.items() if full.endswith(name))
+        """Return the numbers whose name ends so. Raises ModelMismatch."""
+        return _first((numbers for full, numbers in self.numbers.items() if full.endswith(name)), name)
 
 
 def read(folded: Path, tokenizer: Path, texts: Sequence[str]) -> Weights:
-    """Read a graph whose weights are plain numbers; `texts` show how large the inputs of its products become."""
+    """Read a graph whose weights are plain numbers; `texts` show how large the inputs of its products become.
+
+    Raises ModelMismatch for a graph of another model.
+    """
     model = onnx.load(folded)
     numbers = {one.name: numpy_helper.to_array(one) for one in model.graph.initializer}
     found = {
@@ -45,6 +52,8 @@ def read(folded: Path, tokenizer: Path, texts: Sequence[str]) -> Weights:
         for node in model.graph.node
         if node.op_type == "MatMul" and node.input[1] in numbers
     }
+    if not found:
+        raise ModelMismatch("the model's graph has no products of known weights")
     peaks = _peaks(model, list(dict.fromkeys(node.input[0] for node in found.values())), tokenizer, texts)
     products = {
         role: Product(numbers[node.input[1]], numbers[f"{role}.bias"], peaks[node.input[0]])
@@ -53,10 +62,16 @@ def read(folded: Path, tokenizer: Path, texts: Sequence[str]) -> Weights:
     return Weights(numbers, {role[role.index("layer.") :]: product for role, product in products.items()})
 
 
+def _first(found: Iterator[Found], what: str) -> Found:
+    for one in found:
+        return one
+    raise ModelMismatch(f"the model's graph has no {what}")
+
+
 def _role(model: onnx.ModelProto, product: onnx.NodeProto, numbers: Mapping[str, object]) -> str:
     """Return what a product is called: as the bias that is added to it."""
-    added = next(node for node in model.graph.node if product.output[0] in node.input)
-    bias: str = next(name for name in added.input if name in numbers)
+    added = _first((node for node in model.graph.node if product.output[0] in node.input), "bias of a product")
+    bias: str = _first((name for name in added.input if name in numbers), "bias of a product")
     return bias.removesuffix(".bias")
 
 

