@@ -150,7 +150,11 @@ async def _lend(engine: AsyncEngine) -> PoolProxiedConnection:
     if engine.sync_engine.pool.checkedin():  # type: ignore[attr-defined] # a QueuePool counts what lies ready
         with suppress(_MustWaitError):
             return engine.sync_engine.raw_connection()
-    return await engine.raw_connection()
+    try:
+        return await engine.raw_connection()
+    except engine.dialect.loaded_dbapi.Error as error:
+        # SQLAlchemy's own stand-in for what the driver said; nobody wraps it here.
+        raise error.__cause__ or error from None
 
 
 class _MustWaitError(Exception):
@@ -162,10 +166,14 @@ def _refuse_to_wait(*_connecting: object) -> None:
         raise _MustWaitError
 
 
-def _refuse_closed(connection: Any, _entry: ConnectionPoolEntry, _lent: PoolProxiedConnection) -> None:
-    """Have the pool begin anew where the server has left: whoever comes next shall not pay for it with an error."""
-    if connection.driver_connection.is_closed():
+def _refuse_closed(connection: Any, entry: ConnectionPoolEntry, _lent: PoolProxiedConnection) -> None:
+    """Have the pool begin anew where the server has left: whoever comes next shall not pay for it with an error.
+
+    One that was opened just now and is closed already says by its own error what is the matter.
+    """
+    if entry.info.get("lent") and connection.driver_connection.is_closed():
         raise InvalidatePoolError
+    entry.info["lent"] = True
 
 
 def _begin(begun: Begun | None, connection: Any, _entry: ConnectionPoolEntry) -> None:

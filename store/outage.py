@@ -1,6 +1,6 @@
 """Tells a database that cannot answer now from a statement that is wrong."""
 
-from asyncpg.exceptions import InterfaceError, PostgresError
+from asyncpg.exceptions import InterfaceError, InternalClientError, PostgresError
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -24,7 +24,7 @@ def is_outage(error: BaseException) -> bool:
     if isinstance(error, PostgresError):
         return _passing(state)
     # Opening a connection raises what the socket and the driver raise, unwrapped.
-    return isinstance(error, PoolTimeout | OSError | TimeoutError | InterfaceError)
+    return isinstance(error, PoolTimeout | OSError | TimeoutError | InterfaceError | InternalClientError)
 
 
 def _passing(state: str) -> bool:

@@ -3,16 +3,17 @@
 import asyncio
 from contextlib import suppress
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 from asyncpg.exceptions import PostgresError
 from sqlalchemy import text
 
 from store.database import Database
-from store.outage import state_of
+from store.outage import is_outage, state_of
 from tests.patience import until
-from tests.store.conftest import rows
+from tests.servers import TestPostgres
+from tests.store.conftest import rows, settings_of
 
 WHO = "select pg_backend_pid()"
 ASLEEP = "select exists (select from pg_stat_activity where pid = $1 and wait_event = 'PgSleep')"
@@ -60,6 +61,24 @@ async def test_a_call_the_server_refuses_raises_what_it_said_and_keeps_the_conne
     assert await who(lonely) == pid
 
 
-async def test_a_call_that_names_no_tenant_reads_nothing(database: Database, host: UUID) -> None:
-    with pytest.raises(PostgresError):
-        await database.fetch("select count(*) from afterturn.turn_t where host_id = $1", host)
+async def test_a_server_that_lets_nobody_in_is_told_as_the_driver_tells_it(fresh_database: TestPostgres) -> None:
+    nowhere = Database(settings_of(fresh_database.named("nowhere")))
+    with pytest.raises(PostgresError) as raised:
+        await nowhere.fetch(WHO)
+    assert state_of(raised.value) == "3D000"
+    await nowhere.close()
+
+
+async def test_a_connection_that_is_closed_as_soon_as_it_is_open_is_an_outage(fresh_database: TestPostgres) -> None:
+    async def close(connection: Any) -> None:
+        await connection.close()
+
+    database = Database(settings_of(fresh_database), close)
+    for _ in range(2):
+        with pytest.raises(Exception) as raised:  # noqa: PT011 - whatever it is, it must be known for an outage
+            await database.fetch(WHO)
+        assert is_outage(raised.value)
+        with pytest.raises(Exception) as raised:  # noqa: PT011 - as above
+            await rows(database, uuid4(), WHO)
+        assert is_outage(raised.value)
+    await database.close()
