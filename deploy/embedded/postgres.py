@@ -34,6 +34,8 @@ SETTINGS = {
     "log_timezone": "UTC",
     "jit": "off",
     "random_page_cost": "1.1",
+    # Whoever commits when a segment is full waits until the next one is written full of zeros (15 to 100 ms).
+    "wal_init_zero": "off",
     # A forgotten transaction holds back every reader of the log (see the architecture, section 7).
     "idle_in_transaction_session_timeout": "60s",
     # Statements and their errors quote what was remembered; that must not reach a log.
