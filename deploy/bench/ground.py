@@ -7,14 +7,17 @@ from uuid import UUID, uuid4
 
 from pydantic import SecretStr
 from sqlalchemy import NullPool, text
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from deploy.bench.servers import BenchServers
 from store import identity
 from store.database import Database
 from store.keys import Keys
+from store.outage import state_of
 from store.settings import DatabaseSettings
 
+DEADLOCK, TRIES = "40P01", 20
 TABLES = text("""
     select c.oid::int, c.relname,
            array(select f.confrelid::int from pg_constraint f
@@ -87,9 +90,16 @@ class Ground:
     async def remove(self) -> None:
         """Delete every row of the hosts, children before their parents."""
         for table in reversed(await self.tables()):
-            async with self.owner.begin() as connection:
-                delete = f"delete from afterturn.{table} where host_id = any(:hosts)"  # noqa: S608 - a name of the catalog
-                await connection.execute(text(delete), {"hosts": self._hosts})
+            delete = text(f"delete from afterturn.{table} where host_id = any(:hosts)")  # noqa: S608 - a name of the catalog
+            for tries_left in reversed(range(TRIES)):
+                try:
+                    async with self.owner.begin() as connection:
+                        await connection.execute(delete, {"hosts": self._hosts})
+                    break
+                except DBAPIError as error:
+                    # Workers may be at the rows still, in an order of their own.
+                    if state_of(error) != DEADLOCK or not tries_left:
+                        raise
 
     async def tables(self) -> list[str]:
         """Name the tables that hold rows of hosts, parents before their children."""
