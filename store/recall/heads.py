@@ -25,10 +25,11 @@ def with_heads(
 ) -> Scores:
     """Raise the `best` so many of each arm that counts to where they are among the FIRST of the pool; the others stay.
 
-    Equals of an arm go by their score in the sum. What folds into its source is no head: the source is told instead.
+    Many arms have fewer each: all heads have room there. Equals of an arm go by their score in the sum. What folds into its source is no head: the source is told instead.
     """
     order = _order(scores, pool)
-    heads = _heads(order, pool, [raw for name, raw in arms.items() if weights[name] > 0], best)
+    counting = [raw for name, raw in arms.items() if weights[name] > 0]
+    heads = _heads(order, pool, counting, min(best, FIRST // max(1, len(counting))))
     if heads.issubset(order[:FIRST]):
         return scores
     others = [index for index in order if index not in heads]

@@ -46,6 +46,14 @@ def test_the_best_of_each_arm_stand_among_the_first_and_nobody_else_changes_his_
     assert [i for i in raised if i not in heads] == [i for i in before if i not in heads]
 
 
+def test_the_heads_of_however_many_arms_have_room_among_the_first() -> None:
+    arms, count = 7, 7 * BEST + 2
+    pool = pool_of(candidates(count))
+    alone = {f"arm {n}": np.where(np.arange(count) // BEST == n, np.linspace(1, 0.1, count), 0.0) for n in range(arms)}
+    raised = order(with_heads(np.linspace(0.1, 1, count), pool, alone, dict.fromkeys(alone, 1.0), BEST), pool)
+    assert {n * BEST + nth for n in range(arms) for nth in range(FIRST // arms)} <= set(raised[:FIRST])
+
+
 def test_what_stands_among_the_first_anyway_stays_where_it_is() -> None:
     pool = pool_of(candidates(30))
     scores = np.linspace(1, 0, 30)
