@@ -25,7 +25,8 @@ def with_heads(
 ) -> Scores:
     """Raise the `best` so many of each arm that counts to where they are among the FIRST of the pool; the others stay.
 
-    Many arms have fewer each: all heads have room there. Equals of an arm go by their score in the sum. What folds into its source is no head: the source is told instead.
+    Of many arms fewer each, so that all heads have room. Equals of an arm go by their score in the sum. What folds
+    into its source is no head: the source is told instead.
     """
     order = _order(scores, pool)
     counting = [raw for name, raw in arms.items() if weights[name] > 0]
