@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
-from tests.laws.mutants import MUTANTS, Mutant
+from tests.laws.mutant import Mutant
+from tests.laws.mutants import MUTANTS
 from tests.servers import LENT, Servers
 
 ROOT = Path(__file__).resolve().parents[2]
