@@ -60,13 +60,9 @@ def replay_command(
     **Example:** `afterturn replay --verify --json`
     """
     mends = swap_ or repair_
-    if verify_ + swap_ + repair_ > 1:
-        raise ended("--verify, --swap and --repair are three different things: ask for one", 2)
     scope = _scope(host, bank)
-    if swap_ and scope != Scope():
-        raise ended("--swap is of everything; --repair mends one host or bank in place", 2)
-    if repair_ and (scope.host is None or resume):
-        raise ended("--repair is of one host (--host NAME) or of one bank of it, and begins anew", 2)
+    if wrong := _wrong(verify_, swap_, repair_, scope, resume=resume):
+        raise ended(wrong, 2)
     stack = running_stack(data)
     must_exist(stack, host, bank)
     url, progress = stack.owner_url.get_secret_value(), _progress()
@@ -91,6 +87,17 @@ def replay_command(
     else:
         console().print(_in_words(report))
     raise typer.Exit(0 if mends or _holds(report, derived=derived) else 1)
+
+
+def _wrong(verify_: bool, swap_: bool, repair_: bool, scope: Scope, *, resume: bool) -> str | None:  # noqa: FBT001 - as asked
+    """Return what does not go together, if anything."""
+    if verify_ + swap_ + repair_ > 1:
+        return "--verify, --swap and --repair are three different things: ask for one"
+    if swap_ and scope != Scope():
+        return "--swap is of everything; --repair mends one host or bank in place"
+    if repair_ and (scope.host is None or resume):
+        return "--repair is of one host (--host NAME) or of one bank of it, and begins anew"
+    return None
 
 
 def _holds(report: Report, *, derived: bool) -> bool:
