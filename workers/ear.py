@@ -91,10 +91,10 @@ class _Listening(_RedisConsumer):
     """A consumer that waits for the bell when its queue is empty."""
 
     def __next__(self) -> Any:
+        looks = self.outstanding_message_count < self.prefetch  # asked first: a thread may become free meanwhile
         found = super().__next__()  # type: ignore[no-untyped-call]  # dramatiq leaves it without annotations
         if found is None:
-            free = self.outstanding_message_count < self.prefetch
-            self.broker.ear.wait(self.queue_name, self.broker.look_s if free else FULL_S)
+            self.broker.ear.wait(self.queue_name, self.broker.look_s if looks else FULL_S)
         return found
 
 

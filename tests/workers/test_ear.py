@@ -14,7 +14,7 @@ from producers.jobs import RECALL_ACTOR, Queue, recall_message
 from tests.patience import PATIENCE_S, until
 from tests.servers import TestValkey
 from workers.broker import Pool, worker
-from workers.ear import ListeningBroker
+from workers.ear import FULL_S, ListeningBroker
 
 HOST, JOB = UUID(int=1), UUID(int=2)
 
@@ -92,6 +92,26 @@ async def test_what_came_while_every_thread_was_busy_is_taken_when_one_is_free(
     await until(lambda: len(heard.told) == 3, "the others were taken")
     attentive.ear.stop()
     await asyncio.to_thread(working.stop)
+
+
+def test_a_thread_that_becomes_free_just_after_the_queue_was_passed_by_does_not_leave_it_for_long(
+    attentive: ListeningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Heard(attentive)
+    attentive.enqueue(recall_message(HOST, JOB))
+    consumer = attentive.consume(Queue.RECALL)
+    at_work = next(consumer)
+    assert at_work is not None
+    waits: list[float] = []
+    monkeypatch.setattr(attentive.ear, "wait", lambda _queue, seconds: waits.append(seconds))
+
+    def freed_meanwhile(*_: int, **__: int) -> tuple[int, int]:
+        consumer.ack(at_work)
+        return 0, 0
+
+    monkeypatch.setattr("dramatiq.brokers.redis.compute_backoff", freed_meanwhile)
+    assert next(consumer) is None
+    assert waits == [FULL_S]
 
 
 async def test_a_message_nobody_rang_for_is_found_all_the_same(valkey: TestValkey) -> None:
