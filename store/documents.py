@@ -35,8 +35,9 @@ LOCK = text("""
     select pg_advisory_xact_lock_shared(afterturn.log_lock()),
            pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
            pg_advisory_xact_lock(afterturn.lock_key('document', :document))""")
+# A document of which something was erased is not the content any more, whatever of it is left.
 LIVING = text("""
-    select o.doc_id, o.active from afterturn.agent_memory_doc_t o
+    select o.doc_id, o.active and o.content_hash is not null as whole from afterturn.agent_memory_doc_t o
      where o.host_id = :host and o.bank_id = :bank and o.doc_id = any(cast(:docs as uuid[]))""")
 POSITION = text("""
     select s.position from afterturn.event_store_t s
@@ -157,8 +158,8 @@ class Documents:
         ids = [doc_id(bank, document.content_hash, life) for life in range(MOST_LIVES)]
         async with self._database.tenant(host) as connection:
             rows = await connection.execute(LIVING, {"host": host, "bank": bank, "docs": ids})
-            active = {row.doc_id: row.active for row in rows}
-        return next((one for one in ids if active.get(one, True)), ids[-1])
+            whole = {row.doc_id: row.whole for row in rows}
+        return next((one for one in ids if whole.get(one, True)), ids[-1])
 
     @staticmethod
     async def _find(connection: AsyncConnection, host: UUID, bank: UUID, doc: UUID) -> Any:

@@ -2,6 +2,8 @@
 
 Turns go with their messages and whatever was drawn from them. Documents, directives and reflections of their own stay:
 somebody put them there to be kept. The next erasure of a bank begins where the last one ended.
+
+A document passes the stages as a turn does, as the one turn of a session that is itself: such turns are passed over.
 """
 
 from datetime import datetime
@@ -21,11 +23,12 @@ REACHED = text("""
 # The old ones are read up to the first that is young, and no further.
 OLD = text("""
     select t.position, t.accepted_at < :before as old from afterturn.turn_t t
-     where t.host_id = :host and t.bank_id = :bank and t.position > :reached
+     where t.host_id = :host and t.bank_id = :bank and t.position > :reached and t.turn_id <> t.session_id
      order by t.position limit :limit""")
 TURNS = text("""
     select t.turn_id, t.position from afterturn.turn_t t
      where t.host_id = :host and t.bank_id = :bank and t.position > :reached and t.position <= :upto
+       and t.turn_id <> t.session_id
      order by t.position limit :limit""")
 UNITS = text("""
     select u.unit_id from unnest(cast(:turns as uuid[])) g(turn_id),
@@ -34,7 +37,8 @@ UNITS = text("""
      order by 1""")
 COUNT = text(f"""
     select count(*) from afterturn.turn_t t
-     where t.host_id = :host and t.bank_id = :bank and t.accepted_at < :before and t.position > ({REACHED.text})""")  # noqa: S608 - put together from constants
+     where t.host_id = :host and t.bank_id = :bank and t.accepted_at < :before and t.turn_id <> t.session_id
+       and t.position > ({REACHED.text})""")  # noqa: S608 - put together from constants
 #: Turns that one erasure takes at most; the next begins behind it.
 MOST = 5000
 

@@ -34,7 +34,8 @@ UNDONE = text("select distinct turn_id from afterturn.ledger_t where host_id = :
 PAGE = text("""
     select e.position, e.aggregate_type, e.aggregate_id, afterturn.begins(e.event_type) as begins,
            e.payload->'data'->>'origin' as origin,
-           cast(e.payload->'data'->>'turnId' as uuid) as turn_id,
+           cast(case e.aggregate_type when 'AgentSessionHistory' then e.payload->'data'->>'turnId'
+                                      when 'AgentMemoryDoc' then e.payload->'data'->>'docId' end as uuid) as turn_id,
            cast(e.payload->'data'->>'sessionId' as uuid) as session_id, e.payload->'data' ? 'erased' as erased
       from afterturn.event_store_t e
      where e.host_id = :host and e.bank_id = :bank and e.position > :reached and e.position <= :upto
@@ -85,6 +86,6 @@ async def erase_page(place: Place) -> bool:
     await place.ask(SCRUB, subjects=sorted({row.aggregate_id for row in left}))
     histories = [row for row in left if row.aggregate_type == Aggregate.SESSION.value]
     await place.count("history_messages", SCRUB_SESSIONS, sessions=sorted({row.session_id for row in histories}))
-    await place.count("turns", ERASE_GUARDS, turns=sorted({row.turn_id for row in histories if row.turn_id}))
+    await place.count("turns", ERASE_GUARDS, turns=sorted({row.turn_id for row in left if row.turn_id}))
     erasure.reached = page[-1].position if page else erasure.upto
     return len(page) == PAGE_EVENTS

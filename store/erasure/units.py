@@ -50,8 +50,8 @@ SCRUB_SESSIONS = text("select afterturn.scrub_sessions(:host, :bank, cast(:sessi
 EMPTIED = text("""
     select t.turn_id from unnest(cast(:turns as uuid[])) t(turn_id)
      where (select true from afterturn.agent_memory_unit_t u
-             where u.host_id = :host and u.bank_id = :bank and u.turn_id = t.turn_id and u.origin = 'message'
-               and u.active limit 1) is null""")
+             where u.host_id = :host and u.bank_id = :bank and u.turn_id = t.turn_id
+               and u.origin in ('message', 'document') and u.active limit 1) is null""")
 END_TURNS = text("select afterturn.end_turns(:host, cast(:turns as uuid[]), cast(:ended as uuid[]))")
 # Of a turn whose ledger rows are pruned, its guard says how the gateway's stage ended.
 DELIVERED = text("""
@@ -75,6 +75,8 @@ FORGET_JOBS = text("""
 
 #: What a unit is called in a receipt, by where it came from.
 ORIGINS = {"message": "messages", "extraction": "facts", "document": "chunks"}
+#: What stages read; whoever has read it may still be about to write what it found there.
+READ = frozenset({"message", "document"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ async def erase_units(place: Place, seeds: Sequence[UUID]) -> None:
     await place.ask(SCRUB, subjects=subjects + reflections)
     sessions = sorted({row.session_id for row in found if row.session_id})
     await place.count("history_messages", SCRUB_SESSIONS, sessions=sessions)
-    await end_turns(place, sorted({row.turn_id for row in found if row.turn_id and row.origin == "message"}))
+    await end_turns(place, sorted({row.turn_id for row in found if row.turn_id and row.origin in READ}))
     await place.count("recall_jobs", FORGET_JOBS)
 
 
