@@ -25,8 +25,9 @@ log = structlog.get_logger("afterturn.api")
 
 #: How long a look at the backlog is believed, in seconds.
 LOOK_EVERY_S = 2.0
-#: A look is not taken again before this many times as long as the last one took.
-REST = 50
+#: A look is not taken again before this many times as long as the last one took, but then at the latest: what was seen
+#: while the database stood still says nothing of the hour after it.
+REST, LONGEST_REST_S = 50, 30.0
 
 
 class Shed(IntEnum):
@@ -70,7 +71,8 @@ class Pressure:
             self._depth = Depth()
             log.warning("the backlog could not be read", error=type(error).__name__)
         metrics.PRESSURE.set(level_of(self._depth, self.settings))
-        self._look_at = self.clock() + max(LOOK_EVERY_S, REST * (self.clock() - start))
+        took = self.clock() - start
+        self._look_at = self.clock() + max(LOOK_EVERY_S, min(REST * took, LONGEST_REST_S))
 
 
 def level_of(depth: Depth, settings: PressureSettings) -> Shed:

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from producers.pressure import LOOK_EVERY_S, Pressure, Shed, level_of, most
+from producers.pressure import LONGEST_REST_S, LOOK_EVERY_S, Pressure, Shed, level_of, most
 from producers.settings import ApiSettings, PressureSettings
 from store.depth import Depth
 from store.identity import host_id
@@ -66,6 +66,23 @@ async def test_the_backlog_is_looked_at_beside_requests_and_not_by_each() -> Non
     pressure.level()
     await pressure._looking
     assert backlog.looks == 2
+
+
+async def test_a_look_that_took_long_is_not_believed_for_long() -> None:
+    now = [0.0]
+
+    async def hanging(_most: int) -> Depth:
+        now[0] += 60.0
+        return Depth(99)
+
+    pressure = Pressure(hanging, LIMITS, clock=lambda: now[0])
+    await pressure.refresh()
+    assert pressure.level() is Shed.BATCHES
+    pressure.look, now[0] = Backlog(), now[0] + LONGEST_REST_S
+    pressure.level()
+    assert pressure._looking is not None
+    await pressure._looking
+    assert pressure.level() is Shed.NOTHING
 
 
 async def test_a_backlog_that_cannot_be_read_is_no_reason_to_refuse() -> None:
