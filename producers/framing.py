@@ -4,7 +4,6 @@ A frame is a message of the user's role, never of the system's. Its form, and ho
 client's `reference` module: both sides must agree to the letter.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -51,7 +50,7 @@ def frame(items: Sequence[ReferenceItem], directives: Sequence[ReferenceDirectiv
     may be in it was decided by `k` and `max_tokens` already.
     """
     standing = reference.frame_directives([asdict(one) for one in directives])
-    recalled = reference.frame([_shown(item) for item in items], max_characters=sys.maxsize)
+    recalled = reference.frame([_shown(item) for item in items], max_characters=None)
     content = "".join(part for part in (standing, recalled) if part)
     return {"role": "user", "content": content} if content else None
 

@@ -32,20 +32,21 @@ RULE = (
 #: How many characters the items of one frame may have together; what is left out is counted in the frame.
 MAX_CHARACTERS = 24_000
 
-_ESCAPES = str.maketrans({sign: f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"})
+_ESCAPES = [(sign, f"\\u{ord(sign):04x}") for sign in "<>&\u2028\u2029"]
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _FRAME = re.compile(
     r"<(memory_reference)>([^<>]*)</memory_reference>|<(memory_directives)>([^<>]*)</memory_directives>\n?"
 )
 
 
-def frame(items: Sequence[Mapping[str, Any]], max_characters: int = MAX_CHARACTERS) -> str | None:
+def frame(items: Sequence[Mapping[str, Any]], max_characters: int | None = MAX_CHARACTERS) -> str | None:
     r"""Return `<memory_reference>\n{json}\n</memory_reference>` around the items, or None when there are none.
 
-    Fields that are None are left out. Items are taken in their order as long as there is room; `left_out` in the
-    frame says how many there was none for.
+    Fields that are None are left out. Items are taken in their order as long as there is room (None: without end);
+    `left_out` in the frame says how many there was none for.
     """
     shown = [{name: value for name, value in item.items() if value is not None} for item in items]
-    kept = _fitting(shown, max_characters)
+    kept = shown if max_characters is None else _fitting(shown, max_characters)
     if not kept:
         return None
     body = {"kind": KIND, "untrusted": True, "note": NOTE, "items": kept}
@@ -88,8 +89,11 @@ def _fitting(items: Sequence[dict[str, Any]], room: int) -> list[dict[str, Any]]
 def escaped(value: object) -> str:
     """Return compact JSON in which nothing can close a tag it stands between."""
     # What is no Unicode (a lone surrogate) could not be sent to a model.
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text.encode(errors="replace").decode().translate(_ESCAPES)
+    text = _ENCODER.encode(value).encode(errors="replace").decode()
+    # `str.translate` looks at each character by itself: of a long answer it took longer than all the rest of framing.
+    for sign, escape in _ESCAPES:
+        text = text.replace(sign, escape)
+    return text
 
 
 def _without(found: re.Match[str]) -> str:
