@@ -79,7 +79,8 @@ def create_app(
         memories.routes(memory, keys),
         service.routes(health, metrics),
     ):
-        app.include_router(router)
+        # Included, a router would look for its route three times over; these have nothing to add to their routes.
+        app.router.routes += router.routes
     describe(app, BODIES)
     return app
 
