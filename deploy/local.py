@@ -13,7 +13,6 @@ from pydantic import SecretStr
 
 from deploy.bootstrap import API_KEY_FILE, Credentials, bootstrap
 from deploy.embedded import Child, EmbeddedPostgres, EmbeddedValkey, ports, survivors
-from deploy.embedded.cluster import cluster_of
 from deploy.embedded.errors import DidNotStart, FolderUnusable
 from deploy.folder_lock import FolderLock
 from deploy.indexing import keep_indexed
@@ -193,13 +192,6 @@ class LocalStack:
         folder.mkdir(mode=0o700, parents=True)
         names = ["postgres", "valkey", "api", *(f"worker-{n}" for n in range(1, self._worker_count + 1))]
         return DeathCounter(folder, names)
-
-
-def remove_data(data: Path) -> None:
-    """Delete a data folder nobody works in, and the database that belongs to it (root's lies elsewhere)."""
-    if (data / "pg").exists():
-        cluster_of(data).remove()
-    shutil.rmtree(data, ignore_errors=True)
 
 
 def _make_folder(data: Path) -> None:

@@ -4,17 +4,17 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from deploy.embedded.child import tied
-from deploy.local import remove_data
+from deploy.private_folder import DATA, private_folder
 from deploy.stack import Stack, find_stack
 
-START_SECONDS = 90
+#: Its servers have limits of their own, which tell more; this one is for what has none.
+START_SECONDS = 600
 STOP_SECONDS = 40
 LOOK_AGAIN_SECONDS = 0.1
 
@@ -29,11 +29,11 @@ def running(
 ) -> Iterator[Stack]:
     """Start `afterturn up` on free ports, lend what it is, and leave nothing of it behind.
 
-    `name` is the command's, for the temporary folder; `environment` goes on top of ours. Raises PrivateStackError.
+    `name` is the command's, for the temporary folder; `environment` goes on top of ours. What ends early, a Ctrl-C say,
+    is killed: nobody needs what it would put in order. Raises PrivateStackError.
     """
-    with tempfile.TemporaryDirectory(prefix=f"afterturn-{name}-") as folder:
-        data = Path(folder) / "data"
-        said = Path(folder) / "said"
+    with private_folder(name) as folder:
+        data, said = folder / DATA, folder / "said"
         options = ["--data", str(data), "--port", "0", "--workers", str(workers), "--gateway", gateway]
         with said.open("wb") as output:
             process = subprocess.Popen(
@@ -44,13 +44,13 @@ def running(
                 start_new_session=True,
                 env={**os.environ, **(environment or {})},
             )
-        try:
-            yield _ready(process, data, said)
-        finally:
+        with process:
             try:
-                _stop(process, said)
-            finally:
-                remove_data(data)
+                yield _ready(process, data, said)
+            except BaseException:
+                process.kill()
+                raise
+            _stop(process, said)
 
 
 def _ready(process: "subprocess.Popen[bytes]", data: Path, said: Path) -> Stack:
@@ -72,7 +72,7 @@ def _stop(process: "subprocess.Popen[bytes]", said: Path) -> None:
         process.kill()
         process.wait()
         raise PrivateStackError(f"the stack did not stop; it said:\n{_last_words(said)}") from None
-    if status and sys.exc_info()[0] is None:
+    if status:
         raise PrivateStackError(f"the stack stopped with status {status}; it said:\n{_last_words(said)}")
 
 

@@ -1,7 +1,5 @@
 """The servers a bench runs on: those of the running stack, or a private PostgreSQL that is gone afterwards."""
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +8,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from deploy.embedded import EmbeddedPostgres
+from deploy.private_folder import DATA, private_folder
 from deploy.stack import NoStack, Stack, find_stack
 from store import migrations
 
@@ -47,14 +46,12 @@ def of_stack(stack: Stack) -> BenchServers:
 @contextmanager
 def _private() -> Iterator[BenchServers]:
     """Start a PostgreSQL as `afterturn up` would, without anybody else on it."""
-    folder = Path(tempfile.mkdtemp(prefix="afterturn-bench-"))
-    postgres = EmbeddedPostgres(folder)
-    try:
-        endpoint = postgres.start()
-        migrations.upgrade(endpoint.owner_url)
-        app, operator, owner = map(SecretStr, (endpoint.app_url, endpoint.operator_url, endpoint.owner_url))
-        yield BenchServers(app, operator, owner, shared=False)
-    finally:
-        postgres.stop()
-        postgres.cluster.remove()
-        shutil.rmtree(folder, ignore_errors=True)
+    with private_folder("bench") as folder:
+        postgres = EmbeddedPostgres(folder / DATA)
+        try:
+            endpoint = postgres.start()
+            migrations.upgrade(endpoint.owner_url)
+            app, operator, owner = map(SecretStr, (endpoint.app_url, endpoint.operator_url, endpoint.owner_url))
+            yield BenchServers(app, operator, owner, shared=False)
+        finally:
+            postgres.stop()

@@ -3,12 +3,10 @@
 import asyncio
 import random
 import secrets
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 import httpx
 from sqlalchemy import text
@@ -25,6 +23,7 @@ from deploy.chaos.sabotage import Sabotage, before_gateway, drop_a_row
 from deploy.chaos.talk import by_words, conversations
 from deploy.chaos.undisturbed import Unfinished
 from deploy.embedded import EmbeddedError, PostgresEndpoint
+from deploy.private_folder import private_folder
 from deploy.private_stack import PrivateStackError, running
 from deploy.services import LIVE
 from deploy.stack import NoStack, Stack
@@ -88,8 +87,8 @@ def unleash(plan: Plan, say: Say) -> Outcome:
         "AFTERTURN_MAINTENANCE__SEMANTIC_LINKS__ENABLED": "false",
     }
     with (
-        tempfile.TemporaryDirectory(prefix="afterturn-chaos-gateway-") as folder,
-        running_gateway(Path(folder), plan.patience_s + 1) as gateway,
+        private_folder("chaos-gateway") as folder,
+        running_gateway(folder, plan.patience_s + 1) as gateway,
         before_gateway(gateway, plan.sabotage) as url,
         running(plan.workers, name="chaos", gateway=url, environment=settings) as stack,
     ):

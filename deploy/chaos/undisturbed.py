@@ -1,13 +1,10 @@
 """The same turns without faults: a second database in which every stage does its work undisturbed, in this process."""
 
 import asyncio
-import shutil
-import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from pydantic import SecretStr
 
@@ -15,6 +12,7 @@ from deploy.blunt import Blunt
 from deploy.bootstrap import HOST
 from deploy.chaos.talk import Turn
 from deploy.embedded import EmbeddedPostgres, PostgresEndpoint
+from deploy.private_folder import DATA, private_folder
 from store import identity, migrations
 from store.database import Database
 from store.keys import Keys
@@ -42,16 +40,14 @@ class Unfinished(Exception):
 @contextmanager
 def second_database() -> Iterator[PostgresEndpoint]:
     """Lend a PostgreSQL with our schema and nothing in it, gone afterwards."""
-    folder = Path(tempfile.mkdtemp(prefix="afterturn-undisturbed-"))
-    postgres = EmbeddedPostgres(folder, durable=False)
-    try:
-        endpoint = postgres.start()
-        migrations.upgrade(endpoint.owner_url)
-        yield endpoint
-    finally:
-        postgres.stop()
-        postgres.cluster.remove()
-        shutil.rmtree(folder, ignore_errors=True)
+    with private_folder("undisturbed") as folder:
+        postgres = EmbeddedPostgres(folder / DATA, durable=False)
+        try:
+            endpoint = postgres.start()
+            migrations.upgrade(endpoint.owner_url)
+            yield endpoint
+        finally:
+            postgres.stop()
 
 
 async def ingest(app_url: str, operator_url: str, turns: Sequence[Turn]) -> None:

@@ -13,6 +13,7 @@ from deploy.cli import examination
 from deploy.cli.examination import Patient
 from deploy.cli.finding import DataOption, JsonOption
 from deploy.cli.findings import Finding, Verdict
+from deploy.cli.left_behind import left_behind
 from deploy.cli.printing import answer, console, ended, printable, say
 from deploy.settings import load
 from deploy.settings_errors import SettingsError
@@ -67,7 +68,7 @@ def _fix(owner_url: str) -> None:
 
 async def _examined(patient: Patient) -> list[Finding]:
     found = [*examination.folders(patient), *examination.packages(patient), await examination.model(patient)]
-    found += examination.processes(patient)
+    found += [*examination.processes(patient), *left_behind(patient)]
     for look in (examination.postgresql, examination.redis, examination.api):
         found += [one async for one in look(patient)]
     return found

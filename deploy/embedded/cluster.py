@@ -3,7 +3,8 @@
 An ordinary user's cluster is DIR/pg. PostgreSQL refuses to run as root, and nobody cannot reach a
 folder under a private one, so root's cluster lies in /var/lib/afterturn/<12 hex of the folder's real
 path>/pg and DIR/pg is a link to it. The link is what ties the two together: a folder that was moved
-keeps its data, and one that was emptied starts anew in <12 hex>.2 (nothing is deleted unasked).
+keeps its data, and one that was emptied starts anew in <12 hex>.2 (nothing is deleted unasked). Which
+folder a cluster belongs to stands beside it, too, for the case that the link is gone.
 """
 
 import hashlib
@@ -26,6 +27,7 @@ from deploy.private_files import kept_password, write_private
 MAJOR = "18"
 SUPERUSER = "postgres"
 HEX_DIGITS = 12
+MADE_FOR = "data-folder"
 #: The built-in provider compares texts byte by byte, which every index on text is faster for.
 INITDB_OPTIONS = (
     "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8", "--locale-provider=builtin", "--no-instructions",
@@ -44,6 +46,8 @@ class Cluster:
     def create(self, *, durable: bool = True) -> None:
         """Make the cluster if it is not there yet, whole or not at all; raises EmbeddedError."""
         version = self.folder / "PG_VERSION"
+        if self.link is not None:
+            (self.folder.parent / MADE_FOR).write_bytes(os.fsencode(self.link.parent))
         if not version.exists():
             self._initialise(() if durable else ("--no-sync",))
         if self.link is not None and not self.link.is_symlink():
@@ -114,12 +118,24 @@ def cluster_of(data: Path) -> Cluster:
     here = data.resolve() / "pg"
     if here.is_symlink():
         folder = here.resolve()
-        return Cluster(folder, _owner(folder), folder.parent / "passwords")
+        return Cluster(folder, _owner(folder), folder.parent / "passwords", here)
     if here.is_dir():
         return Cluster(here, _owner(here), here.parent / "passwords")
     if os.geteuid() == 0:
         return _placed(here)
     return Cluster(here, None, here.parent / "passwords")
+
+
+def homes() -> Iterator[tuple[Path, Path | None]]:
+    """Yield each folder of ours below /var/lib/afterturn, and the data folder its cluster belongs to (None: unsaid)."""
+    for home in SYSTEM_FOLDER.glob("[0-9a-f]" * HEX_DIGITS + "*"):
+        try:
+            mine = home.stat().st_uid == os.geteuid()
+            said: Path | None = Path(os.fsdecode((home / MADE_FOR).read_bytes())) if mine else None
+        except FileNotFoundError:
+            mine, said = home.is_dir(), None
+        if mine:
+            yield home, said
 
 
 def _owner(folder: Path) -> Account | None:

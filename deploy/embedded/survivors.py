@@ -22,11 +22,11 @@ LEAVE_SECONDS = 1.0
 
 
 def servers_in(folder: Path) -> list[psutil.Process]:
-    """Return the database server processes that live in a data folder."""
+    """Return the database server processes that live in a data folder, or in one beneath."""
     found = []
     for process in psutil.process_iter():
         try:
-            if process.name() in SERVERS and Path(process.cwd()) == folder:
+            if process.name() in SERVERS and Path(process.cwd()).is_relative_to(folder):
                 found.append(process)
         except (psutil.Error, OSError):
             continue
@@ -52,10 +52,14 @@ def end(processes: Iterable[psutil.Process], leaders: Iterable[int], stop_signal
     for process in leading:
         _signal(process, stop_signal)
     left_after(leading, STOP_SECONDS)
-    stubborn = left_after(everyone, LEAVE_SECONDS)
-    for process in stubborn:
+    kill(left_after(everyone, LEAVE_SECONDS))
+
+
+def kill(processes: list[psutil.Process]) -> None:
+    """Kill them, and wait until they are gone."""
+    for process in processes:
         _signal(process, signal.SIGKILL)
-    left_after(stubborn, STOP_SECONDS)
+    left_after(processes, STOP_SECONDS)
 
 
 def is_alive(process: psutil.Process) -> bool:

@@ -23,10 +23,9 @@ from typer.testing import CliRunner
 from deploy.cli.app import build
 from deploy.embedded.ports import free_port
 from deploy.embedded.survivors import is_alive
-from deploy.local import remove_data
 from deploy.stack import NoStack, StackProcess, find_stack
 from tests.deploy.test_embedded_postgres import ask
-from tests.deploy.upper import STAND_IN, Up
+from tests.deploy.upper import STAND_IN, Up, remove
 from tests.patience import PATIENCE_S, wait_until
 from tests.processes import spawned
 
@@ -37,7 +36,7 @@ pytestmark = pytest.mark.slow
 def data(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "data"
     yield folder
-    remove_data(folder)
+    remove(folder)
 
 
 def test_it_says_ready_describes_itself_and_a_clean_stop_leaves_nothing(data: Path) -> None:
