@@ -20,7 +20,8 @@ from store.events.log import append_events, versions
 from store.ledger import Stage
 from store.readings import FollowUp, open_follow_ups
 
-# As an append does, and in its order, and as who links units with entities: all before anything is written.
+# As an append does, and in its order, and as who links units with entities or each other: all before anything is
+# written. Whoever forgot a unit beside them would not see what they just link it with, and leave that behind.
 LOCK = text("""
     select pg_advisory_xact_lock_shared(afterturn.log_lock()),
            pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),

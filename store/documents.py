@@ -35,6 +35,10 @@ LOCK = text("""
     select pg_advisory_xact_lock_shared(afterturn.log_lock()),
            pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
            pg_advisory_xact_lock(afterturn.lock_key('document', :document))""")
+# Bank-wide: units of the document come with turns, and whoever names or links them would leave that behind.
+LOCK_ALONE = text("""
+    select pg_advisory_xact_lock_shared(afterturn.log_lock()),
+           pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))""")
 # A document of which something was erased is not the content any more, whatever of it is left.
 LIVING = text("""
     select o.doc_id, o.active and o.content_hash is not null as whole from afterturn.agent_memory_doc_t o
@@ -143,7 +147,7 @@ class Documents:
         bank_id = identity.bank_id(host, bank)
         origin = Origin(host, bank_id, identity.user_id(host, user), self._clock())
         async with self._database.tenant(host) as connection:
-            await connection.execute(LOCK, {"bank": bank_id, "document": doc})
+            await connection.execute(LOCK_ALONE, {"bank": bank_id})
             found = await self._find(connection, host, bank_id, doc)
             version = str(found.aggregate_version + 1)
             event = offer(origin, EventType.DOC_DELETED, (doc,), {"docId": str(doc)}, nth=version)

@@ -43,11 +43,9 @@ FACTS_OF_TURN = text("""
                     and s.active) as living
       from afterturn.agent_memory_unit_t f
      where f.host_id = :host and f.bank_id = :bank and f.turn_id = :turn and f.origin = 'extraction' and f.active""")
-# As an append does, and in its order: the log and the bank shared, the session alone, before anything is written.
-LOCK = text("""
-    select pg_advisory_xact_lock_shared(afterturn.log_lock()),
-           pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
-           pg_advisory_xact_lock(afterturn.lock_key('session', :session))""")
+# Whoever reads the turn just now has read what is forgotten: nothing that follows from it is written, and the rest of
+# the turn is read anew.
+TAKE_BACK = text("select afterturn.end_turns(:host, array[cast(:turn as uuid)], '{}')")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +140,10 @@ class Units:
         origin = Origin(host, bank_id, identity.user_id(host, user), self._clock())
         async with self._database.tenant(host) as connection:
             found = await _there(connection, host, bank_id, unit)
-            await connection.execute(LOCK, {"bank": bank_id, "session": found.session_id or unit})
+            await connection.execute(corrections.LOCK, {"bank": bank_id, "session": found.session_id or unit})
             found = await _there(connection, host, bank_id, unit)
+            if with_facts and found.turn_id:
+                await connection.execute(TAKE_BACK, {"host": host, "turn": found.turn_id})
             facts = await _said_here_alone(connection, host, bank_id, found) if with_facts else {}
             ending = facts | ({unit: found.aggregate_version} if found.active else {})
             position = await append_events(connection, host, _ends(origin, ending))

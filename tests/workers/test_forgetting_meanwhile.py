@@ -1,0 +1,119 @@
+"""Forgetting while others write about the same: whatever order they come in, the log says what the tables say."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+
+from store import curation, identity, turn_offers
+from store.curation import NewLink
+from store.documents import Documents, NewDocument, content_hash
+from store.events.catalog import EventType
+from store.events.envelope import Origin
+from store.ledger import Stage
+from store.replay import verify
+from store.turns import NewTurn
+from store.units import Units
+from tests.patience import BLOCKED, until
+from tests.workers.conftest import BANK, HOST, World, dialogue, now
+from tests.workers.stages import Crew
+from workers.extraction import stage as extraction
+
+APPEND = text("select outcomes from afterturn.append_turns(:host, cast(:turns as jsonb), true)")
+
+
+async def goes_on(world: World, doing: Awaitable[Any]) -> asyncio.Task[Any]:
+    """Begin something; returns when it has ended or waits for somebody."""
+    task = asyncio.ensure_future(doing)
+
+    async def ended_or_waits() -> bool:
+        return task.done() or bool((await world.sql(BLOCKED))[0][0])
+
+    await until(ended_or_waits, "it ended, or waits")
+    return task
+
+
+async def same_as_replayed(world: World) -> None:
+    await Crew(world).drain()
+    report = await verify(world.postgres.owner_url)
+    assert [table.first_differences for table in report.tables if not table.equal] == []
+    assert [one.name for one in report.derived if not one.equal] == []
+
+
+async def messages(world: World) -> list[UUID]:
+    rows = await world.sql("select unit_id from afterturn.agent_memory_unit_t where origin = 'message' order by seq")
+    return [row.unit_id for row in rows]
+
+
+async def test_a_unit_forgotten_while_it_is_being_linked_takes_the_link_along(world: World) -> None:
+    await world.append()
+    first, second = await messages(world)
+    async with world.database.tenant(HOST) as connection:
+        await connection.execute(curation.LOCK, {"bank": BANK})
+        link = NewLink(first, second, "causes")
+        data = {"fromUnitId": str(first), "toUnitId": str(second), "linkType": link.kind, "weight": link.weight}
+        origin = Origin(HOST, BANK, identity.user_id(HOST, None), now())
+        await curation._apply(connection, origin, EventType.LINK_CREATED, data, (first, second, link.kind))
+        forgetting = await goes_on(world, Units(world.database, now).forget(HOST, "default", first))
+    await forgetting
+    assert await world.sql("select 1 from afterturn.agent_memory_link_t where active") == []
+    await same_as_replayed(world)
+
+
+async def test_a_unit_forgotten_while_its_names_are_written_is_named_by_nobody(world: World) -> None:
+    await world.append(messages=dialogue("Karl Berger met Ann Moore in Kyoto.", "I see."))
+    first, _ = await messages(world)
+    wrote: list[asyncio.Task[Any]] = []
+    append_events = extraction.append_events
+
+    async def forgotten_meanwhile(*arguments: Any, **more: Any) -> object:
+        """Forget when the mentions are written and not there for others yet."""
+        position = await append_events(*arguments, **more)
+        wrote.append(await goes_on(world, Units(world.database, now).forget(HOST, "default", first)))
+        return position
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(extraction, "append_events", forgotten_meanwhile)
+        await Crew(world).drain(Stage.EXTRACTION)
+    await asyncio.gather(*wrote)
+    assert wrote
+    named = "select 1 from afterturn.agent_memory_unit_entity_t where unit_id = :unit and removed_at is null"
+    assert await world.sql(named, unit=first) == []
+    await same_as_replayed(world)
+
+
+async def test_a_document_forgotten_while_a_turn_of_it_comes_takes_the_turn_along(world: World) -> None:
+    await world.append()
+    documents = Documents(world.database, now)
+    doc = (await documents.register(HOST, NewDocument("default", content_hash(b"a file")))).doc_id
+    turn = NewTurn("default", "s", "of the file", dialogue(), doc_id=doc)
+    _, [offered] = turn_offers.offers(HOST, [turn], now(), turn_offers.Known(b"", (), {}))
+    async with world.database.tenant(HOST) as connection:
+        await connection.execute(APPEND, {"host": HOST, "turns": f"[{offered.decode()}]"})
+        forgetting = await goes_on(world, documents.forget(HOST, "default", doc))
+    await forgetting
+    assert await world.sql("select 1 from afterturn.agent_memory_unit_t where active and doc_id is not null") == []
+    await same_as_replayed(world)
+
+
+async def test_facts_go_with_what_they_are_being_drawn_from(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await world.append(messages=dialogue("My name is Karl and I live in Porto.", "I see."))
+    first, answer = await messages(world)
+    derive, loop = extraction._derive, asyncio.get_running_loop()
+    forgetting = [Units(world.database, now).forget(HOST, "default", first, with_facts=True)]
+
+    def forgotten_meanwhile(*arguments: Any) -> object:
+        """Forget while the words are in hand, before anything of them is written."""
+        found = derive(*arguments)
+        if forgetting:
+            asyncio.run_coroutine_threadsafe(forgetting.pop(), loop).result(30)
+        return found
+
+    monkeypatch.setattr(extraction, "_derive", forgotten_meanwhile)
+    await Crew(world).drain()
+    living = await world.sql("select unit_id from afterturn.agent_memory_unit_t where active")
+    assert [row.unit_id for row in living] == [answer]
+    await same_as_replayed(world)
