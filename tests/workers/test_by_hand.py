@@ -354,8 +354,11 @@ async def test_a_turn_that_left_the_ledger_is_still_shown_as_it_ended(world: Wor
     await world.append("s", "t", gateway=False)
     await Crew(world).drain()
     before = [(r.stage, r.status, r.attempts) for r in await hand.backlog.of_turn(turn_uuid("s", "t"))]
-    await world.sql("select afterturn.prune_ledger(:host, null, now() + interval '1 hour', 100)", host=HOST)
-    assert await world.sql("select from afterturn.ledger_t") == []
+    await world.sql(
+        "select afterturn.prune_ledger(:host, '00000000-0000-0000-0000-000000000000', now() + interval '1 hour', 100)",
+        host=HOST,
+    )
+    assert await world.sql("select 1 from afterturn.ledger_t") == []
     after = await hand.backlog.of_turn(turn_uuid("s", "t"))
     assert [(row.stage, row.status, row.attempts) for row in after] == before
     assert await hand.retry() == Changed(0, 0)

@@ -56,8 +56,10 @@ async def test_words_change_at_once_and_the_vector_is_made_anew(world: World) ->
     await crew.drain()
     assert ["I live in Lisbon."] in [batch[:1] for batch in crew.embedder.batches]
     assert await vectors(world, unit) != before
-    assert await world.sql("select from afterturn.posting_t where term = 'porto' and unit_id = :unit", unit=unit) == []
-    assert await world.sql("select from afterturn.ledger_t where undone") == []
+    assert (
+        await world.sql("select 1 from afterturn.posting_t where term = 'porto' and unit_id = :unit", unit=unit) == []
+    )
+    assert await world.sql("select 1 from afterturn.ledger_t where undone") == []
 
 
 async def test_facts_of_the_old_text_end_and_so_do_mentions_of_what_is_not_named_any_more(world: World) -> None:
@@ -168,7 +170,7 @@ async def exact(world: World) -> None:
     report = await verify(world.postgres.owner_url)
     assert report.equal
     assert all(one.equal for one in report.derived)
-    assert await world.sql("select from afterturn.ledger_t where undone") == []
+    assert await world.sql("select 1 from afterturn.ledger_t where undone") == []
     async with world.database.tenant(HOST) as connection:
         counted = await derived.contents(connection, HOST, BANK)
         await derived.rebuild(connection, HOST, BANK)
@@ -249,7 +251,7 @@ async def test_a_pin_changes_nothing_else_and_is_what_the_log_says(world: World)
     assert (after.metadata, after.facts, after.entities) == ({"pinned": "true"}, before[2].facts, before[2].entities)
     assert (await vectors(world, unit), await words(world, unit)) == before[:2]
     await crew.drain()
-    assert await world.sql("select from afterturn.ledger_t where undone") == []
+    assert await world.sql("select 1 from afterturn.ledger_t where undone") == []
     assert (await verify(world.postgres.owner_url)).equal
     assert (await units(world).pin(HOST, "default", unit, pinned=False)).changed
     assert (await units(world).get(HOST, "default", unit)).metadata == {}

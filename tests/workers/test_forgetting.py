@@ -51,7 +51,7 @@ async def test_facts_stay_and_can_be_forgotten_later(world: World) -> None:
         with pytest.raises(NotFound):
             await Units(world.database, now).forget(HOST, "default", message, with_facts=with_facts)
     await Crew(world).drain()
-    assert await world.sql("select from afterturn.fact_t") == []
+    assert await world.sql("select 1 from afterturn.fact_t") == []
     report = await verify(world.postgres.owner_url)
     assert report.equal
     assert all(one.equal for one in report.derived)

@@ -133,9 +133,9 @@ async def test_what_is_erased_takes_the_vectors_of_reflections_along(world: Worl
     erasures = Erasures(world.database, now)
     target = Target(kind, "default", "s" if kind is Kind.SESSION else "")
     await erasures.run(HOST, await erasures.request(HOST, target))
-    assert await world.sql("select from afterturn.unit_vector_t") == []
+    assert await world.sql("select 1 from afterturn.unit_vector_t") == []
     await crew.drain()
-    assert await world.sql("select from afterturn.unit_vector_t") == []
+    assert await world.sql("select 1 from afterturn.unit_vector_t") == []
 
 
 @pytest.mark.law("L5")

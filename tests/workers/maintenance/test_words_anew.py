@@ -67,7 +67,7 @@ async def test_back_to_the_usual_way_leaves_what_was_there_before(yard: Yard) ->
         await banks(yard).speak(HOST, "default", language)
         await yard.by_hand("words")
     assert await terms(yard) == before
-    assert await yard.world.sql("select from afterturn.bank_language_t") == []
+    assert await yard.world.sql("select 1 from afterturn.bank_language_t") == []
     assert (await banks(yard).get(HOST, "default")).settled
 
 
