@@ -12,7 +12,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import uuid4
@@ -61,6 +61,8 @@ from workers.sweeper import Bell, Sweeper
 
 #: How long work in flight may take to end when the process is told to stop, in seconds.
 GRACE_S = 3.0
+#: How often who waits for a model looks whether the process is to end, in seconds.
+LOOK_S = 0.1
 #: How long threads may take to notice that they are to end, in milliseconds.
 THREADS_END_MS = 5000
 
@@ -85,8 +87,8 @@ class Parts:
         """Claim no more; what runs may end, then it is cut and given back."""
         for task in self.looking:
             task.cancel()
-        runners = self.dependencies.runners.values()
-        await asyncio.gather(*self.looking, *(r.stop(GRACE_S) for r in runners), return_exceptions=True)
+        working = (self.dependencies.recall, *self.dependencies.runners.values())
+        await asyncio.gather(*self.looking, *(one.stop(GRACE_S) for one in working), return_exceptions=True)
 
     async def dispose(self) -> None:
         """Close everything; nothing may be working any more."""
@@ -107,6 +109,8 @@ class Loop(EventLoopThread):
         super().__init__(logger)
         self.loop.close()
         self.loop = uvloop.new_event_loop()
+        # Whatever goes wrong on the way up or down, a process that has come to its end is over.
+        self.daemon = True
 
 
 def run(settings: Settings, stages: Callable[..., Sequence[StageWork]] | None = None) -> int:
@@ -148,12 +152,13 @@ def _work(loop: EventLoopThread, parts: Parts, workers: Sequence[dramatiq.Worker
         one.start()
     log.info("working", pid=os.getpid(), gateway=parts.gateway is not None)
     try:
-        loop.run_coroutine(parts.embedder.load())
+        if not _loaded(loop, parts.embedder, ending):
+            return 0
     except EmbeddingError as error:
         log.error("the sentence model cannot be used", error=type(error).__name__)  # noqa: TRY400 - no tracebacks
         return 1
     log.info("the sentence model is loaded", model=parts.embedder.name)
-    _warm_reranker(loop, parts.reranker)
+    _warm_reranker(loop, parts.reranker, ending)
     # What is loaded now stays: the collector need not walk over it again and again.
     gc.collect()
     gc.freeze()
@@ -161,12 +166,23 @@ def _work(loop: EventLoopThread, parts: Parts, workers: Sequence[dramatiq.Worker
     return 0
 
 
-def _warm_reranker(loop: EventLoopThread, reranker: Owned | None) -> None:
+def _loaded(loop: EventLoopThread, model: Owned, ending: threading.Event) -> bool:
+    """Load a model; False: the process was told to end meanwhile, and waits for it no longer."""
+    loading = asyncio.run_coroutine_threadsafe(model.load(), loop.loop)
+    while not ending.is_set():
+        if wait([loading], timeout=LOOK_S).done:
+            loading.result()
+            return True
+    loading.cancel()
+    return False
+
+
+def _warm_reranker(loop: EventLoopThread, reranker: Owned | None, ending: threading.Event) -> None:
     """Load it; without it, recall jobs are answered too, and say so."""
     if reranker is None:
         return
     try:
-        loop.run_coroutine(reranker.load())
+        _loaded(loop, reranker, ending)
     except EmbeddingError as error:
         log.error("the reranker cannot be used", error=type(error).__name__)  # noqa: TRY400 - no tracebacks
 

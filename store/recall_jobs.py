@@ -39,6 +39,9 @@ TAKE = text("""
      where host_id = :host and job_id = :job and status in ('pending', 'running') and expires_at > :now
        and (lease_until is null or lease_until <= now())
     returning status, cast(request as text) as request, attempts""")
+RENEW = text("""
+    update afterturn.recall_job_t set lease_until = now() + :lease
+     where host_id = :host and job_id = :job and status = 'running' and attempts = :attempt""")
 # The banks stay: they decide who may read the row.
 _WIPED = "jsonb_strip_nulls(jsonb_build_object('bank', request->'bank', 'banks', request->'banks'))"
 FINISH = text(f"""
@@ -133,6 +136,12 @@ class RecallJobs:
         if row is None or row.status != "running":
             return None
         return TakenJob(host, job, row.attempts, orjson.loads(row.request))
+
+    async def renew(self, taken: TakenJob, lease: timedelta) -> bool:
+        """Prolong a lease. False: the job was lost or cancelled meanwhile."""
+        arguments = {"host": taken.host_id, "job": taken.job_id, "attempt": taken.attempt, "lease": lease}
+        async with self._database.tenant(taken.host_id) as connection:
+            return bool((await connection.execute(RENEW, arguments)).rowcount)
 
     async def finish(self, taken: TakenJob, result: bytes) -> bool:
         """Leave the answer (JSON) for whoever asked. False: the job was lost or cancelled meanwhile."""

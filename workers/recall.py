@@ -1,7 +1,8 @@
 """Recall jobs: a question that waits in its row gets its answer beside it."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import UUID
 
@@ -20,9 +21,11 @@ from workers.metrics import RECALL_JOBS
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RecallWork:
     """Answers recall jobs; what cannot be answered now is given back, what a dead worker had is taken after its lease.
+
+    The lease is renewed while an answer takes its time: it says that a worker lives, not how long a question may take.
 
     `ready` returns when the model is loaded: a job taken before would use up its attempts waiting for it.
     """
@@ -31,9 +34,32 @@ class RecallWork:
     recalls: Recalls
     lease: timedelta
     ready: Callable[[], Awaitable[None]]
+    stopping: bool = False
+    _answering: set["asyncio.Task[None]"] = field(default_factory=set)
 
     async def answer(self, host: UUID, job: UUID) -> None:
         """Answer one job, if it still waits. Never raises, so that a nudge is never repeated by the queue."""
+        if self.stopping:
+            return
+        answering = asyncio.create_task(self._attempt(host, job), name="answer a recall job")
+        self._answering.add(answering)
+        answering.add_done_callback(self._answering.discard)
+        try:
+            await answering
+        except asyncio.CancelledError:
+            if not self.stopping:
+                raise
+
+    async def stop(self, grace_s: float) -> None:
+        """Take no more, let what is being answered end within `grace_s` seconds, then cut it and give it back."""
+        self.stopping = True
+        if self._answering:
+            _, late = await asyncio.wait(self._answering, timeout=grace_s)
+            for task in late:
+                task.cancel()
+                await asyncio.wait({task}, timeout=grace_s)
+
+    async def _attempt(self, host: UUID, job: UUID) -> None:
         try:
             await self.ready()
             taken = await self.jobs.take(host, job, self.lease)
@@ -44,12 +70,25 @@ class RecallWork:
             log.warning("a recall job was interrupted", error=type(error).__name__)
 
     async def _ended(self, taken: TakenJob) -> str:
+        keeping = asyncio.create_task(self._keep(taken), name="keep a recall job")
         try:
             return await self._answer(taken)
         except BaseException:
             # Also when this process is told to end: whoever asked need not wait for a lease.
             await self._give_back(taken)
             raise
+        finally:
+            keeping.cancel()
+
+    async def _keep(self, taken: TakenJob) -> None:
+        """Renew the lease every third of it, until it is lost."""
+        held = True
+        while held:
+            await asyncio.sleep(self.lease.total_seconds() / 3)
+            try:
+                held = await self.jobs.renew(taken, self.lease)
+            except Exception as error:  # noqa: BLE001 - whatever the driver raises: the lease has its own end
+                log.warning("a recall job's lease could not be renewed", error=type(error).__name__)
 
     async def _answer(self, taken: TakenJob) -> str:
         try:

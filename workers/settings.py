@@ -3,6 +3,8 @@
 from enum import StrEnum
 from typing import Literal, Self
 
+from afterturn_client.errors import InvalidRequestError
+from afterturn_client.transport import check_base_url
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
 
 from embeddings.endpoint import endpoint_url
@@ -85,6 +87,11 @@ class GatewaySettings(ServiceSettings):
         missing = [name for name, value in given.items() if not value.strip()]
         if self.mode is GatewayMode.URL and missing:
             raise ValueError(f"mode url needs base_url, user_id and user_key; missing: {', '.join(missing)}")
+        if self.mode is GatewayMode.URL:
+            try:
+                check_base_url(self.base_url)
+            except InvalidRequestError as error:
+                raise ValueError(str(error)) from None
         return self
 
 

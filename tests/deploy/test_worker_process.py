@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
@@ -282,3 +282,33 @@ def test_a_broker_that_throws_messages_away_is_refused_with_the_remedy(
     finally:
         own.stop()
     assert "CONFIG SET maxmemory-policy noeviction" in (tmp_path / "worker.log").read_text()
+
+
+def test_a_worker_that_cannot_be_built_ends(start: Start, tmp_path: Path) -> None:
+    told = {"MODE": "url", "BASE_URL": "https://gateway.test", "USER_ID": USER, "USER_KEY": KEY}
+    nowhere = str(tmp_path / "none.pem")
+    worker = start(SSL_CERT_FILE=nowhere, **{f"AFTERTURN_GATEWAY__{name}": value for name, value in told.items()})
+    assert worker.wait(PATIENCE_S) == 1
+
+
+async def test_a_worker_that_is_told_to_stop_waits_for_no_model(start: Start) -> None:
+    asked = asyncio.Event()
+
+    async def never_answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        with suppress(ConnectionError):
+            await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(never_answers, "127.0.0.1") as server:
+        port = server.sockets[0].getsockname()[1]
+        worker = start(
+            AFTERTURN_EMBEDDING__PROVIDER="remote",
+            AFTERTURN_EMBEDDING__REMOTE__BASE_URL=f"http://127.0.0.1:{port}",
+            AFTERTURN_EMBEDDING__REMOTE__MODEL="mute",
+            AFTERTURN_EMBEDDING__REMOTE__TIMEOUT_SECONDS="600",
+            AFTERTURN_EMBEDDING__REMOTE__DEADLINE_SECONDS="3600",
+        )
+        await asyncio.wait_for(asked.wait(), PATIENCE_S)
+        worker.send_signal(signal.SIGTERM)
+        assert await ended(worker) == 0

@@ -56,6 +56,11 @@ def test_config_a_full_block_is_taken_as_it_is() -> None:
     assert (settings().app_id, settings().scope) == ("default", ("current_chat", "resources"))
 
 
+def test_config_an_address_that_is_no_url_is_refused() -> None:
+    with pytest.raises(ValidationError, match="base_url must look like"):
+        settings(base_url="gateway.example.com")
+
+
 @pytest.mark.parametrize("missing", ["base_url", "user_id", "user_key"])
 @pytest.mark.parametrize("blank", ["", "   "])
 def test_config_an_explicit_gateway_without_a_field_is_refused_by_that_name(missing: str, blank: str) -> None:

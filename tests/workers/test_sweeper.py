@@ -13,6 +13,7 @@ from store.freshness import Freshness, Waiter
 from store.ledger import Stage
 from store.recall.query import RecallAnswer, RecallQuery
 from store.recall_jobs import RecallJobs
+from tests.patience import PATIENCE_S, until
 from tests.workers.conftest import HOST, World, now
 from tests.workers.stages import Crew
 from workers.recall import RecallWork
@@ -39,12 +40,17 @@ class Ears:
 
 @dataclass
 class Answers:
-    """A recaller that finds nothing, or fails."""
+    """A recaller that finds nothing, or fails; with `may_end` not set it has `begun` and does neither until it is."""
 
     error: BaseException | None = None
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    may_end: asyncio.Event | None = None
 
     async def recall(self, host: UUID, query: RecallQuery) -> RecallAnswer:
         del host, query
+        self.begun.set()
+        if self.may_end is not None:
+            await self.may_end.wait()
         if self.error is not None:
             raise self.error
         return RecallAnswer((), Freshness(0, 0, 0, 0, 0))
@@ -107,9 +113,9 @@ async def at_once() -> None:
     """A model that needs no loading."""
 
 
-def work(world: World, answers: Answers) -> RecallWork:
+def work(world: World, answers: Answers, lease: timedelta = timedelta(seconds=30)) -> RecallWork:
     recalls = Recalls(world.database, answers, Waiter(world.database))
-    return RecallWork(RecallJobs(world.database, now), recalls, timedelta(seconds=30), at_once)
+    return RecallWork(RecallJobs(world.database, now), recalls, lease, at_once)
 
 
 async def test_a_recall_job_is_answered_once_however_often_it_is_asked_for(world: World) -> None:
@@ -136,6 +142,52 @@ async def test_a_recall_job_that_is_interrupted_waits_for_the_next_sweep_and_not
     await work(world, Answers()).answer(*ears.jobs[0])
     assert (await jobs.read(HOST, job)).status == "done"
     assert [row.attempts for row in await world.sql("select attempts from afterturn.recall_job_t")] == [1]
+
+
+async def test_a_recall_that_takes_longer_than_a_lease_keeps_its_job(world: World) -> None:
+    jobs = RecallJobs(world.database, now)
+    job, _ = await jobs.open(HOST, {"bank": "default", "query": "Where is Anna?"}, timedelta(minutes=5))
+    answers = Answers(may_end=asyncio.Event())
+    answering = asyncio.create_task(work(world, answers, timedelta(seconds=0.3)).answer(HOST, job))
+    await answers.begun.wait()
+    [(first,)] = await world.sql("select lease_until from afterturn.recall_job_t")
+
+    async def renewed() -> bool:
+        return bool((await world.sql("select lease_until > :first from afterturn.recall_job_t", first=first))[0][0])
+
+    await until(renewed, "the lease was renewed")
+    assert answers.may_end is not None
+    answers.may_end.set()
+    await answering
+    assert (await jobs.read(HOST, job)).status == "done"
+
+
+async def test_a_worker_that_stops_gives_back_the_recall_job_it_was_at_and_takes_no_other(world: World) -> None:
+    jobs = RecallJobs(world.database, now)
+    job, _ = await jobs.open(HOST, {"bank": "default", "query": "Where is Anna?"}, timedelta(minutes=5))
+    answers = Answers(may_end=asyncio.Event())
+    stopping = work(world, answers)
+    answering = asyncio.create_task(stopping.answer(HOST, job))
+    await answers.begun.wait()
+    await stopping.stop(0.0)
+    await answering
+    await stopping.answer(HOST, job)
+    rows = await world.sql("select status, attempts, lease_until from afterturn.recall_job_t")
+    assert [tuple(row) for row in rows] == [("pending", 0, None)]
+
+
+async def test_a_worker_that_stops_lets_an_answer_end_that_comes_soon(world: World) -> None:
+    jobs = RecallJobs(world.database, now)
+    job, _ = await jobs.open(HOST, {"bank": "default", "query": "Where is Anna?"}, timedelta(minutes=5))
+    answers = Answers(may_end=asyncio.Event())
+    stopping = work(world, answers)
+    answering = asyncio.create_task(stopping.answer(HOST, job))
+    await answers.begun.wait()
+    ended = asyncio.create_task(stopping.stop(PATIENCE_S))
+    assert answers.may_end is not None
+    answers.may_end.set()
+    await asyncio.gather(answering, ended)
+    assert (await jobs.read(HOST, job)).status == "done"
 
 
 async def test_a_recall_job_that_cannot_be_answered_fails_with_a_category(world: World) -> None:
