@@ -87,8 +87,8 @@ class Parts:
         """Claim no more; what runs may end, then it is cut and given back."""
         for task in self.looking:
             task.cancel()
-        working = (self.dependencies.recall, *self.dependencies.runners.values())
-        await asyncio.gather(*self.looking, *(one.stop(GRACE_S) for one in working), return_exceptions=True)
+        stops = [runner.stop(GRACE_S) for runner in self.dependencies.runners.values()]
+        await asyncio.gather(*self.looking, self.dependencies.recall.stop(GRACE_S), *stops, return_exceptions=True)
 
     async def dispose(self) -> None:
         """Close everything; nothing may be working any more."""
