@@ -223,13 +223,13 @@ async def _follow(connection: AsyncConnection, origin: Origin, unit: Row[Any], c
 async def _reopen(
     connection: AsyncConnection, origin: Origin, unit: Row[Any], position: int, stages: Sequence[Stage]
 ) -> None:
-    """Open rows of these stages for what a turn's unit is since `position`."""
-    if unit.turn_id is None:
-        return
-    item, session = corrected_id(unit.turn_id, position), unit.session_id or unit.turn_id
-    place = origin.bank, session, unit.turn_id, position, origin.at
+    """Open rows of these stages for what a unit is since `position`; without a turn, it has a vector and no reader."""
+    turn = unit.turn_id or unit.unit_id
+    item, session = corrected_id(turn, position), unit.session_id or turn
+    place = origin.bank, session, turn, position, origin.at
     rows = {
         Stage.EMBEDDING: FollowUp(Stage.EMBEDDING, item, item, *place),
         Stage.EXTRACTION: FollowUp(Stage.EXTRACTION, reread_id(unit.unit_id, position), session, *place),
     }
-    await open_follow_ups(connection, origin.host, [rows[stage] for stage in stages])
+    wanted = [stage for stage in stages if unit.turn_id or stage is Stage.EMBEDDING]
+    await open_follow_ups(connection, origin.host, [rows[stage] for stage in wanted])

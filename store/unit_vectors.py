@@ -15,13 +15,17 @@ from store.readings import Unread
 #: Characters of a text that are read: more than the 256 tokens of a vector ever hold.
 CHARACTERS_READ = 8192
 
-# A turn's own messages and the facts drawn from it later are two pieces of work.
+# A turn's own messages and the facts drawn from it later are two pieces of work. A unit of no turn stands for itself.
 MISSING = text("""
     select u.bank_id, u.unit_id, left(u.content, :characters) as content, u.aggregate_version
       from unnest(cast(:banks as uuid[]), cast(:turns as uuid[]), cast(:facts as boolean[])) as w(bank, turn, facts),
            lateral (select u.bank_id, u.unit_id, u.content, u.aggregate_version from afterturn.agent_memory_unit_t u
                      where u.host_id = :host and u.bank_id = w.bank and u.turn_id = w.turn and u.active
-                       and (u.origin = 'extraction') = w.facts offset 0) u
+                       and (u.origin = 'extraction') = w.facts
+                    union all
+                    select u.bank_id, u.unit_id, u.content, u.aggregate_version from afterturn.agent_memory_unit_t u
+                     where u.host_id = :host and u.bank_id = w.bank and u.unit_id = w.turn and u.turn_id is null
+                       and u.active and not w.facts offset 0) u
      where (select true from afterturn.unit_vector_t v
              where v.host_id = :host and v.bank_id = u.bank_id and v.generation = :generation
                and v.unit_id = u.unit_id and v.chunk = 0) is null""")
@@ -62,11 +66,28 @@ LACKING = text("""
                                        where v.host_id = u.host_id and v.bank_id = u.bank_id
                                          and v.generation = :generation and v.unit_id = u.unit_id and v.chunk = 0))
      order by t.position limit :limit""")
+# Units that came without a turn, as if each were one, at the log's last word about it.
+LACKING_ALONE = text("""
+    select u.unit_id, u.bank_id, u.bank_id, p.position, u.update_ts
+      from afterturn.agent_memory_unit_t u,
+           lateral (select case when u.aggregate_version = 1 then u.position else (
+                           select max(e.position) from afterturn.event_store_t e
+                            where e.host_id = :host
+                              and e.aggregate_id = :host || '|' || u.bank_id || '|' || u.unit_id) end as position) p
+     where u.host_id = :host and (cast(:bank as uuid) is null or u.bank_id = :bank) and u.turn_id is null and u.active
+       and u.content <> '' and p.position > :after
+       and not exists (select from afterturn.unit_vector_t v
+                        where v.host_id = u.host_id and v.bank_id = u.bank_id and v.generation = :generation
+                          and v.unit_id = u.unit_id and v.chunk = 0)
+     order by p.position limit :limit""")
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The units of a turn that are to have vectors: its messages, or the facts drawn from it."""
+    """The units of a turn that are to have vectors: its messages, or the facts drawn from it.
+
+    A unit that belongs to no turn stands in the place of one, with its own id.
+    """
 
     bank_id: UUID
     turn_id: UUID
@@ -138,6 +159,12 @@ async def lacking_vectors(
     after: int = 0,
     limit: int = 500,
 ) -> list[Unread]:
-    """Return turns of a host (of one bank of it) with a text that has no vector of this generation, in their order."""
+    """Return turns of a host (of one bank of it) with a text that has no vector of this generation, in their order.
+
+    Units that belong to no turn, as of a history that was written in bulk, stand among them like turns.
+    """
     arguments = {"host": host, "generation": generation, "bank": bank, "after": after, "limit": limit}
-    return [Unread(*row) for row in await connection.execute(LACKING, arguments)]
+    found = [
+        Unread(*row) for lacking in (LACKING, LACKING_ALONE) for row in await connection.execute(lacking, arguments)
+    ]
+    return sorted(found, key=lambda one: one.position)[:limit]

@@ -114,6 +114,8 @@ def embed_command(
 ) -> None:
     """Embed what has no vector of the running stack's sentence model, as after it was started with another.
 
+    So are texts that came without a turn, from `afterturn generate` say.
+
     The model is the one the stack was started with; what this shell's own settings name does not count, for the
     stack's workers do the embedding. Vectors of different models are kept apart and never compared: until a turn is
     embedded by the new model, it is found by its words. Stopped, it goes on where it was when it is asked again. Exits

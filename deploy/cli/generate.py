@@ -1,6 +1,7 @@
 """`afterturn generate`: a made-up history of all families, so that there is something to replay and to measure."""
 
 import asyncio
+import shlex
 import time
 from typing import Annotated, Any
 
@@ -34,7 +35,8 @@ def generate_command(
 ) -> None:
     """Write a made-up history of every family of events into the running stack, in bulk.
 
-    The same seed and bank make the same events: those the log knows change nothing, a greater number goes on.
+    The same seed and bank make the same events: those the log knows change nothing, a greater number goes on. It is
+    for replay and measuring: no stage reads it. `afterturn embed` makes vectors of its texts, so that recall finds them.
 
     **Example:** `afterturn generate --events 100000 --seed 7`
     """
@@ -49,6 +51,7 @@ def generate_command(
         answer(made)
     else:
         say(f"{made['appended']} events written, {made['known']} known, into {made['bank']} in {made['seconds']} s")
+        say(f"its texts have no vectors yet: `{shlex.join(['afterturn', 'embed', '--bank', made['bank']])}` makes them")
 
 
 async def _generate(stack: Stack, bank: str, count: int, seed: int) -> dict[str, Any]:
