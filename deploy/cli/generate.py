@@ -36,7 +36,7 @@ def generate_command(
     """Write a made-up history of every family of events into the running stack, in bulk.
 
     The same seed and bank make the same events: those the log knows change nothing, a greater number goes on. It is
-    for replay and measuring: no stage reads it. `afterturn embed` makes vectors of its texts, so that recall finds them.
+    for replay and measuring: no stage reads it. `afterturn embed` makes vectors of its texts, and recall finds them.
 
     **Example:** `afterturn generate --events 100000 --seed 7`
     """
