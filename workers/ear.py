@@ -7,7 +7,6 @@ a message was put back) is found by a look now and then.
 
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -35,7 +34,7 @@ class Ear:
 
     def __init__(self, client: redis.Redis, channel: str) -> None:
         self._client, self._channel = client, channel
-        self._rung: defaultdict[str, threading.Event] = defaultdict(threading.Event)
+        self._rung: dict[str, threading.Event] = {}
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -57,19 +56,27 @@ class Ear:
 
     def wait(self, queue: str, seconds: float) -> None:
         """Return when a queue was rung for since the last time, or after so many seconds."""
+        # Known before it is asked whether all is stopped: who stops wakes all that are known.
+        rung = self._bell_of(queue)
         if self._stopped.is_set():
             time.sleep(FULL_S)
             return
-        rung = self._rung[queue]
         rung.wait(seconds)
         rung.clear()
+
+    def _bell_of(self, queue: str) -> threading.Event:
+        """Return the one bell of a queue, whoever asks first; before anybody waited for it, it may have rung."""
+        if (known := self._rung.get(queue)) is not None:
+            return known
+        new = threading.Event()
+        new.set()
+        return self._rung.setdefault(queue, new)
 
     def _listen(self) -> None:
         while not self._stopped.is_set():
             try:
                 with self._client.pubsub() as bell:  # type: ignore[no-untyped-call]  # redis leaves it without
                     bell.subscribe(self._channel)
-                    self._all_may_have_rung()
                     self._hear(bell.get_message)
             except (redis.RedisError, OSError) as error:
                 log.warning("the bell cannot be heard", error=type(error).__name__)
@@ -82,9 +89,14 @@ class Ear:
     def _hear(self, next_message: Callable[..., Any]) -> None:
         while not self._stopped.is_set():
             message = next_message(timeout=HEAR_S)
-            if message is not None and message["type"] == "message":
+            if message is None:
+                continue
+            if message["type"] == "subscribe":
+                # Only now is heard whoever rings; who rang since it was asked for was not.
+                self._all_may_have_rung()
+            elif message["type"] == "message":
                 for queue in bytes(message["data"]).decode().split():
-                    self._rung[queue].set()
+                    self._bell_of(queue).set()
 
 
 class _Listening(_RedisConsumer):

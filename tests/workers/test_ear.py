@@ -2,15 +2,17 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
 from uuid import UUID, uuid4
 
 import dramatiq
 import pytest
 import redis
+from redis.client import PubSub
 
 from producers.doorbell import Doorbell
-from producers.jobs import RECALL_ACTOR, Queue, recall_message
+from producers.jobs import RECALL_ACTOR, Queue, bell_channel, recall_message
 from tests.patience import PATIENCE_S, until
 from tests.servers import TestValkey
 from workers.broker import Pool, worker
@@ -112,6 +114,53 @@ def test_a_thread_that_becomes_free_just_after_the_queue_was_passed_by_does_not_
     monkeypatch.setattr("dramatiq.brokers.redis.compute_backoff", freed_meanwhile)
     assert next(consumer) is None
     assert waits == [FULL_S]
+
+
+def returns(wait: Callable[[], None]) -> bool:
+    """Whether somebody who waits is woken, though nobody rings any more."""
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    waiting.join(PATIENCE_S)
+    return not waiting.is_alive()
+
+
+async def test_who_rings_while_an_ear_is_only_about_to_listen_is_heard_of_when_it_does(
+    attentive: ListeningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ear, begin, hear = attentive.ear, PubSub.subscribe, PubSub.get_message
+
+    def rung_just_before(bell: PubSub, **options: Any) -> Any:
+        if not bell.subscribed:
+            ear.wait(Queue.RECALL, 0.0)
+            attentive.client.publish(bell_channel(attentive.namespace), Queue.RECALL.value)
+            begin(bell, bell_channel(attentive.namespace))
+        return hear(bell, **options)
+
+    monkeypatch.setattr(PubSub, "subscribe", lambda *_: None)
+    monkeypatch.setattr(PubSub, "get_message", rung_just_before)
+    ear.start()
+    await listening(attentive)
+    assert returns(lambda: ear.wait(Queue.RECALL, 2 * PATIENCE_S))
+
+
+def test_who_waits_for_a_queue_for_the_first_time_looks_again(attentive: ListeningBroker) -> None:
+    """It was passed by before there was a bell that could have rung for it."""
+    assert returns(lambda: attentive.ear.wait(Queue.RECALL, 2 * PATIENCE_S))
+
+
+def test_who_is_about_to_wait_when_all_is_stopped_waits_for_nobody(
+    attentive: ListeningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ear = attentive.ear
+    ear.wait(Queue.RECALL, 0.0)
+
+    def asked_just_before() -> bool:
+        ear.stop()
+        return False
+
+    monkeypatch.setattr(ear._stopped, "is_set", asked_just_before)
+    assert returns(lambda: ear.wait(Queue.RECALL, 2 * PATIENCE_S))
+    assert returns(lambda: ear.wait("another", 2 * PATIENCE_S))
 
 
 async def test_a_message_nobody_rang_for_is_found_all_the_same(valkey: TestValkey) -> None:
