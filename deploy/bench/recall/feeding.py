@@ -1,18 +1,21 @@
 """Turns as fast as they are taken, from a process of their own: what making them up costs is never taken for ours.
 
-`python -P -m deploy.bench.recall.feeding URL`, the key on standard input. It goes on until it is ended.
+`python -P -m deploy.bench.recall.feeding URL BANK`, the key on standard input. It goes on until it is ended, and
+writes a line whenever a batch was taken.
 """
 
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import count
 
 from afterturn_client import Afterturn, Message, NewTurn
 
-from deploy.bench.talk import BANK, Talk
+from deploy.bench.talk import Talk
 from deploy.embedded.child import tied
 from store import turns as stored
 
@@ -20,31 +23,53 @@ from store import turns as stored
 TOGETHER = 100
 
 
+class NotFed(Exception):
+    """Whoever feeds the service gave up: figures taken meanwhile are not those of a service that is fed."""
+
+
+@dataclass(slots=True)
+class Fed:
+    """How much the service took meanwhile; complete when the block has ended."""
+
+    turns_per_s: float = 0.0
+
+
 @contextmanager
-def fed(url: str, key: str) -> Iterator[None]:
-    """Have the service fed while the block runs; the block begins when it has taken the first turns."""
-    argv = [sys.executable, "-P", "-m", __name__, url]
+def fed(url: str, key: str, bank: str) -> Iterator[Fed]:
+    """Have a bank fed while the block runs; the block begins when the first turns are taken. Raises NotFed."""
+    argv = [sys.executable, "-P", "-m", __name__, url, bank]
     process = subprocess.Popen(
         tied(argv, None, signal.SIGKILL), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
+    taken = Fed()
     try:
-        if process.stdin is not None and process.stdout is not None:
-            process.stdin.write(f"{key}\n")
-            process.stdin.flush()
-            process.stdout.readline()
-        yield
+        _take_first(process, key)
+        started = time.monotonic()
+        yield taken
+        if process.poll() is not None:
+            raise NotFed("the service was not fed to the end")
     finally:
         process.kill()
-        process.communicate()
+        rest, _ = process.communicate()
+    taken.turns_per_s = rest.count("\n") * TOGETHER / (time.monotonic() - started)
+
+
+def _take_first(process: "subprocess.Popen[str]", key: str) -> None:
+    if process.stdin is not None and process.stdout is not None:
+        process.stdin.write(f"{key}\n")
+        process.stdin.flush()
+        if process.stdout.readline():
+            return
+    raise NotFed("the service took no turns")
 
 
 def main() -> None:
     """Send batch after batch."""
-    with Afterturn(sys.argv[1], sys.stdin.readline().strip(), bank=BANK, timeout_s=30.0) as client:
+    _, url, bank = sys.argv
+    with Afterturn(url, sys.stdin.readline().strip(), bank=bank, timeout_s=30.0) as client:
         for nth in count():
             client.add_turns([_told(turn) for turn in Talk(f"fed-{nth}").take(TOGETHER)])
-            if not nth:
-                print("fed", flush=True)
+            print("taken", flush=True)
 
 
 def _told(turn: stored.NewTurn) -> NewTurn:

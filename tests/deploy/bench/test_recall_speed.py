@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from deploy.bench.ground import ground
-from deploy.bench.recall.feeding import TOGETHER, fed
+from deploy.bench.recall.feeding import TOGETHER, NotFed, fed
 from deploy.bench.recall.filling import Filler, Phrases
 from deploy.bench.recall.speed import RecallServers, Sizes, run
 from deploy.bench.servers import BenchServers
@@ -70,7 +70,15 @@ def test_a_bank_is_fed_with_whole_batches_while_the_block_runs() -> None:
     double = NativeDouble()
     with loopback() as server:
         server.answer = double.answer
-        with fed(server.url, KEY):
-            wait_until(lambda: len(double.batches) > 1, "it goes on")
+        with fed(server.url, KEY, "large") as taken:
+            wait_until(lambda: len(double.batches) > 2, "it goes on")
     assert set(double.batches) == {TOGETHER}
-    assert len(double.turns) == sum(double.batches)
+    assert {bank for bank, *_ in double.turns} == {"large"}
+    assert taken.turns_per_s > 0
+
+
+def test_a_service_that_takes_nothing_is_not_measured_as_if_it_were_fed() -> None:
+    with loopback() as server:
+        server.answer = NativeDouble().answer
+        with pytest.raises(NotFed), fed(server.url, "somebody else's key", "large"):
+            pass
