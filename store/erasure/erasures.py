@@ -33,7 +33,14 @@ TRIES = 5
 
 # Bank-wide: whoever appends to, counts or embeds for the bank holds its lock shared for as long as it writes.
 LOCK_LOG = text("select pg_advisory_xact_lock_shared(afterturn.log_lock())")
+# Before the bank, where that ends: it is counted anew then.
+LOCK_QUOTA = text("select afterturn.lock_quota(:host)")
 LOCK_BANK = text("select pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))")
+# In the order in which everybody locks banks.
+LOCK_BANKS = text("""
+    select pg_advisory_xact_lock(k.key)
+      from (select distinct afterturn.lock_key('bank', b.bank) as key
+              from unnest(cast(:banks as uuid[])) as b(bank) order by 1) k""")
 # For a moment: what was begun to be written is in the log then.
 LOCK_LOG_ALONE = text("select pg_advisory_xact_lock(afterturn.log_lock())")
 HAS_UNIT = text("""
@@ -97,7 +104,7 @@ class Erasures:
         """
         async with self._database.tenant(host) as connection:
             erasure = await self._open(connection, host, target)
-            while not await self._step(connection, host, erasure):
+            while await self._step(connection, host, erasure):
                 pass
             found = await requests.receipt(connection, host, erasure)
             await connection.rollback()
@@ -137,21 +144,30 @@ class Erasures:
             return [(row.host_id, row.erasure_id) for row in rows]
 
     async def _again(self, host: UUID, erasure: UUID) -> bool:
-        """Take the next step in a transaction of its own; one that met others in a deadlock is tried again."""
+        """Go on by one step, and once more where that met others in a deadlock; says whether the erasure is done."""
         for tried in range(TRIES):
             try:
-                async with self._database.tenant(host) as connection:
-                    return await self._step(connection, host, erasure)
+                return await self._on(host, erasure)
             except DBAPIError as error:
                 if state_of(error) != DEADLOCK or tried + 1 == TRIES:
                     raise
             await asyncio.sleep(0.05 * (tried + 1))
         return False
 
+    async def _on(self, host: UUID, erasure: UUID) -> bool:
+        async with self._database.tenant(host) as connection:
+            if await self._step(connection, host, erasure):
+                return False
+        async with self._database.tenant(host) as connection:
+            await self._end(connection, host, erasure)
+        return True
+
     async def _open(self, connection: AsyncConnection, host: UUID, target: Target) -> UUID:
         """Write the request, and make sure that nothing of what is to be gone is on its way into the log."""
         bank, thing = target.ids(host)
         await connection.execute(LOCK_LOG_ALONE if bank is None else LOCK_LOG)
+        if target.kind is Kind.BANK:
+            await connection.execute(LOCK_QUOTA, {"host": host})
         if bank is not None:
             await connection.execute(LOCK_BANK, {"bank": bank})
         if running := await requests.find_running(connection, host, target.kind, thing):
@@ -166,18 +182,23 @@ class Erasures:
         return erasure.erasure_id
 
     async def _step(self, connection: AsyncConnection, host: UUID, erasure_id: UUID) -> bool:
-        """Take the next step; says whether the erasure is done."""
+        """Erase the next few things; says whether there may be more."""
         await connection.execute(LOCK_LOG)
         erasure = await requests.hold(connection, host, erasure_id, self._clock())
         if erasure.done:
-            return True
+            return False
         more = await (_page_of_user if erasure.bank is None else _page_of_bank)(connection, erasure)
         await requests.save(connection, erasure)
-        if not more:
+        return more
+
+    async def _end(self, connection: AsyncConnection, host: UUID, erasure_id: UUID) -> None:
+        """Count what is free again, and end; holding no bank, since who is counted may be waiting for one."""
+        await connection.execute(LOCK_LOG)
+        erasure = await requests.hold(connection, host, erasure_id, self._clock())
+        if not erasure.done:
             await connection.execute(GIVE_BACK, {"host": host, "now": erasure.at})
             await connection.execute(SAMPLES, {"erasure": erasure_id})
             await requests.finish(connection, erasure)
-        return erasure.done
 
 
 async def _sees(connection: AsyncConnection, host: UUID, bank: UUID) -> bool:
@@ -241,11 +262,10 @@ async def _page_of_session(place: Place) -> bool:
 
 
 async def _page_of_user(connection: AsyncConnection, erasure: Erasure) -> bool:
-    """Erase what the user's next events wrote, bank by bank, each of them locked in the same order by everybody."""
+    """Erase what the user's next events wrote, bank by bank."""
     page = await next_page(connection, erasure)
     written = by_bank(page)
-    for bank in written:
-        await connection.execute(LOCK_BANK, {"bank": bank})
+    await connection.execute(LOCK_BANKS, {"banks": list(written)})
     for bank, wrote in written.items():
         await erase_written(Place(connection, erasure, bank), wrote)
     if page:

@@ -11,7 +11,7 @@ import orjson
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store import identity
+from store import identity, reflections
 from store.errors import NotFound
 from store.outside_models import Sent, told_apart
 
@@ -127,8 +127,10 @@ async def find_running(connection: AsyncConnection, host: UUID, kind: Kind, targ
 
 
 async def write(connection: AsyncConnection, host: UUID, target: Target, now: datetime) -> Erasure:
-    """Write a new erasure, of which nothing is done yet."""
+    """Write a new erasure, of which nothing is done yet. Raises NotFound, IsReflection."""
     bank, thing = target.ids(host)
+    if target.kind is Kind.UNIT and bank is not None:
+        await reflections.refuse(connection, host, bank, thing)
     return await begin(connection, Erasure(host, uuid4(), target.kind, bank, thing, now))
 
 

@@ -79,7 +79,7 @@ async def next_page(connection: AsyncConnection, erasure: Erasure) -> Sequence[R
 
 
 def by_bank(page: Sequence[Row[Any]]) -> dict[UUID, Written]:
-    """Return what a page holds, by bank, in the order in which banks are locked."""
+    """Return what a page holds, by bank."""
     found: dict[UUID, Written] = {}
     for row in page:
         found.setdefault(row.bank_id, Written()).add(row)

@@ -116,6 +116,15 @@ begin
     end loop;
 end $$;
 
+-- Holds a host's quota alone, where it has one. Taken before any bank, as who writes turns takes it (shared): whoever
+-- held a bank and then waited for a writer that waits for the bank would wait for ever.
+create or replace function afterturn.lock_quota(p_host uuid) returns void
+language plpgsql set search_path to afterturn, public as $$
+begin
+    perform pg_advisory_xact_lock(afterturn.lock_key('quota', p_host))
+      where (select true from quota_t q where q.host_id = p_host limit 1);
+end $$;
+
 -- Makes a bank before its first turn: 'created' or 'known'. Refused (ZQ002) past the host's quota of banks.
 create or replace function afterturn.create_bank(p_host uuid, p_bank uuid, p_event jsonb, p_now timestamptz) returns text
 language plpgsql set search_path to afterturn, public as $$
@@ -123,6 +132,7 @@ declare
     v_version bigint;
 begin
     perform set_config('afterturn.host', p_host::text, true), pg_advisory_xact_lock_shared(afterturn.log_lock());
+    perform afterturn.lock_quota(p_host);
     perform pg_advisory_xact_lock_shared(afterturn.lock_key('bank', p_bank));
     perform pg_advisory_xact_lock(afterturn.lock_key('new bank', p_bank));
     if (select b.active from agent_memory_bank_t b where b.host_id = p_host and b.bank_id = p_bank) then
@@ -160,7 +170,8 @@ begin
 end $$;
 
 -- Counts banks that began or ended otherwise than with a turn, once these events are projected. Refuses (ZQ002) what
--- began past the host's quota. Nobody who calls this may hold the quota's lock shared.
+-- began past the host's quota. Nobody who calls this may hold the quota's lock shared, and whoever holds a bank alone
+-- by then holds the quota (lock_quota), too.
 create or replace function afterturn.account_banks(p_host uuid, p_new afterturn.event_store_t[]) returns void
 language plpgsql as $$
 declare

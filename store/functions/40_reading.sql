@@ -28,6 +28,8 @@ begin
         perform set_config('synchronous_commit', 'off', true);
     end if;
     perform pg_advisory_xact_lock_shared(afterturn.log_lock());
+    perform afterturn.lock_quota(p_host)
+      where (select true from bulk_event o where o.aggregate = 'AgentMemoryBank' limit 1);
     perform pg_advisory_xact_lock(k.key)
        from (select distinct afterturn.lock_key('bank', o.bank) as key from bulk_event o order by 1) k;
     perform afterturn.refuse(case when e.before >= e.version then 'ZA003' else 'ZA001' end, e.aggregate,

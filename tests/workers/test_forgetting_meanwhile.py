@@ -11,6 +11,7 @@ from sqlalchemy import text
 from store import curation, identity, turn_offers
 from store.curation import NewLink
 from store.documents import Documents, NewDocument, content_hash
+from store.events import log
 from store.events.catalog import EventType
 from store.events.envelope import Origin
 from store.ledger import Stage
@@ -67,7 +68,7 @@ async def test_a_unit_forgotten_while_its_names_are_written_is_named_by_nobody(w
     await world.append(messages=dialogue("Karl Berger met Ann Moore in Kyoto.", "I see."))
     first, _ = await messages(world)
     wrote: list[asyncio.Task[Any]] = []
-    append_events = extraction.append_events
+    append_events = log.append_events
 
     async def forgotten_meanwhile(*arguments: Any, **more: Any) -> object:
         """Forget when the mentions are written and not there for others yet."""

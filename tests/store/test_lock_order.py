@@ -1,0 +1,89 @@
+"""Everybody takes locks in one order: the quota of a host before its banks, and banks by the keys of their locks."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from itertools import combinations
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+
+from store import identity
+from store.banks import Banks
+from store.database import Database
+from store.erasure import Erasures, Kind, Target
+from store.events.bulk import append_bulk
+from store.events.catalog import EventType
+from store.events.envelope import Origin, offer
+from store.keys import Keys
+from store.quotas import Limits, Quotas
+from store.turn_offers import Known, offers
+from store.turns import TurnStore
+from tests.store.conftest import NOON, blocked, rows, turn
+
+WRITES = text("select pg_advisory_xact_lock_shared(afterturn.lock_key('quota', :host))")
+SHARE = text("select pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank))")
+TRY_SHARE = text("select pg_try_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank))")
+APPEND = text("select outcomes from afterturn.append_turns(:host, cast(:turns as jsonb), true)")
+
+
+async def new_bank(database: Database, host: UUID) -> None:
+    await Banks(database, lambda: NOON).create(host, None, "new")
+
+
+async def ended_bank(database: Database, host: UUID) -> None:
+    await Erasures(database, lambda: NOON).request(host, Target(Kind.BANK, "home"))
+
+
+async def erased_session(database: Database, host: UUID) -> None:
+    erasures = Erasures(database, lambda: NOON)
+    assert (await erasures.run(host, await erasures.request(host, Target(Kind.SESSION, "home", "s1")))).done
+
+
+async def loaded(database: Database, host: UUID) -> None:
+    origin = Origin(host, identity.bank_id(host, "new"), host, NOON)
+    await append_bulk(database, host, [offer(origin, EventType.BANK_CREATED, (), {"bankName": "new"})])
+
+
+@pytest.mark.parametrize("counting", [new_bank, ended_bank, erased_session, loaded])
+async def test_a_writer_that_meets_who_counts_the_quota_is_served(
+    database: Database, counting: Callable[[Database, UUID], Awaitable[Any]]
+) -> None:
+    name = f"host-{counting.__name__}"
+    await Keys(database).create(name, "test")
+    host = identity.host_id(name)
+    await TurnStore(database, lambda: NOON).append(host, [turn()])
+    await Quotas(database, lambda: NOON).set(name, None, Limits(max_banks=9))
+    bank = "new" if counting in {new_bank, loaded} else "home"
+    _, [offered] = offers(host, [turn("t2", bank=bank)], NOON, Known(b"", (), {}))
+    async with database.tenant(host) as writer:
+        await writer.execute(WRITES, {"host": host})
+        task = asyncio.ensure_future(counting(database, host))
+        await blocked(database, host)
+        answer = await writer.execute(APPEND, {"host": host, "turns": f"[{offered.decode()}]"})
+        assert answer.scalar_one() == ["accepted"]
+    await task
+    living = await rows(database, host, "select count(*) from agent_memory_bank_t where active")
+    counted = await Quotas(database, lambda: NOON).show(name)
+    assert counted[0].banks == living[0][0]
+
+
+async def test_who_erases_in_many_banks_holds_none_that_a_writer_takes_after_the_one_it_holds(
+    database: Database, host: UUID
+) -> None:
+    """A batch takes its banks by the keys of their locks; here the other order would be by the banks' ids."""
+    keys = "select bank_id, afterturn.lock_key('bank', bank_id) from agent_memory_bank_t order by 2"
+    names = [f"bank {n}" for n in range(20)]
+    await TurnStore(database, lambda: NOON).append(host, [turn(bank=name, user_id="ann") for name in names])
+    in_order = [bank for bank, _ in await rows(database, host, keys)]
+    first, last = next((a, b) for a, b in combinations(in_order, 2) if b < a)
+    erasures = Erasures(database, lambda: NOON)
+    erasure = await erasures.request(host, Target(Kind.USER, None, "ann"))
+    async with database.tenant(host) as writer:
+        await writer.execute(SHARE, {"bank": first})
+        task = asyncio.create_task(erasures.run(host, erasure))
+        await blocked(database, host)
+        free = (await writer.execute(TRY_SHARE, {"bank": last})).scalar_one()
+    assert (await task).done
+    assert free
