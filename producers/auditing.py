@@ -52,14 +52,16 @@ class CallRecorder:
     @asynccontextmanager
     async def writing(self) -> AsyncGenerator[None]:
         """Write what is noted for as long as the block lasts, and at its end what is left, for a moment."""
-        task = asyncio.create_task(self._run(), name="write the call audit")
+        ending = asyncio.Event()
+        task = asyncio.create_task(self._run(ending), name="write the call audit")
         try:
             yield
         finally:
-            task.cancel()
-            await asyncio.wait([task])
+            ending.set()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LAST_S):
+                    # A batch that is cut off may be written, and would be written again.
+                    await task
                     await self.flush()
             CALLS_AUDITED.labels("dropped").inc(len(self._waiting))
 
@@ -77,7 +79,8 @@ class CallRecorder:
             CALLS_AUDITED.labels("written").inc(len(batch))
         return True
 
-    async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(self._pause_s)
+    async def _run(self, ending: asyncio.Event) -> None:
+        while not ending.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(ending.wait(), self._pause_s)
             await self.flush()

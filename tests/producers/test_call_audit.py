@@ -137,6 +137,23 @@ async def test_a_process_that_stops_writes_what_is_left() -> None:
     assert written == [call()]
 
 
+async def test_a_batch_that_is_being_written_when_a_process_stops_is_written_once() -> None:
+    written: list[Call] = []
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def write(calls: Sequence[Call]) -> None:
+        written.extend(calls)
+        begun.set()
+        await may_end.wait()
+
+    recorder = CallRecorder(write, lambda: NOON, pause_s=0.0)
+    async with recorder.writing():
+        recorder.note(call())
+        await begun.wait()
+        asyncio.get_running_loop().call_soon(may_end.set)
+    assert written == [call()]
+
+
 async def test_notes_are_written_while_calls_come() -> None:
     written = asyncio.Event()
 
