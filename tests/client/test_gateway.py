@@ -248,15 +248,25 @@ async def test_a_transport_that_idled_too_long_is_closed_and_goes_out_no_more() 
     now = 0.0
     transports = Transports(_Closable, 1.0, lambda: now)
     old, young = await transports.lend(), await transports.lend()
-    transports.back(old)
+    await transports.back(old)
     now = 0.5
-    transports.back(young)
+    await transports.back(young)
     now = 1.2
     assert await transports.lend() is young
     assert isinstance(old, _Closable)
     assert old.closed
     assert await transports.lend() not in {old, young}
     await transports.aclose()
+
+
+async def test_a_transport_that_is_lent_while_all_is_closed_is_closed_when_it_comes_back() -> None:
+    transports = Transports(_Closable, 1.0)
+    lent = await transports.lend()
+    assert isinstance(lent, _Closable)
+    await transports.aclose()
+    assert not lent.closed
+    await transports.back(lent)
+    assert lent.closed
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ class Transports:
         self._first, self._closed = make(), False
         self._idle: deque[tuple[float, httpx.AsyncBaseTransport]] = deque()
         if keep_seconds > 0:
-            self.back(self._first)
+            self._idle.append((clock(), self._first))
 
     async def lend(self) -> httpx.AsyncBaseTransport:
         """Return a transport nobody uses; hand it `back`. Raises RuntimeError when all is closed."""
@@ -46,18 +46,19 @@ class Transports:
             await self._idle.popleft()[1].aclose()
         return self._idle.pop()[1] if self._idle else self._make()
 
-    def back(self, transport: httpx.AsyncBaseTransport) -> None:
-        """Take a transport back."""
-        if self._keep_seconds > 0:
+    async def back(self, transport: httpx.AsyncBaseTransport) -> None:
+        """Take a transport back; close it when all was closed meanwhile."""
+        if self._closed:
+            await transport.aclose()
+        elif self._keep_seconds > 0:
             self._idle.append((self._clock(), transport))
 
     async def aclose(self) -> None:
-        """Close what is not lent, and lend no more."""
+        """Close what is not lent, and the rest as it comes back; lend no more."""
         self._closed = True
-        for _, transport in self._idle:
+        for transport in [one for _, one in self._idle] if self._keep_seconds > 0 else [self._first]:
             await transport.aclose()
         self._idle.clear()
-        await self._first.aclose()
 
 
 class Posts:
@@ -79,7 +80,7 @@ class Posts:
         try:
             return await send(transport.handle_async_request, outgoing, self._timeout_s, traced=self._traced)
         finally:
-            self._transports.back(transport)
+            await self._transports.back(transport)
 
     def _make(self, path: str) -> tuple[httpx.URL, list[tuple[bytes, bytes]]]:
         made = httpx.Request(
