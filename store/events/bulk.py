@@ -20,10 +20,12 @@ from store.events.refusals import refusals
 #: Events of one transaction: long enough to be fast, short enough not to hold back readers of the log.
 BATCH = 2000
 
+# Emptied again: whoever was cut off while he emptied it left another tenant's events there.
 STAGE = """
     create temp table if not exists bulk_event (
         ord int, id uuid, type text, aggregate text, subject text, bank uuid, "user" uuid, ts timestamptz,
-        version bigint, payload jsonb, metadata jsonb)"""
+        version bigint, payload jsonb, metadata jsonb);
+    truncate pg_temp.bulk_event"""
 EMPTY = "truncate pg_temp.bulk_event"
 APPEND = text("select afterturn.append_bulk(:host, :if_absent, :project, :wait)")
 COLUMNS = ("ord", "id", "type", "aggregate", "subject", "bank", "user", "ts", "version", "payload", "metadata")

@@ -11,6 +11,7 @@ from sqlalchemy import text
 
 from store.database import Database
 from store.errors import ConcurrencyError, MissingParent, VersionGap
+from store.events import bulk
 from store.events.bulk import Loaded, append_bulk
 from store.events.catalog import EventType
 from store.events.log import append_events
@@ -115,3 +116,15 @@ async def test_a_load_that_ends_in_the_middle_keeps_what_was_written_and_leaves_
         staged = [(await one.execute(STAGED)).scalar_one() for one in lent]
     assert staged.count(0) == 2
     assert set(staged) == {0, None}
+
+
+@pytest.mark.law("L6")
+async def test_what_a_load_left_in_its_stage_is_nobody_elses(lonely: Database) -> None:
+    host, other = await new_host(lonely), await new_host(lonely)
+    async with lonely.call() as connection:
+        driver: Any = (await connection.get_raw_connection()).driver_connection
+        await driver.execute(bulk.STAGE)
+        left = bulk._records(iter([event(other, E.BANK_CREATED)]))
+        await driver.copy_records_to_table("bulk_event", records=left, columns=bulk.COLUMNS)
+    assert await append_bulk(lonely, host, [event(host, E.BANK_CREATED)]) == Loaded(1, 0)
+    assert len(await rows(lonely, host, "select 1 from event_store_t")) == 1
