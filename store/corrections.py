@@ -12,7 +12,7 @@ import orjson
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store import derived, languages, postings
+from store import derived, languages, postings, reflections
 from store.errors import ConcurrencyError, NotFound, TurnBusy
 from store.events.catalog import Aggregate, EventType, aggregate_id
 from store.events.envelope import Origin, command, offer
@@ -88,8 +88,8 @@ async def correct(
     It is found by its new words when the transaction ends, and by the old no more; a row for the embedding stage has
     its vector made anew. Facts drawn from the old text end, and so do its mentions of what the new one does not name;
     a row for the extraction stage has the new text of a message read as the old one was.
-    `version` is the one that the caller saw. Raises NotFound, ConcurrencyError for another version, TurnBusy while
-    a stage reads the old text.
+    `version` is the one that the caller saw. Raises NotFound, IsReflection, ConcurrencyError for another version,
+    TurnBusy while a stage reads the old text.
     """
     found = await _held(connection, origin, unit)
     if version is not None and version != found.aggregate_version:
@@ -115,7 +115,7 @@ async def correct(
 async def pin(connection: AsyncConnection, origin: Origin, unit: UUID, *, pinned: bool) -> Corrected:
     """Pin a unit, or end that, inside the tenant's transaction that writes nothing else: its text stays as it is.
 
-    Raises NotFound.
+    Raises NotFound, IsReflection.
     """
     found = await _held(connection, origin, unit)
     metadata = orjson.loads(found.metadata)
@@ -142,7 +142,7 @@ def reread_id(unit: UUID, position: int) -> UUID:
 
 
 async def _held(connection: AsyncConnection, origin: Origin, unit: UUID) -> Row[Any]:
-    """Return a unit as nobody else changes it until the transaction ends. Raises NotFound."""
+    """Return a unit as nobody else changes it until the transaction ends. Raises NotFound, IsReflection."""
     found = await _state(connection, origin, unit)
     await connection.execute(LOCK, {"bank": origin.bank, "session": found.session_id or unit})
     return await _state(connection, origin, unit)
@@ -152,6 +152,7 @@ async def _state(connection: AsyncConnection, origin: Origin, unit: UUID) -> Row
     place = {"host": origin.host, "bank": origin.bank, "unit": unit}
     row = (await connection.execute(STATE, place)).one_or_none()
     if row is None:
+        await reflections.refuse(connection, origin.host, origin.bank, unit)
         raise NotFound("no such unit")
     return row
 

@@ -7,6 +7,7 @@ StoreError
 │   ├── QuotaExceeded       of what may be held
 │   └── RateLimited         of what may come in a minute (try again later)
 ├── NotFound            no such thing for this tenant; a foreign one does not exist either
+├── IsReflection        a reflection says what facts say; it is these that are changed
 ├── NotSettled          a delivery does not stand where it could be settled so
 ├── LeaseLost           the claim belongs to somebody else by now; nothing was written
 ├── PositionBeyondLog   a read asked for a position that was never issued
@@ -20,6 +21,9 @@ StoreError
 ├── RestoredElsewhere   the log was written by another cluster and is not stamped for this one yet
 └── ReplayError         the log could not be replayed or swapped in as asked
 """
+
+from collections.abc import Sequence
+from uuid import UUID
 
 
 class StoreError(Exception):
@@ -59,6 +63,17 @@ class RateLimited(OverQuota):
 
 class NotFound(StoreError):
     """No such thing for this tenant."""
+
+
+class IsReflection(StoreError):
+    """The id is of a reflection, which says what facts say: it is these that are corrected, pinned or erased."""
+
+    def __init__(self, sources: Sequence[UUID]) -> None:
+        told = ", ".join(map(str, sources))
+        super().__init__(
+            f"this is a reflection: it says what facts say, and changes with them; take one of these: {told}"
+        )
+        self.details = {"sources": [str(source) for source in sources]}
 
 
 class NotSettled(StoreError):

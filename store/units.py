@@ -10,7 +10,7 @@ import orjson
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store import corrections, derived, identity
+from store import corrections, derived, identity, reflections
 from store.corrections import Corrected
 from store.database import Database
 from store.errors import NotFound
@@ -18,6 +18,7 @@ from store.events.catalog import EventType
 from store.events.envelope import Origin, offer
 from store.events.log import append_events
 from store.links import Linked, links_of
+from store.reflections import Reflection
 
 GET = text("""
     select u.unit_id, u.content, u.fact_type, u.origin, u.session_id, u.turn_id, u.session_name, u.turn_name,
@@ -103,10 +104,12 @@ class Units:
         self._clock = clock
 
     async def get(self, host: UUID, bank: str, unit: UUID) -> Unit:
-        """Return a unit of a bank. Raises NotFound for what is unknown, forgotten or foreign."""
+        """Return a unit or reflection of a bank. Raises NotFound for what is unknown, forgotten or foreign."""
         async with self._database.tenant(host) as connection:
             bank_id = identity.bank_id(host, bank)
-            found = await _find(connection, host, bank_id, unit)
+            found = (await connection.execute(GET, {"host": host, "bank": bank_id, "unit": unit})).one_or_none()
+            if found is None:
+                return _reflected(await reflections.get(connection, host, bank_id, unit))
             facts = await corrections.drawn(connection, host, bank_id, found)
             return _unit(found, facts, await links_of(connection, host, bank_id, unit))
 
@@ -115,14 +118,14 @@ class Units:
     ) -> Corrected:
         """Make one unit say `content` from now on, as `user`; what that brings about: `corrections.correct`.
 
-        Raises NotFound, TurnBusy, ConcurrencyError when `version` is given and no longer the unit's.
+        Raises NotFound, IsReflection, TurnBusy, ConcurrencyError when `version` is given and no longer the unit's.
         """
         origin = Origin(host, identity.bank_id(host, bank), identity.user_id(host, user), self._clock())
         async with self._database.tenant(host) as connection:
             return await corrections.correct(connection, origin, unit, content, version)
 
     async def pin(self, host: UUID, bank: str, unit: UUID, *, pinned: bool, user: str | None = None) -> Corrected:
-        """Have one unit told with every answer of its bank, or no longer, as `user`. Raises NotFound."""
+        """Have one unit told with every answer of its bank, or no longer, as `user`. Raises NotFound, IsReflection."""
         origin = Origin(host, identity.bank_id(host, bank), identity.user_id(host, user), self._clock())
         async with self._database.tenant(host) as connection:
             return await corrections.pin(connection, origin, unit, pinned=pinned)
@@ -134,14 +137,17 @@ class Units:
 
         Its words, vectors and mentions go with it. Facts drawn from it are units of their own and stay, unless
         `with_facts`: then those go that nothing else that is remembered says, of a unit that was forgotten before,
-        too. Raises NotFound.
+        too. A reflection is made anew when its facts change. Raises NotFound.
         """
         bank_id = identity.bank_id(host, bank)
         origin = Origin(host, bank_id, identity.user_id(host, user), self._clock())
         async with self._database.tenant(host) as connection:
+            seen = await _there(connection, host, bank_id, unit)
+            session = None if seen is None else seen.session_id
+            await connection.execute(corrections.LOCK, {"bank": bank_id, "session": session or unit})
             found = await _there(connection, host, bank_id, unit)
-            await connection.execute(corrections.LOCK, {"bank": bank_id, "session": found.session_id or unit})
-            found = await _there(connection, host, bank_id, unit)
+            if found is None:
+                return Forgotten(await reflections.end(connection, origin, unit), 0)
             if with_facts and found.turn_id:
                 await connection.execute(TAKE_BACK, {"host": host, "turn": found.turn_id})
             facts = await _said_here_alone(connection, host, bank_id, found) if with_facts else {}
@@ -153,18 +159,8 @@ class Units:
         return Forgotten(position, len(facts))
 
 
-async def _find(connection: AsyncConnection, host: UUID, bank: UUID, unit: UUID) -> Row[Any]:
-    row = (await connection.execute(GET, {"host": host, "bank": bank, "unit": unit})).one_or_none()
-    if row is None:
-        raise NotFound("no such unit")
-    return row
-
-
-async def _there(connection: AsyncConnection, host: UUID, bank: UUID, unit: UUID) -> Row[Any]:
-    row = (await connection.execute(THERE, {"host": host, "bank": bank, "unit": unit})).one_or_none()
-    if row is None:
-        raise NotFound("no such unit")
-    return row
+async def _there(connection: AsyncConnection, host: UUID, bank: UUID, unit: UUID) -> Row[Any] | None:
+    return (await connection.execute(THERE, {"host": host, "bank": bank, "unit": unit})).one_or_none()
 
 
 async def _said_here_alone(connection: AsyncConnection, host: UUID, bank: UUID, unit: Row[Any]) -> dict[UUID, int]:
@@ -187,6 +183,26 @@ def _ends(origin: Origin, units: Mapping[UUID, int]) -> list[dict[str, Any]]:
         for unit, version in units.items()
     ]
     return sorted(ends, key=lambda event: str(event["subject"]))
+
+
+def _reflected(found: Reflection) -> Unit:
+    return Unit(
+        unit_id=found.reflection_id,
+        kind=reflections.KIND,
+        text=found.content,
+        origin=reflections.ORIGIN,
+        session_id=None,
+        turn_id=None,
+        ordinal=None,
+        role=None,
+        name=None,
+        occurred_at=found.updated_at,
+        position=found.position,
+        metadata={},
+        sources=found.sources,
+        entities=(),
+        version=found.version,
+    )
 
 
 def _unit(row: Row[Any], facts: Sequence[Row[Any]], links: Sequence[Linked]) -> Unit:

@@ -25,7 +25,7 @@ from producers.erasures import as_json
 from store.clock import DatabaseClock
 from store.database import Database
 from store.erasure import Erasures, Kind, Receipt, Target
-from store.errors import NotFound
+from store.errors import IsReflection, NotFound
 
 #: Tables whose dead rows hold what was erased until they are vacuumed.
 VACUUMED = (
@@ -159,6 +159,8 @@ def _erase(asked: Asked, data: Path | None, *, dry_run: bool, yes: bool, json: b
         receipt = on_database(stack, estimate) if dry_run else acted(stack, f"erase {target.kind}", host, erase)
     except NotFound:
         raise ended(f"there is no {asked.named}", 1) from None
+    except IsReflection as error:
+        raise ended(str(error), 1) from None
     if not dry_run and not _vacuum(stack):
         say("old row versions stay on disk until the next VACUUM: it could not be run now")
     if json:

@@ -32,6 +32,9 @@ def show_command(
 ) -> None:
     """Show a unit: its text, who said it when and where, what it names, what was drawn from it, how sure that is.
 
+    Of a reflection, which a recall may answer with, too, `from` are the facts it was drawn from: it says what they say,
+    and it is these that are corrected, pinned or erased.
+
     `links` are its strongest twenty: of what kind, how strong from 0 to 1, and whether they go to or come from there.
 
     **Example:** `afterturn unit show 0b7c… --bank support`
@@ -128,7 +131,8 @@ def forget_command(
     """Forget a unit: gone from every read at once. Facts drawn from it are units of their own and stay.
 
     With `--with-facts` those go, too, of which nothing else is remembered that says them; also when the unit itself was
-    forgotten before. The log keeps it; `afterturn erase unit` makes it gone for good.
+    forgotten before. A reflection is made anew when its facts change. The log keeps what is forgotten; `afterturn erase
+    unit` makes it gone for good.
 
     **Example:** `afterturn unit forget 0b7c… --yes`
     """

@@ -15,6 +15,7 @@ from embeddings.errors import EmbeddingError
 from producers.errors import Invalid, Overloaded, PermissionDenied, TooLarge, Unauthenticated, Unavailable
 from store.errors import (
     ConcurrencyError,
+    IsReflection,
     NotFound,
     PositionBeyondLog,
     QuotaExceeded,
@@ -55,6 +56,7 @@ WIRES: Mapping[type[Exception], Wire] = {
     TurnBusy: Wire(409, "RESOURCE_BUSY", retryable=True),
     TooLarge: Wire(413, "PAYLOAD_TOO_LARGE"),
     Invalid: Wire(422, "INVALID_ARGUMENT"),
+    IsReflection: Wire(422, "INVALID_ARGUMENT"),
     PositionBeyondLog: Wire(422, "INVALID_ARGUMENT"),
     QuotaExceeded: Wire(429, "QUOTA_EXCEEDED"),
     RateLimited: Wire(429, "RATE_LIMITED", retryable=True),

@@ -18,8 +18,8 @@ from store.recall.arms import Search
 from store.recall.dense import Products
 from store.recall.filters import conditions_of_any_kind
 from store.recall.pool import Candidate, Pool
+from store.reflections import KIND
 
-KIND = "observation"
 #: So many of the nearest are found beside the units where a filter has its say, and keep none of them out.
 NEAREST = 8
 

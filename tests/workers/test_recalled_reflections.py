@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 
+from store.erasure import Erasures, Kind, Target
+from store.errors import IsReflection, NotFound
 from store.events.catalog import EventType
 from store.recall.query import Recalled, RecallQuery
 from store.recall.recaller import Recaller
-from store.recall.reflections import KIND
 from store.recall.settings import RecallSettings
-from tests.workers.conftest import HOST, START, World
+from store.reflections import KIND
+from store.units import Units
+from tests.workers.conftest import HOST, START, World, now
 from tests.workers.stages import Crew, KnownEmbedder
 from tests.workers.test_insights import say
 
@@ -103,3 +106,58 @@ async def test_one_whose_event_does_not_say_what_it_was_drawn_from_is_not_told(w
         type=EventType.REFLECTION_CREATED,
     )
     assert await drawn(world) == []
+
+
+@pytest.mark.usefixtures("crew")
+async def test_it_is_shown_by_the_id_it_is_answered_with_and_leads_to_its_facts(world: World) -> None:
+    units = Units(world.database, now)
+    [one] = await drawn(world)
+    shown = await units.get(HOST, "default", one.unit_id)
+    assert (shown.unit_id, shown.kind, shown.text, shown.origin) == (one.unit_id, one.kind, one.text, "reflection")
+    facts = [await units.get(HOST, "default", source) for source in shown.sources]
+    assert {fact.metadata["value"] for fact in facts} == {"Porto", "Lisbon"}
+    with pytest.raises(NotFound):
+        await units.get(HOST, "elsewhere", one.unit_id)
+
+
+@pytest.mark.usefixtures("crew")
+async def test_whoever_would_change_it_is_told_its_facts_instead(world: World) -> None:
+    units, erasures = Units(world.database, now), Erasures(world.database, now)
+    [one] = await drawn(world)
+    sources = [str(source) for source in (await units.get(HOST, "default", one.unit_id)).sources]
+    for refused in (
+        units.correct(HOST, "default", one.unit_id, "else"),
+        units.pin(HOST, "default", one.unit_id, pinned=True),
+        erasures.request(HOST, Target(Kind.UNIT, "default", str(one.unit_id))),
+    ):
+        with pytest.raises(IsReflection, match=sources[0]) as caught:
+            await refused
+        assert caught.value.details == {"sources": sources}
+    assert len(await drawn(world)) == 1
+
+
+async def test_it_is_forgotten_at_once_and_made_anew_when_its_facts_change(world: World, crew: Crew) -> None:
+    units = Units(world.database, now)
+    [one] = await drawn(world)
+    shown = await units.get(HOST, "default", one.unit_id)
+    assert (await units.forget(HOST, "default", one.unit_id)).position > shown.position
+    assert await drawn(world) == []
+    for again in (units.get(HOST, "default", one.unit_id), units.forget(HOST, "default", one.unit_id)):
+        with pytest.raises(NotFound):
+            await again
+    await crew.drain()
+    assert await drawn(world) == []
+    await (await say(world, "I moved to Madrid.")).drain()
+    [anew] = await drawn(world)
+    assert "Madrid" in anew.text
+
+
+@pytest.mark.law("L11")
+@pytest.mark.usefixtures("crew")
+async def test_it_is_shown_no_more_once_one_of_its_facts_is_forgotten(world: World) -> None:
+    units = Units(world.database, now)
+    [one] = await drawn(world)
+    source = (await units.get(HOST, "default", one.unit_id)).sources[0]
+    await units.forget(HOST, "default", source)
+    with pytest.raises(NotFound):
+        await units.get(HOST, "default", one.unit_id)
