@@ -27,7 +27,8 @@ class Search:
     importance beside a word asked for. `lists`: so many of the index by nearness over the bank's vectors are read, 0
     where all vectors are. `times` are those the question asks for, `now` is when it is asked, None for whenever,
     `told_at` when the bank was last told something. `pinned` is to be told whatever is asked. `earlier`
-    is what was said otherwise when the question wants to know what was known then.
+    is what was said otherwise when the question wants to know what was known then. `waiting` are the packed postings of
+    units whose words are not in the index yet.
     """
 
     host: UUID
@@ -46,6 +47,7 @@ class Search:
     told_at: datetime | None = None
     pinned: Sequence[UUID] = ()
     earlier: Mapping[UUID, Earlier] = field(default_factory=dict, repr=False)
+    waiting: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

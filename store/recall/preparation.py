@@ -1,5 +1,6 @@
 """What has to be known of a bank before it can be searched."""
 
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,6 +25,7 @@ from store.recall.question import Question, named
 from store.recall.settings import RecallSettings
 from store.recall.tail import CHARACTERS, TAIL, Fresh
 from store.recall.terms import asked
+from store.recall.waiting import PACKED, RELATED_WAITING, WAITING
 
 #: What a question calls the bank's directives to leave them out.
 DIRECTIVES = "directives"
@@ -42,17 +44,12 @@ BANK = text("""
 # How many units hold each term: as counted by the projection stage where that is many, else counted now, so that
 # the newest turns count too. And who speaks in a few of them: a speaker's name stands in the words of each of his
 # messages, so a small sample tells whether a word is a participant's name, without a list of participants.
-TERMS = text("""
+TERMS = text(f"""
     with waiting as materialized (
-        select m.term, count(*) as df, array_agg(w.unit_id) as units
-          from afterturn.unit_word_t w
-         cross join lateral (select w.terms #> cast(array[] as text[]) as terms offset 0) o
-         cross join lateral (select a.term from unnest(cast(:terms as text[])) a(term) where o.terms ? a.term
-                            offset 0) m
-         where w.host_id = :host and w.bank_id = :bank and not w.posted and o.terms ?| cast(:terms as text[])
-         group by m.term
+        select p.term, count(*) as df, array_agg(p.unit_id) as units, {PACKED} as packed
+          from ({WAITING.format(unit="")}) p group by p.term
     )
-    select q.term, f.df, s.speakers
+    select q.term, f.df, s.speakers, w.packed
       from unnest(cast(:terms as text[])) q(term)
       left join waiting w on w.term = q.term
       left join afterturn.term_t t on t.host_id = :host and t.bank_id = :bank and t.term = q.term
@@ -71,22 +68,17 @@ TERMS = text("""
                    (select n.unit_id from unnest(w.units) n(unit_id) where q.term not like '2:%' limit 24)) p,
                   lateral (select u.name, u.role from afterturn.agent_memory_unit_t u
                             where u.host_id = :host and u.bank_id = :bank and u.unit_id = p.unit_id
-                              and u.seq is not null limit 1) u) s""")
+                              and u.seq is not null limit 1) u) s""")  # noqa: S608 - put together from constants
 
 # Related words: as the projection stage counted them, and those that wait beside it: else the newest turns would be
-# found by fewer words than the old ones. Where very many wait, some of them must do.
-NEAR = """
-    select n.term, sum(n.df) as df
-      from (select t.term, t.df from afterturn.term_t t
+# found by fewer words than the old ones.
+NEAR = f"""
+    select n.term, sum(n.df) as df, string_agg(n.packed, '') as packed
+      from (select t.term, t.df, cast(null as bytea) as packed from afterturn.term_t t
              where t.host_id = :host and t.bank_id = :bank and t.term = any(cast(:near as text[])) and t.df > 0
              union all
-            select k.term, 1 as df
-              from (select w.terms from afterturn.unit_word_t w
-                     where w.host_id = :host and w.bank_id = :bank and not w.posted
-                       and w.terms ?| cast(:near as text[]) limit 64) w
-             cross join lateral jsonb_object_keys(w.terms) k(term)
-             where k.term = any(cast(:near as text[]))) n
-     group by n.term"""
+            select p.term, count(*), {PACKED} from ({RELATED_WAITING}) p group by p.term) n
+     group by n.term"""  # noqa: S608 - put together from constants
 
 # What the bank's keepers have laid down, the most important first; of what was known at a moment, nothing that was
 # changed after it.
@@ -105,8 +97,10 @@ NEWEST = """
 _PREPARE = f"""
     select f.*, b.units, b.mean_length,
            case when b.units > :exact_units then afterturn.lists_to_read(:bank, b.units, :read_units) end as lists,
-           (select cast(json_agg(json_build_array(t.term, t.df, t.speakers)) as text) from ({TERMS}) t) as terms,
-           (select cast(json_agg(json_build_array(t.term, t.df)) as text) from ({NEAR}) t) as near,
+           (select cast(json_agg(json_build_array(t.term, t.df, t.speakers, encode(t.packed, 'base64'))) as text)
+              from ({TERMS}) t) as terms,
+           (select cast(json_agg(json_build_array(t.term, t.df, encode(t.packed, 'base64'))) as text)
+              from ({NEAR}) t) as near,
            (select cast(json_agg(json_build_array(t.unit_id, t.content, t.aggregate_version)) as text)
               from ({TAIL}) t) as tail,
            {{newest}} as newest,
@@ -130,7 +124,8 @@ class Preparation:
 
     `lists`: so many of the index over its vectors are read, 0 for a bank that is read in full. `recent`: what is not to
     be told again. `told_at`: when its last turn was accepted. `pinned`: what comes first.
-    `earlier`: what was said otherwise when the question wants to know what was known then.
+    `earlier`: what was said otherwise when the question wants to know what was known then. `waiting`: postings of each
+    term that are not in the index of words yet, packed.
     """
 
     freshness: Freshness
@@ -144,6 +139,7 @@ class Preparation:
     told_at: datetime | None = None
     pinned: Sequence[UUID] = ()
     earlier: Mapping[UUID, Earlier] = field(default_factory=dict, repr=False)
+    waiting: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
 
 async def prepare(
@@ -173,9 +169,10 @@ async def prepare(
     fresh = of_row(row)
     if row.units is None:
         return fresh
-    found = orjson.loads(row.terms or "[]")
-    speakers = frozenset(name for _, _, names in found for name in names or () if name)
-    frequency = {**dict(orjson.loads(row.near or "[]")), **{term: df for term, df, _ in found if df}}
+    found, beside = orjson.loads(row.terms or "[]"), orjson.loads(row.near or "[]")
+    speakers = frozenset(name for _, _, names, _ in found for name in names or () if name)
+    frequency = {term: df for term, df, *_ in (*beside, *found) if df}
+    waiting = {term: b64decode(packed) for term, *_, packed in (*beside, *found) if packed}
     units = max(int(row.units), *frequency.values(), 1)
     statistics = Statistics(units, row.mean_length or DEFAULT_MEAN_LENGTH, counted(frequency, changed, terms))
     tail = [Fresh(UUID(unit), *rest) for unit, *rest in orjson.loads(row.tail or "[]")]
@@ -184,7 +181,18 @@ async def prepare(
     standing = [Directive(UUID(one), *rest) for one, *rest in orjson.loads(row.standing or "[]")]
     recent = _recent(query, key["bank"], row.newest)
     return Preparation(
-        fresh, statistics, words, speakers, tail, row.lists or 0, standing, recent, row.told_at, row.pinned, changed
+        fresh,
+        statistics,
+        words,
+        speakers,
+        tail,
+        row.lists or 0,
+        standing,
+        recent,
+        row.told_at,
+        row.pinned,
+        changed,
+        waiting,
     )
 
 

@@ -143,6 +143,7 @@ class Recaller:
             told_at=prepared.told_at,
             pinned=prepared.pinned,
             earlier=prepared.earlier,
+            waiting=prepared.waiting,
         )
 
     async def _found(
