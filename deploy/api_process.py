@@ -154,6 +154,8 @@ class _Owned:
     recorder: CallRecorder
     keeping: Keeping
     others: GatewayRecall | None
+    pressure: Pressure
+    batch: MicroBatch
 
 
 def _owned(settings: Settings) -> _Owned:
@@ -161,18 +163,22 @@ def _owned(settings: Settings) -> _Owned:
     clock = DatabaseClock(database)
     embedder = create_embedder(settings.embedding, settings.data)
     reranker = create_reranker(settings.embedding.reranker, settings.data)
+    model, doorbell = _Model(embedder, "the sentence model"), Doorbell(_broker(settings.broker))
+    pressure = Pressure(partial(depth, database), settings.pressure)
     return _Owned(
         database=database,
         clock=clock,
         embedder=embedder,
         reranker=reranker,
-        model=_Model(embedder, "the sentence model"),
+        model=model,
         last=_Model(reranker, "the reranker"),
-        doorbell=Doorbell(_broker(settings.broker)),
+        doorbell=doorbell,
         watch=Watch(settings.broker),
         recorder=CallRecorder(CallAudit(database).write, clock),
         keeping=Keeping(database),
         others=gateway_recall(settings.gateway, database, settings.gateway.recall_seconds),
+        pressure=pressure,
+        batch=_micro_batch(database, embedder, model, pressure, doorbell),
     )
 
 
@@ -182,8 +188,6 @@ def _parts(settings: Settings, owned: _Owned) -> Parts:
     recaller = Recaller(
         database, owned.embedder, settings.recall, reranker=owned.reranker, keeping=owned.keeping, clock=clock
     )
-    pressure = Pressure(partial(depth, database), settings.pressure)
-    batch = _micro_batch(database, owned.embedder, owned.model, pressure, owned.doorbell)
     return Parts(
         TurnStore(database, clock),
         Units(database, clock),
@@ -195,8 +199,8 @@ def _parts(settings: Settings, owned: _Owned) -> Parts:
         Documents(database, clock),
         Curation(database, clock),
         Persons(database),
-        pressure,
-        batch.offer if settings.pressure.embed_at_once else None,
+        owned.pressure,
+        owned.batch.offer if settings.pressure.embed_at_once else None,
     )
 
 
@@ -211,6 +215,7 @@ async def _lifespan(settings: Settings, owned: _Owned, _app: FastAPI) -> AsyncGe
         owned.recorder.writing(),
     ):
         yield
+    await owned.batch.close(MODEL_S)
     if owned.others is not None:
         await owned.others.close()
     await owned.doorbell.close()

@@ -58,11 +58,13 @@ class MicroBatch:
         MICRO_BATCH.labels("dropped").inc(len(turns))
         return False
 
-    async def close(self) -> None:
-        """Take nothing more; what runs ends."""
+    async def close(self, grace_s: float) -> None:
+        """Take nothing more; what runs may end within `grace_s` seconds, then it is cut and given back."""
         self._aside_until = float("inf")
         if self._task is not None:
-            await asyncio.wait([self._task])
+            await asyncio.wait([self._task], timeout=grace_s)
+            self._task.cancel()
+            await asyncio.wait([self._task], timeout=grace_s)
 
     def _takes(self, turns: int, characters: int) -> bool:
         if self._task is not None and not self._task.done():

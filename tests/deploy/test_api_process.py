@@ -7,21 +7,32 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import orjson
 import pytest
+from fastapi import FastAPI
 from pydantic import SecretStr
 
+from deploy.api_process import _lifespan, _owned
 from deploy.embedded.ports import free_port
+from deploy.settings import Settings
+from embeddings.settings import EmbeddingSettings, Provider, RemoteSettings
+from producers.settings import BrokerSettings
 from store.database import Database
 from store.keys import Keys
+from store.ledger import Stage
 from store.settings import DatabaseSettings
 from tests.patience import PATIENCE_S, wait_until
 from tests.processes import spawned
 from tests.servers import TestPostgres, TestValkey
+from tests.workers.conftest import HOST, open_world, settings_of, turn_uuid
+from tests.workers.stages import held
+from workers.embedding import EmbeddingStage
+from workers.micro_batch import MicroBatch
 
 pytestmark = pytest.mark.slow
 
@@ -146,3 +157,27 @@ def test_without_a_database_it_lives_but_is_not_ready(
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE_S) == 0
     assert "zq81" not in (tmp_path / "log").read_text()
+
+
+async def test_turns_that_are_being_embedded_when_it_stops_are_the_workers_before_the_database_is_let_go(
+    fresh_database: TestPostgres, valkey: TestValkey, tmp_path: Path
+) -> None:
+    world, embedder = await open_world(fresh_database), held()
+    settings = Settings(
+        data=tmp_path,
+        database=settings_of(fresh_database),
+        broker=BrokerSettings.model_validate({"url": valkey.url, "namespace": "api-stops"}),
+        embedding=EmbeddingSettings(
+            provider=Provider.REMOTE, remote=RemoteSettings(base_url="http://127.0.0.1:9", model="away")
+        ),
+    )
+    owned = _owned(settings)
+    stage = EmbeddingStage(owned.database, embedder)
+    owned = replace(owned, batch=MicroBatch(owned.database, stage, lambda: True, owned.doorbell.ring, "api"))
+    await world.append(turn="t")
+    async with _lifespan(settings, owned, FastAPI()):
+        assert owned.batch.offer(HOST, [turn_uuid("s", "t")], 100)
+        await embedder.begun.wait()
+    assert await world.statuses(Stage.EMBEDDING) == ["pending"]
+    assert await world.sql("select stage from afterturn.claim_t") == []
+    await world.database.close()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -9,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from store.ledger import Claim, Ledger, Stage
+from tests.patience import PATIENCE_S
 from tests.workers.conftest import HOST, World, turn_uuid
 from tests.workers.stages import Crew, KnownEmbedder, held
 from workers.embedding import EmbeddingStage
@@ -163,9 +165,22 @@ async def test_closing_lets_the_batch_end_that_runs_and_takes_nothing_more(world
     api = Api(world, held())
     batch = api.batch()
     assert batch.offer(HOST, await api.accepted("a"), 100)
-    closing = asyncio.create_task(batch.close())
+    closing = asyncio.create_task(batch.close(PATIENCE_S))
     await api.embedder.begun.wait()
     api.embedder.may_end.set()
     await closing
     assert await api.count(ROWS) == [("done", 1)]
     assert not batch.offer(HOST, await api.accepted("b"), 100)
+
+
+async def test_closing_cuts_a_batch_that_takes_too_long_and_gives_its_turns_back(world: World) -> None:
+    api = Api(world, held())
+    batch = api.batch()
+    assert batch.offer(HOST, await api.accepted("a"), 100)
+    await api.embedder.begun.wait()
+    closing = asyncio.create_task(batch.close(0.0))
+    with suppress(asyncio.CancelledError):
+        await idle(batch)
+    await closing
+    assert await api.count(ROWS) == [("pending", 0)]
+    assert await api.count("select stage from afterturn.claim_t") == []
