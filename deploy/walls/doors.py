@@ -85,6 +85,7 @@ DOORS: dict[str, Callable[[Try], Ask]] = {
     "POST /api/v1/turns of a user": lambda t: Ask("POST", "/api/v1/turns", t.users_turn()),
     "POST /api/v1/turns:batch of a user": lambda t: Ask("POST", "/api/v1/turns:batch", {"turns": [t.users_turn()]}),
     "GET /api/v1/turns/{session_id}/{turn_id}": lambda t: Ask("GET", f"/api/v1/turns/{SESSION}/{TURN}?bank={_bank(t)}"),
+    "GET /api/v1/turns": lambda t: Ask("GET", f"/api/v1/turns?session_id={SESSION}&turn_id={TURN}&bank={_bank(t)}"),
     "POST /api/v1/recall": lambda t: Ask("POST", "/api/v1/recall", t.question()),
     "POST /api/v1/recall of a user": lambda t: Ask("POST", "/api/v1/recall", t.question(user_id=t.speaker)),
     "POST /api/v1/recall across banks": lambda t: Ask(
@@ -124,8 +125,10 @@ DOORS: dict[str, Callable[[Try], Ask]] = {
     "POST /api/v1/erasures of a bank": lambda t: _erase(t, "bank"),
     "GET /api/v1/erasures/{erasure_id}": lambda t: Ask("GET", f"/api/v1/erasures/{t.erasure}"),
     "GET /api/v1/banks/{bank}/freshness": lambda t: Ask("GET", f"/api/v1/banks/{_bank(t)}/freshness"),
+    "GET /api/v1/freshness": lambda t: Ask("GET", f"/api/v1/freshness?bank={_bank(t)}"),
     "POST /api/v1/banks": lambda t: Ask("POST", "/api/v1/banks", {"bank": t.bank}),
     "PATCH /api/v1/banks/{bank}": lambda t: Ask("PATCH", f"/api/v1/banks/{_bank(t)}", {"language": "de"}),
+    "PATCH /api/v1/banks": lambda t: Ask("PATCH", f"/api/v1/banks?bank={_bank(t)}", {"language": "de"}),
     "GET /api/v1/banks": lambda _: Ask("GET", "/api/v1/banks?limit=1000"),
     "POST /api/v1/docs": lambda t: Ask("POST", "/api/v1/docs", {"bank": t.bank, "content": "a paper at the door"}),
     "GET /api/v1/docs/{doc_id}": lambda t: Ask("GET", f"/api/v1/docs/{t.unit}?bank={_bank(t)}"),

@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request, Response
 
 from producers.banks import BankBody, BankChange, BanksParameters, as_json
 from producers.http.openapi import documented
-from producers.http.reading import body_of, grant_of, parameters, replied
+from producers.http.reading import BankPlace, body_of, grant_of, parameters, replied
 from producers.memory import Memory
 from store.keys import Keys
 
@@ -28,6 +28,12 @@ def routes(memory: Memory, keys: Keys) -> APIRouter:
     @router.patch("/banks/{bank:name}", **documented("Change a bank's language", BankChange))
     async def change(request: Request, bank: str) -> Response:
         grant = await grant_of(request, keys)
+        return replied({"ok": True, **as_json(await memory.change_bank(grant, bank, await body_of(request)))})
+
+    @router.patch("/banks", **documented("Change a bank of any name", BankChange, query=BankPlace))
+    async def change_of(request: Request) -> Response:
+        grant = await grant_of(request, keys)
+        bank = parameters(request, BankPlace).bank
         return replied({"ok": True, **as_json(await memory.change_bank(grant, bank, await body_of(request)))})
 
     return router

@@ -1,4 +1,8 @@
-"""Names within paths: whatever the doors accept as a name can be asked for by it."""
+"""Names within paths: whatever the doors accept as a name can be asked for by it.
+
+Some clients and proxies rewrite a path before they send it, `..` and `a//b` above all. What is asked for by a name in
+the path can therefore be asked for by one in the query, too.
+"""
 
 from starlette.convertors import PathConvertor, register_url_convertor
 

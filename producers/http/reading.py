@@ -33,6 +33,12 @@ class BankParameters(Nothing):
     bank: BankName = "default"
 
 
+class BankPlace(Nothing):
+    """Which bank."""
+
+    bank: BankName
+
+
 class WaitParameters(Nothing):
     """How long to wait for an end."""
 
@@ -43,6 +49,10 @@ class FreshnessParameters(WaitParameters):
     """Which position to wait for, and how long."""
 
     position: int | None = Field(None, ge=0, le=POSITION_MAX)
+
+
+class BankFreshnessParameters(FreshnessParameters, BankPlace):
+    """Of which bank, which position to wait for, and how long."""
 
 
 async def grant_of(request: Request, keys: Keys) -> Grant:

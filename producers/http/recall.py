@@ -2,9 +2,9 @@
 
 from fastapi import APIRouter, Request, Response
 
-from producers.fields import BankName
 from producers.http.openapi import documented
 from producers.http.reading import (
+    BankFreshnessParameters,
     FreshnessParameters,
     Nothing,
     WaitParameters,
@@ -18,14 +18,8 @@ from producers.memory import Memory
 from producers.recall_json import as_json, freshness_json
 from producers.recalls import RecallBody, RecallJobBody
 from producers.turns import read
-from store.keys import Keys
+from store.keys import Grant, Keys
 from store.recall_jobs import RecallJob
-
-
-class BankPlace(Nothing):
-    """Which bank."""
-
-    bank: BankName
 
 
 def routes(memory: Memory, keys: Keys) -> APIRouter:
@@ -60,8 +54,14 @@ def routes(memory: Memory, keys: Keys) -> APIRouter:
     async def freshness(request: Request, bank: str) -> Response:
         grant = await grant_of(request, keys)
         asked = parameters(request, FreshnessParameters)
-        place = read(BankPlace, {"bank": bank})
-        return replied(freshness_json(await memory.asking.freshness(grant, place.bank, asked.position, asked.wait_ms)))
+        return await _freshness(grant, read(BankFreshnessParameters, {"bank": bank, **asked.model_dump()}))
+
+    @router.get("/freshness", **documented("How fresh a bank of any name is", query=BankFreshnessParameters))
+    async def freshness_of(request: Request) -> Response:
+        return await _freshness(await grant_of(request, keys), parameters(request, BankFreshnessParameters))
+
+    async def _freshness(grant: Grant, asked: BankFreshnessParameters) -> Response:
+        return replied(freshness_json(await memory.asking.freshness(grant, asked.bank, asked.position, asked.wait_ms)))
 
     return router
 

@@ -7,16 +7,16 @@ from fastapi import APIRouter, Request, Response
 from producers.fields import SessionName, TurnName
 from producers.http import problems
 from producers.http.openapi import documented
-from producers.http.reading import BankParameters, Nothing, body_of, grant_of, parameters, replied
+from producers.http.reading import BankParameters, body_of, grant_of, parameters, replied
 from producers.intake import Accepted
 from producers.memory import Memory
 from producers.turns import BatchBody, TurnBody, read
-from store.keys import Keys
+from store.keys import Grant, Keys
 from store.ledger import StageStatus
 from store.turns import Appended, TurnStatus
 
 
-class TurnPlace(Nothing):
+class TurnParameters(BankParameters):
     """Which turn, in the agent's own names."""
 
     session_id: SessionName
@@ -42,9 +42,15 @@ def routes(memory: Memory, keys: Keys) -> APIRouter:
     @router.get("/turns/{session_id}/{turn_id:name}", **documented("How far a turn has come", query=BankParameters))
     async def turn(request: Request, session_id: str, turn_id: str) -> Response:
         grant = await grant_of(request, keys)
-        place = read(TurnPlace, {"session_id": session_id, "turn_id": turn_id})
         bank = parameters(request, BankParameters).bank
-        return replied(_status(await memory.intake.turn(grant, bank, place.session_id, place.turn_id)))
+        return await _turn(grant, read(TurnParameters, {"session_id": session_id, "turn_id": turn_id, "bank": bank}))
+
+    @router.get("/turns", **documented("How far a turn of any name has come", query=TurnParameters))
+    async def turn_of(request: Request) -> Response:
+        return await _turn(await grant_of(request, keys), parameters(request, TurnParameters))
+
+    async def _turn(grant: Grant, asked: TurnParameters) -> Response:
+        return replied(_status(await memory.intake.turn(grant, asked.bank, asked.session_id, asked.turn_id)))
 
     return router
 

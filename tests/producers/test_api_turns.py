@@ -163,3 +163,23 @@ async def test_every_door_counts_how_a_turn_ended(ana: Tenant, turn: dict[str, A
 
 def _counts() -> dict[str, float]:
     return {status: metrics.AFTER_TURN.labels(status)._value.get() for status in metrics.STATUSES}
+
+
+@pytest.mark.parametrize("name", [".", "..", "a/../b", "a//b", "/", "%2e", "?#&="])
+async def test_a_name_that_clients_would_rewrite_within_a_path_is_asked_for_in_the_query(
+    ana: Tenant, turn: dict[str, Any], name: str
+) -> None:
+    named = {**turn, "bank": name, "turn_id": name}
+    position = (await ana.http.post(TURNS, json=named)).json()["position"]
+    place = {"bank": name, "session_id": turn["session_id"], "turn_id": name}
+    assert (await ana.http.get(TURNS, params=place)).json()["position"] == position
+    fresh = await ana.http.get("/api/v1/freshness", params={"bank": name, "position": position})
+    assert fresh.json()["position"] >= position
+    changed = await ana.http.patch("/api/v1/banks", params={"bank": name}, json={"language": "de"})
+    assert (changed.json()["bank"], changed.json()["language"]) == (name, "de")
+
+
+async def test_what_is_asked_for_in_the_query_must_be_named_there(ana: Tenant) -> None:
+    for method, path in (("GET", TURNS), ("GET", "/api/v1/freshness"), ("PATCH", "/api/v1/banks")):
+        reply = await ana.http.request(method, path, json={"language": "de"} if method == "PATCH" else None)
+        assert (reply.status_code, reply.json()["error"]["code"]) == (422, "INVALID_ARGUMENT")
