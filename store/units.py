@@ -45,7 +45,7 @@ FACTS_OF_TURN = text("""
       from afterturn.agent_memory_unit_t f
      where f.host_id = :host and f.bank_id = :bank and f.turn_id = :turn and f.origin = 'extraction' and f.active""")
 # Whoever reads the turn just now has read what is forgotten: nothing that follows from it is written, and the rest of
-# the turn is read anew.
+# the turn is read anew. After the end, as who writes vectors takes unit and claim.
 TAKE_BACK = text("select afterturn.end_turns(:host, array[cast(:turn as uuid)], '{}')")
 
 
@@ -148,14 +148,14 @@ class Units:
             found = await _there(connection, host, bank_id, unit)
             if found is None:
                 return Forgotten(await reflections.end(connection, origin, unit), 0)
-            if with_facts and found.turn_id:
-                await connection.execute(TAKE_BACK, {"host": host, "turn": found.turn_id})
             facts = await _said_here_alone(connection, host, bank_id, found) if with_facts else {}
             ending = facts | ({unit: found.aggregate_version} if found.active else {})
             position = await append_events(connection, host, _ends(origin, ending))
             if position is None:
                 raise NotFound("no such unit")
             await derived.recount(connection, origin, position)
+            if with_facts and found.turn_id:
+                await connection.execute(TAKE_BACK, {"host": host, "turn": found.turn_id})
         return Forgotten(position, len(facts))
 
 

@@ -1,15 +1,16 @@
-"""Everybody takes locks in one order: the quota of a host before its banks, and banks by the keys of their locks."""
+"""Everybody takes locks in one order: the log, the quota of a host, its banks by the keys of their locks, the rest."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from itertools import combinations
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store import identity
+from store import derivation, derived, identity
 from store.banks import Banks
 from store.database import Database
 from store.erasure import Erasures, Kind, Target
@@ -20,11 +21,12 @@ from store.keys import Keys
 from store.quotas import Limits, Quotas
 from store.turn_offers import Known, offers
 from store.turns import TurnStore
-from tests.store.conftest import NOON, blocked, rows, turn
+from tests.store.conftest import NOON, blocked, new_host, rows, turn
 
 WRITES = text("select pg_advisory_xact_lock_shared(afterturn.lock_key('quota', :host))")
 SHARE = text("select pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank))")
 TRY_SHARE = text("select pg_try_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank))")
+TRY_ALONE = text("select pg_try_advisory_xact_lock(afterturn.lock_key('bank', :bank))")
 APPEND = text("select outcomes from afterturn.append_turns(:host, cast(:turns as jsonb), true)")
 
 
@@ -87,3 +89,21 @@ async def test_who_erases_in_many_banks_holds_none_that_a_writer_takes_after_the
         free = (await writer.execute(TRY_SHARE, {"bank": last})).scalar_one()
     assert (await task).done
     assert free
+
+
+@pytest.mark.parametrize("lock", [derivation.lock, derived.lock])
+async def test_who_derives_holds_no_bank_while_it_waits_for_the_log(
+    lonely: Database, lock: Callable[[AsyncConnection, UUID], Awaitable[None]]
+) -> None:
+    host, bank = await new_host(lonely), uuid4()
+
+    async def derives() -> None:
+        async with lonely.tenant(host) as connection:
+            await lock(connection, bank)
+
+    async with lonely.tenant(host) as swap:
+        await swap.execute(text("select pg_advisory_xact_lock(afterturn.log_lock())"))
+        task = asyncio.create_task(derives())
+        await blocked(lonely, host)
+        assert (await swap.execute(TRY_ALONE, {"bank": bank})).scalar_one()
+    await task

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from store import curation, identity, turn_offers
+from store import curation, identity, ledger, turn_offers
 from store.curation import NewLink
 from store.documents import Documents, NewDocument, content_hash
 from store.events import log
@@ -21,6 +21,7 @@ from store.units import Units
 from tests.patience import BLOCKED, until
 from tests.workers.conftest import BANK, HOST, World, dialogue, now
 from tests.workers.stages import Crew
+from workers import embedding
 from workers.extraction import stage as extraction
 
 APPEND = text("select outcomes from afterturn.append_turns(:host, cast(:turns as jsonb), true)")
@@ -117,4 +118,24 @@ async def test_facts_go_with_what_they_are_being_drawn_from(world: World, monkey
     await Crew(world).drain()
     living = await world.sql("select unit_id from afterturn.agent_memory_unit_t where active")
     assert [row.unit_id for row in living] == [answer]
+    await same_as_replayed(world)
+
+
+async def test_a_unit_is_forgotten_while_its_vector_is_written(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await world.append()
+    first, _ = await messages(world)
+    close, forgetting = ledger.close_together, list[asyncio.Task[Any]]()
+
+    async def forgotten_meanwhile(*arguments: Any) -> Any:
+        """Forget when the vectors are written and the claim is still to be closed."""
+        units = Units(world.database, now)
+        forgetting.append(await goes_on(world, units.forget(HOST, "default", first, with_facts=True)))
+        return await close(*arguments)
+
+    monkeypatch.setattr(embedding, "close_together", forgotten_meanwhile)
+    await Crew(world).drain(Stage.EMBEDDING)
+    await asyncio.gather(*forgetting)
+    monkeypatch.undo()
+    assert await world.statuses(Stage.EMBEDDING) == ["done"]
+    assert await world.sql("select 1 from afterturn.unit_vector_t where unit_id = :unit", unit=first) == []
     await same_as_replayed(world)
