@@ -5,14 +5,17 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
-from sqlalchemy.exc import SQLAlchemyError
+import structlog
 
 from deploy.settings import Settings
 from embeddings.remote import generation_of
 from embeddings.settings import Provider
 from store.database import Database
+from store.outage import is_outage
 from store.outside_models import EMBEDDING, EXTRACTION, OutsideModel, note
 from workers.extraction.llm_request import version_of
+
+log = structlog.get_logger(__name__)
 
 #: Without a database nothing is sent anywhere either.
 TRY_AGAIN_S = 5.0
@@ -34,7 +37,9 @@ async def noted(database: Database, settings: Settings) -> None:
     while True:
         try:
             return await note(database, outside_models(settings))
-        except (SQLAlchemyError, OSError):
+        except Exception as error:  # noqa: BLE001 - whatever the driver raises, it is tried again
+            if not is_outage(error):
+                log.warning("outside models could not be noted", error=type(error).__name__)
             await asyncio.sleep(TRY_AGAIN_S)
 
 

@@ -13,9 +13,9 @@ from typing import Self
 
 import structlog
 from sqlalchemy import text
-from sqlalchemy.exc import SQLAlchemyError
 
 from store.database import Database
+from store.outage import is_outage
 
 log = structlog.get_logger(__name__)
 
@@ -99,7 +99,9 @@ class DatabaseClock:
         while True:
             try:
                 await self.ask()
-            except (SQLAlchemyError, OSError):
+            except Exception as error:  # noqa: BLE001 - whatever the driver raises, it is asked again
+                if not is_outage(error):
+                    log.warning("the database's time could not be asked for", error=type(error).__name__)
                 await asyncio.sleep(TRY_AGAIN_S)
             else:
                 await asyncio.sleep(ASK_EVERY_S)

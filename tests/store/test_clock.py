@@ -2,11 +2,16 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
+from asyncpg.exceptions import ConnectionDoesNotExistError
 
 from store.clock import DatabaseClock
 from store.database import Database
+from tests.patience import PATIENCE_S
+from tests.servers import TestPostgres
+from tests.store.conftest import settings_of
 
 HOUR, MOMENT = timedelta(hours=1), timedelta(minutes=1)
 
@@ -58,3 +63,21 @@ async def test_an_answer_that_took_long_changes_nothing(database: Database) -> N
     await clock.ask()
     await clock.ask()
     assert abs(clock() - datetime.now(UTC)) < MOMENT
+
+
+async def test_a_connection_that_breaks_while_it_is_opened_does_not_stop_the_clock(
+    fresh_database: TestPostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then the driver's own error comes, wrapped by nobody."""
+    monkeypatch.setattr("store.clock.TRY_AGAIN_S", 0.0)
+    broken = iter([True])
+
+    async def begun(_connection: Any) -> None:
+        if next(broken, False):
+            raise ConnectionDoesNotExistError
+
+    database = Database(settings_of(fresh_database), begun)
+    clock = DatabaseClock(database)
+    async with clock.running(PATIENCE_S):
+        assert clock._known.is_set()
+    await database.close()

@@ -1,17 +1,20 @@
 """What went to a model at somebody else's door cannot be fetched back: an erasure says how much, and where to."""
 
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
+from asyncpg.exceptions import ConnectionDoesNotExistError
 
-from deploy.outside import outside_models
+from deploy.outside import noted, outside_models
 from deploy.settings import load
 from embeddings.remote import generation_of
+from store.database import Database
 from store.erasure import Erasures, Kind, Receipt, Target
 from store.outside_models import EMBEDDING, EXTRACTION, OutsideModel, Sent, note
 from store.units import Units
-from tests.workers.conftest import HOST, World, dialogue, now
+from tests.workers.conftest import HOST, World, dialogue, now, settings_of
 from tests.workers.models import Model, model, reader
 from tests.workers.stages import Crew, KnownEmbedder
 
@@ -79,12 +82,32 @@ async def test_what_stayed_in_the_house_is_not_told_of(world: World) -> None:
     assert (await erased(world, Kind.BANK)).models == ()
 
 
+REMOTE = {"base_url": "https://Vectors.example.org/v1", "model": "m"}
+ENRICHMENT = {"enabled": True, "base_url": "https://readers.example.org:8443", "model": "test/model-1"}
+OUTSIDE = {"embedding": {"provider": "remote", "remote": REMOTE}, "enrichment": ENRICHMENT}
+
+
+async def test_they_are_noted_though_the_first_connection_breaks_while_it_is_opened(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then the driver's own error comes, wrapped by nobody."""
+    monkeypatch.setattr("deploy.outside.TRY_AGAIN_S", 0.0)
+    broken = iter([True])
+
+    async def begun(_connection: Any) -> None:
+        if next(broken, False):
+            raise ConnectionDoesNotExistError
+
+    database = Database(settings_of(world.postgres), begun)
+    await noted(database, load({}, overrides=OUTSIDE).settings)
+    await database.close()
+    endpoints = await world.sql("select endpoint from public.afterturn_outside_model order by endpoint")
+    assert [row.endpoint for row in endpoints] == [READERS, VECTORS]
+
+
 def test_the_settings_say_which_models_are_outside() -> None:
     assert outside_models(load({}).settings) == []
-    remote = {"base_url": "https://Vectors.example.org/v1", "model": "m"}
-    enrichment = {"enabled": True, "base_url": "https://readers.example.org:8443", "model": "test/model-1"}
-    told = {"embedding": {"provider": "remote", "remote": remote}, "enrichment": enrichment}
-    assert outside_models(load({}, overrides=told).settings) == [
+    assert outside_models(load({}, overrides=OUTSIDE).settings) == [
         OutsideModel(EMBEDDING, str(generation_of("m")), VECTORS),
         OutsideModel(EXTRACTION, VERSION, READERS),
     ]
