@@ -59,7 +59,7 @@ class Together(Generic[Asked, Answer]):
     async def _run(self) -> None:
         try:
             while self._waiting:
-                await self._answer([(asked, future) for asked, future in self._taken() if not future.done()])
+                await self._answer(self._taken())
         finally:
             # With the last look at who waits, not a moment later: who asks in between would wait for ever.
             self._busy -= 1
@@ -72,7 +72,8 @@ class Together(Generic[Asked, Answer]):
             taken.append(self._waiting.popleft())
         return taken
 
-    async def _answer(self, some: Sequence[tuple[Asked, "asyncio.Future[Answer]"]]) -> None:
+    async def _answer(self, waiting: Sequence[tuple[Asked, "asyncio.Future[Answer]"]]) -> None:
+        some = [(asked, future) for asked, future in waiting if not future.done()]
         if not some:
             return
         try:

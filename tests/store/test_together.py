@@ -78,6 +78,18 @@ async def test_who_gave_up_before_it_was_asked_is_not_asked_for() -> None:
     assert doubling.batches == [[1, 3]]
 
 
+async def test_who_gave_up_before_each_is_asked_alone_is_not_asked_for_again() -> None:
+    doubling = Doubling()
+    together = Together(doubling)
+    waiting = [asyncio.create_task(together.ask(number)) for number in (13, 2, 3)]
+    await doubling.begun.wait()
+    waiting[1].cancel()
+    answers = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(answer) for answer in answers[:2]] == [ValueError, asyncio.CancelledError]
+    assert answers[2] == 6
+    assert doubling.batches == [[13, 2, 3], [13], [3]]
+
+
 async def test_with_two_lanes_two_answers_are_under_way_and_the_third_waits() -> None:
     held = asyncio.Event()
     begun: list[list[int]] = []
