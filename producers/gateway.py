@@ -6,11 +6,11 @@ fields are ignored here: the contract belongs to its clients.
 
 import hashlib
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from itertools import pairwise
+from typing import Annotated, Any, Literal, Self
 
 import orjson
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from producers.errors import Invalid, Problem, TooLarge
 from producers.fields import BANK_BYTES, SESSION_BYTES, Moment, Name, Text, refuse, session_name
@@ -19,7 +19,6 @@ from producers.turns import ContentField, size_of
 from store.recall.query import Recalled, RecallQuery
 from store.turns import NewMessage, NewTurn
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CHAT = "chat:"
 CURRENT_CHAT, ALL_USER_MEMORY = "current_chat", "all_user_memory"
 MAX_MESSAGES = 500
@@ -54,28 +53,42 @@ class Scoped(BaseModel):
         return shortened("gateway:" + ":".join(parts), BANK_BYTES)
 
 
-def _positive(moment: datetime) -> datetime:
-    if moment <= EPOCH:
-        raise refuse("must be a positive number of milliseconds since 1970")
-    return moment
+def _positive(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+        raise refuse("must be a positive integer of milliseconds since 1970")
+    return value
 
 
 class AddedMessage(BaseModel):
-    """One message of a run."""
+    """One message of a run; of a tool's, the call that it answers."""
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
     sender_id: Name
-    role: Literal["user", "assistant", "tool", "system"]
-    timestamp: Annotated[Moment, AfterValidator(_positive)]
+    role: Literal["user", "assistant", "tool"]
+    timestamp: Annotated[Moment, BeforeValidator(_positive)]
     content: ContentField
+    tool_call_id: Name | None = None
+
+    @model_validator(mode="after")
+    def _of_a_call(self) -> Self:
+        if self.role == "tool" and self.tool_call_id is None:
+            raise refuse("a message of a tool must name its tool_call_id")
+        return self
+
+
+def _in_order(messages: list[AddedMessage]) -> list[AddedMessage]:
+    for n, (before, after) in enumerate(pairwise(messages), 1):
+        if after.timestamp < before.timestamp:
+            raise refuse(f"the timestamp of message {n} (the first is 0) is before that of the message before it")
+    return messages
 
 
 class AddBody(Scoped):
-    """Messages of a session to remember."""
+    """Messages of a session to remember, in their order."""
 
     session_id: Text = Field(min_length=1)
-    messages: list[AddedMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
+    messages: Annotated[list[AddedMessage], AfterValidator(_in_order)] = Field(min_length=1, max_length=MAX_MESSAGES)
 
 
 class FlushBody(Scoped):

@@ -179,6 +179,13 @@ async def test_recalled_text_is_not_remembered_again(world: World, user: Tenant)
         {"messages": []},
         {"messages": [{}]},
         {"messages": [{**SAID[0], "role": "developer"}]},
+        {"messages": [{**SAID[0], "role": "system"}]},
+        {"messages": [SAID[0], {**SAID[1], "role": "system"}]},
+        {"messages": [{**SAID[0], "role": "tool"}]},
+        {"messages": [SAID[1], SAID[0]]},
+        {"messages": [*SAID, {**SAID[0], "timestamp": 1683554159999}]},
+        {"messages": [{**SAID[0], "timestamp": "2026-01-01T00:00:00Z"}]},
+        {"messages": [{**SAID[0], "timestamp": 1683554160000.0}]},
         {"messages": [{**SAID[0], "timestamp": True}]},
         {"messages": [{**SAID[0], "timestamp": 10**30}]},
         {"messages": [{**SAID[0], "timestamp": 0}]},
@@ -192,9 +199,24 @@ async def test_recalled_text_is_not_remembered_again(world: World, user: Tenant)
     ],
     ids=str,
 )
-async def test_a_wrong_message_is_refused(world: World, user: Tenant, fields: dict[str, Any]) -> None:
-    assert (await post(world, "add", added(user, **fields))).status_code == 422
+async def test_a_wrong_message_is_refused_and_those_beside_it_too(
+    world: World, user: Tenant, fields: dict[str, Any]
+) -> None:
+    reply = await post(world, "add", added(user, **fields))
+    assert (reply.status_code, reply.json()["error"]["code"]) == (422, "INVALID_ARGUMENT")
     assert await count(world, user, "turn_t") == 0
+
+
+async def test_a_refusal_says_which_message_and_repeats_none(world: World, user: Tenant) -> None:
+    [problem] = (await post(world, "add", added(user, messages=SAID[::-1]))).json()["error"]["details"]["problems"]
+    assert problem["field"] == "messages"
+    assert problem["problem"].startswith("the timestamp of message 1 ")
+
+
+async def test_messages_of_one_moment_and_those_of_tools_are_taken(world: World, user: Tenant) -> None:
+    result = {**SAID[0], "role": "tool", "tool_call_id": "call_1", "content": "Flight LX 1"}
+    reply = await post(world, "add", added(user, messages=[SAID[0], result, SAID[1]]))
+    assert reply.json()["data"]["message_count"] == 3
 
 
 @pytest.mark.parametrize(
