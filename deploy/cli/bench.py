@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any
 
 import typer
@@ -30,24 +31,28 @@ BENCHES: Mapping[str, str] = {
     "recall": "deploy.bench.recall.speed",
 }
 
+NameArgument = Annotated[str, typer.Argument(help=f"Which: {', '.join(BENCHES)}.")]
+FullFlag = Annotated[bool, typer.Option("--full", help="Run the largest sizes; this may take long.")]
+DataOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR|FILE",
+        help="The running stack's data folder (default: AFTERTURN_DATA, else the usual one); with --quality, the file "
+        "of dialogues instead.",
+    ),
+]
+
 
 def bench_command(
-    name: Annotated[str, typer.Argument(help=f"Which: {', '.join(BENCHES)}.")],
+    name: NameArgument,
     *,
     quality: Annotated[bool, QualityFlag] = False,
     kind: Annotated[str, FormatOption] = "",
     stack: Annotated[Path | None, StackOption] = None,
     ablate: Annotated[bool, AblateFlag] = False,
     long: Annotated[int, LongOption] = 0,
-    full: Annotated[bool, typer.Option("--full", help="Run the largest sizes; this may take long.")] = False,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR|FILE",
-            help="The running stack's data folder (default: AFTERTURN_DATA, else the usual one); with --quality, the "
-            "file of dialogues instead.",
-        ),
-    ] = None,
+    full: FullFlag = False,
+    data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure the product beside its floor, in the same run and on the same server.
@@ -73,22 +78,26 @@ def bench_command(
         return
     if name not in BENCHES:
         raise ended(f"no such bench: {printable_names()}", 2)
-    bench = import_module(BENCHES[name])
+    outcome = _measured(import_module(BENCHES[name]), data, full=full)
+    if as_json:
+        answer(outcome.as_json())
+    else:
+        console().print(_in_words(outcome))
+    raise typer.Exit(0 if outcome.met else 1)
+
+
+def _measured(bench: ModuleType, data: Path | None, *, full: bool) -> Outcome:
+    """Run a bench on its servers. Ends with status 2 when there are none that serve."""
     sizes = bench.FULL if full else bench.Sizes()
     try:
-        folder = data or load().settings.data
-        with bench.servers(folder) as servers:
+        with bench.servers(data or load().settings.data) as servers:
             say(f"on {servers}")
             outcome: Outcome = asyncio.run(bench.run(servers, say, sizes))
     except SettingsError as error:
         raise ended(f"these settings cannot be used:\n{error}", 2) from None
     except (EmbeddedError, NotSettled, PrivateStackError) as error:
         raise ended(str(error), 2) from None
-    if as_json:
-        answer(outcome.as_json())
-    else:
-        console().print(_in_words(outcome))
-    raise typer.Exit(0 if outcome.met else 1)
+    return outcome
 
 
 def printable_names() -> str:

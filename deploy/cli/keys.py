@@ -31,6 +31,26 @@ ExpiresOption = Annotated[
     timedelta | None,
     typer.Option(parser=duration, metavar="LENGTH", help="How long the key works: 90d, 24h (default: for ever)."),
 ]
+LabelOption = Annotated[str, typer.Option(help="What the key is for; shown in the list.")]
+BanksOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        parser=names.bank, metavar="NAME", help="A bank the key may touch; may be repeated (default: every bank)."
+    ),
+]
+UserOption = Annotated[
+    str | None,
+    typer.Option(parser=names.name, metavar="NAME", help="Write as this user alone, reach no other user's banks."),
+]
+AgentOption = Annotated[
+    str | None,
+    typer.Option(parser=names.name, metavar="NAME", help="Reach the banks of this agent and no other agent's."),
+]
+ReadOnlyFlag = Annotated[bool, typer.Option("--read-only", help="The key may recall and not write.")]
+GatewayUserOption = Annotated[
+    str | None,
+    typer.Option(parser=names.name, metavar="NAME", help="Make the user key of this Memory Gateway user instead."),
+]
 
 keys_app = typer.Typer(help="Create, list, rotate and revoke keys.", no_args_is_help=True, rich_markup_mode="markdown")
 
@@ -38,29 +58,13 @@ keys_app = typer.Typer(help="Create, list, rotate and revoke keys.", no_args_is_
 @keys_app.command("create")
 def create_command(
     *,
-    label: Annotated[str, typer.Option(help="What the key is for; shown in the list.")] = "",
-    bank: Annotated[
-        list[str] | None,
-        typer.Option(
-            parser=names.bank,
-            metavar="NAME",
-            help="A bank the key may touch; may be repeated (default: every bank).",
-        ),
-    ] = None,
-    user: Annotated[
-        str | None,
-        typer.Option(parser=names.name, metavar="NAME", help="Write as this user alone, reach no other user's banks."),
-    ] = None,
-    agent: Annotated[
-        str | None,
-        typer.Option(parser=names.name, metavar="NAME", help="Reach the banks of this agent and no other agent's."),
-    ] = None,
-    read_only: Annotated[bool, typer.Option("--read-only", help="The key may recall and not write.")] = False,
+    label: LabelOption = "",
+    bank: BanksOption = None,
+    user: UserOption = None,
+    agent: AgentOption = None,
+    read_only: ReadOnlyFlag = False,
     expires: ExpiresOption = None,
-    gateway_user: Annotated[
-        str | None,
-        typer.Option(parser=names.name, metavar="NAME", help="Make the user key of this Memory Gateway user instead."),
-    ] = None,
+    gateway_user: GatewayUserOption = None,
     host: HostOption = HOST,
     data: DataOption = None,
     as_json: JsonOption = False,
@@ -72,25 +76,17 @@ def create_command(
     if gateway_user and (bank or user or agent or read_only):
         raise typer.BadParameter("a gateway user's key opens that user's memory and nothing else")
 
-    async def create(keys: Keys, now: datetime) -> tuple[str, datetime | None]:
-        expires_at = None if expires is None else now + expires
-        token = await keys.create(
-            host,
-            label,
-            banks=bank or None,
-            write=not read_only,
-            gateway_user=gateway_user,
-            user=user,
-            agent=agent,
-            expires_at=expires_at,
-        )
-        return token, expires_at
+    scope = {"gateway_user": gateway_user, "user": user, "agent": agent}
 
-    token, expires_at = _changed(running_stack(data), "keys create", host, create)
+    async def create(keys: Keys, now: datetime) -> tuple[str, datetime | None]:
+        until = None if expires is None else now + expires
+        made = keys.create(host, label, banks=bank or None, write=not read_only, expires_at=until, **scope)
+        return await made, until
+
+    token, until = _changed(running_stack(data), "keys create", host, create)
     if as_json:
         about = {"label": label, "banks": sorted(bank) if bank else None, "write": not read_only}
-        scope = {"gateway_user": gateway_user, "user": user, "agent": agent, "expires_at": _moment(expires_at)}
-        answer({"key": token, **about, **scope})
+        answer({"key": token, **about, **scope, "expires_at": _moment(until)})
     else:
         say("keep this key: it is not shown again")
         print(token)
