@@ -19,6 +19,8 @@ begin
     execute format('create schema %I', p_schema);
     execute format('create table %I.replay_progress (host_id uuid primary key, position bigint not null, events bigint not null)',
                    p_schema);
+    execute format('create table %I.replay_erasures as select e.erasure_id, to_jsonb(e) as told from afterturn.erasure_t e',
+                   p_schema);
     foreach v_table in array afterturn.event_backed() loop
         execute format('create table %I.%I (like afterturn.%I including defaults including constraints '
                        'including generated including storage)', p_schema, v_table, v_table);
@@ -46,6 +48,22 @@ begin
         execute format('create table %I.%I (like afterturn.%I)', p_schema, v_table, v_table);
     end loop;
     perform afterturn.first_statistics(p_schema);
+end $$;
+
+-- Whether something of a host (null: of any) was erased since the shadow was made: it may hold what the log does not any
+-- more. The caller holds the log's lock alone.
+create or replace function afterturn.erased_since(p_schema text, p_host uuid) returns boolean
+language plpgsql set search_path to '' as $$
+declare
+    v_erased boolean;
+begin
+    if to_regclass(format('%I.replay_erasures', p_schema)) is null then
+        return true;
+    end if;
+    execute format('select exists (select e.erasure_id, to_jsonb(e) from afterturn.erasure_t e '
+                   'where $1 is null or e.host_id = $1 except select * from %I.replay_erasures)', p_schema)
+       into v_erased using p_host;
+    return v_erased;
 end $$;
 
 -- Projects the next events of a host (or of one bank of it) into the shadow and moves the checkpoint, in one

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
@@ -16,7 +16,7 @@ from store.replay import derived, digest
 from store.replay.digest import Bank
 from store.replay.mend import mend, note_changes
 from store.replay.report import Report
-from store.replay.shadow import Progress, Scope, Shadow
+from store.replay.shadow import ErasedMeanwhileError, Progress, Scope, Shadow
 
 EVERYTHING = Scope()
 VERIFIED, SWAPPED, REPAIRED = "afterturn_replay", "afterturn_swap", "afterturn_repair"
@@ -24,6 +24,8 @@ VERIFIED, SWAPPED, REPAIRED = "afterturn_replay", "afterturn_swap", "afterturn_r
 LOCK_TIMEOUT_MS = 1500
 ATTEMPTS = 20
 PAUSE_S = 0.25
+#: How often a replay begins anew because something was erased while it was made.
+BEGINNINGS = 3
 TRY_AGAIN = frozenset({"55P03", "40P01"})  # a lock was not to be had in time, or a deadlock
 
 Act = Callable[[AsyncConnection, Shadow, Report], Awaitable[Sequence[Bank]]]
@@ -64,7 +66,8 @@ async def swap(owner_url: str, *, progress: Progress | None = None, resume: bool
     Appends wait while the last events are replayed and the tables change places; nothing that was accepted is lost.
     Vectors and words stay where their unit says the same; else they are made again. Derived state is made anew where
     it was made of rows that were wrong, everywhere when it was not what it was made of. The report tells how the live
-    tables were before. Raises ReplayError when running transactions leave no moment for it.
+    tables were before. Raises ReplayError when running transactions leave no moment for it, or
+    something is erased meanwhile.
     """
     started = time.monotonic()
     async with _engine(owner_url) as engine:
@@ -99,6 +102,14 @@ async def repair(owner_url: str, scope: Scope, *, progress: Progress | None = No
 
 
 async def _verified(shadow: Shadow, started: float, progress: Progress | None, *, resume: bool) -> Report:
+    for begun in range(BEGINNINGS):
+        with suppress(ErasedMeanwhileError):
+            return await _compared(shadow, started, progress, resume=resume and not begun)
+    await shadow.drop()
+    raise ErasedMeanwhileError
+
+
+async def _compared(shadow: Shadow, started: float, progress: Progress | None, *, resume: bool) -> Report:
     try:
         await shadow.prepare(resume=resume)
         await shadow.catch_up(progress)
@@ -125,8 +136,12 @@ async def _patiently(engine: AsyncEngine, shadow: Shadow, report: Report, act: A
                 await connection.execute(TAKE_LOG)
                 await connection.execute(TAKE_COUNTS)
                 arguments = {"schema": shadow.schema, "host": shadow.scope.host, "bank": shadow.scope.bank}
+                await shadow.unless_erased(connection)
                 await connection.execute(TAIL, arguments)
                 concerned = await act(connection, shadow, report)
+        except ErasedMeanwhileError:
+            await shadow.drop()
+            raise
         except DBAPIError as error:
             if _state(error) not in TRY_AGAIN:
                 raise ReplayError(f"what was replayed could not be put in place ({_state(error)})") from None

@@ -8,6 +8,8 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from store.errors import ReplayError
+
 #: Events of one step, which is one transaction.
 STEP = 1000
 #: The first step is short: until its tables were analyzed once, the planner knows no good way to a row of the shadow.
@@ -22,6 +24,7 @@ UNLOCK_LOG = text("select pg_advisory_unlock(afterturn.log_lock())")
 ISSUED = text("select case when is_called then last_value else 0 end from afterturn.log_position_seq")
 MAKE = text("select afterturn.make_shadow(:schema)")
 EXISTS = text("select to_regclass(:schema || '.replay_progress') is not null")
+ERASED_SINCE = text("select afterturn.erased_since(:schema, :host)")
 STEP_ON = text("select afterturn.replay_step(:schema, :host, :bank, :upto, :step)")
 HOSTS = text("""
     select h.host_id from afterturn.host_t h
@@ -31,6 +34,13 @@ COUNT = text("""
      where (cast(:host as uuid) is null or e.host_id = :host) and (cast(:bank as uuid) is null or e.bank_id = :bank)""")
 EVENTS = "select coalesce(sum(events), 0) from {schema}.replay_progress"
 TABLES = text("select unnest(afterturn.event_backed())")
+
+
+class ErasedMeanwhileError(ReplayError):
+    """The shadow may hold what was erased from the log since it was read; it must be made anew."""
+
+    def __init__(self) -> None:
+        super().__init__("something was erased meanwhile: the log must be replayed again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +61,13 @@ class Shadow:
         self._analyze_at = FIRST_ANALYZE
 
     async def prepare(self, *, resume: bool) -> None:
-        """Make the shadow; one that an earlier run left behind is taken up (`resume`) or thrown away."""
+        """Make the shadow; one that an earlier run left behind is taken up (`resume`) or thrown away.
+
+        One that was made before something was erased is thrown away, too.
+        """
         async with self._engine.begin() as connection:
-            if resume and (await connection.execute(EXISTS, {"schema": self.schema})).scalar():
+            there = resume and (await connection.execute(EXISTS, {"schema": self.schema})).scalar()
+            if there and not await self._erased_since(connection):
                 return
             await connection.execute(text(f"drop schema if exists {self.schema} cascade"))
             await connection.execute(MAKE, {"schema": self.schema})
@@ -84,17 +98,28 @@ class Shadow:
     async def at_rest(self) -> AsyncGenerator[AsyncConnection]:
         """Lend a connection whose snapshot shows the live tables and the shadow at the same end of the log.
 
-        The log is held while the last few events are replayed and the snapshot is taken, no longer.
+        The log is held while the last few events are replayed and the snapshot is taken, no longer. Raises
+        ErasedMeanwhileError.
         """
         async with self._engine.connect() as keeper, self._engine.connect() as reader:
             await reader.execution_options(isolation_level="REPEATABLE READ")
             await keeper.execute(LOCK_LOG)
             try:
+                await self.unless_erased(keeper)
                 await self._replay(int((await keeper.execute(ISSUED)).scalar_one()), None)
                 await reader.execute(text("select 1"))
             finally:
                 await keeper.execute(UNLOCK_LOG)
             yield reader
+
+    async def unless_erased(self, connection: AsyncConnection) -> None:
+        """Raise ErasedMeanwhileError if something was erased since the shadow was made; under the log's lock."""
+        if await self._erased_since(connection):
+            raise ErasedMeanwhileError
+
+    async def _erased_since(self, connection: AsyncConnection) -> bool:
+        found = await connection.execute(ERASED_SINCE, {"schema": self.schema, "host": self.scope.host})
+        return bool(found.scalar_one())
 
     async def _replay(self, upto: int, progress: Progress | None) -> int:
         arguments = {"host": self.scope.host, "bank": self.scope.bank}
