@@ -1,21 +1,24 @@
 """Servers on loopback that record what they are sent and answer as a test says."""
 
+import asyncio
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
+import pytest
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tests.patience import PATIENCE_S, wait_until
+from tests.patience import PATIENCE_S, until, wait_until
 
 Answer = Callable[["Seen"], Response]
 
@@ -115,10 +118,13 @@ def raw_server(reply: bytes, *, linger_s: float = 0.0) -> Iterator[tuple[str, li
                 connection, _ = listener.accept()
             except OSError:
                 return
-            with connection:
-                received.append(connection.recv(65536))
-                connection.sendall(reply)
-                stop.wait(linger_s)
+            threading.Thread(target=answer, args=(connection,), daemon=True).start()
+
+    def answer(connection: socket.socket) -> None:
+        with connection:
+            received.append(connection.recv(65536))
+            connection.sendall(reply)
+            stop.wait(linger_s)
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
@@ -129,6 +135,34 @@ def raw_server(reply: bytes, *, linger_s: float = 0.0) -> Iterator[tuple[str, li
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
         thread.join(PATIENCE_S)
+
+
+@contextmanager
+def silent_server() -> Iterator[tuple[str, list[bytes]]]:
+    """Run a server that answers nobody. Who awaits it has patience until a request has arrived, however long it takes.
+
+    So it is certain that a call had left when its time ran out. A client that blocks has its own patience.
+    """
+    with raw_server(b"", linger_s=PATIENCE_S) as (url, received), pytest.MonkeyPatch.context() as patch:
+        patience = SimpleNamespace(timeout=partial(_until_one_more, received))
+        patch.setattr("afterturn_client.transport.asyncio", patience)
+        yield url, received
+
+
+@asynccontextmanager
+async def _until_one_more(received: Sequence[bytes], _timeout_s: float) -> AsyncIterator[None]:
+    before = len(received)
+
+    async def end() -> None:
+        await until(lambda: len(received) > before, "a request has arrived")
+        patience.reschedule(0.0)
+
+    async with asyncio.timeout(None) as patience:
+        ending = asyncio.create_task(end())
+        try:
+            yield
+        finally:
+            ending.cancel()
 
 
 def closed_port() -> str:

@@ -5,6 +5,7 @@ from datetime import datetime
 import afterturn_client as module
 import pytest
 from afterturn_client import (
+    Afterturn,
     AfterturnError,
     ApiError,
     InvalidAnswerError,
@@ -18,7 +19,7 @@ from afterturn_client import (
 from afterturn_client.errors import BY_CODE
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from tests.client.loopback import Loopback, closed_port, everything_in, raw_server
+from tests.client.loopback import Loopback, closed_port, everything_in, raw_server, silent_server
 from tests.client.twins import KEY, TEXT, Twin, accepted, error_body, twin
 from tests.patience import PATIENCE_S
 
@@ -111,8 +112,9 @@ async def test_a_service_that_is_away_is_unreachable(twin: Twin) -> None:
 
 
 async def test_silence_is_an_unknown_outcome_after_the_timeout(twin: Twin) -> None:
-    with raw_server(b"", linger_s=PATIENCE_S) as (url, _received):
-        client = twin.client(url, timeout_s=0.1, retry=RetryPolicy(pauses_s=()))
+    with silent_server() as (url, _received):
+        blocks = twin.kind is Afterturn
+        client = twin.client(url, timeout_s=0.1 if blocks else PATIENCE_S, retry=RetryPolicy(pauses_s=()))
         with pytest.raises(UnknownOutcomeError):
             await twin(client, "recall", "q")
 

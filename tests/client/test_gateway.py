@@ -13,7 +13,7 @@ from afterturn_client.gateway import GatewayClient, GatewayHit, GatewayMessage
 from afterturn_client.posts import Transports
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from tests.client.loopback import Loopback, closed_port, everything_in, loopback, raw_server
+from tests.client.loopback import Loopback, closed_port, everything_in, loopback, raw_server, silent_server
 from tests.patience import PATIENCE_S
 
 KEY = "uk_distinctive-secret-71c3"
@@ -180,8 +180,8 @@ async def test_a_connection_cut_in_the_middle_of_the_answer_is_an_unknown_outcom
 
 
 async def test_silence_ends_as_a_timeout_of_unknown_outcome() -> None:
-    with raw_server(b"", linger_s=PATIENCE_S) as (url, _received):
-        async with client(url, 0.2) as gateway:
+    with silent_server() as (url, _received):
+        async with client(url, PATIENCE_S) as gateway:
             error = await failure(gateway.add("s", MESSAGES))
     assert (error.category, error.unsent, error.unknown) == ("timeout", False, True)
 

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from typer.testing import CliRunner, Result
 from deploy.cli.app import build
 from tests.client.loopback import Loopback, Seen, loopback
 from tests.deploy.native_double import NativeDouble, refusal, stand_in
+from tests.patience import PATIENCE_S, wait_until
 
 COMMAND = [sys.executable, "-c", "from deploy.cli import main; main()"]
 
@@ -50,10 +50,7 @@ class Stacked:
 
     def wait_for(self, turns: int) -> None:
         """Return when so many turns have arrived."""
-        deadline = time.monotonic() + 60
-        while len(self.double.turns) < turns:
-            assert time.monotonic() < deadline, f"{len(self.double.turns)} of {turns} turns arrived"
-            time.sleep(0.005)
+        wait_until(lambda: len(self.double.turns) >= turns, f"{turns} turns arrived")
 
     def end(self) -> None:
         """End the child of a test that failed before it could."""
@@ -299,7 +296,7 @@ def test_a_service_killed_and_restarted_in_the_middle_loses_nothing(tmp_path: Pa
     double.before = lambda _seen: None
     with loopback(port) as second:
         second.answer = double.answer
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE_S)
     stacked.end()
     lock.release()
     counted = json.loads(out)
@@ -313,7 +310,7 @@ def test_ctrl_c_says_how_far_it_got_and_a_second_run_goes_on(stacked: Stacked) -
 
     def before(_seen: Seen) -> Response | None:
         if len(stacked.double.turns) >= 300:
-            interrupted.wait(60)
+            interrupted.wait(PATIENCE_S)
             slow.wait(0.3)
         return None
 
@@ -323,7 +320,7 @@ def test_ctrl_c_says_how_far_it_got_and_a_second_run_goes_on(stacked: Stacked) -
     stacked.wait_for(300)
     process.send_signal(signal.SIGINT)
     interrupted.set()
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=PATIENCE_S)
     slow.set()
     counted = json.loads(out)
     assert process.returncode == 1
@@ -337,7 +334,7 @@ def test_ctrl_c_says_how_far_it_got_and_a_second_run_goes_on(stacked: Stacked) -
 
 def test_standard_input_is_read_as_it_comes(stacked: Stacked) -> None:
     process = stacked.start("-", stdin=subprocess.PIPE, env={**os.environ, "PYTHONUNBUFFERED": "1"})
-    out, err = process.communicate(b"Ana: one\nBen: two\n", timeout=20)
+    out, err = process.communicate(b"Ana: one\nBen: two\n", timeout=PATIENCE_S)
     assert process.returncode == 0, err
     assert json.loads(out)["accepted"] == 2
     assert {session for _bank, session, _turn in stacked.double.turns} == {"stdin"}

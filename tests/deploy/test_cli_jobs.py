@@ -191,7 +191,7 @@ async def test_what_else_an_operator_changes_is_in_the_call_audit_and_what_is_on
 async def test_drain_ends_when_nothing_is_undone_whatever_is_dead(busy: Busy) -> None:
     await busy.append(("monday", "1"))
     await busy.end(Stage.EMBEDDING)
-    waiting = asyncio.ensure_future(busy.answer("jobs", "drain", "--timeout", "60s"))
+    waiting = asyncio.ensure_future(busy.answer("jobs", "drain", "--timeout", "600s"))
     await asyncio.sleep(1)
     assert not waiting.done()
     await busy.finish()

@@ -18,7 +18,7 @@ from store.errors import NotSettled
 from store.ledger import Claim, Outcome, Stage, close
 from store.quarantine import DROPPABLE, UNSETTLED, Changed, Found, Quarantine, Then
 from store.turns import NewMessage
-from tests.client.loopback import closed_port, raw_server
+from tests.client.loopback import closed_port, silent_server
 from tests.patience import PATIENCE_S
 from tests.workers.conftest import BANK, HOST, World, turn_uuid
 from tests.workers.gateways import KEY, USER, Gateway, gateway
@@ -171,14 +171,14 @@ async def test_a_dropped_row_says_who_ended_it_and_why(world: World, hand: ByHan
 
 
 async def deliver(world: World, url: str, retry: GatewayRetry = GatewayRetry.NEVER) -> None:
-    async with GatewayClient(url, USER, KEY, timeout_seconds=0.3) as client:
+    async with GatewayClient(url, USER, KEY, timeout_seconds=PATIENCE_S) as client:
         await Crew(world, gateway=client, settings=GatewaySettings(retry=retry, user_id=USER)).drain(Stage.GATEWAY)
 
 
 async def unknown(world: World) -> None:
     """Leave one delivery whose outcome nobody knows."""
     await world.append("s", "t")
-    with raw_server(b"", linger_s=PATIENCE_S) as (url, _received):
+    with silent_server() as (url, _received):
         await deliver(world, url)
     assert await world.statuses(Stage.GATEWAY) == ["add_unknown"]
 

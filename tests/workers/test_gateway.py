@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from store.delivery import Deliveries
 from store.ledger import Claim, Stage
 from store.turns import NewMessage
-from tests.client.loopback import closed_port, raw_server
+from tests.client.loopback import closed_port, raw_server, silent_server
 from tests.patience import PATIENCE_S, until
 from tests.workers.conftest import START, World, dialogue
 from tests.workers.gateways import KEY, USER, Gateway, gateway
@@ -39,10 +39,8 @@ def client_of(url: str, timeout_seconds: float = 30.0) -> GatewayClient:
     return GatewayClient(url, USER, KEY, timeout_seconds=timeout_seconds)
 
 
-async def deliver(
-    world: World, url: str, retry: GatewayRetry = GatewayRetry.UNSENT, attempts: int = 5, timeout_s: float = 30.0
-) -> None:
-    client = client_of(url, timeout_s)
+async def deliver(world: World, url: str, retry: GatewayRetry = GatewayRetry.UNSENT, attempts: int = 5) -> None:
+    client = client_of(url)
     settings = GatewaySettings(user_id=USER, retry=retry)
     await Crew(world, gateway=client, settings=settings, max_attempts=attempts).drain(Stage.GATEWAY)
     await client.aclose()
@@ -150,11 +148,11 @@ async def test_a_refused_add_is_final_and_not_flushed(
 @pytest.mark.law("L9")
 async def test_an_add_whose_outcome_nobody_knows_is_never_repeated(world: World) -> None:
     await world.append()
-    with raw_server(b"", linger_s=PATIENCE_S) as (url, received):
-        await deliver(world, url, timeout_s=0.5)
+    with silent_server() as (url, received):
+        await deliver(world, url)
         await world.forget_backoff()
-        await deliver(world, url, timeout_s=0.5)
-        await until(lambda: len(received) == 1, "what was sent has arrived")
+        await deliver(world, url)
+    assert len(received) == 1
     assert await error(world) == ("add_unknown", "timeout", 1)
     assert [event for event, _ in await audits(world)] == ["add_unknown"]
 

@@ -20,7 +20,7 @@ from tests.client.hybrid.worlds import (
     remember,
     world,
 )
-from tests.client.loopback import Loopback, closed_port, raw_server
+from tests.client.loopback import Loopback, closed_port, silent_server
 from tests.patience import PATIENCE_S
 
 #: What may go wrong with a call, each with the category and status an auditor is told.
@@ -115,8 +115,8 @@ async def test_a_gateway_that_is_not_there_costs_a_run_only_its_recall(
 
 
 async def test_a_gateway_that_is_silent_is_waited_for_as_long_as_configured(tmp_path: Path, model: Loopback) -> None:
-    with raw_server(b"", linger_s=PATIENCE_S) as (url, _received):
-        async with world(config(Loopback(url), timeoutSeconds=0.2), tmp_path, Loopback(), model) as agent:
+    with silent_server() as (url, _received):
+        async with world(config(Loopback(url), timeoutSeconds=PATIENCE_S), tmp_path, Loopback(), model) as agent:
             assert (await agent.run()).text == ANSWER
     assert agent.noted() == [
         ("memory_gateway_recall_failed", {"operation": "search", "category": "timeout"}),

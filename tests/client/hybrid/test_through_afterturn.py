@@ -12,7 +12,7 @@ from afterturn_client.reference import RULE, frame
 from starlette.responses import JSONResponse, Response
 
 from tests.client.hybrid.worlds import ANSWER, PROMPT, RECALLED, World, calls, model_answers, says, texts, world
-from tests.client.loopback import Loopback, Seen, raw_server
+from tests.client.loopback import Loopback, Seen, silent_server
 from tests.patience import PATIENCE_S
 
 FRESH = {"position": 1, "embedded": 1, "extracted": 1, "projected": 1, "pending": 0}
@@ -108,9 +108,9 @@ async def test_failures_of_afterturn_are_events_and_change_no_answer(
 
 
 async def test_a_recall_waits_no_longer_than_its_deadline_and_an_unanswered_handover_is_unknown(agent: World) -> None:
-    with raw_server(b"", linger_s=PATIENCE_S) as (url, _received):
-        async with AsyncAfterturn(url, "at_key", retry=RetryPolicy(pauses_s=()), timeout_s=0.3) as client:
-            layer = AfterturnLayer(client, deadline_s=0.1)
+    with silent_server() as (url, _received):
+        async with AsyncAfterturn(url, "at_key", retry=RetryPolicy(pauses_s=()), timeout_s=PATIENCE_S) as client:
+            layer = AfterturnLayer(client, deadline_s=0.0)
             own = HybridMemory(
                 agent.memory.store, agent.memory.sessions, agent.memory.search, layer, agent.events.append
             )
