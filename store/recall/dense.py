@@ -9,6 +9,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+#: A message of fewer bytes than these, some forty words, is short.
+SHORT = 220
+#: Neighbours with at least this cosine speak of the same.
+SAME = 0.25
+
 Vectors = NDArray[np.float32]
 Table = NDArray[np.float64]
 
@@ -38,6 +43,16 @@ def products(question: Vectors, own: Vectors, before: Vectors, after: Vectors) -
     between = np.stack([pair.sum(axis=1, dtype=np.float64) for pair in pairs], axis=1)
     known: NDArray[np.bool_] = np.any(three != 0, axis=2)
     return Products(three @ question.astype(np.float64), between, known)
+
+
+def leaning(of: Products, sizes: NDArray[np.int_], most: float) -> Table:
+    """Return how many times as much as a long one each message leans on the one before and the one after; shape (n, 2).
+
+    `sizes` are the messages' bytes, shape (n,). The shorter it is, the less it says itself, and the more, up to `most`
+    times, is told by neighbours that speak of the same; others would only hide it.
+    """
+    more = np.clip(SHORT / np.maximum(1, sizes), 1.0, most)[:, None]
+    return np.where(of.between[:, :2] >= SAME, more, 1.0)
 
 
 def cosines(of: Products, before: Table, after: Table) -> Table:

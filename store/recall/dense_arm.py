@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import SET_TENANT
 from store.recall.arms import Found, Search
-from store.recall.dense import cosines
+from store.recall.dense import cosines, leaning
 from store.recall.filters import conditions, is_filtered
 from store.recall.pool import Pool
 from store.recall.reflections import IS_ASKED_FOR
@@ -121,8 +121,9 @@ class DenseArm:
 
         def view(pool: Pool) -> NDArray[np.float64]:
             ranking = search.settings.ranking
-            after = np.full(len(pool), ranking.dense_context, dtype=np.float64)
-            return cosines(pool.products, after + ranking.dense_answer * pool.answers, after)
+            before, after = leaning(pool.products, pool.sizes, ranking.dense_short).T
+            beside = ranking.dense_context
+            return cosines(pool.products, before * (beside + ranking.dense_answer * pool.answers), after * beside)
 
         return Found(best, [], view)
 

@@ -73,3 +73,8 @@ class Pool:
     def answers(self) -> NDArray[np.bool_]:
         """Which candidates follow upon a question; shape (len(self),)."""
         return np.array([candidate.answers for candidate in self.candidates], dtype=np.bool_)
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int_]:
+        """How many bytes each candidate's text has; shape (len(self),)."""
+        return np.array([len(candidate.text.encode()) for candidate in self.candidates], dtype=np.int_)

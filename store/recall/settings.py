@@ -30,6 +30,7 @@ class RankingSettings(BaseModel):
     lexical_answer: float = Field(default=0.4, ge=0, le=1, description="more than that of the question one answers")
     dense_context: float = Field(default=0.25, ge=0, le=1, description="a neighbour's vector against one's own")
     dense_answer: float = Field(default=0.15, ge=0, le=1, description="more than that of the question one answers")
+    dense_short: float = Field(default=2.0, ge=1, le=10, description="times as much, at most, for a short message")
     substance: float = Field(default=0.02, ge=0, le=10, description="for what says more, by the logarithm of its words")
     speaker: float = Field(default=0.1, ge=0, le=10, description="for the one speaker a question names")
     session: float = Field(default=0.25, ge=0, le=10, description="share of the mean of the session's three best")

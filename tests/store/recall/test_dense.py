@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from store.recall.dense import Products, cosines, products
+from store.recall.dense import SAME, SHORT, Products, cosines, leaning, products
 
 
 def _beside(of: Products, share: float) -> NDArray[np.float64]:
@@ -56,3 +56,15 @@ def test_a_message_without_neighbours_is_itself() -> None:
 def test_a_pool_of_nobody_has_no_scores() -> None:
     nobody = np.zeros((0, 8), dtype=np.float32)
     assert _beside(products(_units(1, 1)[0], nobody, nobody, nobody), 0.25).shape == (0,)
+
+
+def test_the_shorter_a_message_the_more_it_leans_on_what_speaks_of_the_same() -> None:
+    sizes = np.array([10 * SHORT, SHORT, SHORT // 2, 1])
+    between = np.full((4, 3), SAME)
+    of = Products(np.zeros((4, 3)), between, np.ones((4, 3), dtype=np.bool_))
+    assert leaning(of, sizes, 3.0).tolist() == [[1, 1], [1, 1], [2, 2], [3, 3]]
+
+
+def test_a_short_message_leans_no_more_than_a_long_one_on_what_speaks_of_something_else() -> None:
+    of = Products(np.zeros((1, 3)), np.array([[0.9, 0.1, 0.9]]), np.ones((1, 3), dtype=np.bool_))
+    assert leaning(of, np.array([1]), 2.0).tolist() == [[2, 1]]
