@@ -9,7 +9,7 @@ from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.erasure.requests import Erasure
-from store.erasure.units import ERASE_EVENTS, SCRUB, SCRUB_SESSIONS, Place, erase_units
+from store.erasure.units import ERASE_EVENTS, FORGET_JOBS, SCRUB, SCRUB_SESSIONS, Place, erase_units
 from store.errors import NotFound
 from store.events.catalog import Aggregate, EventType
 
@@ -90,6 +90,8 @@ async def erase_written(place: Place, written: Written) -> None:
     """Erase what a user wrote in one bank, as far as one page of the log tells of it."""
     for kind, things in written.made.items():
         await _end(place, MADE[kind], sorted(things))
+    if written.made:
+        await place.count("recall_jobs", FORGET_JOBS)
     await erase_units(place, sorted(written.units))
     positions = [row.position for row in written.histories]
     await place.count("events", ERASE_WORDS, positions=positions)

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from afterturn_client.gateway import GatewayClient
 
+from store.curation import Curation, NewDirective
 from store.erasure import Kind
+from store.errors import NotFound
 from store.ledger import Stage
 from store.recall_jobs import RecallJobs
 from tests.store.erasure.conftest import Scene
@@ -83,6 +85,20 @@ async def test_a_late_answer_to_a_recall_job_is_refused(scene: Scene, asked: dic
     await scene.erase(Kind.SESSION, "s")
     assert await jobs.finish(taken, b'{"results": []}') is False
     await nothing_left(scene)
+
+
+async def test_an_answer_that_waits_goes_with_the_directive_it_tells(scene: Scene) -> None:
+    await say(scene)
+    laid = NewDirective("name", f"Call everybody {SECRET}.")
+    await Curation(scene.world.database, now).lay_down(HOST, "default", laid, "ana")
+    jobs = RecallJobs(scene.world.database, now)
+    job, _ = await jobs.open(HOST, {"bank": "default", "query": "who?"}, timedelta(minutes=5))
+    taken = await jobs.take(HOST, job, timedelta(minutes=1))
+    assert taken is not None
+    assert await jobs.finish(taken, b'{"directives": ["Call everybody"]}')
+    await scene.erase(Kind.USER, "ana")
+    with pytest.raises(NotFound):
+        await jobs.read(HOST, job)
 
 
 async def test_a_delivery_not_begun_is_never_made(scene: Scene) -> None:
