@@ -1,14 +1,17 @@
 """Whatever was said, derived, compacted, forgotten, erased: replay and rebuild find what is there, and no more."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
-from uuid import UUID, uuid4
+from uuid import UUID, uuid4, uuid5
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from store import derived, identity
+from store.curation import Curation, NewLink
+from store.documents import Documents, NewDocument, content_hash
 from store.erasure import Erasures, Kind, Target
 from store.errors import NotFound
 from store.events.catalog import EventType
@@ -43,7 +46,10 @@ steps = st.lists(
         sayings,
         st.tuples(st.just("work"), st.sampled_from(["all", Stage.EXTRACTION.value, Stage.EMBEDDING.value])),
         st.tuples(st.just("unit"), st.integers(0, 20)),
-        st.tuples(st.just("forget"), st.integers(0, 20)),
+        st.tuples(st.just("forget"), st.integers(0, 20), st.booleans()),
+        st.tuples(st.just("hand_in"), st.sampled_from(USERS), st.integers(0, len(SENTENCES) - 1)),
+        st.tuples(st.just("correct"), st.integers(0, 20), st.integers(0, len(SENTENCES) - 1)),
+        st.tuples(st.just("link"), st.integers(0, 20), st.integers(0, 20)),
         st.tuples(st.just("compact"), st.sampled_from(SESSIONS)),
         st.tuples(st.just("session"), st.sampled_from(SESSIONS)),
         st.tuples(st.just("user"), st.sampled_from(USERS)),
@@ -63,7 +69,6 @@ class Said:
     user: str
     unit: UUID
     gone: bool = False
-    forgotten: bool = False
 
 
 @dataclass
@@ -90,6 +95,27 @@ class Story:
         turn = NewTurn(self.name, session, turn_name, messages, user_id=f"{user}-{self.name}")
         await self.world.turns.append(HOST, [turn])
 
+    async def hand_in(self, user: str, sentence: int) -> None:
+        """Say the same in a document of one unit."""
+        word = f"Zq{len(self.said)}x{self.name}"
+        text = SENTENCES[sentence].format(word=word)
+        document = NewDocument(self.name, content_hash(text.encode()), text, user_id=f"{user}-{self.name}")
+        added = await Documents(self.world.database, now).add(HOST, document)
+        self.said.append(Said(word, "", user, uuid5(added.doc_id, "chunk:0")))
+
+    async def correct(self, which: int, sentence: int) -> None:
+        if self.said:
+            one = self.said[which % len(self.said)]
+            with suppress(NotFound):
+                text = f"Once more: {SENTENCES[sentence].format(word=one.word)}"
+                await Units(self.world.database, now).correct(HOST, self.name, one.unit, text)
+
+    async def link(self, first: int, second: int) -> None:
+        if self.said:
+            one, other = (self.said[which % len(self.said)].unit for which in (first, second))
+            with suppress(NotFound):
+                await Curation(self.world.database, now).link(HOST, self.name, NewLink(one, other, "causes"))
+
     async def work(self, stage: str) -> None:
         await (self.crew.drain() if stage == "all" else self.crew.drain(Stage(stage)))
 
@@ -99,13 +125,10 @@ class Story:
             await self.erase(Kind.UNIT, str(one.unit))
             one.gone = True
 
-    async def forget(self, which: int) -> None:
+    async def forget(self, which: int, with_facts: bool) -> None:  # noqa: FBT001 - drawn
         if self.said and not (one := self.said[which % len(self.said)]).gone:
-            try:
-                await Units(self.world.database, now).forget(HOST, self.name, one.unit)
-            except NotFound:
-                return
-            one.forgotten = True
+            with suppress(NotFound):
+                await Units(self.world.database, now).forget(HOST, self.name, one.unit, with_facts=with_facts)
 
     async def compact(self, session: str) -> None:
         """Sum a session up in words that repeat all it holds."""
