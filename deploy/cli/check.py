@@ -48,6 +48,7 @@ def walls_command(
     # The application in this process would write a line for every try.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     with _stack(data) as stack:
+        say(f"{tries:,} requests are made to the stack at {stack.api}")
         try:
             report = asyncio.run(run(stack, tries, seed))
         except Unfit as error:

@@ -7,6 +7,7 @@ from pathlib import Path
 from deploy.cli.examination import Patient
 from deploy.cli.findings import Finding, warn
 from deploy.embedded.cluster import homes
+from deploy.embedded.survivors import servers_in
 from deploy.folder_lock import is_held
 from deploy.private_folder import is_private, leftovers, size_of
 
@@ -19,7 +20,7 @@ def left_behind(patient: Patient) -> Iterator[Finding]:
     for left in leftovers():
         yield warn(SUBJECT, f"{_named(*left.places)}, by a command that was killed", f"{NEXT} {_removal(*left.places)}")
     for home, data in homes():
-        if not (is_held(home) or _is_known(home, data, patient)):
+        if not (is_held(home) or servers_in(home) or _is_known(home, data, patient)):
             yield warn(SUBJECT, f"{_named(home)}, the database of {data or 'an unknown folder'}", _advice(home, data))
 
 

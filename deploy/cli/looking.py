@@ -45,7 +45,7 @@ def look(data: Path | None, place: Place, selection: Selection, limit: int, *, a
     if rows:
         console().print(entries.table(rows, banks))
     else:
-        say("there is no such work")
+        say("nothing of the kind waits, runs or failed")
     if more:
         say(f"there is more: --limit shows more than {limit}")
 

@@ -50,7 +50,8 @@ def _in_words(found: Profile) -> Text:
     if beside:
         lines.append(Text(printable(f"beside: {', '.join(beside)}"), style="dim"))
     more = "" if found.raw.get("whole", True) else ", more were left out"
-    lines.append(Text(f"{len(found.facts)} facts{more}", style="dim"))
+    count = len(found.facts)
+    lines.append(Text(f"{count} {'fact' if count == 1 else 'facts'}{more}", style="dim"))
     return Text("\n").join(lines)
 
 

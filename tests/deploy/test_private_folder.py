@@ -1,6 +1,7 @@
 """A command's own folder: gone with the command, and with the next one when the command was killed."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -175,3 +176,17 @@ def test_a_stack_that_is_interrupted_while_it_starts_leaves_nothing(temporary: P
     assert "interrupted: ending" in said
     assert list(temporary.iterdir()) == []
     assert [data for _, data in cluster.homes() if data == folder / DATA] == []
+
+
+def test_a_database_whose_server_runs_is_neither_named_nor_removed(
+    killed: tuple[Path, Path], tmp_path: Path, system: Path
+) -> None:
+    folder, home = killed
+    unsaid = database(system, "0123456789ab.2", None)
+    server = tmp_path / "postgres"
+    shutil.copy2(shutil.which("sleep") or "", server)
+    with spawned([server, "600"], cwd=home / "pg"), spawned([server, "600"], cwd=unsaid / "pg"):
+        assert found(tmp_path / "memory") == []
+        with private_folder("demo"):
+            assert folder.exists()
+            assert home.exists()
