@@ -55,6 +55,7 @@ from store.keys import Keys
 from store.ledger import Ledger
 from store.persons import Persons
 from store.recall.keeping import Keeping
+from store.recall.openings import Openings
 from store.recall.recaller import Recaller
 from store.recall_jobs import RecallJobs
 from store.turns import TurnStore
@@ -153,6 +154,7 @@ class _Owned:
     watch: Watch
     recorder: CallRecorder
     keeping: Keeping
+    openings: Openings
     others: GatewayRecall | None
     pressure: Pressure
     batch: MicroBatch
@@ -176,6 +178,7 @@ def _owned(settings: Settings) -> _Owned:
         watch=Watch(settings.broker),
         recorder=CallRecorder(CallAudit(database).write, clock),
         keeping=Keeping(database),
+        openings=Openings(database),
         others=gateway_recall(settings.gateway, database, settings.gateway.recall_seconds),
         pressure=pressure,
         batch=_micro_batch(database, embedder, model, pressure, doorbell),
@@ -186,7 +189,13 @@ def _parts(settings: Settings, owned: _Owned) -> Parts:
     """Return what the facade stands on."""
     database, clock = owned.database, owned.clock
     recaller = Recaller(
-        database, owned.embedder, settings.recall, reranker=owned.reranker, keeping=owned.keeping, clock=clock
+        database,
+        owned.embedder,
+        settings.recall,
+        reranker=owned.reranker,
+        keeping=owned.keeping,
+        openings=owned.openings,
+        clock=clock,
     )
     return Parts(
         TurnStore(database, clock),
@@ -220,6 +229,7 @@ async def _lifespan(settings: Settings, owned: _Owned, _app: FastAPI) -> AsyncGe
         await owned.others.close()
     await owned.doorbell.close()
     await owned.keeping.close()
+    await owned.openings.close()
     await owned.database.close()
     await _let_go(owned.embedder, owned.reranker)
 
