@@ -173,6 +173,12 @@ async def test_a_mention_in_a_forgotten_unit_is_none(database: Database, family:
     assert await rows(database, family, ALIVE) == [(1, 1, 2, 1, 0, 3)]
 
 
+async def test_a_mention_of_an_ended_entity_is_none(database: Database, family: UUID) -> None:
+    await append(database, family, [event(family, E.ENTITY_DELETED, 2), event(family, E.UNIT_RETAINED, key="new")])
+    await append(database, family, [event(family, E.UNIT_ENTITY_LINKED, key="new-a")])
+    assert await rows(database, family, ALIVE) == [(1, 3, 0, 0, 1, 3)]
+
+
 async def test_a_turn_said_in_a_deleted_bank_begins_it_anew(database: Database, turns: TurnStore, host: UUID) -> None:
     await turns.append(host, [turn("t1", "before", bank="home")])
     [bank] = [b for (b,) in await rows(database, host, "select bank_id from agent_memory_bank_t")]
