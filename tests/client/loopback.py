@@ -94,15 +94,17 @@ def loopback(port: int = 0) -> Iterator[Loopback]:
 @contextmanager
 def silence() -> Iterator[Callable[..., None]]:
     """Lend a fault for a server: whoever asks gets no answer before the block is over."""
-    over = threading.Event()
+    over, asked = threading.Event(), list[bytes]()
 
     def nothing_said(*_: object) -> None:
+        asked.append(b"")
         over.wait(PATIENCE_S)
 
-    try:
-        yield nothing_said
-    finally:
-        over.set()
+    with _patience_until(asked):
+        try:
+            yield nothing_said
+        finally:
+            over.set()
 
 
 @contextmanager
@@ -139,14 +141,21 @@ def raw_server(reply: bytes, *, linger_s: float = 0.0) -> Iterator[tuple[str, li
 
 @contextmanager
 def silent_server() -> Iterator[tuple[str, list[bytes]]]:
-    """Run a server that answers nobody. Who awaits it has patience until a request has arrived, however long it takes.
+    """Run a server that answers nobody, and whose callers have patience until their request has arrived."""
+    with raw_server(b"", linger_s=PATIENCE_S) as (url, received), _patience_until(received):
+        yield url, received
+
+
+@contextmanager
+def _patience_until(received: Sequence[bytes]) -> Iterator[None]:
+    """Have who awaits an answer give up when one more request has arrived, however long that takes.
 
     So it is certain that a call had left when its time ran out. A client that blocks has its own patience.
     """
-    with raw_server(b"", linger_s=PATIENCE_S) as (url, received), pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patience = SimpleNamespace(timeout=partial(_until_one_more, received))
         patch.setattr("afterturn_client.transport.asyncio", patience)
-        yield url, received
+        yield
 
 
 @asynccontextmanager

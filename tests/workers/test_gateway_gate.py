@@ -33,8 +33,8 @@ async def crew_at(world: World) -> AsyncIterator[MakeCrew]:
     """Workers of one gateway at a URL: each has a client and a sight of the gate of its own."""
     clients = []
 
-    def make(url: str, policy: GatePolicy | None = None, timeout_s: float = 30.0) -> Crew:
-        clients.append(client_of(url, timeout_s))
+    def make(url: str, policy: GatePolicy | None = None) -> Crew:
+        clients.append(client_of(url))
         chosen = policy or GatePolicy(threshold=3, cooldown_s=60.0)
         gate = Gate(world.database, gate_name("gateway", "the one", USER), chosen)
         return Crew(world, gateway=clients[-1], gate=gate)
@@ -143,7 +143,7 @@ async def test_an_unknown_outcome_while_looking_is_not_repeated(
     await crew.gate.report(well=False)
     await come_back(world)
     with silence() as server.fault:
-        await crew_at(server.url, GatePolicy(threshold=1, cooldown_s=60.0), 0.5).drain(Stage.GATEWAY)
+        await crew_at(server.url, GatePolicy(threshold=1, cooldown_s=60.0)).drain(Stage.GATEWAY)
     assert await world.statuses(Stage.GATEWAY) == ["add_unknown"]
     server.fault = lambda _operation, _body: None
     await come_back(world)
