@@ -1,4 +1,4 @@
-"""Whoever answers somebody goes first: workers step back, and with them the server's processes that work for them."""
+"""Whoever answers somebody goes first: workers step back, and half as far the server's processes that work for them."""
 
 import os
 from collections.abc import Awaitable, Callable
@@ -17,18 +17,20 @@ def step_back(nice: int) -> None:
         _weigh_session(os.getpid(), nice)
 
 
-def with_me(nice: int) -> Callable[[Any], Awaitable[None]]:
-    """Return what has the server's process behind a new connection step back, too.
+def half_with_me(nice: int) -> Callable[[Any], Awaitable[None]]:
+    """Return what has the server's process behind a new connection step back half as far as we do.
 
-    Where that runs on another machine, or is not ours to tell, it stays as it is.
+    Half: it holds locks that whoever commits has to wait for, and must come to their end before we go on ourselves.
+    Where it runs on another machine, or is not ours to tell, it stays as it is.
     """
+    its = nice // 2
 
     async def bring_along(connection: Any) -> None:
         process, port = await connection.fetchrow(OTHER_END)
         if serves(process, port):
             with suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, process, nice)
-                _weigh_session(process, nice)
+                os.setpriority(os.PRIO_PROCESS, process, its)
+                _weigh_session(process, its)
 
     return bring_along
 

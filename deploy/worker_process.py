@@ -30,7 +30,7 @@ from deploy.gateways import gateway_client, gateway_recall
 from deploy.linking import linking_of
 from deploy.outside import noted
 from deploy.settings import Settings
-from deploy.stepping_back import with_me
+from deploy.stepping_back import half_with_me
 from embeddings.errors import EmbeddingError
 from embeddings.registry import Owned, OwnedEmbedder, create_embedder, create_reranker
 from producers.doorbell import Doorbell
@@ -201,7 +201,7 @@ async def _build(
     settings: Settings, broker: RedisBroker, watch: Watch, stages: Callable[..., Sequence[StageWork]]
 ) -> Parts:
     nice = settings.worker.nice
-    database = Database(settings.database, with_me(nice) if nice else None)
+    database = Database(settings.database, half_with_me(nice) if nice else None)
     clock = DatabaseClock(database)
     embedder = create_embedder(settings.embedding, settings.data)
     gateway, reader = gateway_client(settings.gateway), reader_of(settings.enrichment)
@@ -213,18 +213,20 @@ async def _build(
     recalls = Recalls(database, recaller, Waiter(database), others)
     lease = timedelta(seconds=settings.worker.lease_seconds)
     runners = _runners(settings, ledger, stages(settings, database, embedder, gateway, reader), doorbell, clock)
+    recall = RecallWork(jobs, recalls, lease, embedder.load)
     sweeper = Sweeper(
         ledger=ledger,
         jobs=jobs,
         bell=Bell(doorbell.ring, doorbell.ask, doorbell.reachable),
         here={stage: runner.drain for stage, runner in runners.items()},
+        answer=recall.answer,
         every_s=settings.worker.sweep_seconds,
         words=WaitingWords(database),
     )
     needs = Needs(Pruning(database), jobs, Erasures(database, clock), settings.maintenance, clock, WordsAnew(database))
     tasks = (*tasks_of(needs), linking_of(settings, database, embedder, clock), checking(database, settings.recall))
     maintainer = Maintainer(Schedule(database), tasks, _name())
-    dependencies = Dependencies(runners, RecallWork(jobs, recalls, lease, embedder.load), doorbell.answered)
+    dependencies = Dependencies(runners, recall, doorbell.answered)
     looking = [
         asyncio.create_task(run, name=name)
         for name, run in (

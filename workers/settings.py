@@ -135,10 +135,10 @@ class WorkerSettings(BaseModel):
 
     threads: int = Field(default=4, ge=1, le=64, description="messages one process works on at a time")
     nice: int = Field(
-        default=8,
+        default=15,
         ge=0,
         le=19,
-        description="how far workers, and the server's processes that serve them, step back for others",
+        description="how far workers step back for others, and half as far the server's processes that serve them",
     )
     lease_seconds: float = Field(default=30.0, ge=1, le=3600, description="how long a claim is good for")
     max_attempts: int = Field(default=5, ge=1, le=100, description="attempts before quarantine")

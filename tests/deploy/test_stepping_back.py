@@ -6,7 +6,7 @@ import socket
 from pydantic import SecretStr
 from sqlalchemy import text
 
-from deploy.stepping_back import serves, with_me
+from deploy.stepping_back import half_with_me, serves
 from store.database import Database
 from store.settings import DatabaseSettings
 from tests.servers import TestPostgres
@@ -14,12 +14,12 @@ from tests.servers import TestPostgres
 MINE = text("select pg_backend_pid(), inet_client_port()")
 
 
-async def test_a_servers_process_steps_back_with_whom_it_works_for(fresh_database: TestPostgres) -> None:
+async def test_a_servers_process_steps_back_half_as_far_as_whom_it_works_for(fresh_database: TestPostgres) -> None:
     nice = os.getpriority(os.PRIO_PROCESS, 0) + 3
     settings = DatabaseSettings(
         url=SecretStr(fresh_database.app_url), operator_url=SecretStr(fresh_database.operator_url)
     )
-    database, before = Database(settings, with_me(nice)), Database(settings)
+    database, before = Database(settings, half_with_me(2 * nice)), Database(settings)
     try:
         async with database.call() as behind, before.call() as beside:
             process, port = (await behind.execute(MINE)).one()
