@@ -31,10 +31,15 @@ REMOVE = text("""
     delete from afterturn.fact_t f using unnest(cast(:units as uuid[])) g(unit_id)
      where f.host_id = :host and f.bank_id = :bank and f.unit_id = g.unit_id
     returning f.fact_id, f.subject, f.key""")
+# All that these turns state, what a rebuild came to before them included: nobody has seen yet what follows from that.
 ADD = text(f"""
-    insert into afterturn.fact_t {_COLUMNS}
-    {_FACTS} and u.turn_id = any(cast(:turns as uuid[]))
-    on conflict do nothing returning fact_id, subject, key""")
+    with stated as materialized ({_FACTS} and u.turn_id = any(cast(:turns as uuid[]))), added as (
+        insert into afterturn.fact_t {_COLUMNS}
+        select s.host_id, s.bank_id, s.unit_id, s.subject, s.fact_id, s.key, s.value, s.position, s.valid_from
+          from stated s
+        on conflict do nothing
+    )
+    select s.fact_id, s.subject, s.key from stated s""")  # noqa: S608 - put together from constants
 CLEAR = text("delete from afterturn.fact_t where host_id = :host and bank_id = :bank")
 ADD_ALL = text(f"""
     insert into afterturn.fact_t {_COLUMNS}
@@ -85,7 +90,7 @@ class Identity:
 async def refresh(
     connection: AsyncConnection, host: UUID, bank: UUID, turns: Sequence[UUID], gone: Sequence[UUID]
 ) -> list[Identity]:
-    """Take in the facts of these turns, take out those of forgotten units; returns the identities that changed."""
+    """Take in the facts of these turns, take out those of forgotten units; returns the identities of all of them."""
     place = {"host": host, "bank": bank}
     removed = (await connection.execute(REMOVE, {**place, "units": list(gone)})).all() if gone else []
     arguments = {**place, "turns": list(turns), "many": list(MANY_VALUED)}

@@ -304,6 +304,25 @@ async def test_a_fact_gives_way_to_the_next_and_comes_back_when_that_is_forgotte
     assert found == [(porto, True)]
 
 
+async def test_a_fact_that_a_rebuild_came_to_first_is_reflected_upon_when_its_turn_is_counted(
+    database: Database,
+) -> None:
+    """A later reading of a turn that was counted before states facts that wait for a row of their own."""
+    bank = await begin(database)
+    await bank.turn(0, 0)
+    await bank.fact(0, 0)
+    await bank.turn(0, 0)
+    read_again = bank.waiting[-1:]
+    await bank.advance(0, 0)
+    bank.waiting = read_again
+    await bank.fact(0, 1)
+    async with database.tenant(bank.host) as connection:
+        await derived.rebuild(connection, bank.host, bank.bank)
+    await bank.advance(0, 0)
+    async with database.tenant(bank.host) as connection:
+        assert (await connection.execute(REFLECTED, bank.place)).scalar() == 1
+
+
 async def test_what_is_forgotten_while_its_turn_is_counted_is_taken_back_by_the_next_run(database: Database) -> None:
     bank = await begin(database)
     await bank.turn(0, 0)
