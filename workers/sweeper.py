@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -32,17 +32,19 @@ class Bell:
 class Sweeper:
     """One of these in every worker process; they may all sweep at once. Without Redis, it works by itself.
 
-    `here` answers a ring in this very process.
+    `here` answers a ring in this very process, `answer` a recall job.
     """
 
     ledger: Ledger
     jobs: RecallJobs
     bell: Bell
     here: Mapping[Stage, Callable[[], Awaitable[None]]]
+    answer: Callable[[UUID, UUID], Awaitable[None]]
     every_s: float
     words: WaitingWords | None = None
     chance: Callable[[], float] = field(default=random.random)
     _working: set[asyncio.Future[None]] = field(default_factory=set)
+    _answering: "asyncio.Future[None] | None" = None
 
     async def run(self) -> None:
         """Sweep until cancelled. A sweep that fails is counted and followed by the next."""
@@ -58,10 +60,12 @@ class Sweeper:
         """Ring once for every stage with ready work nobody holds, and for recall jobs that wait."""
         stages = await self.ledger.rings()
         jobs = await self.jobs.waiting()
-        if stages and not await self.bell.reachable():
+        if (stages or jobs) and not await self.bell.reachable():
             log.warning("the queue cannot be reached, working from the ledger alone", stages=len(stages))
             for stage in self.here.keys() & set(stages):
-                self._work_here(stage)
+                self._work_here(self.here[stage]())
+            if self._answering is None or self._answering.done():
+                self._answering = self._work_here(self._answer_here(jobs))
         for stage in stages:
             RINGS.labels(stage.value).inc()
             self.bell.ring(stage)
@@ -80,7 +84,13 @@ class Sweeper:
         else:
             SWEEPS.labels("ok").inc()
 
-    def _work_here(self, stage: Stage) -> None:
-        work = asyncio.ensure_future(self.here[stage]())
+    def _work_here(self, coming: Awaitable[None]) -> "asyncio.Future[None]":
+        work = asyncio.ensure_future(coming)
         self._working.add(work)
         work.add_done_callback(self._working.discard)
+        return work
+
+    async def _answer_here(self, jobs: Sequence[tuple[UUID, UUID]]) -> None:
+        """Answer recall jobs one after the other; what others have answered meanwhile costs a look."""
+        for host, job in jobs:
+            await self.answer(host, job)

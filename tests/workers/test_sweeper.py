@@ -59,7 +59,8 @@ class Answers:
 def sweeper(world: World, ears: Ears) -> Sweeper:
     crew = Crew(world)
     here = {stage: crew.runner(stage).drain for stage in Stage}
-    return Sweeper(world.ledger, RecallJobs(world.database, now), ears.bell(), here, every_s=0.05)
+    answer = work(world, Answers()).answer
+    return Sweeper(world.ledger, RecallJobs(world.database, now), ears.bell(), here, answer, every_s=0.05)
 
 
 @pytest.mark.law("L1")
@@ -107,6 +108,17 @@ async def test_waiting_recall_jobs_are_asked_for_again_and_expired_ones_are_not(
     ears = Ears()
     await sweeper(world, ears).sweep()
     assert ears.jobs == [(HOST, waiting)]
+
+
+async def test_without_redis_the_sweeper_has_recall_jobs_answered_here(world: World) -> None:
+    jobs = RecallJobs(world.database, now)
+    asked = [
+        (await jobs.open(HOST, {"bank": "default", "query": name}, timedelta(minutes=5)))[0] for name in ("Anna", "Ben")
+    ]
+    one = sweeper(world, Ears(up=False))
+    await one.sweep()
+    await asyncio.gather(*one._working)
+    assert [(await jobs.read(HOST, job)).status for job in asked] == ["done", "done"]
 
 
 async def at_once() -> None:
