@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from store.database import Database
 from store.errors import RestoredElsewhere
+from store.events.bulk import append_bulk
 from store.events.catalog import EventType
 from store.events.log import append_events
 from store.events.reader import Place, Subscription, read, restamp
@@ -134,16 +135,19 @@ async def test_a_restored_log_is_stamped_anew_and_every_subscription_goes_on_whe
     with pytest.raises(RestoredElsewhere):
         async with first.page():
             pass
-    assert await restamp(fresh_database.owner_url) == 7
-    assert await restamp(fresh_database.owner_url) == 0
+    # Somebody wrote before it was stamped.
     await append(lonely, host, [event(host, E.DOC_CREATED, key="6")])
+    await append_bulk(lonely, host, [event(host, E.DOC_CREATED, key="7")])
+    assert await restamp(fresh_database.owner_url) == 9
+    assert await restamp(fresh_database.owner_url) == 0
+    await append(lonely, host, [event(host, E.DOC_CREATED, key="8")])
     await settled(lonely, host)
     async with first.page() as (_, events):
-        assert [e.payload["data"]["docId"] for e in events] == [_doc(host, n) for n in range(1, 7)]
+        assert [e.payload["data"]["docId"] for e in events] == [_doc(host, n) for n in range(1, 9)]
     async with second.page() as (_, events):
-        assert [e.payload["data"]["docId"] for e in events] == [_doc(host, n) for n in (4, 5, 6)]
+        assert [e.payload["data"]["docId"] for e in events] == [_doc(host, n) for n in range(4, 9)]
     seen, _ = await keys(lonely, host)
-    assert seen == ["bank", *(_doc(host, n) for n in range(7))]
+    assert seen == ["bank", *(_doc(host, n) for n in range(9))]
 
 
 def _doc(host: UUID, n: int) -> str:
