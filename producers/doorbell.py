@@ -1,7 +1,7 @@
 """Rings for workers after a commit: best effort, coalesced, and never in the way of a request."""
 
 import asyncio
-from collections import deque
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from uuid import UUID
@@ -36,7 +36,7 @@ class Doorbell:
     def __init__(self, broker: RedisBroker) -> None:
         self._broker = broker
         self._stages: set[Stage] = set()
-        self._jobs: deque[tuple[UUID, UUID]] = deque(maxlen=JOBS_KEPT)
+        self._jobs: dict[tuple[UUID, UUID], None] = {}
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="doorbell")
@@ -47,8 +47,8 @@ class Doorbell:
         self._awake()
 
     def ask(self, host: UUID, job: UUID) -> None:
-        """Note that a recall job waits for its answer."""
-        self._jobs.append((host, job))
+        """Note that a recall job waits for its answer; who notes it again while it is noted changes nothing."""
+        self._note([(host, job)])
         self._awake()
 
     def answered(self, stage: Stage) -> None:
@@ -104,8 +104,15 @@ class Doorbell:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._send, stages, jobs)
         except BaseException:
             self._stages.update(stages)
-            self._jobs.extendleft(reversed(jobs))
+            newer, self._jobs = list(self._jobs), dict.fromkeys(jobs)
+            self._note(newer)
             raise
+
+    def _note(self, jobs: Iterable[tuple[UUID, UUID]]) -> None:
+        """Keep jobs until they are handed in; the first that were noted go when there are too many."""
+        self._jobs.update(dict.fromkeys(jobs))
+        while len(self._jobs) > JOBS_KEPT:
+            del self._jobs[next(iter(self._jobs))]
 
     def _send(self, stages: list[Stage], jobs: list[tuple[UUID, UUID]]) -> None:
         ours = self._unflagged(stages)

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import orjson
 import pytest
@@ -144,6 +144,28 @@ async def test_what_was_rung_for_while_redis_was_away_is_handed_in_later(
     await asyncio.sleep(0.1)
     broker.client = there
     assert len(await rung(broker, Queue.EXTRACTION)) == 1
+
+
+async def test_a_recall_job_that_is_asked_for_again_and_again_while_redis_is_away_is_one_message_later(
+    broker: RedisBroker, bell: Doorbell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("producers.doorbell.BACK_OFF_S", 0.0)
+    monkeypatch.setattr("producers.doorbell.JOBS_KEPT", 3)
+    refused = threading.Event()
+
+    def refuse(*_: Any, **__: Any) -> None:
+        refused.set()
+        raise redis.ConnectionError
+
+    with monkeypatch.context() as away:
+        away.setattr(broker.client.connection_pool, "get_connection", refuse)
+        for sweep in range(4):
+            for job in range(5):
+                bell.ask(UUID(int=0), UUID(int=job))
+            refused.clear()
+            assert await asyncio.to_thread(refused.wait, PATIENCE_S), f"it was tried after sweep {sweep}"
+    found = await rung(broker, Queue.RECALL, 3)
+    assert sorted(message.args[1][-1] for message in found) == ["2", "3", "4"]
 
 
 async def test_a_closing_process_hands_in_its_last_ring(broker: RedisBroker) -> None:
