@@ -36,6 +36,12 @@ class StageCounts:
         """How many turns are past the stage."""
         return self.done + self.skipped
 
+    @property
+    def others(self) -> str:
+        """How many stand elsewhere, in words."""
+        counts = {name: getattr(self, name) for name in ("pending", "running", "unknown", "dead")}
+        return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
@@ -108,7 +114,7 @@ class Outcome:
     def _failures(self) -> Iterator[str]:
         for stage in self.stages:
             if stage.through != self.turns:
-                yield f"{stage.stage}: {stage.through} of {self.turns} turns went through"
+                yield f"{stage.stage}: {stage.through} of {self.turns} turns went through ({stage.others})"
         held = sum(answer.held for answer in self.answers)
         if not self.answers or held * 10 < ANSWERED_OF_TEN * len(self.answers):
             yield f"recall: {held} of {len(self.answers)} questions had evidence among the first {FIRST}"

@@ -48,7 +48,10 @@ def test_a_run_that_showed_everything_has_no_failures(good: Outcome) -> None:
 @pytest.mark.parametrize(
     "change,failure",
     [
-        ({"stages": (StageCounts("extraction", done=152, pending=1),)}, "extraction: 152 of 153 turns"),
+        (
+            {"stages": (StageCounts("extraction", done=152, pending=1),)},
+            "extraction: 152 of 153 turns went through (1 pending)",
+        ),
         ({"answers": (*[_answer(1)] * 8, _answer(6), _answer(None))}, "recall: 8 of 10 questions"),
         ({"answers": ()}, "recall: 0 of 0"),
         ({"fresh": (FreshAnswer(WORD, 11, 8.0), FreshAnswer(OTHER_WORDS, 1, 8.0))}, "read your writes: 1 of 2"),
