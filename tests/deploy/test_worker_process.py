@@ -30,6 +30,7 @@ from tests.servers import TestPostgres, TestValkey
 from tests.workers.conftest import HOST, World, dialogue, now, open_world
 from tests.workers.gateways import KEY, USER, gateway
 from workers.broker import create_broker
+from workers.settings import WorkerSettings
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 
@@ -130,7 +131,9 @@ async def test_a_worker_takes_turns_through_every_stage_and_stops_when_told(
     doorbell.ring(*Stage)
     await all_done(world)
     assert len(await world.sql("select 1 from afterturn.unit_vector_t")) == 40
-    assert os.getpriority(os.PRIO_PROCESS, worker.pid) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 8)
+    assert os.getpriority(os.PRIO_PROCESS, worker.pid) == min(
+        19, os.getpriority(os.PRIO_PROCESS, 0) + WorkerSettings().nice
+    )
     worker.send_signal(signal.SIGTERM)
     assert await ended(worker) == 0
     assert list((tmp_path / "metrics").glob("histogram_*.db"))
