@@ -28,6 +28,7 @@ from deploy.health import ApiHealth
 from deploy.metrics import Exposition, LedgerCounts
 from deploy.outside import noting
 from deploy.settings import Settings
+from deploy.together import TogetherProtocol
 from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder
 from embeddings.registry import Owned, OwnedEmbedder, create_embedder, create_reranker
@@ -96,7 +97,7 @@ async def _serve(settings: Settings, listening: socket.socket) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
-        http="httptools",
+        http=TogetherProtocol,
         ws="none",
         lifespan="on",
         timeout_keep_alive=KEEP_ALIVE_S,
