@@ -8,10 +8,12 @@ import pytest
 from afterturn_client.gateway import GatewayClient
 
 from store.curation import Curation, NewDirective
-from store.erasure import Kind
+from store.delivery import Deliveries
+from store.erasure import Kind, Target
 from store.errors import NotFound
-from store.ledger import Stage
+from store.ledger import Outcome, Stage
 from store.recall_jobs import RecallJobs
+from store.replay import verify
 from tests.store.erasure.conftest import Scene
 from tests.store.erasure.dump import dump, lines_with
 from tests.workers.conftest import HOST, dialogue, now
@@ -112,6 +114,35 @@ async def test_a_delivery_not_begun_is_never_made(scene: Scene) -> None:
             await scene.crew.runner(Stage.GATEWAY)._one(claims)
         assert foreign.added == {}
     assert await scene.world.statuses(Stage.GATEWAY) == ["skipped"]
+
+
+async def test_a_delivery_that_began_ends_by_its_own_rules(scene: Scene) -> None:
+    await say(scene)
+    [claim] = await scene.world.ledger.claim(
+        Stage.GATEWAY, streams=1, rows=1, lease=timedelta(seconds=30), worker="slow", max_attempts=5
+    )
+    deliveries, item = Deliveries(scene.world.database), claim.rows[0].item_id
+    await deliveries.step(claim, item, "adding")
+    receipt = await scene.erase(Kind.SESSION, "s")
+    assert receipt.delivered == {"s": 1}
+    await deliveries.end(claim, Outcome(item, "flushed"))
+    assert await scene.world.statuses(Stage.GATEWAY) == ["flushed"]
+
+
+async def test_what_is_said_in_a_session_while_it_is_erased_begins_it_anew(scene: Scene) -> None:
+    await say(scene)
+    erasure = await scene.erasures.request(HOST, Target(Kind.SESSION, "default", "s"))
+    await scene.world.append("s", "later", messages=dialogue("My name is Karl.", "Hello Karl."))
+    assert (await scene.erasures.run(HOST, erasure)).done
+    await nothing_left(scene)
+    [history] = await scene.world.sql(
+        "select payload->'data' ? 'erased' as gone from afterturn.event_store_t where "
+        "event_type = 'AgentSessionHistoryAppendedEvent' order by position desc limit 1"
+    )
+    assert not history.gone
+    [session] = await scene.world.sql("select active, session_name, turn_count from afterturn.agent_session_history_t")
+    assert tuple(session) == (True, "s", 1)
+    assert (await verify(scene.world.postgres.owner_url)).equal
 
 
 async def test_a_delivery_that_was_made_is_on_the_receipt(scene: Scene) -> None:
