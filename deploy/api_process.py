@@ -56,11 +56,11 @@ from store.keys import Keys
 from store.ledger import Ledger
 from store.persons import Persons
 from store.recall.keeping import Keeping
-from store.recall.openings import Openings
 from store.recall.recaller import Recaller
 from store.recall_jobs import RecallJobs
 from store.turns import TurnStore
 from store.units import Units
+from store.words import KeptShort
 from workers.embedding import EmbeddingStage
 from workers.micro_batch import MicroBatch
 from workers.settings import GatewayMode
@@ -155,10 +155,10 @@ class _Owned:
     watch: Watch
     recorder: CallRecorder
     keeping: Keeping
-    openings: Openings
     others: GatewayRecall | None
     pressure: Pressure
     batch: MicroBatch
+    words: KeptShort
 
 
 def _owned(settings: Settings) -> _Owned:
@@ -179,10 +179,10 @@ def _owned(settings: Settings) -> _Owned:
         watch=Watch(settings.broker),
         recorder=CallRecorder(CallAudit(database).write, clock),
         keeping=Keeping(database),
-        openings=Openings(database),
         others=gateway_recall(settings.gateway, database, settings.gateway.recall_seconds),
         pressure=pressure,
         batch=_micro_batch(database, embedder, model, pressure, doorbell),
+        words=KeptShort(database),
     )
 
 
@@ -190,13 +190,7 @@ def _parts(settings: Settings, owned: _Owned) -> Parts:
     """Return what the facade stands on."""
     database, clock = owned.database, owned.clock
     recaller = Recaller(
-        database,
-        owned.embedder,
-        settings.recall,
-        reranker=owned.reranker,
-        keeping=owned.keeping,
-        openings=owned.openings,
-        clock=clock,
+        database, owned.embedder, settings.recall, reranker=owned.reranker, keeping=owned.keeping, clock=clock
     )
     return Parts(
         TurnStore(database, clock),
@@ -211,6 +205,7 @@ def _parts(settings: Settings, owned: _Owned) -> Parts:
         Persons(database),
         owned.pressure,
         owned.batch.offer if settings.pressure.embed_at_once else None,
+        owned.words,
     )
 
 
@@ -226,11 +221,11 @@ async def _lifespan(settings: Settings, owned: _Owned, _app: FastAPI) -> AsyncGe
     ):
         yield
     await owned.batch.close(MODEL_S)
+    await owned.words.close()
     if owned.others is not None:
         await owned.others.close()
     await owned.doorbell.close()
     await owned.keeping.close()
-    await owned.openings.close()
     await owned.database.close()
     await _let_go(owned.embedder, owned.reranker)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -124,12 +125,22 @@ class Intake:
                 self._parts.doorbell.ring(Stage.EMBEDDING)
         if any(turn.gateway for turn in new):
             self._parts.doorbell.ring(Stage.GATEWAY)
+        if self._parts.words is not None:
+            await self._parts.words.brought(grant.host_id, _units(grant.host_id, new))
         return [answer.error if isinstance(answer, Refused) else answer for answer in answers]
 
     def _embeds(self, host: UUID, turns: list[NewTurn]) -> bool:
         characters = sum(len(message.content) for turn in turns for message in turn.messages)
         offered = self._parts.embed
         return offered is not None and offered(host, [_identity(host, turn) for turn in turns], characters)
+
+
+def _units(host: UUID, turns: Sequence[NewTurn]) -> Counter[UUID]:
+    """Return how many units these turns are, by bank."""
+    units: Counter[UUID] = Counter()
+    for turn in turns:
+        units[identity.bank_id(host, turn.bank)] += len(turn.messages)
+    return units
 
 
 def _identity(host: UUID, turn: NewTurn) -> UUID:

@@ -17,6 +17,7 @@ from store.persons import Persons
 from store.recall_jobs import RecallJobs
 from store.turns import TurnStore
 from store.units import Units
+from store.words import KeptShort
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Parts:
     pressure: Pressure | None = None
     #: Takes new turns (host, ids, characters in all) to embed them at once, or leaves them to the workers (False).
     embed: Callable[[UUID, Sequence[UUID], int], bool] | None = None
+    words: KeptShort | None = None
 
     def admit(self, what: Shed) -> None:
         """Let something in, or raise Overloaded."""

@@ -21,10 +21,6 @@ LOCK = text("""
     select pg_advisory_xact_lock_shared(afterturn.log_lock()),
            pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
            pg_advisory_xact_lock(afterturn.lock_key('entities', :bank))""")
-TRY_LOCK = text("""
-    select pg_advisory_xact_lock_shared(afterturn.log_lock()),
-           pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
-           pg_try_advisory_xact_lock(afterturn.lock_key('entities', :bank)) as taken""")
 LOCK_ALONE = text("""
     select pg_advisory_xact_lock_shared(afterturn.log_lock()),
            pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))""")
@@ -86,11 +82,6 @@ RECOUNT = (
 async def lock(connection: AsyncConnection, bank: UUID) -> None:
     """Take a bank's place in the order of the log; call it before anything is written, the claim's row included."""
     await connection.execute(LOCK, {"bank": bank})
-
-
-async def lock_if_free(connection: AsyncConnection, bank: UUID) -> bool:
-    """Do as `lock` where nobody else is at work on the bank; say whether that was so."""
-    return bool((await connection.execute(TRY_LOCK, {"bank": bank})).one().taken)
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,11 @@ REDATE_PAIRS = text("""
 
 #: Units whose words one statement carries into the index of words.
 UNITS_LIMIT = 500
+# Whoever carries words keeps out whoever rebuilds or ends the bank, and nobody else.
+LIVING = text("""
+    select pg_advisory_xact_lock_shared(afterturn.log_lock()),
+           pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank))""")
+LOCK_WORDS = text("select pg_advisory_xact_lock(afterturn.lock_key('words', :bank))")
 POST_WORDS = text("select carried, forgotten, terms from afterturn.post_words(:host, :bank, :units, :back)")
 FORGET_TERMS = text("""
     delete from afterturn.term_t t using unnest(cast(:terms as text[])) f(term)
@@ -166,7 +171,16 @@ async def count_words(connection: AsyncConnection, host: UUID, bank: UUID) -> Ca
     return Carried(row.carried == UNITS_LIMIT, row.forgotten)
 
 
+async def lock_words(connection: AsyncConnection, bank: UUID) -> None:
+    """Keep out whoever carries or counts a bank's words; what else is locked was locked before."""
+    await connection.execute(LOCK_WORDS, {"bank": bank})
+
+
 async def carry_words(connection: AsyncConnection, host: UUID, bank: UUID) -> bool:
-    """Carry words that wait, as many as a bounded statement takes, and nothing else; say whether more may wait."""
+    """Carry words that wait, as many as a bounded statement takes, and nothing else; say whether more may wait.
+
+    Needs none of the locks of those who derive from a bank, and waits for none of them.
+    """
+    await connection.execute(LIVING, {"bank": bank})
     arguments = {"host": host, "bank": bank, "units": UNITS_LIMIT, "back": False}
     return bool((await connection.execute(POST_WORDS, arguments)).one().carried == UNITS_LIMIT)

@@ -1,23 +1,36 @@
 """Words that wait to be carried into the index of words, wherever many do.
 
 A recall reads waiting words unit by unit. The projection stage carries them along with a turn; while a flood of turns
-still waits for the stages before it, this keeps what a recall has to read short.
+still waits for the stages before it, others keep what a recall has to read short: workers now and then, and the
+API beside those that bring the flood.
 """
 
+import asyncio
 import time
+from collections import Counter
+from collections.abc import Mapping
 from uuid import UUID
 
+import structlog
 from sqlalchemy import text
 
-from store import derived, projections
-from store.database import Database
+from store import projections
+from store.database import SET_TENANT_NO_SYNC, Database
+
+log = structlog.get_logger(__name__)
 
 #: So many waiting units of a bank cost a recall about a millisecond.
 MANY = 200
+#: So many are carried beside whoever brings still more.
+TOO_MANY = 500
 
 LADEN = text("""
     select host_id, bank_id from afterturn.unit_word_t where not posted
      group by host_id, bank_id having count(*) >= :many order by count(*) desc limit 16""")
+
+WAITING = text("""
+    select count(*) from (select from afterturn.unit_word_t
+                           where host_id = :host and bank_id = :bank and not posted limit :many) w""")
 
 
 class WaitingWords:
@@ -35,13 +48,58 @@ class WaitingWords:
         for row in laden:
             more = True
             while more and time.monotonic() < until:
-                more = await self._carry(row.host_id, row.bank_id)
+                more = await carried(self._database, row.host_id, row.bank_id)
                 done += 1
         return done
 
-    async def _carry(self, host: UUID, bank: UUID) -> bool:
+
+class KeptShort:
+    """Carries words beside whoever brings turns: no bank has many more waiting than a recall reads in passing.
+
+    As long as the stages keep up, this is a count now and then. Who brings turns faster than their words are carried
+    waits for them. Belongs to one event loop.
+    """
+
+    def __init__(self, database: Database, *, many: int = TOO_MANY) -> None:
+        self._database, self._many = database, many
+        #: Units that came since the last look, by host and bank.
+        self._come: Counter[tuple[UUID, UUID]] = Counter()
+        self._carrying: dict[tuple[UUID, UUID], asyncio.Task[None]] = {}
+
+    async def brought(self, host: UUID, units: Mapping[UUID, int]) -> None:
+        """Take note of units that were accepted, by bank; return when more may come."""
+        for bank, count in units.items():
+            place = host, bank
+            self._come[place] += count
+            if self._come[place] >= self._many:
+                while (before := self._carrying.get(place)) is not None:
+                    await asyncio.wait([before])
+                del self._come[place]
+                self._carrying[place] = asyncio.create_task(self._carry(host, bank), name="carry words")
+
+    async def close(self) -> None:
+        """Wait for the transactions under way."""
+        self._many = 0
+        while self._carrying:
+            await asyncio.wait(self._carrying.values())
+
+    async def _carry(self, host: UUID, bank: UUID) -> None:
+        try:
+            while self._many and await self._laden(host, bank):
+                await carried(self._database, host, bank)
+        except Exception as error:  # noqa: BLE001 - the turns are accepted: whatever it was, workers carry their words
+            log.warning("words that wait were not carried", error=type(error).__name__)
+        finally:
+            # Before anybody hears of its end: who waits for it looks here again.
+            del self._carrying[host, bank]
+
+    async def _laden(self, host: UUID, bank: UUID) -> bool:
         async with self._database.tenant(host) as connection:
-            # Whoever is at work on the bank carries its words too.
-            if not await derived.lock_if_free(connection, bank):
-                return False
-            return await projections.carry_words(connection, host, bank)
+            found = await connection.execute(WAITING, {"host": host, "bank": bank, "many": self._many})
+            return int(found.scalar_one()) >= self._many
+
+
+async def carried(database: Database, host: UUID, bank: UUID) -> bool:
+    """Carry a bounded number of a bank's waiting words, in a transaction; say whether more may wait."""
+    async with database.tenant(host, SET_TENANT_NO_SYNC) as connection:
+        return await projections.carry_words(connection, host, bank)

@@ -12,6 +12,8 @@ return btrim(regexp_replace(lower(regexp_replace(normalize(p_name, NFKD), '[\u03
 -- p_take_back together with what was forgotten since. Returns how many units that were, which ones were forgotten, and the terms that were
 -- counted of those.
 -- A unit that is forgotten meanwhile is either carried first, and taken back by the next call, or not carried at all.
+-- A bank has one who carries at a time, whoever else is at work on it: he waits for nobody but another who does, and
+-- passes over units that somebody is just changing.
 -- By their places in the table, which nothing but a look at these places can serve: a plan that was made for other
 -- numbers of waiting units would read the words of every bank for them.
 drop function if exists afterturn.post_words(uuid, uuid, int);
@@ -20,6 +22,7 @@ returns table (carried bigint, forgotten uuid[], terms text[])
 language plpgsql set plan_cache_mode to force_generic_plan as $$
 #variable_conflict use_column
 begin
+    perform pg_advisory_xact_lock(afterturn.lock_key('words', p_bank));
     return query
     with gone as (
         delete from afterturn.forgotten_unit_t f
@@ -28,7 +31,8 @@ begin
         update afterturn.unit_word_t w set posted = true
          where w.host_id = p_host and w.bank_id = p_bank and not w.posted
            and w.ctid = any (array(select n.ctid from afterturn.unit_word_t n
-                                    where n.host_id = p_host and n.bank_id = p_bank and not n.posted limit p_limit))
+                                    where n.host_id = p_host and n.bank_id = p_bank and not n.posted
+                                    limit p_limit for update skip locked))
         returning w.*
     ), words as materialized (
         select t.key as term, c.unit_id, c.session_id, c.seq, t.value::int as tf, c.length

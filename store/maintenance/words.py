@@ -108,6 +108,7 @@ class WordsAnew:
         host, bank = key["host"], key["bank"]
         async with self._database.tenant(host) as connection:
             await derived.lock(connection, bank)
+            await projections.lock_words(connection, bank)
             versions = {"units": list(cut), "versions": [version for version, _ in cut.values()]}
             same = (await connection.execute(UNCHANGED, {**key, **versions})).scalars().all() if cut else []
             if same:

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import Row, text
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
@@ -19,22 +19,18 @@ from store.recall.earlier import Earlier, counted, earlier
 from store.recall.folding import Recent
 from store.recall.kin import kin, related
 from store.recall.lexical import Statistics
-from store.recall.opened import Opened
-from store.recall.openings import Openings
 from store.recall.pinned_arm import MOST, PINNED
 from store.recall.query import RecallQuery
 from store.recall.question import Question, named
 from store.recall.settings import RecallSettings
 from store.recall.tail import CHARACTERS, TAIL, Fresh
 from store.recall.terms import asked
-from store.recall.waiting import KNOWN, LOOK, MOST_COME, NO_LOOK, PACKED, RELATED_WAITING, STILL, WAITING
+from store.recall.waiting import PACKED, RELATED_WAITING, WAITING
 
 #: What a question calls the bank's directives to leave them out.
 DIRECTIVES = "directives"
 #: When the projection stage has not counted yet.
 DEFAULT_MEAN_LENGTH = 12.0
-#: In so many units of each term it is looked who speaks.
-SPEAKERS_OF = 24
 
 # The projection stage counts units and words; before its first pass the sessions' own counters serve.
 BANK = text("""
@@ -48,8 +44,11 @@ BANK = text("""
 # How many units hold each term: as counted by the projection stage where that is many, else counted now, so that
 # the newest turns count too. And who speaks in a few of them: a speaker's name stands in the words of each of his
 # messages, so a small sample tells whether a word is a participant's name, without a list of participants.
-TERMS = """
-    with waiting as materialized ({waiting})
+TERMS = text(f"""
+    with waiting as materialized (
+        select p.term, count(*) as df, array_agg(p.unit_id) as units, {PACKED} as packed
+          from ({WAITING.format(unit="")}) p group by p.term
+    )
     select q.term, f.df, s.speakers, w.packed
       from unnest(cast(:terms as text[])) q(term)
       left join waiting w on w.term = q.term
@@ -69,22 +68,17 @@ TERMS = """
                    (select n.unit_id from unnest(w.units) n(unit_id) where q.term not like '2:%' limit 24)) p,
                   lateral (select u.name, u.role from afterturn.agent_memory_unit_t u
                             where u.host_id = :host and u.bank_id = :bank and u.unit_id = p.unit_id
-                              and u.seq is not null limit 1) u) s"""
-UNOPENED = f"""
-    select p.term, count(*) as df, array_agg(p.unit_id) as units, {PACKED} as packed
-      from ({WAITING.format(unit="")}) p group by p.term"""  # noqa: S608 - put together from constants
+                              and u.seq is not null limit 1) u) s""")  # noqa: S608 - put together from constants
 
 # Related words: as the projection stage counted them, and those that wait beside it: else the newest turns would be
 # found by fewer words than the old ones.
-NEAR = """
+NEAR = f"""
     select n.term, sum(n.df) as df, string_agg(n.packed, '') as packed
       from (select t.term, t.df, cast(null as bytea) as packed from afterturn.term_t t
              where t.host_id = :host and t.bank_id = :bank and t.term = any(cast(:near as text[])) and t.df > 0
-             {near}) n
-     group by n.term"""
-NEAR_UNOPENED = f"""
-    union all
-    select p.term, count(*), {PACKED} from ({RELATED_WAITING}) p group by p.term"""  # noqa: S608 - put together from constants
+             union all
+            select p.term, count(*), {PACKED} from ({RELATED_WAITING}) p group by p.term) n
+     group by n.term"""  # noqa: S608 - put together from constants
 
 # What the bank's keepers have laid down, the most important first; of what was known at a moment, nothing that was
 # changed after it.
@@ -114,16 +108,11 @@ _PREPARE = f"""
               from ({STANDING}) v) as standing,
            (select t.accepted_at from afterturn.turn_t t where t.host_id = :host and t.bank_id = :bank
              order by t.position desc limit 1) as told_at,
-           array({PINNED}) as pinned, {{look}}
+           array({PINNED}) as pinned
       from ({FRESHNESS}) f left join ({BANK}) b on true"""  # noqa: S608 - put together from constants
-_READING = {"waiting": UNOPENED, "near": NEAR_UNOPENED, "look": NO_LOOK}
-#: Where it is known what waits, but for the last that came.
-_KNOWING = {"waiting": KNOWN, "near": "", "look": LOOK}
-PREPARE = text(_PREPARE.format(newest="cast(null as int)", **_READING))
-PREPARE_KNOWING = text(_PREPARE.format(newest="cast(null as int)", **_KNOWING))
+PREPARE = text(_PREPARE.format(newest="cast(null as int)"))
 #: The same for who wants the newest of its session left out: nobody else pays for looking at it.
-PREPARE_SKIPPING = text(_PREPARE.format(newest=f"({NEWEST})", **_READING))
-PREPARE_SKIPPING_KNOWING = text(_PREPARE.format(newest=f"({NEWEST})", **_KNOWING))
+PREPARE_SKIPPING = text(_PREPARE.format(newest=f"({NEWEST})"))
 # A question has few terms where the planner expects many or none: it would plan anew for every question.
 TENANT_AND_ONE_PLAN = text("""
     select set_config('afterturn.host', :host, true), set_config('plan_cache_mode', 'force_generic_plan', true)""")
@@ -136,7 +125,7 @@ class Preparation:
     `lists`: so many of the index over its vectors are read, 0 for a bank that is read in full. `recent`: what is not to
     be told again. `told_at`: when its last turn was accepted. `pinned`: what comes first.
     `earlier`: what was said otherwise when the question wants to know what was known then. `waiting`: postings of each
-    term that are not in the index of words yet, packed; `units_waiting`: how many units have some, if many.
+    term that are not in the index of words yet, packed.
     """
 
     freshness: Freshness
@@ -151,7 +140,6 @@ class Preparation:
     pinned: Sequence[UUID] = ()
     earlier: Mapping[UUID, Earlier] = field(default_factory=dict, repr=False)
     waiting: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    units_waiting: int = 0
 
 
 async def prepare(
@@ -162,12 +150,10 @@ async def prepare(
     question: Question,
     settings: RecallSettings,
     generation: int,
-    openings: Openings | None = None,
 ) -> Preparation | Freshness:
     """Read all of it in the tenant's transaction; of a bank that does not exist there is its freshness alone.
 
-    What is written after this may be found by the search, but is not promised. Of a bank among the `openings` only
-    those waiting words are read that have come since.
+    What is written after this may be found by the search, but is not promised.
     """
     key = {"host": host, "bank": identity.bank_id(host, query.bank)}
     changed, terms = await earlier(connection, host, query, question.rules[0]), [*question.words, *question.pairs]
@@ -178,7 +164,8 @@ async def prepare(
         "terms": terms,
         "near": list({other for row in near.values() for other in row.words()}),
     }
-    row, opened = await _read(connection, arguments, openings, skipping=bool(query.skip_recent))
+    statement = PREPARE_SKIPPING if query.skip_recent else PREPARE
+    row = (await connection.execute(statement, arguments)).one()
     fresh = of_row(row)
     if row.units is None:
         return fresh
@@ -186,11 +173,6 @@ async def prepare(
     speakers = frozenset(name for _, _, names, _ in found for name in names or () if name)
     frequency = {term: df for term, df, *_ in (*beside, *found) if df}
     waiting = {term: b64decode(packed) for term, *_, packed in (*beside, *found) if packed}
-    if opened is not None:
-        known = {term: opened.postings(term) for term in (*terms, *arguments["near"])}
-        frequency |= {term: frequency.get(term, 0) + len(rows) for term, rows in known.items() if len(rows)}
-        waiting = {term: rows.tobytes() for term, rows in known.items() if len(rows)}
-        await _forget_carried(connection, key, opened, row.units_waiting)
     units = max(int(row.units), *frequency.values(), 1)
     statistics = Statistics(units, row.mean_length or DEFAULT_MEAN_LENGTH, counted(frequency, changed, terms))
     tail = [Fresh(UUID(unit), *rest) for unit, *rest in orjson.loads(row.tail or "[]")]
@@ -211,48 +193,7 @@ async def prepare(
         row.pinned,
         changed,
         waiting,
-        row.units_waiting,
     )
-
-
-async def _read(
-    connection: AsyncConnection, arguments: Mapping[str, Any], openings: Openings | None, *, skipping: bool
-) -> tuple[Row[Any], Opened | None]:
-    """Return what is known of the bank; its waiting words are in the row, or else opened."""
-    place = arguments["host"], arguments["bank"]
-    opened = None if openings is None else openings.of(*place)
-    if openings is not None and opened is not None:
-        knowing = {**arguments, "seen": opened.seen, **_known(opened, arguments["terms"])}
-        statement = PREPARE_SKIPPING_KNOWING if skipping else PREPARE_KNOWING
-        row = (await connection.execute(statement, knowing)).one()
-        if _taken(opened, row):
-            return row, opened
-        openings.overtaken(*place)
-    reading = {**arguments, "many": 0 if openings is None else openings.many}
-    return (await connection.execute(PREPARE_SKIPPING if skipping else PREPARE, reading)).one(), None
-
-
-def _known(opened: Opened, terms: Sequence[str]) -> Mapping[str, Any]:
-    """Return some units for each term, to learn who speaks in them."""
-    known = [(term, unit) for term in terms for unit in opened.units(term, SPEAKERS_OF)]
-    return {"known_terms": [term for term, _ in known], "known_units": [unit for _, unit in known]}
-
-
-def _taken(opened: Opened, row: Row[Any]) -> bool:
-    """Take what has come; say whether all that waits is known now: else too much came, or the log is another."""
-    come = orjson.loads(row.come or "[]")
-    for unit, version, session, seq, length, words in come[:MOST_COME]:
-        opened.take(UUID(unit), version, (UUID(session), seq), length, words)
-    opened.seen = row.seen
-    return len(come) <= MOST_COME and len(opened) >= row.units_waiting
-
-
-async def _forget_carried(connection: AsyncConnection, place: Mapping[str, Any], opened: Opened, waiting: int) -> None:
-    """Forget what waits no more; the recall that notices has it in both places, where it counts as one."""
-    if len(opened) > waiting:
-        mark = opened.looked_at
-        still = set((await connection.execute(STILL, place)).scalars())
-        opened.keep(still, mark)
 
 
 def _recent(query: RecallQuery, bank: UUID, newest: int | None) -> Recent | None:

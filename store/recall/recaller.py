@@ -27,7 +27,6 @@ from store.recall.fusion import Ranking, rank
 from store.recall.keeping import Keeping
 from store.recall.lexical_arm import LexicalArm
 from store.recall.meaning import Meaning, Meanings
-from store.recall.openings import Openings
 from store.recall.pinned_arm import PinnedArm
 from store.recall.pool import Candidate, Pool
 from store.recall.preparation import TENANT_AND_ONE_PLAN, Preparation, prepare
@@ -74,7 +73,6 @@ class Recaller:
         *,
         reranker: Reranker | None = None,
         keeping: Keeping | None = None,
-        openings: Openings | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._database = database
@@ -82,7 +80,6 @@ class Recaller:
         self._settings = settings
         self._arms = arms
         self._languages = Languages(database)
-        self._openings = openings
         self._meanings = Meanings(embedder, settings, keeping)
         self._clock = clock
         self._last = None if reranker is None else LastLook(reranker, settings.rerank)
@@ -101,13 +98,10 @@ class Recaller:
                 question=question,
                 settings=self._settings,
                 generation=self._embedder.generation,
-                openings=self._openings,
             )
         steps.done("prepare")
         if not isinstance(prepared, Preparation):
             return RecallAnswer((), prepared, steps.milliseconds())
-        if self._openings is not None:
-            self._openings.noted(host, bank, prepared.units_waiting)
         meaning = await self._meanings.of(question, prepared, host=host, bank=bank)
         steps.done("embed")
         search = self._brief(host, query, question, prepared, meaning)

@@ -1,16 +1,19 @@
 """Where many words wait, they are carried into the index of words without waiting for a stage."""
 
+import asyncio
 from uuid import UUID
 
+from pydantic import SecretStr
 from sqlalchemy import NullPool, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from store import derived, identity, projections, words
 from store.database import Database
 from store.turns import TurnStore
-from store.words import WaitingWords
+from store.words import KeptShort, WaitingWords
+from tests.patience import until
 from tests.servers import TestPostgres
-from tests.store.conftest import NOON, new_host, rows, turn
+from tests.store.conftest import NOON, new_host, rows, settings_of, turn
 
 COUNTS = """
     select (select count(*) from unit_word_t where not posted), (select count(*) from unit_word_t where posted),
@@ -22,8 +25,15 @@ FILL = text("""
 FETCHED = "select idx_tup_fetch + seq_tup_read from pg_stat_xact_user_tables where relname = 'unit_word_t'"
 
 
-async def say(database: Database, host: UUID, count: int) -> None:
-    said = [turn(f"t{n}", f"the quokka number {n} sleeps") for n in range(count)]
+#: Whether somebody waits for a bank's words.
+WAITS = text("""
+    select exists (select from pg_locks l, lateral (select afterturn.lock_key('words', :bank) as key) k
+                    where l.locktype = 'advisory' and not l.granted
+                      and l.classid::bigint = k.key >> 32 & 4294967295 and l.objid::bigint = k.key & 4294967295)""")
+
+
+async def say(database: Database, host: UUID, count: int, named: str = "t") -> None:
+    said = [turn(f"{named}{n}", f"the quokka number {n} sleeps") for n in range(count)]
     await TurnStore(database, lambda: NOON).append(host, said)
 
 
@@ -39,15 +49,81 @@ async def test_many_waiting_words_are_carried_and_counted_and_few_are_left_to_th
     assert await WaitingWords(lonely).carry(60) == 0
 
 
-async def test_a_bank_at_which_somebody_is_at_work_is_passed_by(lonely: Database) -> None:
+async def test_words_are_carried_though_somebody_is_at_work_on_their_bank(lonely: Database) -> None:
     host = await new_host(lonely)
     await say(lonely, host, words.MANY)
     async with lonely.tenant(host) as connection:
         await derived.lock(connection, identity.bank_id(host, "home"))
         assert await WaitingWords(lonely).carry(60) == 1
-    assert (await rows(lonely, host, COUNTS))[0][0] == words.MANY
-    await WaitingWords(lonely).carry(60)
-    assert (await rows(lonely, host, COUNTS))[0][0] == 0
+    assert await rows(lonely, host, COUNTS) == [(0, words.MANY, words.MANY, words.MANY)]
+
+
+async def test_a_unit_that_somebody_is_changing_is_passed_over_and_carried_later(lonely: Database) -> None:
+    host = await new_host(lonely)
+    await say(lonely, host, words.MANY)
+    async with lonely.tenant(host) as connection:
+        await connection.execute(text("select from afterturn.unit_word_t where not posted limit 1 for update"))
+        assert await WaitingWords(lonely).carry(60) == 1
+    assert await rows(lonely, host, COUNTS) == [(1, *3 * (words.MANY - 1,))]
+    async with lonely.tenant(host) as connection:
+        await projections.carry_words(connection, host, identity.bank_id(host, "home"))
+    assert await rows(lonely, host, COUNTS) == [(0, *3 * (words.MANY,))]
+
+
+async def test_two_who_carry_the_words_of_a_bank_take_turns(database: Database, host: UUID) -> None:
+    await say(database, host, 2)
+    bank = identity.bank_id(host, "home")
+    async with database.tenant(host) as first:
+        await projections.carry_words(first, host, bank)
+        await TurnStore(database, lambda: NOON).append(host, [turn("later", "another quokka wakes")])
+        second = asyncio.create_task(words.carried(database, host, bank))
+        await until(lambda: waits(database, bank), "the second waits")
+        assert not second.done()
+    await second
+    assert await rows(database, host, COUNTS) == [(0, 3, 3, 3)]
+
+
+async def waits(database: Database, bank: UUID) -> bool:
+    async with database.operator() as connection:
+        return bool((await connection.execute(WAITS, {"bank": bank})).scalar_one())
+
+
+async def test_who_brings_turns_faster_than_their_words_are_carried_waits_for_them(
+    database: Database, host: UUID
+) -> None:
+    bank, kept = identity.bank_id(host, "home"), KeptShort(database, many=10)
+    async with database.tenant(host) as connection:
+        await projections.lock_words(connection, bank)
+        for batch in range(2):
+            await say(database, host, 10, f"of-{batch}")
+            bringing = asyncio.create_task(kept.brought(host, {bank: 10}))
+            if not batch:
+                await bringing
+        await until(lambda: waits(database, bank), "the first carrying waits")
+        assert not bringing.done()
+    await bringing
+    await kept.close()
+    assert await rows(database, host, COUNTS) == [(0, 20, 20, 20)]
+
+
+async def test_few_waiting_words_are_left_to_the_stages(database: Database, host: UUID) -> None:
+    bank, kept = identity.bank_id(host, "home"), KeptShort(database, many=10)
+    await say(database, host, 9)
+    await kept.brought(host, {bank: 9})
+    await kept.brought(host, {bank: 1})
+    await kept.close()
+    assert (await rows(database, host, COUNTS))[0][0] == 9
+
+
+async def test_a_turn_is_accepted_though_its_words_cannot_be_carried(fresh_database: TestPostgres, host: UUID) -> None:
+    gone = Database(
+        settings_of(fresh_database).model_copy(update={"url": SecretStr("postgresql+asyncpg://n:n@127.0.0.1:1/n")})
+    )
+    kept = KeptShort(gone, many=1)
+    await kept.brought(host, {host: 1})
+    await kept.brought(host, {host: 1})
+    await kept.close()
+    await gone.close()
 
 
 async def test_carrying_ends_when_its_time_is_over(lonely: Database) -> None:
