@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from deploy.chaos.faults import FAULTS
+from deploy.embedded.survivors import is_alive
 from tests.patience import PATIENCE_S
 from tests.processes import spawned
 
@@ -66,7 +67,7 @@ def test_an_end_in_the_middle_leaves_nothing_behind(tmp_path: Path, number: sign
         process.send_signal(number)
         process.communicate(timeout=PATIENCE_S)
         assert process.returncode != 0
-    assert not [child for child in children if child.is_running()]
+    assert not [child for child in children if is_alive(child)]
     assert not list(tmp_path.glob("afterturn-*"))
 
 
