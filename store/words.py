@@ -23,6 +23,8 @@ log = structlog.get_logger(__name__)
 MANY = 200
 #: So many are carried beside whoever brings still more.
 TOO_MANY = 500
+#: Banks whose units are counted before all counts begin anew.
+MOST_BANKS = 10_000
 
 LADEN = text("""
     select host_id, bank_id from afterturn.unit_word_t where not posted
@@ -68,6 +70,8 @@ class KeptShort:
 
     async def brought(self, host: UUID, units: Mapping[UUID, int]) -> None:
         """Take note of units that were accepted, by bank; return when more may come."""
+        if len(self._come) > MOST_BANKS:
+            self._come.clear()
         for bank, count in units.items():
             place = host, bank
             self._come[place] += count
@@ -85,8 +89,9 @@ class KeptShort:
 
     async def _carry(self, host: UUID, bank: UUID) -> None:
         try:
-            while self._many and await self._laden(host, bank):
-                await carried(self._database, host, bank)
+            more = True
+            while more and self._many and await self._laden(host, bank):
+                more = await carried(self._database, host, bank)
         except Exception as error:  # noqa: BLE001 - the turns are accepted: whatever it was, workers carry their words
             log.warning("words that wait were not carried", error=type(error).__name__)
         finally:

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from sqlalchemy import text
+from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
@@ -169,10 +169,7 @@ async def prepare(
     fresh = of_row(row)
     if row.units is None:
         return fresh
-    found, beside = orjson.loads(row.terms or "[]"), orjson.loads(row.near or "[]")
-    speakers = frozenset(name for _, _, names, _ in found for name in names or () if name)
-    frequency = {term: df for term, df, *_ in (*beside, *found) if df}
-    waiting = {term: b64decode(packed) for term, *_, packed in (*beside, *found) if packed}
+    speakers, frequency, waiting = _of_words(row)
     units = max(int(row.units), *frequency.values(), 1)
     statistics = Statistics(units, row.mean_length or DEFAULT_MEAN_LENGTH, counted(frequency, changed, terms))
     tail = [Fresh(UUID(unit), *rest) for unit, *rest in orjson.loads(row.tail or "[]")]
@@ -194,6 +191,14 @@ async def prepare(
         changed,
         waiting,
     )
+
+
+def _of_words(row: Row[Any]) -> tuple[frozenset[str], dict[str, int], dict[str, bytes]]:
+    """Return who speaks where the words asked for stand, how many units hold each word, and the postings that wait."""
+    found, beside = orjson.loads(row.terms or "[]"), orjson.loads(row.near or "[]")
+    speakers = frozenset(name for _, _, names, _ in found for name in names or () if name)
+    frequency = {term: df for term, df, *_ in (*beside, *found) if df}
+    return speakers, frequency, {term: b64decode(packed) for term, *_, packed in (*beside, *found) if packed}
 
 
 def _recent(query: RecallQuery, bank: UUID, newest: int | None) -> Recent | None:

@@ -3,6 +3,7 @@
 import asyncio
 from uuid import UUID
 
+import pytest
 from pydantic import SecretStr
 from sqlalchemy import NullPool, text
 from sqlalchemy.ext.asyncio import create_async_engine
@@ -10,6 +11,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from store import derived, identity, projections, words
 from store.database import Database
 from store.turns import TurnStore
+from store.units import Units
 from store.words import KeptShort, WaitingWords
 from tests.patience import until
 from tests.servers import TestPostgres
@@ -81,6 +83,26 @@ async def test_two_who_carry_the_words_of_a_bank_take_turns(database: Database, 
         assert not second.done()
     await second
     assert await rows(database, host, COUNTS) == [(0, 3, 3, 3)]
+
+
+@pytest.mark.law("L11")
+async def test_a_unit_that_is_forgotten_while_its_words_are_carried_leaves_none(database: Database, host: UUID) -> None:
+    await say(database, host, 1)
+    bank = identity.bank_id(host, "home")
+    [(unit,)] = await rows(database, host, "select unit_id from unit_word_t")
+    async with database.tenant(host) as carrying:
+        await projections.carry_words(carrying, host, bank)
+        forgetting = asyncio.create_task(Units(database, lambda: NOON).forget(host, "home", unit))
+        await until(lambda: waits_for_a_row(database), "who forgets waits")
+    await forgetting
+    assert await rows(database, host, "select count(*) from posting_t") == [(0,)]
+    assert await rows(database, host, "select count(*) from unit_word_t") == [(0,)]
+
+
+async def waits_for_a_row(database: Database) -> bool:
+    async with database.operator() as connection:
+        found = await connection.execute(text("select exists (select from pg_locks where not granted)"))
+        return bool(found.scalar_one())
 
 
 async def waits(database: Database, bank: UUID) -> bool:
