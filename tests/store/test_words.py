@@ -13,7 +13,7 @@ from store.database import Database
 from store.turns import TurnStore
 from store.units import Units
 from store.words import KeptShort, WaitingWords
-from tests.patience import until
+from tests.patience import PATIENCE_S, until
 from tests.servers import TestPostgres
 from tests.store.conftest import NOON, new_host, rows, settings_of, turn
 
@@ -126,6 +126,16 @@ async def test_who_brings_turns_faster_than_their_words_are_carried_waits_for_th
     await bringing
     await kept.close()
     assert await rows(database, host, COUNTS) == [(0, 20, 20, 20)]
+
+
+async def test_nobody_waits_for_words_that_somebody_else_is_changing(database: Database, host: UUID) -> None:
+    bank, kept = identity.bank_id(host, "home"), KeptShort(database, many=10)
+    await say(database, host, 10)
+    async with database.tenant(host) as connection, asyncio.timeout(PATIENCE_S):
+        await connection.execute(text("select from afterturn.unit_word_t for update"))
+        for _ in range(2):
+            await kept.brought(host, {bank: 10})
+    await kept.close()
 
 
 async def test_few_waiting_words_are_left_to_the_stages(database: Database, host: UUID) -> None:
