@@ -1,7 +1,8 @@
 """The sweeper finds what nobody was told of, and needs no Redis to get it done."""
 
 import asyncio
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import UUID
@@ -18,6 +19,8 @@ from tests.workers.conftest import HOST, World, now
 from tests.workers.stages import Crew
 from workers.recall import RecallWork
 from workers.sweeper import Bell, Sweeper
+
+QUESTION = {"bank": "default", "query": "Where is Anna?"}
 
 
 @dataclass
@@ -103,7 +106,7 @@ async def test_without_redis_the_sweeper_has_the_work_done_here(world: World) ->
 
 async def test_waiting_recall_jobs_are_asked_for_again_and_expired_ones_are_not(world: World) -> None:
     jobs = RecallJobs(world.database, now)
-    waiting, _ = await jobs.open(HOST, {"bank": "default", "query": "Where is Anna?"}, timedelta(minutes=5))
+    waiting, _ = await jobs.open(HOST, QUESTION, timedelta(minutes=5))
     await jobs.open(HOST, {"bank": "default", "query": "Where is Xanthippe?"}, timedelta(seconds=-1))
     ears = Ears()
     await sweeper(world, ears).sweep()
@@ -132,7 +135,7 @@ def work(world: World, answers: Answers, lease: timedelta = timedelta(seconds=30
 
 async def test_a_recall_job_is_answered_once_however_often_it_is_asked_for(world: World) -> None:
     jobs = RecallJobs(world.database, now)
-    job, _ = await jobs.open(HOST, {"bank": "default", "query": "Where is Anna?"}, timedelta(minutes=5))
+    job, _ = await jobs.open(HOST, QUESTION, timedelta(minutes=5))
     for _ in range(3):
         await work(world, Answers()).answer(HOST, job)
     assert (await jobs.read(HOST, job)).status == "done"
@@ -145,7 +148,7 @@ async def test_a_recall_job_that_is_interrupted_waits_for_the_next_sweep_and_not
     world: World, error: BaseException
 ) -> None:
     jobs = RecallJobs(world.database, now)
-    job, _ = await jobs.open(HOST, {"bank": "default", "query": "Where is Anna?"}, timedelta(minutes=5))
+    job, _ = await jobs.open(HOST, QUESTION, timedelta(minutes=5))
     with suppress(asyncio.CancelledError):
         await work(world, Answers(error)).answer(HOST, job)
     ears = Ears()
@@ -158,7 +161,7 @@ async def test_a_recall_job_that_is_interrupted_waits_for_the_next_sweep_and_not
 
 async def test_a_recall_that_takes_longer_than_a_lease_keeps_its_job(world: World) -> None:
     jobs = RecallJobs(world.database, now)
-    job, _ = await jobs.open(HOST, {"bank": "default", "query": "Where is Anna?"}, timedelta(minutes=5))
+    job, _ = await jobs.open(HOST, QUESTION, timedelta(minutes=5))
     answers = Answers(may_end=asyncio.Event())
     answering = asyncio.create_task(work(world, answers, timedelta(seconds=0.3)).answer(HOST, job))
     await answers.begun.wait()
@@ -174,37 +177,38 @@ async def test_a_recall_that_takes_longer_than_a_lease_keeps_its_job(world: Worl
     assert (await jobs.read(HOST, job)).status == "done"
 
 
-async def test_a_worker_that_stops_gives_back_the_recall_job_it_was_at_and_takes_no_other(world: World) -> None:
-    jobs = RecallJobs(world.database, now)
-    job, _ = await jobs.open(HOST, {"bank": "default", "query": "Where is Anna?"}, timedelta(minutes=5))
-    answers = Answers(may_end=asyncio.Event())
-    stopping = work(world, answers)
-    answering = asyncio.create_task(stopping.answer(HOST, job))
+@asynccontextmanager
+async def at_a_job(world: World, may_end: asyncio.Event) -> AsyncGenerator[tuple[UUID, RecallWork]]:
+    """Lend a recall job and who is answering it; the answer may come when `may_end` is set, and has in the end."""
+    job, _ = await RecallJobs(world.database, now).open(HOST, QUESTION, timedelta(minutes=5))
+    answers = Answers(may_end=may_end)
+    working = work(world, answers)
+    answering = asyncio.create_task(working.answer(HOST, job))
     await answers.begun.wait()
-    await stopping.stop(0.0)
+    yield job, working
     await answering
+
+
+async def test_a_worker_that_stops_gives_back_the_recall_job_it_was_at_and_takes_no_other(world: World) -> None:
+    async with at_a_job(world, asyncio.Event()) as (job, stopping):
+        await stopping.stop(0.0)
     await stopping.answer(HOST, job)
     rows = await world.sql("select status, attempts, lease_until from afterturn.recall_job_t")
     assert [tuple(row) for row in rows] == [("pending", 0, None)]
 
 
 async def test_a_worker_that_stops_lets_an_answer_end_that_comes_soon(world: World) -> None:
-    jobs = RecallJobs(world.database, now)
-    job, _ = await jobs.open(HOST, {"bank": "default", "query": "Where is Anna?"}, timedelta(minutes=5))
-    answers = Answers(may_end=asyncio.Event())
-    stopping = work(world, answers)
-    answering = asyncio.create_task(stopping.answer(HOST, job))
-    await answers.begun.wait()
-    ended = asyncio.create_task(stopping.stop(PATIENCE_S))
-    assert answers.may_end is not None
-    answers.may_end.set()
-    await asyncio.gather(answering, ended)
-    assert (await jobs.read(HOST, job)).status == "done"
+    may_end = asyncio.Event()
+    async with at_a_job(world, may_end) as (job, stopping):
+        ended = asyncio.create_task(stopping.stop(PATIENCE_S))
+        may_end.set()
+    await ended
+    assert (await RecallJobs(world.database, now).read(HOST, job)).status == "done"
 
 
 async def test_a_recall_job_that_cannot_be_answered_fails_with_a_category(world: World) -> None:
     jobs = RecallJobs(world.database, now)
-    job, _ = await jobs.open(HOST, {"bank": "default", "query": "Where is Anna?"}, timedelta(minutes=5))
+    job, _ = await jobs.open(HOST, QUESTION, timedelta(minutes=5))
     await work(world, Answers(ValueError("what was asked"))).answer(HOST, job)
     found = await jobs.read(HOST, job)
     assert (found.status, found.error_category, found.result) == ("failed", "internal", None)
