@@ -68,11 +68,15 @@ TEXTS_BEHIND = text(f"""
                           where u.host_id = :host and u.bank_id = b.bank_id and u.unit_id = b.unit_id and u.active
                             and u.aggregate_version = b.aggregate_version offset 0) u on true
      order by b.xid, b.position""")  # noqa: S608 - put together from constants
-# As an append does, and in its order.
+# As an append does, and in its order; and as who corrects, forgets or links by hand, before anything is held or written.
+# Whoever changes several units of a bank does so in another order than they are held in here.
 LOCK = text("""
     select pg_advisory_xact_lock_shared(afterturn.log_lock()),
            (select count(pg_advisory_xact_lock_shared(k.key))
               from (select distinct afterturn.lock_key('bank', b.bank) as key
+                      from unnest(cast(:banks as uuid[])) as b(bank) order by 1) k),
+           (select count(pg_advisory_xact_lock(k.key))
+              from (select distinct afterturn.lock_key('entities', b.bank) as key
                       from unnest(cast(:banks as uuid[])) as b(bank) order by 1) k)""")
 # Held, so that whoever forgets one of them meanwhile takes its new links with it.
 STILL = text("""

@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from store import identity
+from store.corrections import correct
 from store.curation import Curation, NewLink
 from store.erasure import Erasures, Kind, Target
 from store.events.catalog import EventType
@@ -25,6 +26,7 @@ from store.turns import NewMessage
 from store.units import Units
 from store.vector_indexes import VectorIndexes
 from tests.patience import until
+from tests.store.conftest import blocked
 from tests.workers.conftest import BANK, HOST, World, now, turn_uuid
 from tests.workers.maintenance.conftest import Yard
 from tests.workers.stages import Crew, KnownEmbedder
@@ -256,6 +258,21 @@ async def test_what_is_forgotten_or_erased_while_vectors_are_compared_is_not_lin
     await links_of(yard.world, Interrupted(yard.world.database, 1, 2, 0.6, happens)).step(HOST)
     assert await yard.world.sql(EVENTS) == []
     assert await replayed(yard.world)
+
+
+async def test_who_changes_two_texts_while_they_are_being_linked_is_served(yard: Yard) -> None:
+    """Texts are held in the order of their ids; whoever corrects goes by what follows from what."""
+    await say(yard.world, "boats one", "boats two")
+    await settled(yard.world)
+    first, last = sorted([await unit(yard.world, said) for said in ("boats one", "boats two")])
+    origin = Origin(HOST, BANK, identity.user_id(HOST, None), now())
+    async with yard.world.database.tenant(HOST) as connection:
+        await correct(connection, origin, last, "rain one", None)
+        linking_them = asyncio.create_task(links_of(yard.world).step(HOST))
+        await blocked(yard.world.database, HOST)
+        await correct(connection, origin, first, "rain two", None)
+    await linking_them
+    assert await yard.world.sql(EVENTS) == []
 
 
 async def test_a_corrected_text_is_linked_anew_and_what_somebody_linked_himself_stays(yard: Yard) -> None:
