@@ -68,7 +68,7 @@ TEXTS_BEHIND = text(f"""
                           where u.host_id = :host and u.bank_id = b.bank_id and u.unit_id = b.unit_id and u.active
                             and u.aggregate_version = b.aggregate_version offset 0) u on true
      order by b.xid, b.position""")  # noqa: S608 - put together from constants
-# As an append does, and in its order; and as who corrects, forgets or links by hand, before anything is held or written.
+# As an append does, and in its order; and as who corrects, forgets or links by hand, before anything is held.
 # Whoever changes several units of a bank does so in another order than they are held in here.
 LOCK = text("""
     select pg_advisory_xact_lock_shared(afterturn.log_lock()),
