@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ LOCOMO_CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single
 #: Of BEAM: without sources, or with a whole plot line or a standing order for a source.
 BEAM_LEFT_OUT = {"abstention", "summarization", "instruction_following"}
 BEAM_BEGINS = datetime(2024, 1, 1, tzinfo=UTC)
+
+#: What is told of a message without words: memory takes no blank ones, and those after it keep their numbers.
+BLANK = "(no text)"
 
 _MARKS = re.compile(r"\s*->->[\s\d,]*$")
 _WEEKDAY = re.compile(r"\s*\(\w+\)")
@@ -43,7 +47,7 @@ def _locomo_said(sessions: Mapping[str, Any]) -> Iterator[Said]:
         began = datetime.strptime(day, "%I:%M %p ON %d %B, %Y").replace(tzinfo=UTC)
         for nth, turn in enumerate(sessions.get(f"session_{number}", [])):
             shown = f" [shares a photo: {turn['blip_caption']}]" if turn.get("blip_caption") else ""
-            text = (turn["text"].strip() + shown) or "(no text)"
+            text = (turn["text"].strip() + shown) or BLANK
             yield Said(turn["dia_id"], f"S{number}", "user", turn["speaker"], text, began + nth * STEP)
         number += 1
 
@@ -59,16 +63,23 @@ def _longmemeval(path: Path) -> Iterator[Dialogue]:
         if one["question_id"].endswith("_abs"):
             continue
         said, evidence = [], set()
-        days = zip(one["haystack_session_ids"], one["haystack_dates"], one["haystack_sessions"], strict=True)
-        for session, day, turns in days:
+        names = _told_apart(one["haystack_session_ids"])
+        for session, day, turns in zip(names, one["haystack_dates"], one["haystack_sessions"], strict=True):
             began = datetime.strptime(_WEEKDAY.sub("", day), "%Y/%m/%d %H:%M").replace(tzinfo=UTC)
             for nth, turn in enumerate(turns):
-                said.append(
-                    Said(f"{session}#{nth}", session, _role(turn["role"]), None, turn["content"], began + nth * STEP)
-                )
+                text = turn["content"].strip() or BLANK
+                said.append(Said(f"{session}#{nth}", session, _role(turn["role"]), None, text, began + nth * STEP))
                 if turn.get("has_answer"):
                     evidence.add(f"{session}#{nth}")
         yield _dialogue(one["question_id"], said, [Asked(one["question"], one["question_type"], frozenset(evidence))])
+
+
+def _told_apart(names: Iterable[str]) -> Iterator[str]:
+    """Yield names of which none comes twice: a history may hold one session at two times."""
+    seen = Counter[str]()
+    for name in names:
+        seen[name] += 1
+        yield name if seen[name] == 1 else f"{name}~{seen[name]}"
 
 
 def _beam(path: Path) -> Iterator[Dialogue]:
@@ -95,7 +106,7 @@ def _beam_said(batches: Sequence[Mapping[str, Any]]) -> Iterator[Said]:
         for nth, message in enumerate(messages):
             if message.get("time_anchor"):
                 day = _anchor(message["time_anchor"]) or day
-            text = _MARKS.sub("", message["content"]).strip() or "(no text)"
+            text = _MARKS.sub("", message["content"]).strip() or BLANK
             session = f"B{batch.get('batch_number')}"
             yield Said(f"M{message['id']}", session, _role(message["role"]), None, text, day + nth * STEP)
 

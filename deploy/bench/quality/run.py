@@ -1,7 +1,7 @@
 """Plays dialogues into a running stack over HTTP, waits until every stage is through, and asks."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -14,7 +14,8 @@ from deploy.stack import Stack
 
 Say = Callable[[str], None]
 
-TURNS_TOGETHER = 50
+#: So much is written in one request; the service takes 2 MiB.
+TURNS_TOGETHER, CHARACTERS_TOGETHER = 50, 400_000
 #: What is switched off in turn when that is asked for: arms, related words, rules of the ranking.
 PARTS = (
     *("dense", "lexical", "entities", "time", "recent", "kin"),
@@ -62,19 +63,17 @@ class Run:
         return f"{self.name}-{self.dialogues.index(dialogue)}"
 
     async def write(self, say: Say) -> None:
-        """Write everything, and wait until no stage has work left."""
-        last = {}
-        for dialogue in self.dialogues:
-            bank = self.bank(dialogue)
-            for at in range(0, len(dialogue.said), TURNS_TOGETHER):
-                for receipt in await self.memory.add_turns(_turns(dialogue.said[at : at + TURNS_TOGETHER], bank)):
-                    if not isinstance(receipt, TurnReceipt):
-                        raise NotSettled(f"bank {bank}: a turn was refused")
-                    last[bank] = receipt.position
-            say(f"{len(dialogue.said)} turns written into bank {bank}")
+        """Write everything, dialogue by dialogue, and wait after each until no stage has work left."""
         for dialogue in self.dialogues:
             bank, one_of_each = self.bank(dialogue), {one.session: one.id for one in dialogue.said}
-            await settled(self.memory, bank, last[bank], one_of_each.items())
+            last = 0
+            for some in batches(dialogue.said):
+                for receipt in await self.memory.add_turns(_turns(some, bank)):
+                    if not isinstance(receipt, TurnReceipt):
+                        raise NotSettled(f"bank {bank}: a turn was refused")
+                    last = receipt.position
+            await settled(self.memory, bank, last, one_of_each.items())
+            say(f"{len(dialogue.said)} turns written into bank {bank}")
 
     async def ask(self, without: str | None = None) -> tuple[list[Scored], list[float]]:
         """Ask every question, one after the other; return how good the answers were and how long they took (ms).
@@ -92,6 +91,20 @@ class Run:
                 found = [turn for one in answer.results for turn in one.turn_ids]
                 scored.append(score(asked.category, found, asked.evidence, sessions))
         return scored, times
+
+
+def batches(said: Sequence[Said]) -> Iterator[Sequence[Said]]:
+    """Yield all of it in its order, in parts that a request holds."""
+    part: list[Said] = []
+    room = CHARACTERS_TOGETHER
+    for one in said:
+        if part and (len(part) == TURNS_TOGETHER or len(one.text) > room):
+            yield part
+            part, room = [], CHARACTERS_TOGETHER
+        part.append(one)
+        room -= len(one.text)
+    if part:
+        yield part
 
 
 def _turns(said: Sequence[Said], bank: str) -> list[NewTurn]:

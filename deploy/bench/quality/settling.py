@@ -10,7 +10,7 @@ LOOK_AGAIN_S = 0.05
 #: A call waits for its position so long at most.
 WAIT_MS = 5000
 #: A pipeline that stands still is not waited for.
-PATIENCE_S = 1800.0
+PATIENCE_S = 600.0
 
 
 class NotSettled(Exception):
@@ -22,10 +22,12 @@ async def settled(memory: AsyncAfterturn, bank: str, position: int, turns: Itera
 
     A dead stage must not read as poor recall. Raises NotSettled.
     """
-    deadline = time.monotonic() + PATIENCE_S
+    left, deadline = 0, time.monotonic() + PATIENCE_S
     while not (fresh := await memory.freshness(bank=bank, position=position, wait_ms=WAIT_MS)).met or fresh.pending:
+        if fresh.pending != left:
+            left, deadline = fresh.pending, time.monotonic() + PATIENCE_S
         if time.monotonic() > deadline:
-            raise NotSettled(f"bank {bank}: still at work after {PATIENCE_S:.0f} s")
+            raise NotSettled(f"bank {bank}: nothing was done in {PATIENCE_S:.0f} s")
         await asyncio.sleep(LOOK_AGAIN_S)
     for session, turn in turns:
         status = await memory.turn_status(session, turn, bank=bank)

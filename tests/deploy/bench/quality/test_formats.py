@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 from deploy.bench.quality.formats import read
-from deploy.bench.quality.material import UnreadableData
+from deploy.bench.quality.material import Said, UnreadableData
+from deploy.bench.quality.run import CHARACTERS_TOGETHER, TURNS_TOGETHER, batches
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
 def _file(folder: Path, name: str, value: Any) -> Path:
@@ -50,6 +53,23 @@ def test_longmemeval_is_one_dialogue_a_question_and_abstentions_are_left_out(tmp
     assert [asked.evidence for asked in found.asked] == [{"s1#0"}]
 
 
+def test_a_history_may_hold_a_session_twice_and_a_turn_without_words(tmp_path: Path) -> None:
+    one = {
+        "question_id": "q1",
+        "question_type": "temporal-reasoning",
+        "question": "When?",
+        "haystack_session_ids": ["s1", "s1"],
+        "haystack_dates": ["2023/05/20 (Sat) 02:21", "2023/06/01 (Thu) 10:00"],
+        "haystack_sessions": [
+            [{"role": "user", "content": " "}],
+            [{"role": "user", "content": "Then.", "has_answer": True}],
+        ],
+    }
+    (found,) = read(_file(tmp_path, "m", [one]), "longmemeval")
+    assert [(said.id, said.text) for said in found.said] == [("s1#0", "(no text)"), ("s1~2#0", "Then.")]
+    assert [asked.evidence for asked in found.asked] == [{"s1~2#0"}]
+
+
 def test_beam_is_a_folder_of_chats_whose_questions_name_messages(tmp_path: Path) -> None:
     messages = [
         {"id": 0, "role": "user", "content": "Hello ->-> 1,2", "time_anchor": "March-15-2024"},
@@ -77,3 +97,11 @@ def test_what_is_something_else_is_told_without_what_it_says(tmp_path: Path, kin
     with pytest.raises(UnreadableData) as caught:
         read(path, kind)
     assert "lamp" not in str(caught.value)
+
+
+def test_what_is_written_together_fits_a_request_and_nothing_is_left_out() -> None:
+    lengths = [10] * 120 + [CHARACTERS_TOGETHER * 2, 10, CHARACTERS_TOGETHER - 5, 10]
+    said = [Said(f"t{n}", "s", "user", None, "x" * length, NOON) for n, length in enumerate(lengths)]
+    parts = list(batches(said))
+    assert [one for part in parts for one in part] == said
+    assert [len(part) for part in parts] == [TURNS_TOGETHER, TURNS_TOGETHER, 20, 1, 1, 1, 1]
