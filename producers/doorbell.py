@@ -1,7 +1,7 @@
 """Rings for workers after a commit: best effort, coalesced, and never in the way of a request."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from uuid import UUID
@@ -11,7 +11,7 @@ from dramatiq.brokers.redis import RedisBroker
 from dramatiq.errors import BrokerError
 
 from producers import metrics
-from producers.jobs import FLAG_MS, bell_channel, flag_key, recall_message, stage_message
+from producers.jobs import FLAG_MS, JOB_FLAG_MS, bell_channel, flag_key, recall_message, stage_message
 from store.ledger import Stage
 
 #: Pause between two trips to Redis: what is rung for meanwhile shares the next one.
@@ -51,13 +51,13 @@ class Doorbell:
         self._note([(host, job)])
         self._awake()
 
-    def answered(self, stage: Stage) -> None:
-        """Take the flag down; a worker calls it before it claims. Talks to Redis: not for the event loop.
+    def answered(self, rung_for: Stage | UUID) -> None:
+        """Take the flag of a stage or a job down; a worker calls it before it claims. Not for the event loop.
 
-        A broker that is down is no reason not to work: the flag then ends by itself.
+        Talks to Redis. A broker that is down is no reason not to work: the flag then ends by itself.
         """
         with suppress(*FAULTS):
-            self._broker.client.delete(flag_key(self._broker.namespace, stage))
+            self._broker.client.delete(flag_key(self._broker.namespace, rung_for))
 
     async def reachable(self) -> bool:
         """Say whether Redis answers."""
@@ -115,19 +115,20 @@ class Doorbell:
             del self._jobs[next(iter(self._jobs))]
 
     def _send(self, stages: list[Stage], jobs: list[tuple[UUID, UUID]]) -> None:
-        ours = self._unflagged(stages)
-        messages = [*map(stage_message, ours), *(recall_message(host, job) for host, job in jobs)]
+        ours = self._unflagged(dict.fromkeys(stages, FLAG_MS) | dict.fromkeys((job for _, job in jobs), JOB_FLAG_MS))
+        messages = [stage_message(stage) for stage in stages if stage in ours]
+        messages += [recall_message(host, job) for host, job in jobs if job in ours]
         for message in messages:
             self._broker.enqueue(message)
-        metrics.RINGS.labels("sent").inc(len(ours))
+        metrics.RINGS.labels("sent").inc(len(messages))
         if queues := {message.queue_name for message in messages}:
             self._broker.client.publish(bell_channel(self._broker.namespace), " ".join(sorted(queues)))
 
-    def _unflagged(self, stages: list[Stage]) -> list[Stage]:
-        """Flag all stages in one trip; return those whose flag was down."""
+    def _unflagged(self, lasting_ms: Mapping[Stage | UUID, int]) -> set[Stage | UUID]:
+        """Flag all that is rung for, so long, in one trip; return what had no flag."""
         pipeline = self._broker.client.pipeline(transaction=False)
-        for stage in stages:
-            pipeline.set(flag_key(self._broker.namespace, stage), 1, nx=True, px=FLAG_MS)
-        ours = [stage for stage, won in zip(stages, pipeline.execute(), strict=True) if won]
-        metrics.RINGS.labels("coalesced").inc(len(stages) - len(ours))
+        for rung_for, flag_ms in lasting_ms.items():
+            pipeline.set(flag_key(self._broker.namespace, rung_for), 1, nx=True, px=flag_ms)
+        ours = {rung_for for rung_for, won in zip(lasting_ms, pipeline.execute(), strict=True) if won}
+        metrics.RINGS.labels("coalesced").inc(len(lasting_ms) - len(ours))
         return ours

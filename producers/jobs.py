@@ -3,6 +3,7 @@
 A nudge says that a stage has work; the work itself stands in the ledger. Nudges are coalesced by a flag in Redis:
 
     <namespace>:ring:<stage>   set by whoever rings (SET NX PX 1000), deleted by the worker before it claims
+    <namespace>:ring:<job>     the same for one recall job (SET NX PX 5000), deleted by the worker before it takes it
 
 No ring is lost by that. Whoever rings has committed first. If it finds the flag, the nudge that belongs to the flag
 has not been answered yet: its worker will delete the flag, then claim, and so see the committed row. A worker that
@@ -19,8 +20,9 @@ from dramatiq import Message
 
 from store.ledger import Stage
 
-#: How long a ring may stay unanswered before the next ringer enqueues again, in milliseconds.
-FLAG_MS = 1000
+#: How long a ring may stay unanswered before the next ringer enqueues again, in milliseconds: of a stage, of a job.
+#: A stage's one message is for all its work; those of jobs wait behind each other, and one more makes that longer.
+FLAG_MS, JOB_FLAG_MS = 1000, 5000
 
 
 class Queue(StrEnum):
@@ -57,9 +59,9 @@ def recall_message(host: UUID, job: UUID) -> "Message[None]":
     return Message(queue_name=Queue.RECALL, actor_name=RECALL_ACTOR, args=(str(host), str(job)), kwargs={}, options={})
 
 
-def flag_key(namespace: str, stage: Stage) -> str:
-    """Return the Redis key that is set while a ring for `stage` waits for its worker."""
-    return f"{namespace}:ring:{stage}"
+def flag_key(namespace: str, rung_for: Stage | UUID) -> str:
+    """Return the Redis key that is set while a ring for a stage, or for a recall job, waits for its worker."""
+    return f"{namespace}:ring:{rung_for}"
 
 
 def bell_channel(namespace: str) -> str:

@@ -40,7 +40,7 @@ class Dependencies:
 
     runners: Mapping[Stage, Runner]
     recall: RecallWork
-    answered: Callable[[Stage], None]
+    answered: Callable[[Stage | UUID], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def create_broker(settings: BrokerSettings) -> ListeningBroker:
 def register(broker: ListeningBroker, dependencies: Dependencies) -> Mapping[str, "dramatiq.Actor[..., None]"]:
     """Make the actors of all queues, by name. They never raise."""
     actors = [_stage_actor(broker, dependencies, stage) for stage in dependencies.runners]
-    actors.append(_recall_actor(broker, dependencies.recall))
+    actors.append(_recall_actor(broker, dependencies))
     return {actor.actor_name: actor for actor in actors}
 
 
@@ -105,10 +105,11 @@ def _stage_actor(broker: ListeningBroker, dependencies: Dependencies, stage: Sta
     return dramatiq.actor(broker=broker, actor_name=STAGE_ACTORS[stage], queue_name=QUEUES[stage])(work)
 
 
-def _recall_actor(broker: ListeningBroker, work: RecallWork) -> "dramatiq.Actor[..., None]":
-    answer = async_to_sync(work.answer)
+def _recall_actor(broker: ListeningBroker, dependencies: Dependencies) -> "dramatiq.Actor[..., None]":
+    answer = async_to_sync(dependencies.recall.answer)
 
     def recall(host: str, job: str) -> None:
+        dependencies.answered(UUID(job))
         answer(UUID(host), UUID(job))
 
     return dramatiq.actor(broker=broker, actor_name=RECALL_ACTOR, queue_name=Queue.RECALL)(recall)

@@ -168,6 +168,21 @@ async def test_a_recall_job_that_is_asked_for_again_and_again_while_redis_is_awa
     assert sorted(message.args[1][-1] for message in found) == ["2", "3", "4"]
 
 
+async def test_a_recall_job_that_every_sweep_asks_for_is_one_message_until_it_is_taken(
+    broker: RedisBroker, bell: Doorbell
+) -> None:
+    other, job = Doorbell(broker), UUID(int=7)
+    for _ in range(5):
+        for sweeping in (bell, other):
+            sweeping.ask(UUID(int=0), job)
+            await sweeping._trip()
+    assert len(waiting(broker, Queue.RECALL)) == 1
+    bell.answered(job)
+    other.ask(UUID(int=0), job)
+    await other.close()
+    assert len(waiting(broker, Queue.RECALL)) == 2
+
+
 async def test_a_closing_process_hands_in_its_last_ring(broker: RedisBroker) -> None:
     last = Doorbell(broker)
     last.ring(Stage.EXTRACTION)
