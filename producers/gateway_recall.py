@@ -21,7 +21,7 @@ from store.gates import Gate
 from store.keys import Grant
 
 SUCCEEDED, FAILED = "memory_gateway_recall_succeeded", "memory_gateway_recall_failed"
-#: Characters that all texts of one finding may have together, however much the other side has to say.
+#: Characters that all of one finding may have together, names included, however much the other side has to say.
 MOST_CHARACTERS = 65_536
 SERVER_ERRORS, TOO_MANY_REQUESTS = 500, 429
 
@@ -108,11 +108,12 @@ class GatewayRecall:
 
 
 def fitting(finding: GatewayFinding, room: int) -> GatewayFinding:
-    """Return the finding with the hits, best first, whose texts together have at most `room` characters."""
+    """Return the finding with the hits, best first, that together have at most `room` characters, names included."""
     kept = []
     for hit in finding.hits:
-        if len(hit.text) <= room:
-            room -= len(hit.text)
+        size = sum(map(len, filter(None, (hit.text, hit.id, hit.session_id, hit.source_scope, hit.resource_uri))))
+        if size <= room:
+            room -= size
             kept.append(hit)
     return replace(finding, hits=kept)
 

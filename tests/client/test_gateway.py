@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -103,13 +104,16 @@ async def test_search_keeps_six_fields_and_drops_results_without_text(server: Lo
     }
     odd = {"text": "two", "score": True, "id": 7, "session_id": None}
     huge = {"text": "three", "score": 10**400}
-    server.answers(JSONResponse({"results": [full, {"id": "b"}, {"text": " "}, {"text": ["x"]}, odd, huge]}))
+    torn = {"text": "half a sign \ud83d, NUL \x00", "id": "\udfff"}
+    found = [full, {"id": "b"}, {"text": " "}, {"text": ["x"]}, odd, huge, torn]
+    server.answers(Response(json.dumps({"results": found})))
     async with client(server.url) as gateway:
         hits = await gateway.search("s", "q", ["current_chat"], 8)
     assert hits == (
         GatewayHit("one", "a", "s", 0.5, "resources", "viking://x"),
         GatewayHit("two"),
         GatewayHit("three"),
+        GatewayHit("half a sign ?, NUL \ufffd", "?"),
     )
 
 
@@ -365,7 +369,18 @@ async def test_no_error_shows_the_key_or_a_text(server: Loopback, break_it: Call
 
 
 @pytest.mark.parametrize(
-    "url", [f"http://u:{KEY}/x@h:1", f"http://u:{KEY}@h:1", f"ftp://{KEY}", f"http://h:{KEY}", "", f"http://h/?k={KEY}"]
+    "url",
+    [
+        f"http://u:{KEY}/x@h:1",
+        f"http://u:{KEY}@h:1",
+        f"ftp://{KEY}",
+        f"http://h:{KEY}",
+        "",
+        f"http://h/?k={KEY}",
+        "http://h/?",
+        "http://h#",
+        " http://h",
+    ],
 )
 def test_a_bad_base_url_is_refused_without_being_shown(url: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:

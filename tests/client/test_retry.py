@@ -1,6 +1,7 @@
 """The retry policy as arithmetic: no sockets, no clocks."""
 
 import json
+import time
 
 import pytest
 from afterturn_client import calls
@@ -65,7 +66,20 @@ def test_a_lost_turn_is_sent_again_whether_it_left_or_not(sent: bool) -> None:  
         ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
         ("٣", None),
         ("9" * 400, 999999999.0),
+        ("Wed, 21 Oct 2015 07:28:00 +" + "9" * 30, None),
+        (f"Wed, 21 Oct 2015 {'9' * 30}:28:00 GMT", None),
     ],
 )
 def test_retry_after_is_seconds_or_a_date(value: str | None, seconds: float | None) -> None:
     assert parse_retry_after(value) == seconds
+
+
+def test_a_date_without_a_zone_is_utc_wherever_the_agent_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "XXX-12")
+    time.tzset()
+    try:
+        told = parse_retry_after("Wed, 21 Oct 2999 07:28:00 -0000")
+        assert told == pytest.approx(parse_retry_after("Wed, 21 Oct 2999 07:28:00 GMT"), abs=3600)
+    finally:
+        monkeypatch.undo()
+        time.tzset()

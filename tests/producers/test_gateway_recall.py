@@ -82,6 +82,20 @@ async def audited(world: World) -> list[tuple[str, dict[str, Any]]]:
     return [(row.event, row.payload) for row in rows if row.event.startswith("memory_gateway_")]
 
 
+async def done_job(world: World, tenant: Tenant) -> Any:
+    """Ask by way of a job, let a worker answer it, and return the answer."""
+    job = UUID((await tenant.http.post(JOBS, json=BOTH)).json()["job_id"])
+
+    async def ready() -> None:
+        return
+
+    work = RecallWork(world.jobs, world.recalls, timedelta(seconds=30), ready)
+    await work.answer(identity.host_id(tenant.host), job)
+    answer = (await tenant.http.get(f"{JOBS}/{job}")).json()
+    assert answer["status"] == "done"
+    return answer["result"]
+
+
 async def test_both_sources_answer_together_and_in_one_reference(world: World, ana: Tenant, server: Loopback) -> None:
     through(world, server.url)
     reply = await ana.http.post(RECALL, json=BOTH)
@@ -213,6 +227,9 @@ async def test_what_a_gateway_says_is_bounded_by_the_askers_tokens(world: World,
     assert [hit["text"] for hit in few["gateway"]["results"]] == ["short"]
     many = (await ana.http.post(RECALL, json=BOTH)).json()
     assert [len(hit["text"]) for hit in many["gateway"]["results"]] == [4000, 5]
+    server.answers(JSONResponse({"results": [{"text": "x", "resource_uri": "y" * 100_000}, {"text": "short"}]}))
+    named = (await ana.http.post(RECALL, json=BOTH)).json()
+    assert [hit["text"] for hit in named["gateway"]["results"]] == ["short"], "a long name takes as much as a text"
 
 
 @pytest.mark.law("L10")
@@ -232,27 +249,24 @@ async def test_no_connection_is_held_while_the_gateway_is_asked(world: World, an
 
 async def test_a_recall_job_asks_the_gateway_too(world: World, ana: Tenant, server: Loopback) -> None:
     through(world, server.url)
-    job = UUID((await ana.http.post(JOBS, json=BOTH)).json()["job_id"])
+    result = await done_job(world, ana)
+    assert len(result["results"]) == 1
+    assert [hit["id"] for hit in result["gateway"]["results"]] == ["e1"]
 
-    async def ready() -> None:
-        return
 
-    await RecallWork(world.jobs, world.recalls, timedelta(seconds=30), ready).answer(identity.host_id("ana"), job)
-    answer = (await ana.http.get(f"{JOBS}/{job}")).json()
-    assert answer["status"] == "done"
-    assert len(answer["result"]["results"]) == 1
-    assert [hit["id"] for hit in answer["result"]["gateway"]["results"]] == ["e1"]
+async def test_whatever_a_gateway_sends_can_be_answered_and_kept(world: World, ana: Tenant, server: Loopback) -> None:
+    through(world, server.url)
+    server.answers(Response(orjson.dumps({"results": [{"text": "NUL \0, torn TORN"}]}).replace(b"TORN", rb"\ud83d")))
+    now = (await ana.http.post(RECALL, json=BOTH)).json()
+    later = await done_job(world, ana)
+    for answer in (now, later):
+        assert [hit["text"] for hit in answer["gateway"]["results"]] == ["NUL \ufffd, torn ?"]
+        assert len(answer["results"]) == 1
 
 
 async def test_a_job_whose_gateway_is_away_ends_with_what_is_here(world: World, ana: Tenant) -> None:
     through(world, closed_port())
-    job = UUID((await ana.http.post(JOBS, json=BOTH)).json()["job_id"])
-
-    async def ready() -> None:
-        return
-
-    await RecallWork(world.jobs, world.recalls, timedelta(seconds=30), ready).answer(identity.host_id("ana"), job)
-    result = (await ana.http.get(f"{JOBS}/{job}")).json()["result"]
+    result = await done_job(world, ana)
     assert (len(result["results"]), result["gateway"]["error"]["category"]) == (1, "connection")
 
 

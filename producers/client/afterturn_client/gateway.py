@@ -202,8 +202,13 @@ def _hit(item: Mapping[str, Any]) -> GatewayHit | None:
     if not isinstance(text, str) or not text.strip():
         return None
     names = ("id", "session_id", "source_scope", "resource_uri")
-    strings = {name: value for name in names if isinstance(value := item.get(name), str)}
-    return GatewayHit(text=text, score=_number(item.get("score")), **strings)
+    strings = {name: _storable(value) for name in names if isinstance(value := item.get(name), str)}
+    return GatewayHit(text=_storable(text), score=_number(item.get("score")), **strings)
+
+
+def _storable(text: str) -> str:
+    """Return a text without what no model, no answer and no database can hold: lone surrogates and NUL."""
+    return text.encode(errors="replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def _number(value: object) -> float | None:

@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any, Literal
@@ -83,7 +84,7 @@ def check_base_url(base_url: str) -> str:
         httpx.URL(base_url)
     except (ValueError, TypeError, httpx.InvalidURL):
         good = False
-    if not good or parts.query or parts.fragment:
+    if not good or base_url != base_url.strip() or "?" in base_url or "#" in base_url:
         raise InvalidRequestError("base_url must look like http://host:port or https://host/path")
     if "@" in parts.netloc:
         # httpx logs the URL of every request, and would send these as basic authentication in the place of the key.
@@ -161,9 +162,10 @@ def parse_retry_after(value: str | None) -> float | None:
         return float(value.strip()[:9])
     try:
         moment = parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
-    return max(0.0, moment.timestamp() - time.time())
+    # Of a date without a zone that of this machine would be guessed.
+    return max(0.0, (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() - time.time())
 
 
 def build(client: httpx.AsyncClient | httpx.Client, request: Request) -> httpx.Request:
