@@ -1,11 +1,10 @@
 """`afterturn recall`: a question goes in, what is remembered comes out."""
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from textwrap import indent
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import typer
 from afterturn_client import RecallAnswer, Recalled
@@ -54,7 +53,7 @@ WaitOption = Annotated[
 SourceOption = Annotated[
     list[str] | None, typer.Option("--source", "--sources", help="local, gateway, or both by repeating it.")
 ]
-ExplainOption = Annotated[bool, typer.Option("--explain", help="Say how each result came to its place.")]
+ExplainOption = Annotated[bool, typer.Option("--explain", help="Say what each result's score is made of.")]
 TraceOption = Annotated[bool, typer.Option("--trace", help="Say how long each step took.")]
 
 
@@ -165,6 +164,12 @@ def _shown(rank: int, one: Recalled, *, explain: bool) -> Text:
     shown = Text(printable("  ".join(fact for fact in facts if fact)), style="bold")
     shown.append(f"\n{indent(printable(one.text), MARGIN)}", style="not bold")
     if explain and one.explain is not None:
-        why = json.dumps(one.explain, ensure_ascii=False)
-        shown.append(f"\n{indent(printable(why), MARGIN)}", style="not bold dim")
+        shown.append(f"\n{indent(printable(_why(one.explain)), MARGIN)}", style="not bold dim")
     return shown
+
+
+def _why(explain: Mapping[str, Any]) -> str:
+    """Return what a score is the sum of: what each arm gave and, in brackets, its rank; and what each rule changed."""
+    gave = {name: (one["score"] * one["weight"], one["rank"]) for name, one in explain.get("arms", {}).items()}
+    arms = [f"{name} {by:.3f} (no. {rank})" for name, (by, rank) in gave.items() if by]
+    return ", ".join([*arms, *(f"{name} {by:+.3f}" for name, by in explain.get("moved", {}).items())])

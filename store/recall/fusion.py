@@ -1,7 +1,7 @@
 """Arms become one order: a weighted sum of their scores, moved by the rules. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,21 +19,25 @@ Scores = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The pool in order: indexes best first, final scores by index, and what each arm and rule said."""
+    """The pool in order: indexes best first, final scores by index, and what each arm and rule said.
+
+    `weights` say how much each arm counts.
+    """
 
     order: Sequence[int]
     scores: Scores
     arms: Mapping[str, Scores]
     moved: Mapping[str, Scores]
+    weights: Mapping[str, float] = field(default_factory=dict)
 
     def found_by(self, index: int) -> tuple[str, ...]:
         """Name the arms that found something in a unit."""
         return tuple(name for name, scores in self.arms.items() if scores[index] > 0)
 
     def explain(self, index: int) -> Explanation:
-        """Say of one unit how each arm ranked it and how far each rule moved it."""
+        """Say of one unit how each arm ranked it and how far each rule moved it: together, that is its score."""
         arms = {
-            name: ArmScore(1 + int(np.sum(scores > scores[index])), float(scores[index]))
+            name: ArmScore(1 + int(np.sum(scores > scores[index])), float(scores[index]), self.weights[name])
             for name, scores in self.arms.items()
         }
         return Explanation(arms, {name: float(by[index]) for name, by in self.moved.items() if by[index]})
@@ -65,4 +69,4 @@ def rank(
         after = with_heads(scores, pool, arms, weights, ranking.heads)
         moved[HEADS], scores = after - scores, after
     order = sorted(range(len(pool)), key=lambda index: (-scores[index], pool.candidates[index].unit_id))
-    return Ranking(order, scores, arms, moved)
+    return Ranking(order, scores, arms, moved, {name: weights[name] for name in arms})

@@ -45,10 +45,11 @@ class RecallQuery:
 
 @dataclass(frozen=True, slots=True)
 class ArmScore:
-    """Where one arm put a unit: rank from 1 among the units compared, and its raw score."""
+    """Where one arm put a unit: rank from 1 among the units compared; its raw score counts `weight` times."""
 
     rank: int
     score: float
+    weight: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,13 @@ RESULT = {
     "name": "Ana",
     "occurred_at": "2026-01-02T03:04:05Z",
     "arms": ["dense", "lexical"],
-    "explain": {"dense": {"rank": 1}},
+    "explain": {
+        "arms": {
+            "dense": {"rank": 1, "score": 0.4, "weight": 0.75},
+            "lexical": {"rank": 9, "score": 0.0, "weight": 1.0},
+        },
+        "moved": {"session": 0.25, "assistant": -0.05},
+    },
 }
 ANSWER = {
     "results": [RESULT],
@@ -149,8 +155,13 @@ def test_for_people_texts_cannot_steer_the_terminal(data: Path) -> None:
     assert "red [bold]herring[/bold]" in result.stdout
     assert ":smile:" in result.stdout
     assert "\x1b" not in result.stdout
-    for shown in ("0.5000", "2026-01-02 03:04", "Ana", "s/t/1", "dense+lexical", '{"dense": {"rank": 1}}', "3 pieces"):
+    for shown in ("0.5000", "2026-01-02 03:04", "Ana", "s/t/1", "dense+lexical", "3 pieces"):
         assert shown in result.stdout
+
+
+def test_what_a_score_is_made_of_is_told_in_words(data: Path) -> None:
+    result = CliRunner().invoke(build("recall"), ["recall", "who?", "--data", str(data), "--explain"])
+    assert "    dense 0.300 (no. 1), session +0.250, assistant -0.050\n" in result.stdout
 
 
 def test_a_trace_tells_what_each_step_took(server: Loopback, tmp_path: Path) -> None:
@@ -160,7 +171,7 @@ def test_a_trace_tells_what_each_step_took(server: Loopback, tmp_path: Path) -> 
     result = CliRunner().invoke(build("recall"), ["recall", "who?", "--data", str(tmp_path / "traced"), "--trace"])
     lock.release()
     assert server.seen[0].json["explain"] is True
-    assert '{"dense"' not in result.stdout
+    assert "(no. 1)" not in result.stdout
     rows = [line.split() for line in result.stdout.splitlines()[-4:]]
     assert rows == [["step", "ms", "share"], ["prepare", "1.50", "35%"], ["dense", "2.12", "50%"], ["all", "4.25"]]
 

@@ -171,7 +171,7 @@ async def test_an_explanation_names_each_arms_rank_and_what_moved_the_score(memo
     assert best.explain is not None
     assert best.explain.arms["lexical"].rank == 1
     assert best.explain.moved["answer type"] > 0
-    raw = 0.75 * best.explain.arms["dense"].score + best.explain.arms["lexical"].score
+    raw = sum(arm.score * arm.weight for arm in best.explain.arms.values())
     assert best.score == pytest.approx(raw + sum(best.explain.moved.values()))
 
 
