@@ -62,7 +62,9 @@ ENGLISH = Language(
     asks_assistant=_any(
         r"\b(?:did|have|had) you\b",
         r"\byou (?:\w+ )?(?:said|told|suggested|recommended|gave|mentioned|provided|listed|advised|explained"
-        r"|proposed)\b",
+        r"|proposed|wrote|described|shared|created|showed|offered|answered|came up with)\b",
+        r"\bremind me\b",
+        r"\b(?:our|the) (?:previous|last|earlier|past) (?:chat|conversation|discussion|talk)s?\b",
     ),
     tells_of_self=_any(_words("i my me we our us")),
 )

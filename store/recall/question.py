@@ -16,7 +16,7 @@ MAX_TERMS = 160
 _WORD = re.compile(r"\w+(?:['\u2019]s\b)?")
 _USUAL = (rules_of(AUTO),)
 #: Who speaks where nobody has a name.
-ROLES = frozenset({"user", "assistant", "system", "tool"})
+ROLES = frozenset({"user", "assistant", "system", "tool", "human", "ai", "bot", "agent"})
 #: A capitalised word that does not begin a sentence.
 _PROPER = re.compile(r"(?<=[^.!?\s]\s)[^\W\d_a-z]\w*")
 
@@ -60,8 +60,17 @@ def understand(text: str, *, rules: Sequence[WordRules] = _USUAL) -> Question:
 
 
 def named(question: Question, speakers: Iterable[str]) -> frozenset[str]:
-    """Return those of the speakers whom the question names by at least one word of their name."""
-    return frozenset(s for s in speakers if not question.words.keys().isdisjoint(asked(s, question.rules)))
+    """Return those of the speakers whom the question names by at least one word of their name.
+
+    A role is named by its own word alone: whoever wants somebody to assist him does not speak of the assistant.
+    """
+    said = {word.removesuffix("'s") for word in words_of(question.text)}
+    return frozenset(
+        one
+        for one in speakers
+        if not question.words.keys().isdisjoint(asked(one, question.rules))
+        and (one.lower() not in ROLES or one.lower() in said)
+    )
 
 
 def as_told(text: str, names: Collection[str]) -> str:
@@ -73,7 +82,8 @@ def as_told(text: str, names: Collection[str]) -> str:
     names stays as it is.
     """
     people, roles = (
-        {word for name in names if (name in ROLES) is of_role for word in words_of(name)} for of_role in (False, True)
+        {word for name in names if (name.lower() in ROLES) is of_role for word in words_of(name)}
+        for of_role in (False, True)
     )
     if not words_of(_put(text, people | roles, "", "")):
         return text

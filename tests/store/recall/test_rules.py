@@ -165,6 +165,36 @@ def test_only_speakers_whom_the_question_names_count_as_named() -> None:
     assert named(understand("What did Jose say?"), ["José Lima", "Josefine", "user"]) == {"José Lima"}
 
 
+@pytest.mark.parametrize(
+    "question, who",
+    [
+        ("What did the assistant's list hold?", {"assistant"}),
+        ("Who can assist me with my taxes?", set()),
+        ("Which columns does the users table have?", set()),
+        ("What did the User ask for?", {"user", "User"}),
+    ],
+)
+def test_a_role_is_named_by_its_own_word_alone(question: str, who: set[str]) -> None:
+    assert named(understand(question), ["assistant", "user", "User", "Marta"]) == who
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Can you remind me which hostel was the cheapest?",
+        "In our previous conversation, what was the third name?",
+        "Which poem have you shown me?",
+    ],
+)
+def test_who_asks_what_he_was_told_wants_the_assistants_words(question: str) -> None:
+    assert understand(question).wants_assistant
+
+
+@pytest.mark.parametrize("question", ["Which reminder did I set?", "What did we talk about at the party?"])
+def test_who_asks_what_was_said_elsewhere_does_not(question: str) -> None:
+    assert not understand(question).wants_assistant
+
+
 def test_equal_scores_are_ordered_by_unit_id() -> None:
     pool = _pool(_unit(9), _unit(2), _unit(5))
     scores = np.full(3, 0.5)
