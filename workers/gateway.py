@@ -17,7 +17,7 @@ from producers.gateway_recall import told
 from store.database import Database
 from store.delivery import Deliveries
 from store.errors import LeaseLost
-from store.gates import Gate, GatePolicy, Passage, gate_name, put_off
+from store.gates import LONGEST_PAUSE_S, Gate, GatePolicy, Passage, gate_name, put_off
 from store.ledger import Claim, LedgerRow, Outcome, Stage
 from workers import gateway_machine as machine
 from workers.errors import Untold
@@ -34,6 +34,9 @@ SESSION_NAME = text("""
 PATIENCE_S = 5.0
 #: Rows that were put off come back one after the other within so many seconds, not all at once.
 SPREAD_S = 2.0
+
+#: No pause is shorter, whatever a gateway that asks for one says, in seconds.
+SHORTEST_PAUSE_S = 1.0
 
 #: Statuses of a row for which a call was made, or may have been.
 BEGUN = frozenset({"adding", "added", "flushing"})
@@ -118,8 +121,8 @@ class GatewayStage:
         except InvalidRequestError:
             return await self._finish(claim, row, machine.refused_add(session))
         await self._report(error)
-        if self._only_waits(error, way.passage):
-            return await self._put_off(claim, row, "pending", 0.0)
+        if (pause_s := self._pause_s(error, way.passage)) is not None:
+            return await self._put_off(claim, row, "pending", pause_s)
         ending = machine.after_add(session, error, self.settings.retry)
         if ending.status != "added":
             return await self._finish(claim, row, ending)
@@ -131,8 +134,8 @@ class GatewayStage:
         await self.deliveries.step(way.claim, way.row.item_id, "flushing", *told)
         error = await _called("flush", way.client.flush(way.session))
         await self._report(error)
-        if self._only_waits(error, way.passage):
-            return await self._put_off(way.claim, way.row, "added", 0.0)
+        if (pause_s := self._pause_s(error, way.passage)) is not None:
+            return await self._put_off(way.claim, way.row, "added", pause_s)
         return await self._finish(way.claim, way.row, machine.after_flush(way.session, error, self.settings.retry))
 
     async def _enter(self) -> Passage:
@@ -151,15 +154,20 @@ class GatewayStage:
             await told(self.gate, error)
             GATEWAY_BREAKER.set(self.gate.failing)
 
-    def _only_waits(self, error: GatewayError | None, passage: Passage) -> bool:
-        """Whether nothing was sent because the gateway is away: no fault of the turn, and no attempt of it."""
-        away = error is not None and error.unsent and self.settings.retry is GatewayRetry.UNSENT
-        return away and self.gate is not None and (passage.probing or self.gate.failing)
+    def _pause_s(self, error: GatewayError | None, passage: Passage) -> float | None:
+        """Return how long a turn waits that met a gateway which is away or asked for time; None: it was its attempt."""
+        if error is None or self.settings.retry is not GatewayRetry.UNSENT:
+            return None
+        if machine.asks_for_time(error):
+            return error.retry_after
+        away = error.unsent and self.gate is not None and (passage.probing or self.gate.failing)
+        return 0.0 if away else None
 
     async def _put_off(self, claim: Claim, row: LedgerRow, status: str, wait_s: float) -> Worked:
         """Leave the turn in the ledger for later, as if it had not been looked at."""
         GATEWAY_WAITS.labels("shut").inc()
         wait = wait_s or (self.gate.shut_s if self.gate else 0.0)
+        wait = min(LONGEST_PAUSE_S, max(SHORTEST_PAUSE_S, wait))
         retry_in = timedelta(seconds=wait + SPREAD_S * self.chance())
         await put_off(self.database, claim, row.item_id, status, retry_in)
         return Worked([Outcome(row.item_id, status, None, None, retry_in)])
@@ -169,7 +177,7 @@ class GatewayStage:
         outcome = Outcome(row.item_id, ending.status, ending.category, ending.reason)
         if ending.back is not None and row.attempts < self.verdict.max_attempts:
             category, reason = ending.category or "", ending.reason or ""
-            outcome = self.verdict.again(row, category, reason, ending.retry_after, ending.back)
+            outcome = self.verdict.again(row, category, reason, status=ending.back)
             await self.deliveries.end(claim, outcome)
         else:
             await self.deliveries.end(claim, outcome, ending.event, ending.payload)

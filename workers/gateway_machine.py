@@ -47,7 +47,7 @@ class Said:
 class Ending:
     """How an attempt ended: the row's status and the audit row.
 
-    `back` is the status to go back to when the call may be made again, after `retry_after` seconds at least.
+    `back` is the status to go back to when the call may be made again.
     """
 
     status: str
@@ -56,7 +56,6 @@ class Ending:
     category: str | None = None
     reason: str | None = None
     back: str | None = None
-    retry_after: float | None = None
 
 
 def delivery(turn: Sequence[Said], user_id: str) -> tuple[GatewayMessage, GatewayMessage] | None:
@@ -118,20 +117,23 @@ def unknown_flush(session: str) -> Ending:
     return Ending("flush_failed", Event.FLUSH_FAILED, payload, "unknown", "the worker died while it waited")
 
 
+def asks_for_time(error: GatewayError) -> bool:
+    """Whether the gateway turned the call away and said when to come again: it did nothing."""
+    return error.status == TOO_MANY_REQUESTS and error.retry_after is not None
+
+
 def _failed(ending: Ending, error: GatewayError, retry: GatewayRetry) -> Ending:
     """Fill in what the error says, and leave the way back open only where nothing can have happened."""
     payload = {**ending.payload, "operation": error.operation, "category": error.category}
     if error.status is not None:
         payload["http_status"] = error.status
-    limited = error.status == TOO_MANY_REQUESTS and error.retry_after is not None
-    again = retry is GatewayRetry.UNSENT and (error.unsent or limited)
+    again = retry is GatewayRetry.UNSENT and error.unsent
     return replace(
         ending,
         payload=payload,
         category=error.category,
         reason=_reason(error),
         back=ending.back if again else None,
-        retry_after=error.retry_after if again else None,
     )
 
 

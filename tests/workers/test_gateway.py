@@ -195,17 +195,27 @@ async def test_attempts_at_a_gateway_that_is_away_come_to_an_end(world: World) -
     assert [event for event, _ in await audits(world)] == ["add_failed"]
 
 
-async def test_a_429_that_says_when_is_followed(world: World, server: Gateway, crew: Crew) -> None:
-    replies: list[Response | None] = [Response(status_code=429, headers={"retry-after": "120"}), None, None]
-    server.fault = lambda _operation, _body: replies.pop(0)
+async def test_a_429_that_says_when_is_followed_and_is_no_attempt(world: World, server: Gateway, crew: Crew) -> None:
+    """However often the gateway asks for time, at the add and at the flush."""
+    calls: list[str] = []
+
+    def busy(operation: str, _body: dict[str, Any]) -> Response | None:
+        calls.append(operation)
+        return Response(status_code=429, headers={"retry-after": "120"}) if calls.count(operation) < 7 else None
+
+    server.fault = busy
     await world.append()
     await crew.drain(Stage.GATEWAY)
     rows = await world.sql("""
-        select extract(epoch from next_attempt_at - now()) as wait from afterturn.ledger_t where stage = 'gateway'""")
-    assert rows[0].wait > 100
-    await world.forget_backoff()
-    await crew.drain(Stage.GATEWAY)
+        select attempts, extract(epoch from next_attempt_at - now()) as wait from afterturn.ledger_t
+         where stage = 'gateway'""")
+    assert (rows[0].attempts, 100 < rows[0].wait < 130) == (0, True)
+    for _ in range(12):
+        await world.forget_backoff()
+        await crew.drain(Stage.GATEWAY)
     assert await world.statuses(Stage.GATEWAY) == ["flushed"]
+    assert calls == ["add"] * 7 + ["flush"] * 7
+    assert [event for event, _ in await audits(world)] == ["add_succeeded", "flush_succeeded"]
 
 
 async def test_a_failed_turn_does_not_stop_the_next(world: World, server: Gateway, crew: Crew) -> None:
