@@ -1,22 +1,29 @@
 """A stack of the test's own servers with turns in every state an operator meets, and no API."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from pydantic import SecretStr
 from sqlalchemy import text
+from typer.testing import CliRunner, Result
 
 from deploy.bootstrap import HOST
+from deploy.cli.app import build
 from deploy.folder_lock import FolderLock
+from deploy.stack import Stack
 from store import identity
 from store.database import Database
 from store.keys import Keys
 from store.ledger import Ledger, Outcome, Stage
+from store.settings import DatabaseSettings
 from store.turns import NewMessage, NewTurn, TurnStore
-from tests.deploy.test_cli_operator import Operated, stack
+from tests.client.loopback import closed_port
 from tests.servers import TestPostgres, TestValkey
 
 HOST_ID = identity.host_id(HOST)
@@ -26,6 +33,50 @@ SECRET = "Grimpenmire"
 
 def turn_id(session: str, turn: str, bank: str = "default") -> UUID:
     return identity.turn_id(identity.session_id(identity.bank_id(HOST_ID, bank), session), turn)
+
+
+class Operated:
+    """A data folder whose stack is the test's own servers, without an API."""
+
+    def __init__(self, folder: Path, postgres: TestPostgres) -> None:
+        self.folder, self.postgres = folder, postgres
+
+    def database(self) -> Database:
+        app, operator = SecretStr(self.postgres.app_url), SecretStr(self.postgres.operator_url)
+        return Database(DatabaseSettings(url=app, operator_url=operator, pool_size=1))
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Database]:
+        database = self.database()
+        try:
+            yield database
+        finally:
+            await database.close()
+
+    async def run(self, *arguments: str) -> Result:
+        """Run a command in a thread: it has an event loop of its own."""
+        command = [*arguments, "--data", str(self.folder)]
+        return await asyncio.to_thread(CliRunner().invoke, build(arguments[0]), command)
+
+    async def answer(self, *arguments: str) -> dict[str, Any]:
+        result = await self.run(*arguments, "--json")
+        assert len(result.stdout.splitlines()) == 1, result.stderr
+        return dict(json.loads(result.stdout))
+
+
+def stack(folder: Path, postgres: TestPostgres, valkey_url: str) -> Stack:
+    return Stack(
+        pid=1,
+        api=closed_port(),
+        metrics="",
+        docs="",
+        api_key_file=folder / "api-key",
+        database_url=SecretStr(postgres.app_url),
+        operator_url=SecretStr(postgres.operator_url),
+        owner_url=SecretStr(postgres.owner_url),
+        redis_url=SecretStr(valkey_url),
+        postgres_dir=folder / "pg",
+    )
 
 
 class Busy(Operated):
@@ -65,28 +116,22 @@ class Busy(Operated):
         )
         return [row.status for row in rows]
 
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator[Database]:
-        database = self.database()
-        try:
-            yield database
-        finally:
-            await database.close()
+
+@contextmanager
+def laid_out(folder: Path, postgres: TestPostgres, valkey_url: str) -> Iterator[None]:
+    """Make a folder look as if a stack of these servers ran in it."""
+    folder.mkdir(mode=0o700)
+    lock = FolderLock(folder)
+    stack(folder, postgres, valkey_url).save(folder)
+    yield
+    lock.release()
 
 
 @asynccontextmanager
 async def busy_stack(folder: Path, postgres: TestPostgres, valkey: TestValkey) -> AsyncIterator[Busy]:
     """Lend a stack with a host and nothing in it."""
-    lock = _laid_out(folder, postgres, valkey)
-    busy = Busy(folder, postgres)
-    async with busy.opened() as database:
-        await Keys(database).create(HOST, "test")
-    yield busy
-    lock.release()
-
-
-def _laid_out(folder: Path, postgres: TestPostgres, valkey: TestValkey) -> FolderLock:
-    folder.mkdir(mode=0o700)
-    lock = FolderLock(folder)
-    stack(folder, postgres, valkey.url).save(folder)
-    return lock
+    with laid_out(folder, postgres, valkey.url):
+        busy = Busy(folder, postgres)
+        async with busy.opened() as database:
+            await Keys(database).create(HOST, "test")
+        yield busy

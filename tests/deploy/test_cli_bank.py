@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 from typer.testing import CliRunner, Result
 
 from deploy.cli.app import build
-from tests.client.loopback import Loopback, Seen, loopback
+from tests.client.loopback import Loopback, Seen
 from tests.deploy.native_double import NativeDouble, refusal, stand_in
 
 TOLD = {"ok": True, "bank": "a/b", "language": "de", "settled": False}
@@ -19,12 +19,6 @@ def reply(seen: Seen) -> Response | None:
     if seen.json == {"language": "de"}:
         return JSONResponse({**TOLD, "scope": "host", "user": None, "agent": None})
     return JSONResponse(refusal("INVALID_ARGUMENT", "language: must be one of auto"), 422)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Loopback]:
-    with loopback() as running:
-        yield running
 
 
 @pytest.fixture

@@ -1,43 +1,27 @@
 """`afterturn erase` on a real database: what it asks, what it says, what is left."""
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
-from deploy.bootstrap import HOST
-from deploy.folder_lock import FolderLock
 from store import identity
-from store.keys import Keys
 from store.turns import NewMessage, NewTurn, TurnStore
-from tests.deploy.test_cli_operator import Operated, stack
-from tests.servers import TestPostgres, TestValkey
+from tests.deploy.operated import HOST_ID, SECRET, Busy, Operated, turn_id
 from tests.store.erasure.dump import dump, lines_with
 
 pytestmark = pytest.mark.law("L11")
 
-SECRET = "Grimpenmire"
-HOST_ID = identity.host_id(HOST)
-UNIT = identity.unit_id(identity.turn_id(identity.session_id(identity.bank_id(HOST_ID, "default"), "monday"), "1"), 0)
+UNIT = identity.unit_id(turn_id("monday", "1"), 0)
 
 
 @pytest.fixture
-async def operated(tmp_path: Path, fresh_database: TestPostgres, valkey: TestValkey) -> AsyncIterator[Operated]:
+async def operated(busy: Busy) -> Busy:
     """A stack in which one user told a secret in one session."""
-    folder = tmp_path / "data"
-    folder.mkdir(mode=0o700)
-    lock = FolderLock(folder)
-    stack(folder, fresh_database, valkey.url).save(folder)
-    operated = Operated(folder, fresh_database)
-    database = operated.database()
-    await Keys(database).create(HOST, "test")
     told = [NewMessage("user", f"We met in {SECRET}"), NewMessage("assistant", "I see")]
     turns = [NewTurn("default", "monday", "1", told, user_id="ana"), NewTurn("default", "x", "2", [told[1]])]
-    await TurnStore(database, lambda: datetime.now(UTC)).append(HOST_ID, turns)
-    await database.close()
-    yield operated
-    lock.release()
+    async with busy.opened() as database:
+        await TurnStore(database, lambda: datetime.now(UTC)).append(HOST_ID, turns)
+    return busy
 
 
 COMMANDS = [("unit", str(UNIT)), ("session", "monday"), ("user", "ana"), ("bank", "default")]

@@ -1,14 +1,11 @@
 """A host or bank that is named and is not there: status 2, and a line that says which there are."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from deploy.bootstrap import HOST
-from tests.deploy.operated import HOST_ID, Busy, busy_stack
-from tests.servers import TestPostgres, TestValkey
+from tests.deploy.operated import HOST_ID, Busy
 
 OF_HOST = [
     ("replay", "--verify"),
@@ -39,11 +36,11 @@ OF_BANK = [
 
 
 @pytest.fixture
-async def busy(tmp_path: Path, fresh_database: TestPostgres, valkey: TestValkey) -> AsyncIterator[Busy]:
-    async with busy_stack(tmp_path / "data", fresh_database, valkey) as busy:
-        await busy.append(("monday", "1"), bank="support")
-        await busy.finish()
-        yield busy
+async def busy(busy: Busy) -> Busy:
+    """One turn in one bank, done."""
+    await busy.append(("monday", "1"), bank="support")
+    await busy.finish()
+    return busy
 
 
 async def test_a_host_that_is_not_there_is_no_empty_success(busy: Busy) -> None:

@@ -59,12 +59,6 @@ class Stacked:
             self.running.communicate()
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Loopback]:
-    with loopback() as running:
-        yield running
-
-
 @pytest.fixture
 def stacked(server: Loopback, tmp_path: Path) -> Iterator[Stacked]:
     double = NativeDouble()

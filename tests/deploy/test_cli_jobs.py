@@ -6,23 +6,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from deploy.cli.operating import operator
 from store.ledger import Stage
-from tests.deploy.operated import HOST_ID, SECRET, Busy, busy_stack, turn_id
+from tests.deploy.operated import HOST_ID, SECRET, Busy, turn_id
 from tests.patience import PATIENCE_S
 from tests.processes import spawned
-from tests.servers import TestPostgres, TestValkey
-
-
-@pytest.fixture
-async def busy(tmp_path: Path, fresh_database: TestPostgres, valkey: TestValkey) -> AsyncIterator[Busy]:
-    async with busy_stack(tmp_path / "data", fresh_database, valkey) as made:
-        yield made
+from tests.servers import TestPostgres
 
 
 async def test_the_list_shows_what_waits_and_what_failed_and_says_whether_there_is_more(busy: Busy) -> None:

@@ -10,9 +10,7 @@ import typer
 from deploy.cli import main
 from deploy.cli.durations import duration
 from store.keys import Grant, Keys
-from tests.deploy.test_cli_operator import Operated, operated
-
-__all__ = ["operated"]
+from tests.deploy.operated import Operated
 
 
 async def grant_of(operated: Operated, token: str) -> Grant | None:

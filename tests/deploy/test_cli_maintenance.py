@@ -1,42 +1,28 @@
 """`afterturn maintenance` on a real database: what it would put away, what it puts away, what it says."""
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 
-from deploy.bootstrap import HOST
-from deploy.folder_lock import FolderLock
 from store import identity
-from store.keys import Keys
 from store.turns import NewMessage, NewTurn, TurnStore
-from tests.deploy.test_cli_operator import Operated, stack
-from tests.servers import TestPostgres, TestValkey
+from tests.deploy.operated import HOST_ID, Busy, Operated
 from tests.store.erasure.dump import dump, rows_of
 
-HOST_ID = identity.host_id(HOST)
 OLD = datetime.now(UTC) - timedelta(days=30)
 
 
 @pytest.fixture
-async def operated(tmp_path: Path, fresh_database: TestPostgres, valkey: TestValkey) -> AsyncIterator[Operated]:
+async def operated(busy: Busy) -> Busy:
     """A stack whose one turn was done a month ago."""
-    folder = tmp_path / "data"
-    folder.mkdir(mode=0o700)
-    lock = FolderLock(folder)
-    stack(folder, fresh_database, valkey.url).save(folder)
-    operated = Operated(folder, fresh_database)
-    database = operated.database()
-    await Keys(database).create(HOST, "test")
     turn = NewTurn("default", "monday", "1", [NewMessage("user", "Where is Anna?")])
-    await TurnStore(database, lambda: OLD).append(HOST_ID, [turn])
-    async with database.operator() as connection:
-        await connection.execute(text("update afterturn.ledger_t set status = 'done', updated_at = :at"), {"at": OLD})
-    await database.close()
-    yield operated
-    lock.release()
+    done = text("update afterturn.ledger_t set status = 'done', updated_at = :at")
+    async with busy.opened() as database:
+        await TurnStore(database, lambda: OLD).append(HOST_ID, [turn])
+        async with database.operator() as connection:
+            await connection.execute(done, {"at": OLD})
+    return busy
 
 
 async def test_a_dry_run_counts_and_writes_nothing(operated: Operated) -> None:

@@ -1,80 +1,23 @@
 """`afterturn status`, `keys` and `doctor` on a real database and a real Valkey."""
 
-import asyncio
 import json
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import pytest
-from pydantic import SecretStr
 from sqlalchemy import NullPool, text
 from sqlalchemy.ext.asyncio import create_async_engine
-from typer.testing import CliRunner, Result
 
 from deploy.bootstrap import HOST
 from deploy.cli import findings
-from deploy.cli.app import build
 from deploy.cli.findings import Verdict
-from deploy.folder_lock import FolderLock
-from deploy.stack import Stack
 from store import identity
-from store.database import Database
 from store.keys import Keys
-from store.settings import DatabaseSettings
 from store.turns import NewMessage, NewTurn, TurnStore
 from tests.client.loopback import closed_port
-from tests.servers import TestPostgres, TestValkey
-
-
-class Operated:
-    """A data folder whose stack is the test's own servers, without an API."""
-
-    def __init__(self, folder: Path, postgres: TestPostgres) -> None:
-        self.folder, self.postgres = folder, postgres
-
-    def database(self) -> Database:
-        app, operator = SecretStr(self.postgres.app_url), SecretStr(self.postgres.operator_url)
-        return Database(DatabaseSettings(url=app, operator_url=operator, pool_size=1))
-
-    async def run(self, *arguments: str) -> Result:
-        """Run a command in a thread: it has an event loop of its own."""
-        command = [*arguments, "--data", str(self.folder)]
-        return await asyncio.to_thread(CliRunner().invoke, build(arguments[0]), command)
-
-    async def answer(self, *arguments: str) -> dict[str, Any]:
-        result = await self.run(*arguments, "--json")
-        assert len(result.stdout.splitlines()) == 1, result.stderr
-        return dict(json.loads(result.stdout))
-
-
-def stack(folder: Path, postgres: TestPostgres, valkey_url: str) -> Stack:
-    return Stack(
-        pid=1,
-        api=closed_port(),
-        metrics="",
-        docs="",
-        api_key_file=folder / "api-key",
-        database_url=SecretStr(postgres.app_url),
-        operator_url=SecretStr(postgres.operator_url),
-        owner_url=SecretStr(postgres.owner_url),
-        redis_url=SecretStr(valkey_url),
-        postgres_dir=folder / "pg",
-    )
-
-
-@pytest.fixture
-async def operated(tmp_path: Path, fresh_database: TestPostgres, valkey: TestValkey) -> AsyncIterator[Operated]:
-    folder = tmp_path / "data"
-    folder.mkdir(mode=0o700)
-    (folder / "api-key").write_text("at_some-key")
-    (folder / "api-key").chmod(0o600)
-    lock = FolderLock(folder)
-    stack(folder, fresh_database, valkey.url).save(folder)
-    yield Operated(folder, fresh_database)
-    lock.release()
+from tests.deploy.operated import Operated, laid_out
+from tests.servers import TestPostgres
 
 
 async def test_status_of_an_empty_stack_is_all_zero(operated: Operated) -> None:
@@ -138,19 +81,15 @@ async def test_revoking_what_is_not_there_holds_not(operated: Operated) -> None:
 
 async def test_a_database_that_is_away_is_said_in_words_without_its_password(tmp_path: Path) -> None:
     folder = tmp_path / "data"
-    folder.mkdir()
-    lock = FolderLock(folder)
     port = closed_port().rpartition(":")[2]
     url = f"postgresql+asyncpg://app:hunter2@127.0.0.1:{port}/x"
     away = TestPostgres("x", url, url, url, url)
-    stack(folder, away, f"redis://:hunter2@127.0.0.1:{port}/0").save(folder)
-    operated = Operated(folder, away)
-    for command in (["status"], ["keys", "list"], ["doctor"]):
-        result = await operated.run(*command)
-        assert result.exit_code == 1
-        assert "does not answer" in result.stdout + result.stderr
-        assert "hunter2" not in result.stdout + result.stderr
-    lock.release()
+    with laid_out(folder, away, f"redis://:hunter2@127.0.0.1:{port}/0"):
+        for command in (["status"], ["keys", "list"], ["doctor"]):
+            result = await Operated(folder, away).run(*command)
+            assert result.exit_code == 1
+            assert "does not answer" in result.stdout + result.stderr
+            assert "hunter2" not in result.stdout + result.stderr
 
 
 async def test_without_a_stack_operators_commands_end_with_2(tmp_path: Path) -> None:

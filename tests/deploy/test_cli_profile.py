@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from deploy.cli.app import build
-from tests.client.loopback import Loopback, loopback
+from tests.client.loopback import Loopback
 from tests.client.twins import FACT
 from tests.deploy.native_double import NativeDouble, stand_in
 
@@ -20,12 +20,6 @@ TOLD: dict[str, Any] = {
     "beside": [{"name": "Bo", "kind": "person", "units": 4}],
     "whole": False,
 }
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Loopback]:
-    with loopback() as running:
-        yield running
 
 
 @pytest.fixture

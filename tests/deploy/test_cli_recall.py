@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 
 from deploy.cli.app import COMMANDS, build
 from deploy.cli.config import masked
-from tests.client.loopback import Loopback, loopback
+from tests.client.loopback import Loopback
 from tests.deploy.native_double import NativeDouble, stand_in
+from tests.patience import PATIENCE_S
 
 SECRET = "hunter2-distinctive"
 RESULT = {
@@ -48,12 +49,6 @@ ANSWER = {
     },
     "took_ms": 4.25,
 }
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Loopback]:
-    with loopback() as running:
-        yield running
 
 
 @pytest.fixture
@@ -195,7 +190,7 @@ def test_help_teaches_with_an_example(command: str) -> None:
 
 def test_the_installed_command_knows_every_command() -> None:
     command = [sys.executable, "-c", "from deploy.cli import main; main()", "--help"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout
     assert all(name in shown for name in COMMANDS)
 
 

@@ -1,38 +1,26 @@
 """`afterturn replay` on a real database: equal, or the row that is not, named by its key."""
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from deploy.bootstrap import HOST
-from deploy.folder_lock import FolderLock
 from store import identity
-from store.keys import Keys
 from store.turns import NewMessage, NewTurn, TurnStore
-from tests.deploy.test_cli_operator import Operated, stack
-from tests.servers import TestPostgres, TestValkey
+from tests.deploy.operated import HOST_ID, Busy, Operated
+from tests.servers import TestPostgres
 
-BANK = identity.bank_id(identity.host_id(HOST), "home")
+BANK = identity.bank_id(HOST_ID, "home")
 
 
 @pytest.fixture
-async def operated(tmp_path: Path, fresh_database: TestPostgres, valkey: TestValkey) -> AsyncIterator[Operated]:
-    folder = tmp_path / "data"
-    folder.mkdir(mode=0o700)
-    lock = FolderLock(folder)
-    stack(folder, fresh_database, valkey.url).save(folder)
-    operated = Operated(folder, fresh_database)
-    database = operated.database()
-    await Keys(database).create(HOST, "test")
+async def operated(busy: Busy) -> Busy:
     said = NewTurn("home", "s", "t", (NewMessage("user", "I moved to Porto"), NewMessage("assistant", "Noted")))
-    await TurnStore(database, lambda: datetime.now(UTC)).append(identity.host_id(HOST), [said])
-    await database.close()
-    yield operated
-    lock.release()
+    async with busy.opened() as database:
+        await TurnStore(database, lambda: datetime.now(UTC)).append(HOST_ID, [said])
+    return busy
 
 
 TAMPER = "update afterturn.agent_memory_unit_t set content = 'tampered' where seq = 0"

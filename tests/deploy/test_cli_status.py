@@ -7,25 +7,16 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
-from pathlib import Path
 
-import pytest
 from sqlalchemy.exc import InterfaceError
 
 from deploy.cli.watching import WINDOW_S, Speed, Speeds, looks
 from store.ledger import PUBLIC_STATUSES, Stage, StageCounts
-from tests.deploy.operated import SECRET, Busy, busy_stack
+from tests.deploy.operated import SECRET, Busy
 from tests.patience import PATIENCE_S
 from tests.processes import spawned
-from tests.servers import TestPostgres, TestValkey
-
-
-@pytest.fixture
-async def busy(tmp_path: Path, fresh_database: TestPostgres, valkey: TestValkey) -> AsyncIterator[Busy]:
-    async with busy_stack(tmp_path / "data", fresh_database, valkey) as made:
-        yield made
 
 
 def counts(**given: int) -> dict[Stage, StageCounts]:

@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 from typer.testing import CliRunner, Result
 
 from deploy.cli.app import build
-from tests.client.loopback import Loopback, Seen, loopback
+from tests.client.loopback import Loopback, Seen
 from tests.deploy.native_double import NativeDouble, refusal, stand_in
 
 UNIT = "7b1f7c1e-0000-5000-8000-000000000000"
@@ -48,12 +48,6 @@ def reply(seen: Seen) -> Response | None:
         case "DELETE":
             return Response(status_code=204)
     return None
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Loopback]:
-    with loopback() as running:
-        yield running
 
 
 @pytest.fixture

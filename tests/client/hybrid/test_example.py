@@ -11,13 +11,14 @@ from starlette.responses import JSONResponse
 
 from tests.client.hybrid.worlds import ANSWER, EXAMPLE, KEY, PROMPT, RECALLED, calls, config, model_answers, says
 from tests.client.loopback import Loopback
+from tests.patience import PATIENCE_S
 
 
 def start(home: Path, model: Loopback, *arguments: str, lines: str = "") -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, str(EXAMPLE), "--home", str(home), "--model-url", f"{model.url}/v1", *arguments]
     environment = {**os.environ, "MODEL_API_KEY": "mk-loopback", "AFTERTURN_API_KEY": "at_key", "NO_PROXY": "127.0.0.1"}
     return subprocess.run(
-        command, input=lines, capture_output=True, text=True, env=environment, timeout=60, check=False
+        command, input=lines, capture_output=True, text=True, env=environment, timeout=PATIENCE_S, check=False
     )
 
 

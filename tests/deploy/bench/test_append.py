@@ -22,9 +22,7 @@ from deploy.cli.app import build
 from store.database import Database
 from store.ledger import Ledger, Stage
 from store.turns import TurnStore
-from tests.deploy.test_cli_operator import Operated, operated
-
-__all__ = ["operated"]
+from tests.deploy.operated import Operated
 
 SMALL = Sizes(
     rounds=1,

@@ -9,9 +9,7 @@ from store.events.catalog import EventType
 from store.events.envelope import reoffer
 from store.keys import Keys
 from store.replay import Scope, verify
-from tests.deploy.test_cli_operator import Operated, operated
-
-__all__ = ["operated"]
+from tests.deploy.operated import Operated
 
 HOST = UUID("6f1b2c1e-6c1d-5f0e-9a57-8c8a0f2d7b11")
 
