@@ -6,7 +6,7 @@ FAULTS = (
     Mutant(
         law="L1",
         fault="an accepted turn opens no work for extraction",
-        file="store/functions/20_append.sql",
+        file="store/functions/22_append_turns.sql",
         before="                           ('extraction', a.session, 'pending', now()),\n",
         after="",
         held_by="tests/store/test_turns.py",
@@ -45,7 +45,7 @@ FAULTS = (
     Mutant(
         law="L2",
         fault="a turn that is known is accepted again",
-        file="store/functions/20_append.sql",
+        file="store/functions/22_append_turns.sql",
         before="g.turn_id = t.turn offset 0) g on true\n",
         after="g.turn_id = t.turn and false offset 0) g on true\n",
         held_by="tests/store/test_turns.py",
@@ -54,7 +54,7 @@ FAULTS = (
     Mutant(
         law="L3",
         fault="writers of a session do not wait for each other",
-        file="store/functions/20_append.sql",
+        file="store/functions/22_append_turns.sql",
         before="v_done := pg_advisory_xact_lock(v_key) is null;\n",
         after="v_done := pg_advisory_xact_lock_shared(v_key) is null;\n",
         held_by="tests/store/test_turns.py",
@@ -63,7 +63,7 @@ FAULTS = (
     Mutant(
         law="L3",
         fault="writers that wait for nobody share a session",
-        file="store/functions/20_append.sql",
+        file="store/functions/22_append_turns.sql",
         before="and pg_try_advisory_xact_lock(v_session)) then\n",
         after="and pg_try_advisory_xact_lock_shared(v_session)) then\n",
         held_by="tests/store/test_turns.py",
