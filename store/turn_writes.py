@@ -1,4 +1,4 @@
-"""The one call that writes completed turns (store/functions/22_append_turns.sql), for one who brings them and for many."""
+"""The one call that writes completed turns (store/functions/22_append_turns.sql): for one who brings them, for many."""
 
 from collections.abc import Sequence
 from itertools import chain, islice
