@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from producers import metrics
@@ -23,6 +23,7 @@ from store.ledger import Stage
 from store.turns import Appended, NewTurn, Refused, TurnStatus
 
 Accepted = Appended | ProducerError | StoreError
+A = TypeVar("A", bound=Accepted)
 
 #: How often a waiting call looks again, in seconds.
 LOOK_AGAIN_S = 0.025
@@ -60,7 +61,8 @@ class Intake:
     async def add_messages(self, grant: Grant, added: Any) -> int:
         """Take in messages as a gateway's client adds them, each as a turn; returns how many are now remembered.
 
-        The same message again is the same turn. Raises Invalid, TooLarge, PermissionDenied, TurnBusy.
+        The same message again is the same turn. Raises Invalid, TooLarge, PermissionDenied; TurnBusy, QuotaExceeded
+        and RateLimited, whose details say how many are remembered all the same: they need not be added again.
         """
         body = read(AddBody, added)
         writes(grant)
@@ -68,8 +70,9 @@ class Intake:
         turns = turns_of(body, self._settings)
         with _timed(len(turns)):
             answers = _counted(await self._insist(grant, turns))
-        if refusals := [answer for answer in answers if not isinstance(answer, Appended)]:
-            raise refusals[0]
+        if refused := [answer for answer in answers if isinstance(answer, StoreError)]:
+            refused[0].details = {**refused[0].details, "message_count": len(turns) - len(refused)}
+            raise refused[0]
         return len(turns)
 
     async def turn(self, grant: Grant, bank: str, session_id: str, turn_id: str) -> TurnStatus:
@@ -99,7 +102,7 @@ class Intake:
             return refusal
         return turn
 
-    async def _insist(self, grant: Grant, turns: list[NewTurn]) -> list[Accepted]:
+    async def _insist(self, grant: Grant, turns: list[NewTurn]) -> list[Appended | StoreError]:
         """Append turns; what another request is just writing is offered again until that has ended."""
         answers = await self._append(grant, turns)
         for _ in range(BUSY_LOOKS):
@@ -112,7 +115,7 @@ class Intake:
                 answers[n] = answer
         return answers
 
-    async def _append(self, grant: Grant, turns: list[NewTurn]) -> list[Accepted]:
+    async def _append(self, grant: Grant, turns: list[NewTurn]) -> list[Appended | StoreError]:
         """Append judged turns, then ring for the stages that have something to do now."""
         if not turns:
             return []
@@ -161,7 +164,7 @@ def _timed(turns: int) -> Iterator[None]:
         metrics.AFTER_TURN_MS.observe((time.perf_counter() - start) * 1000)
 
 
-def _counted(answers: list[Accepted]) -> list[Accepted]:
+def _counted(answers: list[A]) -> list[A]:
     for answer in answers:
         metrics.AFTER_TURN.labels(_status(answer)).inc()
         if isinstance(answer, TurnConflict):

@@ -22,12 +22,16 @@ StoreError
 └── ReplayError         the log could not be replayed or swapped in as asked
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from uuid import UUID
 
 
 class StoreError(Exception):
     """The base of everything the store raises on purpose; its text never holds content."""
+
+    #: What a program may want to know, free of content.
+    details: Mapping[str, object] = MappingProxyType({})
 
 
 class TurnConflict(StoreError):

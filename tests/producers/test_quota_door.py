@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from store.identity import host_id
 from store.quotas import Limits, Quotas
 from tests.producers.conftest import Tenant, World
 
@@ -35,10 +36,17 @@ async def test_too_many_turns_in_a_minute_may_come_again_later(world: World, ana
     assert 1 <= int(reply.headers["retry-after"]) <= 60
 
 
-async def test_the_gateways_door_has_the_same_quota(world: World) -> None:
+async def test_the_gateways_door_has_the_same_quota_and_says_what_it_kept(world: World) -> None:
     door = await world.tenant(gateway_user="ana")
-    await limit(world, door, max_turns=0)
-    message = {"sender_id": "ana", "role": "user", "timestamp": 1772366400000, "content": "We fly to Lisbon"}
-    body = {"user_id": "ana", "user_key": door.token, "session_id": "chat:1", "messages": [message]}
-    reply = await door.http.post("/memories/add", json=body)
-    assert (reply.status_code, reply.json()["error"]["code"]) == (429, "QUOTA_EXCEEDED")
+    said = [("user", "We fly to Lisbon"), ("assistant", "Noted")]
+    messages = [{"sender_id": "ana", "role": role, "timestamp": 1772366400000, "content": text} for role, text in said]
+    body = {"user_id": "ana", "user_key": door.token, "session_id": "chat:1", "messages": messages}
+    for kept in (0, 1):
+        await limit(world, door, max_turns=kept)
+        error = (await door.http.post("/memories/add", json=body)).json()["error"]
+        assert error["code"] == "QUOTA_EXCEEDED"
+        assert error["details"] == {"limit": "max_turns", "scope": "host", "allowed": kept, "message_count": kept}
+    await limit(world, door, max_turns=2)
+    assert (await door.http.post("/memories/add", json=body)).json()["data"]["message_count"] == 2
+    [held] = await world.sql("select turns from afterturn.quota_t where host_id = :host", host=host_id(door.host))
+    assert held.turns == 2
