@@ -231,6 +231,22 @@ def test_a_link_stays_a_link_to_the_changed_file(store: MemoryStore, tmp_path: P
     assert elsewhere.read_text() == "one\n§\ntwo"
 
 
+def test_profiles_that_share_a_file_by_links_share_its_lock(tmp_path: Path) -> None:
+    ann, ben = (MemoryStore(tmp_path / name, patience_s=0.05) for name in ("ann", "ben"))
+    shared = MemoryStore(tmp_path / "shared")
+    for store in (ann, ben):
+        store.folder.mkdir()
+        (store.folder / "USER.md").symlink_to(shared.folder / "USER.md")
+    with locked(shared.folder, 1):
+        for store in (ann, ben):
+            with pytest.raises(MemoryBusy):
+                store.add(Target.USER, "one")
+            assert store.add(Target.MEMORY, "its own").changed
+    ann.add(Target.USER, "one")
+    ben.add(Target.USER, "two")
+    assert entries(shared, Target.USER) == ["one", "two"]
+
+
 @pytest.mark.parametrize("profile", ["", ".", "..", "a/b", ".hidden", "a\\b", "a\x00b", "../x"])
 def test_a_profile_is_a_folder_below_its_home_and_nothing_else(tmp_path: Path, profile: str) -> None:
     with pytest.raises(InvalidRequestError):
@@ -339,6 +355,22 @@ def test_a_lock_that_is_held_for_too_long_is_an_error_and_nothing_changes(tmp_pa
     with locked(tmp_path, 1), pytest.raises(MemoryBusy):
         store.add(Target.MEMORY, "one")
     assert store.add(Target.MEMORY, "one").changed
+
+
+def test_a_lock_ends_with_its_write_though_a_child_forked_meanwhile_lives_on(tmp_path: Path) -> None:
+    with locked(tmp_path, 1), ExitStack() as child:
+        (handle,) = (path for path in Path("/proc/self/fd").iterdir() if _opened(path) == tmp_path / ".lock")
+        child.callback(os.close, os.dup(int(handle.name)))
+        inherited = child.pop_all()
+    with inherited, locked(tmp_path, 0.05):
+        pass
+
+
+def _opened(handle: Path) -> Path:
+    try:
+        return handle.readlink()
+    except OSError:
+        return Path()
 
 
 def admissible(content: str) -> bool:

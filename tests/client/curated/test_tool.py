@@ -139,6 +139,9 @@ def test_a_store_that_is_locked_or_broken_is_an_answer_too(tool: MemoryTool) -> 
     (tool.store.folder / "MEMORY.md").write_bytes(b"\xff")
     assert ask(tool, action="add", target="memory", content="x")["error"] == "unreadable"
     assert "entries" not in ask(tool, action="add", target="memory", content="x")
+    (tool.store.folder / "MEMORY.md").unlink()
+    (tool.store.folder / "MEMORY.md").mkdir()
+    assert ask(tool, action="add", target="memory", content="x")["error"] == "unavailable"
 
 
 @given(

@@ -27,7 +27,11 @@ def locked(folder: Path, patience_s: float) -> Iterator[None]:
     handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         _lock(handle, time.monotonic() + patience_s)
-        yield
+        try:
+            yield
+        finally:
+            # Closing alone would leave it locked for as long as a child lives that was forked meanwhile.
+            fcntl.flock(handle, fcntl.LOCK_UN)
     finally:
         os.close(handle)
 
@@ -44,17 +48,16 @@ def read_text(path: Path) -> str:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Put a new text in the place of the old one. Call it under the folder's lock."""
-    target = Path(os.path.realpath(path))
-    _sweep(target)
-    unfinished = target.with_name(f".{target.name}.{secrets.token_hex(6)}{_UNFINISHED}")
+    """Put a new text in the place of the old one; `path` is no link. Call it under the folder's lock."""
+    _sweep(path)
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(6)}{_UNFINISHED}")
     try:
-        _write(unfinished, text.encode(), _mode(target))
-        unfinished.replace(target)
+        _write(unfinished, text.encode(), _mode(path))
+        unfinished.replace(path)
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
-    _sync_folder(target.parent)
+    _sync_folder(path.parent)
 
 
 def _lock(handle: int, deadline: float) -> None:

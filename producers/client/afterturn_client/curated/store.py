@@ -1,5 +1,6 @@
 """The two curated files of one profile: read whole, changed one entry at a time, never cut silently."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,14 +89,16 @@ class MemoryStore:
         return screened(content)
 
     def _change(self, target: Target, changed: Callable[[Entries], Entries], done: str, nothing: str) -> Change:
-        with locked(self.folder, self.patience_s):
+        # A file that profiles share by a link is locked where it is.
+        path = Path(os.path.realpath(self._path(target)))
+        with locked(path.parent, self.patience_s):
             before = self.read(target)
             after = MemoryState(target, changed(before.entries), before.limit)
             if after.entries == before.entries:
                 return Change(before, changed=False, note=nothing)
             if after.characters > after.limit and after.characters >= before.characters:
                 raise OverLimit(before, after.characters)
-            replace_text(self._path(target), render(after.entries))
+            replace_text(path, render(after.entries))
         return Change(after, changed=True, note=done)
 
     def _path(self, target: Target) -> Path:

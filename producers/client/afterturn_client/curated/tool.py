@@ -47,7 +47,7 @@ class _Unusable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class MemoryTool:
-    """The tool of one store. It never raises for what a model asks: a refusal is an answer."""
+    """The tool of one store. It never raises for what a model asks or a disk refuses: a refusal is an answer."""
 
     store: MemoryStore
     name = NAME
@@ -71,6 +71,9 @@ class MemoryTool:
             change = self._apply(action, target, texts)
         except CuratedError as error:
             return _json(self._refusal(target, error))
+        except OSError as error:
+            problem = f"the file could not be read or written ({type(error).__name__})"
+            return _json({"ok": False, "error": "unavailable", "message": problem})
         return _json({"ok": True, "changed": change.changed, "message": change.note} | _shown(change.state))
 
     def _apply(self, action: str, target: Target, texts: list[str]) -> Change:
@@ -86,7 +89,7 @@ class MemoryTool:
             answer["candidates"] = list(error.candidates)
         try:
             return answer | _shown(self.store.read(target))
-        except CuratedError:
+        except (CuratedError, OSError):
             return answer
 
 
