@@ -22,6 +22,8 @@ from store.turns import NewMessage, NewTurn
 CHAT = "chat:"
 CURRENT_CHAT, ALL_USER_MEMORY = "current_chat", "all_user_memory"
 MAX_MESSAGES = 500
+#: An agent asks with its user's whole prompt: so many characters of it are looked at.
+LONGEST_QUESTION = 16_384
 #: Of a name that is too long or holds what ours may not, so many bytes are kept before the digest.
 KEPT_BYTES = 64
 
@@ -101,7 +103,7 @@ class SearchBody(Scoped):
     """A question, and where to look: in this conversation, or in all of the user's memory."""
 
     conversation_id: Text = Field(min_length=1)
-    query: Text = Field(min_length=1, max_length=16_384, repr=False)
+    query: Text = Field(min_length=1, description=f"its first {LONGEST_QUESTION} characters are looked at", repr=False)
     scope: list[Literal["current_chat", "resources", "all_user_memory"]] = Field(min_length=1)
     top_k: int = Field(8, ge=1, le=100)
 
@@ -163,11 +165,12 @@ def question_of(body: SearchBody) -> RecallQuery | None:
     everywhere = ALL_USER_MEMORY in body.scope
     if not everywhere and CURRENT_CHAT not in body.scope:
         return None
-    if not body.query.strip():
+    question = body.query.strip()[:LONGEST_QUESTION]
+    if not question:
         raise Invalid(Problem("query", "must not be blank"))
     return RecallQuery(
         bank=body.bank,
-        text=body.query,
+        text=question,
         k=body.top_k,
         session_id=session_of(CHAT + body.conversation_id),
         only_session=not everywhere,

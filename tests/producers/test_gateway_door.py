@@ -228,6 +228,14 @@ async def test_a_wrong_question_is_refused(world: World, user: Tenant, fields: d
     assert (await post(world, "search", asked(user, **fields))).status_code == 422
 
 
+async def test_a_question_may_be_as_long_as_a_prompt(world: World, user: Tenant) -> None:
+    await post(world, "add", added(user))
+    reply = await post(
+        world, "search", asked(user, query="When do we fly to Lisbon? Here is the log:\n" + "x " * 50_000)
+    )
+    assert reply.json()["results"][0]["text"] == SAID[0]["content"]
+
+
 @pytest.mark.parametrize(
     "session", ["chat:" + "x" * 200, "chat:a/b", "chat:..\\", ".", "chat:\n", "chat:ü" * 40, "\u202e"]
 )

@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 #: Who speaks for the agent, in the words of the seed.
 AGENT_SENDER = "beaver"
+#: Afterturn takes questions of so many bytes of UTF-8; of a longer prompt, its beginning is asked.
+LONGEST_QUESTION = 16_384
 _UNAUTHORIZED = 401
 
 
@@ -192,7 +194,7 @@ class AfterturnLayer:
     async def _recall(self, session_id: str, prompt: str) -> tuple[str | None, int]:
         options: RecallOptions = {"session_id": session_id, **self._options}
         async with asyncio.timeout(self._deadline_s):
-            answer = await self._client.recall(prompt, **options)
+            answer = await self._client.recall(_question(prompt), **options)
         content = None if answer.reference is None else answer.reference["content"]
         if content is not None and not is_frame(content):
             raise InvalidAnswerError("recall: the reference is not framed")
@@ -248,6 +250,11 @@ def _spoken(turn: FinishedTurn) -> tuple[str, str] | None:
     """Return what was said on both sides, without frames that were pasted or echoed; None if a side said nothing."""
     prompt, answer = strip(turn.prompt), strip(turn.answer)
     return (prompt, answer) if prompt.strip() and answer.strip() else None
+
+
+def _question(prompt: str) -> str:
+    asked = prompt.encode(errors="surrogatepass")
+    return prompt if len(asked) <= LONGEST_QUESTION else asked[:LONGEST_QUESTION].decode(errors="ignore")
 
 
 def _epoch_ms(moment: datetime) -> int:

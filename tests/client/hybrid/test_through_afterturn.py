@@ -60,6 +60,14 @@ async def test_afterturn_is_asked_before_and_given_the_turn_after_the_run(agent:
     ]
 
 
+async def test_of_a_long_prompt_the_beginning_is_asked_and_all_of_it_kept(agent: World) -> None:
+    prompt = "x" + "é" * 20_000
+    await agent.memory.run("s-1", prompt, agent.think)
+    asked, given = (seen.json for seen in agent.gateway.seen)
+    assert asked["query"] == prompt[: 1 + 16_383 // 2]
+    assert given["messages"][0]["content"] == prompt
+
+
 async def test_no_gateway_credentials_are_needed_and_nothing_is_warned_of(
     agent: World, caplog: pytest.LogCaptureFixture
 ) -> None:
