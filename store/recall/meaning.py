@@ -14,7 +14,7 @@ from store.recall.keeping import Keeping
 from store.recall.preparation import Preparation
 from store.recall.question import Question, as_told, named
 from store.recall.settings import RecallSettings
-from store.recall.tail import affordable
+from store.recall.tail import affordable, urgent
 from store.recall.tail_cache import TailCache
 
 #: What answers and metrics call it.
@@ -53,7 +53,8 @@ class Meanings:
         asked = as_told(question.text, named(question, prepared.speakers))
         generation = self._embedder.generation
         known = self._tails.known(prepared.tail, generation)
-        unknown = [fresh for fresh in prepared.tail if fresh.unit_id not in known]
+        wanted = urgent(prepared.tail) if self._flooded(prepared) else prepared.tail
+        unknown = [fresh for fresh in wanted if fresh.unit_id not in known]
         tail = affordable(unknown, asked, self._settings.fresh_tail_ms, self._embedder.estimate_ms)
         vectors = await self._embedder.embed([asked, *(fresh.content for fresh in tail)])
         embedded = {fresh.unit_id: vector for fresh, vector in zip(tail, vectors[1:], strict=True)}
@@ -61,3 +62,8 @@ class Meanings:
         if self._keeping is not None:
             self._keeping.keep(host, bank, generation, tail, embedded)
         return Meaning(vectors[0], {**known, **embedded})
+
+    def _flooded(self, prepared: Preparation) -> bool:
+        """Say whether far more waits than a tail holds."""
+        full = len(prepared.tail) >= self._settings.fresh_tail_chunks
+        return full and prepared.freshness.pending >= self._settings.fresh_tail_backlog

@@ -101,7 +101,7 @@ _PREPARE = f"""
               from ({TERMS}) t) as terms,
            (select cast(json_agg(json_build_array(t.term, t.df, encode(t.packed, 'base64'))) as text)
               from ({NEAR}) t) as near,
-           (select cast(json_agg(json_build_array(t.unit_id, t.content, t.aggregate_version)) as text)
+           (select cast(json_agg(json_build_array(t.unit_id, t.content, t.aggregate_version, t.is_own)) as text)
               from ({TAIL}) t) as tail,
            {{newest}} as newest,
            (select cast(json_agg(json_build_array(v.directive_id, v.name, v.content, v.priority)) as text)

@@ -64,6 +64,9 @@ class RecallSettings(BaseModel):
 
     fresh_tail_chunks: int = Field(default=64, ge=0, le=1024, description="texts without a vector read at most")
     fresh_tail_ms: float = Field(default=40.0, ge=0, le=10_000, description="time for embedding them at most")
+    fresh_tail_backlog: int = Field(
+        default=1000, ge=0, description="undone rows of a bank from which on little is embedded of other sessions"
+    )
     embed_deadline_ms: float = Field(
         default=2000.0, gt=0, le=60_000, description="time for embedding a question; then words alone must do"
     )

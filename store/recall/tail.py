@@ -51,11 +51,24 @@ TAIL = text(f"""
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """A message, or a piece of a document, without a vector; `version` grows when its text is corrected."""
+    """A message, or a piece of a document, without a vector; `version` grows when its text is corrected.
+
+    `own`: it was said in the session that asks.
+    """
 
     unit_id: UUID
     content: str = field(repr=False)
     version: int = 1
+    own: bool = False
+
+
+def urgent(tail: Sequence[Fresh]) -> Sequence[Fresh]:
+    """Return what is read of a tail although far more waits than it holds: the own session's, and the newest others.
+
+    Whatever else of it could be read with one question would still be next to nothing of what waits.
+    """
+    others = [fresh for fresh in tail if not fresh.own]
+    return [*(fresh for fresh in tail if fresh.own), *others[:LEAST]]
 
 
 def affordable(
