@@ -27,11 +27,12 @@ OPEN = text("""
                   cast(:accepted_at as timestamptz[]))
            as w(stage, item, stream, bank, session, turn, position, accepted_at)
     on conflict do nothing returning item_id""")
-# Facts of a turn that are there already, whichever version found them.
+# Facts of a turn, whichever version found them.
 KNOWN = text("""
     select u.metadata->>'fact_id' as fact_id, u.metadata->>'key' as key, u.metadata->>'value' as value
       from afterturn.agent_memory_unit_t u
-     where u.host_id = :host and u.bank_id = :bank and u.turn_id = :turn and u.active and u.origin = 'extraction'""")
+     where u.host_id = :host and u.bank_id = :bank and u.turn_id = :turn and u.origin = 'extraction'
+       and (u.active or :ended)""")
 FIRST = text("""
     select min(u.position) from afterturn.agent_memory_unit_t u
      where u.host_id = :host and u.bank_id = :bank and u.unit_id = any(cast(:units as uuid[]))""")
@@ -81,9 +82,11 @@ async def open_follow_ups(connection: AsyncConnection, host: UUID, wanted: Seque
     return len((await connection.execute(OPEN, {"host": host, **arguments})).all())
 
 
-async def known(connection: AsyncConnection, host: UUID, bank: UUID, turn: UUID) -> list[tuple[str, str, str]]:
-    """Return id, key and value of the facts a turn has already."""
-    rows = await connection.execute(KNOWN, {"host": host, "bank": bank, "turn": turn})
+async def known(
+    connection: AsyncConnection, host: UUID, bank: UUID, turn: UUID, *, ended: bool
+) -> list[tuple[str, str, str]]:
+    """Return id, key and value of the facts a turn has already, and with `ended` of those that it had."""
+    rows = await connection.execute(KNOWN, {"host": host, "bank": bank, "turn": turn, "ended": ended})
     return [(row.fact_id or "", row.key or "", row.value or "") for row in rows]
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from starlette.responses import JSONResponse, Response
 
 from store.gates import Gate, GatePolicy, gate_name
 from store.ledger import Stage
+from store.turns import NewMessage
 from store.units import Units
 from tests.client.loopback import closed_port, silence
 from tests.workers.conftest import BANK, HOST, World, dialogue, now, turn_uuid
@@ -19,7 +21,7 @@ from tests.workers.models import KEY, Model, called, fact, facts, model, reader
 from tests.workers.stages import Crew
 from tests.workers.test_stages import projections_hold, tables
 from workers.extraction import VERSION
-from workers.extraction.events import reading_id
+from workers.extraction.events import derive, reading_id
 from workers.extraction.llm_reader import reader_of
 from workers.settings import EnrichmentSettings
 
@@ -290,25 +292,57 @@ async def test_a_row_of_a_version_that_is_not_configured_any_more_ends_skipped(
     assert await world.statuses(Stage.ENRICHMENT) == ["skipped"]
 
 
-async def test_the_rules_over_history_find_what_is_new_and_repeat_nothing(world: World) -> None:
-    await world.append(messages=dialogue(SAID, "Noted."))
-    crew = Crew(world)
-    await crew.drain()
-    before = await statements(world)
+async def read_by_rules(world: World, version: str) -> None:
+    """Have the one turn read over again by a version of the rules."""
     turn = turn_uuid("s", "t")
     await world.sql(
         """insert into afterturn.ledger_t (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position,
                                            accepted_at)
            select host_id, 'enrichment', :item, :item, bank_id, session_id, turn_id, position, accepted_at
              from afterturn.turn_t where turn_id = :turn""",
-        item=reading_id(turn, VERSION),
+        item=reading_id(turn, version),
         turn=turn,
     )
-    await crew.drain()
-    await crew.drain()
+    await Crew(world).drain()
+
+
+async def test_the_rules_over_history_find_what_is_new_and_repeat_nothing(world: World) -> None:
+    await world.append(messages=dialogue(SAID, "Noted."))
+    await Crew(world).drain()
+    before = await statements(world)
+    await read_by_rules(world, VERSION)
+    await Crew(world).drain()
     assert await statements(world) == before
     rows = await world.sql("select version, bank_id from afterturn.reading_t")
     assert [tuple(one) for one in rows] == [(VERSION, BANK)]
+
+
+async def test_what_was_forgotten_no_other_version_brings_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await world.append(messages=dialogue(SAID, "Noted."))
+    await Crew(world).drain()
+    [(fact_of_rules,)] = await world.sql(
+        "select unit_id from afterturn.agent_memory_unit_t where origin = 'extraction'"
+    )
+    await Units(world.database, now).forget(HOST, "default", fact_of_rules)
+    monkeypatch.setattr("workers.enrichment.VERSION", "rules-99")
+    await read_by_rules(world, "rules-99")
+    assert await world.statuses(Stage.ENRICHMENT) == ["done"]
+    assert await statements(world) == []
+
+
+async def test_a_message_that_is_corrected_under_newer_rules_repeats_no_fact_of_the_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as older:
+        older.setattr("workers.extraction.stage.derive", partial(derive, version="rules-0"))
+        await world.append(messages=[NewMessage("user", "My name is Ana."), NewMessage("user", "I like rum.")])
+        await Crew(world).drain()
+    [(unit,)] = await world.sql(
+        "select unit_id from afterturn.agent_memory_unit_t where content = :said", said="I like rum."
+    )
+    await Units(world.database, now).correct(HOST, "default", unit, "I like tea.")
+    await Crew(world).drain()
+    assert await statements(world) == [("The user's name is Ana.", "rules-0"), ("The user likes tea.", VERSION)]
 
 
 @pytest.mark.law("L7")

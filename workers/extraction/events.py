@@ -23,6 +23,8 @@ from workers.extraction.extract import shown_as
 Event = Mapping[str, Any]
 
 _USUAL = rules_of(AUTO)
+#: What all versions of the rules are called in the ids of their facts: by the name of the first.
+_RULES, _RULES_BEGIN = "rules-1", "rules-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +39,13 @@ class Derived:
 
 
 def fact_unit_id(turn: UUID, fact: Fact, version: str = VERSION) -> UUID:
-    """Return the id of the unit a fact of a turn becomes."""
-    return uuid5(turn, f"fact:{version}:{fact.ordinal}:{fact.slug}:{fact.key}:{fact.value}")
+    """Return the id of the unit a fact of a turn becomes: one id, whichever version of the rules finds it.
+
+    So what one version found and somebody forgot stays forgotten, and of a message that is read anew nothing is
+    repeated that an older version found in the others of its turn.
+    """
+    reader = _RULES if version.startswith(_RULES_BEGIN) else version
+    return uuid5(turn, f"fact:{reader}:{fact.ordinal}:{fact.slug}:{fact.key}:{fact.value}")
 
 
 def follow_up_id(turn: UUID, version: str = VERSION) -> UUID:

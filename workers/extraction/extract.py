@@ -20,7 +20,7 @@ from workers.extraction.model import (
 from workers.extraction.names import names_in
 
 #: Output is write-once for each (turn, stage, version): a change of the rules is a new version.
-VERSION = "rules-1"
+VERSION = "rules-2"
 #: The first so many mentions of a message are kept: what names more is a list, and pairs grow with the square.
 MAX_MENTIONS = 256
 

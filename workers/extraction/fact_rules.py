@@ -19,9 +19,12 @@ class Shape(Enum):
 
     ANY = auto()
     NAME = auto()  # a capitalised name: what comes behind it is cut off
+    PLACE = auto()  # a name that may be a place's: "I moved to Porto", not "I moved to Python"
     THING = auto()  # a name or something with an article: "I work at the library", not "I work at night"
     DAY = auto()  # holds a date
     DOING = auto()  # "hiking", "to hike": "I love hiking", not "I love you"
+    ROLE = auto()  # "a nurse", not "hard as I can"
+    TOPIC = auto()  # "coriander", not "to bother you", "it when it rains"
     DIET = auto()  # a way of eating, and no more
 
 
@@ -31,7 +34,8 @@ class Rule:
 
     `key` None means that the matched group `key`, or else the value, is the key. `says` is the fact as a
     sentence with {who}, {key}, {relation} and {value}. A text with none of the words `needs` is not searched.
-    A contracted rule takes its value as it comes.
+    A contracted rule takes its first value as it comes; of the others, each value counts of those that are `many`, and
+    else the one that was said last.
     """
 
     opening: re.Pattern[str]
@@ -44,6 +48,7 @@ class Rule:
     needs: tuple[str, ...]
     shape: Shape = Shape.ANY
     contracted: bool = False
+    many: bool = False
 
 
 def _phrase(text: str) -> re.Pattern[str]:
@@ -125,7 +130,7 @@ RULES = (
         0.90,
         "{who} lives in {value}.",
         needs=("live",),
-        shape=Shape.NAME,
+        shape=Shape.PLACE,
     ),
     Rule(
         _phrase(f"(?:i|we){_HAVE_JUST} moved(?: from [^\\s.,;!?]{{1,40}})? to"),
@@ -136,7 +141,7 @@ RULES = (
         0.90,
         "{who} moved to {value}.",
         needs=("moved",),
-        shape=Shape.NAME,
+        shape=Shape.PLACE,
     ),
     Rule(
         _phrase("(?:(?:i am|i'm|i come) from|(?:i was born|i grew up) in)"),
@@ -151,7 +156,7 @@ RULES = (
             "born",
             "grew",
         ),
-        shape=Shape.NAME,
+        shape=Shape.PLACE,
     ),
     Rule(
         _phrase("i(?: now| currently)? work (?:at|for)"),
@@ -173,6 +178,7 @@ RULES = (
         0.88,
         "{who} works as {value}.",
         needs=("work",),
+        shape=Shape.ROLE,
     ),
     Rule(
         _phrase("my birthday is(?: on)?"),
@@ -194,6 +200,7 @@ RULES = (
         0.95,
         "{who} is allergic to {value}.",
         needs=("allergic",),
+        many=True,
     ),
     Rule(
         _phrase(rf"(?:i'm|i am)(?: now)?(?: an?)?(?= (?:{DIETS})\b)"),
@@ -225,6 +232,8 @@ RULES = (
             "like",
             "stand",
         ),
+        shape=Shape.TOPIC,
+        many=True,
     ),
     Rule(
         _phrase("i love"),
@@ -236,6 +245,7 @@ RULES = (
         "{who} loves {value}.",
         needs=("love",),
         shape=Shape.DOING,
+        many=True,
     ),
     Rule(
         _phrase(r"my favou?rite (?P<key>[^\W_]{2,30}(?: [^\W_]{2,30})?) is"),
@@ -246,6 +256,8 @@ RULES = (
         0.88,
         "{who}'s favourite {key} is {value}.",
         needs=("favo",),
+        shape=Shape.TOPIC,
+        many=True,
     ),
     Rule(
         _phrase(rf"(?:my|our) (?P<relation>{_RELATIONS})(?:(?:'s name)? is(?: called| named)?| called| named)?"),
@@ -260,5 +272,6 @@ RULES = (
             "our",
         ),
         shape=Shape.NAME,
+        many=True,
     ),
 )

@@ -28,7 +28,7 @@ async def write_reading(
 ) -> frozenset[Stage]:
     """Write what a version found in a turn, once, inside the transaction that closes the row; returns whom to ring.
 
-    Facts the turn has already, whichever version found them, are not repeated. Offered a second time, whatever it
+    Facts the turn has or had, whichever version found them, are not repeated. Offered a second time, whatever it
     says then, nothing is written; a text that was corrected is another, read once more.
     """
     host, bank = claim.host_id, row.bank_id
@@ -36,7 +36,9 @@ async def write_reading(
     await derivation.lock(connection, bank)
     if not await readings.begin(connection, host, bank, row.turn_id, noted(row, version, again)) or not turn:
         return frozenset()
-    found = new(found, await readings.known(connection, host, bank, row.turn_id))
+    # What was forgotten no other version brings back; a text that was corrected may say again what it said before.
+    known = await readings.known(connection, host, bank, row.turn_id, ended=again is None)
+    found = new(found, known)
     rules = languages.writing(await languages.read(connection, host), bank)
     derived = derive(Origin(host, bank, turn[0].user_id, row.accepted_at), turn, found, version, rules=rules)
     entities = await derivation.begun_again(

@@ -40,6 +40,10 @@ def test_the_contracted_rules_find_their_facts(text: str, contracted: tuple[str,
         ("My sister Maud is here.", "user_sister", "maud", "Maud"),
         ("My dentist is called Dr Nys.", "user_dentist", "nys", "Dr Nys"),
         ("Our cat's name is Biscuit.", "user_cat", "biscuit", "Biscuit"),
+        ("I live in St. Louis. It rains.", "user_home", "home", "St. Louis"),
+        ("My dentist is Dr. Nys.", "user_dentist", "nys", "Dr. Nys"),
+        ("I moved to Lisbon. Before that I moved to Berlin, in 2010.", "user_home", "home", "Lisbon"),
+        ('My favourite film is "Alien".', "user_favourite", "film", '"Alien"'),
     ],
 )
 def test_common_durable_facts_are_found(text: str, fact_id: str, key: str, value: str) -> None:
@@ -62,6 +66,16 @@ def test_common_durable_facts_are_found(text: str, fact_id: str, key: str, value
         "I like",
         "I like !",
         "my name is",
+        "Suppose I live in Lisbon, or let's say I work at Google.",
+        "Imagine that I live in Lisbon.",
+        "I thought I moved to Rome.",
+        "I don't think I live in Rome any more.",
+        "We moved to Slack, then I moved to React and to Python.",
+        "I'm from Marketing.",
+        "My sister is Anna's friend.",
+        "I work as hard as I can.",
+        "I hate to bother you. I don't like this answer.",
+        "My favourite colour is not blue.",
     ],
 )
 def test_what_only_sounds_like_a_fact_is_none(text: str) -> None:
@@ -95,6 +109,37 @@ def test_the_first_of_a_kind_counts_and_relations_count_each() -> None:
         ("relation-sister-maud", "Maud"),
         ("relation-brother-joost", "Joost"),
         ("relation-sister-ida", "Ida"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'My friend said "I live in Porto" and left.',
+        "He told me: \u201cmy name is Karl\u201d.",
+        "> I live in Porto",
+        "Translate `I like tea`, please:\n```\nmy name is Karl\n```",
+    ],
+)
+def test_what_a_message_only_repeats_is_nothing_its_speaker_said(text: str) -> None:
+    assert _facts(text) == []
+
+
+def test_facts_come_in_the_order_they_were_said_what_was_long_ago_first() -> None:
+    """So that of two homes the one that holds is the later fact."""
+    for text in (
+        "I moved to Berlin, and now I live in Lisbon.",
+        "I live in Lisbon; I moved to Berlin in 2010, and back.",
+    ):
+        assert [fact.value for fact in _facts(text)] == ["Berlin", "Lisbon"]
+
+
+def test_of_what_there_may_be_many_each_counts_and_else_what_was_said_last() -> None:
+    facts = _facts("I'm allergic to nuts. I'm allergic to cats. I live in Porto. No, I live in Braga.")
+    assert [(fact.slug, fact.value) for fact in facts] == [
+        ("allergy", "nuts"),
+        ("allergy-cats", "cats"),
+        ("home", "Braga"),
     ]
 
 
