@@ -30,4 +30,5 @@ def gateway_recall(settings: GatewaySettings, database: Database, timeout_s: flo
     if client is None:
         return None
     host = identity.host_id(settings.recall_host)
-    return GatewayRecall(client, gate_of(database, settings), database, settings.scope, host)
+    # A gate of its own: one that searches too slowly for those who wait can take turns all the same.
+    return GatewayRecall(client, gate_of(database, settings, "search"), database, settings.scope, host)

@@ -189,15 +189,15 @@ class GatewayStage:
         return Worked([outcome])
 
 
-def gate_of(database: Database, settings: GatewaySettings) -> Gate:
-    """Return the gate before the gateway these settings name: one for each address and user."""
+def gate_of(database: Database, settings: GatewaySettings, *use: str) -> Gate:
+    """Return the gate before the gateway these settings name: one for each address, user and use made of it."""
     policy = GatePolicy(
         threshold=settings.breaker_failures,
         cooldown_s=settings.breaker_seconds,
         rate=settings.turns_per_second,
         burst=settings.burst,
     )
-    return Gate(database, gate_name("gateway", settings.base_url, settings.user_id), policy)
+    return Gate(database, gate_name("gateway", settings.base_url, settings.user_id, *use), policy)
 
 
 async def _irrevocable(work: Awaitable[Worked]) -> Worked:

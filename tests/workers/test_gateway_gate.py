@@ -9,11 +9,13 @@ import pytest
 import pytest_asyncio
 from starlette.responses import Response
 
+from deploy.gateways import gateway_recall
+from producers.gateway_recall import GatewayQuestion
 from store.gates import Gate, GatePolicy, gate_name
 from store.ledger import Stage
 from tests.client.loopback import closed_port, silence
-from tests.workers.conftest import World, dialogue, now
-from tests.workers.gateways import USER, Gateway, gateway
+from tests.workers.conftest import HOST, World, dialogue, now
+from tests.workers.gateways import KEY, USER, Gateway, gateway
 from tests.workers.stages import Crew
 from tests.workers.test_gateway import client_of
 from workers.gateway import gate_of
@@ -212,3 +214,21 @@ async def test_settings_name_one_gate_for_each_address_and_user(world: World) ->
     await one.report(well=False)
     assert not (await same.enter()).granted
     assert (await other.enter()).granted
+
+
+async def test_recalls_that_a_gateway_is_too_slow_for_keep_no_turn_from_it(world: World, server: Gateway) -> None:
+    settings = GatewaySettings(mode="url", base_url=server.url, user_id=USER, user_key=KEY, breaker_failures=1)
+    recall = gateway_recall(settings, world.database, 30.0)
+    assert recall is not None
+    question = GatewayQuestion(HOST, "default", "s0", "Where is Anna?", 3)
+    answering, client = server.server.answer, client_of(server.url)
+    with silence() as nothing_said:
+        server.server.answer = lambda seen: nothing_said(seen) or Response()
+        assert [(await recall.find(question)).category for _ in range(2)] == ["timeout", "circuit_open"]
+    server.server.answer = answering
+    await recall.close()
+    await conversations(world, 1)
+    gate = gate_of(world.database, settings)
+    await Crew(world, gateway=client, settings=settings, gate=gate).drain(Stage.GATEWAY)
+    await client.aclose()
+    assert await world.statuses(Stage.GATEWAY) == ["flushed"]
