@@ -215,6 +215,7 @@ def test_explicit_hybrid_without_credentials_does_not_start(tmp_path: Path) -> N
         HybridMemory.open({"memory": {"mode": "hybrid"}}, tmp_path)
 
 
+@pytest.mark.law("L8")
 async def test_a_frame_that_was_pasted_or_echoed_is_not_stored_again(hybrid: World) -> None:
     await hybrid.run()
     frame = hybrid.asked()[1]["content"]
@@ -223,6 +224,8 @@ async def test_a_frame_that_was_pasted_or_echoed_is_not_stored_again(hybrid: Wor
     assert result.text == f"{frame}\nAs it says."
     user, assistant = hybrid.bodies("add")[1]["messages"]
     assert (user["content"], assistant["content"]) == ("look at this", "\nAs it says.")
+    said = [message["content"] for message in await hybrid.memory.sessions.history("s-1")]
+    assert said[2:] == ["look at this", "\nAs it says."]
 
 
 async def test_the_memory_tool_never_calls_the_gateway(hybrid: World) -> None:
