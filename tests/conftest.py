@@ -9,6 +9,7 @@ from uuid import uuid4
 import hypothesis
 import pytest
 import pytest_asyncio
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tests.examples import SEARCH, examples
 from tests.figures import shown
@@ -73,13 +74,21 @@ async def postgres(servers: tuple[TestPostgres, TestValkey]) -> TestPostgres:
     return await server.create(f"run_{uuid4().hex}")
 
 
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def administrator(servers: tuple[TestPostgres, TestValkey]) -> AsyncIterator[AsyncConnection]:
+    """Who makes and drops the databases of single tests."""
+    async with servers[0].administrator() as connection:
+        yield connection
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def fresh_database(servers: tuple[TestPostgres, TestValkey]) -> AsyncIterator[TestPostgres]:
+async def fresh_database(
+    servers: tuple[TestPostgres, TestValkey], administrator: AsyncConnection
+) -> AsyncIterator[TestPostgres]:
     """A migrated database of one test alone, dropped afterwards."""
-    server, _ = servers
-    database = await server.create(f"test_{uuid4().hex}")
+    database = await servers[0].create(f"test_{uuid4().hex}", by=administrator)
     yield database
-    await database.drop()
+    await database.drop(by=administrator)
 
 
 @pytest.fixture(scope="session")
