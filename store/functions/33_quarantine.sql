@@ -8,8 +8,7 @@ create or replace function afterturn.surely_unprocessed(p_status text, p_categor
 language sql immutable parallel safe
 return p_status in ('add_failed', 'flush_failed')
    and coalesce(p_category in ('unauthorized', 'invalid_request')
-                or p_category = 'connection' and p_reason = 'no connection was made'
-                or p_reason in ('status 401', 'status 403', 'status 429'), false);
+                or p_reason in ('no connection was made', 'status 401', 'status 403', 'status 429'), false);
 
 -- Puts quarantined rows back to the start, with all their attempts. A flush is repeated without its add.
 -- What an extraction finds late must be counted: the turn's projection row waits for it once more.

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from typing import Any
 
+import httpx
 import orjson
 import pytest
 import pytest_asyncio
@@ -170,9 +171,10 @@ async def test_a_dropped_row_says_who_ended_it_and_why(world: World, hand: ByHan
     assert (event, told["by"], told["why"], told["was"]) == ("operator_dropped", "ops", "no use", "pending")
 
 
-async def deliver(world: World, url: str, retry: GatewayRetry = GatewayRetry.NEVER) -> None:
-    async with GatewayClient(url, USER, KEY, timeout_seconds=PATIENCE_S) as client:
-        await Crew(world, gateway=client, settings=GatewaySettings(retry=retry, user_id=USER)).drain(Stage.GATEWAY)
+async def deliver(world: World, url: str, transport: httpx.AsyncBaseTransport | None = None) -> None:
+    async with GatewayClient(url, USER, KEY, timeout_seconds=PATIENCE_S, transport=transport) as client:
+        settings = GatewaySettings(retry=GatewayRetry.NEVER, user_id=USER)
+        await Crew(world, gateway=client, settings=settings).drain(Stage.GATEWAY)
 
 
 async def unknown(world: World) -> None:
@@ -198,12 +200,20 @@ async def test_a_refused_add_is_retried_by_hand_only_where_nothing_was_done(
     assert len(server.added["chat:s"]) == 1 + certain
 
 
+class Unreached(httpx.AsyncBaseTransport):
+    """A gateway behind a wall that swallows whoever wants to connect."""
+
+    async def handle_async_request(self, _request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectTimeout("nobody answered")
+
+
 @pytest.mark.law("L9")
+@pytest.mark.parametrize("transport", [None, Unreached()], ids=["refused", "swallowed"])
 async def test_an_add_that_never_left_is_retried_by_hand(
-    world: World, server: Gateway, crew: Crew, hand: ByHand
+    world: World, server: Gateway, crew: Crew, hand: ByHand, transport: httpx.AsyncBaseTransport | None
 ) -> None:
     await world.append("s", "t")
-    await deliver(world, closed_port())
+    await deliver(world, closed_port(), transport)
     assert await world.statuses(Stage.GATEWAY) == ["add_failed"]
     assert await hand.retry(stages=(Stage.GATEWAY,)) == Changed(1, 1)
     await crew.drain(Stage.GATEWAY)
