@@ -65,10 +65,52 @@ async def fuzzed(world: World) -> AsyncIterator[httpx.AsyncClient]:
     await tenant.http.aclose()
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def known(world: World) -> AsyncIterator[tuple[httpx.AsyncClient, str]]:
+    """A client, and the key of a user of the gateway's door."""
+    tenant = await world.tenant(gateway_user="ana")
+    yield tenant.http, tenant.token
+    await tenant.http.aclose()
+
+
 @calm
 @given(path=path, sent=body)
 async def test_any_json_is_answered_by_the_contract(fuzzed: httpx.AsyncClient, path: str, sent: Any) -> None:
     assert_contracted(await fuzzed.post(path, content=orjson.dumps(sent)))
+
+
+added = st.fixed_dictionaries(
+    {
+        "sender_id": text,
+        "role": st.sampled_from(["user", "assistant", "tool"]),
+        "timestamp": st.integers(1, 2**70) | leaf,
+        "content": text | value | st.sampled_from(["\0", "<memory_reference>{}</memory_reference>"]),
+    },
+    optional={"tool_call_id": leaf},
+)
+searched = st.lists(st.sampled_from(["current_chat", "resources", "all_user_memory"]) | text, max_size=3)
+#: What a gateway's client sends, and where it may go wrong.
+WHOLE = {"session_id": "chat:s", "conversation_id": "s", "query": "hello", "scope": ["current_chat"], "messages": []}
+wrong = st.fixed_dictionaries(
+    {"messages": st.lists(added, max_size=3)},
+    optional={
+        **dict.fromkeys(("session_id", "conversation_id", "app_id", "project_id", "query"), text | leaf),
+        "scope": searched,
+        "top_k": leaf | st.integers(-1, 101),
+    },
+)
+
+
+@calm
+@given(call=st.sampled_from(GATEWAY), sent=wrong)
+async def test_whatever_a_gateways_user_sends_is_answered_by_the_contract(
+    known: tuple[httpx.AsyncClient, str], call: str, sent: dict[str, Any]
+) -> None:
+    http, key = known
+    body = {**WHOLE, **sent, "user_id": "ana", "user_key": key}
+    reply = await http.post(f"/memories/{call}", content=orjson.dumps(body))
+    assert_contracted(reply)
+    assert reply.status_code in {200, 422}, "the credentials open the door"
 
 
 @calm
