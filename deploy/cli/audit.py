@@ -10,11 +10,10 @@ from rich.text import Text
 
 from deploy.cli.durations import duration
 from deploy.cli.entries import HostOption, LimitOption
-from deploy.cli.existing import must_exist
+from deploy.cli.existing import host_named, must_exist
 from deploy.cli.finding import DataOption, JsonOption, running_stack
 from deploy.cli.operating import on_database
 from deploy.cli.printing import answer, console, printable, say
-from store import identity
 from store.call_audit import FIRST_REFUSAL, CallAudit, Door, Recorded, Sought
 from store.database import Database
 
@@ -51,7 +50,7 @@ def list_command(
 
     **Example:** `afterturn audit list --door operator --since 7d`
     """
-    sought = Sought(identity.host_id(host) if host else None, key, door, operation, refused, since)
+    sought = Sought(host_named(host) if host else None, key, door, operation, refused, since)
 
     async def read(database: Database) -> tuple[list[Recorded], bool]:
         return await CallAudit(database).read(sought, limit)

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from deploy.bootstrap import HOST
 from deploy.cli.durations import duration
+from deploy.cli.existing import host_named
 from deploy.cli.printing import printable
 from store import identity
 from store.backlog import Backlog, Entry, Noted, Selection
@@ -35,7 +36,7 @@ MINUTE, HOUR, DAY = 60, 3600, 86_400
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where names are meant: a host and a bank, as far as they were given."""
+    """Where names are meant: a host (its name or id) and a bank, as far as they were given."""
 
     host: str | None
     bank: str | None
@@ -45,7 +46,7 @@ class Place:
         """The host's id; a bank without a host is one of the default host."""
         if self.host is None and self.bank is None:
             return None
-        return identity.host_id(self.host or HOST)
+        return host_named(self.host or HOST)
 
     @property
     def bank_id(self) -> UUID | None:
@@ -60,7 +61,7 @@ class Place:
             session, slash, turn = name.partition("/")
         if not (session and slash and turn):
             raise typer.BadParameter(f"{printable(name)} is neither an id nor SESSION/TURN")
-        bank = identity.bank_id(identity.host_id(self.host or HOST), self.bank or "default")
+        bank = identity.bank_id(host_named(self.host or HOST), self.bank or "default")
         return identity.turn_id(identity.session_id(bank, session), turn)
 
 

@@ -32,6 +32,12 @@ def must_exist(stack: Stack, host: str | None, bank: str | None) -> None:
             raise ended(wrong, 2)
 
 
+def host_called(stack: Stack, host: str) -> str:
+    """Return the name of a host that is named by it or by its id; ends with status 2 where there is none."""
+    must_exist(stack, host, None)
+    return on_database(stack, lambda database: Keys(database).hosts())[host_named(host)]
+
+
 def host_named(host: str) -> UUID:
     """Return the id of a host, by name or id."""
     try:

@@ -11,7 +11,7 @@ from rich.table import Table
 from deploy.bootstrap import HOST
 from deploy.cli import names
 from deploy.cli.durations import duration
-from deploy.cli.existing import must_exist
+from deploy.cli.existing import host_called
 from deploy.cli.finding import DataOption, JsonOption, running_stack
 from deploy.cli.operating import Act, acted, on_database
 from deploy.cli.printing import answer, console, ended, printable, say
@@ -75,6 +75,8 @@ def create_command(
     """
     if gateway_user and (bank or user or agent or read_only):
         raise typer.BadParameter("a gateway user's key opens that user's memory and nothing else")
+    if expires == timedelta():
+        raise typer.BadParameter("a key that expires at once opens nothing", param_hint="--expires")
 
     scope = {"gateway_user": gateway_user, "user": user, "agent": agent}
 
@@ -98,12 +100,12 @@ def list_command(*, host: HostOption = HOST, data: DataOption = None, as_json: J
 
     **Example:** `afterturn keys list`
     """
+    stack = running_stack(data)
+    called = host_called(stack, host)
 
     async def everything(database: Database) -> list[KeyInfo]:
-        return await Keys(database).list(host)
+        return await Keys(database).list(called)
 
-    stack = running_stack(data)
-    must_exist(stack, host, None)
     found = on_database(stack, everything)
     if as_json:
         answer({"keys": [_as_json(key) for key in found]})
@@ -168,15 +170,25 @@ def rotate_command(
         successor, own = _changed(stack, "keys rotate", host, rotate)
     except NotFound:
         raise ended(f"there is no key {key_id}, or it is revoked, expired or replaced already", 1) from None
-    if own:
-        write_private(stack.api_key_file, successor.token)
-        say(f"the key in {stack.api_key_file} is the new one")
+    kept = not own or _keep(stack, successor.token)
     if as_json:
         about = {"key_id": str(successor.key_id), "replaces": str(key_id), "expires_at": _moment(successor.expires_at)}
         answer({"key": successor.token, **about})
     else:
         say("keep this key: it is not shown again")
         print(successor.token)
+    raise typer.Exit(0 if kept else 1)
+
+
+def _keep(stack: Stack, token: str) -> bool:
+    """Write the stack's own key into its file; False: that failed, and what is shown is all there is of it."""
+    try:
+        write_private(stack.api_key_file, token)
+    except OSError as error:
+        say(f"{stack.api_key_file} cannot be written ({type(error).__name__}): put the new key there yourself")
+        return False
+    say(f"the key in {stack.api_key_file} is the new one")
+    return True
 
 
 def _kept(stack: Stack) -> str:

@@ -38,6 +38,8 @@ def on_database(stack: Stack, work: Callable[[Database], Awaitable[T]]) -> T:
 
     try:
         return asyncio.run(run())
+    except BrokenPipeError:  # of whoever read what was printed: typer ends such a command quietly
+        raise
     except (SQLAlchemyError, OSError) as error:
         raise ended(f"the database of the stack does not answer ({type(error).__name__})", 1) from None
 

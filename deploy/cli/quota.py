@@ -9,7 +9,7 @@ from sqlalchemy.exc import IntegrityError
 
 from deploy.bootstrap import HOST
 from deploy.cli import names
-from deploy.cli.existing import must_exist
+from deploy.cli.existing import host_called
 from deploy.cli.finding import DataOption, JsonOption, running_stack
 from deploy.cli.operating import Act, acted, on_database
 from deploy.cli.printing import answer, console, ended, printable, say
@@ -72,12 +72,12 @@ def show_command(*, host: HostOption = HOST, data: DataOption = None, as_json: J
 
     **Example:** `afterturn quota show`
     """
+    stack = running_stack(data)
+    called = host_called(stack, host)
 
     async def everything(database: Database) -> list[Quota]:
-        return await Quotas(database, await DatabaseClock.asked(database)).show(host)
+        return await Quotas(database, await DatabaseClock.asked(database)).show(called)
 
-    stack = running_stack(data)
-    must_exist(stack, host, None)
     _print(on_database(stack, everything), as_json=as_json)
 
 

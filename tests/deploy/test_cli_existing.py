@@ -1,5 +1,6 @@
 """A host or bank that is named and is not there: status 2, and a line that says which there are."""
 
+import re
 from uuid import uuid4
 
 import pytest
@@ -64,6 +65,17 @@ async def test_what_is_there_is_found_by_its_name(busy: Busy) -> None:
         assert (await busy.answer("jobs", "drain", *place))["drained"] is True
         assert (await busy.answer("replay", "--verify", *place))["equal"] is True
     assert (await busy.answer("replay", "--verify", "--host", str(HOST_ID)))["tables"][0]["rows_live"] == 1
+
+
+async def test_a_host_is_meant_by_its_id_as_by_its_name(busy: Busy) -> None:
+    await busy.append(("monday", "2"), bank="support")
+    assert (await busy.run("quota", "set", "--max-turns", "9")).exit_code == 0
+    drain = ("jobs", "drain", "--timeout", "0s")
+    for command in (drain, ("jobs", "list"), ("keys", "list"), ("quota", "show"), ("audit", "list")):
+        by_name, by_id = [await busy.run(*command, "--host", host) for host in (HOST, str(HOST_ID))]
+        one, other = [re.sub(r" *[\d.]+ s", "", found.stdout) for found in (by_name, by_id)]  # but for ages
+        assert one == other != "", command
+        assert by_id.exit_code == by_name.exit_code == (command == drain), command
 
 
 async def test_something_of_another_host_is_erased_there(busy: Busy) -> None:

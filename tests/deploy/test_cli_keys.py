@@ -1,6 +1,7 @@
 """`afterturn keys` and `afterturn quota`: scopes, rotation by overlap, limits, on a real database."""
 
 import json
+import os
 import sys
 from datetime import UTC, datetime, timedelta
 
@@ -57,9 +58,23 @@ async def test_the_stacks_own_key_is_replaced_in_its_file(operated: Operated) ->
     assert file.read_text() == rotated.stdout.strip()
 
 
+async def test_a_new_key_is_shown_even_where_its_file_cannot_be_written(operated: Operated) -> None:
+    made = await operated.answer("keys", "create")
+    file = operated.folder / "api-key"
+    file.write_text(made["key"])
+    [key] = (await operated.answer("keys", "list"))["keys"]
+    (operated.folder / f".api-key.{os.getpid()}").mkdir()
+    rotated = await operated.run("keys", "rotate", key["key_id"])
+    assert rotated.exit_code == 1
+    assert "cannot be written" in rotated.stderr
+    assert await grant_of(operated, rotated.stdout.strip()) is not None
+    assert file.read_text() == made["key"]
+
+
 async def test_a_gateways_key_takes_no_other_scope(operated: Operated) -> None:
     assert (await operated.run("keys", "create", "--gateway-user", "ana", "--user", "ana")).exit_code == 2
     assert (await operated.run("keys", "create", "--expires", "soon")).exit_code == 2
+    assert (await operated.run("keys", "create", "--expires", "0s")).exit_code == 2
 
 
 async def test_a_quota_is_set_shown_and_lifted(operated: Operated) -> None:

@@ -109,3 +109,18 @@ async def test_watching_in_a_pipe_prints_a_table_a_look_and_ends_cleanly(busy: B
     assert text.count("1 turns;") == 2
     assert "per s" in text
     assert SECRET not in text
+
+
+def cut_short(busy: Busy) -> str:
+    """Read one line of a watch and no more, as `head -1` does; returns what it says about that."""
+    command = [sys.executable, "-m", "deploy.cli", "status", "--watch", "--every", "0s", "--data", str(busy.folder)]
+    with spawned([*command, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        said: str = process.communicate(timeout=PATIENCE_S)[1]
+        return said
+
+
+async def test_a_watch_that_nobody_reads_on_blames_no_database_for_that(busy: Busy) -> None:
+    assert await asyncio.to_thread(cut_short, busy) == ""
