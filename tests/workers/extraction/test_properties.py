@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 from workers.extraction import Extraction, MentionKind, MessageText, TurnText, canonical, extract
 from workers.extraction.extract import MAX_MENTIONS
 
-QUARTER_MEGABYTE = 262_144
-SECONDS = 1.0
-# Wide enough for machines under load; quadratic time would need minutes.
-PATIENCE = 3
+#: Characters of a long text.
+LONG = 131_072
 
 FRAGMENTS = st.sampled_from(
     [
@@ -120,25 +118,18 @@ def _extract(text: str) -> Extraction:
         *("De La ", "I like ", "my sister ", "my sister called ", "Anna and ", "Anna, ", "'s ", "O'", "\u0308"),
         *("Zoë ", "中", "in a ", "20", "2026-", "1/", "Dr. ", "I. ", "University of the ", "my birthday is "),
         *("my favourite ", "we moved from ", "Monday, ", "The Hague ", "-", "12 March, ", "a.", "😀"),
+        *("Anna and Ben met in Oslo on 3 May. ", "my sister Maud said I like tea. "),
     ],
 )
-def test_a_quarter_megabyte_of_anything_is_read_in_time(piece: str) -> None:
-    text = (piece * (QUARTER_MEGABYTE // len(piece) + 1))[:QUARTER_MEGABYTE]
-    started = time.process_time()
-    found = _extract(text)
-    assert time.process_time() - started < SECONDS * PATIENCE
-    assert len(found.mentions) <= MAX_MENTIONS + 1
-
-
-@pytest.mark.parametrize("piece", ["Anna and Ben met in Oslo on 3 May. ", "my sister Maud said I like tea. "])
 def test_sixteen_times_the_text_takes_nothing_like_its_square(piece: str) -> None:
     """Linear reading takes 16 times as long, quadratic 256 times; no machine is so uneven that they meet."""
 
     def seconds(length: int) -> float:
         started = time.process_time()
-        _extract(piece * (length // len(piece)))
+        found = _extract(piece * (length // len(piece)))
+        assert len(found.mentions) <= MAX_MENTIONS + 1
         return time.process_time() - started
 
-    seconds(1_000)
-    short = min(seconds(QUARTER_MEGABYTE // 16) for _ in range(3))
-    assert min(seconds(QUARTER_MEGABYTE) for _ in range(2)) < short * 64
+    seconds(LONG // 256)
+    short = min(seconds(LONG // 16) for _ in range(3))
+    assert any(seconds(LONG) < short * 64 for _ in range(3))
