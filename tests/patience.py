@@ -25,9 +25,11 @@ async def until(holds: Callable[[], Awaitable[bool] | bool], what: str, patience
         await asyncio.sleep(PAUSE_S)
 
 
-def wait_until(holds: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
-    """Return when `holds` does, without an event loop."""
+def wait_until(
+    holds: Callable[[], bool], what: str, patience_s: float = PATIENCE_S, *, pause_s: float = PAUSE_S
+) -> None:
+    """Return when `holds` does, without an event loop; what costs much to ask is asked after longer pauses."""
     deadline = time.monotonic() + patience_s
     while not holds():
         assert time.monotonic() < deadline, f"waited {patience_s} s in vain: {what}"
-        time.sleep(PAUSE_S)
+        time.sleep(pause_s)

@@ -30,11 +30,13 @@ from afterturn_client import (
 from deploy.demo.data import FOLDER
 from deploy.stack import Stack, find_stack
 from tests.deploy.upper import remove
+from tests.faults.counting import UNDONE, wait_for
 from tests.patience import PATIENCE_S, until, wait_until
 from tests.processes import spawned
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("live-stack")]
 
+TURNS = "select count(*) from afterturn.turn_t"
 COMMAND = [sys.executable, "-P", "-c", "from deploy.cli import main; main()"]
 
 
@@ -69,11 +71,11 @@ class Live:
 
 
 @contextmanager
-def up(data: Path, *options: str) -> Iterator[Live]:
+def up(data: Path, *options: str, **environment: str) -> Iterator[Live]:
     """Run the product on a data folder that is empty, end it cleanly and remove what it kept."""
     command = [*COMMAND, "up", "--data", str(data), "--port", "0", *options]
     try:
-        with spawned(command, stdout=subprocess.PIPE, text=True) as process:
+        with spawned(command, stdout=subprocess.PIPE, text=True, env=os.environ | environment) as process:
             assert process.stdout is not None
             assert process.stdout.readline().startswith("READY ")
             yield Live(data)
@@ -247,7 +249,7 @@ async def test_a_scoped_key_opens_its_bank_alone_until_it_is_revoked(live: Live)
 
 def settled(live: Live) -> dict[str, Any]:
     """Wait until nothing is pending or running, and return the status."""
-    wait_until(lambda: not live.answer("status")["undone"], "nothing is undone", 3 * PATIENCE_S)
+    wait_for(live.stack, UNDONE, lambda undone: undone == 0, "nothing is undone", 3 * PATIENCE_S)
     return live.answer("status")
 
 
@@ -278,7 +280,7 @@ def test_the_api_killed_in_the_middle_of_an_ingest_loses_and_doubles_nothing(liv
         assert process.stdin is not None
         process.stdin.write(b"".join(written[:1500]))
         process.stdin.flush()
-        wait_until(lambda: live.answer("status")["turns"] >= before + 200, "the first turns are in")
+        wait_for(live.stack, TURNS, lambda turns: turns >= before + 200, "the first turns are in")
         live.kill("api")
         out, err = process.communicate(b"".join(written[1500:]), timeout=2 * PATIENCE_S)
     counted = json.loads(out)

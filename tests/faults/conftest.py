@@ -10,6 +10,7 @@ from tests.deploy.test_cli_live import Live, up
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Iterator[Live]:
-    """The product as `afterturn up --gateway self` runs it, with two workers."""
-    with up(tmp_path / "data", "--workers", "2", "--gateway", "self") as running:
+    """The product as `afterturn up --gateway self` runs it, with two workers whose claims end soon after them."""
+    options = ("--workers", "2", "--gateway", "self")
+    with up(tmp_path / "data", *options, AFTERTURN_WORKER__LEASE_SECONDS="10") as running:
         yield running

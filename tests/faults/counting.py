@@ -1,12 +1,19 @@
 """Counting what a stack holds, straight from its database."""
 
 import asyncio
+from collections.abc import Callable
 
 from sqlalchemy import NullPool, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from deploy.stack import Stack
+from tests.patience import PATIENCE_S, wait_until
+
+#: Work of any stage that has not ended.
+UNDONE = "select count(*) from afterturn.ledger_t where undone"
+#: A look is a connection of its own, which costs the stack as much as a turn does.
+LOOK_AGAIN_S = 0.2
 
 
 def ask(stack: Stack, query: str) -> int | None:
@@ -24,6 +31,18 @@ async def _ask(url: str, query: str) -> int | None:
         return None
     finally:
         await engine.dispose()
+
+
+def wait_for(
+    stack: Stack, query: str, enough: Callable[[int], bool], what: str, patience_s: float = PATIENCE_S
+) -> None:
+    """Wait until a count is as it should be."""
+
+    def holds() -> bool:
+        found = ask(stack, query)
+        return found is not None and enough(found)
+
+    wait_until(holds, what, patience_s, pause_s=LOOK_AGAIN_S)
 
 
 def count(stack: Stack, query: str) -> int:
