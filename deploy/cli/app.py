@@ -1,12 +1,14 @@
 """The commands of `afterturn`, put together."""
 
+import os
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.metadata import version
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import structlog
 import typer
@@ -72,18 +74,30 @@ def main() -> None:
     if any(_not_utf8(argument) for argument in sys.argv[1:]):
         say("what follows a command must be UTF-8")
         sys.exit(2)
-    _end_as_ctrl_c()
-    wanted = [name for name in sys.argv[1:2] if name in COMMANDS]
-    with suppress(KeyboardInterrupt):  # while a command is still being imported; later it is the command's
-        build(*wanted)()
+    with _left_at_once():
+        command = build(*(name for name in sys.argv[1:2] if name in COMMANDS))
+    with suppress(KeyboardInterrupt):  # before the command has it for its own
+        command()
     sys.exit(INTERRUPTED)
 
 
-def _end_as_ctrl_c() -> None:
-    """Have a polite end, or a terminal that goes away, clean up as Ctrl-C does; `up` and `nohup` know better."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) == signal.SIG_DFL:
-            signal.signal(number, _interrupt)
+@contextmanager
+def _left_at_once() -> Iterator[None]:
+    """Have Ctrl-C end the process while commands are imported; from then on it is the command's.
+
+    Nothing was begun that is to be cleaned up, and an exception that is raised amid imports may be swallowed there.
+    A polite end, or a terminal that goes away, is as Ctrl-C is; `up` and `nohup` know better.
+    """
+    later: dict[int, Callable[[int, FrameType | None], Any]] = {
+        number: _interrupt for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) == signal.SIG_DFL
+    }
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        later[signal.SIGINT] = signal.default_int_handler
+    for number in later:
+        signal.signal(number, lambda *_: os._exit(INTERRUPTED))
+    yield
+    for number, handler in later.items():
+        signal.signal(number, handler)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

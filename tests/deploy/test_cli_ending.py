@@ -1,6 +1,7 @@
 """A polite end of a command, or of its terminal, is an interrupt: what the command began is cleaned up."""
 
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -53,3 +54,30 @@ def test_a_command_that_outlives_its_terminal_goes_on(monkeypatch: pytest.Monkey
     with pytest.raises(SystemExit):
         main()
     assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+
+
+SWALLOWS = """
+import signal, sys
+from deploy.cli import app
+
+def build(*_names):
+    try:
+        signal.raise_signal(signal.{name})
+    except KeyboardInterrupt:
+        pass
+    return lambda: print("went on")
+
+signal.signal(signal.SIGINT, signal.{before})
+app.build, sys.argv = build, ["afterturn", "demo"]
+app.main()
+"""
+
+
+@pytest.mark.parametrize(
+    "name,before", [("SIGINT", "default_int_handler"), ("SIGTERM", "default_int_handler"), ("SIGTERM", "SIG_IGN")]
+)
+def test_no_import_swallows_an_interrupt(name: str, before: str) -> None:
+    """As building a model of pydantic does, in whose core an exception of a signal's handler is printed and lost."""
+    script = SWALLOWS.format(name=name, before=before)
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
