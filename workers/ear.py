@@ -21,8 +21,8 @@ log = structlog.get_logger(__name__)
 
 #: Nobody rang: looked all the same, so often.
 LOOK_S = 1.0
-#: Every thread has its hands full: until the next may be free.
-FULL_S = 0.02
+#: Nobody listens any more: until the end is looked for again.
+ENDING_S = 0.02
 #: Between two looks whether to listen on.
 HEAR_S = 0.5
 #: After Redis could not be listened to.
@@ -59,10 +59,14 @@ class Ear:
         # Known before it is asked whether all is stopped: who stops wakes all that are known.
         rung = self._bell_of(queue)
         if self._stopped.is_set():
-            time.sleep(FULL_S)
+            time.sleep(ENDING_S)
             return
         rung.wait(seconds)
         rung.clear()
+
+    def stir(self, queue: str) -> None:
+        """Have whoever waits for a queue look at it now."""
+        self._bell_of(queue).set()
 
     def _bell_of(self, queue: str) -> threading.Event:
         """Return the one bell of a queue, whoever asks first; before anybody waited for it, it may have rung."""
@@ -96,18 +100,31 @@ class Ear:
                 self._all_may_have_rung()
             elif message["type"] == "message":
                 for queue in bytes(message["data"]).decode().split():
-                    self._bell_of(queue).set()
+                    self.stir(queue)
 
 
 class _Listening(_RedisConsumer):
-    """A consumer that waits for the bell when its queue is empty."""
+    """A consumer that waits for the bell when its queue is empty, or every thread has its hands full."""
 
     def __next__(self) -> Any:
-        looks = self.outstanding_message_count < self.prefetch  # asked first: a thread may become free meanwhile
         found = super().__next__()  # type: ignore[no-untyped-call]  # dramatiq leaves it without annotations
         if found is None:
-            self.broker.ear.wait(self.queue_name, self.broker.look_s if looks else FULL_S)
+            self.broker.ear.wait(self.queue_name, self.broker.look_s)
         return found
+
+    def ack(self, message: Any) -> None:
+        """Look again: whoever is through with a message has a hand free."""
+        try:
+            super().ack(message)  # type: ignore[no-untyped-call]  # dramatiq leaves it without annotations
+        finally:
+            self.broker.ear.stir(self.queue_name)
+
+    def nack(self, message: Any) -> None:
+        """Look again, as after `ack`."""
+        try:
+            super().nack(message)  # type: ignore[no-untyped-call]  # dramatiq leaves it without annotations
+        finally:
+            self.broker.ear.stir(self.queue_name)
 
 
 class ListeningBroker(RedisBroker):
