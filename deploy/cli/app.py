@@ -1,22 +1,16 @@
 """The commands of `afterturn`, put together."""
 
-import os
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version
-from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated
 
 import structlog
 import typer
 
 from deploy.cli.printing import say
 
-#: The exit status of what was interrupted, as shells have it.
-INTERRUPTED = 130
 #: Each command: where its function, or its group of commands, is.
 COMMANDS = {
     "up": "deploy.cli.up:up_command",
@@ -69,41 +63,12 @@ def build(*names: str) -> typer.Typer:
     return app
 
 
-def main() -> None:
-    """Run the command line; exits 0 when what was asked holds, 1 when not, 2 for wrong usage or no stack."""
-    if any(_not_utf8(argument) for argument in sys.argv[1:]):
+def asked_for(arguments: Sequence[str]) -> typer.Typer:
+    """Return the command line with what these arguments ask for; ends with status 2 where they are no text."""
+    if any(_not_utf8(argument) for argument in arguments):
         say("what follows a command must be UTF-8")
         sys.exit(2)
-    with _left_at_once():
-        command = build(*(name for name in sys.argv[1:2] if name in COMMANDS))
-    with suppress(KeyboardInterrupt):  # before the command has it for its own
-        command()
-    sys.exit(INTERRUPTED)
-
-
-@contextmanager
-def _left_at_once() -> Iterator[None]:
-    """Have Ctrl-C end the process while commands are imported; from then on it is the command's.
-
-    Nothing was begun that is to be cleaned up, and an exception that is raised amid imports may be swallowed there.
-    A polite end, or a terminal that goes away, is as Ctrl-C is; `up` and `nohup` know better.
-    """
-    later: dict[int, Callable[[int, FrameType | None], Any]] = {
-        number: _interrupt for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) == signal.SIG_DFL
-    }
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        later[signal.SIGINT] = signal.default_int_handler
-    for number in later:
-        signal.signal(number, lambda *_: os._exit(INTERRUPTED))
-    yield
-    for number, handler in later.items():
-        signal.signal(number, handler)
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as of a job in a shell's background
-        raise KeyboardInterrupt
-    signal.raise_signal(signal.SIGINT)
+    return build(*(name for name in arguments[:1] if name in COMMANDS))
 
 
 def _not_utf8(argument: str) -> bool:

@@ -58,7 +58,7 @@ def test_a_command_that_outlives_its_terminal_goes_on(monkeypatch: pytest.Monkey
 
 SWALLOWS = """
 import signal, sys
-from deploy.cli import app
+from deploy.cli import app, main
 
 def build(*_names):
     try:
@@ -69,7 +69,7 @@ def build(*_names):
 
 signal.signal(signal.SIGINT, signal.{before})
 app.build, sys.argv = build, ["afterturn", "demo"]
-app.main()
+main()
 """
 
 

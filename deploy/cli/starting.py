@@ -1,0 +1,50 @@
+"""The way in: Ctrl-C counts from the first moment, and asks no command that is still being imported."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
+
+#: The exit status of what was interrupted, as shells have it.
+INTERRUPTED = 130
+
+
+def main() -> None:
+    """Run the command line; exits 0 when what was asked holds, 1 when not, 2 for wrong usage or no stack."""
+    with _left_at_once():
+        from deploy.cli import app  # noqa: PLC0415 - half a second's import, in which Ctrl-C counts, too
+
+        command = app.asked_for(sys.argv[1:])
+    with suppress(KeyboardInterrupt):  # before the command has it for its own
+        command()
+    sys.exit(INTERRUPTED)
+
+
+@contextmanager
+def _left_at_once() -> Iterator[None]:
+    """Have Ctrl-C end the process while commands are imported; from then on it is the command's.
+
+    Nothing was begun that is to be cleaned up, and an exception that is raised amid imports may be swallowed there.
+    A polite end, or a terminal that goes away, is as Ctrl-C is; `up` and `nohup` know better.
+    """
+    later: dict[int, Callable[[int, FrameType | None], Any]] = {
+        number: _interrupt for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) == signal.SIG_DFL
+    }
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        later[signal.SIGINT] = signal.default_int_handler
+    for number in later:
+        signal.signal(number, lambda *_: os._exit(INTERRUPTED))
+    try:
+        yield
+    finally:
+        for number, handler in later.items():
+            signal.signal(number, handler)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as of a job in a shell's background
+        raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)
