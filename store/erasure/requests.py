@@ -41,6 +41,9 @@ SAVE = text("""
        set reached = :reached, counts = cast(:counts as jsonb), delivered = cast(:delivered as jsonb),
            upto = :upto, updated_at = :now
      where host_id = :host and erasure_id = :erasure""")
+PUT_OFF = text("""
+    update afterturn.erasure_t set updated_at = :now
+     where host_id = :host and erasure_id = :erasure and status = 'running'""")
 FINISH = text("""
     update afterturn.erasure_t set status = 'done', finished_at = :now, updated_at = :now
      where host_id = :host and erasure_id = :erasure""")
@@ -173,6 +176,11 @@ async def save(connection: AsyncConnection, erasure: Erasure) -> None:
             "now": erasure.at,
         },
     )
+
+
+async def put_off(connection: AsyncConnection, host: UUID, erasure: UUID, now: datetime) -> None:
+    """Write that somebody tried to go on with it, and no more."""
+    await connection.execute(PUT_OFF, {"host": host, "erasure": erasure, "now": now})
 
 
 async def finish(connection: AsyncConnection, erasure: Erasure) -> None:

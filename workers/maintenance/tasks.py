@@ -84,7 +84,12 @@ def _erasures(needs: Needs) -> Task:
         left = await needs.erasures.left_alone()
         if not left:
             return Page(0, None)
-        receipt = await needs.erasures.run(*left[0], ERASE_FOR)
+        try:
+            receipt = await needs.erasures.run(*left[0], ERASE_FOR)
+        except Exception:
+            # One that fails, and may fail for ever, keeps no other from its end.
+            await needs.erasures.put_off(*left[0])
+            raise
         return Page(int(receipt.done), MORE)
 
     async def count() -> int:

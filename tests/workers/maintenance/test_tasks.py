@@ -1,11 +1,11 @@
 """What is put away, what stays, and that the rest of the house does not notice."""
 
 from datetime import timedelta
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
-from store.erasure import Erasures, Kind, Target
+from store.erasure import Erasures, Kind, Receipt, Target
 from store.ledger import Stage
 from store.recall_jobs import RecallJobs
 from store.replay import Scope, swap, verify
@@ -199,3 +199,21 @@ async def test_an_erasure_that_was_left_alone_is_brought_to_its_end(yard: Yard) 
     assert await yard.tasks()["erasures"].count() == 1
     assert await yard.by_hand("erasures") == 1
     assert (await erasures.receipt(HOST, erasure)).done
+
+
+async def test_an_erasure_that_fails_keeps_no_other_from_its_end(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    erasures, asked = Erasures(yard.world.database, now), []
+    for session in ("broken", "sound"):
+        await yard.world.append(session)
+        asked.append(await erasures.request(HOST, Target(Kind.SESSION, "default", session)))
+    yard.ahead, run = DAY, Erasures.run
+
+    async def fails(self: Erasures, host: UUID, erasure: UUID, within: timedelta | None = None) -> Receipt:
+        if erasure == asked[0]:
+            raise ValueError
+        return await run(self, host, erasure, within)
+
+    monkeypatch.setattr(Erasures, "run", fails)
+    outcomes = [(await yard.maintainer().work(yard.tasks()["erasures"], by_hand=True)).outcome for _ in range(2)]
+    assert outcomes == ["failed", "done"]
+    assert [(await erasures.receipt(HOST, one)).done for one in asked] == [False, True]
