@@ -206,7 +206,10 @@ class _Line(asyncio.Protocol):
     def may_go_on(self) -> bool:
         """Say whether the last answer is here to its end, and another may be asked for."""
         answer = self._answer
-        return answer is not None and answer.leaves_open and not self._transport.is_closing()
+        if answer is None or not answer.leaves_open or self._transport.is_closing():
+            return False
+        # Who answers before all of a request is there may never read the rest of it.
+        return self._transport.get_write_buffer_size() == 0
 
     def stands(self) -> bool:
         """Say whether the connection is open and quiet: its end, or what nobody asked for, may wait to be read."""
@@ -217,8 +220,8 @@ class _Line(asyncio.Protocol):
         return not look.poll(0)
 
     def close(self) -> None:
-        """End the connection; may be called twice."""
-        self._transport.close()
+        """End the connection; may be called twice. What of a request has not left by now never does."""
+        self._transport.abort()
 
     # What the event loop calls.
 

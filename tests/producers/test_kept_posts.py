@@ -14,6 +14,8 @@ from tests.patience import PATIENCE_S, until
 
 BODY = b'{"text": "the distinctive cormorant sentence"}'
 PATH = "/memories/add"
+#: More than any buffer on the way takes.
+LONG = bytes(64 << 20)
 FINE = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 
 
@@ -122,6 +124,36 @@ async def test_silence_ends_as_a_timeout_of_unknown_outcome() -> None:
     assert lost.category == "timeout"
 
 
+async def test_of_a_call_that_was_given_up_no_more_is_sent_behind_its_callers_back() -> None:
+    begun, given_up, heard = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop().create_future()
+
+    async def reads_late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        size = len(await reader.read(1))
+        begun.set()
+        await given_up.wait()
+        with suppress(ConnectionError):
+            while piece := await reader.read(1 << 20):
+                size += len(piece)
+        writer.close()
+        heard.set_result(size)
+
+    async with _server(reads_late) as url, posts(url) as sending:
+        call = asyncio.create_task(sending.send(PATH, LONG))
+        await begun.wait()
+        call.cancel()
+        await asyncio.wait([call])
+        given_up.set()
+        assert await heard < len(LONG)
+
+
+async def test_a_connection_on_which_a_request_is_still_leaving_serves_no_other_call() -> None:
+    server = _Talker(reads=False)
+    async with server.listening() as url, posts(url) as sending:
+        for _ in range(2):
+            assert isinstance(await sending.send(PATH, LONG), Reply)
+    assert server.calls_of_connections == [1, 1]
+
+
 async def test_who_is_cancelled_leaves_no_connection_to_the_next_call() -> None:
     server = _Talker(answers=0, hangs=True)
     async with server.listening() as url, posts(url) as sending:
@@ -218,13 +250,13 @@ async def test_what_is_closed_closes_its_connections_those_in_use_too_and_opens_
 class _Talker:
     """Answers calls on connections it keeps, `answers` of them; then it takes one more and ends its connection.
 
-    Or, if it `hangs`, says nothing to that one.
+    Or, if it `hangs`, says nothing to that one. It `reads` what it answers, or its head alone.
     """
 
-    def __init__(self, answers: int = 1000, *, answer: bytes = FINE, hangs: bool = False) -> None:
+    def __init__(self, answers: int = 1000, *, answer: bytes = FINE, hangs: bool = False, reads: bool = True) -> None:
         self.calls_of_connections: list[int] = []
         self.ended = 0
-        self._answers, self._answer, self._hangs = answers, answer, hangs
+        self._answers, self._answer, self._hangs, self._reads = answers, answer, hangs, reads
         self._writers: list[asyncio.StreamWriter] = []
 
     @asynccontextmanager
@@ -250,13 +282,16 @@ class _Talker:
         nth = len(self.calls_of_connections)
         self.calls_of_connections.append(0)
         while (head := await _head(reader)) is not None:
-            await reader.readexactly(int(re.findall(rb"(?i)content-length: (\d+)", head)[0]))
+            if self._reads:
+                await reader.readexactly(int(re.findall(rb"(?i)content-length: (\d+)", head)[0]))
             self.calls_of_connections[nth] += 1
             if sum(self.calls_of_connections) > self._answers:
                 if not self._hangs:
                     break
                 continue
             writer.write(self._answer)
+            if not self._reads:
+                await until(writer.is_closing, "whoever listens hangs up")
         self.ended += 1
         writer.close()
 
