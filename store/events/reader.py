@@ -88,7 +88,10 @@ class Subscription:
     async def page(self, limit: int = 500) -> AsyncGenerator[tuple[AsyncConnection, Sequence[LoggedEvent]]]:
         """Open the tenant's transaction and lend it with the next events.
 
-        When the block ends well, what it wrote and the checkpoint behind these events are committed together.
+        When the block ends well, what it wrote and the checkpoint behind these events are committed together. That
+        waits for the disk, and so for all that was read: events of stages wait for nobody, and a server that crashes
+        may forget the last of them, and give their positions to others. What cannot be undone elsewhere belongs behind
+        the block.
         """
         async with self._database.tenant(self._host) as connection:
             await connection.execute(OPEN, self._key)
