@@ -16,16 +16,22 @@ from store.errors import PositionBeyondLog
 #: How often a waiting read looks again, in seconds.
 LOOK_AGAIN_S = 0.02
 
+#: Undone rows of a stage that a recall counts before it searches.
+IN_PASSING = 500
+
+# Of each stage, the first of its undone rows and how many they are, up to `most` (null: all), by the ledger's index.
 FRESHNESS = text("""
     select coalesce((select max(t.position) from afterturn.turn_t t where t.host_id = :host and t.bank_id = :bank), 0)
                as shown,
-           f.embedded, f.extracted, f.projected, f.pending
-      from (select min(l.position) filter (where l.stage = 'embedding') as embedded,
-                   min(l.position) filter (where l.stage = 'extraction') as extracted,
-                   min(l.position) filter (where l.stage = 'projection') as projected,
-                   count(*) filter (where l.stage not in ('gateway', 'enrichment')) as pending
-              from afterturn.ledger_t l
-             where l.host_id = :host and l.bank_id = :bank and l.undone) f""")
+           min(f.first) filter (where s.stage = 'embedding') as embedded,
+           min(f.first) filter (where s.stage = 'extraction') as extracted,
+           min(f.first) filter (where s.stage = 'projection') as projected,
+           cast(sum(f.undone) as bigint) as pending, coalesce(bool_or(f.undone = :most), false) as more_pending
+      from unnest(array['embedding', 'extraction', 'projection']) s(stage),
+           lateral (select min(l.position) as first, count(*) as undone
+                      from (select l.position from afterturn.ledger_t l
+                             where l.host_id = :host and l.bank_id = :bank and l.stage = s.stage and l.undone
+                             order by l.position limit cast(:most as bigint)) l) f""")
 SHOWS = text("select exists (select from afterturn.event_store_t where host_id = :host and position = :position)")
 ISSUED = text("select case when is_called then last_value else 0 end from afterturn.log_position_seq")
 
@@ -35,7 +41,7 @@ class Freshness:
     """Positions of one bank.
 
     `position`: the highest this read shows. `embedded`, `extracted`, `projected`: up to where no row of that stage
-    is undone. `pending`: undone rows of these three stages.
+    is undone. `pending`: undone rows of these three stages; very many are counted while a read goes on.
     """
 
     position: int
@@ -58,7 +64,7 @@ def least(of: Sequence[Freshness]) -> Freshness:
 
 async def freshness(connection: AsyncConnection, host: UUID, bank: UUID) -> Freshness:
     """Read the freshness of a bank inside the tenant's transaction; a bank nobody wrote to is all zero."""
-    return of_row((await connection.execute(FRESHNESS, {"host": host, "bank": bank})).one())
+    return of_row((await connection.execute(FRESHNESS, {"host": host, "bank": bank, "most": None})).one())
 
 
 def of_row(row: Row[Any]) -> Freshness:

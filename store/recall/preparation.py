@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
 from store.curation import Directive
-from store.freshness import FRESHNESS, Freshness, of_row
+from store.freshness import FRESHNESS, IN_PASSING, Freshness, freshness, of_row
 from store.recall import filters
 from store.recall.earlier import Earlier, counted, earlier
 from store.recall.folding import Recent
@@ -125,7 +125,7 @@ class Preparation:
     `lists`: so many of the index over its vectors are read, 0 for a bank that is read in full. `recent`: what is not to
     be told again. `told_at`: when its last turn was accepted. `pinned`: what comes first.
     `earlier`: what was said otherwise when the question wants to know what was known then. `waiting`: postings of each
-    term that are not in the index of words yet, packed.
+    term that are not in the index of words yet, packed. `more_pending`: very many rows are undone, not all are counted.
     """
 
     freshness: Freshness
@@ -140,6 +140,7 @@ class Preparation:
     pinned: Sequence[UUID] = ()
     earlier: Mapping[UUID, Earlier] = field(default_factory=dict, repr=False)
     waiting: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    more_pending: bool = False
 
 
 async def prepare(
@@ -166,9 +167,8 @@ async def prepare(
     }
     statement = PREPARE_SKIPPING if query.skip_recent else PREPARE
     row = (await connection.execute(statement, arguments)).one()
-    fresh = of_row(row)
     if row.units is None:
-        return fresh
+        return await freshness(connection, host, key["bank"])
     speakers, frequency, waiting = _of_words(row)
     units = max(int(row.units), *frequency.values(), 1)
     statistics = Statistics(units, row.mean_length or DEFAULT_MEAN_LENGTH, counted(frequency, changed, terms))
@@ -178,7 +178,7 @@ async def prepare(
     standing = [Directive(UUID(one), *rest) for one, *rest in orjson.loads(row.standing or "[]")]
     recent = _recent(query, key["bank"], row.newest)
     return Preparation(
-        fresh,
+        of_row(row),
         statistics,
         words,
         speakers,
@@ -190,6 +190,7 @@ async def prepare(
         row.pinned,
         changed,
         waiting,
+        row.more_pending,
     )
 
 
@@ -214,6 +215,7 @@ def _tail_arguments(
         "session": filters.own_session(query, key["bank"]),
         "chunks": settings.fresh_tail_chunks,
         "characters": CHARACTERS,
+        "most": IN_PASSING,
         "exact_units": settings.exact_units,
         "read_units": settings.read_units,
         "pinned": MOST if settings.ranking.pinned else 0,

@@ -1,7 +1,8 @@
 """Recall: what the memory holds for a question, now."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from uuid import UUID
@@ -11,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from embeddings.protocol import Embedder, Reranker
 from store import identity
 from store.database import Database
+from store.freshness import Freshness, freshness
 from store.languages import Languages
 from store.outage import is_outage
 from store.persons import number
@@ -102,6 +104,31 @@ class Recaller:
         steps.done("prepare")
         if not isinstance(prepared, Preparation):
             return RecallAnswer((), prepared, steps.milliseconds())
+        counting = asyncio.create_task(self._freshness(host, bank, prepared), name="count what is undone")
+        try:
+            return await self._answer(host, query, question, prepared, fresh=counting, steps=steps)
+        finally:
+            counting.cancel()
+
+    async def _freshness(self, host: UUID, bank: UUID, prepared: Preparation) -> Freshness:
+        """Return how fresh the bank was; very many undone rows are counted beside the search, not before it."""
+        if not prepared.more_pending:
+            return prepared.freshness
+        async with self._database.tenant(host) as connection:
+            return replace(prepared.freshness, pending=(await freshness(connection, host, bank)).pending)
+
+    async def _answer(
+        self,
+        host: UUID,
+        query: RecallQuery,
+        question: Question,
+        prepared: Preparation,
+        *,
+        fresh: Awaitable[Freshness],
+        steps: Steps,
+    ) -> RecallAnswer:
+        """Return what a prepared question is answered with."""
+        bank = identity.bank_id(host, query.bank)
         meaning = await self._meanings.of(question, prepared, host=host, bank=bank)
         steps.done("embed")
         search = self._brief(host, query, question, prepared, meaning)
@@ -118,7 +145,7 @@ class Recaller:
         left = None if query.max_tokens is None else query.max_tokens - used
         kept = await within(items[: query.k], left, self._embedder)
         steps.done("budget")
-        return RecallAnswer(kept, prepared.freshness, steps.milliseconds(), tuple(degraded), laid_down)
+        return RecallAnswer(kept, await fresh, steps.milliseconds(), tuple(degraded), laid_down)
 
     def _brief(
         self, host: UUID, query: RecallQuery, question: Question, prepared: Preparation, meaning: Meaning

@@ -93,6 +93,17 @@ async def test_a_tail_that_can_be_read_whole_is_read_however_much_other_work_wai
     assert len(memory.embedder.heard[0]) == 6
 
 
+@pytest.mark.law("L4")
+async def test_what_is_undone_is_told_exactly_though_only_some_of_it_is_counted_before_the_search(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await memory.say("one", "two", "three")
+    whole = (await memory.ask("anything?")).freshness
+    monkeypatch.setattr("store.recall.preparation.IN_PASSING", 2)
+    assert (await memory.ask("anything?")).freshness == whole
+    assert (whole.pending, whole.embedded < whole.position) == (9, True)
+
+
 async def test_while_workers_lag_a_text_is_embedded_once_not_with_every_question(memory: Memory) -> None:
     await memory.say("one", "two", "three", "four")
     memory.settings = RecallSettings(fresh_tail_ms=30)
