@@ -28,6 +28,7 @@ from deploy.health import ApiHealth
 from deploy.metrics import Exposition, LedgerCounts
 from deploy.outside import noting
 from deploy.settings import Settings
+from deploy.stepping_back import half_with_me
 from deploy.together import TogetherProtocol
 from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder
@@ -159,6 +160,7 @@ class _Owned:
     pressure: Pressure
     batch: MicroBatch
     words: KeptShort
+    carrying: Database
 
 
 def _owned(settings: Settings) -> _Owned:
@@ -168,6 +170,10 @@ def _owned(settings: Settings) -> _Owned:
     reranker = create_reranker(settings.embedding.reranker, settings.data)
     model, doorbell = _Model(embedder, "the sentence model"), Doorbell(_broker(settings.broker))
     pressure = Pressure(partial(depth, database), settings.pressure)
+    # Nobody waits for words to be carried but who brings a flood: whoever asks goes first.
+    nice = settings.worker.nice
+    few = settings.database.model_copy(update={"pool_size": 1})
+    carrying = Database(few, half_with_me(nice) if nice else None)
     return _Owned(
         database=database,
         clock=clock,
@@ -182,7 +188,8 @@ def _owned(settings: Settings) -> _Owned:
         others=gateway_recall(settings.gateway, database, settings.gateway.recall_seconds),
         pressure=pressure,
         batch=_micro_batch(database, embedder, model, pressure, doorbell),
-        words=KeptShort(database),
+        words=KeptShort(carrying),
+        carrying=carrying,
     )
 
 
@@ -226,6 +233,7 @@ async def _lifespan(settings: Settings, owned: _Owned, _app: FastAPI) -> AsyncGe
         await owned.others.close()
     await owned.doorbell.close()
     await owned.keeping.close()
+    await owned.carrying.close()
     await owned.database.close()
     await _let_go(owned.embedder, owned.reranker)
 

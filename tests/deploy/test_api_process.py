@@ -16,6 +16,7 @@ import orjson
 import pytest
 from fastapi import FastAPI
 from pydantic import SecretStr
+from sqlalchemy import text
 
 from deploy.api_process import _lifespan, _owned
 from deploy.embedded.ports import free_port
@@ -26,6 +27,7 @@ from store.database import Database
 from store.keys import Keys
 from store.ledger import Stage
 from store.settings import DatabaseSettings
+from store.words import TOO_MANY
 from tests.patience import PATIENCE_S, wait_until
 from tests.processes import spawned
 from tests.servers import TestPostgres, TestValkey
@@ -33,8 +35,11 @@ from tests.workers.conftest import HOST, open_world, settings_of, turn_uuid
 from tests.workers.stages import held
 from workers.embedding import EmbeddingStage
 from workers.micro_batch import MicroBatch
+from workers.settings import WorkerSettings
 
 pytestmark = pytest.mark.slow
+
+OF_THE_APP = text("select pid from pg_stat_activity where usename = 'afterturn_app' and datname = current_database()")
 
 TURN = {"session_id": "zq81s", "turn_id": "1", "messages": [{"role": "user", "content": "zq81 flies to Lisbon"}]}
 
@@ -157,6 +162,29 @@ def test_without_a_database_it_lives_but_is_not_ready(
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE_S) == 0
     assert "zq81" not in (tmp_path / "log").read_text()
+
+
+async def test_the_servers_process_that_carries_words_steps_back_for_whoever_asks(
+    fresh_database: TestPostgres, valkey: TestValkey, tmp_path: Path
+) -> None:
+    nice = os.getpriority(os.PRIO_PROCESS, 0) + 3
+    settings = Settings(
+        data=tmp_path,
+        database=settings_of(fresh_database),
+        broker=BrokerSettings.model_validate({"url": valkey.url, "namespace": "api-carries"}),
+        worker=WorkerSettings(nice=2 * nice),
+    )
+    owned, beside = _owned(settings), Database(settings.database)
+    try:
+        for _ in ("the first look", "who waits for it"):
+            await owned.words.brought(HOST, {HOST: TOO_MANY})
+        await owned.words.close()
+        async with beside.operator() as connection:
+            serving = [process for (process,) in await connection.execute(OF_THE_APP)]
+        assert [os.getpriority(os.PRIO_PROCESS, process) for process in serving] == [nice]
+    finally:
+        await owned.carrying.close()
+        await beside.close()
 
 
 async def test_turns_that_are_being_embedded_when_it_stops_are_the_workers_before_the_database_is_let_go(
