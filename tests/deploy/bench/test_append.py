@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from deploy.bench import append
 from deploy.bench.acknowledgement import Acknowledging, now, turn_ids
 from deploy.bench.acknowledgement import append as append_turns
 from deploy.bench.append import Sizes, run
 from deploy.bench.ground import ground
+from deploy.bench.measures import Outcome
 from deploy.bench.servers import BenchServers
 from deploy.bench.talk import Talk
 from deploy.bench.turn_costs import round_trips
@@ -59,21 +60,6 @@ async def left_behind(grounds: BenchServers) -> dict[str, int]:
         counts["schemas"] = (await connection.execute(text(schemas))).scalar_one()
     await engine.dispose()
     return counts
-
-
-async def test_every_promise_is_measured_and_nothing_stays_behind(grounds: BenchServers) -> None:
-    outcome = await run(grounds, lambda _: None, SMALL)
-    rows: list[dict[str, Any]] = outcome.as_json()["measures"]
-    assert {row["measure"]: row["target"] for row in rows} == PROMISED
-    for row in rows:
-        assert set(row) == {"measure", "unit", "floor", "ours", "ratio", "target", "met"}
-        if row["floor"] is None:
-            assert row["ratio"] is None
-        else:
-            assert row["floor"] > 0
-            assert row["ratio"] == pytest.approx(row["ours"] / row["floor"], rel=0.01)
-    assert set(outcome.machine.settings) >= {"fsync", "synchronous_commit"}
-    assert set((await left_behind(grounds)).values()) == {0}
 
 
 async def test_a_turn_of_many_messages_takes_no_more_round_trips(grounds: BenchServers) -> None:
@@ -131,25 +117,43 @@ async def claimed(database: Database) -> list[object]:
     return list(found)
 
 
-async def test_the_command_prints_one_object_and_exits_by_the_targets(
-    operated: Operated, monkeypatch: pytest.MonkeyPatch
+async def test_every_promise_is_measured_and_shown_and_nothing_stays_behind(
+    grounds: BenchServers, operated: Operated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    measured: list[Outcome] = []
+
+    async def once(*told: Any) -> Outcome:
+        if not measured:
+            measured.append(await run(*told))
+        return measured[0]
+
     monkeypatch.setattr(append, "Sizes", lambda: SMALL)
+    monkeypatch.setattr(append, "run", once)
     result = await operated.run("bench", "append", "--json")
-    shown = json.loads(result.stdout)
-    assert len(result.stdout.splitlines()) == 1
-    assert set(shown["machine"]) == {"cores", "postgresql", "pgvector"}
-    assert result.exit_code == (0 if all(row["met"] for row in shown["measures"]) else 1)
-    assert "running stack" in result.stderr
-
-
-async def test_the_table_shows_every_measure_and_what_changes_a_floor(
-    operated: Operated, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(append, "Sizes", lambda: SMALL)
+    assert_told(result)
+    assert set(measured[0].machine.settings) >= {"fsync", "synchronous_commit"}
+    assert set((await left_behind(grounds)).values()) == {0}
     table = (await operated.run("bench", "append")).stdout
     assert "fsync" in table
     assert all(name in table for name in PROMISED)
+
+
+def assert_told(result: Result) -> None:
+    """One object, with every measure beside its floor, and an exit status by the targets."""
+    assert len(result.stdout.splitlines()) == 1
+    assert "running stack" in result.stderr
+    shown = json.loads(result.stdout)
+    assert set(shown["machine"]) == {"cores", "postgresql", "pgvector"}
+    rows: list[dict[str, Any]] = shown["measures"]
+    assert result.exit_code == (0 if all(row["met"] for row in rows) else 1)
+    assert {row["measure"]: row["target"] for row in rows} == PROMISED
+    for row in rows:
+        assert set(row) == {"measure", "unit", "floor", "ours", "ratio", "target", "met"}
+        if row["floor"] is None:
+            assert row["ratio"] is None
+        else:
+            assert row["floor"] > 0
+            assert row["ratio"] == pytest.approx(row["ours"] / row["floor"], rel=0.01)
 
 
 async def test_an_unknown_bench_is_wrong_usage() -> None:
