@@ -72,8 +72,11 @@ class GatewayStage:
 
     @property
     def shape(self) -> Shape:
-        """How much is under way: one turn of a session, since its row says the whole truth about what was sent."""
-        return Shape(streams=self.settings.at_once, rows=1)
+        """How much is under way: one turn of a session, since its row says the whole truth about what was sent.
+
+        Of a call that is cut, nobody knows what became of it.
+        """
+        return Shape(streams=self.settings.at_once, rows=1, grace_s=self.settings.stop_seconds)
 
     def at_most(self, streams: int) -> int:
         """Return how many sessions to claim: none while the gate is known to be shut."""

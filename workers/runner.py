@@ -45,6 +45,7 @@ class Shape:
 
     Each stream is a piece of work of its own, all of them are one (`together`), or those of a bank are (`by_bank`).
     `valve`: the newest first, unless something was accepted longer ago than that; without it the oldest first.
+    `grace_s`: what is under way may take so long to end when the worker is told to stop.
     """
 
     streams: int
@@ -52,6 +53,7 @@ class Shape:
     together: bool = False
     by_bank: bool = False
     valve: timedelta | None = None
+    grace_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +136,10 @@ class Runner:
         await asyncio.wait({self._draining}, timeout=self.nudge_s)
 
     async def stop(self, grace_s: float) -> None:
-        """Claim no more, let what runs end within `grace_s` seconds, then cut it and give its claims back."""
+        """Claim no more, let what runs end within `grace_s` or its shape's, then cut it and give its claims back."""
         self.stopping = True
         if self._draining is not None:
-            _, late = await asyncio.wait({self._draining}, timeout=grace_s)
+            _, late = await asyncio.wait({self._draining}, timeout=max(grace_s, self.work.shape.grace_s))
             for task in late:
                 task.cancel()
                 await asyncio.wait({task}, timeout=grace_s)

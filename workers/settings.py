@@ -64,6 +64,9 @@ class GatewaySettings(ServiceSettings):
     at_once: int = Field(
         default=24, ge=1, le=256, description="turns one worker hands over at a time; killed, it leaves as many unknown"
     )
+    stop_seconds: float = Field(
+        default=8.0, ge=0, le=600, description="what a call under way may still take when its worker is told to stop"
+    )
     retry: GatewayRetry = Field(default=GatewayRetry.UNSENT, description="unsent or never")
     breaker_failures: int = Field(default=5, ge=1, le=1000, description="failures in a row that shut the gateway off")
     breaker_seconds: float = Field(default=30.0, gt=0, le=3600, description="until it is tried again after that")

@@ -1,6 +1,7 @@
 """Deliveries to a Memory Gateway: what is sent, in which order, how often, and what is told of it."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from typing import Any
@@ -301,7 +302,8 @@ async def test_being_told_to_stop_cuts_a_hanging_call_and_leaves_it_unknown(worl
     await world.append()
     with raw_server(b"", linger_s=600.0) as (url, received):
         client = client_of(url, 600.0)
-        runner = Crew(world, gateway=client).runner(Stage.GATEWAY)
+        settings = GatewaySettings(user_id=USER, stop_seconds=0.0)
+        runner = Crew(world, gateway=client, settings=settings).runner(Stage.GATEWAY)
         draining = asyncio.ensure_future(runner.drain())
         await until(lambda: len(received) == 1, "the call is under way")
         async with asyncio.timeout(PATIENCE_S):
@@ -313,13 +315,38 @@ async def test_being_told_to_stop_cuts_a_hanging_call_and_leaves_it_unknown(worl
     assert await world.statuses(Stage.GATEWAY) == ["add_unknown"]
 
 
+async def test_being_told_to_stop_lets_a_call_end_that_takes_no_longer_than_it_may(
+    world: World, server: Gateway
+) -> None:
+    await world.append()
+    called, may_answer = threading.Event(), threading.Event()
+
+    def slow(_operation: str, _body: dict[str, Any]) -> None:
+        called.set()
+        may_answer.wait(PATIENCE_S)
+
+    server.fault = slow
+    client = client_of(server.url, PATIENCE_S)
+    settings = GatewaySettings(user_id=USER, stop_seconds=PATIENCE_S)
+    runner = Crew(world, gateway=client, settings=settings).runner(Stage.GATEWAY)
+    draining = asyncio.ensure_future(runner.drain())
+    await until(called.is_set, "the call is under way")
+    stopping = asyncio.ensure_future(runner.stop(grace_s=0.0))
+    await asyncio.sleep(0.05)
+    may_answer.set()
+    await asyncio.gather(stopping, draining)
+    await client.aclose()
+    assert await world.statuses(Stage.GATEWAY) == ["flushed"]
+
+
 async def test_a_worker_has_no_more_turns_under_way_than_it_is_told(world: World) -> None:
     """Whoever kills it leaves that many outcomes unknown."""
     for session in "abc":
         await world.append(session)
     with raw_server(b"", linger_s=600.0) as (url, _received):
         client = client_of(url, 600.0)
-        runner = Crew(world, gateway=client, settings=GatewaySettings(user_id=USER, at_once=2)).runner(Stage.GATEWAY)
+        settings = GatewaySettings(user_id=USER, at_once=2, stop_seconds=0.0)
+        runner = Crew(world, gateway=client, settings=settings).runner(Stage.GATEWAY)
         draining = asyncio.ensure_future(runner.drain())
 
         async def two_are_under_way() -> bool:
