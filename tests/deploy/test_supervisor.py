@@ -172,7 +172,7 @@ async def test_what_a_child_started_itself_goes_with_it(tmp_path: Path) -> None:
     pid_file = tmp_path / "grandchild"
     child = Child(
         name="parent",
-        argv=("sh", "-c", f"sleep 61 & echo $! > {pid_file}; wait"),
+        argv=("sh", "-c", f"sleep 600 & echo $! > {pid_file}; wait"),
         ready=lambda _pid: pid_file.exists() and pid_file.read_text() != "",
     )
     await run(listener, lambda: listener.supervisor.start(child))

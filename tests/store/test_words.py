@@ -7,6 +7,7 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import NullPool, text
 from sqlalchemy.ext.asyncio import create_async_engine
+from structlog.testing import capture_logs
 
 from store import derived, identity, projections, words
 from store.database import Database
@@ -152,10 +153,12 @@ async def test_a_turn_is_accepted_though_its_words_cannot_be_carried(fresh_datab
         settings_of(fresh_database).model_copy(update={"url": SecretStr("postgresql+asyncpg://n:n@127.0.0.1:1/n")})
     )
     kept = KeptShort(gone, many=1)
-    await kept.brought(host, {host: 1})
-    await kept.brought(host, {host: 1})
-    await kept.close()
+    with capture_logs() as said:
+        for _ in range(2):
+            await kept.brought(host, {host: 1})
+        await kept.close()
     await gone.close()
+    assert {line["event"] for line in said} == {"words that wait were not carried"}
 
 
 async def test_carrying_ends_when_its_time_is_over(lonely: Database) -> None:

@@ -129,6 +129,8 @@ async def test_forgetting_a_unit_takes_its_pairs_back_when_the_bank_is_counted_a
     await world.append("s", "t1", messages=dialogue("Karl Berger met Ann Moore in Lisbon.", "Good."))
     crew = Crew(world)
     await crew.drain(Stage.EXTRACTION, Stage.PROJECTION)
+    counted = "select count(*) as pairs from afterturn.agent_memory_entity_cooccur_t"
+    [before] = await world.sql(counted)
     units = await world.sql("select unit_id from afterturn.agent_memory_unit_t where content like '%Lisbon%'")
     await Units(world.database, now).forget(HOST, "default", units[0].unit_id)
     await world.append("s", "t2", messages=dialogue("Nothing new.", "Fine."))
@@ -136,6 +138,8 @@ async def test_forgetting_a_unit_takes_its_pairs_back_when_the_bank_is_counted_a
     async with world.database.tenant(HOST) as connection:
         await _same(connection, PAIRS, projections.EXPECTED_PAIRS)
         await _same(connection, MENTIONS, projections.EXPECTED_MENTIONS)
+    [after] = await world.sql(counted)
+    assert 0 < after.pairs < before.pairs
 
 
 async def test_a_bank_has_one_writer_at_a_time(world: World) -> None:
