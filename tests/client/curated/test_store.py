@@ -1,19 +1,11 @@
-"""The two curated files: whole at every moment, one writer at a time, nothing cut, nothing twice."""
+"""The two curated files: what may stand in them, nothing cut, nothing twice."""
 
-import os
 import stat
-import subprocess
-import sys
-import tempfile
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from afterturn_client.curated import (
-    Entries,
     EntryBlank,
     EntryRefused,
     Limits,
@@ -25,34 +17,16 @@ from afterturn_client.curated import (
     SeveralMatches,
     Target,
 )
-from afterturn_client.curated.entries import parse, render, tidy
-from afterturn_client.curated.files import locked, read_text
-from afterturn_client.curated.screen import screened
+from afterturn_client.curated.files import locked
 from afterturn_client.errors import InvalidRequestError
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tests.client.curated.writer import LENGTH
+from tests.client.curated.conftest import entries
 from tests.client.loopback import everything_in
-from tests.examples import examples
-from tests.patience import PATIENCE_S
-from tests.processes import spawned
 
 Call = Callable[[], object]
 
-WRITER = Path(__file__).with_name("writer.py")
 ROOMY = Limits(memory=100_000, user=100_000)
 SECRET = "the otter's safe opens with 7-7-1"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> MemoryStore:
-    return MemoryStore(tmp_path / "profile")
-
-
-def entries(store: MemoryStore, target: Target = Target.MEMORY) -> list[str]:
-    return list(store.read(target).entries)
 
 
 def test_a_store_that_holds_nothing_is_empty_and_makes_no_folder(store: MemoryStore) -> None:
@@ -271,191 +245,3 @@ def test_no_error_and_no_repr_shows_what_an_entry_says(store: MemoryStore) -> No
             call()
         shown.append(everything_in(caught.value))
     assert "otter" not in "".join(shown)
-
-
-def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
-    add = [sys.executable, str(WRITER), "add", str(tmp_path)]
-    with ExitStack() as ended:
-        writers = [ended.enter_context(spawned([*add, name, "25"])) for name in ("ann", "ben", "cara", "dan")]
-        assert [writer.wait(PATIENCE_S) for writer in writers] == [0, 0, 0, 0]
-    found = parse((tmp_path / "MEMORY.md").read_text())
-    assert sorted(found) == sorted(
-        f"{name} writes line {n}" for name in ("ann", "ben", "cara", "dan") for n in range(25)
-    )
-    for name in ("ann", "ben", "cara", "dan"):
-        own = [entry for entry in found if entry.startswith(name)]
-        assert own == [f"{name} writes line {n}" for n in range(25)]
-
-
-def test_threads_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
-    store = MemoryStore(tmp_path, ROOMY, patience_s=PATIENCE_S)
-
-    def write(name: str) -> None:
-        for number in range(10):
-            store.add(Target.USER, f"{name} {number}")
-
-    threads = [threading.Thread(target=write, args=(f"thread {n}",)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE_S)
-    assert len(entries(store, Target.USER)) == 40
-
-
-@contextmanager
-def rewriting(folder: Path) -> Iterator[None]:
-    """A process that rewrites the file all the time, killed (SIGKILL) when the block ends."""
-    with spawned([sys.executable, str(WRITER), "rewrite", str(folder)], stdout=subprocess.PIPE) as writer:
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == b"written\n"
-        yield
-
-
-def is_whole(text: str) -> bool:
-    return len(text) == LENGTH and len(set(text)) == 1
-
-
-@pytest.mark.slow
-def test_a_writer_killed_at_any_moment_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
-    for turn in range(6):
-        with rewriting(tmp_path):
-            time.sleep(0.01 + 0.015 * turn)
-        assert is_whole((tmp_path / "MEMORY.md").read_text())
-    (tmp_path / "MEMORY.md").write_text("")
-    store = MemoryStore(tmp_path)
-    store.add(Target.MEMORY, "life goes on")
-    assert entries(store) == ["life goes on"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "MEMORY.md"]
-
-
-def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
-    with rewriting(tmp_path):
-        end = time.monotonic() + 0.5
-        while time.monotonic() < end:
-            assert is_whole(read_text(tmp_path / "MEMORY.md"))
-
-
-def test_a_write_that_fails_leaves_the_old_file_and_no_trace(
-    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store.add(Target.MEMORY, "one")
-
-    def full(_handle: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
-        store.add(Target.MEMORY, "two")
-    assert entries(store) == ["one"]
-    assert sorted(path.name for path in store.folder.iterdir()) == [".lock", "MEMORY.md"]
-
-
-def test_a_lock_that_is_held_for_too_long_is_an_error_and_nothing_changes(tmp_path: Path) -> None:
-    store = MemoryStore(tmp_path, patience_s=0.05)
-    with locked(tmp_path, 1), pytest.raises(MemoryBusy):
-        store.add(Target.MEMORY, "one")
-    assert store.add(Target.MEMORY, "one").changed
-
-
-def test_a_lock_ends_with_its_write_though_a_child_forked_meanwhile_lives_on(tmp_path: Path) -> None:
-    with locked(tmp_path, 1), ExitStack() as child:
-        (handle,) = (path for path in Path("/proc/self/fd").iterdir() if _opened(path) == tmp_path / ".lock")
-        child.callback(os.close, os.dup(int(handle.name)))
-        inherited = child.pop_all()
-    with inherited, locked(tmp_path, 0.05):
-        pass
-
-
-def _opened(handle: Path) -> Path:
-    try:
-        return handle.readlink()
-    except OSError:
-        return Path()
-
-
-def admissible(content: str) -> bool:
-    try:
-        screened(content)
-    except EntryRefused:
-        return False
-    return True
-
-
-texts = st.text(max_size=120).map(tidy).filter(admissible)
-
-
-@given(st.lists(texts, max_size=8, unique=True))
-@settings(deadline=None)
-def test_arbitrary_entries_come_back_as_they_were_stored(contents: list[str]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        store = MemoryStore(Path(folder), ROOMY)
-        for content in contents:
-            store.add(Target.MEMORY, content)
-        assert entries(MemoryStore(Path(folder))) == contents
-
-
-@given(st.lists(texts, max_size=8, unique=True))
-def test_parsing_undoes_rendering(contents: list[str]) -> None:
-    assert parse(render(contents)) == Entries(contents)
-
-
-@given(st.text(st.sampled_from("a§ \n\r\t\u2028"), max_size=60))
-def test_parsing_any_text_and_rendering_it_settles_at_once(text: str) -> None:
-    once = parse(text)
-    assert parse(render(once)) == once
-
-
-class StoreMachine(RuleBasedStateMachine):
-    """The store against a list: adds, replacements and removals in any order, within the limit."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.home = tempfile.TemporaryDirectory()
-        self.store = MemoryStore(Path(self.home.name), Limits(memory=60))
-        self.model: list[str] = []
-
-    def fits(self, after: list[str]) -> bool:
-        return len(render(after)) <= 60
-
-    @rule(content=st.sampled_from(["tea", "tea at four", "rye", "a" * 30, "b" * 30, "x" * 61]))
-    def add(self, content: str) -> None:
-        after = self.model if content in self.model else [*self.model, content]
-        if self.fits(after):
-            assert self.store.add(Target.MEMORY, content).changed is (after != self.model)
-            self.model = after
-        else:
-            with pytest.raises(OverLimit):
-                self.store.add(Target.MEMORY, content)
-
-    @rule(old=st.sampled_from(["tea", "ea", "rye", "a", "zz"]), content=st.sampled_from(["tea", "milk", "c" * 50]))
-    def replace(self, old: str, content: str) -> None:
-        found = [old] if old in self.model else [one for one in self.model if old in one]
-        if len(found) != 1:
-            with pytest.raises((NoMatch, SeveralMatches)):
-                self.store.replace(Target.MEMORY, old, content)
-            return
-        after = self.model if content in self.model else [content if e == found[0] else e for e in self.model]
-        if self.fits(after):
-            self.store.replace(Target.MEMORY, old, content)
-            self.model = after
-        else:
-            with pytest.raises(OverLimit):
-                self.store.replace(Target.MEMORY, old, content)
-
-    @rule(old=st.sampled_from(["tea", "ea", "rye", "a", "milk"]))
-    def remove(self, old: str) -> None:
-        found = [old] if old in self.model else [one for one in self.model if old in one]
-        if len(found) == 1:
-            self.store.remove(Target.MEMORY, old)
-            self.model = [one for one in self.model if one != found[0]]
-
-    @invariant()
-    def the_file_is_the_model(self) -> None:
-        assert entries(self.store) == self.model
-
-    def teardown(self) -> None:
-        self.home.cleanup()
-
-
-TestStoreMachine = StoreMachine.TestCase
-TestStoreMachine.settings = settings(max_examples=examples(25), stateful_step_count=30, deadline=None)
