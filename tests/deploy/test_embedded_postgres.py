@@ -134,8 +134,10 @@ def test_a_status_file_whose_process_number_is_someone_elses_by_now_does_not_hin
     status = postgres.cluster.folder / "postmaster.pid"
     left = status.read_text().split("\n")
     postgres.stop()
-    status.write_text("\n".join([str(os.getppid()), *left[1:]]))
-    postgres.start()
+    account = postgres.cluster.account  # of a process of another one PostgreSQL knows that it is no postmaster
+    with spawned(["sleep", "600"], user=account.uid if account else None) as somebody:
+        status.write_text("\n".join([str(somebody.pid), *left[1:]]))
+        postgres.start()
 
 
 def test_it_runs_as_an_ordinary_account_and_shows_its_files_to_no_other(looked_at: EmbeddedPostgres) -> None:

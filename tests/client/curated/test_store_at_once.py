@@ -77,6 +77,7 @@ def test_a_writer_killed_at_any_moment_leaves_the_old_file_or_the_new_one(tmp_pa
             time.sleep(0.01 + 0.015 * turn)
         assert is_whole((tmp_path / "MEMORY.md").read_text())
     (tmp_path / "MEMORY.md").write_text("")
+    (tmp_path / ".MEMORY.md.0.unfinished").write_text("what a writer left that was killed before it was through")
     store = MemoryStore(tmp_path)
     store.add(Target.MEMORY, "life goes on")
     assert entries(store) == ["life goes on"]
