@@ -32,7 +32,7 @@ STATEMENTS = text("""
                        and f.subject = t.subject and f.key = t.key offset 0) f,
            lateral (select u.* from afterturn.agent_memory_unit_t u
                      where u.host_id = :host and u.bank_id = :bank and u.unit_id = f.unit_id and u.active offset 0) u
-     order by f.fact_id, f.subject, f.key, f.valid_from, f.position, f.unit_id""")
+     order by f.fact_id, f.subject, f.key, f.valid_from, f.said, f.position, f.unit_id""")
 REFLECTIONS = text("""
     select r.reflection_id, r.content, r.aggregate_version, r.active
       from unnest(cast(:reflections as uuid[])) t(id),

@@ -1,7 +1,8 @@
 """Facts in time: a fact holds from when it was said until another value of the same subject and key is said.
 
-Nothing is rewritten: supersession is derived from the facts that are there, so a fact that is forgotten gives way to
-the one before it.
+What was said at one moment (a history without times comes in at one) follows in the order of its turns, in whatever
+order these were read. Nothing is rewritten: supersession is derived from the facts that are there, so a fact that is
+forgotten gives way to the one before it.
 """
 
 from collections.abc import Sequence
@@ -21,12 +22,14 @@ STATED = """
            u.metadata->>'fact_id' as fact_id,
            case when u.metadata->>'fact_id' = any(cast(:many as text[])) then afterturn.folded(u.metadata->>'value')
                 else afterturn.folded(u.metadata->>'key') end as key,
-           afterturn.folded(u.metadata->>'value') as value, u.position, u.event_date as valid_from
+           afterturn.folded(u.metadata->>'value') as value, u.position, u.event_date as valid_from,
+           coalesce((select g.position from afterturn.turn_t g
+                      where g.host_id = u.host_id and g.turn_id = u.turn_id), u.position) as said
       from afterturn.agent_memory_unit_t u
      where {scope} and u.active and u.origin = 'extraction'
        and u.metadata->>'fact_id' is not null and u.metadata->>'key' is not null and u.metadata->>'value' is not null"""
 _FACTS = STATED.format(scope="u.host_id = :host and u.bank_id = :bank")
-_COLUMNS = "(host_id, bank_id, unit_id, subject, fact_id, key, value, position, valid_from)"
+_COLUMNS = "(host_id, bank_id, unit_id, subject, fact_id, key, value, position, valid_from, said)"
 REMOVE = text("""
     delete from afterturn.fact_t f using unnest(cast(:units as uuid[])) g(unit_id)
      where f.host_id = :host and f.bank_id = :bank and f.unit_id = g.unit_id
@@ -35,7 +38,7 @@ REMOVE = text("""
 ADD = text(f"""
     with stated as materialized ({_FACTS} and u.turn_id = any(cast(:turns as uuid[]))), added as (
         insert into afterturn.fact_t {_COLUMNS}
-        select s.host_id, s.bank_id, s.unit_id, s.subject, s.fact_id, s.key, s.value, s.position, s.valid_from
+        select s.host_id, s.bank_id, s.unit_id, s.subject, s.fact_id, s.key, s.value, s.position, s.valid_from, s.said
           from stated s
         on conflict do nothing
     )
@@ -54,16 +57,16 @@ LINED_UP = """
     lined as (
         select f.*, sum((f.value is distinct from f.before)::int) over w as stretch
           from (select f.*, lag(f.value) over (partition by {identity}
-                                               order by f.valid_from, f.position, f.unit_id) as before
+                                               order by f.valid_from, f.said, f.position, f.unit_id) as before
                   from {facts}) f
-        window w as (partition by {identity} order by f.valid_from, f.position, f.unit_id)
+        window w as (partition by {identity} order by f.valid_from, f.said, f.position, f.unit_id)
     ), begun as (
         select distinct on ({identity}, f.stretch) f.* from lined f
-         order by {identity}, f.stretch, f.valid_from, f.position, f.unit_id
+         order by {identity}, f.stretch, f.valid_from, f.said, f.position, f.unit_id
     )"""
 _OF_IDENTITIES = """
     unnest(cast(:fact_ids as text[]), cast(:subjects as text[]), cast(:keys as text[])) as t(fact_id, subject, key),
-    lateral (select f.fact_id, f.subject, f.key, f.unit_id, f.value, f.valid_from, f.position, f.valid_to,
+    lateral (select f.fact_id, f.subject, f.key, f.unit_id, f.value, f.valid_from, f.said, f.position, f.valid_to,
                     f.superseded_by
                from afterturn.fact_t f
               where f.host_id = :host and f.bank_id = :bank and f.fact_id = t.fact_id

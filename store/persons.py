@@ -61,7 +61,7 @@ _FACTS = """
     with {banks}, stated as materialized (
         select b.bank_name, f.bank_id, f.fact_id, f.subject, f.key, f.value, f.valid_to, f.superseded_by,
                min(f.valid_from) as since, count(distinct u.turn_id) as stated,
-               (array_agg(f.unit_id order by f.valid_from desc, f.position desc, f.unit_id))[1] as unit_id
+               (array_agg(f.unit_id order by f.valid_from desc, f.said desc, f.position desc, f.unit_id))[1] as unit_id
           from {found}
            and f.fact_id <> all(cast(:passing as text[])) and (:history or f.valid_to is null)
          group by 1, 2, 3, 4, 5, 6, 7, 8

@@ -141,7 +141,7 @@ _FACTS_STATED = """(
            and not exists (select from afterturn.forgotten_unit_t n
                             where n.host_id = s.host_id and n.bank_id = s.bank_id and n.unit_id = s.unit_id)
         union all
-        select r.host_id, r.bank_id, r.unit_id, r.subject, r.fact_id, r.key, r.value, r.position, r.valid_from
+        select r.host_id, r.bank_id, r.unit_id, r.subject, r.fact_id, r.key, r.value, r.position, r.valid_from, r.said
           from afterturn.fact_t r
          where {of_r} and exists (
                select from afterturn.forgotten_unit_t n
@@ -151,14 +151,16 @@ _FACTS = Expected(
     live="""
         select f.host_id, f.bank_id, f.unit_id,
                jsonb_build_object('subject', f.subject, 'fact_id', f.fact_id, 'key', f.key, 'value', f.value,
-                                  'position', f.position, 'valid_from', f.valid_from, 'valid_to', f.valid_to,
+                                  'position', f.position, 'said', f.said, 'valid_from', f.valid_from,
+                                  'valid_to', f.valid_to,
                                   'superseded_by', f.superseded_by) as told
           from afterturn.fact_t f where {of_f}""",
     derived="""
         with {lined_up}
         select f.host_id, f.bank_id, f.unit_id,
                jsonb_build_object('subject', f.subject, 'fact_id', f.fact_id, 'key', f.key, 'value', f.value,
-                                  'position', f.position, 'valid_from', f.valid_from, 'valid_to', b.valid_from,
+                                  'position', f.position, 'said', f.said, 'valid_from', f.valid_from,
+                                  'valid_to', b.valid_from,
                                   'superseded_by', b.unit_id) as told
           from lined f
           left join begun b

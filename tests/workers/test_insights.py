@@ -19,7 +19,7 @@ from store.succession import weight
 from store.unit_vectors import again_id
 from store.units import Units
 from tests.patience import PATIENCE_S
-from tests.workers.conftest import BANK, HOST, START, World, dialogue, now
+from tests.workers.conftest import BANK, HOST, START, World, dialogue, now, turn_uuid
 from tests.workers.stages import Crew, KnownEmbedder, held
 
 
@@ -45,6 +45,32 @@ async def test_a_fact_that_changed_and_one_that_was_repeated_are_reflections(wor
         "fact_evolution user_home::home: Porto (2026-03-01) -> Lisbon (2026-03-01). The user moved to Lisbon."
     )
     assert stable.startswith("fact_stability user_preference::preference = window seats, stated in 2 turns since 2026")
+
+
+async def test_facts_of_one_moment_follow_in_the_order_of_their_turns_in_whatever_order_these_were_read(
+    world: World,
+) -> None:
+    """As of a history that came in without times, in many sessions."""
+    for n, said in enumerate(["I live in Porto.", "I moved to Lisbon."]):
+        await world.append(f"s{n}", f"t{n}", messages=dialogue(said, "I see."))
+    await world.sql(
+        "update afterturn.ledger_t set next_attempt_at = now() + interval '1 hour'"
+        " where stage = 'extraction' and turn_id = :turn",
+        turn=turn_uuid("s0", "t0"),
+    )
+    crew = Crew(world)
+    await crew.drain(Stage.EXTRACTION, Stage.PROJECTION)
+    await world.forget_backoff()
+    await crew.drain(Stage.EXTRACTION, Stage.PROJECTION)
+    facts = await world.sql(
+        "select value, valid_from, valid_to is null as holds from afterturn.fact_t order by position"
+    )
+    assert [(fact.value, fact.holds) for fact in facts] == [("lisbon", True), ("porto", False)]
+    assert len({fact.valid_from for fact in facts}) == 1
+    assert (await reflections(world))[0].startswith("fact_evolution user_home::home: Porto")
+    report = await verify(world.postgres.owner_url)
+    assert report.equal
+    assert all(one.equal for one in report.derived)
 
 
 async def test_two_sisters_are_two_facts_and_no_insight(world: World) -> None:
