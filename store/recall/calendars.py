@@ -13,6 +13,18 @@ _WORD = re.compile(r"[^\W\d_]+")
 #: What no text holds.
 _NEVER = "(?!)"
 
+_YEAR, _MONTH, _DAY = r"(?P<year>(?:19|20)\d\d)", r"(?P<number>0?[1-9]|1[0-2])", r"(?P<day>\d\d?)"
+_BEYOND_A_MONTH = r"(?P<day>1[3-9]|2\d|3[01])"
+#: Dates in figures, which are the same in all languages. Of two figures with a slash, which is the day is told by what
+#: is no month; where both may be, none is read.
+FIGURES = (
+    rf"{_YEAR}(?P<mark>[-/.]){_MONTH}(?P=mark){_DAY}",
+    rf"{_YEAR}-(?P<number>\d\d)",
+    rf"{_DAY}\.{_MONTH}\.{_YEAR}",
+    rf"{_BEYOND_A_MONTH}/{_MONTH}/{_YEAR}",
+    rf"{_MONTH}/{_BEYOND_A_MONTH}/{_YEAR}",
+)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Calendar:

@@ -38,6 +38,8 @@ def _any(*patterns: str) -> Pattern[str]:
     return re.compile("|".join(patterns))
 
 
+_REQUESTS = ("tell", "give", "help", "show", "teach", "write", "let", "remind")
+
 ENGLISH = Language(
     self_words=("I", "my"),
     asks_time=_any(r"\A\s*when\b", r"\bwhat (?:date|day|month|year|time)\b", r"\bhow long\b"),
@@ -66,7 +68,8 @@ ENGLISH = Language(
         r"\bremind me\b",
         r"\b(?:our|the) (?:previous|last|earlier|past) (?:chat|conversation|discussion|talk)s?\b",
     ),
-    tells_of_self=_any(_words("i my me we our us")),
+    # "Tell me" asks somebody else.
+    tells_of_self=_any(_words("i my we our us"), "".join(f"(?<!{verb} )" for verb in _REQUESTS) + r"\bme\b"),
 )
 
 

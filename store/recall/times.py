@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from re import Match, Pattern
 
-from store.recall.calendars import Calendar, calendars
+from store.recall.calendars import FIGURES, Calendar, calendars
 from store.recall.tongues import spoken
 from store.recall.word_rules import plain
 
@@ -120,7 +120,7 @@ def _forms(calendar: Calendar) -> Sequence[tuple[Pattern[str], Read]]:
     which = rf"(?P<which>{calendar.last}|{calendar.this}|{calendar.next})"
     of, count, unit = rf"(?:(?:{calendar.of}) )?", rf"(?P<n>{words['number']})", rf"(?P<unit>{words['unit']})"
     forms: tuple[tuple[str, Read], ...] = (
-        (r"(?P<year>(?:19|20)\d\d)-(?P<number>\d\d)(?:-(?P<day>\d\d))?", _date),
+        *((figures, _date) for figures in FIGURES),
         (rf"{day} {of}{month},? {of}{year}", _date),
         (rf"{month} {day},? {year}", _date),
         (rf"{month},? {of}{year}", _date),

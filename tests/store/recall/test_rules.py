@@ -104,6 +104,11 @@ def test_who_tells_of_himself_is_raised() -> None:
     assert much > some > nothing == 0
 
 
+def test_who_wants_to_be_told_does_not_tell_of_himself() -> None:
+    pool = _pool(_unit(1, "Tell me about dogs"), _unit(2, "Could you give me a list?"), _unit(3, "The dog bit me"))
+    assert [by > 0 for by in _moved(rules.own_life, pool)] == [False, False, True]
+
+
 def test_saying_more_counts_a_little_up_to_a_hundred_words() -> None:
     pool = _pool(_unit(1, "word " * 150), _unit(2, "word " * 100), _unit(3, "word " * 5), _unit(4, ""))
     long, enough, short, nothing = _moved(rules.substance, pool)
