@@ -124,7 +124,8 @@ def _arguments(one: Mapping[str, Any]) -> str | Mapping[str, Any] | None:
 
 
 def _fact(said: _SaidFact, messages: Sequence[MessageText]) -> Fact | None:
-    key, value = _identifier(said.key), cut(" ".join(said.value.split())).rstrip()
+    # No database keeps a NUL: a reading would fail again and again over it.
+    key, value = _identifier(said.key), cut(" ".join(said.value.replace("\0", " ").split())).rstrip()
     fact_id = _identifier(said.fact_id) or key
     span = _place(said.quote, said.message, messages)
     if not key or not value or span is None or messages[said.message].role != MINED_ROLE:

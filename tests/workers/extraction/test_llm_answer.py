@@ -52,6 +52,7 @@ def test_a_fact_stands_where_its_words_stand() -> None:
         fact("Madrid", "You live in Madrid", message=1),
         fact("Rome", "The user lives in Rome", message=2),
         fact(" ", "I moved to Porto"),
+        fact("\0", "I moved to Porto"),
         fact("Porto", "I moved to Porto", key=" "),
         fact("hunter2", "I moved to Porto", key="bank_password"),
         fact("hunter2", "I moved to Porto", fact_id="api key"),
@@ -67,6 +68,10 @@ def test_odd_details_are_put_right() -> None:
     assert (one.fact_id, one.key, one.tier, one.confidence) == ("home_town", "home_town", Tier.L2, 0.78)
     (long,) = found(fact("ü" * 100, "Porto")).facts
     assert long.value == "ü" * 64
+
+
+def test_a_value_is_text_that_a_database_keeps() -> None:
+    assert [one.value for one in found(fact("Por\0 to\n", "I moved to Porto")).facts] == ["Por to"]
 
 
 def test_the_same_fact_said_twice_is_one() -> None:
