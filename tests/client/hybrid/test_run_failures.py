@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from afterturn_client.audit import AuditEvent
 from afterturn_client.hybrid import HybridMemory, Run
+from afterturn_client.posts import Posts
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from tests.client.hybrid.worlds import (
@@ -137,9 +138,11 @@ async def test_a_prompt_that_cannot_be_sent_is_a_failure_of_the_gateway_alone(hy
     assert hybrid.paths() == []
 
 
-async def test_an_accident_inside_the_client_is_an_event_too(hybrid: World) -> None:
-    assert hybrid.memory.layer is not None
-    await hybrid.memory.layer.aclose()
+async def test_an_accident_inside_the_client_is_an_event_too(hybrid: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: object) -> None:
+        raise RuntimeError(KEY)
+
+    monkeypatch.setattr(Posts, "send", broken)
     assert (await hybrid.run()).text == ANSWER
     assert [payload["category"] for _, payload in hybrid.noted()] == ["unexpected", "unexpected"]
 
