@@ -33,6 +33,8 @@ class ExtractionStage:
     #: The version of a model that reads the turns next, if one does.
     then: str | None = None
     languages: Languages = field(init=False)
+    #: Threads that apply rules at the same time would only take the interpreter from each other, again and again.
+    reading: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
     stage: ClassVar[Stage] = Stage.EXTRACTION
     shape: ClassVar[Shape] = Shape(streams=16, rows=16, by_bank=True)
 
@@ -45,7 +47,8 @@ class ExtractionStage:
         rows = [row for claim in claims for row in claim.rows]
         turns = await messages(self.database, host, [(bank, row.turn_id) for row in rows])
         rules = writing(await self.languages.of(host), bank)
-        derived = await asyncio.to_thread(_derive, host, rows, turns, rules)
+        async with self.reading:
+            derived = await asyncio.to_thread(_derive, host, rows, turns, rules)
         async with self.database.tenant(host, SET_TENANT_NO_SYNC) as connection:
             await derivation.lock(connection, bank)
             ours = await held_together(connection, claims)
