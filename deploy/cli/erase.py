@@ -161,6 +161,10 @@ def _erase(asked: Asked, data: Path | None, *, dry_run: bool, yes: bool, json: b
         raise ended(f"there is no {asked.named}", 1) from None
     except IsReflection as error:
         raise ended(str(error), 1) from None
+    except KeyboardInterrupt:
+        if not dry_run:
+            say("interrupted: an erasure that has begun goes on by itself within a minute")
+        raise
     if not dry_run and not _vacuum(stack):
         say("old row versions stay on disk until the next VACUUM: it could not be run now")
     if json:

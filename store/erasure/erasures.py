@@ -143,10 +143,10 @@ class Erasures:
             rows = await connection.execute(LEFT, {"before": self._clock() - LEFT_ALONE})
             return [(row.host_id, row.erasure_id) for row in rows]
 
-    async def put_off(self, host: UUID, erasure: UUID) -> None:
-        """Let others that were left alone come before this one, which failed."""
+    async def put_off(self, host: UUID, erasure: UUID, wait: timedelta = LEFT_ALONE) -> None:
+        """Have an erasure be one that was left alone after `wait`, and not before."""
         async with self._database.tenant(host) as connection:
-            await requests.put_off(connection, host, erasure, self._clock())
+            await requests.put_off(connection, host, erasure, self._clock() - LEFT_ALONE + wait)
 
     async def _again(self, host: UUID, erasure: UUID) -> bool:
         """Go on by one step, and once more where that met others in a deadlock; says whether the erasure is done."""

@@ -42,7 +42,7 @@ SAVE = text("""
            upto = :upto, updated_at = :now
      where host_id = :host and erasure_id = :erasure""")
 PUT_OFF = text("""
-    update afterturn.erasure_t set updated_at = :now
+    update afterturn.erasure_t set updated_at = :since
      where host_id = :host and erasure_id = :erasure and status = 'running'""")
 FINISH = text("""
     update afterturn.erasure_t set status = 'done', finished_at = :now, updated_at = :now
@@ -178,9 +178,9 @@ async def save(connection: AsyncConnection, erasure: Erasure) -> None:
     )
 
 
-async def put_off(connection: AsyncConnection, host: UUID, erasure: UUID, now: datetime) -> None:
-    """Write that somebody tried to go on with it, and no more."""
-    await connection.execute(PUT_OFF, {"host": host, "erasure": erasure, "now": now})
+async def put_off(connection: AsyncConnection, host: UUID, erasure: UUID, since: datetime) -> None:
+    """Write that an erasure was gone on with last at `since`, and no more."""
+    await connection.execute(PUT_OFF, {"host": host, "erasure": erasure, "since": since})
 
 
 async def finish(connection: AsyncConnection, erasure: Erasure) -> None:

@@ -1,10 +1,11 @@
 """`afterturn erase` on a real database: what it asks, what it says, what is left."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from store import identity
+from store.erasure import Erasures
 from store.turns import NewMessage, NewTurn, TurnStore
 from tests.deploy.operated import HOST_ID, SECRET, Busy, Operated, turn_id
 from tests.store.erasure.dump import dump, lines_with
@@ -61,3 +62,17 @@ async def test_what_is_not_there_ends_with_1(operated: Operated, kind: str, name
         result = await operated.run("erase", kind, name, how)
         assert result.exit_code == 1
         assert "there is no" in result.stderr
+
+
+async def test_who_interrupts_an_erasure_is_told_that_it_goes_on(
+    operated: Operated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Erasures, "run", interrupted)
+    ended = await operated.run("erase", "session", "monday", "--yes")
+    assert (ended.exit_code, "goes on by itself" in ended.stderr) == (130, True)
+    async with operated.opened() as database:
+        later = Erasures(database, lambda: datetime.now(UTC) + timedelta(minutes=1))
+        assert len(await later.left_alone()) == 1

@@ -90,6 +90,8 @@ def _erasures(needs: Needs) -> Task:
             # One that fails, and may fail for ever, keeps no other from its end.
             await needs.erasures.put_off(*left[0])
             raise
+        if not receipt.done:
+            await needs.erasures.put_off(*left[0], timedelta())
         return Page(int(receipt.done), MORE)
 
     async def count() -> int:

@@ -201,6 +201,18 @@ async def test_an_erasure_that_was_left_alone_is_brought_to_its_end(yard: Yard) 
     assert (await erasures.receipt(HOST, erasure)).done
 
 
+async def test_an_erasure_that_takes_more_than_one_batch_is_brought_to_its_end_in_one_run(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.maintenance.tasks.ERASE_FOR", timedelta())
+    monkeypatch.setattr("store.erasure.erasures.PAGE_UNITS", 1)
+    await worked_off(yard)
+    erasures = Erasures(yard.world.database, now)
+    erasure = await erasures.request(HOST, Target(Kind.SESSION, "default", "s"))
+    assert await yard.by_hand("erasures") == 1
+    assert (await erasures.receipt(HOST, erasure)).done
+
+
 async def test_an_erasure_that_fails_keeps_no_other_from_its_end(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     erasures, asked = Erasures(yard.world.database, now), []
     for session in ("broken", "sound"):
