@@ -179,7 +179,7 @@ FAULTS = (
         before="""Compared("agent_memory_unit_t", ("host_id", "bank_id", "unit_id")),""",
         after="""Compared("agent_memory_unit_t", ("host_id", "bank_id", "unit_id"), "to_jsonb(t) - 'content'"),""",
         held_by="tests/store/replay/test_replay.py",
-        tests=("test_a_row_changed_by_hand_is_found_and_mended[agent_memory_unit_t]",),
+        tests=("test_a_row_changed_by_hand_is_found_and_mended",),
     ),
     Mutant(
         law="L5",
