@@ -23,6 +23,10 @@ from store.recall.terms import BIGRAM_PREFIX
 #: One posting as the database packs it. A unit that is not a message stands alone: its own id for a session, seq -1.
 POSTING = np.dtype([("session", "V16"), ("seq", ">i4"), ("tf", ">i4"), ("length", ">i4")])
 
+#: A text that many times as long as the bank's mean, or longer, is held back no further: else a word that stands in one
+#: pasted log alone would be worth nothing there.
+LONGEST = 4.0
+
 #: Related words may cost one part in so many of what the question's own may.
 RELATED_PART = 10
 
@@ -148,10 +152,13 @@ def score(
 
 
 def _bm25(term: str, found: Postings, statistics: Statistics, ranking: RankingSettings) -> Scores:
-    """Return tf / (tf + k1 (1 - b + b length / mean length)) of each posting; a text has one pair less than words."""
+    """Return tf / (tf + k1 (1 - b + b length / mean length)) of each posting; a text has one pair less than words.
+
+    The length counts as LONGEST times the mean at most.
+    """
     less = int(term.startswith(BIGRAM_PREFIX))
     tf = found["tf"].astype(np.float64)
-    relative = np.maximum(1, found["length"] - less) / max(1.0, statistics.mean_length - less)
+    relative = np.minimum(LONGEST, np.maximum(1, found["length"] - less) / max(1.0, statistics.mean_length - less))
     share = ranking.length_share
     weight: Scores = tf / (tf + ranking.saturation * (1 - share + share * relative))
     return weight

@@ -217,3 +217,9 @@ def test_the_rarest_term_is_always_read() -> None:
 @given(st.integers(1, 10**6), st.integers(0, 10**6))
 def test_no_word_counts_against_a_text(units: int, frequency: int) -> None:
     assert Statistics(units, 5.0, {"lemon": frequency}).idf("lemon") > 0
+
+
+def test_longer_texts_are_held_back_but_a_rare_word_in_a_very_long_one_is_still_found() -> None:
+    texts = [[["lemon", *["banana"] * more]] for more in (2, 8, 11, 60, 600)]
+    usual, long, longest, log, book = _scored(texts, "lemon").of(_places(texts), _plain(texts))
+    assert usual > long > longest == log == book > 0
