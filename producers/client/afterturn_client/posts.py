@@ -31,18 +31,21 @@ class Posts:
 
     def __init__(self, transport: httpx.AsyncBaseTransport, base_url: str, timeout_s: float, *, traced: bool) -> None:
         self._transport, self._base_url = transport, base_url
-        self._timeout_s, self._traced = timeout_s, traced
+        self._timeout_s, self._traced, self._closed = timeout_s, traced, False
         self._timeouts = httpx.Timeout(timeout_s).as_dict()
         self._made: dict[str, tuple[httpx.URL, list[tuple[bytes, bytes]]]] = {}
 
     async def send(self, path: str, body: bytes) -> Reply | Lost:
-        """Send once, as `exchange` does."""
+        """Send once, as `exchange` does. Raises RuntimeError after `aclose`: httpx would open connections anew."""
+        if self._closed:
+            raise RuntimeError("the client is closed")
         url, headers = self._made.get(path) or self._make(path)
         outgoing = httpx.Request("POST", url, headers=headers, content=body, extensions={"timeout": self._timeouts})
         return await send(self._transport.handle_async_request, outgoing, self._timeout_s, traced=self._traced)
 
     async def aclose(self) -> None:
         """Close what is open."""
+        self._closed = True
         await self._transport.aclose()
 
     def _make(self, path: str) -> tuple[httpx.URL, list[tuple[bytes, bytes]]]:
