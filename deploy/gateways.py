@@ -1,11 +1,8 @@
 """The Memory Gateway as the processes use it: turns are delivered by workers, recalls are asked by both."""
 
-from afterturn_client.gateway import GatewayClient, proxy_of
-from afterturn_client.posts import Sends
-from afterturn_client.transport import check_base_url
+from afterturn_client.gateway import GatewayClient
 
 from producers.gateway_recall import GatewayRecall
-from producers.kept_posts import KeptPosts
 from store import identity
 from store.database import Database
 from workers.gateway import gate_of
@@ -16,24 +13,15 @@ def gateway_client(settings: GatewaySettings, timeout_s: float | None = None) ->
     """Return a client, or None where no gateway is configured."""
     if settings.mode is GatewayMode.OFF:
         return None
-    patience_s = timeout_s or settings.timeout_seconds
     return GatewayClient(
         settings.base_url,
         settings.user_id,
         settings.user_key.get_secret_value(),
         settings.app_id,
         settings.project_id,
-        patience_s,
-        posts=_kept(settings, patience_s),
+        timeout_s or settings.timeout_seconds,
+        keep_seconds=settings.keep_seconds,
     )
-
-
-def _kept(settings: GatewaySettings, timeout_s: float) -> Sends | None:
-    """Return what keeps connections, unless none is to be kept, or a proxy stands between."""
-    base_url = check_base_url(settings.base_url)
-    if settings.keep_seconds <= 0 or proxy_of(base_url) is not None:
-        return None
-    return KeptPosts(base_url, timeout_s, settings.keep_seconds)
 
 
 def gateway_recall(settings: GatewaySettings, database: Database, timeout_s: float) -> GatewayRecall | None:
