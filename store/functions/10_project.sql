@@ -34,6 +34,19 @@ begin
         detail = jsonb_build_object('aggregate', p_aggregate, 'expected', p_expected, 'actual', p_actual)::text;
 end $$;
 
+-- Events of one type, or of one kind of aggregate, each with its data and with the id that the data holds under p_id.
+--
+-- What is looked up by that id must meet it as a column: behind the tenants' wall an index is asked for nothing that is
+-- computed from another table's row, and a whole bank would be read for each event. OFFSET 0 keeps it a column.
+create or replace function afterturn.events_about(p_events afterturn.event_store_t[], p_type text, p_id text)
+returns table (host_id uuid, bank_id uuid, thing uuid, aggregate_id text, aggregate_type text, aggregate_version bigint,
+               "position" bigint, event_ts timestamptz, user_id uuid, d jsonb)
+language sql stable as $$
+    select e.host_id, e.bank_id, (e.payload->'data'->>p_id)::uuid, e.aggregate_id::text, e.aggregate_type::text,
+           e.aggregate_version, e.position, e.event_ts, e.user_id, e.payload->'data'
+      from unnest(p_events) e where p_type in (e.event_type, e.aggregate_type) offset 0
+$$;
+
 -- Applies events of any mixture. The result is that of applying them one by one in order of position.
 --
 -- Nearly always an array holds nothing but first versions and appended turns; these commute, given parents first.

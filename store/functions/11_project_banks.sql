@@ -99,10 +99,9 @@ begin
     update agent_memory_doc_t o
        set (original_text, content_hash, aggregate_version, update_ts, update_user)
          = row (d->>'originalText', d->>'contentHash', e.aggregate_version, e.event_ts, e.user_id::text)
-      from (select distinct on (e.aggregate_id) e.*, e.payload->'data' as d from unnest(p_events) e
-             where e.event_type = 'AgentMemoryDocUpdatedEvent'
+      from (select distinct on (e.aggregate_id) e.* from afterturn.events_about(p_events, 'AgentMemoryDocUpdatedEvent', 'docId') e
              order by e.aggregate_id, e.aggregate_version desc) e
-     where o.host_id = e.host_id and o.bank_id = e.bank_id and o.doc_id = (d->>'docId')::uuid
+     where o.host_id = e.host_id and o.bank_id = e.bank_id and o.doc_id = e.thing
        and o.aggregate_version < e.aggregate_version;
 end $$;
 
@@ -120,9 +119,9 @@ begin
     for v_doc in
         update agent_memory_doc_t o
            set active = false, aggregate_version = e.aggregate_version, update_ts = e.event_ts, update_user = e.user_id::text
-          from unnest(p_events) e
-         where e.event_type = 'AgentMemoryDocDeletedEvent' and o.host_id = e.host_id and o.bank_id = e.bank_id
-           and o.doc_id = (e.payload->'data'->>'docId')::uuid and o.aggregate_version < e.aggregate_version
+          from afterturn.events_about(p_events, 'AgentMemoryDocDeletedEvent', 'docId') e
+         where o.host_id = e.host_id and o.bank_id = e.bank_id and o.doc_id = e.thing
+           and o.aggregate_version < e.aggregate_version
         returning o.host_id as host, o.bank_id as bank, o.doc_id as doc, o.update_ts as at
     loop
         with gone as (
@@ -166,10 +165,9 @@ begin
        set (name, content, priority, aggregate_version, update_ts, update_user)
          = row (coalesce(d->>'name', ''), coalesce(d->>'content', ''), coalesce((d->>'priority')::int, 0), e.aggregate_version, e.event_ts,
                 e.user_id::text)
-      from (select distinct on (e.aggregate_id) e.*, e.payload->'data' as d from unnest(p_events) e
-             where e.event_type = 'AgentMemoryDirectiveUpdatedEvent'
+      from (select distinct on (e.aggregate_id) e.* from afterturn.events_about(p_events, 'AgentMemoryDirectiveUpdatedEvent', 'directiveId') e
              order by e.aggregate_id, e.aggregate_version desc) e
-     where v.host_id = e.host_id and v.bank_id = e.bank_id and v.directive_id = (d->>'directiveId')::uuid
+     where v.host_id = e.host_id and v.bank_id = e.bank_id and v.directive_id = e.thing
        and v.aggregate_version < e.aggregate_version;
 end $$;
 
@@ -182,9 +180,9 @@ begin
               and v.directive_id = (e.payload->'data'->>'directiveId')::uuid) is null;
     update agent_memory_directive_t v
        set active = false, aggregate_version = e.aggregate_version, update_ts = e.event_ts, update_user = e.user_id::text
-      from unnest(p_events) e
-     where e.event_type = 'AgentMemoryDirectiveDeletedEvent' and v.host_id = e.host_id and v.bank_id = e.bank_id
-       and v.directive_id = (e.payload->'data'->>'directiveId')::uuid and v.aggregate_version < e.aggregate_version;
+      from afterturn.events_about(p_events, 'AgentMemoryDirectiveDeletedEvent', 'directiveId') e
+     where v.host_id = e.host_id and v.bank_id = e.bank_id and v.directive_id = e.thing
+       and v.aggregate_version < e.aggregate_version;
 end $$;
 
 create or replace function afterturn.project_reflection_created(p_events afterturn.event_store_t[]) returns void
@@ -213,9 +211,8 @@ begin
            select true from agent_memory_reflection_t r where r.host_id = e.host_id and r.bank_id = e.bank_id
               and r.reflection_id = (e.payload->'data'->>'reflectionId')::uuid) is null;
     with last as (
-        select distinct on (e.aggregate_id) e.*, e.payload->'data' as d, (e.payload->'data'->>'reflectionId')::uuid as thing
-          from unnest(p_events) e
-         where e.event_type = 'AgentMemoryReflectionUpdatedEvent'
+        select distinct on (e.aggregate_id) e.*
+          from afterturn.events_about(p_events, 'AgentMemoryReflectionUpdatedEvent', 'reflectionId') e
          order by e.aggregate_id, e.aggregate_version desc
     ), reworded as (
         select r.host_id, r.bank_id, r.reflection_id
@@ -244,9 +241,9 @@ begin
     with gone as (
         update agent_memory_reflection_t r
            set active = false, aggregate_version = e.aggregate_version, update_ts = e.event_ts, update_user = e.user_id::text
-          from unnest(p_events) e
-         where e.event_type = 'AgentMemoryReflectionDeletedEvent' and r.host_id = e.host_id and r.bank_id = e.bank_id
-           and r.reflection_id = (e.payload->'data'->>'reflectionId')::uuid and r.aggregate_version < e.aggregate_version
+          from afterturn.events_about(p_events, 'AgentMemoryReflectionDeletedEvent', 'reflectionId') e
+         where r.host_id = e.host_id and r.bank_id = e.bank_id and r.reflection_id = e.thing
+           and r.aggregate_version < e.aggregate_version
         returning r.host_id, r.bank_id, r.reflection_id
     )
     delete from unit_vector_t v using gone g

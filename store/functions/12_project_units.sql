@@ -46,19 +46,15 @@ begin
               and u.unit_id = (e.payload->'data'->>'unitId')::uuid) is null;
     perform afterturn.end_words(r.host_id, r.bank_id, r.units)
        from (select u.host_id, u.bank_id, array_agg(u.unit_id) as units
-               from (select distinct on (e.aggregate_id) e.* from unnest(p_events) e
-                      where e.event_type = 'AgentMemoryUnitUpdatedEvent'
+               from (select distinct on (e.aggregate_id) e.*
+                       from afterturn.events_about(p_events, 'AgentMemoryUnitUpdatedEvent', 'unitId') e
                       order by e.aggregate_id, e.aggregate_version desc) e
-               join agent_memory_unit_t u
-                 on u.host_id = e.host_id and u.bank_id = e.bank_id
-                and u.unit_id = (e.payload->'data'->>'unitId')::uuid
-              where u.active and u.aggregate_version < e.aggregate_version
-                and u.content <> e.payload->'data'->>'content'
+               join agent_memory_unit_t u on u.host_id = e.host_id and u.bank_id = e.bank_id and u.unit_id = e.thing
+              where u.active and u.aggregate_version < e.aggregate_version and u.content <> e.d->>'content'
               group by 1, 2) r;
     with last as (
-        select distinct on (e.aggregate_id) e.*, e.payload->'data' as d, (e.payload->'data'->>'unitId')::uuid as thing
-          from unnest(p_events) e
-         where e.event_type = 'AgentMemoryUnitUpdatedEvent'
+        select distinct on (e.aggregate_id) e.*
+          from afterturn.events_about(p_events, 'AgentMemoryUnitUpdatedEvent', 'unitId') e
          order by e.aggregate_id, e.aggregate_version desc
     ), reworded as (
         select u.host_id, u.bank_id, u.unit_id
@@ -112,11 +108,10 @@ begin
             update agent_memory_unit_t u
                set active = false, aggregate_version = e.aggregate_version, update_ts = e.event_ts,
                    update_user = e.user_id::text
-              from unnest(p_events) e
-              join agent_memory_unit_t b
-                on b.host_id = e.host_id and b.bank_id = e.bank_id and b.unit_id = (e.payload->'data'->>'unitId')::uuid
-             where e.event_type = 'AgentMemoryUnitDeletedEvent' and u.host_id = e.host_id and u.bank_id = e.bank_id
-               and u.unit_id = (e.payload->'data'->>'unitId')::uuid and u.aggregate_version < e.aggregate_version
+              from afterturn.events_about(p_events, 'AgentMemoryUnitDeletedEvent', 'unitId') e
+              join agent_memory_unit_t b on b.host_id = e.host_id and b.bank_id = e.bank_id and b.unit_id = e.thing
+             where u.host_id = e.host_id and u.bank_id = e.bank_id and u.unit_id = e.thing
+               and u.aggregate_version < e.aggregate_version
             returning u.host_id, u.bank_id, u.unit_id, u.update_ts, b.active as lived
         )
         -- What had ended before ends nothing more.
@@ -157,10 +152,9 @@ begin
        set (user_id, canonical_name, metadata, aggregate_version, update_ts, update_user)
          = row ((d->>'userId')::uuid, coalesce(d->>'canonicalName', ''), coalesce(d->'metadata', '{}'), e.aggregate_version,
                 e.event_ts, e.user_id::text)
-      from (select distinct on (e.aggregate_id) e.*, e.payload->'data' as d from unnest(p_events) e
-             where e.event_type = 'AgentMemoryEntityUpdatedEvent'
+      from (select distinct on (e.aggregate_id) e.* from afterturn.events_about(p_events, 'AgentMemoryEntityUpdatedEvent', 'entityId') e
              order by e.aggregate_id, e.aggregate_version desc) e
-     where n.host_id = e.host_id and n.bank_id = e.bank_id and n.entity_id = (d->>'entityId')::uuid
+     where n.host_id = e.host_id and n.bank_id = e.bank_id and n.entity_id = e.thing
        and n.aggregate_version < e.aggregate_version;
     perform afterturn.mark_stale(e.host_id, e.bank_id, array_agg((e.payload->'data'->>'entityId')::uuid))
        from unnest(p_events) e where e.event_type = 'AgentMemoryEntityUpdatedEvent' group by e.host_id, e.bank_id;
@@ -177,9 +171,9 @@ begin
     with gone as (
         update agent_memory_entity_t n
            set active = false, aggregate_version = e.aggregate_version, update_ts = e.event_ts, update_user = e.user_id::text
-          from unnest(p_events) e
-         where e.event_type = 'AgentMemoryEntityDeletedEvent' and n.host_id = e.host_id and n.bank_id = e.bank_id
-           and n.entity_id = (e.payload->'data'->>'entityId')::uuid and n.aggregate_version < e.aggregate_version
+          from afterturn.events_about(p_events, 'AgentMemoryEntityDeletedEvent', 'entityId') e
+         where n.host_id = e.host_id and n.bank_id = e.bank_id and n.entity_id = e.thing
+           and n.aggregate_version < e.aggregate_version
         returning n.host_id, n.bank_id, n.entity_id, n.update_ts
     )
     update agent_memory_unit_entity_t l set removed_at = g.update_ts from gone g
@@ -257,9 +251,9 @@ begin
               and l.entity_id = (e.payload->'data'->>'entityId')::uuid) is null;
     update agent_memory_unit_entity_t l
        set aggregate_version = e.aggregate_version, removed_at = coalesce(l.removed_at, e.event_ts)
-      from unnest(p_events) e
-     where e.event_type = 'AgentMemoryUnitEntityUnlinkedEvent' and l.host_id = e.host_id and l.bank_id = e.bank_id
-       and l.unit_id = (e.payload->'data'->>'unitId')::uuid and l.entity_id = (e.payload->'data'->>'entityId')::uuid
+      from afterturn.events_about(p_events, 'AgentMemoryUnitEntityUnlinkedEvent', 'unitId') e
+     where l.host_id = e.host_id and l.bank_id = e.bank_id and l.unit_id = e.thing
+       and l.entity_id = (e.d->>'entityId')::uuid
        and l.aggregate_version < e.aggregate_version;
 end $$;
 
@@ -297,10 +291,10 @@ begin
     update agent_memory_link_t l
        set (weight, aggregate_version, update_ts, update_user)
          = row (coalesce((d->>'weight')::float8, 1.0), e.aggregate_version, e.event_ts, e.user_id::text)
-      from (select distinct on (e.aggregate_id) e.*, e.payload->'data' as d from unnest(p_events) e
-             where e.event_type = 'AgentMemoryLinkUpdatedEvent'
+      from (select distinct on (e.aggregate_id) e.*
+              from afterturn.events_about(p_events, 'AgentMemoryLinkUpdatedEvent', 'fromUnitId') e
              order by e.aggregate_id, e.aggregate_version desc) e
-     where l.host_id = e.host_id and l.bank_id = e.bank_id and l.from_unit_id = (d->>'fromUnitId')::uuid
+     where l.host_id = e.host_id and l.bank_id = e.bank_id and l.from_unit_id = e.thing
        and l.to_unit_id = (d->>'toUnitId')::uuid and l.link_type = d->>'linkType'
        and l.aggregate_version < e.aggregate_version;
 end $$;
@@ -316,9 +310,8 @@ begin
               and l.link_type = e.payload->'data'->>'linkType') is null;
     update agent_memory_link_t l
        set active = false, aggregate_version = e.aggregate_version, update_ts = e.event_ts, update_user = e.user_id::text
-      from unnest(p_events) e
-     where e.event_type = 'AgentMemoryLinkDeletedEvent' and l.host_id = e.host_id and l.bank_id = e.bank_id
-       and l.from_unit_id = (e.payload->'data'->>'fromUnitId')::uuid
-       and l.to_unit_id = (e.payload->'data'->>'toUnitId')::uuid
-       and l.link_type = e.payload->'data'->>'linkType' and l.aggregate_version < e.aggregate_version;
+      from afterturn.events_about(p_events, 'AgentMemoryLinkDeletedEvent', 'fromUnitId') e
+     where l.host_id = e.host_id and l.bank_id = e.bank_id and l.from_unit_id = e.thing
+       and l.to_unit_id = (d->>'toUnitId')::uuid and l.link_type = d->>'linkType'
+       and l.aggregate_version < e.aggregate_version;
 end $$;

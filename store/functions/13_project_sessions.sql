@@ -88,13 +88,13 @@ begin
     with compacted as (
         update agent_session_history_t s
            set first_seq = s.message_count,
-               message_count = s.message_count + jsonb_array_length(e.payload->'data'->'messages'),
-               metadata = coalesce(e.payload->'data'->'metadata', s.metadata), last_position = e.position,
+               message_count = s.message_count + jsonb_array_length(e.d->'messages'),
+               metadata = coalesce(e.d->'metadata', s.metadata), last_position = e.position,
                aggregate_version = e.aggregate_version, update_ts = e.event_ts, update_user = e.user_id::text
-          from unnest(p_events) e
-         where e.event_type = 'AgentSessionHistoryCompactedEvent' and s.host_id = e.host_id and s.bank_id = e.bank_id
-           and s.session_id = (e.payload->'data'->>'sessionId')::uuid and s.aggregate_version < e.aggregate_version
-        returning s.host_id, s.bank_id, s.session_id, s.first_seq, e.payload->'data'->'messages' as messages
+          from afterturn.events_about(p_events, 'AgentSessionHistoryCompactedEvent', 'sessionId') e
+         where s.host_id = e.host_id and s.bank_id = e.bank_id and s.session_id = e.thing
+           and s.aggregate_version < e.aggregate_version
+        returning s.host_id, s.bank_id, s.session_id, s.first_seq, e.d->'messages' as messages
     )
     insert into session_message_t (host_id, bank_id, session_id, seq, message)
     select c.host_id, c.bank_id, c.session_id, c.first_seq + said.nth - 1, said.message
@@ -111,7 +111,7 @@ begin
     update agent_session_history_t s
        set active = false, aggregate_version = e.aggregate_version, last_position = e.position,
            update_ts = e.event_ts, update_user = e.user_id::text
-      from unnest(p_events) e
-     where e.event_type = 'AgentSessionHistoryDeletedEvent' and s.host_id = e.host_id and s.bank_id = e.bank_id
-       and s.session_id = (e.payload->'data'->>'sessionId')::uuid and s.aggregate_version < e.aggregate_version;
+      from afterturn.events_about(p_events, 'AgentSessionHistoryDeletedEvent', 'sessionId') e
+     where s.host_id = e.host_id and s.bank_id = e.bank_id and s.session_id = e.thing
+       and s.aggregate_version < e.aggregate_version;
 end $$;
