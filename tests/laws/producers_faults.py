@@ -120,9 +120,9 @@ FAULTS = (
     Mutant(
         law="L8",
         fault="the agent keeps a frame that was echoed as something said",
-        file="producers/client/afterturn_client/layers.py",
-        before="    prompt, answer = strip(turn.prompt), strip(turn.answer)\n",
-        after="    prompt, answer = turn.prompt, turn.answer\n",
+        file="producers/client/afterturn_client/hybrid.py",
+        before="FinishedTurn(session, turn, strip(prompt), strip(text), ",
+        after="FinishedTurn(session, turn, prompt, text, ",
         held_by="tests/client/hybrid/test_run.py",
         tests=("test_a_frame_that_was_pasted_or_echoed_is_not_stored_again",),
     ),
