@@ -22,7 +22,7 @@ from afterturn_client.errors import (
     UnreachableError,
 )
 from afterturn_client.gateway import SESSION_PREFIX, GatewayClient, GatewayMessage
-from afterturn_client.reference import frame, is_frame, strip
+from afterturn_client.reference import frame, is_frame
 from afterturn_client.settings import GatewaySettings
 from afterturn_client.turns import Message
 
@@ -37,7 +37,10 @@ _UNAUTHORIZED = 401
 
 @dataclass(frozen=True, slots=True)
 class FinishedTurn:
-    """A run that ended normally: the user's own words, the agent's final text, and when (aware times)."""
+    """A run that ended normally: the user's own words, the agent's final text, and when (aware times).
+
+    Neither holds a frame of what was recalled (`reference.strip`): it would be kept as if somebody had said it.
+    """
 
     session_id: str
     turn_id: str
@@ -124,13 +127,12 @@ class MemoryGatewayService:
         await self._client.aclose()
 
     def _messages(self, turn: FinishedTurn) -> tuple[GatewayMessage, GatewayMessage] | None:
-        spoken = _spoken(turn)
-        if spoken is None:
+        if _is_one_sided(turn):
             return None
         asked = max(1, _epoch_ms(turn.asked_at))
         return (
-            GatewayMessage(self._settings.user_id, "user", asked, spoken[0]),
-            GatewayMessage(AGENT_SENDER, "assistant", max(asked, _epoch_ms(turn.answered_at)), spoken[1]),
+            GatewayMessage(self._settings.user_id, "user", asked, turn.prompt),
+            GatewayMessage(AGENT_SENDER, "assistant", max(asked, _epoch_ms(turn.answered_at)), turn.answer),
         )
 
 
@@ -167,12 +169,11 @@ class AfterturnLayer:
 
     async def persist_after_run(self, turn: FinishedTurn) -> Sequence[AuditEvent]:
         """Hand the turn over; when this returns without a failure it is durable."""
-        spoken = _spoken(turn)
-        if spoken is None:
+        if _is_one_sided(turn):
             return ()
         messages = [
-            Message("user", spoken[0], timestamp=turn.asked_at),
-            Message("assistant", spoken[1], timestamp=max(turn.asked_at, turn.answered_at)),
+            Message("user", turn.prompt, timestamp=turn.asked_at),
+            Message("assistant", turn.answer, timestamp=max(turn.asked_at, turn.answered_at)),
         ]
         outcome = await _attempt(
             "add_turn",
@@ -246,10 +247,8 @@ def _failure(operation: str, error: Exception) -> Failure:
     return Failure(operation, category, outcome_unknown=isinstance(error, UnknownOutcomeError))
 
 
-def _spoken(turn: FinishedTurn) -> tuple[str, str] | None:
-    """Return what was said on both sides, without frames that were pasted or echoed; None if a side said nothing."""
-    prompt, answer = strip(turn.prompt), strip(turn.answer)
-    return (prompt, answer) if prompt.strip() and answer.strip() else None
+def _is_one_sided(turn: FinishedTurn) -> bool:
+    return not (turn.prompt.strip() and turn.answer.strip())
 
 
 def _question(prompt: str) -> str:
