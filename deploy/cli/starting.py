@@ -45,6 +45,19 @@ def _left_at_once() -> Iterator[None]:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as of a job in a shell's background
-        raise KeyboardInterrupt
-    signal.raise_signal(signal.SIGINT)
+    """Interrupt what runs, as Ctrl-C would. A job in a shell's background ignores that one, and so does its asyncio."""
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.raise_signal(signal.SIGINT)
+        return
+    import asyncio  # noqa: PLC0415 - nothing is loaded before Ctrl-C counts
+
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        raise KeyboardInterrupt from None
+    # Between two steps, not amid one, where a library may swallow it.
+    loop.call_soon_threadsafe(_raise_interrupt)
+
+
+def _raise_interrupt() -> None:
+    raise KeyboardInterrupt

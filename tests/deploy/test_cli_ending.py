@@ -1,9 +1,11 @@
 """A polite end of a command, or of its terminal, is an interrupt: what the command began is cleaned up."""
 
+import asyncio
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -45,6 +47,29 @@ def test_a_command_that_is_told_to_end_cleans_up(monkeypatch: pytest.MonkeyPatch
 def test_a_command_that_may_not_be_interrupted_can_still_be_told_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     assert ended_by(monkeypatch, signal.SIGTERM) == (130, ["folder"])
+
+
+def test_an_end_is_not_lost_amid_the_work_of_a_command_that_may_not_be_interrupted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said = []
+
+    async def work() -> None:
+        with suppress(KeyboardInterrupt):  # as a callback of a library does
+            signal.raise_signal(signal.SIGTERM)
+        try:
+            for _ in range(3):
+                await asyncio.sleep(0)
+            said.append("went on")
+        finally:
+            said.append("cleaned up")
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    monkeypatch.setattr(sys, "argv", ["afterturn", "demo"])
+    monkeypatch.setattr(app, "build", lambda *_names: lambda: asyncio.run(work()))
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert (caught.value.code, said) == (130, ["cleaned up"])
 
 
 def test_a_command_that_outlives_its_terminal_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
