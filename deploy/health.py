@@ -11,11 +11,15 @@ from deploy.strain import strains
 from producers.doorbell import Doorbell
 from producers.http.service import Readiness
 from store.database import Database
+from store.turn_writes import ARGUMENTS
 
 #: A part that does not answer within this many seconds does not answer.
 PATIENCE_S = 2.0
 
-INSTALLED = text("select to_regprocedure('afterturn.append_turns(uuid, jsonb, boolean)') is not null")
+# A schema of another version has functions that take something else.
+INSTALLED = text("""
+    select exists (select from pg_proc p
+                    where p.oid = to_regproc('afterturn.append_turns') and p.pronargs = :arguments)""")
 ALIVE = text("select 1")
 
 #: Says what is wrong with a part, or nothing.
@@ -51,7 +55,7 @@ class ApiHealth:
 
     async def _database_wrong(self) -> str | None:
         async with self._database.call() as connection:
-            installed = (await connection.execute(INSTALLED)).scalar()
+            installed = (await connection.execute(INSTALLED, {"arguments": ARGUMENTS})).scalar()
         async with self._database.operator() as connection:
             await connection.execute(ALIVE)
         return None if installed else "the schema is missing or of another version"

@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid5
 
-import orjson
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -24,8 +23,9 @@ from store.events.envelope import Origin, envelope, offer
 from store.events.log import append_events
 from store.languages import Languages, writing
 from store.quotas import refusal_of
-from store.recall.terms import analyse, lexical_text
+from store.recall.terms import lexical_text
 from store.recall.word_rules import WordRules
+from store.turn_offers import Offer, opened, said_in
 from store.turn_writes import write_offered
 
 #: How often a content may have been forgotten and handed in again before that is refused as busy.
@@ -116,7 +116,7 @@ class Documents:
         for _ in range(MOST_LIVES):
             doc = await self._life(host, bank, document)
             rules = writing(await self._languages.of(host), bank)
-            offered = orjson.dumps(_offered(host, document, doc, chunks, now, rules=rules))
+            offered = _offered(host, document, doc, chunks, now, rules=rules)
             [(outcome, position)] = await write_offered(self._database, host, [offered])
             if error := refusal_of(outcome):
                 raise error
@@ -180,33 +180,33 @@ def _data(doc: UUID, document: NewDocument) -> dict[str, Any]:
 
 def _offered(
     host: UUID, document: NewDocument, doc: UUID, chunks: Sequence[str], now: datetime, *, rules: WordRules
-) -> dict[str, Any]:
+) -> Offer:
     """Return a document in the form `append_turns` takes: its own turn, in a session of its own."""
     bank = identity.bank_id(host, document.bank)
     origin = Origin(host, bank, identity.user_id(host, document.user_id), now)
     at = document.occurred_at or now
-    units = [uuid5(doc, f"chunk:{n}") for n in range(len(chunks))]
-    retained = (_retained(document, doc, unit, n, chunks[n]) for n, unit in enumerate(units))
     bank_created = created(host, document.bank, document.private_to)
-    return {
-        "turn": str(doc),
-        "bank": str(bank),
-        "session": str(doc),
-        "user": str(origin.user),
-        "digest": document.content_hash,
-        "gateway": False,
-        "accepted_at": now.isoformat(),
-        "bytes": len((document.text or "").encode()),
-        "begin": [envelope(origin, EventType.BANK_CREATED, (), bank_created)],
-        "events": [
-            envelope(origin, EventType.DOC_CREATED, (doc,), _data(doc, document)),
-            *(
-                envelope(origin, EventType.UNIT_RETAINED, (unit,), {**data, "eventDate": at.isoformat()})
-                for unit, data in zip(units, retained, strict=True)
-            ),
-        ],
-        "postings": [_words(unit, chunk, at, document, rules) for unit, chunk in zip(units, chunks, strict=True)],
-    }
+    events = [
+        opened(envelope(origin, EventType.BANK_CREATED, (), bank_created)),
+        opened(envelope(origin, EventType.DOC_CREATED, (doc,), _data(doc, document))),
+    ]
+    for n, chunk in enumerate(chunks):
+        unit = uuid5(doc, f"chunk:{n}")
+        data = {**_retained(document, doc, unit, n, chunk), "eventDate": at.isoformat()}
+        said = said_in(unit, lexical_text(document.title, at, chunk, rules), rules)
+        events.append(opened(envelope(origin, EventType.UNIT_RETAINED, (unit,), data), said))
+    return Offer(
+        turn=doc,
+        bank=bank,
+        session=doc,
+        user=origin.user,
+        digest=bytes.fromhex(document.content_hash),
+        gateway=False,
+        accepted_at=now,
+        size=len((document.text or "").encode()),
+        begins=True,
+        events=events,
+    )
 
 
 def _retained(document: NewDocument, doc: UUID, unit: UUID, n: int, chunk: str) -> dict[str, Any]:
@@ -222,8 +222,3 @@ def _retained(document: NewDocument, doc: UUID, unit: UUID, n: int, chunk: str) 
         "origin": "document",
         "ordinal": n,
     }
-
-
-def _words(unit: UUID, chunk: str, at: datetime, document: NewDocument, rules: WordRules) -> dict[str, Any]:
-    terms = analyse(lexical_text(document.title, at, chunk, rules), rules)
-    return {"unit": str(unit), "terms": dict(terms.counts), "length": terms.length}

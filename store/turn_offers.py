@@ -64,8 +64,54 @@ class Known:
     rules: Mapping[UUID, Rules]
 
 
-def _digest(turn: NewTurn, key: bytes) -> str:
-    """Return the HMAC of a turn's body, hexadecimal: tells bodies apart and betrays nothing of them."""
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What an event says word for word: the unit that keeps it, how often each term stands in it (JSON), its words."""
+
+    unit: UUID
+    terms: str
+    length: int
+
+
+#: An event on its way: id, type, subject, aggregate, its envelope as `opened` has it, and what is said in it.
+OfferedEvent = tuple[str, str, str, str, str, Said | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A turn as `append_turns` takes it (store/functions/22_append_turns.sql says what each of these is)."""
+
+    turn: UUID
+    bank: UUID
+    session: UUID
+    user: UUID
+    digest: bytes
+    gateway: bool
+    accepted_at: datetime
+    size: int
+    begins: bool
+    events: Sequence[OfferedEvent] = field(repr=False)
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes are sent for it."""
+        return sum(len(event[4]) for event in self.events)
+
+
+def opened(drawn: Mapping[str, Any], said: Said | None = None) -> OfferedEvent:
+    """Return an envelope as JSON that ends within its data, two braces short: the log adds its numbers, and these."""
+    text = orjson.dumps(drawn)[:-2].decode()
+    return drawn["id"], drawn["type"], drawn["subject"], drawn["aggregatetype"], text, said
+
+
+def said_in(unit: UUID, text: str, rules: WordRules) -> Said:
+    """Return what the index knows of a text that is said."""
+    terms = analyse(text, rules)
+    return Said(unit, orjson.dumps(terms.counts).decode(), terms.length)
+
+
+def _digest(turn: NewTurn, key: bytes) -> bytes:
+    """Return the HMAC of a turn's body: tells bodies apart and betrays nothing of them."""
     body = [
         turn.user_id,
         _timestamp(turn.occurred_at),
@@ -74,7 +120,7 @@ def _digest(turn: NewTurn, key: bytes) -> str:
         [[m.role, m.name, m.content, _timestamp(m.occurred_at), m.parts] for m in turn.messages],
     ]
     # hmac.digest is slower for what is short, and lets the interpreter go for a moment each time.
-    return hmac.new(key, orjson.dumps(body, option=orjson.OPT_SORT_KEYS), "sha256").hexdigest()
+    return hmac.new(key, orjson.dumps(body, option=orjson.OPT_SORT_KEYS), "sha256").digest()
 
 
 def _timestamp(moment: datetime | None) -> str | None:
@@ -86,16 +132,12 @@ def is_large(turns: Sequence[NewTurn]) -> bool:
     return sum(len(m.content) for turn in turns for m in turn.messages) + 500 * len(turns) > LARGE_CHARACTERS
 
 
-def offers(host: UUID, turns: Sequence[NewTurn], now: datetime, known: Known) -> tuple[list[UUID], list[bytes]]:
-    """Return the turns' sessions, and each turn in the form `append_turns` takes, as JSON.
-
-    Turns of living sessions bring nothing that makes one.
-    """
-    offered = [_offer(host, turn, now, known) for turn in turns]
-    return [one["session"] for one in offered], [orjson.dumps(one) for one in offered]
+def offers(host: UUID, turns: Sequence[NewTurn], now: datetime, known: Known) -> list[Offer]:
+    """Return the turns in the form `append_turns` takes. Those of living sessions bring nothing that makes one."""
+    return [_offer(host, turn, now, known) for turn in turns]
 
 
-def _offer(host: UUID, turn: NewTurn, now: datetime, known: Known) -> dict[str, Any]:
+def _offer(host: UUID, turn: NewTurn, now: datetime, known: Known) -> Offer:
     """Return one turn in the form `append_turns` takes: its identity, its events and its words."""
     bank = identity.bank_id(host, turn.bank)
     session = identity.session_id(bank, turn.session_id)
@@ -104,35 +146,35 @@ def _offer(host: UUID, turn: NewTurn, now: datetime, known: Known) -> dict[str, 
     place = {"sessionId": session, "sessionName": turn.session_id, "turnId": turn_id, "turnName": turn.turn_id}
     units = [identity.unit_id(turn_id, n) for n in range(len(turn.messages))]
     said = [m.occurred_at or turn.occurred_at or now for m in turn.messages]
-    appended = _appended(turn, place, units, said)
     rules = writing(known.rules, bank)
-    return {
-        "turn": turn_id,
-        "bank": bank,
-        "session": session,
-        "user": origin.user,
-        "digest": _digest(turn, known.digest_key),
-        "gateway": turn.gateway,
-        "accepted_at": now,
-        "bytes": sum(len(message.content.encode()) for message in turn.messages),
-        "begin": None if session in known.living else _beginnings(origin, turn, session),
-        "events": [
-            envelope(origin, EventType.SESSION_APPENDED, (session,), appended, nth=str(turn_id)),
-            *(
-                envelope(origin, EventType.UNIT_RETAINED, (unit,), _retained(turn, n, unit, said[n], place))
-                for n, unit in enumerate(units)
-            ),
-        ],
-        "postings": [_posting(*one, rules) for one in zip(units, turn.messages, said, strict=True)],
-    }
+    begins = session not in known.living
+    events = _beginnings(origin, turn, session) if begins else []
+    appended = _appended(turn, place, units, said)
+    events.append(opened(envelope(origin, EventType.SESSION_APPENDED, (session,), appended, nth=str(turn_id))))
+    for n, (unit, message, at) in enumerate(zip(units, turn.messages, said, strict=True)):
+        retained = envelope(origin, EventType.UNIT_RETAINED, (unit,), _retained(turn, n, unit, at, place))
+        text = lexical_text(message.name or message.role, at, message.content, rules)
+        events.append(opened(retained, said_in(unit, text, rules)))
+    return Offer(
+        turn=turn_id,
+        bank=bank,
+        session=session,
+        user=origin.user,
+        digest=_digest(turn, known.digest_key),
+        gateway=turn.gateway,
+        accepted_at=now,
+        size=sum(len(message.content.encode()) for message in turn.messages),
+        begins=begins,
+        events=events,
+    )
 
 
-def _beginnings(origin: Origin, turn: NewTurn, session: UUID) -> list[dict[str, Any]]:
+def _beginnings(origin: Origin, turn: NewTurn, session: UUID) -> list[OfferedEvent]:
     """Return the events that make the turn's bank and session."""
     named = {"sessionId": session, "sessionName": turn.session_id}
     return [
-        envelope(origin, EventType.BANK_CREATED, (), created(origin.host, turn.bank, turn.private_to)),
-        envelope(origin, EventType.SESSION_CREATED, (session,), named),
+        opened(envelope(origin, EventType.BANK_CREATED, (), created(origin.host, turn.bank, turn.private_to))),
+        opened(envelope(origin, EventType.SESSION_CREATED, (session,), named)),
     ]
 
 
@@ -167,8 +209,3 @@ def _retained(turn: NewTurn, n: int, unit: UUID, at: datetime, place: Mapping[st
         "name": message.name,
         **({"parts": message.parts} if message.parts else {}),
     }
-
-
-def _posting(unit: UUID, message: NewMessage, at: datetime, rules: WordRules) -> dict[str, Any]:
-    terms = analyse(lexical_text(message.name or message.role, at, message.content, rules), rules)
-    return {"unit": unit, "terms": dict(terms.counts), "length": terms.length}

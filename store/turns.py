@@ -17,7 +17,7 @@ from store.languages import Languages
 from store.ledger import Stage, StageStatus, public_status
 from store.quotas import recounted, refusal_of
 from store.together import Together
-from store.turn_offers import Known, NewMessage, NewTurn, is_large, offers
+from store.turn_offers import Known, NewMessage, NewTurn, Offer, is_large, offers
 from store.turn_writes import Outcome, write_offered, write_together
 
 __all__ = ["Appended", "Clock", "NewMessage", "NewTurn", "Refused", "TurnStatus", "TurnStore"]
@@ -74,7 +74,7 @@ class TurnStore:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
-        self._writes: WeakValueDictionary[UUID, Together[list[bytes], list[Outcome]]] = WeakValueDictionary()
+        self._writes: WeakValueDictionary[UUID, Together[list[Offer], list[Outcome]]] = WeakValueDictionary()
         self._digest_keys: dict[UUID, bytes] = {}
         # Sessions that lived when last written to: their turns need not bring what makes bank and session.
         self._living: set[UUID] = set()
@@ -102,7 +102,7 @@ class TurnStore:
         known = Known(await self._digest_key(host), self._living, await self._languages.of(host))
         prepare = partial(offers, host, turns, now, known)
         # A large body would hold the event loop, and every other agent's turn with it, for the time of its analysis.
-        sessions, offered = await asyncio.to_thread(prepare) if is_large(turns) else prepare()
+        offered = await asyncio.to_thread(prepare) if is_large(turns) else prepare()
         found = await self._write(host, offered)
         unborn = [n for n, (outcome, _) in enumerate(found) if outcome == "unborn"]
         answers = [_answer(outcome, position) for outcome, position in found]
@@ -113,11 +113,11 @@ class TurnStore:
             for n, answer in zip(unborn, again, strict=True):
                 answers[n] = answer
         self._living.update(
-            session for session, (outcome, _) in zip(sessions, found, strict=True) if outcome == "accepted"
+            turn.session for turn, (outcome, _) in zip(offered, found, strict=True) if outcome == "accepted"
         )
         return answers
 
-    async def _write(self, host: UUID, offered: list[bytes]) -> list[Outcome]:
+    async def _write(self, host: UUID, offered: list[Offer]) -> list[Outcome]:
         """Write turns with those of others; wait alone where somebody holds their bank or session."""
         found = await self._together(host).ask(offered)
         if held := [n for n, (outcome, _) in enumerate(found) if outcome == "held"]:
@@ -126,11 +126,11 @@ class TurnStore:
                 found[n] = outcome
         return found
 
-    def _together(self, host: UUID) -> Together[list[bytes], list[Outcome]]:
+    def _together(self, host: UUID) -> Together[list[Offer], list[Outcome]]:
         """Return where turns of a host meet that come at the same time: the busier we are, the less each one costs."""
         if (found := self._writes.get(host)) is None:
             write = partial(write_together, self._database, host)
-            found = self._writes[host] = Together(write, MOST_BYTES, LANES, _bytes, eager=True)
+            found = self._writes[host] = Together(write, MOST_BYTES, LANES, _weight, eager=True)
         return found
 
     async def status(self, host: UUID, bank: str, session_id: str, turn_id: str) -> TurnStatus:
@@ -158,8 +158,8 @@ class TurnStore:
         return self._digest_keys[host]
 
 
-def _bytes(turns: list[bytes]) -> int:
-    return sum(map(len, turns))
+def _weight(turns: list[Offer]) -> int:
+    return sum(turn.weight for turn in turns)
 
 
 def _answer(outcome: str, position: int | None) -> Appended | Refused:

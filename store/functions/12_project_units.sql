@@ -1,8 +1,10 @@
 -- Projectors of units, entities, and what joins them. How projectors work: 10_project.sql.
 
--- A run never begins one unit twice (10_project.sql): nothing is sorted here, and a turn is accepted the sooner.
-create or replace function afterturn.project_unit_retained(p_events afterturn.event_store_t[]) returns void
-language plpgsql as $$
+-- A run never begins one unit twice (10_project.sql): nothing is sorted here, and a turn is accepted the sooner. So it is
+-- where the caller has seen that the bank lives (p_living).
+drop function if exists afterturn.project_unit_retained(afterturn.event_store_t[]);
+create or replace function afterturn.project_unit_retained(p_events afterturn.event_store_t[], p_living boolean default false)
+returns void language plpgsql as $$
 begin
     insert into agent_memory_unit_t as u
         (host_id, unit_id, bank_id, doc_id, content, context, event_date, occurred_start, occurred_end, mentioned_at,
@@ -12,11 +14,13 @@ begin
            coalesce((d->>'eventDate')::timestamptz, e.event_ts), (d->>'occurredStart')::timestamptz, (d->>'occurredEnd')::timestamptz,
            (d->>'mentionedAt')::timestamptz, coalesce(d->>'factType', 'world'), coalesce(d->'metadata', '{}'),
            coalesce((d->>'proofCount')::int, 1),
-           coalesce((select array_agg(s::uuid) from jsonb_array_elements_text(d->'sourceMemoryIds') s), '{}'),
+           case when d ? 'sourceMemoryIds' then array(select s::uuid from jsonb_array_elements_text(d->'sourceMemoryIds') s)
+                else '{}' end,
            e.user_id, coalesce(d->>'origin', 'extraction'), (d->>'sessionId')::uuid, (d->>'turnId')::uuid,
            d->>'sessionName', d->>'turnName', (d->>'ordinal')::int, (d->>'sequence')::int, d->>'role', d->>'name',
            e.position, e.aggregate_version,
-           coalesce((select b.active from agent_memory_bank_t b where b.host_id = e.host_id and b.bank_id = e.bank_id), true)
+           (p_living or coalesce((select b.active from agent_memory_bank_t b
+                                   where b.host_id = e.host_id and b.bank_id = e.bank_id), true))
            and coalesce((select o.active from agent_memory_doc_t o where o.host_id = e.host_id and o.bank_id = e.bank_id
                             and o.doc_id = (d->>'docId')::uuid), true),
            e.event_ts, e.user_id::text

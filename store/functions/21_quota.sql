@@ -5,18 +5,21 @@
 
 drop function if exists afterturn.has_quota(uuid);
 
--- What of the offered turns a quota is about, once: everything after this reads the few words it needs.
-create or replace function afterturn.priced(p_host uuid, p_turns jsonb, p_accepted int[]) returns jsonb
-language plpgsql as $$
+-- What of the offered turns a quota is about, once: everything after this reads the few words it needs. Left out are turns
+-- that are known already, or have an outcome. `ord` counts from 0.
+drop function if exists afterturn.priced(uuid, jsonb, int[]);
+create or replace function afterturn.priced(
+    p_host uuid, p_turns uuid[], p_banks uuid[], p_bytes bigint[], p_at timestamptz[], p_outcomes text[])
+returns jsonb language plpgsql as $$
 begin
     return (select coalesce(jsonb_agg(jsonb_build_object(
-                       'ord', t.nth - 1, 'bank', t.bank, 'bytes', t.bytes, 'minute', date_trunc('minute', t.accepted_at),
-                       'wait', 60 - floor(extract(second from t.accepted_at)),
+                       'ord', t.nth - 1, 'bank', t.bank, 'bytes', t.bytes, 'minute', date_trunc('minute', t.at),
+                       'wait', 60 - floor(extract(second from t.at)),
                        'fresh', (select true from afterturn.agent_memory_bank_t b
                                   where b.host_id = p_host and b.bank_id = t.bank and b.active) is null) order by t.nth), '[]')
-              from rows from (jsonb_to_recordset(p_turns) as (bank uuid, bytes bigint, accepted_at timestamptz))
-                       with ordinality as t(bank, bytes, accepted_at, nth)
-             where t.nth - 1 = any (p_accepted));
+              from unnest(p_turns, p_banks, p_bytes, p_at, p_outcomes) with ordinality as t(turn, bank, bytes, at, outcome, nth)
+             where t.outcome is null and array_position(p_turns, t.turn) = t.nth
+               and (select true from afterturn.turn_t g where g.host_id = p_host and g.turn_id = t.turn) is null);
 end $$;
 
 drop function if exists afterturn.over_quota(uuid, jsonb, int[]);

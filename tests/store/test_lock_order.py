@@ -20,6 +20,7 @@ from store.events.envelope import Origin, offer
 from store.keys import Keys
 from store.quotas import Limits, Quotas
 from store.turn_offers import Known, offers
+from store.turn_writes import APPEND, call
 from store.turns import TurnStore
 from tests.store.conftest import NOON, blocked, new_host, rows, turn
 
@@ -27,7 +28,6 @@ WRITES = text("select pg_advisory_xact_lock_shared(afterturn.lock_key('quota', :
 SHARE = text("select pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank))")
 TRY_SHARE = text("select pg_try_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank))")
 TRY_ALONE = text("select pg_try_advisory_xact_lock(afterturn.lock_key('bank', :bank))")
-APPEND = text("select outcomes from afterturn.append_turns(:host, cast(:turns as jsonb), true)")
 
 
 async def new_bank(database: Database, host: UUID) -> None:
@@ -58,13 +58,13 @@ async def test_a_writer_that_meets_who_counts_the_quota_is_served(
     await TurnStore(database, lambda: NOON).append(host, [turn()])
     await Quotas(database, lambda: NOON).set(name, None, Limits(max_banks=9))
     bank = "new" if counting in {new_bank, loaded} else "home"
-    _, [offered] = offers(host, [turn("t2", bank=bank)], NOON, Known(b"", (), {}))
+    offered = offers(host, [turn("t2", bank=bank)], NOON, Known(b"", (), {}))
     async with database.tenant(host) as writer:
         await writer.execute(WRITES, {"host": host})
         task = asyncio.ensure_future(counting(database, host))
         await blocked(database, host)
-        answer = await writer.execute(APPEND, {"host": host, "turns": f"[{offered.decode()}]"})
-        assert answer.scalar_one() == ["accepted"]
+        driver: Any = (await writer.get_raw_connection()).driver_connection
+        assert await driver.fetchval(APPEND, *call(host, offered, wait=True)) == ["accepted"]
     await task
     living = await rows(database, host, "select count(*) from agent_memory_bank_t where active")
     counted = await Quotas(database, lambda: NOON).show(name)

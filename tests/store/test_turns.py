@@ -2,6 +2,7 @@
 
 import asyncio
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -14,6 +15,8 @@ from store.events.catalog import EventType
 from store.events.envelope import Origin, command
 from store.events.log import append_events
 from store.ledger import TURN_STAGES
+from store.turn_offers import Known, offers
+from store.turn_writes import APPEND, call
 from store.turns import Appended, NewMessage, NewTurn, Refused, TurnStore
 from tests.patience import until
 from tests.store.conftest import NOON, new_host, rows, turn
@@ -274,15 +277,14 @@ async def test_an_append_that_breaks_in_the_middle_leaves_nothing(
     turns: TurnStore, database: Database, host: UUID
 ) -> None:
     await turns.append(host, [turn("t1")])
+    offered = offers(host, [turn("t2")], NOON, Known(b"", (), {}))
     async with database.tenant(host) as connection:
+        driver: Any = (await connection.get_raw_connection()).driver_connection
+        assert await driver.fetchval(APPEND, *call(host, offered, wait=True)) == ["accepted"]
         with pytest.raises(Exception, match="planted"):
-            await connection.execute(
-                text(
-                    "do $$ begin perform afterturn.append_turns(afterturn.current_host(), '[]', true); "
-                    "delete from afterturn.ledger_t; raise 'planted'; end $$"
-                )
-            )
+            await connection.execute(text("do $$ begin raise 'planted'; end $$"))
         await connection.rollback()
+    assert await rows(database, host, "select count(*) from turn_t") == [(1,)]
     assert await rows(database, host, "select count(*) from ledger_t") == [(4,)]
 
 

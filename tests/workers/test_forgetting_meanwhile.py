@@ -6,9 +6,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from sqlalchemy import text
 
-from store import curation, identity, ledger, turn_offers
+from store import curation, identity, ledger, turn_offers, turn_writes
 from store.curation import NewLink
 from store.documents import Documents, NewDocument, content_hash
 from store.events import log
@@ -23,8 +22,6 @@ from tests.workers.conftest import BANK, HOST, World, dialogue, now
 from tests.workers.stages import Crew
 from workers import embedding
 from workers.extraction import stage as extraction
-
-APPEND = text("select outcomes from afterturn.append_turns(:host, cast(:turns as jsonb), true)")
 
 
 async def goes_on(world: World, doing: Awaitable[Any]) -> asyncio.Task[Any]:
@@ -92,9 +89,10 @@ async def test_a_document_forgotten_while_a_turn_of_it_comes_takes_the_turn_alon
     documents = Documents(world.database, now)
     doc = (await documents.register(HOST, NewDocument("default", content_hash(b"a file")))).doc_id
     turn = NewTurn("default", "s", "of the file", dialogue(), doc_id=doc)
-    _, [offered] = turn_offers.offers(HOST, [turn], now(), turn_offers.Known(b"", (), {}))
+    offered = turn_offers.offers(HOST, [turn], now(), turn_offers.Known(b"", (), {}))
     async with world.database.tenant(HOST) as connection:
-        await connection.execute(APPEND, {"host": HOST, "turns": f"[{offered.decode()}]"})
+        driver: Any = (await connection.get_raw_connection()).driver_connection
+        await driver.fetch(turn_writes.APPEND, *turn_writes.call(HOST, offered, wait=True))
         forgetting = await goes_on(world, documents.forget(HOST, "default", doc))
     await forgetting
     assert await world.sql("select 1 from afterturn.agent_memory_unit_t where active and doc_id is not null") == []
