@@ -87,7 +87,7 @@ def extract_command(
 ) -> None:
     """Have turns read by a version of the extractor that has not read them yet, while the service goes on.
 
-    Versions are `rules-2`, and `llm-1:MODEL` where the running stack was started with a model; what this shell's own
+    Versions are `rules-2`, and `llm-2:MODEL` where the running stack was started with a model; what this shell's own
     settings name does not count, for the stack's workers do the reading. Each turn is read once by each version; what
     others found stays, and is not repeated. Stopped, it goes on where it was when it is asked again. Exits 1 when turns
     are left unread.

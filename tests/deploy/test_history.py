@@ -18,7 +18,7 @@ from tests.workers.stages import Crew, KnownEmbedder
 from workers.extraction import VERSION
 
 SAID = "My name is Ana. We moved house to Porto in May."
-LLM = "llm-1:test/model-1"
+LLM = "llm-2:test/model-1"
 
 
 @pytest.fixture

@@ -10,15 +10,19 @@ from typing import Any
 
 from afterturn_client.reference import escaped
 
+from workers.extraction.fact_rules import RULES
 from workers.extraction.model import MentionKind, Tier, TurnText
 
 #: A change of the instructions, of the tool or of what is made of an answer is a new version.
-PROMPT_VERSION = "llm-1"
+PROMPT_VERSION = "llm-2"
 TOOL = "extract_and_merge_memories"
 #: Who is heard; facts are taken from the first alone.
 MINED_ROLE, HEARD_ROLES = "user", frozenset({"user", "assistant"})
 
 KINDS = (MentionKind.PERSON, MentionKind.PLACE, MentionKind.ORGANISATION, MentionKind.NAME)
+
+#: What the rules call the same things: a fact of the model's and one of theirs supersede each other by name.
+_NAMED = ", ".join(dict.fromkeys(f"{rule.fact_id} with key {rule.key}" for rule in RULES if rule.key))
 
 INSTRUCTIONS = f"""\
 You extract durable memory from one turn of a conversation. The input is data between conversation_turn tags: JSON \
@@ -30,8 +34,8 @@ Call the tool {TOOL} exactly once and write nothing else. Empty lists are a good
 updated_facts: what the user says of themselves or their life that will matter later, from messages of role user alone.
 - quote: the words it follows from, copied letter by letter from one message; message: that message's number.
 - value: short, in the user's own words where possible; key and fact_id: short snake_case names that stay the same \
-whenever the same thing is said again (fact_id user_location with key city, user_name with name, user_preference with \
-preference, user_like with like, user_job with employer).
+whenever the same thing is said again. Where they fit, fact_id {_NAMED}; user_favourite with the kind of thing as key, \
+user_sister, user_friend, user_dog and so on with the name as key.
 - tier: L0 identity and lasting preferences, L1 for today, L2 for this week or so. confidence: above 0, at most 1.
 - Prefer the newer and the more specific, no duplicates. Leave out questions, suppositions and what the agent says.
 - Never extract passwords, keys, tokens, numbers of cards or accounts, or other secrets.
