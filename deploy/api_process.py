@@ -25,6 +25,7 @@ from deploy import logs
 from deploy.broker_fitness import Watch
 from deploy.gateways import gateway_recall
 from deploy.health import ApiHealth
+from deploy.long_lived import keep_loaded
 from deploy.metrics import Exposition, LedgerCounts
 from deploy.outside import noting
 from deploy.settings import Settings
@@ -284,6 +285,7 @@ class _Model:
             log.error("a model cannot be used", what=self._what, error=self._wrong)  # noqa: TRY400 - no tracebacks
         else:
             self._wrong = ""
+            keep_loaded()
             log.info("a model is loaded", what=self._what, model=self._model.name)
 
 

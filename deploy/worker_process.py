@@ -5,7 +5,6 @@ wait for messages; the main thread waits for a signal.
 """
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -28,6 +27,7 @@ from deploy import logs
 from deploy.broker_fitness import Watch
 from deploy.gateways import gateway_client, gateway_recall
 from deploy.linking import linking_of
+from deploy.long_lived import keep_loaded
 from deploy.outside import noted
 from deploy.settings import Settings
 from deploy.stepping_back import half_with_me
@@ -159,9 +159,7 @@ def _work(loop: EventLoopThread, parts: Parts, workers: Sequence[dramatiq.Worker
         return 1
     log.info("the sentence model is loaded", model=parts.embedder.name)
     _warm_reranker(loop, parts.reranker, ending)
-    # What is loaded now stays: the collector need not walk over it again and again.
-    gc.collect()
-    gc.freeze()
+    keep_loaded()
     ending.wait()
     return 0
 

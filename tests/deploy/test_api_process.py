@@ -1,5 +1,6 @@
 """The API as a process of its own: it serves, says what is wrong, and stops when told to."""
 
+import gc
 import os
 import signal
 import socket
@@ -18,9 +19,10 @@ from fastapi import FastAPI
 from pydantic import SecretStr
 from sqlalchemy import text
 
-from deploy.api_process import _lifespan, _owned
+from deploy.api_process import _lifespan, _Model, _owned
 from deploy.embedded.ports import free_port
 from deploy.settings import Settings
+from embeddings.registry import create_embedder
 from embeddings.settings import EmbeddingSettings, Provider, RemoteSettings
 from producers.settings import BrokerSettings
 from store.database import Database
@@ -28,7 +30,7 @@ from store.keys import Keys
 from store.ledger import Stage
 from store.settings import DatabaseSettings
 from store.words import TOO_MANY
-from tests.patience import PATIENCE_S, wait_until
+from tests.patience import PATIENCE_S, until, wait_until
 from tests.processes import spawned
 from tests.servers import TestPostgres, TestValkey
 from tests.workers.conftest import HOST, open_world, settings_of, turn_uuid
@@ -185,6 +187,18 @@ async def test_the_servers_process_that_carries_words_steps_back_for_whoever_ask
     finally:
         await owned.carrying.close()
         await beside.close()
+
+
+async def test_no_answer_waits_for_a_walk_over_what_was_loaded(tmp_path: Path) -> None:
+    remote = RemoteSettings(base_url="http://127.0.0.1:9", model="away")
+    model = create_embedder(EmbeddingSettings(provider=Provider.REMOTE, remote=remote), tmp_path)
+    gc.unfreeze()
+    try:
+        async with _Model(model, "sentence model").loading():
+            await until(lambda: gc.get_freeze_count() > 0, "what is loaded is out of the collector's sight")
+    finally:
+        gc.unfreeze()
+        await model.close()
 
 
 async def test_turns_that_are_being_embedded_when_it_stops_are_the_workers_before_the_database_is_let_go(
