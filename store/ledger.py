@@ -1,5 +1,6 @@
 """The ledger: what is still to be done for each turn, who does it now, and how everything ended."""
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -150,6 +151,8 @@ class Ledger:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        # One connection claims for all stages of a process: the server plans what it takes once for each.
+        self._claiming = asyncio.Lock()
 
     async def claim(
         self,
@@ -182,7 +185,7 @@ class Ledger:
             "valve": valve,
             "by_bank": by_bank,
         }
-        async with self._database.operator_call() as connection:
+        async with self._claiming, self._database.operator_call() as connection:
             found = (await connection.execute(CLAIM, arguments)).all()
         claims: dict[tuple[UUID, UUID, int], list[LedgerRow]] = defaultdict(list)
         for row in found:

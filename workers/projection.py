@@ -1,7 +1,8 @@
 """The projection stage: one writer a bank counts what its turns add to it, each turn once."""
 
+import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from store import derived
@@ -11,6 +12,8 @@ from store.identity import user_id
 from store.ledger import Claim, Outcome, Stage, close, held_together
 from workers.runner import Shape, Worked
 
+AT_ONCE = 2
+
 
 @dataclass(frozen=True, slots=True)
 class ProjectionStage:
@@ -19,9 +22,16 @@ class ProjectionStage:
     database: Database
     stage: ClassVar[Stage] = Stage.PROJECTION
     shape: ClassVar[Shape] = Shape(streams=4, rows=64)
+    #: Banks that one worker is at: more would only ask for more connections, each of which has the server plan every
+    #: statement for itself.
+    under_way: asyncio.Semaphore = field(init=False, default_factory=lambda: asyncio.Semaphore(AT_ONCE))
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
         """Count the first turns of a bank that extraction is through with, and what was forgotten in it."""
+        async with self.under_way:
+            return await self._work(claims)
+
+    async def _work(self, claims: Sequence[Claim]) -> Worked:
         claim = claims[0]
         bank = claim.rows[0].bank_id
         # A row that is no turn says that something was forgotten (then it names none), or found in a turn later.

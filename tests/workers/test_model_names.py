@@ -28,9 +28,7 @@ async def test_what_a_model_reads_supersedes_what_a_rule_read_before(world: Worl
         asked = reader(server.url)
         try:
             await world.append(turn="t1", messages=dialogue("I live in Porto.", "I see."))
-            await world.append(
-                turn="t2", messages=[NewMessage("user", "We slept in our new flat in Lisbon.")]
-            )
+            await world.append(turn="t2", messages=[NewMessage("user", "We slept in our new flat in Lisbon.")])
             crew = Crew(world, reader=asked)
             await crew.drain()
             await crew.drain(Stage.ENRICHMENT, Stage.PROJECTION)
