@@ -1,10 +1,8 @@
 """The Memory Gateway as the processes use it: turns are delivered by workers, recalls are asked by both."""
 
-from afterturn_client.gateway import GatewayClient, proxy_of
-from afterturn_client.transport import check_base_url
+from afterturn_client.gateway import GatewayClient
 
 from producers.gateway_recall import GatewayRecall
-from producers.kept_posts import KeptPosts
 from store import identity
 from store.database import Database
 from workers.gateway import gate_of
@@ -15,24 +13,15 @@ def gateway_client(settings: GatewaySettings, timeout_s: float | None = None) ->
     """Return a client, or None where no gateway is configured."""
     if settings.mode is GatewayMode.OFF:
         return None
-    patience_s = timeout_s or settings.timeout_seconds
     return GatewayClient(
         settings.base_url,
         settings.user_id,
         settings.user_key.get_secret_value(),
         settings.app_id,
         settings.project_id,
-        patience_s,
+        timeout_s or settings.timeout_seconds,
         keep_seconds=settings.keep_seconds,
-        posts=_posts(settings, patience_s),
     )
-
-
-def _posts(settings: GatewaySettings, timeout_s: float) -> KeptPosts | None:
-    """Return what posts to a gateway nearby at the least cost; through TLS or a proxy, the client's own do."""
-    base_url = check_base_url(settings.base_url)
-    nearby = base_url.startswith("http:") and proxy_of(base_url) is None
-    return KeptPosts(base_url, timeout_s, settings.keep_seconds) if nearby and settings.keep_seconds > 0 else None
 
 
 def gateway_recall(settings: GatewaySettings, database: Database, timeout_s: float) -> GatewayRecall | None:

@@ -20,7 +20,7 @@ from urllib.request import getproxies, proxy_bypass
 import httpx
 
 from afterturn_client.errors import Category, GatewayError, InvalidRequestError
-from afterturn_client.posts import CLOSE, KEEP, Posts, Sends, Transports
+from afterturn_client.posts import Posts, Transports
 from afterturn_client.transport import (
     Lost,
     Reply,
@@ -67,8 +67,7 @@ class GatewayClient:
     Every call takes a bare session id, waits at most `timeout_seconds` in all and raises GatewayError.
     Use it on one event loop and close it (`async with`, or `aclose`). A connection that idled for less than
     `keep_seconds` is used again: keep that well below what the gateway allows, since one that it closes at the moment
-    of a call makes that call's outcome unknown. With 0, as for an agent's few calls, each has its own. `posts`, where
-    they are handed in, see to all of that themselves.
+    of a call makes that call's outcome unknown. With 0, as for an agent's few calls, each has its own.
     """
 
     def __init__(  # noqa: PLR0917 -- five of them are one identity, in the order of the wire
@@ -81,14 +80,20 @@ class GatewayClient:
         timeout_seconds: float = 10.0,
         transport: httpx.AsyncBaseTransport | None = None,
         keep_seconds: float = 0.0,
-        posts: Sends | None = None,
     ) -> None:
         if isinstance(timeout_seconds, bool) or not math.isfinite(timeout_seconds) or timeout_seconds <= 0:
             raise InvalidRequestError("timeout_seconds must be a finite number above 0")
         self._base_url = check_base_url(base_url)
         self._identity = {"user_id": user_id, "user_key": user_key}
         self._scope = {"app_id": app_id, "project_id": project_id}
-        self._posts = posts or _posts(self._base_url, float(timeout_seconds), transport, keep_seconds)
+        kept = 0.0 if transport is not None else keep_seconds
+        # Read once: that takes longer than a hundred calls.
+        trusted = httpx.create_ssl_context(trust_env=not is_loopback(self._base_url))
+        own = partial(_transport, kept, trusted, _proxy(self._base_url))
+        self._transports = Transports(own if transport is None else lambda: transport, kept)
+        self._posts = Posts(
+            self._transports, self._base_url, _headers(kept), float(timeout_seconds), traced=transport is None
+        )
 
     def __repr__(self) -> str:
         return f"GatewayClient({self._base_url!r})"
@@ -115,7 +120,7 @@ class GatewayClient:
 
     async def aclose(self) -> None:
         """Close what is open."""
-        await self._posts.aclose()
+        await self._transports.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -145,13 +150,9 @@ class GatewayClient:
         )
 
 
-def _posts(base_url: str, timeout_s: float, transport: httpx.AsyncBaseTransport | None, keep_seconds: float) -> Posts:
-    kept = 0.0 if transport is not None else keep_seconds
-    # Read once: that takes longer than a hundred calls.
-    trusted = httpx.create_ssl_context(trust_env=not is_loopback(base_url))
-    own = partial(_transport, kept, trusted, proxy_of(base_url))
-    transports = Transports[httpx.AsyncBaseTransport](own if transport is None else lambda: transport, kept)
-    return Posts(transports, base_url, KEEP if kept > 0 else CLOSE, timeout_s, traced=transport is None)
+def _headers(keep_seconds: float) -> dict[str, str]:
+    # A kept connection that the other side has dropped would turn "not sent" into "unknown".
+    return {"accept": "application/json", "connection": "keep-alive" if keep_seconds > 0 else "close"}
 
 
 def _transport(keep_seconds: float, trusted: ssl.SSLContext, proxy: str | None) -> httpx.AsyncBaseTransport:
@@ -162,7 +163,7 @@ def _transport(keep_seconds: float, trusted: ssl.SSLContext, proxy: str | None) 
     )
 
 
-def proxy_of(base_url: str) -> str | None:
+def _proxy(base_url: str) -> str | None:
     """Return the proxy that the environment names for this address; to this machine there is none."""
     parts = urlsplit(base_url)
     if is_loopback(base_url) or proxy_bypass(parts.netloc):

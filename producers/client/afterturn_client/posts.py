@@ -11,43 +11,14 @@ transport is for one call at a time here, and keeps one connection.
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
 
 import httpx
 
 from afterturn_client.transport import Lost, Reply, send
 
-#: Of every post; and what it says of its connection. One that was kept, and that the other side has dropped, would
-#: turn "not sent" into "unknown".
-HEADERS = {"accept": "application/json", "content-type": "application/json"}
-KEEP, CLOSE = {"connection": "keep-alive"}, {"connection": "close"}
 
-
-class Sends(Protocol):
-    """Sends the body of a POST exactly once."""
-
-    async def send(self, path: str, body: bytes) -> Reply | Lost:
-        """Return the answer, or what is known of a call without one; raise for neither."""
-        ...
-
-    async def aclose(self) -> None:
-        """Close what is open, and send no more."""
-        ...
-
-
-class Closes(Protocol):
-    """What is open and can be closed."""
-
-    async def aclose(self) -> None:
-        """Close it."""
-        ...
-
-
-Lent = TypeVar("Lent", bound=Closes)
-
-
-class Transports(Generic[Lent]):
-    """Transports, of httpx or others, lent for one call each and taken back; the last one back is the first to go out.
+class Transports:
+    """Transports of httpx, lent for one call each and taken back; the last one back is the first to go out again.
 
     One that idled for `keep_seconds` is closed. With 0 there is one, which keeps no connection and is lent to all.
     Belongs to one event loop.
@@ -55,17 +26,17 @@ class Transports(Generic[Lent]):
 
     def __init__(
         self,
-        make: Callable[[], Lent],
+        make: Callable[[], httpx.AsyncBaseTransport],
         keep_seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._make, self._keep_seconds, self._clock = make, keep_seconds, clock
         self._first, self._closed = make(), False
-        self._idle: deque[tuple[float, Lent]] = deque()
+        self._idle: deque[tuple[float, httpx.AsyncBaseTransport]] = deque()
         if keep_seconds > 0:
             self._idle.append((clock(), self._first))
 
-    async def lend(self) -> Lent:
+    async def lend(self) -> httpx.AsyncBaseTransport:
         """Return a transport nobody uses; hand it `back`. Raises RuntimeError when all is closed."""
         if self._closed:
             raise RuntimeError("the client is closed")
@@ -75,7 +46,7 @@ class Transports(Generic[Lent]):
             await self._idle.popleft()[1].aclose()
         return self._idle.pop()[1] if self._idle else self._make()
 
-    async def back(self, transport: Lent) -> None:
+    async def back(self, transport: httpx.AsyncBaseTransport) -> None:
         """Take a transport back; close it when all was closed meanwhile."""
         if self._closed:
             await transport.aclose()
@@ -94,15 +65,9 @@ class Posts:
     """POSTs of JSON that differ in path and body alone; an address and its headers are made once for each path."""
 
     def __init__(
-        self,
-        transports: Transports[httpx.AsyncBaseTransport],
-        base_url: str,
-        connection: dict[str, str],
-        timeout_s: float,
-        *,
-        traced: bool,
+        self, transports: Transports, base_url: str, headers: dict[str, str], timeout_s: float, *, traced: bool
     ) -> None:
-        self._transports, self._base_url, self._headers = transports, base_url, {**HEADERS, **connection}
+        self._transports, self._base_url, self._headers = transports, base_url, headers
         self._timeout_s, self._traced = timeout_s, traced
         self._timeouts = httpx.Timeout(timeout_s).as_dict()
         self._made: dict[str, tuple[httpx.URL, list[tuple[bytes, bytes]]]] = {}
@@ -117,11 +82,9 @@ class Posts:
         finally:
             await self._transports.back(transport)
 
-    async def aclose(self) -> None:
-        """Close what is open, and send no more."""
-        await self._transports.aclose()
-
     def _make(self, path: str) -> tuple[httpx.URL, list[tuple[bytes, bytes]]]:
-        made = httpx.Request("POST", self._base_url + path, headers=self._headers)
+        made = httpx.Request(
+            "POST", self._base_url + path, headers={**self._headers, "content-type": "application/json"}
+        )
         headers = [(name, value) for name, value in made.headers.raw if name.lower() != b"content-length"]
         return self._made.setdefault(path, (made.url, headers))

@@ -130,7 +130,7 @@ async def send(call: SendStreamed, outgoing: httpx.Request, timeout_s: float, *,
         async with asyncio.timeout(timeout_s):
             response = await call(outgoing)
             try:
-                body = await read_body(response)
+                body = await _read(response)
             finally:
                 await response.aclose()
     except TimeoutError:
@@ -181,8 +181,7 @@ def build(client: httpx.AsyncClient | httpx.Client, request: Request) -> httpx.R
     )
 
 
-async def read_body(response: httpx.Response) -> bytes | None:
-    """Return the body of a streamed answer; None when it is too long or cannot be decoded."""
+async def _read(response: httpx.Response) -> bytes | None:
     pieces = bytearray()
     try:
         async for piece in response.aiter_bytes():
