@@ -28,6 +28,9 @@ WIDTH = 384
 TOWERING = 10.0
 #: No input is made larger than this, however small it is: rare texts have larger ones than those that were seen.
 MOST_RAISED = 4.0
+#: A weight of a product is a whole number up to this: a processor without instructions of its own for 8-bit products
+#: (AVX2 without VNNI) adds two of them in 16 bits, where 255 times more than 64 would overflow.
+MOST_OF_A_WEIGHT = 64
 #: Exponents of attention are kept between these, far beyond any the model has: sums stay finite and above zero.
 FARTHEST = 60.0
 _OURS = "com.microsoft"
@@ -172,7 +175,7 @@ def _quantised(graph: Graph, states: str) -> Sequence[str]:
 
 def _product(graph: Graph, name: str, inputs: Sequence[str], weights: Floats, bias: Floats) -> str:
     """Add a product of 8-bit numbers: the weights have a scale for each output."""
-    rounded, scale = _rounded(weights, axis=0)
+    rounded, scale = _rounded(weights, axis=0, most=MOST_OF_A_WEIGHT)
     numbers = {"weights": rounded, "scale": scale[0], "bias": bias}
     kept = [graph.keep(f"{name}.{part}", values) for part, values in numbers.items()]
     states, level, zero = inputs
@@ -180,8 +183,8 @@ def _product(graph: Graph, name: str, inputs: Sequence[str], weights: Floats, bi
     return product
 
 
-def _rounded(weights: Floats, axis: int) -> tuple[NDArray[np.int8], Floats]:
-    """Return weights as 8-bit numbers, and what each is to be multiplied with: one scale along an axis."""
+def _rounded(weights: Floats, axis: int, most: int = 127) -> tuple[NDArray[np.int8], Floats]:
+    """Return weights as whole numbers up to `most`, and what each is to be multiplied with: one scale along an axis."""
     largest = np.abs(weights).max(axis=axis, keepdims=True)
-    scale = np.maximum(largest / 127, np.finfo(np.float32).tiny).astype(np.float32)
-    return np.clip(np.round(weights / scale), -127, 127).astype(np.int8), scale
+    scale = np.maximum(largest / most, np.finfo(np.float32).tiny).astype(np.float32)
+    return np.clip(np.round(weights / scale), -most, most).astype(np.int8), scale
