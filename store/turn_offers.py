@@ -95,7 +95,7 @@ class Offer:
     @property
     def weight(self) -> int:
         """About how many bytes are sent for it."""
-        return sum(len(event[4]) for event in self.events)
+        return sum(len(opened) + (len(said.terms) if said else 0) for *_, opened, said in self.events)
 
 
 def opened(drawn: Mapping[str, Any], said: Said | None = None) -> OfferedEvent:
