@@ -29,11 +29,9 @@ async def write_offered(database: Database, host: UUID, turns: Sequence[Offer], 
 
     Where a quota was used up meanwhile, nothing was written and the call is made again. Raises RateLimited in the end.
     """
-    first = {turn.turn: n for n, turn in reversed(list(enumerate(turns)))}
-    once: list[int] = []
-    again: list[int] = []
-    for n, turn in enumerate(turns):
-        (once if first[turn.turn] == n else again).append(n)
+    first: dict[UUID, int] = {}
+    again = [n for n, turn in enumerate(turns) if first.setdefault(turn.turn, n) != n]
+    once = list(first.values())
     found = dict(zip(once, await _write(database, host, [turns[n] for n in once], wait=wait), strict=True))
     if again:
         answers = await write_offered(database, host, [turns[n] for n in again], wait=wait)

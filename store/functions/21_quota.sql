@@ -18,7 +18,7 @@ begin
                        'fresh', (select true from afterturn.agent_memory_bank_t b
                                   where b.host_id = p_host and b.bank_id = t.bank and b.active) is null) order by t.nth), '[]')
               from unnest(p_turns, p_banks, p_bytes, p_at, p_outcomes) with ordinality as t(turn, bank, bytes, at, outcome, nth)
-             where t.outcome is null and array_position(p_turns, t.turn) = t.nth
+             where t.outcome is null
                and (select true from afterturn.turn_t g where g.host_id = p_host and g.turn_id = t.turn) is null);
 end $$;
 

@@ -9,6 +9,7 @@ drop function if exists afterturn.append_turns(uuid, jsonb, boolean);
 drop function if exists afterturn.lock_turns(uuid, jsonb);
 drop function if exists afterturn.lock_turns(uuid, jsonb, boolean);
 drop function if exists afterturn.look_at_turns(uuid, jsonb);
+drop function if exists afterturn.sorted(bigint[]);
 drop type if exists afterturn.offered_turn cascade;
 drop type if exists afterturn.accepted_turn cascade;
 drop type if exists afterturn.said_unit cascade;

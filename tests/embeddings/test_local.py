@@ -9,6 +9,7 @@ import onnx
 import psutil
 import pytest
 from numpy.typing import NDArray
+from onnx import numpy_helper
 
 from embeddings.errors import EmbedderClosed, ModelMismatch
 from embeddings.local import LocalEmbedder
@@ -162,6 +163,15 @@ async def test_vectors_in_8_bits_are_near_those_of_full_precision_whoever_runs_b
     alone = np.concatenate([await embedder.embed([text]) for text in texts])
     assert np.sum(true * await embedder.embed(texts), axis=1).min() > 0.98
     assert np.sum(true * alone, axis=1).min() > 0.98
+
+
+def test_no_sum_of_products_overflows_on_a_processor_that_adds_two_in_16_bits(tmp_path: Path) -> None:
+    for variant in (Variant.LEAN, Variant.DYNAMIC):
+        graph = onnx.load(model_folder(EmbeddingSettings(variant=variant), tmp_path) / "model.onnx").graph
+        kept = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
+        products = [node for node in graph.node if node.op_type.startswith("MatMulInteger")]
+        assert products
+        assert max(int(np.abs(kept[node.input[1]].astype(int)).max()) for node in products) <= (2**15 - 1) // (2 * 255)
 
 
 def test_making_an_embedder_touches_no_disk(tmp_path: Path) -> None:
