@@ -21,6 +21,7 @@ from deploy.demo.stack import paused_workers
 from embeddings.settings import Variant
 from store.database import Database
 from store.turns import NewTurn, TurnStore
+from store.words import WaitingWords
 
 #: Lends what `run` takes.
 servers = pipeline_stack
@@ -150,8 +151,8 @@ class Bench:
             raise NotDone(f"{left.undone} rows of the ledger are undone, {left.failed} failed")
 
     async def undone(self, *hosts: UUID) -> bool:
-        """Say whether anything is still to be done; asked on a connection that is kept, which costs next to nothing."""
-        async with self.database.operator() as connection:
+        """Say whether anything is still to be done: one statement on a connection that is kept."""
+        async with self.database.operator_call() as connection:
             return bool((await connection.execute(UNDONE, {"hosts": list(hosts)})).scalar_one())
 
     async def _floors(self, drained: Drained) -> dict[str, float]:
@@ -177,10 +178,16 @@ class Bench:
         return Measure(name, "turns/s", ours, Target(">=", least), self.on.workers / floor_ms * MILLISECONDS)
 
     async def _idle(self) -> Measure:
-        """Let stages that do nothing but claim and close work off a backlog."""
+        """Let stages that do nothing but claim and close work off a backlog, after a small one to warm up.
+
+        Its words are carried into their index before, which is a stage's work: workers do it, too, where many wait.
+        """
         with paused_workers(self.on.stack), self.on.idle_workers() as idle:
+            host, _ = await self.backlog(1)
+            await self.done(host)
             with paused_workers(idle):
                 host, turns = await self.backlog(self.sizes.idle_banks)
+                await WaitingWords(self.database).carry(PATIENCE_S)
             started = time.monotonic()
             await self.done(host)
             seconds = time.monotonic() - started
