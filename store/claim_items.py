@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
 
-from sqlalchemy import text
-
 from store.database import Database
 from store.ledger import Claim, LedgerRow, Stage
 
-CLAIM_ITEMS = text("select * from afterturn.claim_items(:host, :stage, cast(:items as uuid[]), :lease, :worker)")
+CLAIM_ITEMS = "select * from afterturn.claim_items($1, $2, $3, $4, $5)"
 
 
 async def claim_items(
@@ -19,7 +17,5 @@ async def claim_items(
 
     Only for stages in which every item is a stream of its own.
     """
-    arguments = {"host": host, "stage": stage.value, "items": list(items), "lease": lease, "worker": worker}
-    async with database.operator_call() as connection:
-        rows = (await connection.execute(CLAIM_ITEMS, arguments)).all()
-    return [Claim(host, stage, row.stream_id, row.epoch, (LedgerRow(*row[3:]),)) for row in rows]
+    found = await database.operator_fetch(CLAIM_ITEMS, host, stage.value, list(items), lease, worker)
+    return [Claim(host, stage, stream, epoch, (LedgerRow(*row),)) for _, stream, epoch, *row in found]

@@ -85,6 +85,10 @@ class Database:
         """
         return await _fetch(self._app, query, arguments)
 
+    async def operator_fetch(self, query: str, *arguments: object) -> list[Record]:
+        """Make one call over all hosts, otherwise as `fetch` does."""
+        return await _fetch(self._operator, query, arguments)
+
     @asynccontextmanager
     async def operator_call(self) -> AsyncGenerator[AsyncConnection]:
         """Lend a connection over all hosts for one statement, which is a transaction of its own."""

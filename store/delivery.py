@@ -3,7 +3,7 @@
 An audit row holds names, categories, statuses and counts: no content, no credentials, no bodies.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ from uuid import UUID
 from weakref import WeakValueDictionary
 
 import orjson
-from sqlalchemy import TextClause, text
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
@@ -20,14 +20,13 @@ from store.ledger import Claim, LedgerRow, Outcome
 from store.together import Together
 from store.turn_units import TurnMessage, messages
 
-STEPS = text("""
-    select afterturn.delivery_steps(:host, cast(:streams as uuid[]), cast(:epochs as bigint[]), cast(:items as uuid[]),
-                                    cast(:statuses as text[]), cast(:events as text[]), cast(:payloads as text[]))""")
-ENDS = text("""
-    select afterturn.delivery_ends(:host, cast(:streams as uuid[]), cast(:epochs as bigint[]), cast(:items as uuid[]),
-                                   cast(:statuses as text[]), cast(:categories as text[]), cast(:reasons as text[]),
-                                   cast(:retry_ins as interval[]), cast(:events as text[]),
-                                   cast(:payloads as text[]))""")
+#: Host, and of each move its stream, epoch, item, status, event and payload.
+STEPS = "select afterturn.delivery_steps($1, $2, $3, $4, $5, $6, $7)"
+#: As above, and of each its category, its reason and how long it waits.
+ENDS = """
+    select afterturn.delivery_ends($1, p_streams => $2, p_epochs => $3, p_items => $4, p_statuses => $5,
+                                   p_events => $6, p_payloads => $7,
+                                   p_categories => $8, p_reasons => $9, p_retry_ins => $10)"""
 NOTE = text("""
     insert into afterturn.audit_event_t (host_id, event, bank_id, session_id, turn_id, payload)
     values (:host, :event, :bank, :session, :turn, cast(:payload as jsonb))""")
@@ -94,11 +93,10 @@ class Deliveries:
         found = await messages(self._database, host, [(row.bank_id, row.turn_id) for row in rows])
         return [found[row.turn_id] for row in rows]
 
-    async def _write(self, statement: TextClause, moves: Sequence[_Move]) -> list[bool]:
+    async def _write(self, statement: str, moves: Sequence[_Move]) -> list[bool]:
         """Write moves of one host; say of each whether its claim was held."""
-        arguments = {"host": moves[0].claim.host_id, **_columns(moves)} | (_endings(moves) if statement is ENDS else {})
-        async with self._database.call() as connection:
-            held = set((await connection.execute(statement, arguments)).scalar_one())
+        endings = _endings(moves) if statement is ENDS else ()
+        [(held,)] = await self._database.fetch(statement, moves[0].claim.host_id, *_columns(moves), *endings)
         return [move.claim.epoch in held for move in moves]
 
 
@@ -107,20 +105,16 @@ def _check(*, held: bool) -> None:
         raise LeaseLost("the lease ran out and the work was given to somebody else")
 
 
-def _columns(moves: Sequence[_Move]) -> dict[str, Sequence[Any]]:
-    return {
-        "streams": [move.claim.stream_id for move in moves],
-        "epochs": [move.claim.epoch for move in moves],
-        "items": [move.outcome.item_id for move in moves],
-        "statuses": [move.outcome.status for move in moves],
-        "events": [move.event for move in moves],
-        "payloads": [orjson.dumps(move.payload).decode() for move in moves],
-    }
+def _columns(moves: Sequence[_Move]) -> Iterator[Sequence[object]]:
+    yield [move.claim.stream_id for move in moves]
+    yield [move.claim.epoch for move in moves]
+    yield [move.outcome.item_id for move in moves]
+    yield [move.outcome.status for move in moves]
+    yield [move.event for move in moves]
+    yield [orjson.dumps(move.payload).decode() for move in moves]
 
 
-def _endings(moves: Sequence[_Move]) -> dict[str, Sequence[Any]]:
-    return {
-        "categories": [move.outcome.category for move in moves],
-        "reasons": [move.outcome.reason for move in moves],
-        "retry_ins": [move.outcome.retry_in for move in moves],
-    }
+def _endings(moves: Sequence[_Move]) -> Iterator[Sequence[object]]:
+    yield [move.outcome.category for move in moves]
+    yield [move.outcome.reason for move in moves]
+    yield [move.outcome.retry_in for move in moves]

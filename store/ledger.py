@@ -110,9 +110,7 @@ class StageCounts:
     oldest_undone_s: float
 
 
-CLAIM = text("""
-    select * from afterturn.claim_work(:stage, :streams, :rows, :lease, :worker, :ordered, :max_attempts, :valve,
-                                       :by_bank)""")
+CLAIM = "select * from afterturn.claim_work($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 RENEW = text("""
     update afterturn.claim_t c set lease_until = now() + :lease
       from unnest(cast(:epochs as bigint[])) as e(epoch)
@@ -174,22 +172,14 @@ class Ledger:
         The attempt of each row is counted before it is handed out; a row that has used up `max_attempts` is put
         into quarantine instead. A stream whose lease ran out is taken over under a new epoch.
         """
-        arguments = {
-            "stage": stage.value,
-            "streams": streams,
-            "rows": rows,
-            "lease": lease,
-            "worker": worker,
-            "ordered": stage in ORDERED,
-            "max_attempts": max_attempts,
-            "valve": valve,
-            "by_bank": by_bank,
-        }
-        async with self._claiming, self._database.operator_call() as connection:
-            found = (await connection.execute(CLAIM, arguments)).all()
+        ordered = stage in ORDERED
+        async with self._claiming:
+            found = await self._database.operator_fetch(
+                CLAIM, stage.value, streams, rows, lease, worker, ordered, max_attempts, valve, by_bank
+            )
         claims: dict[tuple[UUID, UUID, int], list[LedgerRow]] = defaultdict(list)
-        for row in found:
-            claims[row[:3]].append(LedgerRow(*row[3:]))
+        for host, stream, epoch, *row in found:
+            claims[host, stream, epoch].append(LedgerRow(*row))
         return [Claim(host, stage, stream, epoch, tuple(held)) for (host, stream, epoch), held in claims.items()]
 
     async def renew(self, claims: Sequence[Claim], lease: timedelta) -> set[int]:

@@ -5,11 +5,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import text
-
 from store.database import Database
 
-READ = text("select * from afterturn.turn_messages(:host, cast(:banks as uuid[]), cast(:turns as uuid[]))")
+READ = "select * from afterturn.turn_messages($1, $2, $3)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +30,7 @@ class TurnMessage:
 async def messages(database: Database, host: UUID, turns: Sequence[tuple[UUID, UUID]]) -> dict[UUID, list[TurnMessage]]:
     """Return the messages of turns (bank and turn), by turn and in their order; forgotten ones are not there."""
     by_turn: dict[UUID, list[TurnMessage]] = {turn: [] for _, turn in turns}
-    arguments = {"host": host, "banks": [bank for bank, _ in turns], "turns": list(by_turn)}
-    async with database.call() as connection:
-        for row in await connection.execute(READ, arguments):
-            by_turn[row.turn_id].append(TurnMessage(*row))
+    for row in await database.fetch(READ, host, [bank for bank, _ in turns], list(by_turn)):
+        message = TurnMessage(*row)
+        by_turn[message.turn_id].append(message)
     return by_turn

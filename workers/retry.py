@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from asyncpg.exceptions import PostgresError
 from sqlalchemy.exc import SQLAlchemyError
 
 from embeddings.errors import EmbeddingError
@@ -69,6 +70,6 @@ def named(error: Exception) -> tuple[str, str]:
     kind = type(error).__name__
     if isinstance(error, EmbeddingError):
         return "embedding", kind
-    if isinstance(error, SQLAlchemyError) or is_outage(error):
+    if isinstance(error, SQLAlchemyError | PostgresError) or is_outage(error):
         return "database", kind
     return "internal", kind

@@ -37,18 +37,9 @@ async def fill(postgres: TestPostgres, stage: Stage, streams: int, *, waiting: b
 
 
 async def claim(connection: AsyncConnection, stage: Stage, *, ordered: bool) -> int:
-    arguments = {
-        "stage": stage.value,
-        "streams": 8,
-        "rows": 20,
-        "lease": timedelta(seconds=30),
-        "worker": "w",
-        "ordered": ordered,
-        "max_attempts": 5,
-        "valve": timedelta(seconds=30) if stage is Stage.EMBEDDING else None,
-        "by_bank": stage is Stage.EXTRACTION,
-    }
-    return len((await connection.execute(CLAIM, arguments)).all())
+    valve = timedelta(seconds=30) if stage is Stage.EMBEDDING else None
+    arguments = stage.value, 8, 20, timedelta(seconds=30), "w", ordered, 5, valve, stage is Stage.EXTRACTION
+    return len((await connection.exec_driver_sql(CLAIM, arguments)).all())
 
 
 @pytest.mark.parametrize(
@@ -70,5 +61,6 @@ async def test_four_claims_of_a_long_ledger_read_few_rows_and_never_the_whole_ta
         scans, read = (await connection.execute(READ)).one()
     assert handed_out[0] > 0
     assert scans == 0
+    assert read > sum(handed_out)
     # Everything handed out is read a few times over (found, checked, counted), and a window of the oldest rows.
     assert read < 4 * sum(handed_out) + 4 * 1500

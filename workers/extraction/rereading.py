@@ -15,6 +15,8 @@ from workers.extraction.events import Event, of_unit, reading_id
 
 def corrected_unit(row: LedgerRow, turn: Sequence[TurnMessage], version: str | None = None) -> UUID | None:
     """Return the message whose correction a row is for, of the rules or of a model's version; None for a turn's own."""
+    if row.item_id == (row.turn_id if version is None else reading_id(row.turn_id, version)):
+        return None
     for message in turn:
         item = reread_id(message.unit_id, row.position)
         if row.item_id == (item if version is None else reading_id(item, version)):
