@@ -56,7 +56,8 @@ from workers.maintenance import Maintainer, Needs, checking, tasks_of
 from workers.projection import ProjectionStage
 from workers.recall import RecallWork
 from workers.retry import Backoff, Verdict
-from workers.runner import Runner, StageWork
+from workers.runner import Runner
+from workers.stage_work import StageWork
 from workers.sweeper import Bell, Sweeper
 
 #: How long work in flight may take to end when the process is told to stop, in seconds.

@@ -19,7 +19,7 @@ from store.ledger import Claim, LedgerRow, Outcome, Stage, close_together
 from store.reflection_vectors import reflection_of
 from store.unit_vectors import Unembedded, Wanted, again_id, insert, missing
 from workers.metrics import EMBEDDED_TEXTS
-from workers.runner import Shape, Worked
+from workers.stage_work import Shape, Worked
 
 NO_VECTORS = np.empty((0, 0), dtype=np.float32)
 #: The newest turns are asked for first, so they are embedded first; but none waits longer than this for newer ones.

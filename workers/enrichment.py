@@ -26,8 +26,8 @@ from workers.extraction.llm_answer import NoAnswer
 from workers.extraction.llm_reader import LlmReader, worth_reading
 from workers.extraction.rereading import corrected_unit
 from workers.extraction.writing import noted, write_reading
-from workers.runner import Shape, Worked
 from workers.settings import EnrichmentSettings
+from workers.stage_work import Shape, Worked
 
 SUCCEEDED, FAILED = "extraction_model_succeeded", "extraction_model_failed"
 #: How long a turn waits for its turn to be read, in seconds, before it is put off.

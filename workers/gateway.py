@@ -23,8 +23,8 @@ from workers import gateway_machine as machine
 from workers.errors import Untold
 from workers.metrics import GATEWAY_BREAKER, GATEWAY_CALLS, GATEWAY_SECONDS, GATEWAY_WAITS
 from workers.retry import Verdict
-from workers.runner import Shape, Worked
 from workers.settings import GatewayRetry, GatewaySettings
+from workers.stage_work import Shape, Worked
 
 SESSION_NAME = text("""
     select session_name from afterturn.agent_session_history_t

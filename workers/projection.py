@@ -1,8 +1,7 @@
 """The projection stage: one writer a bank counts what its turns add to it, each turn once."""
 
-import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from store import derived
@@ -10,9 +9,7 @@ from store.database import SET_TENANT_NO_SYNC, Database
 from store.events.envelope import Origin
 from store.identity import user_id
 from store.ledger import Claim, Outcome, Stage, close, held_together
-from workers.runner import Shape, Worked
-
-AT_ONCE = 2
+from workers.stage_work import Shape, Worked
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,17 +18,10 @@ class ProjectionStage:
 
     database: Database
     stage: ClassVar[Stage] = Stage.PROJECTION
-    shape: ClassVar[Shape] = Shape(streams=4, rows=64)
-    #: Banks that one worker is at: more would only ask for more connections, each of which has the server plan every
-    #: statement for itself.
-    under_way: asyncio.Semaphore = field(init=False, default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+    shape: ClassVar[Shape] = Shape(streams=4, rows=64, at_once=2)
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
         """Count the first turns of a bank that extraction is through with, and what was forgotten in it."""
-        async with self.under_way:
-            return await self._work(claims)
-
-    async def _work(self, claims: Sequence[Claim]) -> Worked:
         claim = claims[0]
         bank = claim.rows[0].bank_id
         # A row that is no turn says that something was forgotten (then it names none), or found in a turn later.

@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Protocol, runtime_checkable
 from uuid import UUID
 
 import structlog
@@ -23,6 +22,7 @@ from workers.errors import Untold
 from workers.leases import lost, renewed
 from workers.metrics import STAGE_AGE, STAGE_FAILURES, STAGE_TOTAL
 from workers.retry import Verdict, named
+from workers.stage_work import Gated, StageWork
 
 log = structlog.get_logger(__name__)
 
@@ -37,61 +37,6 @@ Clock = Callable[[], datetime]
 
 def _utc() -> datetime:
     return datetime.now(UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """How much a stage claims at once: `streams`, of each the first `rows`.
-
-    Each stream is a piece of work of its own, all of them are one (`together`), or those of a bank are (`by_bank`).
-    `valve`: the newest first, unless something was accepted longer ago than that; without it the oldest first.
-    `grace_s`: what is under way may take so long to end when the worker is told to stop.
-    """
-
-    streams: int
-    rows: int
-    together: bool = False
-    by_bank: bool = False
-    valve: timedelta | None = None
-    grace_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Worked:
-    """What came of a piece of work: how rows ended, and which stages have something to do now."""
-
-    outcomes: Sequence[Outcome] = ()
-    rings: frozenset[Stage] = frozenset()
-
-
-class StageWork(Protocol):
-    """One stage. `work` writes its result and closes the claims in one transaction, or raises."""
-
-    @property
-    def stage(self) -> Stage:
-        """Whose rows it takes."""
-        ...
-
-    @property
-    def shape(self) -> Shape:
-        """How much it takes at once."""
-        ...
-
-    async def work(self, claims: Sequence[Claim]) -> Worked:
-        """Do the work of these claims (one, or as many as the shape puts together), holding no connection meanwhile.
-
-        Raises LeaseLost when the claim is gone, Transient and Permanent on purpose, anything else by accident.
-        """
-        ...
-
-
-@runtime_checkable
-class Gated(Protocol):
-    """A stage that at times wants less work than its shape says."""
-
-    def at_most(self, streams: int) -> int:
-        """Return how many streams to claim now, of so many."""
-        ...
 
 
 @dataclass(slots=True)
@@ -120,6 +65,12 @@ class Runner:
     _cut: list[Claim] = field(default_factory=list)
     #: A job ended, or somebody rang.
     _stirred: asyncio.Event = field(default_factory=asyncio.Event)
+    #: One for each piece that may be worked on.
+    _places: asyncio.Semaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make as many places as the stage's shape says."""
+        self._places = asyncio.Semaphore(self.work.shape.at_once or self.work.shape.streams)
 
     async def drain(self) -> None:
         """Work until nothing is ready. Never raises, so that a nudge is never repeated by the queue.
@@ -162,7 +113,7 @@ class Runner:
         if claims and len(claims) >= room:
             self.ring(self.work.stage)
         for group in self._pieces(claims):
-            task = asyncio.create_task(self._one(group))
+            task = asyncio.create_task(self._in_turn(group))
             self._jobs[task] = group
             task.add_done_callback(self._ended)
         return bool(self._jobs) or self._rung
@@ -229,6 +180,10 @@ class Runner:
         for claim in claims:
             pieces[claim.host_id, claim.rows[0].bank_id if shape.by_bank else claim.stream_id].append(claim)
         return list(pieces.values())
+
+    async def _in_turn(self, claims: Sequence[Claim]) -> None:
+        async with self._places:
+            await self._one(claims)
 
     async def _one(self, claims: Sequence[Claim]) -> None:
         try:

@@ -9,7 +9,7 @@ from store.ledger import Claim, Ledger, Outcome, Stage
 from workers.embedding import EmbeddingStage
 from workers.extraction.stage import ExtractionStage
 from workers.projection import ProjectionStage
-from workers.runner import Shape, StageWork, Worked
+from workers.stage_work import Shape, StageWork, Worked
 
 
 @dataclass(frozen=True, slots=True)

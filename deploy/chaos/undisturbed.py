@@ -23,7 +23,8 @@ from workers.embedding import EmbeddingStage
 from workers.extraction.stage import ExtractionStage
 from workers.projection import ProjectionStage
 from workers.retry import Backoff, Verdict
-from workers.runner import Runner, StageWork
+from workers.runner import Runner
+from workers.stage_work import StageWork
 
 #: Turns that are appended in one call.
 BATCH = 50

@@ -23,8 +23,9 @@ from workers.extraction.stage import ExtractionStage
 from workers.gateway import GatewayStage
 from workers.projection import ProjectionStage
 from workers.retry import Backoff, Verdict
-from workers.runner import Clock, Runner, StageWork
+from workers.runner import Clock, Runner
 from workers.settings import EnrichmentSettings, GatewaySettings
+from workers.stage_work import StageWork
 
 LEASE = timedelta(seconds=30)
 #: What the projection stage sees in a bank is embedded, too.

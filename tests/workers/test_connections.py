@@ -46,20 +46,14 @@ async def claimed(ledger: Ledger, stage: Stage) -> list[Claim]:
 
 
 @pytest.mark.usefixtures("banks")
-async def test_extraction_is_at_two_banks_at_a_time_however_many_were_claimed(world: World, unused: Database) -> None:
-    claims, stage = await claimed(world.ledger, Stage.EXTRACTION), ExtractionStage(unused)
-    await asyncio.gather(*(stage.work([claim]) for claim in claims))
-    assert len(claims) == BANKS
-    assert opened(unused._app) <= 2
-
-
-@pytest.mark.usefixtures("banks")
-async def test_projection_is_at_two_banks_at_a_time_however_many_were_claimed(world: World, unused: Database) -> None:
-    await Crew(world).drain(Stage.EXTRACTION)
-    claims, stage = await claimed(world.ledger, Stage.PROJECTION), ProjectionStage(unused)
-    await asyncio.gather(*(stage.work([claim]) for claim in claims))
-    assert len(claims) == BANKS
-    assert opened(unused._app) <= 2
+async def test_stages_of_banks_are_at_two_of_them_at_a_time_however_many_were_claimed(
+    world: World, unused: Database
+) -> None:
+    crew = Crew(world)
+    for stage in (ExtractionStage(unused), ProjectionStage(unused)):
+        await crew.runner(stage.stage, stage).drain()
+        assert await world.statuses(stage.stage) == ["done"] * BANKS
+        assert opened(unused._app) <= 2
 
 
 @pytest.mark.usefixtures("banks")

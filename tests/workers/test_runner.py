@@ -20,7 +20,7 @@ from tests.servers import TestPostgres
 from tests.workers.conftest import HOST, World, dialogue, now, open_world, settings_of
 from tests.workers.stages import Crew, KnownEmbedder
 from workers.errors import Permanent, Transient
-from workers.runner import Shape, Worked
+from workers.stage_work import Shape, Worked
 
 Hook = Callable[[Claim], Awaitable[None]]
 FEW = Shape(streams=4, rows=3)

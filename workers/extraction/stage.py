@@ -20,11 +20,9 @@ from store.turn_units import TurnMessage, messages
 from workers.extraction import MessageText, TurnText, extract
 from workers.extraction.events import Derived, derive, follow_up_id, reading_id
 from workers.extraction.rereading import after_correction, corrected_unit, resumed
-from workers.runner import Shape, Worked
+from workers.stage_work import Shape, Worked
 
 _USUAL = rules_of(AUTO)
-#: Pieces of work that one worker is at.
-AT_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +35,15 @@ class ExtractionStage:
     languages: Languages = field(init=False)
     #: Threads that apply rules at the same time would only take the interpreter from each other, again and again.
     reading: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
-    #: While the rules are applied to one piece of work, another is written; more would only ask for more connections,
-    #: each of which has the server plan every statement for itself.
-    under_way: asyncio.Semaphore = field(init=False, default_factory=lambda: asyncio.Semaphore(AT_ONCE))
     stage: ClassVar[Stage] = Stage.EXTRACTION
-    shape: ClassVar[Shape] = Shape(streams=16, rows=16, by_bank=True)
+    #: While the rules are applied to one bank's turns, another's are written.
+    shape: ClassVar[Shape] = Shape(streams=16, rows=16, by_bank=True, at_once=2)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "languages", Languages(self.database))
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
         """Extract the first turns of sessions of one bank; all of them are written in one transaction."""
-        async with self.under_way:
-            return await self._work(claims)
-
-    async def _work(self, claims: Sequence[Claim]) -> Worked:
         host, bank = claims[0].host_id, claims[0].rows[0].bank_id
         rows = [row for claim in claims for row in claim.rows]
         turns = await messages(self.database, host, [(bank, row.turn_id) for row in rows])

@@ -1,0 +1,66 @@
+"""What a stage is to the loop that runs it: how much it takes at once, and what comes of a piece of work."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol, runtime_checkable
+
+from store.ledger import Claim, Outcome, Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How much a stage claims at once: `streams`, of each the first `rows`.
+
+    Each stream is a piece of work of its own, all of them are one (`together`), or those of a bank are (`by_bank`).
+    `at_once`: so many pieces are worked on, the others wait: each one more takes a connection more, on which the server
+    plans every statement anew.
+    `valve`: the newest first, unless something was accepted longer ago than that; without it the oldest first.
+    `grace_s`: what is under way may take so long to end when the worker is told to stop.
+    """
+
+    streams: int
+    rows: int
+    together: bool = False
+    by_bank: bool = False
+    at_once: int | None = None
+    valve: timedelta | None = None
+    grace_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Worked:
+    """What came of a piece of work: how rows ended, and which stages have something to do now."""
+
+    outcomes: Sequence[Outcome] = ()
+    rings: frozenset[Stage] = frozenset()
+
+
+class StageWork(Protocol):
+    """One stage. `work` writes its result and closes the claims in one transaction, or raises."""
+
+    @property
+    def stage(self) -> Stage:
+        """Whose rows it takes."""
+        ...
+
+    @property
+    def shape(self) -> Shape:
+        """How much it takes at once."""
+        ...
+
+    async def work(self, claims: Sequence[Claim]) -> Worked:
+        """Do the work of these claims (one, or as many as the shape puts together), holding no connection meanwhile.
+
+        Raises LeaseLost when the claim is gone, Transient and Permanent on purpose, anything else by accident.
+        """
+        ...
+
+
+@runtime_checkable
+class Gated(Protocol):
+    """A stage that at times wants less work than its shape says."""
+
+    def at_most(self, streams: int) -> int:
+        """Return how many streams to claim now, of so many."""
+        ...
