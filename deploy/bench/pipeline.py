@@ -111,20 +111,16 @@ class Bench:
             self.say(f"round {nth + 1}: {rounds[-1].rate:.0f} turns/s through all stages")
             # Beside each round: a machine that is shared is not as fast a minute later.
             floors.append(await self._floor(rounds[-1]))
-        floor = {part: median(one[part] for one in floors) for part in FLOOR}
-        graphs = await self._graphs(rounds[-1])
+        costs = {part: median(one[part] for one in floors) for part in FLOOR} | await self._graphs(rounds[-1])
         measures = [
-            self._over("pipeline_over_library_calls", rounds, sum(floor[part] for part in FLOOR), 0.7),
-            self._over("pipeline_over_embedder_alone", rounds, floor["floor_embedding_ms"], 0.5),
+            self._over("pipeline_over_library_calls", rounds, sum(costs[part] for part in FLOOR), 0.7),
+            self._over("pipeline_over_embedder_alone", rounds, costs["floor_embedding_ms"], 0.5),
             await self._idle(),
             await self._questions(),
             *await self._acknowledgement(),
         ]
         return Outcome(
-            machine,
-            measures,
-            asdict(self.sizes),
-            {**floor, **graphs, **_ours(rounds), **_of_processor({**floor, **graphs}, rounds)},
+            machine, measures, asdict(self.sizes), {**costs, **_ours(rounds), **_of_processor(costs, rounds)}
         )
 
     async def drained(self, banks: int) -> Drained:
@@ -237,13 +233,13 @@ def _of_a_turn(spent: Mapping[str, float], drained: Drained) -> dict[str, float]
     return {name: seconds / drained.turns * MILLISECONDS for name, seconds in spent.items()}
 
 
-def _of_processor(floor: dict[str, float], rounds: Sequence[Drained]) -> dict[str, float]:
+def _of_processor(costs: Mapping[str, float], rounds: Sequence[Drained]) -> dict[str, float]:
     """Return both ratios by processor time alone: what else the machine is busy with does not move them much."""
     spent = sum(_ours(rounds).values())
     return {
-        "processor_over_library_calls": sum(floor[part] for part in FLOOR) / spent,
-        "processor_over_embedder_alone": floor["floor_embedding_ms"] / spent,
-        "processor_over_calls_with_our_graph": sum(floor[part] for part in ("our_graph_embedding_ms", *FLOOR[1:]))
+        "processor_over_library_calls": sum(costs[part] for part in FLOOR) / spent,
+        "processor_over_embedder_alone": costs["floor_embedding_ms"] / spent,
+        "processor_over_calls_with_our_graph": sum(costs[part] for part in ("our_graph_embedding_ms", *FLOOR[1:]))
         / spent,
     }
 

@@ -1,0 +1,27 @@
+"""What a failure is called that becomes known outside: its kind, never its words."""
+
+import pytest
+from asyncpg.exceptions import DivisionByZeroError
+from sqlalchemy.exc import NoResultFound
+
+from embeddings.errors import EmbeddingError
+from workers.errors import Transient
+from workers.retry import named
+
+
+@pytest.mark.parametrize(
+    "error, category",
+    [
+        (DivisionByZeroError("what somebody said"), "database"),
+        (NoResultFound("what somebody said"), "database"),
+        (ConnectionRefusedError("what somebody said"), "database"),
+        (EmbeddingError("what somebody said"), "embedding"),
+        (ValueError("what somebody said"), "internal"),
+    ],
+)
+def test_a_failure_nobody_foresaw_is_told_by_its_kind_alone(error: Exception, category: str) -> None:
+    assert named(error) == (category, type(error).__name__)
+
+
+def test_a_failure_on_purpose_names_itself() -> None:
+    assert named(Transient("gateway", "no answer came")) == ("gateway", "no answer came")
