@@ -1,8 +1,10 @@
 """The Memory Gateway as the processes use it: turns are delivered by workers, recalls are asked by both."""
 
 from afterturn_client.gateway import GatewayClient
+from afterturn_client.transport import check_base_url
 
 from producers.gateway_recall import GatewayRecall
+from producers.kept_posts import KeptPosts
 from store import identity
 from store.database import Database
 from workers.gateway import gate_of
@@ -13,14 +15,15 @@ def gateway_client(settings: GatewaySettings, timeout_s: float | None = None) ->
     """Return a client, or None where no gateway is configured."""
     if settings.mode is GatewayMode.OFF:
         return None
+    patience_s = timeout_s or settings.timeout_seconds
     return GatewayClient(
         settings.base_url,
         settings.user_id,
         settings.user_key.get_secret_value(),
         settings.app_id,
         settings.project_id,
-        timeout_s or settings.timeout_seconds,
-        keep_seconds=settings.keep_seconds,
+        patience_s,
+        posts=KeptPosts(check_base_url(settings.base_url), patience_s, settings.keep_seconds),
     )
 
 

@@ -186,6 +186,13 @@ def _bound() -> socket.socket:
     return bound
 
 
+def without_proxies(patch: pytest.MonkeyPatch) -> None:
+    """Leave no proxy in the environment."""
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        patch.delenv(name, raising=False)
+        patch.delenv(name.upper(), raising=False)
+
+
 def everything_in(error: BaseException) -> str:
     """Return all that a log could show of an exception: text, repr, arguments, fields and theirs, the whole chain."""
     pieces: list[str] = []

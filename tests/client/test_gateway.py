@@ -3,18 +3,23 @@
 import asyncio
 import gc
 import json
-import re
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
-import httpx
 import pytest
 from afterturn_client.errors import GatewayError, InvalidRequestError
 from afterturn_client.gateway import GatewayClient, GatewayHit, GatewayMessage
-from afterturn_client.posts import Transports
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from tests.client.loopback import Loopback, closed_port, everything_in, loopback, raw_server, silent_server
+from tests.client.loopback import (
+    Loopback,
+    closed_port,
+    everything_in,
+    loopback,
+    raw_server,
+    silent_server,
+    without_proxies,
+)
 from tests.patience import PATIENCE_S
 
 KEY = "uk_distinctive-secret-71c3"
@@ -211,66 +216,12 @@ async def test_an_answer_that_trickles_is_cut_off_at_the_timeout() -> None:
     assert error.category == "timeout"
 
 
-async def test_no_connection_is_kept_between_calls_unless_it_is_asked_for() -> None:
+async def test_no_connection_is_kept_between_calls(server: Loopback) -> None:
     """One the server has dropped meanwhile would make the second add an unknown outcome."""
-    with loopback() as server:
-        async with client(server.url) as gateway:
-            await gateway.add("s", MESSAGES)
-            await gateway.add("s", MESSAGES)
+    async with client(server.url) as gateway:
+        await gateway.add("s", MESSAGES)
+        await gateway.add("s", MESSAGES)
     assert [seen.headers["connection"] for seen in server.seen] == ["close", "close"]
-
-
-async def test_a_kept_connection_serves_the_next_call_until_the_other_side_closes_it() -> None:
-    server = _Talker()
-    async with server.listening() as url, GatewayClient(url, "ana", KEY, keep_seconds=60.0) as gateway:
-        await gateway.add("s", MESSAGES)
-        await gateway.flush("s")
-        assert server.calls_of_connections == [2]
-        await server.hang_up()
-        await gateway.add("s", MESSAGES)
-    assert server.calls_of_connections == [2, 1]
-
-
-async def test_a_kept_connection_that_ends_without_a_byte_of_the_answer_is_an_unknown_outcome() -> None:
-    server = _Talker(answers=1)
-    async with server.listening() as url, GatewayClient(url, "ana", KEY, keep_seconds=60.0) as gateway:
-        await gateway.add("s", MESSAGES)
-        error = await failure(gateway.flush("s"))
-    assert (error.category, error.unknown, server.calls_of_connections) == ("connection", True, [2])
-
-
-async def test_calls_at_the_same_time_have_a_connection_each_and_those_after_them_use_them_again() -> None:
-    server = _Talker()
-    async with server.listening() as url, GatewayClient(url, "ana", KEY, keep_seconds=60.0) as gateway:
-        for _ in range(2):
-            await asyncio.gather(*(gateway.add(f"s{n}", MESSAGES) for n in range(3)))
-        await gateway.add("s", MESSAGES)
-    assert sorted(server.calls_of_connections) == [2, 2, 3]
-
-
-async def test_a_transport_that_idled_too_long_is_closed_and_goes_out_no_more() -> None:
-    now = 0.0
-    transports = Transports(_Closable, 1.0, lambda: now)
-    old, young = await transports.lend(), await transports.lend()
-    await transports.back(old)
-    now = 0.5
-    await transports.back(young)
-    now = 1.2
-    assert await transports.lend() is young
-    assert isinstance(old, _Closable)
-    assert old.closed
-    assert await transports.lend() not in {old, young}
-    await transports.aclose()
-
-
-async def test_a_transport_that_is_lent_while_all_is_closed_is_closed_when_it_comes_back() -> None:
-    transports = Transports(_Closable, 1.0)
-    lent = await transports.lend()
-    assert isinstance(lent, _Closable)
-    await transports.aclose()
-    assert not lent.closed
-    await transports.back(lent)
-    assert lent.closed
 
 
 @pytest.mark.parametrize(
@@ -286,9 +237,7 @@ async def test_a_transport_that_is_lent_while_all_is_closed_is_closed_when_it_co
 async def test_the_environments_proxy_is_asked_for_what_is_not_on_this_machine(
     environment: dict[str, str], *, proxied: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
+    without_proxies(monkeypatch)
     with loopback() as proxy:
         for name, value in environment.items():
             monkeypatch.setenv(name, value.replace("PROXY", proxy.url.removeprefix("http://")))
@@ -298,57 +247,6 @@ async def test_the_environments_proxy_is_asked_for_what_is_not_on_this_machine(
             await local.flush("here")
     asked = [(seen.headers["host"], seen.json["session_id"]) for seen in proxy.seen]
     assert asked == [("gateway.test", "chat:s")] * proxied + [(proxy.url[7:], "chat:here")]
-
-
-class _Closable(httpx.AsyncBaseTransport):
-    """Tells whether it was closed."""
-
-    closed = False
-
-    async def aclose(self) -> None:
-        self.closed = True
-
-
-class _Talker:
-    """Answers calls on connections it keeps, `answers` of them; then it takes one more and ends its connection."""
-
-    def __init__(self, answers: int = 1000) -> None:
-        self.calls_of_connections: list[int] = []
-        self._answers = answers
-        self._writers: list[asyncio.StreamWriter] = []
-
-    @asynccontextmanager
-    async def listening(self) -> AsyncIterator[str]:
-        server = await asyncio.start_server(self._talk, "127.0.0.1", 0)
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        await self.hang_up()
-        server.close()
-
-    async def hang_up(self) -> None:
-        for writer in self._writers:
-            writer.close()
-            with suppress(ConnectionError):
-                await writer.wait_closed()
-        self._writers.clear()
-
-    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._writers.append(writer)
-        nth = len(self.calls_of_connections)
-        self.calls_of_connections.append(0)
-        while (head := await _head(reader)) is not None:
-            await reader.readexactly(int(re.findall(rb"(?i)content-length: (\d+)", head)[0]))
-            self.calls_of_connections[nth] += 1
-            if sum(self.calls_of_connections) > self._answers:
-                break
-            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
-        writer.close()
-
-
-async def _head(reader: asyncio.StreamReader) -> bytes | None:
-    try:
-        return await reader.readuntil(b"\r\n\r\n")
-    except (asyncio.IncompleteReadError, ConnectionError):
-        return None
 
 
 @pytest.mark.parametrize(

@@ -8,25 +8,22 @@ idempotent, so nothing here is ever repeated. Whoever calls decides, with the he
 
 import json
 import math
-import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
 from afterturn_client.errors import Category, GatewayError, InvalidRequestError
-from afterturn_client.posts import Posts, Transports
+from afterturn_client.posts import Posts, Sends
 from afterturn_client.transport import (
     Lost,
     Reply,
     check_base_url,
     encode,
-    is_loopback,
+    proxy_of,
+    trusted,
 )
 
 #: How the gateway names a chat session in `add` and `flush`.
@@ -65,9 +62,8 @@ class GatewayClient:
     """Speaks to one gateway as one user, application and project.
 
     Every call takes a bare session id, waits at most `timeout_seconds` in all and raises GatewayError.
-    Use it on one event loop and close it (`async with`, or `aclose`). A connection that idled for less than
-    `keep_seconds` is used again: keep that well below what the gateway allows, since one that it closes at the moment
-    of a call makes that call's outcome unknown. With 0, as for an agent's few calls, each has its own.
+    Use it on one event loop and close it (`async with`, or `aclose`). Each call has a connection of its own, as suits
+    an agent's few; `posts`, where they are handed in, see to connections and patience themselves.
     """
 
     def __init__(  # noqa: PLR0917 -- five of them are one identity, in the order of the wire
@@ -79,20 +75,15 @@ class GatewayClient:
         project_id: str = "default",
         timeout_seconds: float = 10.0,
         transport: httpx.AsyncBaseTransport | None = None,
-        keep_seconds: float = 0.0,
+        posts: Sends | None = None,
     ) -> None:
         if isinstance(timeout_seconds, bool) or not math.isfinite(timeout_seconds) or timeout_seconds <= 0:
             raise InvalidRequestError("timeout_seconds must be a finite number above 0")
         self._base_url = check_base_url(base_url)
         self._identity = {"user_id": user_id, "user_key": user_key}
         self._scope = {"app_id": app_id, "project_id": project_id}
-        kept = 0.0 if transport is not None else keep_seconds
-        # Read once: that takes longer than a hundred calls.
-        trusted = httpx.create_ssl_context(trust_env=not is_loopback(self._base_url))
-        own = partial(_transport, kept, trusted, _proxy(self._base_url))
-        self._transports = Transports(own if transport is None else lambda: transport, kept)
-        self._posts = Posts(
-            self._transports, self._base_url, _headers(kept), float(timeout_seconds), traced=transport is None
+        self._posts = posts or Posts(
+            transport or _transport(self._base_url), self._base_url, float(timeout_seconds), traced=transport is None
         )
 
     def __repr__(self) -> str:
@@ -120,7 +111,7 @@ class GatewayClient:
 
     async def aclose(self) -> None:
         """Close what is open."""
-        await self._transports.aclose()
+        await self._posts.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -150,27 +141,10 @@ class GatewayClient:
         )
 
 
-def _headers(keep_seconds: float) -> dict[str, str]:
-    # A kept connection that the other side has dropped would turn "not sent" into "unknown".
-    return {"accept": "application/json", "connection": "keep-alive" if keep_seconds > 0 else "close"}
-
-
-def _transport(keep_seconds: float, trusted: ssl.SSLContext, proxy: str | None) -> httpx.AsyncBaseTransport:
+def _transport(base_url: str) -> httpx.AsyncBaseTransport:
     return httpx.AsyncHTTPTransport(
-        verify=trusted,
-        proxy=proxy,
-        limits=httpx.Limits(max_keepalive_connections=1 if keep_seconds > 0 else 0, keepalive_expiry=keep_seconds),
+        verify=trusted(base_url), proxy=proxy_of(base_url), limits=httpx.Limits(max_keepalive_connections=0)
     )
-
-
-def _proxy(base_url: str) -> str | None:
-    """Return the proxy that the environment names for this address; to this machine there is none."""
-    parts = urlsplit(base_url)
-    if is_loopback(base_url) or proxy_bypass(parts.netloc):
-        return None
-    proxies = getproxies()
-    proxy = proxies.get(parts.scheme) or proxies.get("all")
-    return proxy if not proxy or "://" in proxy else f"http://{proxy}"
 
 
 def _read(reply: Reply) -> dict[str, Any] | Category:

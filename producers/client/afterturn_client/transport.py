@@ -7,6 +7,7 @@ chained: `exchange` returns either a `Reply` or a `Lost`.
 import asyncio
 import ipaddress
 import json
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any, Literal
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
@@ -99,6 +101,21 @@ def is_loopback(base_url: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def trusted(base_url: str) -> ssl.SSLContext:
+    """Return whose certificates are believed: whom httpx believes. Reading them takes longer than a hundred calls."""
+    return httpx.create_ssl_context(trust_env=not is_loopback(base_url))
+
+
+def proxy_of(base_url: str) -> str | None:
+    """Return the proxy that the environment names for this address; to this machine there is none."""
+    parts = urlsplit(base_url)
+    if is_loopback(base_url) or proxy_bypass(parts.netloc):
+        return None
+    proxies = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    return proxy if not proxy or "://" in proxy else f"http://{proxy}"
 
 
 class Sent:

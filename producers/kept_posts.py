@@ -1,0 +1,178 @@
+"""POSTs to a Memory Gateway on kept connections, over aiohttp.
+
+A worker posts twice for every turn, and httpx takes three times as much of the processor over each.
+"""
+
+import asyncio
+import io
+import select
+import time
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+from weakref import WeakSet
+
+import aiohttp
+import httpx
+import yarl
+from afterturn_client.errors import InvalidRequestError
+from afterturn_client.posts import HEADERS
+from afterturn_client.transport import MAX_REPLY_BYTES, Lost, Reply, parse_retry_after, proxy_of, trusted
+from aiohttp.client import ClientTimeout
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.connector import Connection
+from aiohttp.http_exceptions import ContentEncodingError
+
+#: A body of more bytes leaves in pieces: what has not left yet when its call is given up never leaves.
+WHOLE_BYTES = 1 << 18
+#: Nobody waits for a single step: each call is limited as a whole.
+NO_TIMEOUTS: Final = ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None)
+
+
+@dataclass(slots=True)
+class Leaving:
+    """Whether the bytes of a request may have begun to leave: there is a connection for them."""
+
+    begun: bool = False
+
+
+class KeptPosts:
+    """POSTs of JSON to addresses under `base_url`, each sent exactly once within `timeout_s` seconds in all.
+
+    A connection that idled for less than `keep_s` is used again: keep that well below what the gateway allows, since
+    one that it closes at the moment of a call makes that call's outcome unknown. With 0 each call has its own.
+    Belongs to one event loop. Raises InvalidRequestError where the environment names a proxy that does not speak HTTP.
+    """
+
+    def __init__(self, base_url: str, timeout_s: float, keep_s: float) -> None:
+        self._base_url, self._timeout_s, self._keep_s = base_url, timeout_s, keep_s
+        self._proxy, self._trusted = _http_proxy(base_url), trusted(base_url)
+        self._urls: dict[str, yarl.URL] = {}
+        self._session: aiohttp.ClientSession | None = None
+        self._under_way, self._closed = 0, False
+
+    async def send(self, path: str, body: bytes) -> Reply | Lost:
+        """Return the answer, or what is known of a call without one. Raises RuntimeError when all is closed."""
+        if self._closed:
+            raise RuntimeError("the client is closed")
+        self._under_way += 1
+        try:
+            return await self._sent(self._urls.get(path) or self._url(path), body)
+        finally:
+            self._under_way -= 1
+            await self._close_unused()
+
+    async def aclose(self) -> None:
+        """Send no more, and close what is open; a call under way still comes to its end."""
+        self._closed = True
+        await self._close_unused()
+
+    async def _close_unused(self) -> None:
+        if self._closed and not self._under_way and self._session is not None:
+            await self._session.close()
+
+    async def _sent(self, url: yarl.URL, body: bytes) -> Reply | Lost:
+        started, leaving = time.monotonic(), Leaving()
+        data = body if len(body) <= WHOLE_BYTES else io.BytesIO(body)
+        lost: Literal["timeout", "connection"]
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                response = await self._open().post(
+                    url, data=data, proxy=self._proxy, allow_redirects=False, trace_request_ctx=leaving
+                )
+                try:
+                    answer = await _read(response)
+                finally:
+                    # Of one that was read to its end the connection is kept already.
+                    response.close()
+        except TimeoutError:
+            lost = "timeout"
+        except (aiohttp.ClientError, OSError, UnicodeError):
+            lost = "connection"
+        else:
+            retry_after = parse_retry_after(response.headers.get("retry-after"))
+            return Reply(response.status, answer, retry_after, time.monotonic() - started)
+        return Lost(lost, leaving.begun, time.monotonic() - started)
+
+    def _open(self) -> aiohttp.ClientSession:
+        """Return the session, which is made on the event loop it is for."""
+        if self._session is None:
+            kept: dict[str, Any] = {"keepalive_timeout": self._keep_s} if self._keep_s > 0 else {"force_close": True}
+            self._session = aiohttp.ClientSession(
+                connector=_Connector(limit=0, ssl=self._trusted, **kept),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers=HEADERS,
+                skip_auto_headers=("user-agent", "accept-encoding"),
+                timeout=NO_TIMEOUTS,
+                trace_configs=[_watch()],
+            )
+        return self._session
+
+    def _url(self, path: str) -> yarl.URL:
+        # Read as httpx reads it, which checked the address.
+        return self._urls.setdefault(path, yarl.URL(str(httpx.URL(self._base_url + path)), encoded=True))
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Lends a kept connection again only while nothing has come on it.
+
+    What came is the other side's goodbye, which the event loop may not have heard yet, or nobody's answer.
+    """
+
+    def __init__(self, **how: Any) -> None:
+        super().__init__(**how)
+        self._lent = WeakSet[ResponseHandler]()
+
+    async def connect(self, req: aiohttp.ClientRequest, traces: list[Any], timeout: ClientTimeout) -> Connection:  # noqa: ASYNC109 - aiohttp names it
+        """Return a connection for this request alone."""
+        while True:
+            connection = await super().connect(req, traces, timeout)
+            protocol = connection.protocol
+            if protocol is None or protocol not in self._lent or not (protocol.should_close or _readable(protocol)):
+                break
+            connection.close()
+        if protocol is not None:
+            self._lent.add(protocol)
+        return connection
+
+
+def _readable(protocol: ResponseHandler) -> bool:
+    sock = protocol.transport and protocol.transport.get_extra_info("socket")
+    if not sock:
+        return True
+    poll = select.poll()
+    poll.register(sock.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _watch() -> aiohttp.TraceConfig:
+    async def connected(_session: aiohttp.ClientSession, context: SimpleNamespace, _event: object) -> None:
+        context.trace_request_ctx.begun = True
+
+    watch = aiohttp.TraceConfig()
+    watch.on_connection_create_end.append(connected)
+    watch.on_connection_reuseconn.append(connected)
+    return watch
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes | None:
+    """Return the body; None when it is too long or cannot be decoded."""
+    pieces = bytearray()
+    try:
+        async for piece in response.content.iter_any():
+            pieces += piece
+            if len(pieces) > MAX_REPLY_BYTES:
+                return None
+    except aiohttp.ClientPayloadError as error:
+        if isinstance(error.__cause__, ContentEncodingError):
+            return None
+        raise
+    return bytes(pieces)
+
+
+def _http_proxy(base_url: str) -> str | None:
+    proxy = proxy_of(base_url)
+    if proxy is not None and urlsplit(proxy).scheme not in {"http", "https"}:
+        raise InvalidRequestError("the environment's proxy must look like http://host:port")
+    return proxy

@@ -1,0 +1,358 @@
+"""Posts on kept connections, against real sockets: what is sent once, what comes back, and which connections go on."""
+
+import asyncio
+import gzip
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+from afterturn_client.errors import InvalidRequestError
+from afterturn_client.transport import MAX_REPLY_BYTES, Lost, Reply
+
+from producers.kept_posts import KeptPosts
+from tests.client.loopback import closed_port, everything_in, loopback, raw_server, without_proxies
+from tests.patience import PATIENCE_S, until
+
+BODY = b'{"text": "the distinctive cormorant sentence"}'
+PATH = "/memories/add"
+#: More than any buffer on the way takes.
+LONG = bytes(64 << 20)
+FINE = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
+
+
+@asynccontextmanager
+async def posts(url: str, timeout_s: float = PATIENCE_S, keep_s: float = 60.0) -> AsyncIterator[KeptPosts]:
+    made = KeptPosts(url, timeout_s, keep_s)
+    try:
+        yield made
+    finally:
+        await made.aclose()
+
+
+@pytest.mark.parametrize("base", ["", "/beneath"])
+async def test_a_post_arrives_as_it_was_meant_and_so_does_its_answer(base: str) -> None:
+    with loopback() as server:
+        async with posts(server.url + base) as sending:
+            reply = await sending.send(PATH, BODY)
+    (seen,) = server.seen
+    assert (seen.method, seen.path, seen.body) == ("POST", base + PATH, BODY)
+    assert seen.headers["host"] == server.url.removeprefix("http://")
+    assert seen.headers["content-type"] == seen.headers["accept"] == "application/json"
+    assert isinstance(reply, Reply)
+    assert (reply.status, reply.body) == (200, b'{"ok":true}')
+
+
+@pytest.mark.parametrize(
+    "answer, status, body, retry_after",
+    [
+        (b"HTTP/1.1 429 Slow\r\nRetry-After: 7\r\ncontent-length: 0\r\n\r\n", 429, b"", 7.0),
+        (b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\n{\r\n1\r\n}\r\n0\r\n\r\n", 200, b"{}", None),
+        (b"HTTP/1.0 200 OK\r\n\r\n{}", 200, b"{}", None),
+        (b"HTTP/1.1 200 OK\r\n\r\n{}", 200, b"{}", None),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" + FINE, 200, b"{}", None),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", 204, b"", None),
+        (b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 2\r\n\r\n{}", 200, None, None),
+        (b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n" + gzip.compress(b"{}"), 200, b"{}", None),
+        (FINE + b"HTTP/1.1 500 Nobody asked\r\ncontent-length: 0\r\n\r\n", 200, b"{}", None),
+        (b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: other\r\n\r\n", 101, b"", None),
+    ],
+)
+async def test_whatever_form_an_answer_has_it_is_read_to_its_end(
+    answer: bytes, status: int, body: bytes | None, retry_after: float | None
+) -> None:
+    with raw_server(answer) as (url, received):
+        async with posts(url) as sending:
+            reply = await sending.send(PATH, BODY)
+    assert isinstance(reply, Reply)
+    assert (reply.status, reply.body, reply.retry_after) == (status, body, retry_after)
+    assert len(received) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\ncontent-len",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{}",
+        b"HTTP/1.1 100 Continue\r\n\r\n",
+        FINE + b"what is this",
+        b"220 mail ready\r\n",
+    ],
+)
+async def test_an_answer_that_does_not_come_to_its_end_is_an_unknown_outcome(answer: bytes) -> None:
+    with raw_server(answer) as (url, received):
+        async with posts(url) as sending:
+            lost = await sending.send(PATH, BODY)
+    assert isinstance(lost, Lost)
+    assert (lost.category, lost.sent, len(received)) == ("connection", True, 1)
+
+
+async def test_an_answer_that_is_too_long_is_read_no_further() -> None:
+    async def flood(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % (2 * MAX_REPLY_BYTES))
+        with suppress(ConnectionError):
+            while True:
+                writer.write(bytes(1 << 20))
+                await writer.drain()
+
+    async with _server(flood) as url, posts(url) as sending:
+        reply = await sending.send(PATH, BODY)
+    assert isinstance(reply, Reply)
+    assert (reply.status, reply.body) == (200, None)
+
+
+async def test_a_refused_connection_is_known_to_be_unsent() -> None:
+    async with posts(closed_port()) as sending:
+        lost = await sending.send(PATH, BODY)
+    assert isinstance(lost, Lost)
+    assert (lost.category, lost.sent) == ("connection", False)
+
+
+async def test_an_address_that_names_no_machine_is_known_to_be_unsent() -> None:
+    async with posts(f"http://{'x' * 70}.invalid") as sending:
+        lost = await sending.send(PATH, BODY)
+    assert isinstance(lost, Lost)
+    assert (lost.category, lost.sent) == ("connection", False)
+
+
+async def test_silence_ends_as_a_timeout_of_unknown_outcome() -> None:
+    server = _Talker(answers=0, hangs=True)
+    async with server.listening() as url, posts(url, 0.3) as sending:
+        lost = await sending.send(PATH, BODY)
+    assert isinstance(lost, Lost)
+    assert lost.category == "timeout"
+
+
+async def test_of_a_call_that_was_given_up_no_more_is_sent_behind_its_callers_back() -> None:
+    begun, given_up, heard = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop().create_future()
+
+    async def reads_late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        size = len(await reader.read(1))
+        begun.set()
+        await given_up.wait()
+        with suppress(ConnectionError):
+            while piece := await reader.read(1 << 20):
+                size += len(piece)
+        writer.close()
+        heard.set_result(size)
+
+    async with _server(reads_late) as url, posts(url) as sending:
+        call = asyncio.create_task(sending.send(PATH, LONG))
+        await begun.wait()
+        call.cancel()
+        await asyncio.wait([call])
+        given_up.set()
+        assert await heard < len(LONG)
+
+
+async def test_a_connection_on_which_a_request_is_still_leaving_serves_no_other_call() -> None:
+    server = _Talker(reads=False)
+    async with server.listening() as url, posts(url) as sending:
+        for _ in range(2):
+            assert isinstance(await sending.send(PATH, LONG), Reply)
+    assert server.calls_of_connections == [1, 1]
+
+
+async def test_who_is_cancelled_leaves_no_connection_to_the_next_call() -> None:
+    server = _Talker(answers=0, hangs=True)
+    async with server.listening() as url, posts(url) as sending:
+        for asked in (1, 2):
+            call = asyncio.create_task(sending.send(PATH, BODY))
+            await until(lambda: sum(server.calls_of_connections) == asked, "the call has arrived")  # noqa: B023 - awaited in the same round
+            call.cancel()
+            await asyncio.wait([call])
+    assert server.calls_of_connections == [1, 1]
+
+
+async def test_a_kept_connection_serves_the_next_call_until_the_other_side_closes_it() -> None:
+    server = _Talker()
+    async with server.listening() as url, posts(url) as sending:
+        await sending.send(PATH, BODY)
+        await sending.send(PATH, BODY)
+        assert server.calls_of_connections == [2]
+        await server.hang_up()
+        assert isinstance(await sending.send(PATH, BODY), Reply)
+    assert server.calls_of_connections == [2, 1]
+
+
+async def test_a_kept_connection_that_ends_without_a_byte_of_the_answer_is_an_unknown_outcome() -> None:
+    server = _Talker(answers=1)
+    async with server.listening() as url, posts(url) as sending:
+        await sending.send(PATH, BODY)
+        lost = await sending.send(PATH, BODY)
+    assert isinstance(lost, Lost)
+    assert (lost.category, lost.sent, server.calls_of_connections) == ("connection", True, [2])
+
+
+async def test_calls_at_the_same_time_have_a_connection_each_and_those_after_them_use_them_again() -> None:
+    server = _Talker()
+    async with server.listening() as url, posts(url) as sending:
+        for _ in range(2):
+            await asyncio.gather(*(sending.send(PATH, BODY) for _ in range(3)))
+        await sending.send(PATH, BODY)
+    assert sorted(server.calls_of_connections) == [2, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        FINE.replace(b"OK\r\n", b"OK\r\nconnection: close\r\n"),
+        FINE.replace(b"1.1", b"1.0"),
+    ],
+)
+async def test_a_connection_that_is_to_end_serves_no_other_call(answer: bytes) -> None:
+    server = _Talker(answer=answer)
+    async with server.listening() as url, posts(url) as sending:
+        replies = [await sending.send(PATH, BODY) for _ in range(2)]
+    assert [reply.status for reply in replies if isinstance(reply, Reply)] == [200, 200]
+    assert server.calls_of_connections == [1, 1]
+
+
+async def test_what_comes_while_nobody_asks_is_nobodys_answer() -> None:
+    server = _Talker()
+    async with server.listening() as url, posts(url) as sending:
+        await sending.send(PATH, BODY)
+        await server.say(FINE.replace(b"200 OK", b"500 Nobody asked"))
+        reply = await sending.send(PATH, BODY)
+    assert isinstance(reply, Reply)
+    assert reply.status == 200
+    assert server.calls_of_connections == [1, 1]
+
+
+async def test_a_connection_that_idled_too_long_is_closed_and_goes_out_no_more() -> None:
+    server = _Talker()
+    async with server.listening() as url, posts(url, keep_s=0.05) as sending:
+        await sending.send(PATH, BODY)
+        await asyncio.sleep(0.1)
+        await sending.send(PATH, BODY)
+    assert server.calls_of_connections == [1, 1]
+
+
+async def test_without_a_time_to_keep_them_each_call_has_a_connection_of_its_own() -> None:
+    with loopback() as server:
+        async with posts(server.url, keep_s=0.0) as sending:
+            for _ in range(2):
+                await sending.send(PATH, BODY)
+    assert [seen.headers["connection"] for seen in server.seen] == ["close", "close"]
+
+
+@pytest.mark.parametrize("scheme", ["http://", ""])
+async def test_the_environments_proxy_is_asked_for_what_is_not_on_this_machine(
+    scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with loopback() as proxy:
+        without_proxies(monkeypatch)
+        monkeypatch.setenv("http_proxy", scheme + proxy.url.removeprefix("http://"))
+        async with posts("http://gateway.test") as sending, posts(proxy.url) as local:
+            assert isinstance(await sending.send(PATH, BODY), Reply)
+            assert isinstance(await local.send(PATH, BODY), Reply)
+    assert [seen.headers["host"] for seen in proxy.seen] == ["gateway.test", proxy.url.removeprefix("http://")]
+
+
+async def test_a_proxy_that_refuses_has_let_nothing_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_proxies(monkeypatch)
+    with raw_server(b"HTTP/1.1 407 Who are you\r\ncontent-length: 0\r\n\r\n") as (url, received):
+        monkeypatch.setenv("https_proxy", url)
+        async with posts("https://gateway.test") as sending:
+            lost = await sending.send(PATH, BODY)
+    assert isinstance(lost, Lost)
+    assert (lost.category, lost.sent) == ("connection", False)
+    assert all(BODY not in one for one in received)
+
+
+def test_a_proxy_that_does_not_speak_http_is_refused_without_being_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_proxies(monkeypatch)
+    monkeypatch.setenv("all_proxy", "socks5://ana:distinctive@proxy.test:1")
+    with pytest.raises(InvalidRequestError, match="proxy") as caught:
+        KeptPosts("http://gateway.test", PATIENCE_S, 60.0)
+    assert "distinctive" not in everything_in(caught.value)
+
+
+async def test_a_peer_that_cannot_prove_itself_has_been_told_nothing() -> None:
+    with raw_server(FINE) as (url, received):
+        async with posts(url.replace("http:", "https:")) as sending:
+            lost = await sending.send(PATH, BODY)
+    assert isinstance(lost, Lost)
+    assert (lost.category, lost.sent) == ("connection", False)
+    assert all(BODY not in one for one in received)
+
+
+async def test_what_is_closed_closes_its_connections_those_in_use_too_and_opens_no_more() -> None:
+    server = _Talker()
+    async with server.listening() as url:
+        sending = KeptPosts(url, PATIENCE_S, 60.0)
+        await asyncio.gather(sending.send(PATH, BODY), sending.send(PATH, BODY))
+        call = asyncio.create_task(sending.send(PATH, BODY))
+        await asyncio.sleep(0)
+        await sending.aclose()
+        assert isinstance(await call, Reply)
+        await until(lambda: server.ended == 2, "both connections have ended")
+        with pytest.raises(RuntimeError):
+            await sending.send(PATH, BODY)
+
+
+class _Talker:
+    """Answers calls on connections it keeps, `answers` of them; then it takes one more and ends its connection.
+
+    Or, if it `hangs`, says nothing to that one. It `reads` what it answers, or its head alone.
+    """
+
+    def __init__(self, answers: int = 1000, *, answer: bytes = FINE, hangs: bool = False, reads: bool = True) -> None:
+        self.calls_of_connections: list[int] = []
+        self.ended = 0
+        self._answers, self._answer, self._hangs, self._reads = answers, answer, hangs, reads
+        self._writers: list[asyncio.StreamWriter] = []
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[str]:
+        async with _server(self._talk) as url:
+            yield url
+            await self.hang_up()
+
+    async def hang_up(self) -> None:
+        for writer in self._writers:
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+        self._writers.clear()
+
+    async def say(self, unasked: bytes) -> None:
+        for writer in self._writers:
+            writer.write(unasked)
+            await writer.drain()
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
+        nth = len(self.calls_of_connections)
+        self.calls_of_connections.append(0)
+        while (head := await _head(reader)) is not None:
+            if self._reads:
+                await reader.readexactly(int(re.findall(rb"(?i)content-length: (\d+)", head)[0]))
+            self.calls_of_connections[nth] += 1
+            if sum(self.calls_of_connections) > self._answers:
+                if not self._hangs:
+                    break
+                continue
+            writer.write(self._answer)
+            if not self._reads:
+                await until(writer.is_closing, "whoever listens hangs up")
+        self.ended += 1
+        writer.close()
+
+
+@asynccontextmanager
+async def _server(talk: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]) -> AsyncIterator[str]:
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+
+
+async def _head(reader: asyncio.StreamReader) -> bytes | None:
+    try:
+        return await reader.readuntil(b"\r\n\r\n")
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return None
