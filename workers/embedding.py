@@ -33,8 +33,9 @@ class EmbeddingStage:
     database: Database
     embedder: Embedder
     stage: ClassVar[Stage] = Stage.EMBEDDING
-    #: Turns at a time: about two texts each, which keeps a batch well below a lease and fills the model's runs.
-    shape: ClassVar[Shape] = Shape(streams=64, rows=1, together=True, valve=VALVE)
+    #: About two texts a turn: a piece is well below a lease and fills the model's runs. While the model is at one, the
+    #: next is read, or the last one written.
+    shape: ClassVar[Shape] = Shape(streams=64, rows=1, together=32, valve=VALVE)
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
         """Embed what these turns still lack, of all hosts in one go; vectors are written once, whoever is first."""

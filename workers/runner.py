@@ -174,8 +174,8 @@ class Runner:
     def _pieces(self, claims: Sequence[Claim]) -> list[list[Claim]]:
         """Divide claims into pieces of work."""
         shape = self.work.shape
-        if shape.together:
-            return [list(claims)] if claims else []
+        if shape.together > 1:
+            return [list(claims[start : start + shape.together]) for start in range(0, len(claims), shape.together)]
         pieces: dict[tuple[UUID, ...], list[Claim]] = defaultdict(list)
         for claim in claims:
             pieces[claim.host_id, claim.rows[0].bank_id if shape.by_bank else claim.stream_id].append(claim)

@@ -12,7 +12,7 @@ from store.ledger import Claim, Outcome, Stage
 class Shape:
     """How much a stage claims at once: `streams`, of each the first `rows`.
 
-    Each stream is a piece of work of its own, all of them are one (`together`), or those of a bank are (`by_bank`).
+    Each stream is a piece of work of its own, or those of a bank are one (`by_bank`), or so many (`together`).
     `at_once`: so many pieces are worked on, the others wait: each one more takes a connection more, on which the server
     plans every statement anew.
     `valve`: the newest first, unless something was accepted longer ago than that; without it the oldest first.
@@ -21,7 +21,7 @@ class Shape:
 
     streams: int
     rows: int
-    together: bool = False
+    together: int = 1
     by_bank: bool = False
     at_once: int | None = None
     valve: timedelta | None = None

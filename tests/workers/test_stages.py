@@ -1,5 +1,6 @@
 """Each stage's result, and that doing it twice changes nothing."""
 
+import asyncio
 from typing import Any
 from uuid import UUID
 
@@ -7,8 +8,9 @@ from store import projections
 from store.ledger import Stage
 from store.recall.terms import analyse
 from store.turns import NewTurn
+from tests.patience import until
 from tests.workers.conftest import BANK, HOST, World, dialogue
-from tests.workers.stages import Crew, KnownEmbedder
+from tests.workers.stages import Crew, KnownEmbedder, held
 
 TABLES = (
     "event_store_t",
@@ -107,6 +109,17 @@ async def test_embedding_writes_the_vector_of_every_unit_in_one_batch(world: Wor
         expected = crew.embedder.vector(row.content)
         assert max(abs(a - b) for a, b in zip(stored, expected, strict=True)) < 1e-3
         assert (row.generation, row.chunk) == (1, 0)
+
+
+async def test_while_the_model_is_at_one_piece_the_next_is_read_already(world: World) -> None:
+    for n in range(40):
+        await world.append(f"s{n}", "t", messages=dialogue(f"Question {n}?", f"Answer {n}."))
+    crew = Crew(world, held())
+    draining = asyncio.ensure_future(crew.drain(Stage.EMBEDDING))
+    await until(lambda: [len(batch) for batch in crew.embedder.batches] == [64, 16], "the model has two pieces")
+    crew.embedder.may_end.set()
+    await draining
+    assert set(await world.statuses(Stage.EMBEDDING)) == {"done"}
 
 
 async def test_texts_of_many_hosts_are_embedded_in_one_go_and_each_written_to_its_own(world: World) -> None:
