@@ -34,4 +34,4 @@ def idle_stages(settings: Settings, database: Database, *_: object) -> Sequence[
         **{real.stage: real.shape for real in (ExtractionStage, EmbeddingStage, ProjectionStage)},
     }
     ledger = Ledger(database)
-    return [IdleStage(ledger, stage, replace(shape, together=True)) for stage, shape in shapes.items()]
+    return [IdleStage(ledger, stage, replace(shape, together=shape.streams)) for stage, shape in shapes.items()]
