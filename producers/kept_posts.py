@@ -7,8 +7,8 @@ import asyncio
 import io
 import select
 import time
+from contextvars import ContextVar
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 from weakref import WeakSet
@@ -35,6 +35,10 @@ class Leaving:
     """Whether the bytes of a request may have begun to leave: there is a connection for them."""
 
     begun: bool = False
+
+
+#: Of the call that asks for a connection.
+_LEAVING: ContextVar[Leaving] = ContextVar("leaving")
 
 
 class KeptPosts:
@@ -74,13 +78,12 @@ class KeptPosts:
 
     async def _sent(self, url: yarl.URL, body: bytes) -> Reply | Lost:
         started, leaving = time.monotonic(), Leaving()
+        _LEAVING.set(leaving)
         data = body if len(body) <= WHOLE_BYTES else io.BytesIO(body)
         lost: Literal["timeout", "connection"]
         try:
             async with asyncio.timeout(self._timeout_s):
-                response = await self._open().post(
-                    url, data=data, proxy=self._proxy, allow_redirects=False, trace_request_ctx=leaving
-                )
+                response = await self._open().post(url, data=data, proxy=self._proxy, allow_redirects=False)
                 try:
                     answer = await _read(response)
                 finally:
@@ -105,7 +108,6 @@ class KeptPosts:
                 headers=HEADERS,
                 skip_auto_headers=("user-agent", "accept-encoding"),
                 timeout=NO_TIMEOUTS,
-                trace_configs=[_watch()],
             )
         return self._session
 
@@ -134,6 +136,8 @@ class _Connector(aiohttp.TCPConnector):
             connection.close()
         if protocol is not None:
             self._lent.add(protocol)
+        # Not sooner, as aiohttp's traces tell it: one that is not lent after all has carried nothing.
+        _LEAVING.get().begun = True
         return connection
 
 
@@ -144,16 +148,6 @@ def _readable(protocol: ResponseHandler) -> bool:
     poll = select.poll()
     poll.register(sock.fileno(), select.POLLIN)
     return bool(poll.poll(0))
-
-
-def _watch() -> aiohttp.TraceConfig:
-    async def connected(_session: aiohttp.ClientSession, context: SimpleNamespace, _event: object) -> None:
-        context.trace_request_ctx.begun = True
-
-    watch = aiohttp.TraceConfig()
-    watch.on_connection_create_end.append(connected)
-    watch.on_connection_reuseconn.append(connected)
-    return watch
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes | None:

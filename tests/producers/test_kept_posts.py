@@ -118,11 +118,13 @@ async def test_an_address_that_names_no_machine_is_known_to_be_unsent() -> None:
 
 
 async def test_silence_ends_as_a_timeout_of_unknown_outcome() -> None:
-    server = _Talker(answers=0, hangs=True)
-    async with server.listening() as url, posts(url, 0.3) as sending:
+    server = _Talker(answers=1, hangs=True)
+    async with server.listening() as url, posts(url) as sending:
+        await sending.send(PATH, BODY)
+        sending._timeout_s = 0.1
         lost = await sending.send(PATH, BODY)
     assert isinstance(lost, Lost)
-    assert lost.category == "timeout"
+    assert (lost.category, lost.sent) == ("timeout", True)
 
 
 async def test_of_a_call_that_was_given_up_no_more_is_sent_behind_its_callers_back() -> None:
@@ -175,6 +177,17 @@ async def test_a_kept_connection_serves_the_next_call_until_the_other_side_close
         await server.hang_up()
         assert isinstance(await sending.send(PATH, BODY), Reply)
     assert server.calls_of_connections == [2, 1]
+
+
+async def test_a_kept_connection_that_is_gone_with_its_gateway_has_carried_nothing() -> None:
+    server = _Talker()
+    async with server.listening() as url:
+        sending = KeptPosts(url, PATIENCE_S, 60.0)
+        await sending.send(PATH, BODY)
+    lost = await sending.send(PATH, BODY)
+    await sending.aclose()
+    assert isinstance(lost, Lost)
+    assert (lost.category, lost.sent, server.calls_of_connections) == ("connection", False, [1])
 
 
 async def test_a_kept_connection_that_ends_without_a_byte_of_the_answer_is_an_unknown_outcome() -> None:
