@@ -2,8 +2,7 @@
 
 import asyncio
 import gzip
-import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -13,12 +12,12 @@ from afterturn_client.transport import MAX_REPLY_BYTES, Lost, Reply
 from producers.kept_posts import KeptPosts
 from tests.client.loopback import closed_port, everything_in, loopback, raw_server, without_proxies
 from tests.patience import PATIENCE_S, until
+from tests.producers.talker import FINE, Talker, serving
 
 BODY = b'{"text": "the distinctive cormorant sentence"}'
 PATH = "/memories/add"
 #: More than any buffer on the way takes.
 LONG = bytes(64 << 20)
-FINE = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 
 
 @asynccontextmanager
@@ -97,7 +96,7 @@ async def test_an_answer_that_is_too_long_is_read_no_further() -> None:
                 writer.write(bytes(1 << 20))
                 await writer.drain()
 
-    async with _server(flood) as url, posts(url) as sending:
+    async with serving(flood) as url, posts(url) as sending:
         reply = await sending.send(PATH, BODY)
     assert isinstance(reply, Reply)
     assert (reply.status, reply.body) == (200, None)
@@ -118,7 +117,7 @@ async def test_an_address_that_names_no_machine_is_known_to_be_unsent() -> None:
 
 
 async def test_silence_ends_as_a_timeout_of_unknown_outcome() -> None:
-    server = _Talker(answers=1, hangs=True)
+    server = Talker(answers=1, hangs=True)
     async with server.listening() as url, posts(url) as sending:
         await sending.send(PATH, BODY)
         sending._timeout_s = 0.1
@@ -140,7 +139,7 @@ async def test_of_a_call_that_was_given_up_no_more_is_sent_behind_its_callers_ba
         writer.close()
         heard.set_result(size)
 
-    async with _server(reads_late) as url, posts(url) as sending:
+    async with serving(reads_late) as url, posts(url) as sending:
         call = asyncio.create_task(sending.send(PATH, LONG))
         await begun.wait()
         call.cancel()
@@ -150,7 +149,7 @@ async def test_of_a_call_that_was_given_up_no_more_is_sent_behind_its_callers_ba
 
 
 async def test_a_connection_on_which_a_request_is_still_leaving_serves_no_other_call() -> None:
-    server = _Talker(reads=False)
+    server = Talker(reads=False)
     async with server.listening() as url, posts(url) as sending:
         for _ in range(2):
             assert isinstance(await sending.send(PATH, LONG), Reply)
@@ -158,7 +157,7 @@ async def test_a_connection_on_which_a_request_is_still_leaving_serves_no_other_
 
 
 async def test_who_is_cancelled_leaves_no_connection_to_the_next_call() -> None:
-    server = _Talker(answers=0, hangs=True)
+    server = Talker(answers=0, hangs=True)
     async with server.listening() as url, posts(url) as sending:
         for asked in (1, 2):
             call = asyncio.create_task(sending.send(PATH, BODY))
@@ -169,7 +168,7 @@ async def test_who_is_cancelled_leaves_no_connection_to_the_next_call() -> None:
 
 
 async def test_a_kept_connection_serves_the_next_call_until_the_other_side_closes_it() -> None:
-    server = _Talker()
+    server = Talker()
     async with server.listening() as url, posts(url) as sending:
         await sending.send(PATH, BODY)
         await sending.send(PATH, BODY)
@@ -180,7 +179,7 @@ async def test_a_kept_connection_serves_the_next_call_until_the_other_side_close
 
 
 async def test_a_kept_connection_that_is_gone_with_its_gateway_has_carried_nothing() -> None:
-    server = _Talker()
+    server = Talker()
     async with server.listening() as url:
         sending = KeptPosts(url, PATIENCE_S, 60.0)
         await sending.send(PATH, BODY)
@@ -191,7 +190,7 @@ async def test_a_kept_connection_that_is_gone_with_its_gateway_has_carried_nothi
 
 
 async def test_a_kept_connection_that_ends_without_a_byte_of_the_answer_is_an_unknown_outcome() -> None:
-    server = _Talker(answers=1)
+    server = Talker(answers=1)
     async with server.listening() as url, posts(url) as sending:
         await sending.send(PATH, BODY)
         lost = await sending.send(PATH, BODY)
@@ -200,7 +199,7 @@ async def test_a_kept_connection_that_ends_without_a_byte_of_the_answer_is_an_un
 
 
 async def test_calls_at_the_same_time_have_a_connection_each_and_those_after_them_use_them_again() -> None:
-    server = _Talker()
+    server = Talker()
     async with server.listening() as url, posts(url) as sending:
         for _ in range(2):
             await asyncio.gather(*(sending.send(PATH, BODY) for _ in range(3)))
@@ -216,7 +215,7 @@ async def test_calls_at_the_same_time_have_a_connection_each_and_those_after_the
     ],
 )
 async def test_a_connection_that_is_to_end_serves_no_other_call(answer: bytes) -> None:
-    server = _Talker(answer=answer)
+    server = Talker(answer=answer)
     async with server.listening() as url, posts(url) as sending:
         replies = [await sending.send(PATH, BODY) for _ in range(2)]
     assert [reply.status for reply in replies if isinstance(reply, Reply)] == [200, 200]
@@ -224,7 +223,7 @@ async def test_a_connection_that_is_to_end_serves_no_other_call(answer: bytes) -
 
 
 async def test_what_comes_while_nobody_asks_is_nobodys_answer() -> None:
-    server = _Talker()
+    server = Talker()
     async with server.listening() as url, posts(url) as sending:
         await sending.send(PATH, BODY)
         await server.say(FINE.replace(b"200 OK", b"500 Nobody asked"))
@@ -235,7 +234,7 @@ async def test_what_comes_while_nobody_asks_is_nobodys_answer() -> None:
 
 
 async def test_a_connection_that_idled_too_long_is_closed_and_goes_out_no_more() -> None:
-    server = _Talker()
+    server = Talker()
     async with server.listening() as url, posts(url, keep_s=0.05) as sending:
         await sending.send(PATH, BODY)
         await asyncio.sleep(0.1)
@@ -293,7 +292,7 @@ async def test_a_peer_that_cannot_prove_itself_has_been_told_nothing() -> None:
 
 
 async def test_what_is_closed_closes_its_connections_those_in_use_too_and_opens_no_more() -> None:
-    server = _Talker()
+    server = Talker()
     async with server.listening() as url:
         sending = KeptPosts(url, PATIENCE_S, 60.0)
         await asyncio.gather(sending.send(PATH, BODY), sending.send(PATH, BODY))
@@ -304,68 +303,3 @@ async def test_what_is_closed_closes_its_connections_those_in_use_too_and_opens_
         await until(lambda: server.ended == 2, "both connections have ended")
         with pytest.raises(RuntimeError):
             await sending.send(PATH, BODY)
-
-
-class _Talker:
-    """Answers calls on connections it keeps, `answers` of them; then it takes one more and ends its connection.
-
-    Or, if it `hangs`, says nothing to that one. It `reads` what it answers, or its head alone.
-    """
-
-    def __init__(self, answers: int = 1000, *, answer: bytes = FINE, hangs: bool = False, reads: bool = True) -> None:
-        self.calls_of_connections: list[int] = []
-        self.ended = 0
-        self._answers, self._answer, self._hangs, self._reads = answers, answer, hangs, reads
-        self._writers: list[asyncio.StreamWriter] = []
-
-    @asynccontextmanager
-    async def listening(self) -> AsyncIterator[str]:
-        async with _server(self._talk) as url:
-            yield url
-            await self.hang_up()
-
-    async def hang_up(self) -> None:
-        for writer in self._writers:
-            writer.close()
-            with suppress(ConnectionError):
-                await writer.wait_closed()
-        self._writers.clear()
-
-    async def say(self, unasked: bytes) -> None:
-        for writer in self._writers:
-            writer.write(unasked)
-            await writer.drain()
-
-    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._writers.append(writer)
-        nth = len(self.calls_of_connections)
-        self.calls_of_connections.append(0)
-        while (head := await _head(reader)) is not None:
-            if self._reads:
-                await reader.readexactly(int(re.findall(rb"(?i)content-length: (\d+)", head)[0]))
-            self.calls_of_connections[nth] += 1
-            if sum(self.calls_of_connections) > self._answers:
-                if not self._hangs:
-                    break
-                continue
-            writer.write(self._answer)
-            if not self._reads:
-                await until(writer.is_closing, "whoever listens hangs up")
-        self.ended += 1
-        writer.close()
-
-
-@asynccontextmanager
-async def _server(talk: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]) -> AsyncIterator[str]:
-    server = await asyncio.start_server(talk, "127.0.0.1", 0)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    finally:
-        server.close()
-
-
-async def _head(reader: asyncio.StreamReader) -> bytes | None:
-    try:
-        return await reader.readuntil(b"\r\n\r\n")
-    except (asyncio.IncompleteReadError, ConnectionError):
-        return None
