@@ -222,11 +222,13 @@ async def test_a_connection_that_is_to_end_serves_no_other_call(answer: bytes) -
     assert server.calls_of_connections == [1, 1]
 
 
-async def test_what_comes_while_nobody_asks_is_nobodys_answer() -> None:
+@pytest.mark.parametrize("pause_s", [0.0, 0.1], ids=["not heard of yet", "read already"])
+async def test_what_comes_while_nobody_asks_is_nobodys_answer(pause_s: float) -> None:
     server = Talker()
     async with server.listening() as url, posts(url) as sending:
         await sending.send(PATH, BODY)
         await server.say(FINE.replace(b"200 OK", b"500 Nobody asked"))
+        await asyncio.sleep(pause_s)
         reply = await sending.send(PATH, BODY)
     assert isinstance(reply, Reply)
     assert reply.status == 200
