@@ -5,7 +5,8 @@
 
 `think` is the caller's own model and tool loop: it takes a `Run` (messages and tools, ready) and returns the final
 text. The order of a run is that of seed 000: freeze the curated files, recall, build the messages, run, and only after
-a normal end keep the turn. What goes wrong with the second layer is a hidden event and changes nothing else.
+a normal end keep the turn. What goes wrong with the second layer is a hidden event and changes nothing else; a history
+that cannot be written is warned of, and takes neither the answer nor the second layer's turn away.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -86,8 +88,8 @@ Listener = Callable[[AuditEvent], Awaitable[None] | None]
 class HybridMemory:
     """The memory of one agent for one profile.
 
-    `layer` None is curated memory alone: no request leaves, no rule stands in the prompt. Without `search`, the
-    session tool searches `sessions`. `listener` hears every hidden event beside `sessions`.
+    `layer` None is curated memory alone: no request leaves, no rule stands in the prompt. `search` is what the
+    session tool asks, say `sessions` once more. `listener` hears every hidden event beside `sessions`.
     """
 
     store: MemoryStore
@@ -159,7 +161,7 @@ class HybridMemory:
             raise TypeError(f"the loop must return the final text, not {type(text).__name__}")
         # What was recalled is never kept again, not even where it was pasted or echoed.
         finished = FinishedTurn(session, turn, strip(prompt), strip(text), asked_at, self.clock())
-        await self.sessions.record(finished)
+        await self._recorded(finished)
         await self._persisted(finished)
         return RunResult(text, session, turn, asked_at, finished.answered_at)
 
@@ -183,16 +185,22 @@ class HybridMemory:
         await self._note(recall.events)
         return recall.reference
 
+    async def _recorded(self, turn: FinishedTurn) -> None:
+        try:
+            await self.sessions.record(turn)
+        except Exception as error:  # noqa: BLE001 -- what was answered is answered, and the second layer can keep it
+            _LOG.warning("the turn could not be written into its session's history (%s)", type(error).__name__)
+
     async def _persisted(self, turn: FinishedTurn) -> None:
         if self.layer is not None:
             await self._note(await self.layer.persist_after_run(turn))
 
     async def _note(self, events: Sequence[AuditEvent]) -> None:
-        """Write hidden events; who cannot write them must not take the user's answer away."""
-        for event in events:
+        """Write hidden events and tell the listener; who fails at it takes them from nobody else, nor the answer."""
+        told = (self.sessions.note,) if self.listener is None else (self.sessions.note, self.listener)
+        for event, tell in product(events, told):
             try:
-                await self.sessions.note(event)
-                heard = None if self.listener is None else self.listener(event)
+                heard = tell(event)
                 if inspect.isawaitable(heard):
                     await heard
             except Exception as error:  # noqa: BLE001 -- an audit that fails changes no run

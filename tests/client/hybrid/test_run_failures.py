@@ -1,10 +1,14 @@
 """A gateway that fails, is away or is silent: the run has its answer all the same, and an auditor is told."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from afterturn_client import sessions
 from afterturn_client.audit import AuditEvent
+from afterturn_client.curated.files import locked
 from afterturn_client.hybrid import HybridMemory, Run
 from afterturn_client.posts import Posts
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -158,3 +162,28 @@ async def test_an_audit_that_fails_takes_nobodys_answer_away(
         assert (await deaf.run("s-1", PROMPT, agent.think)).text == ANSWER
     assert "memory_gateway_add_succeeded could not be written (OSError)" in caplog.text
     assert KEY not in caplog.text
+
+
+@contextmanager
+def no_folder(path: Path) -> Iterator[None]:
+    path.touch()
+    yield
+
+
+@contextmanager
+def held_by_another(path: Path) -> Iterator[None]:
+    with locked(path, PATIENCE_S):
+        yield
+
+
+@pytest.mark.parametrize("trouble,kind", [(no_folder, "FileExistsError"), (held_by_another, "MemoryBusy")])
+async def test_a_history_that_cannot_be_written_takes_the_turn_from_neither_the_user_nor_the_gateway(
+    hybrid: World, trouble: Any, kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sessions, "PATIENCE_S", 0.0)
+    with trouble(hybrid.home / "sessions"):
+        assert (await hybrid.run()).text == ANSWER
+    assert hybrid.paths() == ["/memories/search", "/memories/add", "/memories/flush"]
+    assert [name.rpartition("_")[2] for name, _ in hybrid.noted()] == ["succeeded"] * 3
+    assert f"the turn could not be written into its session's history ({kind})" in caplog.text
+    assert not any(text in caplog.text for text in (PROMPT, ANSWER, RECALLED, KEY))

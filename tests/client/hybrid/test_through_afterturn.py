@@ -60,6 +60,14 @@ async def test_afterturn_is_asked_before_and_given_the_turn_after_the_run(agent:
     ]
 
 
+async def test_a_history_that_cannot_be_written_keeps_no_turn_from_afterturn(agent: World) -> None:
+    (agent.home / "sessions").touch()
+    result = await agent.run()
+    assert result.text == ANSWER
+    assert agent.gateway.seen[-1].json["turn_id"] == result.turn_id
+    assert agent.noted()[-1] == ("memory_handover_succeeded", {"position": 42})
+
+
 async def test_of_a_long_prompt_the_beginning_is_asked_and_all_of_it_kept(agent: World) -> None:
     prompt = "x" + "é" * 20_000
     await agent.memory.run("s-1", prompt, agent.think)
