@@ -15,7 +15,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from tests.laws.mutant import Mutant
-from tests.laws.mutants import MUTANTS
+from tests.laws.mutants import LAWS, MUTANTS
 from tests.servers import LENT, Servers
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,14 +52,21 @@ class Lane:
 
 
 def main(chosen: Sequence[str]) -> int:
-    """Return 0 when the laws' tests are green on the code and red on every fault (of these laws, or of all)."""
+    """Return 0 when the laws' tests are green on the code and red on every fault (of these laws, or of all).
+
+    A law without a fault is a failure.
+    """
     mutants = [mutant for mutant in MUTANTS if not chosen or mutant.law in chosen]
+    broken = {mutant.law for mutant in mutants}
+    if unbroken := [law for law in chosen or LAWS if law not in broken]:
+        print(f"no fault is planted for {', '.join(unbroken)}", file=sys.stderr)
+        return 1
     with _lanes() as lanes:
         named = sorted({test for mutant in mutants for test in _ids(mutant)})
         if not _green(lanes[0], named):
             print("the laws' tests are not green on the code as it is", file=sys.stderr)
             return 1
-        print(f"{len(named)} tests hold {len({m.law for m in mutants})} laws on the code as it is", flush=True)
+        print(f"{len(named)} tests hold {len(broken)} laws on the code as it is", flush=True)
         free = SimpleQueue[Lane]()
         for lane in lanes:
             free.put(lane)

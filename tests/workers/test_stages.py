@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from store import projections
+from store.events.catalog import EventType
 from store.ledger import Stage
 from store.recall.terms import analyse
 from store.turns import NewTurn
@@ -74,6 +75,28 @@ async def test_extraction_links_what_messages_name_and_keeps_facts_beside_their_
     assert facts
     assert all(row.fact_type == "world" and row.source_memory_ids == [row.unit_id] and row.here for row in facts)
     assert {Stage.PROJECTION, Stage.EMBEDDING} <= set(crew.rung)
+
+
+async def test_what_extraction_found_stands_where_its_events_say(world: World) -> None:
+    """In characters: the smiley is one, though two in UTF-16 and four in UTF-8."""
+    said = dialogue("😀 I live in Kyoto. Zoë Moore left Kyoto on 8 May 2023.", "😀 Is Zoë Moore well?")
+    await world.append(messages=said)
+    await Crew(world).drain(Stage.EXTRACTION)
+    events = "select payload->'data' as data from afterturn.event_store_t where event_type = :type"
+    units = await world.sql("select unit_id::text as id, content from afterturn.agent_memory_unit_t")
+    content = {row.id: row.content for row in units}
+    links = [row.data for row in await world.sql(events, type=EventType.UNIT_ENTITY_LINKED)]
+    named = [(link["name"], [content[link["unitId"]][slice(*span)] for span in link["spans"]]) for link in links]
+    assert sorted(named) == [
+        ("2023-05-08", ["8 May 2023"]),
+        ("Kyoto", ["Kyoto", "Kyoto"]),
+        ("Zoë Moore", ["Zoë Moore"]),
+        ("Zoë Moore", ["Zoë Moore"]),
+    ]
+    retained = [row.data for row in await world.sql(events, type=EventType.UNIT_RETAINED)]
+    [fact] = [data for data in retained if data["origin"] == "extraction"]
+    start, end = map(int, fact["metadata"]["span"].split(":"))
+    assert content[fact["sourceMemoryIds"][0]][start:end] == fact["metadata"]["value"] == "Kyoto"
 
 
 async def test_a_fact_is_found_by_its_words_and_embedded_as_a_follow_up_of_its_turn(world: World) -> None:
