@@ -22,7 +22,7 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 REQUEST_ID = "afterturn.request_id"
 #: What the request's key allows, once that is known.
 GRANT = "afterturn.grant"
-#: How the routes of each door begin; calls of others (health, metrics, documentation) are not noted.
+#: How the paths of each door begin, routed or not; calls of others (health, metrics, documentation) are not noted.
 DOORS = {"/api/": call_audit.Door.HTTP, "/memories/": call_audit.Door.GATEWAY}
 
 log = structlog.get_logger("afterturn.api")
@@ -127,7 +127,8 @@ class _Visit:
             self._record(recorder, method, route, took)
 
     def _record(self, recorder: CallRecorder, method: str, route: str, took: float) -> None:
-        door = next((door for start, door in DOORS.items() if route.startswith(start)), None)
+        path = self._scope["path"]
+        door = next((door for start, door in DOORS.items() if path.startswith(start)), None)
         if door is not None:
             grant = self._scope.get(GRANT)
             call = call_audit.Call(
@@ -138,7 +139,7 @@ class _Visit:
                 grant.host_id if grant else call_audit.NOBODY,
                 grant.key_id if grant else None,
                 status=self._status,
-                code=self._code,
+                code=self._code or problems.ROUTER_CODES.get(self._status),
                 request_id=self._uuid,
             )
             recorder.note(call)

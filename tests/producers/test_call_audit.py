@@ -18,6 +18,7 @@ from tests.patience import PATIENCE_S
 from tests.producers.conftest import Tenant, World
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+LARGE = {"content-length": str(1 << 40)}
 
 
 def call(n: int = 0) -> Call:
@@ -63,6 +64,26 @@ async def test_a_call_without_a_good_key_belongs_to_nobody(world: World, turn: d
         reply = await stranger.post("/api/v1/turns", json=turn)
     call = next(c for c in await noted(world) if c.request_id == UUID(reply.headers["x-request-id"]))
     assert (call.host_id, call.key_id, call.status, call.code) == (NOBODY, None, 401, "UNAUTHENTICATED")
+
+
+@pytest.mark.parametrize(
+    "asked,headers,note",
+    [
+        ("POST /api/v1/turns", LARGE, (Door.HTTP, "POST unrouted", 413, "PAYLOAD_TOO_LARGE")),
+        ("POST /memories/add", LARGE, (Door.GATEWAY, "POST unrouted", 413, "PAYLOAD_TOO_LARGE")),
+        ("GET /api/v1/freshness", {"host": "evil.test"}, (Door.HTTP, "GET unrouted", 403, "PERMISSION_DENIED")),
+        ("GET /api/v1/nothing", {}, (Door.HTTP, "GET unrouted", 404, "NOT_FOUND")),
+        ("PUT /api/v1/turns", {}, (Door.HTTP, "PUT /api/v1/turns", 405, "METHOD_NOT_ALLOWED")),
+    ],
+)
+async def test_what_is_refused_before_a_route_takes_it_is_noted_at_its_door(
+    world: World, asked: str, headers: dict[str, str], note: tuple[Door, str, int, str]
+) -> None:
+    async with world.client() as stranger:
+        reply = await stranger.request(*asked.split(), headers=headers)
+    [call] = [c for c in await noted(world) if c.request_id == UUID(reply.headers["x-request-id"])]
+    assert (call.door, call.operation, call.status, call.code) == note
+    assert call.host_id == NOBODY
 
 
 async def test_the_gateways_door_is_noted_as_its_own(world: World) -> None:
