@@ -10,7 +10,7 @@ import orjson
 import structlog
 from pydantic import ValidationError
 
-from producers.errors import ProducerError
+from producers.errors import ProducerError, Unavailable
 from producers.recall_json import as_json
 from producers.recalls import Answer, RecallJobRequest, Recalls
 from store.errors import PositionBeyondLog
@@ -115,4 +115,6 @@ class RecallWork:
 
 
 def _category(error: Exception) -> str:
+    if isinstance(error, Unavailable):
+        return "unavailable"
     return "invalid" if isinstance(error, ValidationError | ProducerError | PositionBeyondLog) else "internal"

@@ -82,18 +82,23 @@ async def audited(world: World) -> list[tuple[str, dict[str, Any]]]:
     return [(row.event, row.payload) for row in rows if row.event.startswith("memory_gateway_")]
 
 
-async def done_job(world: World, tenant: Tenant) -> Any:
-    """Ask by way of a job, let a worker answer it, and return the answer."""
-    job = UUID((await tenant.http.post(JOBS, json=BOTH)).json()["job_id"])
+async def ended_job(world: World, tenant: Tenant, asked: dict[str, Any]) -> Any:
+    """Ask by way of a job, let a worker answer it, and return how it ended."""
+    job = UUID((await tenant.http.post(JOBS, json=asked)).json()["job_id"])
 
     async def ready() -> None:
         return
 
     work = RecallWork(world.jobs, world.recalls, timedelta(seconds=30), ready)
     await work.answer(identity.host_id(tenant.host), job)
-    answer = (await tenant.http.get(f"{JOBS}/{job}")).json()
-    assert answer["status"] == "done"
-    return answer["result"]
+    return (await tenant.http.get(f"{JOBS}/{job}")).json()
+
+
+async def done_job(world: World, tenant: Tenant, asked: dict[str, Any]) -> Any:
+    """Ask by way of a job that ends well, and return its answer."""
+    ended = await ended_job(world, tenant, asked)
+    assert ended["status"] == "done"
+    return ended["result"]
 
 
 async def test_both_sources_answer_together_and_in_one_reference(world: World, ana: Tenant, server: Loopback) -> None:
@@ -249,16 +254,28 @@ async def test_no_connection_is_held_while_the_gateway_is_asked(world: World, an
 
 async def test_a_recall_job_asks_the_gateway_too(world: World, ana: Tenant, server: Loopback) -> None:
     through(world, server.url)
-    result = await done_job(world, ana)
+    result = await done_job(world, ana, BOTH)
     assert len(result["results"]) == 1
     assert [hit["id"] for hit in result["gateway"]["results"]] == ["e1"]
+
+
+async def test_a_recall_job_of_the_gateway_alone_has_its_answer(world: World, ana: Tenant, server: Loopback) -> None:
+    through(world, server.url)
+    result = await done_job(world, ana, ALONE)
+    assert result["results"] == []
+    assert [hit["id"] for hit in result["gateway"]["results"]] == ["e1"]
+
+
+async def test_a_recall_job_of_a_gateway_alone_that_fails_is_unavailable(world: World, ana: Tenant) -> None:
+    through(world, closed_port())
+    assert await ended_job(world, ana, ALONE) == {"status": "failed", "error": {"category": "unavailable"}}
 
 
 async def test_whatever_a_gateway_sends_can_be_answered_and_kept(world: World, ana: Tenant, server: Loopback) -> None:
     through(world, server.url)
     server.answers(Response(orjson.dumps({"results": [{"text": "NUL \0, torn TORN"}]}).replace(b"TORN", rb"\ud83d")))
     now = (await ana.http.post(RECALL, json=BOTH)).json()
-    later = await done_job(world, ana)
+    later = await done_job(world, ana, BOTH)
     for answer in (now, later):
         assert [hit["text"] for hit in answer["gateway"]["results"]] == ["NUL \ufffd, torn ?"]
         assert len(answer["results"]) == 1
@@ -266,7 +283,7 @@ async def test_whatever_a_gateway_sends_can_be_answered_and_kept(world: World, a
 
 async def test_a_job_whose_gateway_is_away_ends_with_what_is_here(world: World, ana: Tenant) -> None:
     through(world, closed_port())
-    result = await done_job(world, ana)
+    result = await done_job(world, ana, BOTH)
     assert (len(result["results"]), result["gateway"]["error"]["category"]) == (1, "connection")
 
 
