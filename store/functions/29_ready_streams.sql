@@ -31,13 +31,53 @@ begin
     select w.host_id from (select u.host_id from up u union all select r.host_id from round r) w limit p_most;
 end $$;
 
+-- The free streams among up to p_most of a host's (null: all of them), seen by their first row; from p_from on and round,
+-- by index, from stream to stream.
+create or replace function afterturn.free_heads(p_stage text, p_host uuid, p_from uuid, p_most int)
+returns table (stream_id uuid, "position" bigint, attempts int)
+language plpgsql stable set plan_cache_mode to force_generic_plan set enable_seqscan to off as $$
+#variable_conflict use_column
+begin
+    return query
+    with recursive up as (
+        (select l.stream_id, l.position, l.attempts, l.next_attempt_at from afterturn.ledger_t l
+          where l.stage = p_stage and l.host_id = p_host and l.undone and l.next_attempt_at < 'infinity'
+            and l.stream_id >= p_from
+          order by l.stream_id, l.position limit 1)
+        union all
+        select n.* from up u, lateral (
+            select l.stream_id, l.position, l.attempts, l.next_attempt_at from afterturn.ledger_t l
+             where l.stage = p_stage and l.host_id = p_host and l.undone and l.next_attempt_at < 'infinity'
+               and l.stream_id > u.stream_id
+             order by l.stream_id, l.position limit 1) n
+    ), round as (
+        (select l.stream_id, l.position, l.attempts, l.next_attempt_at from afterturn.ledger_t l
+          where l.stage = p_stage and l.host_id = p_host and l.undone and l.next_attempt_at < 'infinity'
+            and l.stream_id < p_from
+          order by l.stream_id, l.position limit 1)
+        union all
+        select n.* from round r, lateral (
+            select l.stream_id, l.position, l.attempts, l.next_attempt_at from afterturn.ledger_t l
+             where l.stage = p_stage and l.host_id = p_host and l.undone and l.next_attempt_at < 'infinity'
+               and l.stream_id > r.stream_id and l.stream_id < p_from
+             order by l.stream_id, l.position limit 1) n
+    )
+    select h.stream_id, h.position, h.attempts
+      from (select u.* from up u union all select r.* from round r limit p_most) h
+     where h.next_attempt_at <= now()
+       and (select true from afterturn.claim_t c
+             where c.host_id = p_host and c.stage = p_stage and c.stream_id = h.stream_id
+               and c.lease_until > now()) is null;
+end $$;
+
 -- The streams with ready work that nobody holds, one of each host after the other: for ordered stages only those whose
 -- very first undone row is ready. p_valve (streams of one row alone): the newest row first, but what was accepted longer ago than that before it;
 -- null: the oldest first; p_by_bank: the oldest and all others of its bank, then those of the next.
 --
 -- Looks at a window of some hosts' rows, which nearly always shows enough; the hosts begin at random, so that none is
 -- passed over for long. Of each stream in it the first row is seen, since the window holds the oldest of the host. Where
--- all that is seen is held (a few long sessions), it walks from stream to stream by index instead of row by row.
+-- all that is seen of a host is held or waits (a few long sessions), others stand behind it: some of its streams are looked
+-- at one by one, by index, from a random one on; where that is so of every host, all streams of all hosts.
 -- WHY p_valve widens the window: there a held stream is a single row, and the newest are held.
 -- WHY nothing is read through: claims come and go, and whoever counts them (autovacuum) now and then finds next to none.
 -- A plan made then reads the whole table, with all that is dead in it, for each row of the window, and is kept.
@@ -50,7 +90,9 @@ language plpgsql set plan_cache_mode to force_generic_plan set enable_seqscan to
 #variable_conflict use_column
 declare
     v_most constant int := 16;      -- hosts of one claim
-    v_hosts uuid[] := array(select h from afterturn.waiting_hosts(p_stage, gen_random_uuid(), v_most) h);
+    v_steps constant int := 64;     -- streams that are looked at one by one, of a host whose window shows nothing free
+    v_from constant uuid := gen_random_uuid();
+    v_hosts uuid[] := array(select h from afterturn.waiting_hosts(p_stage, v_from, v_most) h);
     v_window int;
 begin
     if cardinality(v_hosts) = 0 then
@@ -63,60 +105,61 @@ begin
     end if;
 
     return query
-    select w.host_id, w.stream_id, w.position, w.attempts
-      from (select w.*, row_number() over (partition by w.host_id order by w.nth) as turn
-              from unnest(v_hosts) h(host_id), lateral (
-                (select l.host_id, l.stream_id, l.position, l.attempts,
-                        -- Before all that is newest first.
-                        case when p_valve is not null then l.position - 4611686018427387904
-                             else row_number() over (order by case when p_by_bank then l.bank_from end, l.position) end as nth
-                   from (select l.*, rank() over (partition by l.stream_id order by l.position) as place,
-                                min(l.position) over (partition by l.bank_id) as bank_from
-                           from (select l.* from afterturn.ledger_t l
-                                  where l.stage = p_stage and l.host_id = h.host_id and l.undone
-                                    and l.next_attempt_at < 'infinity'
-                                  order by l.position limit v_window) l
-                          where p_ordered or l.next_attempt_at <= now()) l
-                  where l.next_attempt_at <= now() and (p_valve is null or l.accepted_at < now() - p_valve)
-                    -- Once for each stream: its first row, or (not ordered) its first that is ready.
-                    and (p_valve is not null or l.place = 1)
-                    and (select true from afterturn.claim_t c
-                          where c.host_id = l.host_id and c.stage = p_stage and c.stream_id = l.stream_id
-                            and c.lease_until > now()) is null
-                  order by nth limit p_streams)
-                union all
-                (select l.host_id, l.stream_id, l.position, l.attempts, - l.position
-                   from (select l.* from afterturn.ledger_t l
-                          where p_valve is not null and l.stage = p_stage and l.host_id = h.host_id and l.undone
-                            and l.next_attempt_at < 'infinity'
-                          order by l.position desc limit v_window) l
-                  where l.next_attempt_at <= now() and l.accepted_at >= now() - p_valve
-                    and (select true from afterturn.claim_t c
-                          where c.host_id = l.host_id and c.stage = p_stage and c.stream_id = l.stream_id
-                            and c.lease_until > now()) is null
-                  order by l.position desc limit p_streams)) w) w
-     order by w.turn, w.nth limit p_streams;
+    with seen as (
+        select w.host_id, w.stream_id, w.position, w.attempts, w.nth
+          from unnest(v_hosts) h(host_id), lateral (
+            (select l.host_id, l.stream_id, l.position, l.attempts,
+                    -- Before all that is newest first.
+                    case when p_valve is not null then l.position - 4611686018427387904
+                         else row_number() over (order by case when p_by_bank then l.bank_from end, l.position) end as nth
+               from (select l.*, rank() over (partition by l.stream_id order by l.position) as place,
+                            min(l.position) over (partition by l.bank_id) as bank_from
+                       from (select l.* from afterturn.ledger_t l
+                              where l.stage = p_stage and l.host_id = h.host_id and l.undone
+                                and l.next_attempt_at < 'infinity'
+                              order by l.position limit v_window) l
+                      where p_ordered or l.next_attempt_at <= now()) l
+              where l.next_attempt_at <= now() and (p_valve is null or l.accepted_at < now() - p_valve)
+                -- Once for each stream: its first row, or (not ordered) its first that is ready.
+                and (p_valve is not null or l.place = 1)
+                and (select true from afterturn.claim_t c
+                      where c.host_id = l.host_id and c.stage = p_stage and c.stream_id = l.stream_id
+                        and c.lease_until > now()) is null
+              order by nth limit p_streams)
+            union all
+            (select l.host_id, l.stream_id, l.position, l.attempts, - l.position
+               from (select l.* from afterturn.ledger_t l
+                      where p_valve is not null and l.stage = p_stage and l.host_id = h.host_id and l.undone
+                        and l.next_attempt_at < 'infinity'
+                      order by l.position desc limit v_window) l
+              where l.next_attempt_at <= now() and l.accepted_at >= now() - p_valve
+                and (select true from afterturn.claim_t c
+                      where c.host_id = l.host_id and c.stage = p_stage and c.stream_id = l.stream_id
+                        and c.lease_until > now()) is null
+              order by l.position desc limit p_streams)) w
+    ), hidden as (
+        select h.host_id from unnest(v_hosts) h(host_id)
+         where exists (select from seen) and h.host_id not in (select s.host_id from seen s)
+           and v_window = (select count(*) from (
+                select from afterturn.ledger_t l
+                 where l.stage = p_stage and l.host_id = h.host_id and l.undone and l.next_attempt_at < 'infinity'
+                 order by l.position limit v_window) l)
+    ), taken as (
+        select s.*, row_number() over (partition by s.host_id order by s.nth) as turn from seen s
+        union all
+        select h.host_id, f.*, null, row_number() over (partition by h.host_id order by f.position)
+          from hidden h, lateral afterturn.free_heads(p_stage, h.host_id, v_from, v_steps) f
+    )
+    select t.host_id, t.stream_id, t.position, t.attempts from taken t order by t.turn, t.nth nulls first limit p_streams;
     if found then
         return;
     end if;
 
     return query
-    with recursive heads as (
-        (select l.host_id, l.stream_id, l.position, l.attempts, l.next_attempt_at from afterturn.ledger_t l
-          where l.stage = p_stage and l.undone and l.next_attempt_at < 'infinity'
-          order by l.host_id, l.stream_id, l.position limit 1)
-        union all
-        select n.* from heads h, lateral (
-            select l.host_id, l.stream_id, l.position, l.attempts, l.next_attempt_at from afterturn.ledger_t l
-             where l.stage = p_stage and l.undone and l.next_attempt_at < 'infinity'
-               and (l.host_id, l.stream_id) > (h.host_id, h.stream_id)
-             order by l.host_id, l.stream_id, l.position limit 1) n
-    ), free as (
-        select h.*, row_number() over (partition by h.host_id order by h.position) as turn from heads h
-         where h.next_attempt_at <= now()
-           and (select true from afterturn.claim_t c
-                 where c.host_id = h.host_id and c.stage = p_stage and c.stream_id = h.stream_id
-                   and c.lease_until > now()) is null
+    with free as (
+        select h.host_id, f.*, row_number() over (partition by h.host_id order by f.position) as turn
+          from afterturn.waiting_hosts(p_stage, v_from, null) h(host_id),
+               lateral afterturn.free_heads(p_stage, h.host_id, v_from, null) f
     )
     select f.host_id, f.stream_id, f.position, f.attempts from free f order by f.turn, f.position limit p_streams;
 end $$;

@@ -81,6 +81,31 @@ async def test_of_many_hosts_none_is_passed_over_for_long(lonely: Database, ledg
         served |= {claim.host_id for claim in claims}
 
 
+@pytest.mark.parametrize(
+    "stage, sessions, waiting",
+    [
+        # A session waits for its first turn, and is longer than what is looked at of a host.
+        (Stage.EXTRACTION, ["long"] * 20 + ["short"], [0]),
+        # Each turn goes alone: the oldest and the newest wait.
+        (Stage.EMBEDDING, [str(n) for n in range(100)], [*range(20), *range(80, 100)]),
+    ],
+)
+async def test_what_stands_behind_rows_that_wait_is_not_passed_over_while_other_hosts_have_work(
+    lonely: Database, ledger: Ledger, stage: Stage, sessions: Sequence[str], waiting: Sequence[int]
+) -> None:
+    host, store = await new_host(lonely), TurnStore(lonely, lambda: datetime.now(UTC))
+    answers = await store.append(host, [turn(f"t{n}", session=session) for n, session in enumerate(sessions)])
+    given = [answer.position for answer in answers if isinstance(answer, Appended)]
+    async with lonely.operator() as connection:
+        late = text("update ledger_t set next_attempt_at = now() + interval '1 hour' where position = any(:these)")
+        await connection.execute(late, {"these": [given[n] for n in waiting]})
+    others = [await new_host(lonely) for _ in range(15)]
+    for other in others:
+        await accepted(lonely, other, ["a", "b"])
+    claims = await claimed(ledger, stage, 32, VALVE if stage is Stage.EMBEDDING else None)
+    assert {claim.host_id for claim in claims} == {host, *others}
+
+
 async def test_who_claims_at_the_same_time_gets_other_streams_and_waits_for_nobody(
     lonely: Database, ledger: Ledger
 ) -> None:
