@@ -12,12 +12,13 @@ from deploy.cli.durations import duration
 from deploy.cli.entries import Place
 from deploy.cli.existing import must_exist
 from deploy.cli.finding import DataOption, JsonOption, running_stack
-from deploy.cli.operating import on_database
+from deploy.cli.operating import Act, acted
 from deploy.cli.printing import answer, console, ended, say
-from deploy.history import Course, Progress, Scope, run_over
+from deploy.history import Progress, Scope, run_over
 from deploy.stack import Stack
 from embeddings.registry import create_embedder
 from store import readings, reflection_vectors
+from store.call_audit import NOBODY
 from store.database import Database
 from store.ledger import Stage
 from store.readings import Unread
@@ -38,6 +39,7 @@ class Reading:
 
     version: str
     stage: Stage = Stage.ENRICHMENT
+    command: str = "extract"
 
     async def lacking(
         self, connection: AsyncConnection, host: UUID, bank: UUID | None, after: int, limit: int
@@ -56,6 +58,7 @@ class Embedding:
 
     generation: int
     stage: Stage = Stage.EMBEDDING
+    command: str = "embed"
 
     async def lacking(
         self, connection: AsyncConnection, host: UUID, bank: UUID | None, after: int, limit: int
@@ -134,14 +137,16 @@ def _versions(stack: Stack) -> list[str]:
     return [VERSION, *([version_of(stack.enrichment.model)] if stack.enrichment.enabled else [])]
 
 
-def _run(stack: Stack, course: Course, place: Place, ahead: int, timeout: str) -> Progress:
+def _run(stack: Stack, course: Reading | Embedding, place: Place, ahead: int, timeout: str) -> Progress:
     seconds, scope = duration(timeout).total_seconds(), Scope(place.host_id, place.bank_id)
     must_exist(stack, place.host, place.bank)
 
-    async def run(database: Database) -> Progress:
-        return await run_over(database, course, scope, ahead=ahead, timeout_s=seconds, say=say)
+    async def run(database: Database, act: Act) -> Progress:
+        progress = await run_over(database, course, scope, ahead=ahead, timeout_s=seconds, say=say)
+        act.rows = progress.opened
+        return progress
 
-    return on_database(stack, run)
+    return acted(stack, course.command, scope.host or NOBODY, run)
 
 
 def _tell(what: dict[str, Any], progress: Progress, *, as_json: bool) -> None:

@@ -13,6 +13,7 @@ from rich.table import Table
 from sqlalchemy.exc import SQLAlchemyError
 
 from deploy.cli.finding import DataOption, JsonOption, database_of, running_stack
+from deploy.cli.operating import acting
 from deploy.cli.printing import answer, console, ended
 from deploy.linking import linking_of
 from deploy.settings import Settings, load
@@ -35,7 +36,7 @@ ConfigOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="A YAML or JSON file (default: AFTERTURN_CONFIG).")
 ]
 
-Work = Callable[[Sequence[Task], Maintainer], Awaitable[list[Told]]]
+Work = Callable[[Database, Sequence[Task], Maintainer], Awaitable[list[Told]]]
 
 
 def maintenance_command(
@@ -76,7 +77,7 @@ def maintenance_command(
     raise typer.Exit(1 if any(one.outcome == "failed" for one in told) else 0)
 
 
-async def counted(tasks: Sequence[Task], _: Maintainer) -> list[Told]:
+async def counted(_database: Database, tasks: Sequence[Task], _maintainer: Maintainer) -> list[Told]:
     """Say what each task would put away."""
     told = []
     for task in tasks:
@@ -86,9 +87,16 @@ async def counted(tasks: Sequence[Task], _: Maintainer) -> list[Told]:
     return told
 
 
-async def worked(tasks: Sequence[Task], maintainer: Maintainer) -> list[Told]:
-    """Run each task to its end."""
-    return [await maintainer.work(task, by_hand=True) for task in tasks]
+async def worked(database: Database, tasks: Sequence[Task], maintainer: Maintainer) -> list[Told]:
+    """Run each task to its end, and note in the call audit what is gone."""
+    told: list[Told] = []
+    async with acting(database, "maintenance") as act:
+        act.rows = 0
+        for task in tasks:
+            told.append(await maintainer.work(task, by_hand=True))
+            act.rows += told[-1].removed
+        act.code = "FAILED" if any(one.outcome == "failed" for one in told) else None
+    return told
 
 
 async def _run(stack: Stack, settings: Settings, names: Sequence[str] | None, work: Work) -> list[Told]:
@@ -104,7 +112,8 @@ async def _run(stack: Stack, settings: Settings, names: Sequence[str] | None, wo
         if unknown := [name for name in names or () if name not in tasks]:
             raise ended(f"no such task: {', '.join(unknown)}; there are {', '.join(tasks)}", 2)
         chosen = [tasks[name] for name in names or tasks]
-        return await work(chosen, Maintainer(Schedule(database), chosen, f"{socket.gethostname()}:{os.getpid()}:cli"))
+        maintainer = Maintainer(Schedule(database), chosen, f"{socket.gethostname()}:{os.getpid()}:cli")
+        return await work(database, chosen, maintainer)
     finally:
         await indexes.close()
         await database.close()

@@ -55,3 +55,12 @@ async def test_what_is_read_anew_is_read_by_the_stacks_own_model(elsewhere: Busy
 def test_without_a_stack_there_is_nothing_to_run_over(tmp_path: Path, command: str) -> None:
     result = CliRunner().invoke(build(command), [command, "--data", str(tmp_path), "--json"])
     assert result.exit_code == 2
+
+
+@pytest.mark.parametrize("command", ["extract", "embed"])
+async def test_what_was_opened_is_in_the_call_audit(elsewhere: Busy, command: str) -> None:
+    await elsewhere.append(("monday", "1"), ("monday", "2"))
+    opened = (await elsewhere.answer(command, "--timeout", "0s"))["opened"]
+    [call] = (await elsewhere.answer("audit", "list", "--door", "operator"))["calls"]
+    assert (call["operation"], call["rows"]) == (command, opened)
+    assert opened > 0

@@ -166,17 +166,25 @@ async def test_what_else_an_operator_changes_is_in_the_call_audit_and_what_is_on
     await busy.answer("quota", "set", "--max-turns", "10")
     await busy.answer("erase", "session", "monday", "--yes")
     await busy.answer("replay", "--repair", "--host", "default")
+    await busy.answer("maintenance", "--dry-run")
+    await busy.answer("maintenance", "--task", "ledger")
+    await busy.answer("extract", "--host", "default", "--timeout", "0s")
+    await busy.answer("embed", "--host", "default", "--timeout", "0s")
     assert (await busy.run("keys", "revoke", str(HOST_ID))).exit_code == 1
-    calls = (await busy.answer("audit", "list", "--host", "default"))["calls"]
+    calls = (await busy.answer("audit", "list", "--door", "operator"))["calls"]
     told = [(call["operation"], call["code"]) for call in calls]
     assert told == [
         ("keys revoke", "NOT_FOUND"),
+        ("embed", None),
+        ("extract", None),
+        ("maintenance", None),
         ("replay --repair", None),
         ("erase session", None),
         ("quota set", None),
         ("keys create", None),
     ]
-    assert calls[2]["rows"] > 1
+    assert calls[5]["rows"] > 1
+    assert {call["host"] for call in calls if call["operation"] != "maintenance"} == {"default"}
     assert made["key"] not in str(calls)
     assert "monday" not in str(calls)
 

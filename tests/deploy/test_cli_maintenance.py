@@ -5,7 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import text
 
+from deploy.cli.operating import operator
 from store import identity
+from store.maintenance import Pruning
 from store.turns import NewMessage, NewTurn, TurnStore
 from tests.deploy.operated import HOST_ID, Busy, Operated
 from tests.store.erasure.dump import dump, rows_of
@@ -40,6 +42,21 @@ async def test_what_was_counted_is_put_away_and_the_status_stays(operated: Opera
     [again] = (await operated.answer("maintenance", "--task", "ledger"))["tasks"]
     assert again["removed"] == 0
     assert await operated.answer("status") == before
+
+
+async def test_what_an_operator_put_away_and_what_failed_is_in_the_call_audit(
+    operated: Operated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(_: Pruning, *_arguments: object) -> int:
+        raise TimeoutError
+
+    await operated.answer("maintenance", "--dry-run")
+    await operated.answer("maintenance")
+    monkeypatch.setattr(Pruning, "ledger", fails)
+    assert (await operated.run("maintenance", "--task", "ledger")).exit_code == 1
+    calls = (await operated.answer("audit", "list", "--door", "operator"))["calls"]
+    told = [(call["operation"], call["actor"], call["rows"], call["code"]) for call in calls]
+    assert told == [("maintenance", operator(), 0, "FAILED"), ("maintenance", operator(), 4, None)]
 
 
 async def test_what_nobody_asked_for_is_told_as_off_and_why(operated: Operated) -> None:
