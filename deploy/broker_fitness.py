@@ -7,7 +7,7 @@ is seen when a broker comes back that was away at the start: turns are accepted 
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import islice
 
@@ -38,17 +38,49 @@ class Flaw:
 
 
 def flaws(settings: BrokerSettings) -> list[Flaw]:
-    """Look at the broker. Raises redis.RedisError when it does not answer, ValueError for no URL."""
+    """Look at the broker; what it refuses to tell is a flaw.
+
+    Raises redis.RedisError when it does not answer or lets nobody in, ValueError for no URL.
+    """
     with redis.Redis.from_url(
         settings.url.get_secret_value(),
         socket_connect_timeout=ANSWER_S,
         socket_timeout=ANSWER_S,
         retry=Retry(NoBackoff(), 0),
     ) as client:
+        return [*_eviction(client), *_company(client, f"{settings.namespace}:".encode())]
+
+
+def _eviction(client: redis.Redis) -> Iterator[Flaw]:
+    try:
         policy = client.info("memory").get("maxmemory_policy")
-        ours = f"{settings.namespace}:".encode()
-        seen = islice(client.scan_iter(count=KEYS), KEYS)
-        return [*of_eviction(policy), *of_company(sum(not key.startswith(ours) for key in seen))]
+    except redis.ResponseError as error:
+        yield of_refusal("INFO", "maxmemory-policy", "it is noeviction", error)
+    else:
+        yield from of_eviction(policy)
+
+
+def _company(client: redis.Redis, ours: bytes) -> Iterator[Flaw]:
+    try:
+        seen = list(islice(client.scan_iter(count=KEYS), KEYS))
+    except redis.ResponseError as error:
+        yield of_refusal("SCAN", "whose keys its database holds", "nobody else uses it", error)
+    else:
+        yield from of_company(sum(not key.startswith(ours) for key in seen))
+
+
+def of_refusal(command: str, unknown: str, wanted: str, error: redis.ResponseError) -> Flaw:
+    """Judge that a server which answers refuses a command, so that something stays unknown."""
+    # The kind alone: an old server's answer repeats what it was sent, a password with it.
+    what = f"{unknown} cannot be read: {command} is refused ({type(error).__name__})"
+    allowed = f"let the user in broker.url run it, as with `ACL SETUSER NAME +{command.lower()}`, and start again"
+    return Flaw(what, f"{allowed}; or see to it that {wanted}")
+
+
+def of_entrance(error: redis.RedisError) -> Flaw:
+    """Judge that a server which answers lets nobody in."""
+    what = f"it cannot be looked at: it lets nobody in ({type(error).__name__})"
+    return Flaw(what, "name a Redis or Valkey in broker.url, with a user and a password that it takes")
 
 
 def of_eviction(policy: str | None) -> Iterator[Flaw]:
@@ -81,13 +113,17 @@ class Watch:
         return "; ".join(flaw.what for flaw in self._found or () if flaw.loses)
 
     def look(self) -> bool:
-        """Look; says whether the broker was there."""
-        with suppress(redis.RedisError, OSError):
+        """Look; says whether the broker was there and let us in."""
+        try:
             self._found = flaws(self.settings)
-            for flaw in self._found:
-                tell = log.error if flaw.loses else log.warning
-                tell("the broker is not as it should be", what=flaw.what, remedy=flaw.remedy)
-        return self._found is not None
+        except (redis.AuthenticationError, redis.InvalidResponse) as error:
+            _tell(of_entrance(error))
+            return False
+        except (redis.ConnectionError, redis.TimeoutError, OSError):
+            return False  # away, or still loading what it kept
+        for flaw in self._found:
+            _tell(flaw)
+        return True
 
     async def run(self) -> None:
         """Return when the broker was looked at."""
@@ -104,3 +140,8 @@ class Watch:
         finally:
             task.cancel()
             await asyncio.wait([task])
+
+
+def _tell(flaw: Flaw) -> None:
+    tell = log.error if flaw.loses else log.warning
+    tell("the broker is not as it should be", what=flaw.what, remedy=flaw.remedy)

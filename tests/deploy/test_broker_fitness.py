@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import redis
 from pydantic import SecretStr
+from structlog.testing import capture_logs
 
 from deploy.broker_fitness import Watch, flaws, of_eviction
 from deploy.embedded import EmbeddedValkey
@@ -30,8 +32,16 @@ def client(server: EmbeddedValkey) -> Iterator["redis.Redis"]:
         connected.flushall()
 
 
-def settings_of(server: EmbeddedValkey) -> BrokerSettings:
-    return BrokerSettings(url=SecretStr(server.url), namespace="ours")
+def settings_of(server: EmbeddedValkey, user: str = "") -> BrokerSettings:
+    url = f"redis://{user}@127.0.0.1:{urlsplit(server.url).port}/0" if user else server.url
+    return BrokerSettings(url=SecretStr(url), namespace="ours")
+
+
+def let_in(client: "redis.Redis", password: str, *but: str) -> None:
+    """Have a user `picky` with this one password, who may do all but this."""
+    client.acl_setuser(
+        "picky", enabled=True, reset=True, passwords=f"+{password}", keys="*", channels="*", commands=["+@all", *but]
+    )
 
 
 def test_our_own_server_is_fit(server: EmbeddedValkey, client: "redis.Redis") -> None:
@@ -56,6 +66,42 @@ def test_whether_messages_may_be_thrown_away_is_told_by_the_policy(policy: str |
     found = list(of_eviction(policy))
     assert [flaw.loses for flaw in found] == loses
     assert all("noeviction" in flaw.remedy for flaw in found)
+
+
+@pytest.mark.parametrize("refused,unknown", [("info", "maxmemory-policy"), ("scan", "whose keys its database holds")])
+def test_what_a_server_refuses_to_tell_is_told_with_what_to_allow(
+    server: EmbeddedValkey, client: "redis.Redis", refused: str, unknown: str
+) -> None:
+    let_in(client, "zq82", f"-{refused}")
+    watch = Watch(settings_of(server, "picky:zq82"))
+    with capture_logs() as told:
+        assert watch.look()
+    [line] = told
+    assert line["what"] == f"{unknown} cannot be read: {refused.upper()} is refused (NoPermissionError)"
+    assert f"`ACL SETUSER NAME +{refused}`" in line["remedy"]
+    assert line["log_level"] == "warning"
+    assert watch.wrong() == ""
+
+
+def test_a_refused_info_hides_nothing_else(server: EmbeddedValkey, client: "redis.Redis") -> None:
+    let_in(client, "zq82", "-info")
+    client.set("zq81 of somebody", 1)
+    refused, shared = flaws(settings_of(server, "picky:zq82"))
+    assert "INFO is refused" in refused.what
+    assert "a key of others" in shared.what
+
+
+def test_a_server_that_lets_nobody_in_is_told_and_looked_at_again(
+    server: EmbeddedValkey, client: "redis.Redis"
+) -> None:
+    let_in(client, "zq83")
+    watch = Watch(settings_of(server, "picky:zq82"))
+    with capture_logs() as told:
+        assert not watch.look()
+    assert "lets nobody in (AuthenticationError)" in told[0]["what"]
+    assert "zq82" not in str(told)
+    let_in(client, "zq82")
+    assert watch.look()
 
 
 async def test_a_broker_that_was_away_is_looked_at_when_it_is_back(
