@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import NullPool, text
+from sqlalchemy import NullPool, TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from store.database import Database
@@ -19,6 +19,14 @@ FILL = text("""
     select h, :stage, gen_random_uuid(), md5((n % :streams)::text)::uuid, h, h, gen_random_uuid(), n, now(),
            case when :waiting and n % 2 = 0 then 'infinity'::timestamptz else now() end
       from generate_series(1, :rows) n, (select md5('host')::uuid as h)""")
+# The oldest rows of the one host wait.
+LATE = text("update afterturn.ledger_t set next_attempt_at = now() + interval '1 hour' where position <= 300")
+# A second host, whose rows are ready.
+ANOTHER = text("""
+    insert into afterturn.ledger_t
+        (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position, accepted_at)
+    select h, 'extraction', gen_random_uuid(), gen_random_uuid(), h, h, gen_random_uuid(), n, now()
+      from generate_series(50001, 50040) n, (select md5('another')::uuid as h)""")
 # The claims are counted while there are none, as autovacuum may.
 COUNTED = text("analyze afterturn.claim_t")
 READ = text("""
@@ -28,11 +36,15 @@ READ = text("""
 
 
 async def fill(postgres: TestPostgres, stage: Stage, streams: int, *, waiting: bool = False) -> None:
+    arguments = {"stage": stage.value, "rows": ROWS, "streams": streams, "waiting": waiting}
+    await as_owner(postgres, FILL.bindparams(**arguments), COUNTED)
+
+
+async def as_owner(postgres: TestPostgres, *statements: TextClause) -> None:
     engine = create_async_engine(postgres.owner_url, poolclass=NullPool, connect_args={"ssl": False})
     async with engine.begin() as connection:
-        arguments = {"stage": stage.value, "rows": ROWS, "streams": streams, "waiting": waiting}
-        await connection.execute(FILL, arguments)
-        await connection.execute(COUNTED)
+        for statement in statements:
+            await connection.execute(statement)
     await engine.dispose()
 
 
@@ -48,6 +60,7 @@ async def claim(connection: AsyncConnection, stage: Stage, *, ordered: bool) -> 
         (Stage.EXTRACTION, 10, True, False),
         (Stage.EXTRACTION, 1_000, True, False),
         (Stage.EXTRACTION, ROWS, True, False),
+        (Stage.GATEWAY, 1_000, True, False),
         (Stage.EMBEDDING, ROWS, False, False),
         (Stage.PROJECTION, 10, False, True),
     ],
@@ -63,4 +76,18 @@ async def test_four_claims_of_a_long_ledger_read_few_rows_and_never_the_whole_ta
     assert scans == 0
     assert read > sum(handed_out)
     # Everything handed out is read a few times over (found, checked, counted), and a window of the oldest rows.
+    assert read < 4 * sum(handed_out) + 4 * 1500
+
+
+async def test_what_stands_behind_rows_that_wait_is_found_by_few_looks(
+    fresh_database: TestPostgres, lonely: Database
+) -> None:
+    await fill(fresh_database, Stage.EXTRACTION, 1_000)
+    await as_owner(fresh_database, LATE, ANOTHER)
+    async with lonely.operator() as connection:
+        handed_out = [await claim(connection, Stage.EXTRACTION, ordered=True) for _ in range(4)]
+        scans, read = (await connection.execute(READ)).one()
+    # Four streams with twenty rows each of the one host, four with a single row of the other.
+    assert handed_out == 4 * [4 * 20 + 4]
+    assert scans == 0
     assert read < 4 * sum(handed_out) + 4 * 1500
