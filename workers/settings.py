@@ -55,8 +55,8 @@ class GatewaySettings(ServiceSettings):
     base_url: str = Field(default="", description="where the gateway is; /memories/add is appended")
     user_id: str = Field(default="", description="whose memories they are")
     user_key: SecretStr = Field(default=SecretStr(""), description="that user's key")
-    app_id: str = Field(default="default", min_length=1, max_length=128, description="application scope")
-    project_id: str = Field(default="default", min_length=1, max_length=128, description="project scope")
+    app_id: str = Field(default="default", pattern=r"\S", max_length=128, description="application scope")
+    project_id: str = Field(default="default", pattern=r"\S", max_length=128, description="project scope")
     timeout_seconds: float = Field(default=10.0, gt=0, le=600, description="patience with one call")
     keep_seconds: float = Field(
         default=1.0, ge=0, le=60, description="a connection that idled less is used again; 0: each call opens its own"
@@ -73,12 +73,17 @@ class GatewaySettings(ServiceSettings):
     turns_per_second: float = Field(default=0.0, ge=0, le=100_000, description="turns handed over; 0 sets no limit")
     burst: int = Field(default=10, ge=1, le=100_000, description="turns at once within that limit")
     scope: tuple[Scope, ...] = Field(
-        default=("current_chat", "resources"), min_length=1, max_length=3, description="where a recall there looks"
+        default=("current_chat", "resources"), min_length=1, description="where a recall there looks"
     )
     recall_seconds: float = Field(default=2.0, gt=0, le=60, description="patience of a recall with the gateway")
     recall_host: str = Field(
         default="default", max_length=256, description="the one host that may recall there: it tells hosts not apart"
     )
+
+    @field_validator("scope")
+    @classmethod
+    def _each_scope_once(cls, scope: tuple[Scope, ...]) -> tuple[Scope, ...]:
+        return tuple(dict.fromkeys(scope))
 
     @model_validator(mode="after")
     def _url_needs_an_address_and_credentials(self) -> Self:

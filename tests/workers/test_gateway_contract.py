@@ -56,6 +56,11 @@ def test_config_a_full_block_is_taken_as_it_is() -> None:
     assert (settings().app_id, settings().scope) == ("default", ("current_chat", "resources"))
 
 
+def test_config_a_scope_that_is_named_twice_is_looked_in_once() -> None:
+    scope = ["resources", "current_chat", "resources", "current_chat"]
+    assert settings(scope=scope).scope == ("resources", "current_chat")
+
+
 def test_config_an_address_that_is_no_url_is_refused() -> None:
     with pytest.raises(ValidationError, match="base_url must look like"):
         settings(base_url="gateway.example.com")
@@ -85,6 +90,8 @@ def test_config_an_explicit_gateway_without_a_field_is_refused_by_that_name(miss
         {"recall_seconds": float("nan")},
         {"burst": True},
         {"app_id": ""},
+        {"app_id": " "},
+        {"project_id": "\t "},
     ],
 )
 def test_config_a_value_out_of_range_is_refused(wrong: dict[str, Any]) -> None:
