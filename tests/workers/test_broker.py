@@ -1,0 +1,79 @@
+"""How dramatiq is set up: a doorbell, in whose weaknesses nothing is lost and nobody waits."""
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from dramatiq.middleware import TimeLimit
+from pydantic import SecretStr
+
+from producers.jobs import QUEUES, Queue
+from producers.settings import BrokerSettings
+from workers.broker import IDLE_MS, Pool, create_broker, pools, worker
+from workers.ear import ListeningBroker
+
+THREADS = 3
+
+
+@pytest.fixture
+def broker() -> Iterator[ListeningBroker]:
+    """A broker that is never connected."""
+    made = create_broker(BrokerSettings(url=SecretStr("redis://127.0.0.1:1/0"), namespace="nowhere"))
+    yield made
+    made.ear.close()
+    made.client.close()
+
+
+@pytest.fixture(params=pools(THREADS), ids=lambda pool: pool.queue)
+def pool(request: pytest.FixtureRequest) -> Pool:
+    one: Pool = request.param
+    return one
+
+
+def test_every_queue_has_one_pool() -> None:
+    assert sorted(pool.queue for pool in pools(THREADS)) == sorted(Queue)
+    assert {*QUEUES.values(), Queue.RECALL} == set(Queue)
+
+
+def test_recall_alone_has_as_many_threads_as_are_asked_for() -> None:
+    few, many = ({pool.queue: pool.threads for pool in pools(threads)} for threads in (1, 64))
+    assert (few.pop(Queue.RECALL), many.pop(Queue.RECALL)) == (1, 64)
+    assert few == many
+
+
+def test_a_pool_fetches_no_message_that_it_has_no_thread_for(
+    broker: ListeningBroker, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen where dramatiq makes its consumers: what waits in one process is what another could do."""
+    consumers: list[dict[str, Any]] = []
+
+    def noted(**told: Any) -> SimpleNamespace:
+        consumers.append(told)
+        return SimpleNamespace(start=lambda: None)
+
+    monkeypatch.setattr("dramatiq.worker.ConsumerThread", noted)
+    working = worker(broker, pool)
+    assert working.queue_prefetch == pool.threads
+    for queue in Queue:
+        working._add_consumer(queue.value)
+        working._add_consumer(f"{queue}.DQ", delay=True)
+    seen = [(told["queue_name"], told["prefetch"], told["worker_timeout"]) for told in consumers]
+    mine = pool.queue.value
+    assert seen == [(mine, pool.threads, IDLE_MS), (f"{mine}.DQ", pool.threads, IDLE_MS)]
+    assert working.worker_threads == pool.threads
+
+
+def test_messages_of_a_killed_process_come_back_within_minutes_and_those_of_a_busy_one_stay(
+    broker: ListeningBroker,
+) -> None:
+    """A million is always; dramatiq's own 1000 leaves an idle process' messages for a quarter of an hour."""
+    assert broker.maintenance_chance == 50_000
+    assert broker.heartbeat_timeout == 60_000
+
+
+def test_the_queue_repeats_nothing_and_ends_what_hangs(broker: ListeningBroker) -> None:
+    """The ledger retries: a retry in backoff would be lost with the connection, and take a traceback to Redis."""
+    [only] = broker.middleware
+    assert isinstance(only, TimeLimit)
+    assert only.time_limit == 600_000
