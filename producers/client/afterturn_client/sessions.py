@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from afterturn_client.audit import AuditEvent
+from afterturn_client.calls import RecallOptions
 from afterturn_client.client import AsyncAfterturn
 from afterturn_client.curated.files import locked
 from afterturn_client.layers import FinishedTurn
@@ -118,22 +119,26 @@ class LocalSessions:
 
 @dataclass(frozen=True, slots=True)
 class RecalledSessions:
-    """Session search through Afterturn's recall, by words and by meaning, for agents that hand their turns over."""
+    """Session search through Afterturn's recall, by words and by meaning, for agents that hand their turns over.
+
+    `bank` is where the turns go (that of the AfterturnLayer); None is the client's own.
+    """
 
     client: AsyncAfterturn
+    bank: str | None = None
 
     async def search(
         self, query: str, limit: int, *, only: str | None = None, without: str | None = None
     ) -> Sequence[SessionHit]:
         """Recall messages of the sessions meant. Raises AfterturnError."""
+        asked: RecallOptions = {"k": limit, "kinds": ["experience"]}
+        if self.bank is not None:
+            asked["bank"] = self.bank
         if only is not None:
-            answer = await self.client.recall(query, k=WIDE, session_id=only, kinds=["experience"])
+            asked |= {"k": WIDE, "session_id": only}
         elif without is not None:
-            answer = await self.client.recall(
-                query, k=limit, session_id=without, exclude_session=True, kinds=["experience"]
-            )
-        else:
-            answer = await self.client.recall(query, k=limit, kinds=["experience"])
+            asked |= {"session_id": without, "exclude_session": True}
+        answer = await self.client.recall(query, **asked)
         hits = [
             SessionHit(found.session_id, f"{found.role or 'unknown'}: {found.text}"[:EXCERPT], found.occurred_at)
             for found in answer.results

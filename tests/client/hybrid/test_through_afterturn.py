@@ -9,9 +9,10 @@ from afterturn_client import AsyncAfterturn, RetryPolicy
 from afterturn_client.hybrid import HybridMemory
 from afterturn_client.layers import AfterturnLayer
 from afterturn_client.reference import RULE, frame
+from afterturn_client.sessions import RecalledSessions
 from starlette.responses import JSONResponse, Response
 
-from tests.client.hybrid.worlds import ANSWER, PROMPT, RECALLED, World, calls, model_answers, says, texts, world
+from tests.client.hybrid.worlds import ANSWER, PROMPT, RECALLED, World, calls, config, model_answers, says, texts, world
 from tests.client.loopback import Loopback, Seen, silent_server
 from tests.patience import PATIENCE_S
 
@@ -158,12 +159,38 @@ async def test_curated_mode_leaves_afterturn_unused(tmp_path: Path, gateway: Loo
     assert gateway.seen == []
 
 
+async def test_through_afterturn_a_gateway_block_is_unused_however_complete(
+    tmp_path: Path, gateway: Loopback, model: Loopback
+) -> None:
+    gateway.answer = service()
+    async with (
+        AsyncAfterturn(gateway.url, "at_key") as client,
+        world(config(gateway), tmp_path, gateway, model, afterturn=client) as agent,
+    ):
+        await agent.run()
+        assert agent.paths() == ["/api/v1/recall", "/api/v1/turns"]
+
+
 async def test_the_session_tool_asks_afterturn_for_other_sessions(agent: World) -> None:
     model_answers(agent.model, calls("session_search", '{"query": "ledger"}'), says(ANSWER))
     await agent.run()
     (asked,) = [seen.json for seen in agent.gateway.seen if seen.json.get("query") == "ledger"]
     assert (asked["session_id"], asked["exclude_session"]) == ("s-1", True)
     assert RECALLED in agent.asked(1)[-1]["content"]
+
+
+@pytest.mark.parametrize("arguments", ['{"query": "ledger"}', '{"query": "ledger", "session_id": "old"}'])
+async def test_the_session_tool_searches_the_bank_that_turns_go_to(agent: World, arguments: str) -> None:
+    model_answers(agent.model, calls("session_search", arguments), says(ANSWER))
+    async with AsyncAfterturn(agent.gateway.url, "at_key") as client:
+        layer, search = AfterturnLayer(client, bank="other"), RecalledSessions(client, bank="other")
+        own = HybridMemory(agent.memory.store, agent.memory.sessions, search, layer)
+        await own.run("s-1", PROMPT, agent.think)
+    assert [(seen.path, seen.json["bank"]) for seen in agent.gateway.seen] == [
+        ("/api/v1/recall", "other"),
+        ("/api/v1/recall", "other"),
+        ("/api/v1/turns", "other"),
+    ]
 
 
 async def test_the_callers_client_stays_open(agent: World, tmp_path: Path) -> None:
