@@ -228,8 +228,9 @@ SECRETS = ("Xanthippe", "Quillaja", "uk_distinctive-key-4711")
 async def everything_written(world: World, valkey: TestValkey, folder: Path) -> dict[str, bytes]:
     """Every place that content and secrets must not reach, as bytes."""
     sinks = {path.name: path.read_bytes() for path in [folder / "worker.log", *(folder / "metrics").iterdir()]}
-    for table in ("ledger_t", "claim_t", "audit_event_t"):
-        sinks[table] = repr(await world.sql(f"select * from afterturn.{table}")).encode()
+    tables = ("ledger_t", "claim_t", "audit_event_t", "call_audit_t")
+    for table in (*(f"afterturn.{name}" for name in tables), "public.afterturn_gate"):
+        sinks[table] = repr(await world.sql(f"select * from {table}")).encode()
     client = redis.Redis.from_url(valkey.url)
     for key in client.keys("*"):
         sinks[f"redis {key!r}"] = repr((key, client.dump(key))).encode()
@@ -270,6 +271,7 @@ async def test_content_and_secrets_stay_out_of_logs_metrics_redis_ledger_and_aud
     assert server.added
     sinks = await everything_written(world, valkey, tmp_path)
     assert b"work failed" in sinks["worker.log"]
+    assert sinks["public.afterturn_gate"] != b"[]"
     leaks = [(place, secret) for place, text in sinks.items() for secret in SECRETS if secret.encode() in text]
     assert leaks == []
 
