@@ -7,7 +7,7 @@ from sqlalchemy import text
 
 from deploy.metrics import LedgerCounts
 from deploy.settings import HealthSettings
-from deploy.strain import strains
+from deploy.strain import Seen, strains
 from producers.doorbell import Doorbell
 from producers.http.service import Readiness
 from store.database import Database
@@ -50,8 +50,7 @@ class ApiHealth:
             return Readiness(failing={"database": wrong})
         degraded = [f"broker: {wrong}"] if (wrong := await _within(self._broker_wrong)) else []
         degraded += [f"{name}: {wrong}" for name, model in self._models.items() if (wrong := model())]
-        wrong_work = strains(await self._counts.read(), self._settings)
-        return Readiness(degraded=[*degraded, *(strain.reason for strain in wrong_work)])
+        return Readiness(degraded=[*degraded, *await self._wrong_work()])
 
     async def _database_wrong(self) -> str | None:
         async with self._database.call() as connection:
@@ -62,6 +61,18 @@ class ApiHealth:
 
     async def _broker_wrong(self) -> str | None:
         return None if await self._doorbell.reachable() else "does not answer; work waits for the sweeper"
+
+    async def _wrong_work(self) -> list[str]:
+        seen = Seen()
+
+        async def look() -> str | None:
+            nonlocal seen
+            seen = await self._counts.read()
+            return None if seen.counts else "cannot be read"
+
+        if wrong := await _within(look):
+            return [f"ledger: {wrong}"]
+        return [strain.reason for strain in strains(seen, self._settings)]
 
 
 async def _within(look: Look) -> str | None:

@@ -40,19 +40,21 @@ class LedgerCounts:
     def __init__(self, ledger: Ledger, newly_failed: Callable[[], Awaitable[int]]) -> None:
         self._ledger = ledger
         self._newly_failed = newly_failed
-        self._lock = asyncio.Lock()
-        self._seen = Seen()
+        self._reading: asyncio.Task[Seen] | None = None
         self._until = 0.0
 
     async def read(self) -> Seen:
-        """Return the counts; nothing while the database cannot answer."""
-        async with self._lock:
-            if time.monotonic() >= self._until:
-                self._seen = await self._fresh()
-                self._until = time.monotonic() + COUNTS_S
-            return self._seen
+        """Return the counts; nothing while the database cannot answer. Who stops waiting stops nobody's reading."""
+        if self._reading is None or (self._reading.done() and time.monotonic() >= self._until):
+            self._reading = asyncio.create_task(self._fresh(), name="read the ledger's counts")
+        return await asyncio.shield(self._reading)
 
     async def _fresh(self) -> Seen:
+        seen = await self._looked()
+        self._until = time.monotonic() + COUNTS_S
+        return seen
+
+    async def _looked(self) -> Seen:
         try:
             return Seen(await self._ledger.gauges(), await self._newly_failed())
         except Exception as error:

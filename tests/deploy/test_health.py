@@ -1,6 +1,7 @@
 """Readiness: what fails, what is merely not as it should be, and why."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -16,6 +17,7 @@ from store.backlog import Backlog
 from store.database import Database
 from store.ledger import PUBLIC_STATUSES, Ledger, Stage, StageCounts
 from store.settings import DatabaseSettings
+from tests.patience import PATIENCE_S
 from tests.producers.conftest import broker_of, database_of
 from tests.servers import TestPostgres, TestValkey
 from tests.workers.conftest import open_world
@@ -115,14 +117,31 @@ async def test_growth_is_what_came_lately_and_is_there_still(fresh_database: Tes
     await world.database.close()
 
 
-async def test_a_ledger_that_cannot_be_read_is_no_growth(stack: Stack) -> None:
-    async def none() -> int:
-        return 0
+async def test_a_ledger_that_cannot_be_read_degrades(stack: Stack) -> None:
+    async def refused() -> int:
+        raise ConnectionRefusedError
 
-    class Empty(LedgerCounts):
-        async def read(self) -> Seen:
-            return Seen()
+    found = await counting(stack, refused).ready()
+    assert (found.status, found.degraded) == ("degraded", ["ledger: cannot be read"])
 
-    counts = Empty(Ledger(stack.database), none)
-    health = ApiHealth(stack.database, stack.doorbell, counts, {}, stack.settings)
-    assert (await health.ready()).status == "ready"
+
+async def test_nobody_waits_long_for_a_slow_ledger_and_its_reading_goes_on_for_whoever_asks_next(stack: Stack) -> None:
+    readings, may_end = 0, asyncio.Event()
+
+    async def slowly() -> int:
+        nonlocal readings
+        readings += 1
+        await may_end.wait()
+        return 2
+
+    health = counting(stack, slowly)
+    found = await asyncio.wait_for(health.ready(), PATIENCE_S)
+    assert (found.status, found.degraded) == ("degraded", ["ledger: does not answer in time"])
+    may_end.set()
+    assert "quarantine: 2 more within 10 minutes" in (await health.ready()).degraded
+    assert readings == 1
+
+
+def counting(stack: Stack, newly_failed: Callable[[], Awaitable[int]]) -> ApiHealth:
+    counts = LedgerCounts(Ledger(stack.database), newly_failed)
+    return ApiHealth(stack.database, stack.doorbell, counts, {}, stack.settings)
