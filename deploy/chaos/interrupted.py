@@ -74,9 +74,13 @@ class Episode:
 
 
 FINISHED = text("""
-    select stage, item_id, extract(epoch from updated_at)::float8 as at from afterturn.ledger_t where not undone""")
+    select stage, item_id, extract(epoch from case when undone then now() else updated_at end)::float8 as at
+      from afterturn.ledger_t""")
 
 
 async def finishing_times(eye: Eye) -> dict[LedgerKey, float]:
-    """Return when each row of the ledger ended (seconds since 1970)."""
+    """Return when each row of the ledger ended (seconds since 1970); what has not ended yet ends now at the earliest.
+
+    Who waited for all rows in vain, and asks then, finds those later than any recovery may be.
+    """
     return {(row.stage, row.item_id): row.at for row in await eye.see(FINISHED)}

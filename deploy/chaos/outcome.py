@@ -13,6 +13,7 @@ from deploy.chaos.sabotage import SEEN_IN, Sabotage
 from deploy.chaos.tables import Compared
 
 LONGEST_RECOVERY_S = 60.0
+LONGEST_RUN_S = 720.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,10 @@ class Outcome:
             failures.append(f"{self.sabotage} was not seen")
         if shown["recovery_p99_s"] > LONGEST_RECOVERY_S:
             failures.append(f"recovery_p99_s is {shown['recovery_p99_s']}")
+        if self.felt and not shown["recovery_samples"]:
+            failures.append("recovery_samples is 0")
+        if shown["seconds"] > LONGEST_RUN_S:
+            failures.append(f"seconds is {shown['seconds']}")
         return failures
 
     def as_json(self) -> dict[str, Any]:

@@ -1,22 +1,21 @@
 """What is planted in a database is counted: a count that is always nought would prove nothing."""
 
-from collections.abc import AsyncIterator
+import time
 from uuid import uuid4
 
 import pytest
-import pytest_asyncio
 from sqlalchemy import text
 
-from deploy.chaos import counting, tables, undisturbed
+from deploy.chaos import counting, tables
 from deploy.chaos.eye import Eye, eye_on
-from deploy.chaos.talk import Turn, conversations
+from deploy.chaos.interrupted import Episode, finishing_times
+from deploy.chaos.talk import Turn
+from tests.deploy.chaos.conftest import SESSIONS, TURNS
 from tests.servers import TestPostgres
 
 pytestmark = pytest.mark.slow
 
-SESSIONS = conversations(24, seed=1)
-TURNS = sorted((turn for session in SESSIONS for turn in session), key=lambda turn: turn.number)
-
+CLOCKS_APART_S = 5.0
 EVENT_AGAIN = """
     insert into afterturn.event_store_t (id, host_id, user_id, nonce, aggregate_id, aggregate_version, aggregate_type,
                                          event_type, event_ts, payload, metadata, bank_id, position)
@@ -62,24 +61,6 @@ LOST = {
          where event_type = 'AgentSessionHistoryAppendedEvent' and payload->'data'->>'turnId' = cast(:turn as text)
         returning 1""",
 }
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def ingested(servers: tuple[TestPostgres, object]) -> AsyncIterator[TestPostgres]:
-    """A database with some turns in it, through every stage, to which nobody is connected."""
-    database = await servers[0].create(f"chaos_{uuid4().hex}")
-    await undisturbed.ingest(database.app_url, database.operator_url, TURNS)
-    yield database
-    await database.drop()
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def eye(ingested: TestPostgres) -> AsyncIterator[Eye]:
-    """An eye on a copy of it."""
-    copy = await ingested.create(f"chaos_{uuid4().hex}", template=ingested.database)
-    async with eye_on(copy.owner_url) as eye:
-        yield eye
-    await copy.drop()
 
 
 def ids(turns: list[Turn]) -> set[str]:
@@ -130,6 +111,16 @@ async def test_a_turn_that_was_extracted_after_a_later_one_is_counted(eye: Eye) 
                select unit_id from afterturn.agent_memory_unit_t where turn_id = :turn) returning 1"""
     assert await eye.see(text(late), {"turn": SESSIONS[0][0].id})
     assert await counting.extracted_out_of_order(eye) == 1
+
+
+async def test_a_row_that_never_ended_is_no_recovery_yet_and_one_that_is_not_there_is_none(eye: Eye) -> None:
+    stuck, absent = TURNS[0].id, uuid4()
+    undo = "update afterturn.ledger_t set status = 'pending' where item_id = :turn and stage = 'embedding' returning 1"
+    assert await eye.see(text(undo), {"turn": stuck})
+    finished, ended = await finishing_times(eye), time.time() - 300.0
+    late = Episode("kill_worker", "worker-1", ended, ended, frozenset({("embedding", stuck), ("embedding", absent)}))
+    assert (late.recovery(finished) or (0.0,))[0] >= 300.0 - CLOCKS_APART_S
+    assert Episode("kill_api", "api", ended, ended, frozenset({("embedding", absent)})).recovery(finished) is None
 
 
 async def test_tables_of_the_same_turns_are_equal_until_a_row_changes(eye: Eye, ingested: TestPostgres) -> None:

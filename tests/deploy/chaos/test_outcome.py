@@ -11,8 +11,9 @@ from deploy.chaos.counting import Endings
 from deploy.chaos.deliveries import Deliveries
 from deploy.chaos.faults import FAULTS, planned
 from deploy.chaos.interrupted import Episode, LedgerKey
-from deploy.chaos.outcome import Felt, Outcome
+from deploy.chaos.outcome import LONGEST_RECOVERY_S, Felt, Outcome
 from deploy.chaos.report import in_words
+from deploy.chaos.run import DRAIN_S
 from deploy.chaos.sabotage import Sabotage
 from deploy.chaos.tables import Compared
 from deploy.chaos.talk import by_words, conversations
@@ -83,6 +84,14 @@ def test_a_run_in_which_all_held_says_so_with_the_contracts_keys() -> None:
     assert "All of it held" in in_words(HELD)
 
 
+def test_a_run_without_faults_needs_no_recovery() -> None:
+    assert not replace(HELD, felt=[]).failures
+
+
+def test_rows_that_never_end_are_waited_for_longer_than_a_recovery_may_take() -> None:
+    assert DRAIN_S > LONGEST_RECOVERY_S
+
+
 @pytest.mark.parametrize(
     "outcome, named",
     [
@@ -100,6 +109,8 @@ def test_a_run_in_which_all_held_says_so_with_the_contracts_keys() -> None:
         (replace(HELD, sabotage=Sabotage.DROP), "drop was not seen"),
         (replace(HELD, replay_equal=False), "the replayed log gives other tables"),
         (replace(HELD, felt=[replace(HELD.felt[0], recovery_s=61.0)]), "recovery_p99_s is 61.0"),
+        (replace(HELD, felt=[HELD.felt[1]]), "recovery_samples is 0"),
+        (replace(HELD, seconds=721.0), "seconds is 721.0"),
     ],
 )
 def test_each_figure_that_is_wrong_is_named(outcome: Outcome, named: str) -> None:

@@ -1,0 +1,38 @@
+"""A database that saw a chaos run's turns and no faults, and copies of it to do something to."""
+
+from collections.abc import AsyncIterator
+from uuid import uuid4
+
+import pytest_asyncio
+
+from deploy.chaos import undisturbed
+from deploy.chaos.eye import Eye, eye_on
+from deploy.chaos.talk import conversations
+from tests.servers import TestPostgres
+
+SESSIONS = conversations(24, seed=1)
+TURNS = sorted((turn for session in SESSIONS for turn in session), key=lambda turn: turn.number)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def ingested(servers: tuple[TestPostgres, object]) -> AsyncIterator[TestPostgres]:
+    """A database with some turns in it, through every stage, to which nobody is connected."""
+    database = await servers[0].create(f"chaos_{uuid4().hex}")
+    await undisturbed.ingest(database.app_url, database.operator_url, TURNS)
+    yield database
+    await database.drop()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def copied(ingested: TestPostgres) -> AsyncIterator[TestPostgres]:
+    """A copy of it."""
+    copy = await ingested.create(f"chaos_{uuid4().hex}", template=ingested.database)
+    yield copy
+    await copy.drop()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def eye(copied: TestPostgres) -> AsyncIterator[Eye]:
+    """An eye on a copy of it."""
+    async with eye_on(copied.owner_url) as eye:
+        yield eye
