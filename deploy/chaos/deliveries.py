@@ -32,7 +32,7 @@ def count(
     """Read the calls of a run in their order.
 
     `words` knows turns by their two messages, `positions` where they stand in the log. A call that was told to come
-    again (429) was not processed and does not count.
+    again (429) was not processed and does not count. Each turn whose add was answered well may be flushed once.
     """
     adds: list[tuple[Turn, Mode]] = []
     flushes: Counter[str] = Counter()
@@ -46,15 +46,15 @@ def count(
             adds.append((turn, call.mode))
         else:
             foreign += 1
-    taken = {turn.id for turn, mode in adds if mode is Mode.OK}
+    taken = {turn for turn, mode in adds if mode is Mode.OK}
     sent = Counter(turn for turn, _ in adds)
-    added = Counter(SESSION_PREFIX + turn.session for turn in sent)
+    added = Counter(SESSION_PREFIX + turn.session for turn in taken)
     return Deliveries(
         sent_twice=sum(times > 1 for times in sent.values()),
         flushed_twice=sum(max(0, times - added[session]) for session, times in flushes.items()),
         out_of_order=_late([turn for turn, _ in adds], positions),
         foreign=foreign,
-        untrue=len(set(delivered) - taken),
+        untrue=len(set(delivered) - {turn.id for turn in taken}),
     )
 
 

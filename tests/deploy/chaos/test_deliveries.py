@@ -52,6 +52,12 @@ def test_a_flush_more_than_adds_is_one_too_many() -> None:
     assert counted([*GOOD, flush(FIRST)]) == Deliveries(0, 1, 0, 0, 0)
 
 
+@pytest.mark.parametrize("mode", sorted(set(Mode) - {Mode.OK, Mode.REFUSE}))
+def test_a_turn_that_was_not_added_well_leaves_no_flush_to_others(mode: Mode) -> None:
+    calls = [add(FIRST, mode), *GOOD[2:4], flush(SECOND), *GOOD[4:]]
+    assert count(calls, WORDS, POSITIONS, EVERYONE[1:]) == Deliveries(0, 1, 0, 0, 0)
+
+
 @pytest.mark.parametrize(
     "body",
     [{"messages": []}, {"messages": [{"content": "who"}, {"content": "what"}]}, "no object"],
