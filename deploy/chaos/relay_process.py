@@ -3,7 +3,8 @@
     python -m deploy.chaos.relay_process PORT GATEWAY_PORT double-send|reorder AFTER
 
 After AFTER adds he sends one twice, or keeps one back (saying it was taken) until its session's next has gone before
-it. He says one line when he listens and one when he has done it, and ends with his standard input.
+it. What did not go through, since the gateway failed meanwhile, he tries again. He says one line when he listens and
+one when he has done it, and ends with his standard input.
 """
 
 import asyncio
@@ -14,6 +15,10 @@ from http import HTTPStatus
 
 from deploy.chaos.wire import Call, answer, read_call
 from deploy.embedded.ports import LOOPBACK
+
+#: How the answer to an add begins that was taken, and how long any answer is waited for: longer than workers do.
+TAKEN = f"HTTP/1.1 {HTTPStatus.OK.value} ".encode()
+LONGEST_CALL_S = 30.0
 
 
 class Tampering(StrEnum):
@@ -31,6 +36,7 @@ class Relay:
         self._tampering = tampering
         self._adds_left = after
         self._kept: tuple[str, Call] | None = None
+        #: Tampering with an add, or done with it: every other call passes as it is.
         self._done = False
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -50,35 +56,35 @@ class Relay:
             return await self._pass_on(call)
         session = str(json.loads(call.body)["session_id"])
         if self._kept is not None:
-            return await self._before_kept(call, *self._kept) if session == self._kept[0] else await self._pass_on(call)
+            return await (self._both(call, self._kept[1]) if session == self._kept[0] else self._pass_on(call))
         self._adds_left -= 1
         if self._adds_left >= 0:
             return await self._pass_on(call)
         if self._tampering is Tampering.REORDER:
             self._kept = (session, call)
             return answer(HTTPStatus.OK, b"{}")
-        self._finish()
-        await self._pass_on(call)
-        return await self._pass_on(call)
+        return await self._both(call, call)
 
-    async def _before_kept(self, call: Call, _session: str, kept: Call) -> bytes:
-        """Send the session's next add first, then the one that was kept back."""
-        self._finish()
-        answered = await self._pass_on(call)
-        await self._pass_on(kept)
+    async def _both(self, call: Call, then: Call) -> bytes:
+        """Send an add and what must not come after it; unless both went through, it is still to be done."""
+        self._done, went = True, False
+        try:
+            answered = await self._pass_on(call)
+            went = answered.startswith(TAKEN) and (await self._pass_on(then)).startswith(TAKEN)
+        finally:
+            self._done = went
+        if went:
+            print(json.dumps({"tampered": self._tampering}), flush=True)
         return answered
 
     async def _pass_on(self, call: Call) -> bytes:
-        reader, writer = await asyncio.open_connection(LOOPBACK, self._gateway_port)
-        try:
-            writer.write(call.raw)
-            return await reader.read()
-        finally:
-            writer.close()
-
-    def _finish(self) -> None:
-        self._done = True
-        print(json.dumps({"tampered": self._tampering}), flush=True)
+        async with asyncio.timeout(LONGEST_CALL_S):
+            reader, writer = await asyncio.open_connection(LOOPBACK, self._gateway_port)
+            try:
+                writer.write(call.raw)
+                return await reader.read()
+            finally:
+                writer.close()
 
 
 async def _run(port: int, relay: Relay) -> None:

@@ -120,20 +120,19 @@ class _Run:
         return episodes
 
     async def _send_and_hurt(self, eye: Eye) -> list[Episode]:
-        """Send every turn, and let the faults happen meanwhile."""
+        """Send every turn, and let the faults, and a row's loss that is wanted, happen meanwhile."""
         feeding = asyncio.create_task(self._feeder.run(self._stack))
-        beside = [asyncio.create_task(self._tell_progress(eye))]
-        if self._plan.sabotage is Sabotage.DROP:
-            beside.append(asyncio.create_task(drop_a_row(eye)))
+        telling = asyncio.create_task(self._tell_progress(eye))
+        dropping = [asyncio.create_task(drop_a_row(eye))] if self._plan.sabotage is Sabotage.DROP else []
         try:
             episodes = await self._hurt(eye)
-            await asyncio.wait({feeding}, timeout=ANSWERS_S)
-            if feeding.done():
-                feeding.result()
+            ended, _ = await asyncio.wait({feeding, *dropping}, timeout=ANSWERS_S)
+            for task in ended:
+                task.result()
         finally:
-            for task in (feeding, *beside):
+            for task in (feeding, telling, *dropping):
                 task.cancel()
-            await asyncio.gather(feeding, *beside, return_exceptions=True)
+            await asyncio.gather(feeding, telling, *dropping, return_exceptions=True)
         return episodes
 
     async def _hurt(self, eye: Eye) -> list[Episode]:

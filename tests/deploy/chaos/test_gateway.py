@@ -99,3 +99,19 @@ async def test_the_saboteur_tampers_with_one_add(gateway: Gateway, sabotage: Sab
             assert await add(url, f"session-{sabotage}", word) is None
     assert words(gateway, f"before-{sabotage}") == [str(nth) for nth in range(ADDS_BEFORE)]
     assert words(gateway, f"session-{sabotage}") == seen
+
+
+@pytest.mark.parametrize(
+    "sabotage, refused, seen",
+    [(Sabotage.DOUBLE_SEND, "one", ["two", "two", "three"]), (Sabotage.REORDER, "two", ["three", "one"])],
+)
+async def test_a_saboteur_whom_the_gateway_refused_tries_again(
+    gateway: Gateway, sabotage: Sabotage, refused: str, seen: list[str]
+) -> None:
+    with before_gateway(gateway, sabotage) as url:
+        for nth in range(ADDS_BEFORE):
+            assert await add(url, f"first-{sabotage}", str(nth)) is None
+        for word in ("one", "two", "three"):
+            gateway.order(Mode.REFUSE if word == refused else Mode.OK)
+            assert bool(await add(url, f"again-{sabotage}", word)) == (word == refused)
+    assert words(gateway, f"again-{sabotage}") == seen
