@@ -13,7 +13,7 @@ import psutil
 from afterturn_client import AfterturnError, AsyncAfterturn, Health, InvalidRequestError
 from pydantic import SecretStr
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import AuthenticationError, InvalidResponse, RedisError, ResponseError
 from sqlalchemy import NullPool, TextClause, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import create_async_engine
@@ -166,11 +166,12 @@ async def redis(patient: Patient) -> AsyncIterator[Finding]:
         return
     client = Redis.from_url(url, socket_timeout=SECONDS, socket_connect_timeout=SECONDS, decode_responses=True)
     try:
-        about = await client.info("server")
-        name = "Valkey" if "valkey_version" in about else "Redis"
-        yield ok("Redis", f"{name} {about.get('valkey_version') or about.get('redis_version')}")
+        yield ok("Redis", await _name_of_redis(client))
         for one in await _settings_of_redis(patient.settings.broker, url):
             yield one
+    except (AuthenticationError, InvalidResponse) as error:
+        flaw = broker_fitness.of_entrance(error)
+        yield fail("Redis", flaw.what, flaw.remedy)
     except (RedisError, OSError, TimeoutError) as error:
         yield fail("Redis", f"does not answer ({kind(error)})", START)
     finally:
@@ -197,6 +198,15 @@ async def _row(url: str, query: TextClause) -> Sequence[Any] | None:
             return (await connection.execute(query)).first()
     finally:
         await engine.dispose()
+
+
+async def _name_of_redis(client: Redis) -> str:
+    try:
+        about = await client.info("server")
+    except ResponseError:
+        return "it answers, and does not say its version"
+    name = "Valkey" if "valkey_version" in about else "Redis"
+    return f"{name} {about.get('valkey_version') or about.get('redis_version')}"
 
 
 async def _settings_of_redis(settings: BrokerSettings, url: str) -> list[Finding]:

@@ -10,8 +10,11 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from deploy.broker_fitness import Watch, flaws, of_eviction
+from deploy.cli.examination import Patient
+from deploy.cli.examination import redis as examine_redis
 from deploy.embedded import EmbeddedValkey
 from deploy.embedded.valkey import CONFIGURATION
+from deploy.settings import load
 from producers.settings import BrokerSettings
 from tests.patience import until
 
@@ -102,6 +105,21 @@ def test_a_server_that_lets_nobody_in_is_told_and_looked_at_again(
     assert "zq82" not in str(told)
     let_in(client, "zq82")
     assert watch.look()
+
+
+@pytest.mark.parametrize(
+    "password, told",
+    [("zq82", "INFO is refused (NoPermissionError)"), ("zq83", "lets nobody in (AuthenticationError)")],
+)
+async def test_doctor_says_of_a_server_that_answers_what_it_refuses(
+    server: EmbeddedValkey, client: "redis.Redis", tmp_path: Path, password: str, told: str
+) -> None:
+    let_in(client, "zq82", "-info")
+    url = settings_of(server, f"picky:{password}").url.get_secret_value()
+    patient = Patient(load({"AFTERTURN_DATA": str(tmp_path), "AFTERTURN_BROKER__URL": url}).settings, None)
+    seen = [finding.seen async for finding in examine_redis(patient)]
+    assert any(told in one for one in seen)
+    assert not any("does not answer" in one for one in seen)
 
 
 async def test_a_broker_that_was_away_is_looked_at_when_it_is_back(
