@@ -10,6 +10,14 @@ from deploy.chaos.eye import Eye
 #: Each table (or part of one) and the rows that count. Ids follow from names, so the same turns have the same ids.
 #: What comes from whichever session is first (an entity's first spelling, versions) is left out.
 COMPARED = {
+    "banks": """
+        select bank_id, bank_name, agent_def_id, disposition, background
+          from afterturn.agent_memory_bank_t where active""",
+    "documents": """
+        select bank_id, doc_id, original_text, content_hash from afterturn.agent_memory_doc_t where active""",
+    "directives": """
+        select bank_id, directive_id, name, content, priority
+          from afterturn.agent_memory_directive_t where active""",
     "turns": "select bank_id, session_id, turn_id from afterturn.turn_t",
     "units": """
         select bank_id, unit_id, session_name, turn_name, ordinal, seq, role, name, content, event_date, mentioned_at,
@@ -18,6 +26,7 @@ COMPARED = {
     "sessions": """
         select bank_id, session_id, session_name, message_count, turn_count, metadata
           from afterturn.agent_session_history_t where active""",
+    "messages_without_units": "select bank_id, session_id, seq, message from afterturn.session_message_t",
     "entities": """
         select bank_id, entity_id, metadata->>'normalised', mention_count
           from afterturn.agent_memory_entity_t where active""",
