@@ -35,7 +35,8 @@ def chaos_command(
 
     Starts a stack and a gateway of its own in a temporary folder and leaves nothing of them. Counts come from the
     database and from the gateway's own file. Exits 1 when a turn was lost, something was done twice or out of order,
-    the tables differ from those of the same turns without faults, or recovery took more than a minute.
+    the tables differ from those of the same turns without faults, recovery took more than a minute (or was never seen),
+    or the run more than twelve minutes.
 
     **Example:** `afterturn chaos --turns 5000 --workers 4`
     """
