@@ -211,7 +211,7 @@ class Backlog:
         return []
 
     async def history(self, host: UUID, turn: UUID) -> list[Noted]:
-        """Return what was noted about a turn, in order: deliveries, and what operators did by hand."""
+        """Return what was noted about a turn, in order: deliveries, failed attempts, what operators did by hand."""
         async with self._database.operator() as connection:
             rows = await connection.execute(HISTORY, {"host": host, "turn": turn})
             return [Noted(row.event, row.at, row.payload) for row in rows]

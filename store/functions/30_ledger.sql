@@ -115,6 +115,7 @@ end $$;
 -- Gives claims of one stage back and ends their rows: p_done went well; p_items end as they are told, or wait for so long
 -- by this clock, by which it is looked what is ready; one without a status was not worked on, and its attempt was none.
 -- A row whose claim is not held any more stays as it is. Whatever way a turn's extraction ended, its projection may begin.
+-- Each attempt that failed leaves an audit row: the ledger tells of the last one alone.
 -- Returns the epochs of the claims that were held.
 create or replace function afterturn.close_claims(p_host uuid, p_stage text, p_streams uuid[], p_epochs bigint[],
                                                   p_done uuid[], p_items uuid[], p_status text[], p_category text[],
@@ -153,6 +154,18 @@ begin
           from unnest(p_items, p_status) as o(item, status)
          where o.status is null and l.host_id = p_host and l.stage = p_stage and l.item_id = o.item
            and (v_streams is null or l.stream_id = any (v_streams)) and l.status = 'running' and l.attempts > 0;
+    end if;
+    -- A delivery that ended otherwise is told by an audit row of its own.
+    if array_remove(p_category, null) <> '{}' then
+        insert into afterturn.audit_event_t (host_id, event, bank_id, session_id, turn_id, payload)
+        select p_host, 'attempt_failed', l.bank_id, l.session_id, l.turn_id,
+               jsonb_build_object('stage', p_stage, 'item', l.item_id, 'attempt', l.attempts,
+                                  'category', o.category, 'reason', o.reason)
+          from unnest(p_items, p_status, p_category, p_reason, p_retry_in) as o(item, status, category, reason, retry_in)
+          join afterturn.ledger_t l on l.host_id = p_host and l.stage = p_stage and l.item_id = o.item
+         where o.category is not null and (o.status = 'dead' or o.retry_in is not null)
+           and (v_streams is null or l.stream_id = any (v_streams))
+         order by l.position;
     end if;
     return v_held;
 end $$;

@@ -62,7 +62,7 @@ async def test_retrying_one_needs_no_yes_and_is_in_the_turns_history(busy: Busy)
         "left": 0,
     }
     assert await busy.states(Stage.EMBEDDING) == ["pending"]
-    [noted] = (await busy.answer("jobs", "show", "monday/1"))["history"]
+    [_, noted] = (await busy.answer("jobs", "show", "monday/1"))["history"]
     assert (noted["event"], noted["by"], noted["was"]) == ("operator_retried", operator(), "dead")
     assert (await busy.run("jobs", "retry", "monday/1")).exit_code == 1
 
@@ -95,7 +95,7 @@ async def test_dropping_leaves_pending_work_alone_unless_that_was_said(busy: Bus
     assert await busy.states(Stage.EXTRACTION) == ["pending"] * 2
     pending = ["--stage", "extraction", "--status", "pending"]
     assert (await busy.answer("jobs", "drop", *pending, "--reason", "x", "--yes"))["dropped"] == 2
-    [noted] = [n for n in (await busy.answer("jobs", "show", "monday/1"))["history"] if n["stage"] == "embedding"]
+    [_, noted] = [n for n in (await busy.answer("jobs", "show", "monday/1"))["history"] if n["stage"] == "embedding"]
     assert (noted["event"], noted["why"]) == ("operator_dropped", "model is gone")
     assert (await busy.run("jobs", "drop", "monday/1", "--reason", " ")).exit_code == 2
 

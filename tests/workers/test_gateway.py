@@ -193,7 +193,7 @@ async def test_attempts_at_a_gateway_that_is_away_come_to_an_end(world: World) -
         await deliver(world, closed_port(), attempts=3)
         await world.forget_backoff()
     assert await error(world) == ("add_failed", "connection", 3)
-    assert [event for event, _ in await audits(world)] == ["add_failed"]
+    assert [event for event, _ in await audits(world)] == ["attempt_failed", "attempt_failed", "add_failed"]
 
 
 async def test_a_429_that_says_when_is_followed_and_is_no_attempt(world: World, server: Gateway, crew: Crew) -> None:
