@@ -145,12 +145,14 @@ begin
                  where l.stage = p_stage and l.host_id = h.host_id and l.undone and l.next_attempt_at < 'infinity'
                  order by l.position limit v_window) l)
     ), taken as (
-        select s.*, row_number() over (partition by s.host_id order by s.nth) as turn from seen s
+        select s.host_id, s.stream_id, s.position, s.attempts,
+               row_number() over (partition by s.host_id order by s.nth) as turn from seen s
         union all
-        select h.host_id, f.*, null, row_number() over (partition by h.host_id order by f.position)
+        select h.host_id, f.*, row_number() over (partition by h.host_id order by f.position)
           from hidden h, lateral afterturn.free_heads(p_stage, h.host_id, v_from, v_steps) f
     )
-    select t.host_id, t.stream_id, t.position, t.attempts from taken t order by t.turn, t.nth nulls first limit p_streams;
+    -- Who claims a few streams takes them of any of the hosts, not of the same ones each time.
+    select t.host_id, t.stream_id, t.position, t.attempts from taken t order by t.turn, random() limit p_streams;
     if found then
         return;
     end if;

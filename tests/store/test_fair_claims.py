@@ -102,8 +102,15 @@ async def test_what_stands_behind_rows_that_wait_is_not_passed_over_while_other_
     others = [await new_host(lonely) for _ in range(15)]
     for other in others:
         await accepted(lonely, other, ["a", "b"])
-    claims = await claimed(ledger, stage, 32, VALVE if stage is Stage.EMBEDDING else None)
+    valve = VALVE if stage is Stage.EMBEDDING else None
+    claims = await claimed(ledger, stage, 32, valve)
     assert {claim.host_id for claim in claims} == {host, *others}
+    served: set[UUID] = set()
+    for _ in range(500):  # a claim of one draws from sixteen hosts
+        await ledger.release(claims)
+        claims = await claimed(ledger, stage, 1, valve)
+        served |= {claim.host_id for claim in claims}
+    assert served == {host, *others}
 
 
 async def test_who_claims_at_the_same_time_gets_other_streams_and_waits_for_nobody(
