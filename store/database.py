@@ -10,10 +10,11 @@ from asyncpg import Record
 from asyncpg.exceptions import PostgresError
 from sqlalchemy import TextClause, event, text
 from sqlalchemy.exc import InvalidatePoolError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 from sqlalchemy.util.concurrency import greenlet_spawn, in_greenlet
 
+from store.connections import create_engine
 from store.settings import DatabaseSettings
 from store.vectors import register
 
@@ -107,24 +108,21 @@ class Database:
         await self._operator.dispose()
 
 
+def service_engine(url: str, **options: Any) -> AsyncEngine:
+    """Return an engine that connects exactly as the service does; `options` are those of its pool."""
+    driver = {"server_settings": SERVER_SETTINGS, "prepared_statement_cache_size": 500, "command_timeout": 60}
+    return create_engine(url, timeout_s=5, driver=driver, **options)
+
+
 def _engine(url: str, pool_size: int, begun: Begun | None) -> AsyncEngine:
-    engine = create_async_engine(
+    engine = service_engine(
         url,
         # What a burst opened is kept for the next one: a new connection costs more than most of what is asked of it.
         pool_size=2 * pool_size,
         max_overflow=0,
         pool_use_lifo=True,
         pool_pre_ping=False,
-        # An error that quoted its parameters would quote what people said.
-        hide_parameters=True,
         pool_timeout=10,
-        connect_args={
-            "server_settings": SERVER_SETTINGS,
-            "ssl": False if "127.0.0.1" in url else None,
-            "prepared_statement_cache_size": 500,
-            "timeout": 5,
-            "command_timeout": 60,
-        },
     )
     event.listen(engine.sync_engine, "connect", partial(_begin, begun))
     event.listen(engine.sync_engine, "checkout", _refuse_closed)

@@ -12,6 +12,7 @@ StoreError
 ├── LeaseLost           the claim belongs to somebody else by now; nothing was written
 ├── PositionBeyondLog   a read asked for a position that was never issued
 ├── SchemaMismatch      the database holds another schema version than this code
+├── InvalidDatabaseUrl  a URL of the settings does not say which PostgreSQL, or how it is secured
 ├── InvalidEvent        an event's type, ids, envelope or data are not what the catalog says
 │   └── LegacyEvent     it belongs to the older family of tables, which is kept apart
 ├── EventRefused        the log did not take an event: of which aggregate type, what it expected, what it found
@@ -94,6 +95,10 @@ class PositionBeyondLog(StoreError):
 
 class SchemaMismatch(StoreError):
     """The database holds another schema version than this code."""
+
+
+class InvalidDatabaseUrl(StoreError):
+    """A URL of the settings does not say which PostgreSQL to connect to, or how that connection is secured."""
 
 
 class InvalidEvent(StoreError):

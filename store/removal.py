@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.pool import NullPool
+
+from store.connections import create_engine
 
 TABLES = text("""
     select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -19,7 +21,7 @@ LAST = ("agent_memory_bank_t", "host_t")
 
 async def remove_hosts(owner_url: str, hosts: Sequence[UUID]) -> None:
     """Delete every row of these hosts, whoever still works on them."""
-    engine = create_async_engine(owner_url, poolclass=NullPool, connect_args={"ssl": False, "timeout": 10})
+    engine = create_engine(owner_url, poolclass=NullPool)
     try:
         async with engine.begin() as connection:
             tables = [str(row[0]) for row in await connection.execute(TABLES)]

@@ -1,10 +1,19 @@
 """Settings of the store."""
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic_core import PydanticCustomError
+
+from store.connections import check_url
+from store.errors import InvalidDatabaseUrl
 
 
 class DatabaseSettings(BaseModel):
-    """Where PostgreSQL is, once for each role; `postgresql+asyncpg://user:password@host:port/name`."""
+    """Where PostgreSQL is, one URL a role: `postgresql+asyncpg://user:password@host:port/name?sslmode=MODE`.
+
+    `sslmode` (or `ssl`) is disable, allow, prefer, require, verify-ca or verify-full; left out, it is `disable` on this
+    machine and `verify-full` to any other. `sslrootcert` names the file of the trusted authorities (default: those of
+    the operating system), `sslcert` and `sslkey` those of a client certificate.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -14,3 +23,13 @@ class DatabaseSettings(BaseModel):
     pool_size: int = Field(
         8, ge=1, le=200, strict=True, description="connections one process has, and twice as many at most"
     )
+
+    @field_validator("url", "operator_url", "owner_url")
+    @classmethod
+    def _usable(cls, url: SecretStr) -> SecretStr:
+        try:
+            if url.get_secret_value():
+                check_url(url.get_secret_value())
+        except InvalidDatabaseUrl as error:
+            raise PydanticCustomError("database_url", "{flaw}", {"flaw": str(error)}) from None
+        return url

@@ -14,7 +14,9 @@ from typing import Any
 
 from sqlalchemy import NullPool, Row, text
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.connections import create_engine
 
 PARTITIONS = 16
 #: About so many vectors in a list: a share of the lists is read, and every list's centre.
@@ -112,13 +114,7 @@ class VectorIndexes:
 
     @asynccontextmanager
     async def _owner(self) -> AsyncGenerator[AsyncConnection]:
-        engine = create_async_engine(
-            self._owner_url,
-            isolation_level="AUTOCOMMIT",
-            poolclass=NullPool,
-            hide_parameters=True,
-            connect_args={"ssl": False if "127.0.0.1" in self._owner_url else None, "timeout": 5},
-        )
+        engine = create_engine(self._owner_url, timeout_s=5, isolation_level="AUTOCOMMIT", poolclass=NullPool)
         try:
             async with engine.connect() as connection:
                 yield connection

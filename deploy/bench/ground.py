@@ -8,10 +8,11 @@ from uuid import UUID, uuid4
 from pydantic import SecretStr
 from sqlalchemy import NullPool, text
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from deploy.bench.servers import BenchServers
 from store import identity
+from store.connections import create_engine
 from store.database import Database
 from store.keys import Keys
 from store.outage import state_of
@@ -112,11 +113,10 @@ class Ground:
 @asynccontextmanager
 async def ground(servers: BenchServers) -> AsyncGenerator[Ground]:
     """Lend a ground and leave nothing of it behind; private servers end with all they hold."""
-    engine = create_async_engine(
+    engine = create_engine(
         servers.owner_url.get_secret_value(),
+        driver={"server_settings": {"search_path": "afterturn,public", "jit": "off"}},
         poolclass=NullPool,
-        hide_parameters=True,
-        connect_args={"ssl": False, "server_settings": {"search_path": "afterturn,public", "jit": "off"}},
     )
     here = Ground(servers, engine)
     try:

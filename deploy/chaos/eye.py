@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from sqlalchemy import Row, TextClause
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncEngine
 
+from store.connections import create_engine
 from store.outage import is_outage
 
 CONNECT_SECONDS = 5
@@ -50,12 +51,8 @@ class Eye:
 @asynccontextmanager
 async def eye_on(owner_url: str) -> AsyncIterator[Eye]:
     """Lend an eye on a database."""
-    engine = create_async_engine(
-        owner_url,
-        pool_size=2,
-        pool_pre_ping=True,
-        hide_parameters=True,
-        connect_args={"ssl": False, "timeout": CONNECT_SECONDS, "command_timeout": 120},
+    engine = create_engine(
+        owner_url, timeout_s=CONNECT_SECONDS, driver={"command_timeout": 120}, pool_size=2, pool_pre_ping=True
     )
     try:
         yield Eye(engine)

@@ -12,7 +12,6 @@ from rich.table import Table
 from rich.text import Text
 from sqlalchemy import NullPool, text
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from deploy.bootstrap import HOST
 from deploy.cli import names
@@ -23,6 +22,7 @@ from deploy.cli.printing import answer, console, ended, printable, say
 from deploy.stack import Stack
 from producers.erasures import as_json
 from store.clock import DatabaseClock
+from store.connections import create_engine
 from store.database import Database
 from store.erasure import Erasures, Kind, Receipt, Target
 from store.errors import IsReflection, NotFound
@@ -182,27 +182,22 @@ def _ask(named: str) -> None:
 
 
 def _vacuum(stack: Stack) -> bool:
-    """Have the database give up dead rows, as far as nobody reads them any more; says whether it could be asked to."""
-
-    async def run() -> None:
-        url = stack.owner_url.get_secret_value()
-        engine = create_async_engine(
-            url,
-            poolclass=NullPool,
-            isolation_level="AUTOCOMMIT",
-            connect_args={"ssl": False if "127.0.0.1" in url else None},
-        )
-        try:
-            async with engine.connect() as connection:
-                await connection.execute(text(f"vacuum {', '.join(f'afterturn.{name}' for name in VACUUMED)}"))
-        finally:
-            await engine.dispose()
-
+    """Say whether the database could be vacuumed now."""
     try:
-        asyncio.run(run())
+        asyncio.run(vacuum(stack.owner_url.get_secret_value()))
     except (SQLAlchemyError, OSError):
         return False
     return True
+
+
+async def vacuum(owner_url: str) -> None:
+    """Vacuum the tables whose dead rows hold what was erased, as far as no running transaction still reads them."""
+    engine = create_engine(owner_url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    try:
+        async with engine.connect() as connection:
+            await connection.execute(text(f"vacuum {', '.join(f'afterturn.{name}' for name in VACUUMED)}"))
+    finally:
+        await engine.dispose()
 
 
 def _in_words(receipt: Receipt, *, dry_run: bool) -> Group:

@@ -16,7 +16,6 @@ from redis.asyncio import Redis
 from redis.exceptions import AuthenticationError, InvalidResponse, RedisError, ResponseError
 from sqlalchemy import NullPool, TextClause, text
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from deploy import broker_fitness
 from deploy.cli import findings
@@ -30,6 +29,8 @@ from embeddings.registry import create_embedder
 from embeddings.settings import Variant
 from producers.settings import BrokerSettings
 from store import migrations
+from store.connections import is_local, tls_mode
+from store.database import service_engine
 from store.events.reader import AT_HOME
 
 SECONDS = 5.0
@@ -143,14 +144,17 @@ async def postgresql(patient: Patient) -> AsyncIterator[Finding]:
     url, owner_url = patient.url("database_url"), patient.url("owner_url")
     if not url:
         return
+    for role, name in (("application", "database_url"), ("operator", "operator_url"), ("owner", "owner_url")):
+        if one := patient.url(name):
+            yield findings.of_tls(role, tls_mode(one), local=is_local(one))
     try:
-        number, version = (await _row(url, SERVER)) or (0, "unknown")
+        number, version = (await row(url, SERVER)) or (0, "unknown")
         yield findings.of_postgresql(number, version)
-        yield findings.of_pgvector(_only(await _row(url, EXTENSION)))
-        yield findings.of_role(passes_walls=bool(_only(await _row(url, WALLS))))
-        await _row(patient.url("operator_url") or url, SERVER)
-        migrated = _only(await _row(url, MIGRATED))
-        home = bool(_only(await _row(url, AT_HOME))) if migrated else None
+        yield findings.of_pgvector(_only(await row(url, EXTENSION)))
+        yield findings.of_role(passes_walls=bool(_only(await row(url, WALLS))))
+        await row(patient.url("operator_url") or url, SERVER)
+        migrated = _only(await row(url, MIGRATED))
+        home = bool(_only(await row(url, AT_HOME))) if migrated else None
     except (SQLAlchemyError, OSError, TimeoutError) as error:
         yield fail("PostgreSQL", f"does not answer ({kind(error)})", START)
         return
@@ -182,7 +186,7 @@ async def _migrations(owner_url: str) -> Finding:
     if not owner_url:
         return warn("migrations", "cannot be seen", "set database.owner_url to have them checked")
     try:
-        found = _only(await _row(owner_url, REVISION))
+        found = _only(await row(owner_url, REVISION))
     except SQLAlchemyError:
         found = None
     except (OSError, TimeoutError) as error:
@@ -190,11 +194,11 @@ async def _migrations(owner_url: str) -> Finding:
     return findings.of_revision(found, migrations.head())
 
 
-async def _row(url: str, query: TextClause) -> Sequence[Any] | None:
-    connecting = {"timeout": SECONDS, "command_timeout": SECONDS}
-    engine = create_async_engine(url, poolclass=NullPool, connect_args=connecting)
+async def row(url: str, query: TextClause) -> Sequence[Any] | None:
+    """Ask as the service would: whatever keeps it from connecting keeps this from connecting, too."""
+    engine = service_engine(url, poolclass=NullPool)
     try:
-        async with engine.connect() as connection:
+        async with asyncio.timeout(SECONDS), engine.connect() as connection:
             return (await connection.execute(query)).first()
     finally:
         await engine.dispose()

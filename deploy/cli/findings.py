@@ -4,12 +4,18 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from store.connections import TlsMode
+
 #: Older ones lack what the schema uses.
 LEAST_POSTGRESQL = 16
 #: Earlier ones corrupt an HNSW index under vacuum.
 LEAST_PGVECTOR = (0, 8, 5)
 LOW_DISK_BYTES = 2 * 1024**3
 NO_DISK_BYTES = 256 * 1024**2
+
+
+CHECKED = frozenset({TlsMode.VERIFY_CA, TlsMode.VERIFY_FULL})
+UNENCRYPTED = frozenset({TlsMode.DISABLE, TlsMode.ALLOW, TlsMode.PREFER})
 
 
 class Verdict(StrEnum):
@@ -87,6 +93,18 @@ def of_role(*, passes_walls: bool) -> Finding:
         "the application's role passes row-level security",
         "set database.url to the role afterturn_app, neither superuser nor BYPASSRLS",
     )
+
+
+def of_tls(role: str, mode: TlsMode, *, local: bool) -> Finding:
+    """Judge how connections of a role to PostgreSQL are secured."""
+    subject = "TLS to PostgreSQL"
+    if local and mode is TlsMode.DISABLE:
+        return ok(subject, f"{role}: not encrypted, stays on this machine")
+    if mode in CHECKED or local:
+        return ok(subject, f"{role}: sslmode={mode}")
+    seen = "may be read on the way" if mode in UNENCRYPTED else "is encrypted to a server that proves nothing"
+    remedy = f"set sslmode={TlsMode.VERIFY_FULL} in the {role}'s URL, and sslrootcert=FILE for an authority of your own"
+    return warn(subject, f"{role}: sslmode={mode}: the connection to another machine {seen}", remedy)
 
 
 def of_space(folder: str, free: int) -> Finding:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sqlalchemy import NullPool, make_url, text
-from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deploy.embedded import child, survivors
 from deploy.embedded.child import Child
@@ -21,6 +21,7 @@ from deploy.embedded.cluster import SUPERUSER, Cluster, cluster_of, server_envir
 from deploy.embedded.ports import LOOPBACK, free_port
 from deploy.embedded.wheels import postgres_binaries
 from deploy.private_files import kept_password
+from store.connections import create_engine
 
 DATABASE = "afterturn"
 OWNER, APP, OPERATOR = "afterturn_owner", "afterturn_app", "afterturn_operator"
@@ -181,7 +182,7 @@ class EmbeddedPostgres:
     @asynccontextmanager
     async def _superuser(self, database: str) -> AsyncIterator[AsyncConnection]:
         url = make_url(self._url(SUPERUSER)).set(database=database)
-        engine = create_async_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+        engine = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
         async with engine.connect() as connection:
             yield connection
         await engine.dispose()

@@ -13,9 +13,10 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.pool import NullPool
 
+from store.connections import create_engine
 from store.database import Database
 from store.errors import RestoredElsewhere
 
@@ -114,7 +115,7 @@ async def restamp(owner_url: str) -> int:
 
     Appends wait meanwhile. Every subscription goes on exactly where it was.
     """
-    engine = create_async_engine(owner_url, poolclass=NullPool, connect_args={"ssl": False, "timeout": 10})
+    engine = create_engine(owner_url, poolclass=NullPool)
     try:
         async with engine.begin() as connection:
             return int((await connection.execute(RESTAMP)).scalar_one())

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from alembic import context
 from sqlalchemy import Connection
-from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
+from store.connections import create_engine
 from store.migrations.scripts import run_script
 
 FUNCTIONS = Path(__file__).parent.parent / "functions"
@@ -26,7 +26,7 @@ def _migrate(connection: Connection) -> None:
 
 async def _run() -> None:
     url = context.config.attributes["url"]
-    engine = create_async_engine(url, poolclass=NullPool, connect_args={"ssl": False, "timeout": 10})
+    engine = create_engine(url, poolclass=NullPool)
     async with engine.begin() as connection:
         await connection.run_sync(_migrate)
     await engine.dispose()

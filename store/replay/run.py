@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager, suppress
 
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.pool import NullPool
 
+from store.connections import create_engine
 from store.errors import ReplayError
 from store.outage import state_of
 from store.replay import derived, digest
@@ -186,12 +187,7 @@ async def _engine(owner_url: str) -> AsyncGenerator[AsyncEngine]:
         "application_name": "afterturn replay",
         "search_path": "afterturn,public",
     }
-    engine = create_async_engine(
-        owner_url,
-        poolclass=NullPool,
-        hide_parameters=True,
-        connect_args={"ssl": False, "timeout": 10, "server_settings": settings},
-    )
+    engine = create_engine(owner_url, driver={"server_settings": settings}, poolclass=NullPool)
     try:
         yield engine
     finally:
