@@ -3,7 +3,6 @@
 Problems never show the value. Sizes are bytes of UTF-8.
 """
 
-import math
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -11,6 +10,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
+
+from store.storable import check_text
 
 BANK_BYTES = 256
 SESSION_BYTES = 128
@@ -26,8 +27,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EARLIEST_MS, _LATEST_MS = (int((t - _EPOCH).total_seconds() * 1000) for t in (EARLIEST, LATEST))
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_DEEPEST = 32
 
 
 def refuse(problem: str) -> PydanticCustomError:
@@ -35,37 +34,9 @@ def refuse(problem: str) -> PydanticCustomError:
     return PydanticCustomError("rule", "{problem}", {"problem": problem})
 
 
-def storable(text: str) -> str:
-    """Return a text that PostgreSQL and JSON can hold, unchanged."""
-    if "\x00" in text:
-        raise refuse("must not contain the NUL character")
-    if not text.isascii() and _SURROGATE.search(text):
-        raise refuse("must not contain lone surrogates")
-    return text
-
-
-def storable_json(value: Any, depth: int = 0) -> None:
-    """Check that a JSON value can be kept as it is: finite numbers of 64 bits, storable texts, not too deep."""
-    if depth > _DEEPEST:
-        raise refuse(f"must not be nested deeper than {_DEEPEST}")
-    if isinstance(value, str):
-        storable(value)
-    elif isinstance(value, dict):
-        for name, inner in value.items():
-            storable(name)
-            storable_json(inner, depth + 1)
-    elif isinstance(value, list):
-        for inner in value:
-            storable_json(inner, depth + 1)
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise refuse("must not contain NaN or infinity")
-    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise refuse("must not contain numbers past 64 bits")
-
-
 def _bytes(limit: int) -> Callable[[str], str]:
     def check(text: str) -> str:
-        storable(text)
+        check_text(text)
         if not text or len(text.encode()) > limit:
             raise refuse(f"must have 1 to {limit} bytes")
         return text
@@ -111,7 +82,7 @@ BankName = Annotated[str, AfterValidator(_bytes(BANK_BYTES))]
 SessionName = Annotated[str, AfterValidator(session_name)]
 TurnName = Annotated[str, AfterValidator(_bytes(TURN_BYTES))]
 Name = Annotated[str, AfterValidator(_bytes(NAME_BYTES))]
-Text = Annotated[str, AfterValidator(storable)]
+Text = Annotated[str, AfterValidator(check_text)]
 Moment = Annotated[
     datetime,
     PlainValidator(moment),

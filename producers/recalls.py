@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from producers import metrics
 from producers.errors import Invalid, Problem, Unavailable
-from producers.fields import POSITION_MAX, BankName, Moment, Name, SessionName, Text, refuse, storable
+from producers.fields import POSITION_MAX, BankName, Moment, Name, SessionName, Text, refuse
 from producers.gateway_recall import GatewayFinding, GatewayQuestion, GatewayRecall, fitting
 from store import identity
 from store.curation import Directive
@@ -25,6 +25,7 @@ from store.recall.budget import CHARACTERS_PER_TOKEN
 from store.recall.budget import fitting as which_fit
 from store.recall.preparation import DIRECTIVES
 from store.recall.query import RecallAnswer, Recalled, RecallQuery
+from store.storable import check_text
 
 MAX_QUERY_BYTES = 16_384
 MAX_WAIT_MS = 10_000
@@ -39,7 +40,7 @@ Source = Literal["local", "gateway"]
 
 
 def _question(text: str) -> str:
-    if not storable(text).strip() or len(text.encode()) > MAX_QUERY_BYTES:
+    if not check_text(text).strip() or len(text.encode()) > MAX_QUERY_BYTES:
         raise refuse(f"must not be blank, and have at most {MAX_QUERY_BYTES} bytes")
     return text
 

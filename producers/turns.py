@@ -13,9 +13,10 @@ import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError, WithJsonSchema
 
 from producers.errors import Invalid, Problem, TooLarge
-from producers.fields import BankName, Moment, Name, SessionName, Text, TurnName, refuse, storable, storable_json
+from producers.fields import BankName, Moment, Name, SessionName, Text, TurnName, refuse
 from producers.framing import strip
 from producers.settings import ApiSettings
+from store.storable import check_json, check_text
 from store.turns import NewMessage, NewTurn
 
 MAX_BATCH = 500
@@ -39,10 +40,10 @@ class Content:
 def read_content(value: Any) -> Content:
     """Read a string or a list of content parts (objects with a `type`; those of type text carry `text`)."""
     if isinstance(value, str):
-        return Content(strip(storable(value)))
+        return Content(strip(check_text(value)))
     if not isinstance(value, list) or not value:
         raise refuse("must be a string or a list of content parts")
-    storable_json(value)
+    check_json(value)
     parts = [_part(part) for part in value]
     text = "\n".join(told for part in parts if (told := _told(part)))
     return Content(text, None if all(part["type"] in TEXT_PARTS for part in parts) else parts)

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+import orjson
 from asyncpg import Record
 from asyncpg.exceptions import PostgresError
 from sqlalchemy import TextClause, event, text
@@ -117,6 +118,8 @@ def service_engine(url: str, **options: Any) -> AsyncEngine:
 def _engine(url: str, pool_size: int, begun: Begun | None) -> AsyncEngine:
     engine = service_engine(
         url,
+        # Read back as it was sent: the standard parser makes an integer past 64 bits of a large float.
+        json_deserializer=orjson.loads,
         # What a burst opened is kept for the next one: a new connection costs more than most of what is asked of it.
         pool_size=2 * pool_size,
         max_overflow=0,

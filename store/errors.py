@@ -16,9 +16,9 @@ StoreError
 ├── InvalidEvent        an event's type, ids, envelope or data are not what the catalog says
 │   └── LegacyEvent     it belongs to the older family of tables, which is kept apart
 ├── EventRefused        the log did not take an event: of which aggregate type, what it expected, what it found
-│   ├── ConcurrencyError    somebody else wrote that version of the aggregate
+│   ├── ConcurrencyError    another writer wrote that version of the aggregate
 │   ├── VersionGap          the version before this one is not in the log
-│   └── MissingParent       what the event belongs to was never created
+│   └── MissingParent       the aggregate that the event belongs to was never created
 ├── RestoredElsewhere   the log was written by another cluster and is not stamped for this one yet
 └── ReplayError         the log could not be replayed or swapped in as asked
 """
@@ -121,25 +121,26 @@ class EventRefused(StoreError):
         self.aggregate_type = aggregate_type
         self.expected = expected
         self.actual = actual
+        self.details = {"aggregate_type": aggregate_type, "expected": expected, "actual": actual}
         super().__init__(f"{self.why} ({aggregate_type}: expected version {expected}, found {actual})")
 
 
 class ConcurrencyError(EventRefused):
-    """Somebody else wrote that version of the aggregate."""
+    """Another writer wrote that version of the aggregate."""
 
-    why = "somebody else wrote that version"
+    why = "another writer wrote that version; read the aggregate again"
 
 
 class VersionGap(EventRefused):
     """The version before this one is not in the log."""
 
-    why = "the version before it is not in the log"
+    why = "the version before it is not in the log; append that one first"
 
 
 class MissingParent(EventRefused):
-    """What the event belongs to was never created."""
+    """The aggregate that the event belongs to was never created."""
 
-    why = "what it belongs to was never created"
+    why = "the aggregate it belongs to was never created; append that one's first event before"
 
 
 class RestoredElsewhere(StoreError):

@@ -1,10 +1,11 @@
 """What events say: one frozen model for each of the twenty-seven types, camelCase on the wire.
 
-An Updated event carries the whole new state. No event carries a vector: they are made again from the text.
+An Updated event carries the whole new state. No event carries a vector, because no field of these models holds one and
+none takes fields it does not name: vectors are made again from the text. What callers bring as JSON (metadata, content
+parts) is theirs, whatever its names and numbers.
 """
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 from uuid import UUID
 
@@ -13,31 +14,14 @@ from pydantic.alias_generators import to_camel
 
 from store.errors import InvalidEvent
 from store.events.catalog import EventType
+from store.storable import DEPTH_LIMIT, check_json
 
 FactType = Literal["world", "experience", "opinion", "observation", "mental_model"]
+UnitOrigin = Literal["message", "extraction", "document"]
 LinkType = Literal["temporal", "semantic", "entity", "causes", "caused_by", "enables", "prevents"]
 
-#: A field called so holds a vector; the name of the model that made one is welcome (embeddingModel).
-VECTOR_FIELD = re.compile(r"(^|_)(embeddings?|vectors?|centroid)$|(Embeddings?|Vectors?)$")
-#: A longer list of plain numbers is a vector, whatever it is called.
-NUMBERS_LIMIT = 32
-DEPTH_LIMIT = 64
-
-
-def holds_vector(value: object, depth: int = 0) -> bool:
-    """Say whether a JSON value holds something that looks like an embedding, at any depth.
-
-    Raises ValueError for what is nested deeper than anybody reads.
-    """
-    if depth > DEPTH_LIMIT:
-        raise ValueError("nested too deeply")
-    if isinstance(value, Mapping):
-        return any(VECTOR_FIELD.search(str(k)) is not None or holds_vector(v, depth + 1) for k, v in value.items())
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        if len(value) > NUMBERS_LIMIT and all(isinstance(item, int | float) for item in value):
-            return True
-        return any(holds_vector(item, depth + 1) for item in value)
-    return False
+#: Levels of an event's data: a message's content, a JSON value of its own, stands this much deeper.
+LEVELS = DEPTH_LIMIT + 3
 
 
 class EventData(BaseModel):
@@ -54,9 +38,8 @@ class EventData(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _refuse_vectors(cls, data: Any) -> Any:
-        if holds_vector(data):
-            raise ValueError("an event holds no embedding")
+    def _is_storable(cls, data: Any) -> Any:
+        check_json(data, LEVELS)
         return data
 
     @model_validator(mode="after")
@@ -116,7 +99,7 @@ class Unit(UnitKey):
 class RetainedUnit(Unit):
     """A unit's state and where it comes from; the place in a conversation never changes afterwards."""
 
-    origin: Literal["message", "extraction", "document"] = "extraction"
+    origin: UnitOrigin = "extraction"
     session_id: UUID | None = None
     session_name: str | None = None
     turn_id: UUID | None = None
@@ -220,6 +203,15 @@ class Said(BaseModel):
         return self
 
 
+class ErasedMessage(BaseModel):
+    """The place of a message of a history whose words are erased."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, validate_by_name=True)
+
+    erased: Literal[True]
+    unit_id: UUID | None = None
+
+
 class SessionKey(EventData):
     """Which session."""
 
@@ -231,7 +223,7 @@ class CreatedSession(SessionKey):
 
     session_name: str | None = None
     metadata: Mapping[str, JsonValue] = Field(default_factory=dict)
-    messages: tuple[Said, ...] = ()
+    messages: tuple[Said | ErasedMessage, ...] = ()
 
 
 class AppendedSession(SessionKey):
@@ -241,22 +233,41 @@ class AppendedSession(SessionKey):
     turn_id: UUID | None = None
     turn_name: str | None = None
     metadata: Mapping[str, JsonValue] = Field(default_factory=dict)
-    messages: tuple[Said, ...]
+    messages: tuple[Said | ErasedMessage, ...]
 
 
 class CompactedSession(SessionKey):
     """The history from now on: these messages in place of all before."""
 
-    messages: tuple[Said, ...]
+    messages: tuple[Said | ErasedMessage, ...]
     metadata: Mapping[str, JsonValue] | None = None
 
 
 class Erased(EventData):
-    """What an erasure left of an event of any type, or appended: ids, versions and places."""
+    """What an erasure left of an event of any type, or appended: ids, versions and places.
 
-    model_config = ConfigDict(extra="allow")
+    The fields that `afterturn.marker` keeps (store/functions/50_erasure_log.sql).
+    """
 
     erased: Literal[True]
+    agent_def_id: UUID | None = None
+    user_id: UUID | None = None
+    doc_id: UUID | None = None
+    unit_id: UUID | None = None
+    entity_id: UUID | None = None
+    from_unit_id: UUID | None = None
+    to_unit_id: UUID | None = None
+    link_type: LinkType | None = None
+    directive_id: UUID | None = None
+    reflection_id: UUID | None = None
+    session_id: UUID | None = None
+    turn_id: UUID | None = None
+    ordinal: int | None = None
+    sequence: int | None = None
+    origin: UnitOrigin | None = None
+    fact_type: FactType | None = None
+    source_memory_ids: tuple[UUID, ...] | None = None
+    messages: tuple[ErasedMessage, ...] | None = None
 
 
 MODELS: Mapping[EventType, type[EventData]] = {

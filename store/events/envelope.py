@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+import orjson
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from store.errors import InvalidEvent
 from store.events import data as event_data
@@ -25,8 +26,11 @@ from store.events.catalog import (
     event_type,
 )
 from store.identity import event_id
+from store.storable import check_text
 
 SOURCE = "/afterturn"
+#: Bytes of a whole event that comes from elsewhere, as JSON: twice the largest request that the settings allow.
+EVENT_BYTES_LIMIT = 134_217_728
 
 
 @dataclass(frozen=True)
@@ -44,14 +48,20 @@ class Origin:
         return str(self.host), str(self.bank), str(self.user), self.at.isoformat()
 
 
+#: What CloudEvents allows an extension attribute to be: one value, never a list or an object.
+Attribute = bool | int | Annotated[str, AfterValidator(check_text)] | None
+
+
 class CloudEvent(BaseModel):
     """The envelope on the wire; extension attributes it does not name are kept as the event's metadata."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
+    __pydantic_extra__: dict[str, Attribute] = Field(init=False)
+
     specversion: Literal["1.0"]
     id: UUID
-    source: str = Field(min_length=1)
+    source: Annotated[str, Field(min_length=1), AfterValidator(check_text)]
     type: str
     subject: str
     time: AwareDatetime
@@ -131,8 +141,10 @@ def command(
 def reoffer(whole: Mapping[str, Any]) -> dict[str, Any]:
     """Return a whole CloudEvent from elsewhere in the form the log's functions take; its nonce is given anew.
 
-    Raises InvalidEvent when envelope, data and ids do not say the same, LegacyEvent for the older family.
+    Raises InvalidEvent for what is no JSON that the log can keep, or when envelope, data and ids do not say the same;
+    LegacyEvent for the older family.
     """
+    _check_size(whole)
     try:
         event = CloudEvent.model_validate(whole)
     except ValidationError as error:
@@ -148,6 +160,17 @@ def reoffer(whole: Mapping[str, Any]) -> dict[str, Any]:
     kept = {name: value for name, value in whole.items() if name not in ("nonce", "aggregateversion")}
     metadata = {name: value for name, value in (event.model_extra or {}).items() if value is not None}
     return _offered(kept, str(data.bank_id), event.aggregateversion, metadata)
+
+
+def _check_size(whole: Mapping[str, Any]) -> None:
+    try:
+        size = len(orjson.dumps(whole))
+    except orjson.JSONEncodeError:
+        raise InvalidEvent(
+            "an event must be JSON: texts without lone surrogates, integers of at most 64 bits"
+        ) from None
+    if size > EVENT_BYTES_LIMIT:
+        raise InvalidEvent(f"an event has {size} bytes; at most {EVENT_BYTES_LIMIT} are allowed")
 
 
 def _version_of(event: EventType, data: event_data.EventData) -> int | None:

@@ -34,8 +34,8 @@ FAULTS = (
         law="L8",
         fault="recalled text is kept as if somebody had said it",
         file="producers/turns.py",
-        before="        return Content(strip(storable(value)))\n",
-        after="        return Content(storable(value))\n",
+        before="        return Content(strip(check_text(value)))\n",
+        after="        return Content(check_text(value))\n",
         held_by="tests/producers/test_turn_rules.py",
         tests=(
             "test_recalled_text_is_taken_out_before_a_turn_is_kept",

@@ -1,6 +1,8 @@
 """Every failure looks the same outside, says nothing of what was said, and is never a 500."""
 
-from collections.abc import AsyncIterator
+import importlib
+import pkgutil
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpx
@@ -8,10 +10,14 @@ import orjson
 import pytest
 from pydantic import SecretStr
 
+import store
 from producers.http.door import Door
+from producers.http.problems import INTERNAL, answer, wire
 from producers.http.service import Readiness
 from producers.settings import ApiSettings
 from store.database import Database
+from store.errors import InvalidEvent, MissingParent, RestoredElsewhere, StoreError, VersionGap
+from store.replay.shadow import ErasedMeanwhileError
 from store.settings import DatabaseSettings
 from tests.producers.conftest import Tenant, World, broker_of, build
 from tests.servers import TestPostgres, TestValkey
@@ -230,6 +236,39 @@ async def test_readiness_says_what_is_wrong(world: World, found: Readiness, stat
 async def test_what_operators_ask_needs_no_key(world: World, path: str) -> None:
     async with world.client() as client:
         assert (await client.get(path)).status_code == 200
+
+
+def below(kind: type[StoreError]) -> Iterator[type[StoreError]]:
+    for one in kind.__subclasses__():
+        yield one
+        yield from below(one)
+
+
+def test_every_error_of_the_store_has_a_code_on_the_wire() -> None:
+    for module in pkgutil.walk_packages(store.__path__, "store."):
+        if not module.name.startswith("store.migrations"):
+            importlib.import_module(module.name)
+    kinds = set(below(StoreError))
+    assert {InvalidEvent, VersionGap, MissingParent, RestoredElsewhere, ErasedMeanwhileError} <= kinds
+    # A bare instance: how one is made differs, what it is on the wire depends on its class alone.
+    assert [kind.__name__ for kind in kinds if wire(kind.__new__(kind)) is INTERNAL] == []
+
+
+@pytest.mark.parametrize(
+    "error, status, code",
+    [
+        (InvalidEvent("an event is JSON"), 422, "INVALID_EVENT"),
+        (VersionGap("AgentMemoryUnit", 2, 4), 409, "VERSION_CONFLICT"),
+        (MissingParent("AgentMemoryBank"), 409, "PARENT_MISSING"),
+        (RestoredElsewhere("run `afterturn doctor`"), 409, "RESTORED_ELSEWHERE"),
+    ],
+)
+def test_what_the_log_refuses_is_told_as_such(error: StoreError, status: int, code: str) -> None:
+    reply = answer(error, "r-1")
+    told = orjson.loads(reply.body)["error"]
+    assert (reply.status_code, told["code"], told["message"], told["retryable"]) == (status, code, str(error), False)
+    if isinstance(error, VersionGap):
+        assert told["details"] == {"aggregate_type": "AgentMemoryUnit", "expected": 2, "actual": 4}
 
 
 async def test_the_description_names_every_call_of_the_contract(world: World) -> None:

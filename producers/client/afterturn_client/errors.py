@@ -12,6 +12,7 @@ AfterturnError
 │   ├── NotFoundError              404 NOT_FOUND (a foreign id is not found either)
 │   ├── TurnConflictError          409 TURN_CONFLICT: another body, or the unit changed meanwhile
 │   ├── ResourceBusyError          409 RESOURCE_BUSY: another request writes it right now
+│   ├── EventRefusedError          409, 422: the service's log does not take what the call would write
 │   ├── PayloadTooLargeError       413 PAYLOAD_TOO_LARGE
 │   ├── InvalidArgumentError       422 INVALID_ARGUMENT
 │   ├── RateLimitedError           429 RATE_LIMITED
@@ -97,6 +98,13 @@ class ResourceBusyError(ApiError):
     """409: the turn is being written by another request; try again shortly."""
 
 
+class EventRefusedError(ApiError):
+    """The service's log does not take what the call would write.
+
+    422 INVALID_EVENT; 409 VERSION_CONFLICT, PARENT_MISSING, RESTORED_ELSEWHERE (its operator runs `afterturn doctor`).
+    """
+
+
 class PayloadTooLargeError(ApiError):
     """413: over a size limit, which the message names."""
 
@@ -126,6 +134,10 @@ BY_CODE: Mapping[str, type[ApiError]] = MappingProxyType(
         "NOT_FOUND": NotFoundError,
         "TURN_CONFLICT": TurnConflictError,
         "RESOURCE_BUSY": ResourceBusyError,
+        "VERSION_CONFLICT": EventRefusedError,
+        "PARENT_MISSING": EventRefusedError,
+        "RESTORED_ELSEWHERE": EventRefusedError,
+        "INVALID_EVENT": EventRefusedError,
         "PAYLOAD_TOO_LARGE": PayloadTooLargeError,
         "INVALID_ARGUMENT": InvalidArgumentError,
         "RATE_LIMITED": RateLimitedError,

@@ -4,12 +4,15 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
+import orjson
 import pytest
 
 from store.errors import InvalidEvent, LegacyEvent
+from store.events import envelope
 from store.events.catalog import BEGINNINGS, EventType
-from store.events.data import holds_vector, parse
+from store.events.data import parse
 from store.events.envelope import Origin, command, offer, reoffer
+from store.storable import DEPTH_LIMIT
 from tests.store.events.samples import sample
 
 ORIGIN = Origin(uuid4(), uuid4(), uuid4(), datetime(2026, 3, 1, tzinfo=UTC))
@@ -43,33 +46,73 @@ def test_every_field_of_its_id_is_required(event: EventType) -> None:
             parse(event, data)
 
 
-@pytest.mark.parametrize(
-    "field", ["embedding", "Embedding", "contentEmbedding", "text_embedding", "vector", "embeddings"]
-)
-@pytest.mark.parametrize("event", [EventType.UNIT_RETAINED, EventType.REFLECTION_CREATED])
-def test_no_embedding_is_taken_into_an_event(event: EventType, field: str) -> None:
+VECTOR = [0.25] * 384
+
+
+@pytest.mark.parametrize("field", ["embedding", "contentEmbedding", "vector"])
+@pytest.mark.parametrize("event", EventType)
+def test_no_event_has_a_place_for_a_vector(event: EventType, field: str) -> None:
+    for fields in (sample(event), {**whole(event)["data"], "erased": True}):
+        with pytest.raises(InvalidEvent, match="extra_forbidden"):
+            command(ORIGIN, event, {**fields, field: VECTOR})
     with pytest.raises(InvalidEvent):
-        command(ORIGIN, event, {**sample(event), field: [0.1, 0.2]})
+        reoffer(whole(event, **{field.lower(): VECTOR}))
+
+
+@pytest.mark.parametrize("event", [EventType.SESSION_APPENDED, EventType.SESSION_COMPACTED])
+def test_no_message_of_a_history_has_a_place_for_a_vector(event: EventType) -> None:
+    fields = sample(event)
+    for message in (*fields["messages"], {"erased": True}):
+        with pytest.raises(InvalidEvent, match="extra_forbidden"):
+            command(ORIGIN, event, {**fields, "messages": [{**message, "embedding": VECTOR}]})
 
 
 @pytest.mark.parametrize(
-    "metadata",
+    "json",
     [
-        {"embedding": "text"},
-        {"deep": [{"unitEmbedding": []}]},
-        {"numbers": [0.5] * 33},
-        {"deep": {"deeper": [list(range(384))]}},
+        {"vector": "north-west", "embedding": "of a stone", "text_embedding": None},
+        {"numbers": VECTOR},
+        {"propagation": {"layers": [{"centroid": VECTOR, "unitEmbeddings": []}]}},
     ],
 )
-def test_no_vector_hides_in_metadata(metadata: dict[str, Any]) -> None:
-    assert holds_vector(metadata)
+def test_json_of_callers_is_theirs_whatever_its_names_and_numbers(json: dict[str, Any]) -> None:
+    for field, value in (("metadata", json), ("parts", [{"type": "image", **json}])):
+        fields = {**sample(EventType.UNIT_RETAINED), field: value, "embeddingModel": "minilm"}
+        offered = command(ORIGIN, EventType.UNIT_RETAINED, fields)
+        again = reoffer({**offered["payload"], "aggregateversion": 1})
+        assert again["payload"]["data"][field] == value
+
+
+def deep(levels: int) -> Any:
+    return [deep(levels - 1)] if levels else []
+
+
+def test_json_is_taken_64_levels_deep_and_refused_by_name_beyond() -> None:
+    fields = sample(EventType.SESSION_COMPACTED)
+    said = {"role": "user", "content": deep(DEPTH_LIMIT)}
+    assert command(ORIGIN, EventType.SESSION_COMPACTED, {**fields, "messages": [said]}, version=2)["version"] == 2
+    said = {"role": "user", "content": deep(DEPTH_LIMIT + 1)}
+    with pytest.raises(InvalidEvent, match="nested_too_deeply"):
+        command(ORIGIN, EventType.SESSION_COMPACTED, {**fields, "messages": [said]}, version=2)
+
+
+@pytest.mark.parametrize(
+    "json, why", [("a\x00", "nul_character"), ("\ud800", "lone_surrogate"), (2**64, "integer_too_large")]
+)
+def test_what_the_log_cannot_keep_is_refused_by_name(json: Any, why: str) -> None:
+    with pytest.raises(InvalidEvent, match=why):
+        command(ORIGIN, EventType.UNIT_RETAINED, {**sample(EventType.UNIT_RETAINED), "metadata": {"a": json}})
     with pytest.raises(InvalidEvent):
-        command(ORIGIN, EventType.UNIT_RETAINED, {**sample(EventType.UNIT_RETAINED), "metadata": metadata})
+        reoffer(whole(source=json))
 
 
-def test_the_name_of_a_model_and_a_short_list_are_welcome() -> None:
-    fields = {**sample(EventType.UNIT_RETAINED), "embeddingModel": "minilm", "metadata": {"scores": [0.1] * 32}}
-    assert command(ORIGIN, EventType.UNIT_RETAINED, fields)["payload"]["data"]["embeddingModel"] == "minilm"
+def test_an_event_past_its_size_is_refused_by_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = len(orjson.dumps(whole()))
+    monkeypatch.setattr(envelope, "EVENT_BYTES_LIMIT", size)
+    reoffer(whole())
+    monkeypatch.setattr(envelope, "EVENT_BYTES_LIMIT", size - 1)
+    with pytest.raises(InvalidEvent, match=f"at most {size - 1}"):
+        reoffer(whole())
 
 
 @pytest.mark.parametrize(
@@ -111,7 +154,13 @@ def test_a_beginning_without_a_version_is_the_first_and_anything_else_is_refused
 
 
 def test_extension_attributes_become_metadata() -> None:
-    assert reoffer(whole(backfilled=True))["metadata"] == {"backfilled": True}
+    assert reoffer(whole(backfilled=True, nth=3))["metadata"] == {"backfilled": True, "nth": 3}
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, [1], "a\x00", 0.5])
+def test_an_extension_attribute_is_one_value(value: Any) -> None:
+    with pytest.raises(InvalidEvent):
+        reoffer(whole(backfilled=value))
 
 
 def test_two_commands_may_tell_their_events_apart() -> None:

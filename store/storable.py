@@ -1,0 +1,49 @@
+"""Which texts and JSON values the log can keep: PostgreSQL stores them as jsonb and gives them back as they were.
+
+Interfaces judge what is handed in by these rules, and events what they carry, so that whatever was accepted once can
+be appended again. Pure. Problems never show the value.
+"""
+
+import math
+import re
+from typing import Any
+
+from pydantic_core import PydanticCustomError
+
+#: Levels of lists and objects within a JSON value, the outermost not counted.
+DEPTH_LIMIT = 64
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+#: A large float is an integer once jsonb has kept it, and is read as one below 2**64.
+_INTEGERS = range(-(2**63), 2**64)
+
+
+def check_text(text: str) -> str:
+    """Return a text that PostgreSQL and JSON can hold, unchanged. Raises PydanticCustomError."""
+    if "\x00" in text:
+        raise PydanticCustomError("nul_character", "must not contain the NUL character")
+    if not text.isascii() and _SURROGATE.search(text):
+        raise PydanticCustomError("lone_surrogate", "must not contain lone surrogates")
+    return text
+
+
+def check_json(value: Any, levels: int = DEPTH_LIMIT) -> None:
+    """Check a JSON value: finite numbers, integers of 64 bits, storable texts, at most `levels` deep.
+
+    Raises PydanticCustomError.
+    """
+    if levels < 0:
+        raise PydanticCustomError("nested_too_deeply", "must not be nested deeper than {limit}", {"limit": DEPTH_LIMIT})
+    if isinstance(value, str):
+        check_text(value)
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            check_text(str(name))
+            check_json(inner, levels - 1)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            check_json(inner, levels - 1)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise PydanticCustomError("not_finite", "must not contain NaN or infinity")
+    elif isinstance(value, int) and value not in _INTEGERS:
+        raise PydanticCustomError("integer_too_large", "must not contain integers past 64 bits")
