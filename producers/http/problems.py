@@ -16,6 +16,7 @@ from producers.errors import Invalid, Overloaded, PermissionDenied, TooLarge, Un
 from store.errors import (
     ConcurrencyError,
     EventRefused,
+    InvalidDatabaseUrl,
     InvalidEvent,
     IsReflection,
     LeaseLost,
@@ -77,6 +78,7 @@ WIRES: Mapping[type[Exception], Wire] = {
     Overloaded: Wire(429, "RATE_LIMITED", retryable=True),
     Unavailable: UNAVAILABLE,
     SchemaMismatch: UNAVAILABLE,
+    InvalidDatabaseUrl: UNAVAILABLE,
     ReplayError: UNAVAILABLE,
     EmbeddingError: UNAVAILABLE,
 }
