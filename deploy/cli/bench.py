@@ -12,6 +12,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from deploy.bench.attacks.victim import VictimGone
 from deploy.bench.measures import Measure, Outcome
 from deploy.bench.quality.settling import NotSettled
 from deploy.cli.finding import JsonOption
@@ -26,6 +27,7 @@ from deploy.settings_errors import SettingsError
 #: Each bench: the module with its `run`, its `Sizes` and its `FULL` ones, and with the `servers` it runs on.
 BENCHES: Mapping[str, str] = {
     "append": "deploy.bench.append",
+    "attacks": "deploy.bench.attacks.run",
     "paraphrase": "deploy.bench.quality.paraphrase",
     "pipeline": "deploy.bench.pipeline",
     "recall": "deploy.bench.recall.speed",
@@ -33,6 +35,10 @@ BENCHES: Mapping[str, str] = {
 
 NameArgument = Annotated[str, typer.Argument(help=f"Which: {', '.join(BENCHES)}.")]
 FullFlag = Annotated[bool, typer.Option("--full", help="Run the largest sizes; this may take long.")]
+OnlyOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="ATTACK", help="With `attacks`: make this attack alone; may be repeated (default: all)."),
+]
 DataOption = Annotated[
     Path | None,
     typer.Option(
@@ -52,6 +58,7 @@ def bench_command(
     ablate: Annotated[bool, AblateFlag] = False,
     long: Annotated[int, LongOption] = 0,
     full: FullFlag = False,
+    only: OnlyOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -62,6 +69,10 @@ def bench_command(
     `recall` asks banks it fills itself (100,000 units in one; `--full`: a million in a hundred more), beside the bare
     calls that recall cannot do without, over HTTP, and beside an exact search; on the running stack, else on a private
     one, where it also asks while turns come in as fast as they are taken. Exits 1 when a target is not met.
+
+    `attacks` makes about thirty bounded attacks of one tenant on a stack of its own while another tenant hands in 8
+    turns and asks 8 questions a second. It prints that tenant's p95 during each attack (target: three times its quiet
+    p95 and 50 ms) and how the calls of each attack ended. `--only ATTACK` makes one of them.
 
     `paraphrase` says 200 things in ten contexts each and asks for them in other words, at once and when all stages are
     through: what was just said must be found as well. On the running stack, under a host of its own, else on a private
@@ -78,26 +89,33 @@ def bench_command(
         return
     if name not in BENCHES:
         raise ended(f"no such bench: {printable_names()}", 2)
-    outcome = _measured(import_module(BENCHES[name]), data, full=full)
+    bench = import_module(BENCHES[name])
+    sizes = bench.FULL if full else bench.Sizes()
+    if only:
+        if name != "attacks":
+            raise ended("--only names an attack of `afterturn bench attacks`", 2)
+        try:
+            sizes = bench.chosen(sizes, only)
+        except ValueError as error:
+            raise ended(str(error), 2) from None
+    outcome = _measured(bench, data, sizes)
     if as_json:
         answer(outcome.as_json())
     else:
-        console().print(_in_words(outcome))
+        console().print(_in_words(outcome) if isinstance(outcome, Outcome) else outcome.in_words())
     raise typer.Exit(0 if outcome.met else 1)
 
 
-def _measured(bench: ModuleType, data: Path | None, *, full: bool) -> Outcome:
+def _measured(bench: ModuleType, data: Path | None, sizes: Any) -> Any:
     """Run a bench on its servers. Ends with status 2 when there are none that serve."""
-    sizes = bench.FULL if full else bench.Sizes()
     try:
         with bench.servers(data or load().settings.data) as servers:
             say(f"on {servers}")
-            outcome: Outcome = asyncio.run(bench.run(servers, say, sizes))
+            return asyncio.run(bench.run(servers, say, sizes))
     except SettingsError as error:
         raise ended(f"these settings cannot be used:\n{error}", 2) from None
-    except (EmbeddedError, NotSettled, PrivateStackError) as error:
+    except (EmbeddedError, NotSettled, PrivateStackError, VictimGone) as error:
         raise ended(str(error), 2) from None
-    return outcome
 
 
 def printable_names() -> str:
