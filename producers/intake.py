@@ -122,7 +122,6 @@ class Intake:
         answers = await self._parts.turns.append(grant.host_id, turns)
         new = [t for t, a in zip(turns, answers, strict=True) if isinstance(a, Appended) and not a.duplicate]
         if new:
-            metrics.FACT_WRITES.labels("experience").inc(sum(len(turn.messages) for turn in new))
             self._parts.doorbell.ring(Stage.EXTRACTION)
             if not self._embeds(grant.host_id, new):
                 self._parts.doorbell.ring(Stage.EMBEDDING)

@@ -5,7 +5,6 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from producers import metrics
 from producers.banks import reach, speaker, writes
 from producers.doorbell import Doorbell
 from producers.fields import BankName, Moment, Name, Text, refuse
@@ -110,7 +109,6 @@ class Knowledge:
             return await self._documents.register(grant.host_id, document)
         added = await self._documents.add(grant.host_id, document)
         if not added.duplicate:
-            metrics.FACT_WRITES.labels("world").inc(added.units)
             self._doorbell.ring(Stage.EXTRACTION, Stage.EMBEDDING)
         return added
 

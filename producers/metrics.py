@@ -1,6 +1,7 @@
-"""What the doors count. Labels are outcomes and route templates: never a host, a bank, a session or content.
+"""What the interfaces count. Labels are outcomes and route templates: never a host, a bank, a session or content.
 
-The first seven names are the seed's (MCP-native memory tools, section 13), counted for every door alike.
+Names with `mcp_memory_` are the seed's (MCP-native memory tools, section 13), counted for every interface alike. Its
+`maintenance`, `compaction` and `fact_write` belong to tools that do not exist here yet, and come with them.
 """
 
 from prometheus_client import Counter, Gauge, Histogram
@@ -8,15 +9,12 @@ from prometheus_client import Counter, Gauge, Histogram
 STATUSES = ("ok", "duplicate", "conflict", "busy", "error")
 
 BEFORE_TURN = Counter("mcp_memory_before_turn", "Recalls asked for, by how they ended", ["status"])
-AFTER_TURN = Counter("mcp_memory_after_turn", "Turns handed in at any door, by how they ended", ["status"])
+AFTER_TURN = Counter("mcp_memory_after_turn", "Turns handed in at any interface, by how they ended", ["status"])
 AFTER_TURN_MS = Histogram(
     "mcp_memory_after_turn_duration_ms",
     "Milliseconds from a turn's arrival at the facade to its answer, counted per call",
     buckets=(1, 2, 3, 5, 8, 12, 20, 30, 50, 80, 120, 200, 500, 1000, 5000),
 )
-MAINTENANCE = Counter("mcp_memory_maintenance", "Maintenance runs, by how they ended", ["status"])
-COMPACTION = Counter("mcp_memory_compaction", "Compactions done")
-FACT_WRITES = Counter("mcp_memory_fact_write", "Units written, by tier", ["tier"])
 CONFLICTS = Counter("mcp_memory_idempotency_conflicts", "Turns refused because they were known with another body")
 
 RECALL_SECONDS = Histogram(

@@ -2,14 +2,19 @@
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+from prometheus_client.metrics import MetricWrapperBase
 
+import producers.metrics
+import workers.metrics
 from deploy.metrics import Exposition, LedgerCounts, merge_the_dead
 from deploy.settings import HealthSettings
 from store.ledger import Ledger, Stage, StageCounts
@@ -75,6 +80,15 @@ def test_processes_are_summed_and_the_dead_are_not_forgotten(tmp_path: Path) -> 
     assert (seen["took_count"], seen['took_bucket{le="2.0"}'], seen['took_bucket{le="1.0"}']) == (6.0, 6.0, 0.0)
     assert "alive" not in seen
     assert sorted(path.name for path in tmp_path.glob("*.db")) == ["counter_merged.db", "histogram_merged.db"]
+
+
+@pytest.mark.parametrize("metrics", [producers.metrics, workers.metrics], ids=["producers", "workers"])
+def test_every_metric_is_counted_by_a_module(metrics: ModuleType) -> None:
+    names = {name for name, value in vars(metrics).items() if isinstance(value, MetricWrapperBase)}
+    assert names
+    package = Path(str(metrics.__file__)).parent
+    code = "\n".join(path.read_text(encoding="utf-8") for path in package.rglob("*.py") if path.name != "metrics.py")
+    assert sorted(name for name in names if not re.search(rf"\b{name}\b", code)) == []
 
 
 def test_a_living_process_is_left_alone(tmp_path: Path) -> None:
