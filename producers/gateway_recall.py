@@ -12,6 +12,7 @@ from uuid import UUID
 
 from afterturn_client.errors import GatewayError, InvalidRequestError
 from afterturn_client.gateway import GatewayClient, GatewayHit
+from afterturn_client.reference import SHORTEST_CUT, cut
 
 from producers.errors import PermissionDenied
 from store import identity
@@ -108,13 +109,19 @@ class GatewayRecall:
 
 
 def fitting(finding: GatewayFinding, room: int) -> GatewayFinding:
-    """Return the finding with the hits, best first, that together have at most `room` characters, names included."""
-    kept = []
+    """Return the finding with the hits, best first, that together have at most `room` characters, names included.
+
+    The text of a hit that is longer than all of that is cut to the room there is.
+    """
+    most, kept = room, []
     for hit in finding.hits:
-        size = sum(map(len, filter(None, (hit.text, hit.id, hit.session_id, hit.source_scope, hit.resource_uri))))
-        if size <= room:
+        names = sum(map(len, filter(None, (hit.id, hit.session_id, hit.source_scope, hit.resource_uri))))
+        text = hit.text
+        if names + len(text) > most and room - names >= SHORTEST_CUT:
+            text = cut(text, room - names)
+        if (size := names + len(text)) <= room:
             room -= size
-            kept.append(hit)
+            kept.append(replace(hit, text=text))
     return replace(finding, hits=kept)
 
 

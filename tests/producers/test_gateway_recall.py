@@ -9,9 +9,10 @@ import orjson
 import pytest
 import pytest_asyncio
 from afterturn_client.gateway import GatewayClient
+from afterturn_client.reference import CUT, cut
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from producers.gateway_recall import GatewayRecall
+from producers.gateway_recall import MOST_CHARACTERS, GatewayRecall
 from producers.settings import ApiSettings
 from store import identity
 from store.gates import Gate, GatePolicy, gate_name
@@ -229,9 +230,13 @@ async def test_what_a_gateway_says_is_bounded_by_the_askers_tokens(world: World,
     through(world, server.url)
     server.answers(JSONResponse({"results": [{"text": "x" * 4000}, {"text": "short"}, {"text": "y" * 100_000}]}))
     few = (await ana.http.post(RECALL, json={**BOTH, "max_tokens": 100})).json()
-    assert [hit["text"] for hit in few["gateway"]["results"]] == ["short"]
+    [hit] = few["gateway"]["results"]
+    assert hit["text"] == cut("x" * 4000, len(hit["text"]))
+    assert 300 < len(hit["text"]) <= 400
     many = (await ana.http.post(RECALL, json=BOTH)).json()
-    assert [len(hit["text"]) for hit in many["gateway"]["results"]] == [4000, 5]
+    texts = [hit["text"] for hit in many["gateway"]["results"]]
+    assert [len(text) for text in texts] == [4000, 5, MOST_CHARACTERS - 4005]
+    assert texts[-1].endswith(CUT)
     server.answers(JSONResponse({"results": [{"text": "x", "resource_uri": "y" * 100_000}, {"text": "short"}]}))
     named = (await ana.http.post(RECALL, json=BOTH)).json()
     assert [hit["text"] for hit in named["gateway"]["results"]] == ["short"], "a long name takes as much as a text"

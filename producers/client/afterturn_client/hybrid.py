@@ -118,7 +118,7 @@ class HybridMemory:
         search: SessionSearch = sessions
         layer: Layer | None = None
         if afterturn is not None and settings.mode is Mode.HYBRID:
-            layer, search = AfterturnLayer(afterturn), RecalledSessions(afterturn)
+            layer, search = AfterturnLayer(afterturn), RecalledSessions(afterturn, local=sessions)
         elif (gateway := settings.active_gateway()) is not None:
             layer = MemoryGatewayService.open(gateway)
         return cls(MemoryStore(home), sessions, search, layer, listener)

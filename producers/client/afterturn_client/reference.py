@@ -9,6 +9,7 @@ of its own that says so, and never comes back either.
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,6 +32,9 @@ RULE = (
 )
 #: How many characters the items of one frame may have together; what is left out is counted in the frame.
 MAX_CHARACTERS = 24_000
+#: What a text ends in that was cut, and how many characters of one must be left to be worth showing.
+CUT = "… [cut]"
+SHORTEST_CUT = 80
 
 _ESCAPES = [(sign, f"\\u{ord(sign):04x}") for sign in "<>&\u2028\u2029"]
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -43,7 +47,8 @@ def frame(items: Sequence[Mapping[str, Any]], max_characters: int | None = MAX_C
     r"""Return `<memory_reference>\n{json}\n</memory_reference>` around the items, or None when there are none.
 
     Fields that are None are left out. Items are taken in their order as long as there is room (None: without end);
-    `left_out` in the frame says how many there was none for.
+    `left_out` in the frame says how many there was none for. The text of an item longer than a whole frame is cut to
+    the room there is, and ends in `CUT`.
     """
     shown = [{name: value for name, value in item.items() if value is not None} for item in items]
     kept = shown if max_characters is None else _fitting(shown, max_characters)
@@ -76,14 +81,30 @@ def strip(text: str) -> str:
     return _FRAME.sub(_without, text) if "<memory_" in text else text
 
 
-def _fitting(items: Sequence[dict[str, Any]], room: int) -> list[dict[str, Any]]:
-    kept = []
-    for item in items:
-        size = len(escaped(item))
-        if size <= room:
+def cut(text: str, most: int) -> str:
+    """Return a text of at most `most` characters; a longer one is cut and ends in `CUT`."""
+    return text if len(text) <= most else text[: max(0, most - len(CUT))] + CUT
+
+
+def _fitting(items: Sequence[dict[str, Any]], most: int) -> list[dict[str, Any]]:
+    kept, room = [], most
+    for whole in items:
+        item = _cut_to(whole, room) if len(escaped(whole)) > most else whole
+        if (size := len(escaped(item))) <= room:
             kept.append(item)
             room -= size
     return kept
+
+
+def _cut_to(item: dict[str, Any], room: int) -> dict[str, Any]:
+    """Return the item with as much of its text as there is room for; as it is where that would be too little."""
+    text = str(item.get("text", ""))
+
+    def size(most: int) -> int:
+        return len(escaped({**item, "text": cut(text, most)}))
+
+    longest = bisect_right(range(min(len(text), room) + 1), room, key=size) - 1
+    return {**item, "text": cut(text, longest)} if longest - len(CUT) >= SHORTEST_CUT else item
 
 
 def escaped(value: object) -> str:

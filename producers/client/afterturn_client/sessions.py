@@ -18,6 +18,7 @@ from afterturn_client.audit import AuditEvent
 from afterturn_client.calls import RecallOptions
 from afterturn_client.client import AsyncAfterturn
 from afterturn_client.curated.files import locked
+from afterturn_client.errors import AfterturnError, ApiError
 from afterturn_client.layers import FinishedTurn
 from afterturn_client.ranking import ranked
 
@@ -27,6 +28,7 @@ EXCERPT = 800
 PATIENCE_S = 10.0
 #: How much Afterturn is asked for when only one session is meant: its recall searches the whole bank.
 WIDE = 100
+SERVER_ERRORS = range(500, 600)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,16 +123,29 @@ class LocalSessions:
 class RecalledSessions:
     """Session search through Afterturn's recall, by words and by meaning, for agents that hand their turns over.
 
-    `bank` is where the turns go (that of the AfterturnLayer); None is the client's own.
+    `bank` is where the turns go (that of the AfterturnLayer); None is the client's own. While the service is away,
+    `local` is searched instead, say the agent's LocalSessions.
     """
 
     client: AsyncAfterturn
     bank: str | None = None
+    local: SessionSearch | None = None
 
     async def search(
         self, query: str, limit: int, *, only: str | None = None, without: str | None = None
     ) -> Sequence[SessionHit]:
-        """Recall messages of the sessions meant. Raises AfterturnError."""
+        """Recall messages of the sessions meant.
+
+        Raises AfterturnError where the service refuses the search, or is away and there is no `local`.
+        """
+        try:
+            return await self._recalled(query, limit, only, without)
+        except AfterturnError as error:
+            if self.local is None or not _is_away(error):
+                raise
+        return await self.local.search(query, limit, only=only, without=without)
+
+    async def _recalled(self, query: str, limit: int, only: str | None, without: str | None) -> list[SessionHit]:
         asked: RecallOptions = {"k": limit, "kinds": ["experience"]}
         if self.bank is not None:
             asked["bank"] = self.bank
@@ -145,6 +160,11 @@ class RecalledSessions:
             if found.session_id is not None and only in {None, found.session_id}
         ]
         return hits[:limit]
+
+
+def _is_away(error: AfterturnError) -> bool:
+    """Say whether the service did not answer, or cannot now; what it refuses it would refuse again."""
+    return error.retryable or error.status in SERVER_ERRORS if isinstance(error, ApiError) else True
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:

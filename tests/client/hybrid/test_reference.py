@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from afterturn_client.reference import RULE, frame, is_frame, strip
+from afterturn_client.reference import CUT, MAX_CHARACTERS, RULE, escaped, frame, is_frame, strip
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -124,7 +124,25 @@ def test_what_there_is_no_room_for_is_left_out_and_counted() -> None:
     body = inside(framed([{"text": "a" * 50}, {"text": "b" * 500}, {"text": "c" * 20}], max_characters=120))
     assert [item["text"][0] for item in body["items"]] == ["a", "c"]
     assert body["left_out"] == 1
-    assert frame([{"text": "b" * 500}], max_characters=120) is None
+
+
+@pytest.mark.parametrize("said", ["b" * 30_000, "<&" * 15_000, "\u00e4\u2028\U0001f642" * 10_000])
+def test_a_text_longer_than_the_frame_is_cut_with_a_mark_and_the_frame_is_not_dropped(said: str) -> None:
+    content = framed([{"text": said, "session": "s"}, {"text": "short"}])
+    [item] = inside(content)["items"]
+    assert item["text"].endswith(CUT)
+    assert said.startswith(item["text"].removesuffix(CUT))
+    assert item["session"] == "s"
+    # Not one sign more would fit.
+    longer = {**item, "text": said[: len(item["text"]) - len(CUT) + 1] + CUT}
+    assert len(escaped(item)) <= MAX_CHARACTERS < len(escaped(longer))
+    assert inside(content)["left_out"] == 1
+    assert strip(content) == ""
+
+
+def test_a_text_is_not_cut_to_next_to_nothing() -> None:
+    first = {"text": "a" * (MAX_CHARACTERS - 100)}
+    assert inside(framed([first, {"text": "b" * 30_000}]))["items"] == [first]
 
 
 def test_the_rule_names_the_tags_but_is_no_frame() -> None:

@@ -21,7 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.responses import JSONResponse
 
-from tests.client.loopback import Loopback
+from tests.client.loopback import Loopback, closed_port
+from tests.client.twins import QUICK
 from tests.patience import PATIENCE_S
 from tests.processes import spawned
 
@@ -235,3 +236,32 @@ async def test_many_writers_on_one_loop_take_turns(sessions: LocalSessions) -> N
     await asyncio.gather(*(sessions.record(turn("s", str(number))) for number in range(10)))
     said = {message["content"] for message in await sessions.history("s")}
     assert said == {"noted", *map(str, range(10))}
+
+
+AWAY = JSONResponse({"error": {"code": "UNAVAILABLE", "message": "", "retryable": True}}, 503)
+REFUSED = JSONResponse({"error": {"code": "PERMISSION_DENIED", "message": ""}}, 403)
+
+
+@pytest.mark.parametrize("answer", [AWAY, JSONResponse("a proxy's page", 502), None])
+async def test_the_local_histories_are_searched_while_the_service_is_away(
+    server: Loopback, sessions: LocalSessions, answer: JSONResponse | None
+) -> None:
+    await sessions.record(turn("old", "bread"))
+    await sessions.record(turn("now", "bread again"))
+    url = closed_port() if answer is None else server.url
+    server.answers(*([answer] if answer else []))
+    async with AsyncAfterturn(url, "key", retry=QUICK) as client:
+        told = await SessionSearchTool(RecalledSessions(client, local=sessions)).call({"query": "bread"}, "now")
+    assert is_frame(told)
+    assert '"session_id":"old"' in told
+    assert "bread again" not in told
+
+
+async def test_what_the_service_refuses_is_not_looked_for_in_the_local_histories(
+    server: Loopback, sessions: LocalSessions
+) -> None:
+    await sessions.record(turn("old", "bread"))
+    server.answers(REFUSED)
+    async with AsyncAfterturn(server.url, "key") as client:
+        told = json.loads(await SessionSearchTool(RecalledSessions(client, local=sessions)).call({"query": "bread"}))
+    assert (told["ok"], told["error"]) == (False, "unavailable")
