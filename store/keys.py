@@ -4,12 +4,11 @@ What a key leaves open it reaches; what it names it is held to: banks, one user,
 """
 
 import hashlib
-import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Generic, TypeVar
 from uuid import UUID, uuid4
 
 from sqlalchemy import Row, text
@@ -19,10 +18,14 @@ from store import identity
 from store.database import Database
 from store.errors import NotFound
 from store.scopes import Space
+from store.tokens import is_well_formed, new_token
 
 #: How long an answer is believed without asking again, in seconds: a revoked key works at most that much longer.
 CACHE_S = 2.0
+#: Answers kept of each kind, keys and misses; about 300 bytes each.
 CACHE_LIMIT = 10_000
+
+Kept = TypeVar("Kept")
 
 FIND = text("""
     select key_id, host_id, banks, can_write, gateway_user, user_name, agent from afterturn.api_key_t
@@ -117,7 +120,7 @@ class Successor:
 
 def _hash(token: str) -> bytes:
     # A token is 256 random bits: nothing to guess, so a fast hash is enough, and equality of hashes leaks nothing.
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+    return hashlib.sha256(token.encode("ascii")).digest()
 
 
 class Keys:
@@ -125,20 +128,29 @@ class Keys:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._known: dict[bytes, tuple[float, Grant | None]] = {}
+        # Two caches, so that a flood of unknown tokens cannot push out the answers for valid keys.
+        self._known: _Recent[Grant] = _Recent()
+        self._missed: _Recent[bool] = _Recent()
 
     async def authenticate(self, token: str) -> Grant | None:
-        """Return what the token allows, or None: unknown, revoked and malformed tokens look alike."""
+        """Return what the token allows, or None: unknown, revoked and malformed tokens look alike.
+
+        A malformed one costs no query; an answer of either kind is believed for `CACHE_S`.
+        """
+        if not is_well_formed(token):
+            return None
         hashed = _hash(token)
-        believed = self._known.get(hashed)
-        if believed and believed[0] > time.monotonic():
-            return believed[1]
+        if grant := self._known.get(hashed):
+            return grant
+        if self._missed.get(hashed):
+            return None
         async with self._database.operator() as connection:
             row = (await connection.execute(FIND, {"hash": hashed})).one_or_none()
-        grant = None if row is None else _grant(row)
-        if len(self._known) >= CACHE_LIMIT:
-            self._known.clear()
-        self._known[hashed] = (time.monotonic() + CACHE_S, grant)
+        if row is None:
+            self._missed.put(hashed, True)
+            return None
+        grant = _grant(row)
+        self._known.put(hashed, grant)
         return grant
 
     async def create(
@@ -221,8 +233,28 @@ class Keys:
         self._known.clear()
 
 
+class _Recent(Generic[Kept]):
+    """Keeps the newest `CACHE_LIMIT` values, each for `CACHE_S`; all for the same time, so the first is the oldest."""
+
+    def __init__(self) -> None:
+        self._kept: dict[bytes, tuple[float, Kept]] = {}
+
+    def get(self, key: bytes) -> Kept | None:
+        until, value = self._kept.get(key, (0.0, None))
+        return value if until > time.monotonic() else None
+
+    def put(self, key: bytes, value: Kept) -> None:
+        self._kept.pop(key, None)
+        if len(self._kept) >= CACHE_LIMIT:
+            del self._kept[next(iter(self._kept))]
+        self._kept[key] = (time.monotonic() + CACHE_S, value)
+
+    def clear(self) -> None:
+        self._kept.clear()
+
+
 def _token(gateway_user: str | None) -> str:
-    return ("uk_" if gateway_user else "at_") + secrets.token_urlsafe(32)
+    return new_token("uk_" if gateway_user else "at_")
 
 
 def _grant(row: Row[Any]) -> Grant:

@@ -29,6 +29,7 @@ from store.database import Database
 from store.keys import Keys
 from store.ledger import Stage
 from store.settings import DatabaseSettings
+from store.tokens import new_token
 from store.words import TOO_MANY
 from tests.patience import PATIENCE_S, until, wait_until
 from tests.processes import spawned
@@ -158,7 +159,7 @@ def test_without_a_database_it_lives_but_is_not_ready(
         live(client, process)
         ready = client.get("/health/ready")
         assert (ready.status_code, list(ready.json()["failing"])) == (503, ["database"])
-        reply = client.post("/api/v1/turns", json=TURN, headers={"authorization": "Bearer at_x"})
+        reply = client.post("/api/v1/turns", json=TURN, headers={"authorization": f"Bearer {new_token('at_')}"})
         assert (reply.status_code, reply.headers["retry-after"]) == (503, "1")
         assert client.get("/metrics").status_code == 200
         process.send_signal(signal.SIGINT)

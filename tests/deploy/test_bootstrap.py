@@ -4,6 +4,7 @@ import asyncio
 import stat
 from pathlib import Path
 
+import pytest
 from pydantic import SecretStr
 
 from deploy.bootstrap import Credentials, bootstrap
@@ -12,7 +13,10 @@ from store.database import Database
 from store.identity import host_id
 from store.keys import Grant, Keys
 from store.settings import DatabaseSettings
+from store.tokens import checksum
 from tests.servers import TestPostgres
+
+BODY = "at_" + "A" * 43
 
 
 def endpoint(postgres: TestPostgres) -> PostgresEndpoint:
@@ -57,8 +61,13 @@ async def test_a_second_start_keeps_both_keys(tmp_path: Path, fresh_database: Te
     assert await made(tmp_path, fresh_database) == await made(tmp_path, fresh_database)
 
 
-async def test_a_key_that_opens_nothing_any_more_is_replaced(tmp_path: Path, fresh_database: TestPostgres) -> None:
-    (tmp_path / "api-key").write_text("at_of_an_older_database")
+@pytest.mark.parametrize(
+    "kept", ["at_of_an_older_version", BODY + checksum(BODY)], ids=["of an older version", "of another database"]
+)
+async def test_a_key_that_opens_nothing_any_more_is_replaced(
+    tmp_path: Path, fresh_database: TestPostgres, kept: str
+) -> None:
+    (tmp_path / "api-key").write_text(kept)
     credentials = await made(tmp_path, fresh_database)
     assert await grant(fresh_database, credentials.api_key) is not None
     assert (tmp_path / "api-key").read_text() == credentials.api_key

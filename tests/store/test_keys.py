@@ -5,12 +5,16 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
+from pydantic import SecretStr
 from sqlalchemy import text
 
 from store import identity
+from store import keys as keys_module
 from store.database import Database
 from store.errors import NotFound
 from store.keys import Keys
+from store.settings import DatabaseSettings
+from store.tokens import new_token
 
 
 async def test_a_new_key_opens_its_host_and_every_bank(database: Database) -> None:
@@ -33,6 +37,38 @@ async def test_a_scoped_key_reaches_its_banks_alone_and_an_empty_scope_reaches_n
 @pytest.mark.parametrize("token", ["", "at_wrong", "\ud800", "x" * 100_000, "at_\x00"])
 async def test_a_token_that_is_not_a_key_opens_nothing(database: Database, token: str) -> None:
     assert await Keys(database).authenticate(token) is None
+
+
+def out_of_reach() -> Database:
+    nowhere = SecretStr("postgresql+asyncpg://nobody:x@127.0.0.1:9/none")
+    return Database(DatabaseSettings(url=nowhere, operator_url=nowhere))
+
+
+async def test_a_malformed_token_is_refused_without_a_query(database: Database) -> None:
+    token = await Keys(database).create(f"h-{uuid4()}", "agent")
+    swapped = token[:9] + ("A" if token[9] != "A" else "B") + token[10:]
+    away = Keys(out_of_reach())
+    for malformed in ("at_x", swapped, token[:-1], token + "0", token.replace("at_", "uk_"), " " + token, token + "\n"):
+        assert await away.authenticate(malformed) is None
+    with pytest.raises(OSError, match="Connect"):
+        await away.authenticate(new_token("at_"))
+
+
+async def test_unknown_tokens_push_no_good_key_out_of_what_is_remembered(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keys_module, "CACHE_S", 3600.0)
+    monkeypatch.setattr(keys_module, "CACHE_LIMIT", 4)
+    keys = Keys(database)
+    token, unknown = await keys.create(f"h-{uuid4()}", "agent"), [new_token("at_") for _ in range(20)]
+    grant = await keys.authenticate(token)
+    assert [await keys.authenticate(one) for one in unknown] == [None] * 20
+    keys._database = out_of_reach()
+    assert await keys.authenticate(token) == grant
+    assert grant is not None
+    assert [await keys.authenticate(one) for one in unknown[-4:]] == [None] * 4
+    with pytest.raises(OSError, match="Connect"):
+        await keys.authenticate(unknown[0])
 
 
 async def test_a_revoked_key_opens_nothing_and_is_still_listed(database: Database) -> None:
@@ -61,7 +97,7 @@ async def test_the_token_itself_is_nowhere_in_the_table(database: Database) -> N
     async with database.operator() as connection:
         found = (await connection.execute(text("select k::text from afterturn.api_key_t k"))).scalars().all()
     assert found
-    assert not any(token in row or token.removeprefix("at_") in row for row in found)
+    assert not any(token in row or token.removeprefix("at_")[:20] in row for row in found)
 
 
 async def test_a_key_of_a_user_or_an_agent_says_so(database: Database) -> None:

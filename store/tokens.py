@@ -1,0 +1,38 @@
+"""The form of a key's token: a prefix, 256 random bits, and a checksum that tells a mistyped token without a query.
+
+    at_ or uk_ | 43 characters of base64url | 6 base62 digits: the CRC-32 of all that stands before them
+
+The checksum is no secret and no proof: it only spares the database what cannot be a key.
+"""
+
+import re
+import secrets
+import string
+import zlib
+
+SECRET_BYTES = 32
+CHECKSUM_DIGITS = 6
+DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
+FORM = re.compile(rf"(?:at|uk)_[A-Za-z0-9_-]{{43}}[0-9A-Za-z]{{{CHECKSUM_DIGITS}}}", re.ASCII)
+
+
+def new_token(prefix: str) -> str:
+    """Return a token that was never made before; `prefix` is `at_` or `uk_`."""
+    body = prefix + secrets.token_urlsafe(SECRET_BYTES)
+    return body + checksum(body)
+
+
+def is_well_formed(token: str) -> bool:
+    """Say whether the form and the checksum are those of a token."""
+    if FORM.fullmatch(token) is None:
+        return False
+    return token.endswith(checksum(token[:-CHECKSUM_DIGITS]))
+
+
+def checksum(body: str) -> str:
+    """Return the digits that end a token whose other characters are `body` (ASCII)."""
+    rest, digits = zlib.crc32(body.encode("ascii")), ""
+    for _ in range(CHECKSUM_DIGITS):
+        rest, digit = divmod(rest, len(DIGITS))
+        digits = DIGITS[digit] + digits
+    return digits
