@@ -50,7 +50,7 @@ from store.call_audit import CallAudit
 from store.clock import DatabaseClock
 from store.curation import Curation
 from store.database import Database
-from store.depth import depth
+from store.depth import depths
 from store.documents import Documents
 from store.erasure import Erasures
 from store.freshness import Waiter
@@ -170,7 +170,7 @@ def _owned(settings: Settings) -> _Owned:
     embedder = create_embedder(settings.embedding, settings.data)
     reranker = create_reranker(settings.embedding.reranker, settings.data)
     model, doorbell = _Model(embedder, "the sentence model"), Doorbell(_broker(settings.broker))
-    pressure = Pressure(partial(depth, database), settings.pressure)
+    pressure = Pressure(partial(depths, database), settings.pressure)
     # Nobody waits for words to be carried but who brings a flood: whoever asks goes first.
     nice = settings.worker.nice
     few = settings.database.model_copy(update={"pool_size": 1})
@@ -251,7 +251,7 @@ def _micro_batch(
     return MicroBatch(
         database,
         EmbeddingStage(database, embedder),
-        lambda: not model.wrong() and pressure.level() < Shed.EMBEDDING,
+        lambda host: not model.wrong() and pressure.level(host) < Shed.EMBEDDING,
         doorbell.ring,
         f"{socket.gethostname()}:{os.getpid()}:api",
     )

@@ -72,7 +72,7 @@ class Asking:
 
         Raises as `recall`, and Overloaded.
         """
-        self._parts.admit(Shed.RECALL_JOBS)
+        self._parts.admit(grant, Shed.RECALL_JOBS)
         with _asked():
             body = read(RecallJobBody, asked)
             self._parts.recalls.judge(grant, body)

@@ -55,7 +55,7 @@ class Intake:
 
         Raises Invalid for what is no batch, PermissionDenied for a key that may not write, Overloaded.
         """
-        self._parts.admit(Shed.BATCHES)
+        self._parts.admit(grant, Shed.BATCHES)
         return await self._take_in(grant, read(BatchBody, batch).turns)
 
     async def add_messages(self, grant: Grant, added: Any) -> int:

@@ -27,11 +27,14 @@ REQUESTS = Counter("afterturn_http_requests", "HTTP requests answered", ["method
 CALLS_AUDITED = Counter(
     "afterturn_calls_audited", "Calls noted in the call audit, or dropped under overload", ["outcome"]
 )
+UNAUTHENTICATED = Counter(
+    "afterturn_unauthenticated_calls", "Calls without a valid key, by interface and answer", ["door", "status"]
+)
 RINGS = Counter("afterturn_rings", "Nudges for workers: sent, coalesced with one that waits, or failed", ["outcome"])
 SHED = Counter("afterturn_shed", "Requests refused because too much is still to be done", ["what"])
 PRESSURE = Gauge(
     "afterturn_pressure",
-    "What is given up while work piles up: 0 nothing, 1 embedding at once, 2 recall jobs too, 3 batches too",
+    "The most that is shed for any tenant: 0 nothing, 1 embedding at once, 2 recall jobs too, 3 batches too",
     multiprocess_mode="livemax",
 )
 

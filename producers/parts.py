@@ -39,10 +39,10 @@ class Parts:
     embed: Callable[[UUID, Sequence[UUID], int], bool] | None = None
     words: KeptShort | None = None
 
-    def admit(self, what: Shed) -> None:
-        """Let something in, or raise Overloaded."""
+    def admit(self, grant: Grant, what: Shed) -> None:
+        """Return, or raise Overloaded where this is shed for the tenant."""
         if self.pressure is not None:
-            self.pressure.admit(what)
+            self.pressure.admit(grant.host_id, what)
 
     async def reach(self, grant: Grant, bank: str) -> str:
         """Return the whole name of the bank that is meant. Raises PermissionDenied."""

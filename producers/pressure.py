@@ -1,18 +1,20 @@
-"""What is given up while work piles up, and in which order: what costs nobody an answer goes first.
+"""Load shedding: what is refused or left out for a tenant whose own backlog grows, the cheapest to lose first.
 
     1  vectors made at once by the API (`embedding_rows`)      the workers make them
     2  recall jobs (`recall_job_rows`, `recall_job_age_s`)     429 RATE_LIMITED with Retry-After; recall itself goes on
     3  batches of turns (`batch_rows`, `batch_age_s`)          429 RATE_LIMITED with Retry-After
     -  a single turn is never refused for the sake of a backlog: only where the database cannot take it (503)
 
-The backlog is read beside the requests, never by one of them: a look that is old is used while the next is taken.
+A tenant's own rows count and no others: the backlog of one tenant refuses nothing to another. Backlogs are read beside
+the requests, never by one of them: the last reading is used while the next is taken.
 """
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from uuid import UUID
 
 import structlog
 
@@ -23,15 +25,19 @@ from store.depth import Depth
 
 log = structlog.get_logger("afterturn.api")
 
-#: How long a look at the backlog is believed, in seconds.
+#: How long a reading of the backlogs is used, in seconds.
 LOOK_EVERY_S = 2.0
-#: A look is not taken again before this many times as long as the last one took, but then at the latest: what was seen
-#: while the database stood still says nothing of the hour after it.
+#: The next reading waits this many times as long as the last one took, but no longer than LONGEST_REST_S.
 REST, LONGEST_REST_S = 50, 30.0
+#: Tenants whose backlog is remembered; about 200 bytes each.
+HOSTS_KEPT = 10_000
+
+#: Reads the backlog of each of some hosts, counted up to a number of rows.
+Look = Callable[[Sequence[UUID], int], Awaitable[Mapping[UUID, Depth]]]
 
 
 class Shed(IntEnum):
-    """What is given up: this, and all that is less."""
+    """What is shed: this, and all that is less."""
 
     NOTHING = 0
     EMBEDDING = 1
@@ -41,42 +47,53 @@ class Shed(IntEnum):
 
 @dataclass(slots=True)
 class Pressure:
-    """Knows about how deep the backlog is. `look` counts it, up to a number that it is given."""
+    """Knows about how deep the backlog of each tenant is that sends requests."""
 
-    look: Callable[[int], Awaitable[Depth]]
+    look: Look
     settings: PressureSettings
     clock: Callable[[], float] = time.monotonic
-    _depth: Depth = field(default_factory=Depth)
+    _depths: dict[UUID, Depth] = field(default_factory=dict)
+    _asked: set[UUID] = field(default_factory=set)
     _look_at: float = float("-inf")
     _looking: asyncio.Task[None] | None = None
 
-    def level(self) -> Shed:
-        """Say what is given up now; returns at once, and has somebody look when that is due."""
+    def level(self, host: UUID) -> Shed:
+        """Return what is shed for a tenant; returns at once, and starts the next reading when it is due."""
+        self._asked.add(host)
         if self.clock() >= self._look_at and (self._looking is None or self._looking.done()):
-            self._looking = asyncio.get_running_loop().create_task(self.refresh(), name="look at the backlog")
-        return level_of(self._depth, self.settings)
+            self._looking = asyncio.get_running_loop().create_task(self.refresh(), name="read the backlogs")
+        return level_of(self._depths.get(host, Depth()), self.settings)
 
-    def admit(self, what: Shed) -> None:
-        """Let something in, or raise Overloaded when it is given up now."""
-        if self.level() >= what:
+    def admit(self, host: UUID, what: Shed) -> None:
+        """Return, or raise Overloaded where this is shed for the tenant."""
+        if self.level(host) >= what:
             metrics.SHED.labels(what.name.lower()).inc()
-            raise Overloaded("too much is still to be done; come again later", self.settings.retry_after_s)
+            raise Overloaded(
+                "too much of what was sent before is still being processed; retry after the given seconds",
+                self.settings.retry_after_s,
+            )
 
     async def refresh(self) -> None:
-        """Look now. What cannot be read is no pressure: the database has its own answer then."""
-        start = self.clock()
+        """Read the backlogs of all tenants that asked since the last reading. A failure sheds nothing."""
+        start, hosts = self.clock(), list(self._asked)
+        self._asked.clear()
         try:
-            self._depth = await self.look(most(self.settings))
+            found = await self.look(hosts, most(self.settings))
         except Exception as error:  # noqa: BLE001 - whatever the driver raises, requests go on
-            self._depth = Depth()
-            log.warning("the backlog could not be read", error=type(error).__name__)
-        metrics.PRESSURE.set(level_of(self._depth, self.settings))
+            found = {}
+            log.warning("the backlogs could not be read", error=type(error).__name__)
+        for host in hosts:
+            self._depths.pop(host, None)
+        self._depths.update(found)
+        while len(self._depths) > HOSTS_KEPT:
+            del self._depths[next(iter(self._depths))]
+        metrics.PRESSURE.set(max((level_of(one, self.settings) for one in found.values()), default=Shed.NOTHING))
         took = self.clock() - start
         self._look_at = self.clock() + max(LOOK_EVERY_S, min(REST * took, LONGEST_REST_S))
 
 
 def level_of(depth: Depth, settings: PressureSettings) -> Shed:
-    """Return what is given up at such a depth."""
+    """Return what is shed at such a depth."""
     limits = (
         (Shed.BATCHES, settings.batch_rows, settings.batch_age_s),
         (Shed.RECALL_JOBS, settings.recall_job_rows, settings.recall_job_age_s),

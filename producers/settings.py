@@ -29,19 +29,32 @@ class ApiSettings(BaseModel):
 
 
 class PressureSettings(BaseModel):
-    """What is given up while work piles up, from the first to the last; a limit that is not set is none.
+    """Load shedding by a tenant's own backlog, in the order of the settings; a limit that is not set is none.
 
-    Rows are undone ledger rows (three a turn), ages those of the oldest; what waits for a gateway does not count.
+    Rows are the tenant's undone ledger rows (three a turn), ages those of the oldest; what waits for a gateway does not
+    count.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    embed_at_once: bool = Field(default=True, description="the API embeds what it just accepted, while it is quiet")
-    embedding_rows: int | None = Field(
-        default=2_000, ge=1, description="from here on the API leaves new turns' vectors to the workers"
+    embed_at_once: bool = Field(
+        default=True, description="the API embeds what it just accepted while it has little else to do"
     )
-    recall_job_rows: int | None = Field(default=200_000, ge=1, description="from here on recall jobs are refused")
-    recall_job_age_s: float | None = Field(default=900.0, gt=0, description="from this age on recall jobs are refused")
-    batch_rows: int | None = Field(default=1_000_000, ge=1, description="from here on batches of turns are refused")
-    batch_age_s: float | None = Field(default=None, gt=0, description="from this age on batches are refused")
-    retry_after_s: int = Field(default=5, ge=1, le=3600, description="when somebody refused may come again")
+    embedding_rows: int | None = Field(
+        default=2_000, ge=1, description="from here on the API leaves the tenant's new vectors to the workers"
+    )
+    recall_job_rows: int | None = Field(
+        default=200_000, ge=1, description="from here on the tenant's recall jobs are refused"
+    )
+    recall_job_age_s: float | None = Field(
+        default=900.0, gt=0, description="from this age on the tenant's recall jobs are refused"
+    )
+    batch_rows: int | None = Field(
+        default=1_000_000, ge=1, description="from here on the tenant's batches of turns are refused"
+    )
+    batch_age_s: float | None = Field(
+        default=None, gt=0, description="from this age on the tenant's batches are refused"
+    )
+    retry_after_s: int = Field(
+        default=5, ge=1, le=3600, description="seconds until a refused request may be repeated (Retry-After)"
+    )

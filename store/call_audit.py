@@ -1,4 +1,4 @@
-"""Who called which door, for what, how long it took and how it ended. Never what was said, nor names of sessions.
+"""Who called which interface, for what, how long it took and how it ended. Never content, nor names of sessions.
 
 Rows are written in batches, as the operator and outside of any call; they are pruned by `call_audit_t.at`.
 """
@@ -14,7 +14,7 @@ from sqlalchemy import text
 
 from store.database import Database
 
-#: The host of calls that showed no good key.
+#: The host of calls without a valid key; these are summed up (producers/auditing.py).
 NOBODY = UUID(int=0)
 #: HTTP statuses from here on are refusals.
 FIRST_REFUSAL = 400
@@ -54,7 +54,8 @@ class Door(StrEnum):
 class Call:
     """One call: `operation` is a route's template or a command's name; `code` how it was refused, if it was.
 
-    `actor` and `rows` are of the operator's door: who was logged in, and how many rows were changed.
+    `actor` is who was logged in where an operator's command was run. `rows`: how many rows that changed, or how many
+    calls without a valid key are summed up.
     """
 
     at: datetime

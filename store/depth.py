@@ -1,20 +1,20 @@
-"""How deep the backlog is: a look that costs the same however deep that is."""
+"""How deep the backlog of a tenant is: a look that costs the same however deep that is."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from sqlalchemy import text
 
 from store.database import Database
 from store.ledger import Stage
 
-#: Stages whose backlog is our own; what waits for somebody else's gateway is not.
+#: Stages whose backlog is our own; a gateway's is not.
 OWN = (Stage.EXTRACTION, Stage.EMBEDDING, Stage.PROJECTION)
 
 DEPTH = text("""
-    select waiting, coalesce(extract(epoch from now() - oldest), 0)::float8 as oldest_s
-      from afterturn.depth(cast(:stages as text[]), :most, :hosts)""")
-#: Hosts whose oldest work is looked at.
-HOSTS = 1000
+    select host_id, waiting, coalesce(extract(epoch from now() - oldest), 0)::float8 as oldest_s
+      from afterturn.depth(cast(:hosts as uuid[]), cast(:stages as text[]), :most)""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class Depth:
     oldest_s: float = 0.0
 
 
-async def depth(database: Database, most: int) -> Depth:
-    """Look at the backlog; `rows` is told up to `most`."""
+async def depths(database: Database, hosts: Sequence[UUID], most: int) -> Mapping[UUID, Depth]:
+    """Look at the backlog of each of these hosts; rows are counted up to `most` a host."""
     async with database.operator() as connection:
-        arguments = {"stages": [stage.value for stage in OWN], "most": most, "hosts": HOSTS}
-        row = (await connection.execute(DEPTH, arguments)).one()
-    return Depth(row.waiting, row.oldest_s)
+        arguments = {"hosts": list(hosts), "stages": [stage.value for stage in OWN], "most": most}
+        rows = (await connection.execute(DEPTH, arguments)).all()
+    return {row.host_id: Depth(row.waiting, row.oldest_s) for row in rows}

@@ -35,12 +35,12 @@ STAND_ASIDE_S = 1.0
 class MicroBatch:
     """Embeds what is offered, off the event loop; at most `turns` with `characters` in all, about 0.1 s of a model.
 
-    `quiet`: whether the model is there and nothing else is in need; `ring` has the workers do what is left.
+    `quiet`: whether the model is there and this tenant has little else waiting; `ring` has the workers do what is left.
     """
 
     database: Database
     stage: EmbeddingStage
-    quiet: Callable[[], bool]
+    quiet: Callable[[UUID], bool]
     ring: Callable[[Stage], None]
     worker: str
     turns: int = 8
@@ -52,7 +52,7 @@ class MicroBatch:
 
     def offer(self, host: UUID, turns: Sequence[UUID], characters: int) -> bool:
         """Take turns that were just accepted; returns at once. False: they are left to the workers, ring for them."""
-        if self._takes(len(turns), characters):
+        if self._takes(host, len(turns), characters):
             self._task = asyncio.get_running_loop().create_task(self._run(host, turns), name="micro-batch")
             return True
         MICRO_BATCH.labels("dropped").inc(len(turns))
@@ -66,11 +66,11 @@ class MicroBatch:
             self._task.cancel()
             await asyncio.wait([self._task], timeout=grace_s)
 
-    def _takes(self, turns: int, characters: int) -> bool:
+    def _takes(self, host: UUID, turns: int, characters: int) -> bool:
         if self._task is not None and not self._task.done():
             self._aside_until = max(self._aside_until, self.clock() + STAND_ASIDE_S)
         small = turns <= self.turns and characters <= self.characters
-        return small and self.clock() >= self._aside_until and self.quiet()
+        return small and self.clock() >= self._aside_until and self.quiet(host)
 
     async def _run(self, host: UUID, turns: Sequence[UUID]) -> None:
         try:

@@ -169,7 +169,7 @@ class SemanticLinkSettings(BaseModel):
 
 
 class MaintenanceSettings(BaseModel):
-    """What is put away after how many days. What would be lost by that is kept for ever unless a number is set."""
+    """Retention: after how many days what is pruned; `null` keeps it for ever."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -177,10 +177,10 @@ class MaintenanceSettings(BaseModel):
         default=7.0, gt=0, le=36_500, description="done turns leave the ledger; their status and counts stay"
     )
     audit_days: float | None = Field(
-        default=None, gt=0, le=36_500, description="calls to the Memory Gateway are forgotten; not set: kept for ever"
+        default=90.0, gt=0, le=36_500, description="the audit of calls to the Memory Gateway is pruned"
     )
     calls_days: float | None = Field(
-        default=None, gt=0, le=36_500, description="notes of calls at the doors are forgotten; not set: kept for ever"
+        default=90.0, gt=0, le=36_500, description="the audit of calls that came in is pruned"
     )
     said_days: float | None = Field(
         default=None, gt=0, le=36_500, description="turns are erased, facts of them too; not set: kept for ever"

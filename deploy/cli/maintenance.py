@@ -52,9 +52,9 @@ def maintenance_command(
     Tasks: `recall_jobs` wipes answers that expired; `erasures` goes on with erasures that were left alone; `words`
     cuts the words of banks anew whose language changed; `claims` drops those of dead workers; `ledger` takes done
     turns out of the ledger (`maintenance.ledger_days`; their status and the counts stay what they were); `audit`
-    forgets old calls to the Memory Gateway (`maintenance.audit_days`) and `calls` those at our own doors
-    (`maintenance.calls_days`); `said` erases old turns for good, with a receipt (`maintenance.said_days`): these
-    three are off unless set; `semantic_links` links texts that are near in meaning to what was said before them and
+    prunes the audit of calls to the Memory Gateway (`maintenance.audit_days`) and `calls` that of calls that came in
+    (`maintenance.calls_days`); `said` erases old turns for good, with a receipt (off unless `maintenance.said_days` is
+    set); `semantic_links` links texts that are near in meaning to what was said before them and
     tells of links made (off unless `maintenance.semantic_links.enabled`); `recall_check` compares recall with an exact
     search in a bank beyond `recall.exact_units`, for the metrics; `vector_indexes` builds indexes over vectors where a
     bank has grown beyond it, which `afterturn up` does itself and the workers cannot. A task that another worker runs

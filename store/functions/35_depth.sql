@@ -1,19 +1,23 @@
--- How deep the backlog of some stages is: rows that wait for nothing, counted no further than p_most, and when the oldest
--- of them was accepted (null: there is none), among p_hosts hosts. WHY no sequential scan: a ledger is nearly all done rows.
-create or replace function afterturn.depth(p_stages text[], p_most int, p_hosts int)
-returns table (waiting bigint, oldest timestamptz)
+-- How deep the backlog of some stages is, for each of p_hosts: its rows that wait for nothing, counted no further than
+-- p_most, and when the oldest of them was accepted (null: there is none). WHY no sequential scan: a ledger is nearly all
+-- done rows.
+drop function if exists afterturn.depth(text[], int, int);
+create or replace function afterturn.depth(p_hosts uuid[], p_stages text[], p_most int)
+returns table (host_id uuid, waiting bigint, oldest timestamptz)
 language plpgsql stable set plan_cache_mode to force_generic_plan set enable_seqscan to off as $$
+#variable_conflict use_column
 begin
     return query
-    select (select count(*) from (select from unnest(p_stages) s(stage), lateral (
+    select h.id,
+           (select count(*) from (select from unnest(p_stages) s(stage), lateral (
                                      select from afterturn.ledger_t l
-                                      where l.stage = s.stage and l.undone and l.next_attempt_at < 'infinity'
-                                      order by l.host_id, l.position limit p_most) l
+                                      where l.stage = s.stage and l.host_id = h.id
+                                        and l.undone and l.next_attempt_at < 'infinity'
+                                      order by l.position limit p_most) l
                                    limit p_most) l),
-           min(o.accepted_at)
-      from unnest(p_stages) s(stage),
-           lateral afterturn.waiting_hosts(s.stage, '00000000-0000-0000-0000-000000000000', p_hosts) h(host_id),
-           lateral (select l.accepted_at from afterturn.ledger_t l
-                     where l.stage = s.stage and l.host_id = h.host_id and l.undone and l.next_attempt_at < 'infinity'
-                     order by l.position limit 1) o;
+           (select min(o.accepted_at) from unnest(p_stages) s(stage), lateral (
+                select l.accepted_at from afterturn.ledger_t l
+                 where l.stage = s.stage and l.host_id = h.id and l.undone and l.next_attempt_at < 'infinity'
+                 order by l.position limit 1) o)
+      from unnest(p_hosts) h(id);
 end $$;

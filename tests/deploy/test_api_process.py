@@ -216,7 +216,7 @@ async def test_turns_that_are_being_embedded_when_it_stops_are_the_workers_befor
     )
     owned = _owned(settings)
     stage = EmbeddingStage(owned.database, embedder)
-    owned = replace(owned, batch=MicroBatch(owned.database, stage, lambda: True, owned.doorbell.ring, "api"))
+    owned = replace(owned, batch=MicroBatch(owned.database, stage, lambda _host: True, owned.doorbell.ring, "api"))
     await world.append(turn="t")
     async with _lifespan(settings, owned, FastAPI()):
         assert owned.batch.offer(HOST, [turn_uuid("s", "t")], 100)

@@ -60,9 +60,9 @@ async def test_what_an_operator_put_away_and_what_failed_is_in_the_call_audit(
 
 
 async def test_what_nobody_asked_for_is_told_as_off_and_why(operated: Operated) -> None:
-    [told] = (await operated.answer("maintenance", "--task", "audit"))["tasks"]
-    assert (told["outcome"], told["why"]) == ("off", "maintenance.audit_days is not set")
-    assert "audit_days" in (await operated.run("maintenance", "--dry-run")).stdout
+    [told] = (await operated.answer("maintenance", "--task", "said"))["tasks"]
+    assert (told["outcome"], told["why"]) == ("off", "maintenance.said_days is not set")
+    assert "said_days" in (await operated.run("maintenance", "--dry-run")).stdout
 
 
 async def test_an_unknown_task_is_wrong_usage_and_the_tasks_are_named(operated: Operated) -> None:

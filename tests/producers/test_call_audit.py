@@ -1,6 +1,7 @@
 """Every call at a door is noted: who, for what, how long, how it ended; and no call waits for it."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -11,18 +12,19 @@ from prometheus_client import REGISTRY
 from sqlalchemy import text
 from sqlalchemy.exc import ProgrammingError
 
-from producers.auditing import BATCH, CallRecorder
+from producers.auditing import BATCH, SUM_EVERY_S, SUMMED_UP, CallRecorder
 from store import identity
 from store.call_audit import NOBODY, Call, CallAudit, Door, Sought
 from tests.patience import PATIENCE_S
 from tests.producers.conftest import Tenant, World
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+SOME_HOST = UUID(int=7)
 LARGE = {"content-length": str(1 << 40)}
 
 
-def call(n: int = 0) -> Call:
-    return Call(NOON, Door.HTTP, f"GET /{n}", 1.0)
+def call(n: int = 0, host: UUID = SOME_HOST, **more: Any) -> Call:
+    return Call(NOON, Door.HTTP, f"GET /{n}", 1.0, host, **more)
 
 
 def counted(outcome: str) -> float:
@@ -59,31 +61,68 @@ async def test_a_refused_call_is_noted_with_its_code(world: World, ana: Tenant, 
     assert len(await noted(world, ana.host, refused=True)) == 2
 
 
-async def test_a_call_without_a_good_key_belongs_to_nobody(world: World, turn: dict[str, Any]) -> None:
+async def summed_up(world: World) -> Counter[tuple[Door, int | None, str | None]]:
+    """Return how many calls without a valid key are on record, by interface, status and code."""
+    world.recorder._sum_at = float("-inf")
+    found: Counter[tuple[Door, int | None, str | None]] = Counter()
+    for one in await noted(world):
+        assert (one.operation, one.key_id, one.request_id) == (SUMMED_UP, None, None)
+        found[one.door, one.status, one.code] += one.rows or 0
+    return found
+
+
+async def test_calls_without_a_valid_key_are_one_row_however_many_they_are(world: World, turn: dict[str, Any]) -> None:
+    before, rows = await summed_up(world), len(await noted(world))
+    counter = {"door": "http", "status": "401"}
+    counted_before = REGISTRY.get_sample_value("afterturn_unauthenticated_calls_total", counter) or 0.0
     async with world.client({"authorization": "Bearer at_wrong"}) as stranger:
-        reply = await stranger.post("/api/v1/turns", json=turn)
-    call = next(c for c in await noted(world) if c.request_id == UUID(reply.headers["x-request-id"]))
-    assert (call.host_id, call.key_id, call.status, call.code) == (NOBODY, None, 401, "UNAUTHENTICATED")
+        for _ in range(20):
+            assert (await stranger.post("/api/v1/turns", json=turn)).status_code == 401
+    after = await summed_up(world) - before
+    assert after == {(Door.HTTP, 401, "UNAUTHENTICATED"): 20}
+    assert len(await noted(world)) == rows + 1
+    assert REGISTRY.get_sample_value("afterturn_unauthenticated_calls_total", counter) == counted_before + 20
+
+
+async def test_calls_without_a_valid_key_are_summed_up_once_a_minute_and_push_no_other_call_out() -> None:
+    written: list[Call] = []
+    now = [0.0]
+
+    async def write(calls: Sequence[Call]) -> None:
+        written.extend(calls)
+
+    recorder = CallRecorder(write, lambda: NOON, limit=10, now=lambda: now[0])
+    refused = call(host=NOBODY, status=401, code="UNAUTHENTICATED")
+    for _ in range(100_000):
+        recorder.note(refused)
+    recorder.note(call(1))
+    for expected in ([1, 100_000], [], [1]):
+        assert await recorder.flush()
+        assert [one.rows or 1 for one in written] == expected
+        written.clear()
+        if expected:
+            recorder.note(refused)
+        else:
+            now[0] += SUM_EVERY_S
 
 
 @pytest.mark.parametrize(
-    "asked,headers,note",
+    "asked,headers,refusal",
     [
-        ("POST /api/v1/turns", LARGE, (Door.HTTP, "POST unrouted", 413, "PAYLOAD_TOO_LARGE")),
-        ("POST /memories/add", LARGE, (Door.GATEWAY, "POST unrouted", 413, "PAYLOAD_TOO_LARGE")),
-        ("GET /api/v1/freshness", {"host": "evil.test"}, (Door.HTTP, "GET unrouted", 403, "PERMISSION_DENIED")),
-        ("GET /api/v1/nothing", {}, (Door.HTTP, "GET unrouted", 404, "NOT_FOUND")),
-        ("PUT /api/v1/turns", {}, (Door.HTTP, "PUT /api/v1/turns", 405, "METHOD_NOT_ALLOWED")),
+        ("POST /api/v1/turns", LARGE, (Door.HTTP, 413, "PAYLOAD_TOO_LARGE")),
+        ("POST /memories/add", LARGE, (Door.GATEWAY, 413, "PAYLOAD_TOO_LARGE")),
+        ("GET /api/v1/freshness", {"host": "evil.test"}, (Door.HTTP, 403, "PERMISSION_DENIED")),
+        ("GET /api/v1/nothing", {}, (Door.HTTP, 404, "NOT_FOUND")),
+        ("PUT /api/v1/turns", {}, (Door.HTTP, 405, "METHOD_NOT_ALLOWED")),
     ],
 )
-async def test_what_is_refused_before_a_route_takes_it_is_noted_at_its_door(
-    world: World, asked: str, headers: dict[str, str], note: tuple[Door, str, int, str]
+async def test_what_is_refused_before_a_route_takes_it_is_counted_at_its_interface(
+    world: World, asked: str, headers: dict[str, str], refusal: tuple[Door, int, str]
 ) -> None:
+    before = await summed_up(world)
     async with world.client() as stranger:
-        reply = await stranger.request(*asked.split(), headers=headers)
-    [call] = [c for c in await noted(world) if c.request_id == UUID(reply.headers["x-request-id"])]
-    assert (call.door, call.operation, call.status, call.code) == note
-    assert call.host_id == NOBODY
+        await stranger.request(*asked.split(), headers=headers)
+    assert await summed_up(world) - before == {refusal: 1}
 
 
 async def test_the_gateways_door_is_noted_as_its_own(world: World) -> None:

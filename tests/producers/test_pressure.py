@@ -1,11 +1,12 @@
 """What is given up while work piles up: in the stated order, told with 429 and Retry-After, and never a single turn."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
+from producers.errors import Overloaded
 from producers.pressure import LONGEST_REST_S, LOOK_EVERY_S, Pressure, Shed, level_of, most
 from producers.settings import ApiSettings, PressureSettings
 from store.depth import Depth
@@ -41,58 +42,90 @@ def test_a_limit_that_is_not_set_is_none() -> None:
     assert (most(free), most(LIMITS)) == (0, 30)
 
 
+ANA, BEN = uuid4(), uuid4()
+
+
 class Backlog:
-    """A backlog a test digs, which counts how often it is looked at; `broken` when it cannot be."""
+    """Backlogs that a test sets (`depth` for every other tenant) and that count how often they are read."""
 
     def __init__(self, depth: Depth = Depth(), *, broken: bool = False) -> None:  # noqa: B008 - frozen
         self.depth, self.broken, self.looks = depth, broken, 0
+        self.of: dict[UUID, Depth] = {}
 
-    async def __call__(self, most: int) -> Depth:
+    async def __call__(self, hosts: Sequence[UUID], most: int) -> Mapping[UUID, Depth]:
         self.looks += 1
         if self.broken:
             raise OSError("no database")
-        return Depth(min(most, self.depth.rows), self.depth.oldest_s)
+        found = {host: self.of.get(host, self.depth) for host in hosts}
+        return {host: Depth(min(most, one.rows), one.oldest_s) for host, one in found.items()}
 
 
-async def test_the_backlog_is_looked_at_beside_requests_and_not_by_each() -> None:
+async def looked(pressure: Pressure, *hosts: UUID) -> list[Shed]:
+    """Have the backlogs of these tenants read, and return what is shed for each of them."""
+    for host in hosts:
+        pressure.level(host)
+    if pressure._looking is not None:
+        await pressure._looking
+    await pressure.refresh()
+    return [pressure.level(host) for host in hosts]
+
+
+async def test_backlogs_are_read_beside_requests_and_not_by_each() -> None:
     now, backlog = [0.0], Backlog(Depth(25))
     pressure = Pressure(backlog, LIMITS, clock=lambda: now[0])
-    assert [pressure.level() for _ in range(100)] == [Shed.NOTHING] * 100
+    assert [pressure.level(ANA) for _ in range(100)] == [Shed.NOTHING] * 100
     assert pressure._looking is not None
     await pressure._looking
-    assert [pressure.level() for _ in range(100)] == [Shed.RECALL_JOBS] * 100
+    assert [pressure.level(ANA) for _ in range(100)] == [Shed.RECALL_JOBS] * 100
     assert backlog.looks == 1
     now[0] += LOOK_EVERY_S
-    pressure.level()
+    pressure.level(ANA)
     await pressure._looking
     assert backlog.looks == 2
 
 
-async def test_a_look_that_took_long_is_not_believed_for_long() -> None:
+async def test_the_backlog_of_one_tenant_refuses_nothing_to_another() -> None:
+    backlog = Backlog()
+    backlog.of = {ANA: Depth(99, 600.0)}
+    pressure = Pressure(backlog, LIMITS)
+    assert await looked(pressure, ANA, BEN) == [Shed.BATCHES, Shed.NOTHING]
+    pressure.admit(BEN, Shed.BATCHES)
+    with pytest.raises(Overloaded):
+        pressure.admit(ANA, Shed.BATCHES)
+
+
+async def test_backlogs_of_no_more_than_so_many_tenants_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("producers.pressure.HOSTS_KEPT", 3)
+    pressure = Pressure(Backlog(Depth(99)), LIMITS)
+    hosts = [uuid4() for _ in range(9)]
+    levels = await looked(pressure, *hosts)
+    assert sorted(levels) == [Shed.NOTHING] * 6 + [Shed.BATCHES] * 3
+
+
+async def test_a_reading_that_took_long_is_not_used_for_long() -> None:
     now = [0.0]
 
-    async def hanging(_most: int) -> Depth:
+    async def hanging(hosts: Sequence[UUID], _most: int) -> Mapping[UUID, Depth]:
         now[0] += 60.0
-        return Depth(99)
+        return dict.fromkeys(hosts, Depth(99))
 
     pressure = Pressure(hanging, LIMITS, clock=lambda: now[0])
-    await pressure.refresh()
-    assert pressure.level() is Shed.BATCHES
-    pressure.look, now[0] = Backlog(), now[0] + LONGEST_REST_S
-    pressure.level()
+    pressure.level(ANA)
     assert pressure._looking is not None
     await pressure._looking
-    assert pressure.level() is Shed.NOTHING
+    assert pressure.level(ANA) is Shed.BATCHES
+    pressure.look, now[0] = Backlog(), now[0] + LONGEST_REST_S
+    pressure.level(ANA)
+    await pressure._looking
+    assert pressure.level(ANA) is Shed.NOTHING
 
 
 async def test_a_backlog_that_cannot_be_read_is_no_reason_to_refuse() -> None:
     backlog = Backlog(Depth(99))
     pressure = Pressure(backlog, LIMITS)
-    await pressure.refresh()
-    assert pressure.level() is Shed.BATCHES
+    assert await looked(pressure, ANA) == [Shed.BATCHES]
     backlog.broken = True
-    await pressure.refresh()
-    assert pressure.level() is Shed.NOTHING
+    assert await looked(pressure, ANA) == [Shed.NOTHING]
 
 
 @pytest.mark.parametrize("rows, answers", [(19, (202, 200)), (20, (429, 200)), (30, (429, 429))])
@@ -100,10 +133,10 @@ async def test_at_the_door_recall_jobs_go_before_batches_and_single_turns_never(
     postgres: TestPostgres, valkey: TestValkey, turn: dict[str, Any], rows: int, answers: tuple[int, int]
 ) -> None:
     pressure = Pressure(Backlog(Depth(rows)), LIMITS)
-    await pressure.refresh()
     broker = broker_of(valkey.url, f"pressure-{uuid4().hex}")
     world = build(postgres, broker, settings=ApiSettings(), pressure=pressure)
     tenant = await world.tenant()
+    await looked(pressure, host_id(tenant.host))
     asked = await tenant.http.post("/api/v1/recall/jobs", json={"query": "Where do we fly?"})
     batch = await tenant.http.post("/api/v1/turns:batch", json={"turns": [turn]})
     one = await tenant.http.post("/api/v1/turns", json={**turn, "turn_id": "2"})

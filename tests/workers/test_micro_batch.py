@@ -35,7 +35,7 @@ class Api:
         return MicroBatch(
             self.world.database,
             stage,
-            lambda: self.quiet,
+            lambda _host: self.quiet,
             self.rung.append,
             "api",
             turns,

@@ -13,6 +13,7 @@ from store.turns import Appended, NewTurn, Refused
 from tests.workers.conftest import BANK, HOST, World, dialogue, now, turn_uuid
 from tests.workers.maintenance.conftest import Yard
 from tests.workers.stages import Crew
+from workers.settings import MaintenanceSettings
 
 DAY = timedelta(days=1)
 ROWS = "select count(*) as n from afterturn.ledger_t"
@@ -143,9 +144,14 @@ async def test_an_erasure_of_pruned_turns_takes_everything_and_names_the_gateway
     assert tuple(left[0]) == (0, 0, 0)
 
 
-async def test_audit_rows_are_kept_for_ever_unless_a_number_of_days_is_set(yard: Yard) -> None:
-    task = yard.tasks()["audit"]
-    assert task.off
+async def test_audits_are_kept_for_ninety_days_unless_another_number_is_set_and_for_ever_with_none(yard: Yard) -> None:
+    assert (MaintenanceSettings().audit_days, MaintenanceSettings().calls_days) == (90.0, 90.0)
+    for name in ("audit", "calls"):
+        assert not yard.tasks()[name].off
+        assert yard.tasks(audit_days=None, calls_days=None)[name].off
+
+
+async def test_audit_rows_older_than_that_are_pruned(yard: Yard) -> None:
     insert = """
         insert into afterturn.audit_event_t (host_id, event, at) values (:host, 'e', now() - cast(:age as interval))"""
     for age in (10 * DAY, 9 * DAY, DAY):
@@ -154,11 +160,8 @@ async def test_audit_rows_are_kept_for_ever_unless_a_number_of_days_is_set(yard:
     assert len(await yard.world.sql("select audit_id from afterturn.audit_event_t")) == 1
 
 
-async def test_notes_of_calls_are_kept_for_ever_unless_a_number_of_days_is_set(
-    yard: Yard, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_records_of_calls_older_than_that_are_pruned(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("store.maintenance.pruning.AUDIT_PAGE", 2)
-    assert yard.tasks()["calls"].off
     insert = """
         insert into afterturn.call_audit_t (host_id, at, door, operation, took_ms)
         select :host, now() - cast(:age as interval), 'http', '/api/v1/turns', 1.0 from generate_series(1, 3)"""
