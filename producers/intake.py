@@ -15,7 +15,7 @@ from producers.gateway import AddBody, turns_of
 from producers.parts import Parts
 from producers.pressure import Shed
 from producers.settings import ApiSettings
-from producers.turns import BatchBody, read, read_turn
+from producers.turns import BatchBody, Judged, limit_call, read, read_turn
 from store import identity
 from store.errors import NotFound, StoreError, TurnBusy, TurnConflict
 from store.keys import Grant
@@ -84,13 +84,11 @@ class Intake:
         with _timed(len(values)):
             writes(grant)
             known: set[tuple[str, UUID]] = set()
-            judged = [await self._judge(grant, value, known) for value in values]
+            judged = limit_call([await self._judge(grant, value, known) for value in values])
             answers = iter(await self._append(grant, [one for one in judged if isinstance(one, NewTurn)]))
             return _counted([next(answers) if isinstance(one, NewTurn) else one for one in judged])
 
-    async def _judge(
-        self, grant: Grant, value: Any, known: set[tuple[str, UUID]]
-    ) -> NewTurn | ProducerError | NotFound:
+    async def _judge(self, grant: Grant, value: Any, known: set[tuple[str, UUID]]) -> Judged:
         """Return the turn or why it is none; `known` are documents that were looked up already."""
         try:
             turn = read_turn(value, self._settings, gateway=self._gateway)

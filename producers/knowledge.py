@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from producers.banks import reach, speaker, writes
 from producers.doorbell import Doorbell
 from producers.fields import BankName, Moment, Name, Text, refuse
-from producers.turns import read
+from producers.turns import limit_metadata, read
 from store.banks import Banks
 from store.curation import Curation, Directive, NewDirective, NewLink, Reflection
 from store.documents import AddedDocument, Document, Documents, NewDocument, content_hash
@@ -91,10 +91,11 @@ class Knowledge:
     async def add_document(self, grant: Grant, asked: Any) -> AddedDocument:
         """Take in a document; the same content again is the same document.
 
-        Raises Invalid, PermissionDenied, QuotaExceeded, RateLimited.
+        Raises Invalid, TooLarge, PermissionDenied, QuotaExceeded, RateLimited.
         """
         writes(grant)
         body = read(DocumentBody, asked)
+        limit_metadata(body.metadata)
         document = NewDocument(
             bank=await reach(self._banks, grant, body.bank),
             content_hash=body.content_hash or content_hash((body.content or "").encode()),

@@ -12,21 +12,27 @@ from uuid import UUID
 import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError, WithJsonSchema
 
-from producers.errors import Invalid, Problem, TooLarge
+from producers.errors import Invalid, Problem, ProducerError, TooLarge
 from producers.fields import BankName, Moment, Name, SessionName, Text, TurnName, refuse
 from producers.framing import strip
 from producers.settings import ApiSettings
+from store.errors import NotFound
 from store.storable import check_json, check_text
 from store.turns import NewMessage, NewTurn
 
 MAX_BATCH = 500
 MAX_METADATA_BYTES = 16_384
+#: A turn's metadata are kept with each of its messages: so much of them is written by one call.
+MAX_METADATA_BYTES_OF_CALL = 4_194_304
 #: Of a turn; they are kept among the metadata, under this name.
 MAX_TAGS = 64
 TAGS = "tags"
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 
 B = TypeVar("B", bound=BaseModel)
+
+#: A turn that may come in, or why it may not.
+Judged = NewTurn | ProducerError | NotFound
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +152,7 @@ def read_turn(value: Any, settings: ApiSettings, *, gateway: bool) -> NewTurn:
     body = read(TurnBody, value)
     if len(body.messages) > settings.max_messages:
         raise Invalid(Problem("messages", f"max_messages allows {settings.max_messages} messages a turn"))
-    if sum(len(k.encode()) + len(v.encode()) for k, v in body.metadata.items()) > MAX_METADATA_BYTES:
-        raise TooLarge("metadata", "max_metadata_bytes", MAX_METADATA_BYTES)
+    limit_metadata(body.metadata)
     if body.tags and TAGS in body.metadata:
         raise Invalid(Problem("tags", "are given twice: among the metadata too"))
     for n, message in enumerate(body.messages):
@@ -168,6 +173,28 @@ def read_turn(value: Any, settings: ApiSettings, *, gateway: bool) -> NewTurn:
         gateway_asked=body.gateway,
         doc_id=body.doc_id,
     )
+
+
+def limit_metadata(metadata: Mapping[str, str]) -> None:
+    """Raise TooLarge for more metadata than a turn or a document may have."""
+    if sum(len(k.encode()) + len(v.encode()) for k, v in metadata.items()) > MAX_METADATA_BYTES:
+        raise TooLarge("metadata", "max_metadata_bytes", MAX_METADATA_BYTES)
+
+
+def limit_call(judged: Sequence[Judged]) -> list[Judged]:
+    """Return what is left of a call's turns: those that no longer fit with their metadata are too large, one by one."""
+    limit, written = MAX_METADATA_BYTES_OF_CALL, 0
+    found: list[Judged] = []
+    for one in judged:
+        size = _metadata_written(one) if isinstance(one, NewTurn) else 0
+        fits = written + size <= limit
+        written += size if fits else 0
+        found.append(one if fits else TooLarge("metadata of all messages", "max_metadata_bytes_of_call", limit))
+    return found
+
+
+def _metadata_written(turn: NewTurn) -> int:
+    return len(turn.messages) * len(orjson.dumps(dict(turn.metadata))) if turn.metadata else 0
 
 
 def _metadata(body: TurnBody) -> Mapping[str, str | Sequence[str]]:

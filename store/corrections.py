@@ -18,19 +18,21 @@ from store.events.catalog import Aggregate, EventType, aggregate_id
 from store.events.envelope import Origin, command, offer
 from store.events.log import append_events, versions
 from store.ledger import Stage
+from store.quotas import charge
 from store.readings import FollowUp, open_follow_ups
 
 # As an append does, and in its order, and as who links units with entities or each other: all before anything is
 # written. Whoever forgot a unit beside them would not see what they just link it with, and leave that behind.
 LOCK = text("""
     select pg_advisory_xact_lock_shared(afterturn.log_lock()),
+           pg_advisory_xact_lock_shared(afterturn.lock_key('quota', :host)),
            pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
            pg_advisory_xact_lock(afterturn.lock_key('session', :session)),
            pg_advisory_xact_lock(afterturn.lock_key('entities', :bank))""")
 STATE = text("""
     select u.unit_id, u.content, u.fact_type, u.event_date, u.doc_id, u.context, u.occurred_start, u.occurred_end,
            u.mentioned_at, cast(u.metadata as text) as metadata, u.proof_count, u.source_memory_ids, u.origin, u.role,
-           u.name, u.session_id, u.turn_id, u.position, u.aggregate_version
+           u.name, u.session_id, u.turn_id, u.position, u.bytes, u.aggregate_version
       from afterturn.agent_memory_unit_t u
      where u.host_id = :host and u.bank_id = :bank and u.unit_id = :unit and u.active""")
 # Whoever reads the turn just now has read the old text; what is locked by a claim is about to be read.
@@ -89,7 +91,7 @@ async def correct(
     its vector made anew. Facts drawn from the old text end, and so do its mentions of what the new one does not name;
     a row for the extraction stage has the new text of a message read as the old one was.
     `version` is the one that the caller saw. Raises NotFound, IsReflection, ConcurrencyError for another version,
-    TurnBusy while a stage reads the old text.
+    TurnBusy while a stage reads the old text, QuotaExceeded.
     """
     found = await _held(connection, origin, unit)
     if version is not None and version != found.aggregate_version:
@@ -100,8 +102,9 @@ async def correct(
     if found.turn_id and (await connection.execute(READ_NOW, place)).scalar():
         raise TurnBusy("the turn of this unit is being read right now")
     facts = await drawn(connection, origin.host, origin.bank, found)
+    updated, size = _updated(origin, found, content, _metadata_of_text(found))
     events = [
-        _updated(origin, found, content, _metadata_of_text(found)),
+        updated,
         *(_ended(origin, fact) for fact in facts),
         *await _unlinked(connection, origin, found, content),
     ]
@@ -109,25 +112,28 @@ async def correct(
     if position is None:
         raise NotFound("no such unit")
     await _follow(connection, origin, found, content, position)
+    await charge(connection, origin.host, origin.bank, size)
     return Corrected(position, changed=True, facts_ended=len(facts))
 
 
 async def pin(connection: AsyncConnection, origin: Origin, unit: UUID, *, pinned: bool) -> Corrected:
     """Pin a unit, or end that, inside the tenant's transaction that writes nothing else: its text stays as it is.
 
-    Raises NotFound, IsReflection.
+    The log keeps the whole state of the unit once more, and that is charged. Raises NotFound, IsReflection,
+    QuotaExceeded.
     """
     found = await _held(connection, origin, unit)
     metadata = orjson.loads(found.metadata)
     if (metadata.get(PINNED) == "true") == pinned:
         return Corrected(found.position, changed=False, facts_ended=0)
     rest = {name: value for name, value in metadata.items() if name != PINNED}
-    event = _updated(origin, found, found.content, rest | ({PINNED: "true"} if pinned else {}))
+    event, size = _updated(origin, found, found.content, rest | ({PINNED: "true"} if pinned else {}))
     position = await append_events(connection, origin.host, [event])
     if position is None:
         raise NotFound("no such unit")
     # Whoever embeds it just now read another version, and does not write what it made of it.
     await _reopen(connection, origin, found, position, [Stage.EMBEDDING])
+    await charge(connection, origin.host, origin.bank, size)
     return Corrected(position, changed=True, facts_ended=0)
 
 
@@ -144,7 +150,7 @@ def reread_id(unit: UUID, position: int) -> UUID:
 async def _held(connection: AsyncConnection, origin: Origin, unit: UUID) -> Row[Any]:
     """Return a unit as nobody else changes it until the transaction ends. Raises NotFound, IsReflection."""
     found = await _state(connection, origin, unit)
-    await connection.execute(LOCK, {"bank": origin.bank, "session": found.session_id or unit})
+    await connection.execute(LOCK, {"host": origin.host, "bank": origin.bank, "session": found.session_id or unit})
     return await _state(connection, origin, unit)
 
 
@@ -164,8 +170,9 @@ def _metadata_of_text(unit: Row[Any]) -> dict[str, Any]:
     return {name: value for name, value in metadata.items() if name not in gone}
 
 
-def _updated(origin: Origin, unit: Row[Any], content: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the event: the whole state of the unit, with this text and these metadata."""
+def _updated(origin: Origin, unit: Row[Any], content: str, metadata: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+    """Return the event, the whole state of the unit with this text and these metadata, and the bytes it is charged."""
+    size = len(content.encode()) + (len(orjson.dumps(metadata)) if metadata else 0)
     told = {
         "docId": unit.doc_id,
         "context": unit.context,
@@ -181,10 +188,11 @@ def _updated(origin: Origin, unit: Row[Any], content: str, metadata: Mapping[str
         "metadata": metadata,
         "proofCount": unit.proof_count,
         "sourceMemoryIds": unit.source_memory_ids,
+        "bytes": unit.bytes + size,
         **{name: value for name, value in told.items() if value is not None},
     }
     version = unit.aggregate_version + 1
-    return command(origin, EventType.UNIT_UPDATED, fields, version=version, identity=uuid4())
+    return command(origin, EventType.UNIT_UPDATED, fields, version=version, identity=uuid4()), size
 
 
 def _ended(origin: Origin, fact: Row[Any]) -> dict[str, Any]:

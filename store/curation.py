@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -15,14 +16,19 @@ from store.errors import NotFound
 from store.events.catalog import EventType, aggregate_id
 from store.events.envelope import Origin, command
 from store.events.log import append_events, versions
+from store.quotas import charge, within_quota
+
+#: What a quota is charged for a link: it holds no text, only two ids, a type and a weight.
+LINK_BYTES = 128
 
 # Commands of one bank follow each other, so that each sees what the one before it made.
 LOCK = text("""
     select pg_advisory_xact_lock_shared(afterturn.log_lock()),
+           pg_advisory_xact_lock_shared(afterturn.lock_key('quota', :host)),
            pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
            pg_advisory_xact_lock(afterturn.lock_key('entities', :bank))""")
 DIRECTIVE = text("""
-    select v.directive_id, v.name, v.content, v.priority, v.active from afterturn.agent_memory_directive_t v
+    select v.directive_id, v.name, v.content, v.priority, v.active, v.bytes from afterturn.agent_memory_directive_t v
      where v.host_id = :host and v.bank_id = :bank and v.directive_id = :directive""")
 DIRECTIVES = text("""
     select v.directive_id, v.name, v.content, v.priority from afterturn.agent_memory_directive_t v
@@ -32,7 +38,7 @@ UNITS = text("""
     select count(*) from afterturn.agent_memory_unit_t u
      where u.host_id = :host and u.bank_id = :bank and u.unit_id = any(cast(:units as uuid[])) and u.active""")
 LINK = text("""
-    select l.weight, l.active from afterturn.agent_memory_link_t l
+    select l.weight, l.active, l.bytes from afterturn.agent_memory_link_t l
      where l.host_id = :host and l.bank_id = :bank and l.from_unit_id = :first and l.to_unit_id = :second
        and l.link_type = :kind""")
 REFLECTIONS = text("""
@@ -89,24 +95,33 @@ class Curation:
     async def lay_down(
         self, host: UUID, bank: str, new: NewDirective, user: str | None = None
     ) -> tuple[Directive, bool]:
-        """Make the directive of this name say so, as `user`; returns it, and whether anything changed."""
+        """Make the directive of this name say so, as `user`; returns it, and whether anything changed.
+
+        Raises QuotaExceeded.
+        """
         origin = self._origin(host, bank, user)
+        return await within_quota(self._database, host, origin.at, partial(self._lay_down, origin, new))
+
+    async def _lay_down(self, origin: Origin, new: NewDirective) -> tuple[Directive, bool]:
         directive = Directive(uuid5(origin.bank, f"directive:{new.name}"), new.name, new.content, new.priority)
-        data = {
-            "directiveId": str(directive.directive_id),
-            "name": new.name,
-            "content": new.content,
-            "priority": new.priority,
-        }
-        async with self._database.tenant(host) as connection:
-            await connection.execute(LOCK, {"bank": origin.bank})
-            place = {"host": host, "bank": origin.bank, "directive": directive.directive_id}
+        size = len(new.name.encode()) + len(new.content.encode())
+        async with self._database.tenant(origin.host) as connection:
+            await connection.execute(LOCK, {"host": origin.host, "bank": origin.bank})
+            place = {"host": origin.host, "bank": origin.bank, "directive": directive.directive_id}
             known = (await connection.execute(DIRECTIVE, place)).one_or_none()
-            if known is not None and known.active and tuple(known[1:4]) == (new.name, new.content, new.priority):
-                return directive, False
             alive = known is not None and known.active
+            if known is not None and alive and tuple(known[1:4]) == (new.name, new.content, new.priority):
+                return directive, False
+            data = {
+                "directiveId": str(directive.directive_id),
+                "name": new.name,
+                "content": new.content,
+                "priority": new.priority,
+                "bytes": size + (known.bytes if known is not None and alive else 0),
+            }
             kind = EventType.DIRECTIVE_UPDATED if alive else EventType.DIRECTIVE_CREATED
             await _apply(connection, origin, kind, data, (directive.directive_id,))
+            await charge(connection, origin.host, origin.bank, size)
         return directive, True
 
     async def directives(self, host: UUID, bank: str, limit: int) -> list[Directive]:
@@ -119,7 +134,7 @@ class Curation:
         """End a directive, as `user`. Raises NotFound."""
         origin = self._origin(host, bank, user)
         async with self._database.tenant(host) as connection:
-            await connection.execute(LOCK, {"bank": origin.bank})
+            await connection.execute(LOCK, {"host": host, "bank": origin.bank})
             place = {"host": host, "bank": origin.bank, "directive": directive}
             known = (await connection.execute(DIRECTIVE, place)).one_or_none()
             if known is None or not known.active:
@@ -128,12 +143,18 @@ class Curation:
             await _apply(connection, origin, EventType.DIRECTIVE_DELETED, data, (directive,))
 
     async def link(self, host: UUID, bank: str, link: NewLink, user: str | None = None) -> bool:
-        """Link two units of a bank, as `user`; returns whether anything changed. Raises NotFound for either unit."""
+        """Link two units of a bank, as `user`; returns whether anything changed.
+
+        Raises NotFound for either unit, QuotaExceeded.
+        """
         origin = self._origin(host, bank, user)
-        place = {"host": host, "bank": origin.bank}
+        return await within_quota(self._database, host, origin.at, partial(self._link, origin, link))
+
+    async def _link(self, origin: Origin, link: NewLink) -> bool:
+        place = {"host": origin.host, "bank": origin.bank}
         parts = (link.first, link.second, link.kind)
-        async with self._database.tenant(host) as connection:
-            await connection.execute(LOCK, {"bank": origin.bank})
+        async with self._database.tenant(origin.host) as connection:
+            await connection.execute(LOCK, place)
             units = sorted({link.first, link.second})
             if (await connection.execute(UNITS, {**place, "units": units})).scalar() != len(units):
                 raise NotFound("no such unit")
@@ -147,9 +168,11 @@ class Curation:
                 "toUnitId": str(link.second),
                 "linkType": link.kind,
                 "weight": link.weight,
+                "bytes": LINK_BYTES + (known.bytes if known is not None and alive else 0),
             }
             kind = EventType.LINK_UPDATED if alive else EventType.LINK_CREATED
             await _apply(connection, origin, kind, data, parts)
+            await charge(connection, origin.host, origin.bank, LINK_BYTES)
         return True
 
     async def reflections(self, host: UUID, bank: str, limit: int) -> list[Reflection]:

@@ -7,9 +7,11 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid5
 
+import orjson
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -22,7 +24,7 @@ from store.events.catalog import EventType
 from store.events.envelope import Origin, envelope, offer
 from store.events.log import append_events
 from store.languages import Languages, writing
-from store.quotas import refusal_of
+from store.quotas import charge, refusal_of, within_quota
 from store.recall.terms import lexical_text
 from store.recall.word_rules import WordRules
 from store.turn_offers import Offer, opened, said_in
@@ -33,6 +35,7 @@ MOST_LIVES = 64
 
 LOCK = text("""
     select pg_advisory_xact_lock_shared(afterturn.log_lock()),
+           pg_advisory_xact_lock_shared(afterturn.lock_key('quota', :host)),
            pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
            pg_advisory_xact_lock(afterturn.lock_key('document', :document))""")
 # Bank-wide: units of the document come with turns, and whoever names or links them would leave that behind.
@@ -110,8 +113,11 @@ class Documents:
 
         The same content again is the same document, and changes nothing. Raises QuotaExceeded, RateLimited, TurnBusy.
         """
-        chunks = chunked(document.text or "")
         now = self._clock()
+        return await within_quota(self._database, host, now, partial(self._add, host, document, now))
+
+    async def _add(self, host: UUID, document: NewDocument, now: datetime) -> AddedDocument:
+        chunks = chunked(document.text or "")
         bank = identity.bank_id(host, document.bank)
         for _ in range(MOST_LIVES):
             doc = await self._life(host, bank, document)
@@ -125,15 +131,24 @@ class Documents:
         raise TurnBusy("this document is being written by another request")
 
     async def register(self, host: UUID, document: NewDocument) -> AddedDocument:
-        """Name the file whose words come as turns, in a bank that is there; the same content again changes nothing."""
+        """Name the file whose words come as turns, in a bank that is there; the same content again changes nothing.
+
+        Raises QuotaExceeded.
+        """
+        now = self._clock()
+        return await within_quota(self._database, host, now, partial(self._register, host, document, now))
+
+    async def _register(self, host: UUID, document: NewDocument, now: datetime) -> AddedDocument:
         bank = identity.bank_id(host, document.bank)
-        origin = Origin(host, bank, identity.user_id(host, document.user_id), self._clock())
+        origin = Origin(host, bank, identity.user_id(host, document.user_id), now)
         doc = await self._life(host, bank, document)
         event = offer(origin, EventType.DOC_CREATED, (doc,), _data(doc, document))
         async with self._database.tenant(host) as connection:
-            await connection.execute(LOCK, {"bank": bank, "document": doc})
+            await connection.execute(LOCK, {"host": host, "bank": bank, "document": doc})
             position = await append_events(connection, host, [event], if_absent=True)
             known = (await connection.execute(POSITION, {"host": host, "subject": event["subject"]})).scalar_one()
+            if position is not None:
+                await charge(connection, host, bank, size_beside(document))
         return AddedDocument(doc, known, position is None, 0)
 
     async def get(self, host: UUID, bank: str, doc: UUID) -> Document:
@@ -173,9 +188,20 @@ class Documents:
         return row
 
 
+def size_beside(document: NewDocument) -> int:
+    """Return the bytes of what is said of a document beside its text, which its units hold."""
+    return len((document.title or "").encode()) + (len(orjson.dumps(document.metadata)) if document.metadata else 0)
+
+
 def _data(doc: UUID, document: NewDocument) -> dict[str, Any]:
-    told = {} if document.text is None else {"originalText": document.text}
-    return {"docId": str(doc), "contentHash": document.content_hash, **told}
+    told = {"originalText": document.text, "title": document.title, "occurredAt": document.occurred_at}
+    return {
+        "docId": str(doc),
+        "contentHash": document.content_hash,
+        **{name: value for name, value in told.items() if value is not None},
+        **({"metadata": document.metadata} if document.metadata else {}),
+        "bytes": size_beside(document),
+    }
 
 
 def _offered(
@@ -203,7 +229,7 @@ def _offered(
         digest=bytes.fromhex(document.content_hash),
         gateway=False,
         accepted_at=now,
-        size=len((document.text or "").encode()),
+        size=size_beside(document) + sum(len(chunk.encode()) for chunk in chunks),
         begins=True,
         events=events,
     )
@@ -218,7 +244,7 @@ def _retained(document: NewDocument, doc: UUID, unit: UUID, n: int, chunk: str) 
         "content": chunk,
         "context": document.title,
         "factType": "world",
-        "metadata": dict(document.metadata),
         "origin": "document",
+        "bytes": len(chunk.encode()),
         "ordinal": n,
     }

@@ -10,10 +10,12 @@ import orjson
 from asyncpg.exceptions import PostgresError
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
 from store.database import Database
 from store.errors import QuotaExceeded, RateLimited, StoreError
+from store.events.refusals import refusals
 from store.outage import state_of
 
 T = TypeVar("T")
@@ -22,6 +24,7 @@ T = TypeVar("T")
 USED_UP, LOOKS = "ZQ001", 20
 
 SET = text("select afterturn.set_quota(:host, :scope, :bank, cast(:limits as jsonb), :now)")
+CHARGE = text("select afterturn.charge_bytes(:host, array[:host, :bank]::uuid[], :bytes)")
 RECOUNT = text("select afterturn.recount_quota(:host, :now)")
 SHOW = text("""
     select bank_name, max_turns, max_bytes, max_banks, turns_per_minute, turns, bytes, banks
@@ -30,7 +33,11 @@ SHOW = text("""
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is allowed; None: without limit. Bytes are those of messages, in UTF-8. Banks only for a whole host."""
+    """What is allowed; None: without limit. Banks only for a whole host.
+
+    Bytes are those that callers wrote, in UTF-8, for what is still remembered: messages with their parts and metadata,
+    documents, directives, links, each version of what was corrected or pinned, and recall jobs until they expire.
+    """
 
     max_turns: int | None = None
     max_bytes: int | None = None
@@ -86,6 +93,28 @@ async def charged(write: Callable[[], Awaitable[T]]) -> T:
             if state_of(error) != USED_UP:
                 raise
     raise RateLimited("turns", "host", 0, 1)
+
+
+async def charge(connection: AsyncConnection, host: UUID, bank: UUID, size: int) -> None:
+    """Charge the quotas of a host and a bank the bytes that this transaction writes, as its last statement.
+
+    The transaction took the quota's lock shared, before the bank's. Raises QuotaExceeded: it must write nothing.
+    """
+    with refusals():
+        await connection.execute(CHARGE, {"host": host, "bank": bank, "bytes": size})
+
+
+async def within_quota(database: Database, host: UUID, now: datetime, write: Callable[[], Awaitable[T]]) -> T:
+    """Do a write that is charged; where a quota is full, once more after what is held was counted anew.
+
+    Raises QuotaExceeded.
+    """
+    try:
+        return await write()
+    except QuotaExceeded:
+        if not await recounted(database, host, now):
+            raise
+    return await write()
 
 
 async def recounted(database: Database, host: UUID, now: datetime) -> bool:

@@ -16,6 +16,8 @@ from sqlalchemy import text
 
 from store.database import Database
 from store.errors import NotFound
+from store.events.refusals import refusals
+from store.quotas import within_quota
 
 #: Attempts before a job has failed.
 MAX_ATTEMPTS = 3
@@ -103,11 +105,19 @@ class RecallJobs:
         self._clock = clock
 
     async def open(self, host: UUID, request: Mapping[str, Any], ttl: timedelta) -> tuple[UUID, datetime]:
-        """Open a job; returns its id and when it expires. The request must name its `bank`, or its `banks`."""
+        """Open a job; returns its id and when it expires. The request must name its `bank`, or its `banks`.
+
+        Raises QuotaExceeded.
+        """
         job, now = uuid4(), self._clock()
         arguments = {"host": host, "job": job, "request": orjson.dumps(request).decode()}
-        async with self._database.tenant(host) as connection:
-            await connection.execute(OPEN, {**arguments, "now": now, "expires_at": now + ttl})
+
+        async def write() -> None:
+            with refusals():
+                async with self._database.tenant(host) as connection:
+                    await connection.execute(OPEN, {**arguments, "now": now, "expires_at": now + ttl})
+
+        await within_quota(self._database, host, now, write)
         return job, now + ttl
 
     async def read(self, host: UUID, job: UUID) -> RecallJob:

@@ -147,12 +147,14 @@ def _offer(host: UUID, turn: NewTurn, now: datetime, known: Known) -> Offer:
     units = [identity.unit_id(turn_id, n) for n in range(len(turn.messages))]
     said = [m.occurred_at or turn.occurred_at or now for m in turn.messages]
     rules = writing(known.rules, bank)
+    sizes = _sizes(turn)
     begins = session not in known.living
     events = _beginnings(origin, turn, session) if begins else []
     appended = _appended(turn, place, units, said)
     events.append(opened(envelope(origin, EventType.SESSION_APPENDED, (session,), appended, nth=str(turn_id))))
     for n, (unit, message, at) in enumerate(zip(units, turn.messages, said, strict=True)):
-        retained = envelope(origin, EventType.UNIT_RETAINED, (unit,), _retained(turn, n, unit, at, place))
+        data = {**_retained(turn, n, unit, at, place), "bytes": sizes[n]}
+        retained = envelope(origin, EventType.UNIT_RETAINED, (unit,), data)
         text = lexical_text(message.name or message.role, at, message.content, rules)
         events.append(opened(retained, said_in(unit, text, rules)))
     return Offer(
@@ -163,10 +165,19 @@ def _offer(host: UUID, turn: NewTurn, now: datetime, known: Known) -> Offer:
         digest=_digest(turn, known.digest_key),
         gateway=turn.gateway,
         accepted_at=now,
-        size=sum(len(message.content.encode()) for message in turn.messages),
+        size=sum(sizes),
         begins=begins,
         events=events,
     )
+
+
+def _sizes(turn: NewTurn) -> list[int]:
+    """Return the bytes that are written for each message, its parts and the turn's metadata with it."""
+    beside = len(orjson.dumps(dict(turn.metadata))) if turn.metadata else 0
+    return [
+        len(message.content.encode()) + (len(orjson.dumps(message.parts)) if message.parts else 0) + beside
+        for message in turn.messages
+    ]
 
 
 def _beginnings(origin: Origin, turn: NewTurn, session: UUID) -> list[OfferedEvent]:

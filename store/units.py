@@ -18,12 +18,14 @@ from store.events.catalog import EventType
 from store.events.envelope import Origin, offer
 from store.events.log import append_events
 from store.links import Linked, links_of
+from store.quotas import within_quota
 from store.reflections import Reflection
 
 GET = text("""
     select u.unit_id, u.content, u.fact_type, u.origin, u.session_id, u.turn_id, u.session_name, u.turn_name,
            u.ordinal, u.role, u.name, u.event_date, u.position, u.aggregate_version,
-           cast(u.metadata as text) as metadata, u.source_memory_ids, f.valid_from, f.valid_to, f.superseded_by,
+           cast(coalesce(o.metadata, '{}') || u.metadata as text) as metadata, u.source_memory_ids,
+           f.valid_from, f.valid_to, f.superseded_by,
            array(select n.canonical_name
                    from afterturn.agent_memory_unit_entity_t l
                    join afterturn.agent_memory_entity_t n using (host_id, bank_id, entity_id)
@@ -32,6 +34,8 @@ GET = text("""
                   order by 1) as entities
       from afterturn.agent_memory_unit_t u
       left join afterturn.fact_t f on f.host_id = u.host_id and f.bank_id = u.bank_id and f.unit_id = u.unit_id
+      left join afterturn.agent_memory_doc_t o
+        on o.host_id = u.host_id and o.bank_id = u.bank_id and o.doc_id = u.doc_id
      where u.host_id = :host and u.bank_id = :bank and u.unit_id = :unit and u.active""")
 THERE = text("""
     select u.unit_id, u.session_id, u.turn_id, u.aggregate_version, u.active from afterturn.agent_memory_unit_t u
@@ -121,14 +125,25 @@ class Units:
         Raises NotFound, IsReflection, TurnBusy, ConcurrencyError when `version` is given and no longer the unit's.
         """
         origin = Origin(host, identity.bank_id(host, bank), identity.user_id(host, user), self._clock())
-        async with self._database.tenant(host) as connection:
-            return await corrections.correct(connection, origin, unit, content, version)
+
+        async def write() -> Corrected:
+            async with self._database.tenant(host) as connection:
+                return await corrections.correct(connection, origin, unit, content, version)
+
+        return await within_quota(self._database, host, origin.at, write)
 
     async def pin(self, host: UUID, bank: str, unit: UUID, *, pinned: bool, user: str | None = None) -> Corrected:
-        """Have one unit told with every answer of its bank, or no longer, as `user`. Raises NotFound, IsReflection."""
+        """Have one unit told with every answer of its bank, or no longer, as `user`.
+
+        Raises NotFound, IsReflection, QuotaExceeded.
+        """
         origin = Origin(host, identity.bank_id(host, bank), identity.user_id(host, user), self._clock())
-        async with self._database.tenant(host) as connection:
-            return await corrections.pin(connection, origin, unit, pinned=pinned)
+
+        async def write() -> Corrected:
+            async with self._database.tenant(host) as connection:
+                return await corrections.pin(connection, origin, unit, pinned=pinned)
+
+        return await within_quota(self._database, host, origin.at, write)
 
     async def forget(
         self, host: UUID, bank: str, unit: UUID, user: str | None = None, *, with_facts: bool = False
@@ -144,7 +159,7 @@ class Units:
         async with self._database.tenant(host) as connection:
             seen = await _there(connection, host, bank_id, unit)
             session = None if seen is None else seen.session_id
-            await connection.execute(corrections.LOCK, {"bank": bank_id, "session": session or unit})
+            await connection.execute(corrections.LOCK, {"host": host, "bank": bank_id, "session": session or unit})
             found = await _there(connection, host, bank_id, unit)
             if found is None:
                 return Forgotten(await reflections.end(connection, origin, unit), 0)

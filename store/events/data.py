@@ -6,7 +6,7 @@ parts) is theirs, whatever its names and numbers.
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
@@ -66,11 +66,19 @@ class DocKey(EventData):
     doc_id: UUID
 
 
+#: What quotas are charged for a thing: the bytes that callers wrote for it, over all its versions.
+Bytes = Annotated[int | None, Field(ge=0, lt=2**63)]
+
+
 class Doc(DocKey):
     """A document's state."""
 
     original_text: str | None = None
     content_hash: str | None = None
+    title: str | None = None
+    metadata: Mapping[str, JsonValue] = Field(default_factory=dict)
+    occurred_at: AwareDatetime | None = None
+    bytes: Bytes = None
 
 
 class UnitKey(EventData):
@@ -94,6 +102,7 @@ class Unit(UnitKey):
     proof_count: int = Field(1, ge=0)
     source_memory_ids: tuple[UUID, ...] = ()
     embedding_model: str | None = None
+    bytes: Bytes = None
 
 
 class RetainedUnit(Unit):
@@ -155,6 +164,7 @@ class Link(LinkKey):
 
     weight: float = 1.0
     embedding_model: str | None = None
+    bytes: Bytes = None
 
 
 class DirectiveKey(EventData):
@@ -169,6 +179,7 @@ class Directive(DirectiveKey):
     name: str = Field(min_length=1, max_length=256)
     content: str
     priority: int = 0
+    bytes: Bytes = None
 
 
 class ReflectionKey(EventData):

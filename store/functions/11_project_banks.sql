@@ -74,18 +74,22 @@ create or replace function afterturn.project_doc_created(p_events afterturn.even
 language plpgsql as $$
 begin
     insert into agent_memory_doc_t as o
-        (host_id, doc_id, bank_id, original_text, content_hash, aggregate_version, active, update_ts, update_user)
+        (host_id, doc_id, bank_id, original_text, content_hash, title, metadata, occurred_at, bytes, aggregate_version,
+         active, update_ts, update_user)
     select distinct on (e.aggregate_id)
-           e.host_id, (d->>'docId')::uuid, e.bank_id, d->>'originalText', d->>'contentHash', e.aggregate_version,
+           e.host_id, (d->>'docId')::uuid, e.bank_id, d->>'originalText', d->>'contentHash', d->>'title',
+           coalesce(d->'metadata', '{}'), (d->>'occurredAt')::timestamptz,
+           coalesce((d->>'bytes')::bigint, 0), e.aggregate_version,
            coalesce((select b.active from agent_memory_bank_t b where b.host_id = e.host_id and b.bank_id = e.bank_id), true),
            e.event_ts, e.user_id::text
       from unnest(p_events) e, lateral (select e.payload->'data') as x(d)
      where e.event_type = 'AgentMemoryDocCreatedEvent'
      order by e.aggregate_id, e.aggregate_version
     on conflict (host_id, bank_id, doc_id) do update
-       set (original_text, content_hash, aggregate_version, active, update_ts, update_user)
-         = row (excluded.original_text, excluded.content_hash, excluded.aggregate_version, excluded.active,
-                excluded.update_ts, excluded.update_user)
+       set (original_text, content_hash, title, metadata, occurred_at, bytes, aggregate_version, active, update_ts,
+            update_user)
+         = row (excluded.original_text, excluded.content_hash, excluded.title, excluded.metadata, excluded.occurred_at,
+                excluded.bytes, excluded.aggregate_version, excluded.active, excluded.update_ts, excluded.update_user)
      where o.aggregate_version < excluded.aggregate_version and not o.active;
 end $$;
 
@@ -97,8 +101,10 @@ begin
            select true from agent_memory_doc_t o where o.host_id = e.host_id and o.bank_id = e.bank_id
               and o.doc_id = (e.payload->'data'->>'docId')::uuid) is null;
     update agent_memory_doc_t o
-       set (original_text, content_hash, aggregate_version, update_ts, update_user)
-         = row (d->>'originalText', d->>'contentHash', e.aggregate_version, e.event_ts, e.user_id::text)
+       set (original_text, content_hash, title, metadata, occurred_at, bytes, aggregate_version, update_ts, update_user)
+         = row (d->>'originalText', d->>'contentHash', d->>'title', coalesce(d->'metadata', '{}'),
+                (d->>'occurredAt')::timestamptz, coalesce((d->>'bytes')::bigint, 0),
+                e.aggregate_version, e.event_ts, e.user_id::text)
       from (select distinct on (e.aggregate_id) e.* from afterturn.events_about(p_events, 'AgentMemoryDocUpdatedEvent', 'docId') e
              order by e.aggregate_id, e.aggregate_version desc) e
      where o.host_id = e.host_id and o.bank_id = e.bank_id and o.doc_id = e.thing
@@ -138,18 +144,18 @@ create or replace function afterturn.project_directive_created(p_events aftertur
 language plpgsql as $$
 begin
     insert into agent_memory_directive_t as v
-        (host_id, directive_id, bank_id, name, content, priority, aggregate_version, active, update_ts, update_user)
+        (host_id, directive_id, bank_id, name, content, priority, bytes, aggregate_version, active, update_ts, update_user)
     select distinct on (e.aggregate_id)
            e.host_id, (d->>'directiveId')::uuid, e.bank_id, coalesce(d->>'name', ''), coalesce(d->>'content', ''), coalesce((d->>'priority')::int, 0),
-           e.aggregate_version,
+           coalesce((d->>'bytes')::bigint, octet_length(d->>'content'), 0), e.aggregate_version,
            coalesce((select b.active from agent_memory_bank_t b where b.host_id = e.host_id and b.bank_id = e.bank_id), true),
            e.event_ts, e.user_id::text
       from unnest(p_events) e, lateral (select e.payload->'data') as x(d)
      where e.event_type = 'AgentMemoryDirectiveCreatedEvent'
      order by e.aggregate_id, e.aggregate_version
     on conflict (host_id, bank_id, directive_id) do update
-       set (name, content, priority, aggregate_version, active, update_ts, update_user)
-         = row (excluded.name, excluded.content, excluded.priority, excluded.aggregate_version, excluded.active,
+       set (name, content, priority, bytes, aggregate_version, active, update_ts, update_user)
+         = row (excluded.name, excluded.content, excluded.priority, excluded.bytes, excluded.aggregate_version, excluded.active,
                 excluded.update_ts, excluded.update_user)
      where v.aggregate_version < excluded.aggregate_version and not v.active;
 end $$;
@@ -162,8 +168,9 @@ begin
            select true from agent_memory_directive_t v where v.host_id = e.host_id and v.bank_id = e.bank_id
               and v.directive_id = (e.payload->'data'->>'directiveId')::uuid) is null;
     update agent_memory_directive_t v
-       set (name, content, priority, aggregate_version, update_ts, update_user)
-         = row (coalesce(d->>'name', ''), coalesce(d->>'content', ''), coalesce((d->>'priority')::int, 0), e.aggregate_version, e.event_ts,
+       set (name, content, priority, bytes, aggregate_version, update_ts, update_user)
+         = row (coalesce(d->>'name', ''), coalesce(d->>'content', ''), coalesce((d->>'priority')::int, 0),
+                coalesce((d->>'bytes')::bigint, octet_length(d->>'content'), 0), e.aggregate_version, e.event_ts,
                 e.user_id::text)
       from (select distinct on (e.aggregate_id) e.* from afterturn.events_about(p_events, 'AgentMemoryDirectiveUpdatedEvent', 'directiveId') e
              order by e.aggregate_id, e.aggregate_version desc) e

@@ -9,7 +9,7 @@ begin
     insert into agent_memory_unit_t as u
         (host_id, unit_id, bank_id, doc_id, content, context, event_date, occurred_start, occurred_end, mentioned_at,
          fact_type, metadata, proof_count, source_memory_ids, user_id, origin, session_id, turn_id, session_name,
-         turn_name, ordinal, seq, role, name, position, aggregate_version, active, update_ts, update_user)
+         turn_name, ordinal, seq, role, name, position, bytes, aggregate_version, active, update_ts, update_user)
     select e.host_id, (d->>'unitId')::uuid, e.bank_id, (d->>'docId')::uuid, coalesce(d->>'content', ''), d->>'context',
            coalesce((d->>'eventDate')::timestamptz, e.event_ts), (d->>'occurredStart')::timestamptz, (d->>'occurredEnd')::timestamptz,
            (d->>'mentionedAt')::timestamptz, coalesce(d->>'factType', 'world'), coalesce(d->'metadata', '{}'),
@@ -18,7 +18,9 @@ begin
                 else '{}' end,
            e.user_id, coalesce(d->>'origin', 'extraction'), (d->>'sessionId')::uuid, (d->>'turnId')::uuid,
            d->>'sessionName', d->>'turnName', (d->>'ordinal')::int, (d->>'sequence')::int, d->>'role', d->>'name',
-           e.position, e.aggregate_version,
+           e.position,
+           coalesce((d->>'bytes')::bigint, case when d->>'origin' in ('message', 'document') then octet_length(d->>'content') end, 0),
+           e.aggregate_version,
            (p_living or coalesce((select b.active from agent_memory_bank_t b
                                    where b.host_id = e.host_id and b.bank_id = e.bank_id), true))
            and coalesce((select o.active from agent_memory_doc_t o where o.host_id = e.host_id and o.bank_id = e.bank_id
@@ -29,12 +31,12 @@ begin
     on conflict (host_id, bank_id, unit_id) do update
        set (doc_id, content, context, event_date, occurred_start, occurred_end, mentioned_at, fact_type, metadata,
             proof_count, source_memory_ids, user_id, origin, session_id, turn_id, session_name, turn_name, ordinal, seq,
-            role, name, position, aggregate_version, active, update_ts, update_user)
+            role, name, position, bytes, aggregate_version, active, update_ts, update_user)
          = row (excluded.doc_id, excluded.content, excluded.context, excluded.event_date, excluded.occurred_start,
                 excluded.occurred_end, excluded.mentioned_at, excluded.fact_type, excluded.metadata,
                 excluded.proof_count, excluded.source_memory_ids, excluded.user_id, excluded.origin,
                 excluded.session_id, excluded.turn_id, excluded.session_name, excluded.turn_name, excluded.ordinal,
-                excluded.seq, excluded.role, excluded.name, excluded.position, excluded.aggregate_version,
+                excluded.seq, excluded.role, excluded.name, excluded.position, excluded.bytes, excluded.aggregate_version,
                 excluded.active, excluded.update_ts, excluded.update_user)
      where u.aggregate_version < excluded.aggregate_version and not u.active;
 end $$;
@@ -71,11 +73,12 @@ begin
     )
     update agent_memory_unit_t u
        set (doc_id, content, context, event_date, occurred_start, occurred_end, mentioned_at, fact_type, metadata,
-            proof_count, source_memory_ids, aggregate_version, update_ts, update_user)
+            proof_count, source_memory_ids, bytes, aggregate_version, update_ts, update_user)
          = row ((d->>'docId')::uuid, coalesce(d->>'content', ''), d->>'context', coalesce((d->>'eventDate')::timestamptz, e.event_ts),
                 (d->>'occurredStart')::timestamptz, (d->>'occurredEnd')::timestamptz, (d->>'mentionedAt')::timestamptz,
                 coalesce(d->>'factType', 'world'), coalesce(d->'metadata', '{}'), coalesce((d->>'proofCount')::int, 1),
                 coalesce((select array_agg(s::uuid) from jsonb_array_elements_text(d->'sourceMemoryIds') s), '{}'),
+                coalesce((d->>'bytes')::bigint, case when u.origin in ('message', 'document') then octet_length(d->>'content') end, 0),
                 e.aggregate_version, e.event_ts, e.user_id::text)
       from last e
      where u.host_id = e.host_id and u.bank_id = e.bank_id and u.unit_id = e.thing
@@ -265,10 +268,11 @@ create or replace function afterturn.project_link_created(p_events afterturn.eve
 language plpgsql as $$
 begin
     insert into agent_memory_link_t as l
-        (host_id, bank_id, from_unit_id, to_unit_id, link_type, weight, aggregate_version, active, update_ts, update_user)
+        (host_id, bank_id, from_unit_id, to_unit_id, link_type, weight, bytes, aggregate_version, active, update_ts,
+         update_user)
     select distinct on (e.aggregate_id)
            e.host_id, e.bank_id, (d->>'fromUnitId')::uuid, (d->>'toUnitId')::uuid, d->>'linkType',
-           coalesce((d->>'weight')::float8, 1.0), e.aggregate_version,
+           coalesce((d->>'weight')::float8, 1.0), coalesce((d->>'bytes')::bigint, 0), e.aggregate_version,
            coalesce((select u.active from agent_memory_unit_t u where u.host_id = e.host_id and u.bank_id = e.bank_id
                         and u.unit_id = (d->>'fromUnitId')::uuid), true)
            and coalesce((select u.active from agent_memory_unit_t u where u.host_id = e.host_id and u.bank_id = e.bank_id
@@ -278,8 +282,8 @@ begin
      where e.event_type = 'AgentMemoryLinkCreatedEvent'
      order by e.aggregate_id, e.aggregate_version
     on conflict (host_id, bank_id, from_unit_id, to_unit_id, link_type) do update
-       set (weight, aggregate_version, active, update_ts, update_user)
-         = row (excluded.weight, excluded.aggregate_version, excluded.active, excluded.update_ts, excluded.update_user)
+       set (weight, bytes, aggregate_version, active, update_ts, update_user)
+         = row (excluded.weight, excluded.bytes, excluded.aggregate_version, excluded.active, excluded.update_ts, excluded.update_user)
      where l.aggregate_version < excluded.aggregate_version and not l.active;
 end $$;
 
@@ -293,8 +297,8 @@ begin
               and l.to_unit_id = (e.payload->'data'->>'toUnitId')::uuid
               and l.link_type = e.payload->'data'->>'linkType') is null;
     update agent_memory_link_t l
-       set (weight, aggregate_version, update_ts, update_user)
-         = row (coalesce((d->>'weight')::float8, 1.0), e.aggregate_version, e.event_ts, e.user_id::text)
+       set (weight, bytes, aggregate_version, update_ts, update_user)
+         = row (coalesce((d->>'weight')::float8, 1.0), coalesce((d->>'bytes')::bigint, 0), e.aggregate_version, e.event_ts, e.user_id::text)
       from (select distinct on (e.aggregate_id) e.*
               from afterturn.events_about(p_events, 'AgentMemoryLinkUpdatedEvent', 'fromUnitId') e
              order by e.aggregate_id, e.aggregate_version desc) e

@@ -152,8 +152,82 @@ begin
     return 'created';
 end $$;
 
--- Counts anew what a host and its banks hold: turns and documents of which something is left, their bytes, banks that
--- live. p_now: when that was, null where it is no answer to a full quota. The caller holds the quota's lock alone.
+-- Charges bytes to quotas of a host, last in the transaction that writes them, after it took the quota's lock shared: a
+-- recount then sees both or neither. Refused (ZQ002) past max_bytes where p_refuse says so; less than nothing is given back.
+create or replace function afterturn.charge_bytes(p_host uuid, p_scopes uuid[], p_bytes bigint, p_refuse boolean default true)
+returns void language plpgsql as $$
+declare
+    q record;
+begin
+    for q in
+        select c.scope_id, c.bank_name, c.max_bytes from afterturn.quota_t c
+         where c.host_id = p_host and c.scope_id = any (p_scopes) order by c.scope_id
+    loop
+        update afterturn.quota_t c set bytes = greatest(c.bytes + p_bytes, 0)
+         where c.host_id = p_host and c.scope_id = q.scope_id
+           and (not p_refuse or coalesce(c.bytes + p_bytes <= c.max_bytes, true));
+        if not found then
+            raise exception using errcode = 'ZQ002', message = 'a quota of bytes is used up',
+                detail = jsonb_build_object('limit', 'max_bytes', 'scope', case when q.bank_name is null then 'host' else 'bank' end,
+                                            'allowed', q.max_bytes)::text;
+        end if;
+    end loop;
+end $$;
+
+-- A recall job is charged what its row holds: the question, then the answer, nothing once it has expired. Only a question is
+-- refused. The lock comes before any row: whoever recounts or erases holds it alone, and then takes rows.
+create or replace function afterturn.lock_quota_of_job() returns trigger
+language plpgsql as $$
+begin
+    perform pg_advisory_xact_lock_shared(afterturn.lock_key('quota', h.host_id))
+       from (select nullif(current_setting('afterturn.host', true), '')::uuid as host_id) h where h.host_id is not null;
+    return null;
+end $$;
+
+create or replace function afterturn.charge_job() returns trigger
+language plpgsql as $$
+declare
+    v_job afterturn.recall_job_t := coalesce(new, old);
+    v_bytes bigint := coalesce(new.bytes, 0) - coalesce(old.bytes, 0);
+begin
+    -- The operator forgets what expired long ago, and pays for nobody.
+    if v_bytes <> 0 and nullif(current_setting('afterturn.host', true), '') is not null then
+        perform afterturn.charge_bytes(v_job.host_id, array(
+            select q.scope_id from afterturn.quota_t q
+             where q.host_id = v_job.host_id
+               and (q.bank_name is null or (q.bank_name = v_job.request->>'bank' and not v_job.request ? 'banks'))),
+            v_bytes, tg_op = 'INSERT');
+    end if;
+    return null;
+end $$;
+
+create or replace trigger lock_quota before insert or update or delete on afterturn.recall_job_t
+    for each statement execute function afterturn.lock_quota_of_job();
+create or replace trigger charge after insert or update or delete on afterturn.recall_job_t
+    for each row execute function afterturn.charge_job();
+
+-- The bytes that callers wrote for what a host, or one of its banks, holds now.
+create or replace function afterturn.bytes_held(p_host uuid, p_bank uuid, p_name text) returns bigint
+language sql stable as $$
+    select coalesce(sum(h.bytes), 0)::bigint from (
+        select sum(u.bytes) as bytes from afterturn.agent_memory_unit_t u
+         where u.host_id = p_host and u.active and (p_name is null or u.bank_id = p_bank)
+        union all
+        select sum(o.bytes) from afterturn.agent_memory_doc_t o
+         where o.host_id = p_host and o.active and (p_name is null or o.bank_id = p_bank)
+        union all
+        select sum(l.bytes) from afterturn.agent_memory_link_t l
+         where l.host_id = p_host and l.active and (p_name is null or l.bank_id = p_bank)
+        union all
+        select sum(v.bytes) from afterturn.agent_memory_directive_t v
+         where v.host_id = p_host and v.active and (p_name is null or v.bank_id = p_bank)
+        union all
+        select sum(j.bytes) from afterturn.recall_job_t j
+         where j.host_id = p_host and (p_name is null or (j.request->>'bank' = p_name and not j.request ? 'banks'))) h
+$$;
+
+-- Counts anew what a host and its banks hold: turns and documents of which something is left, bytes, banks that live.
+-- p_now: when that was, null where it is no answer to a full quota. The caller holds the quota's lock alone.
 create or replace function afterturn.count_quota(p_host uuid, p_now timestamptz) returns void
 language plpgsql set search_path to afterturn, public as $$
 begin
@@ -161,11 +235,7 @@ begin
        set turns = (select count(distinct u.turn_id) from agent_memory_unit_t u
                      where u.host_id = p_host and u.origin in ('message', 'document') and u.active
                        and (q.bank_name is null or u.bank_id = q.scope_id)),
-           bytes = (select coalesce(sum(octet_length(u.content)), 0) from agent_memory_unit_t u
-                     where u.host_id = p_host and u.origin = 'message' and u.active
-                       and (q.bank_name is null or u.bank_id = q.scope_id))
-                 + (select coalesce(sum(octet_length(o.original_text)), 0) from agent_memory_doc_t o
-                     where o.host_id = p_host and o.active and (q.bank_name is null or o.bank_id = q.scope_id)),
+           bytes = afterturn.bytes_held(p_host, q.scope_id, q.bank_name),
            banks = (select count(*) from agent_memory_bank_t b where b.host_id = p_host and b.active
                        and q.bank_name is null),
            counted_at = coalesce(p_now, q.counted_at)

@@ -153,23 +153,24 @@ begin
     update afterturn.agent_memory_unit_t u
        set content = '', context = null, event_date = e.event_ts, occurred_start = null, occurred_end = null,
            mentioned_at = null, metadata = '{}', proof_count = 1, session_name = null, turn_name = null, role = null,
-           name = null
+           name = null, bytes = 0
       from afterturn.events_about(v_states, 'AgentMemoryUnit', 'unitId') e
      where u.host_id = p_host and u.bank_id = e.bank_id and u.unit_id = e.thing;
     update afterturn.agent_memory_unit_entity_t l set mentions = 1, name = null, kind = null
       from afterturn.events_about(v_states, 'AgentMemoryUnitEntity', 'unitId') e
      where l.host_id = p_host and l.bank_id = e.bank_id and l.unit_id = e.thing and l.entity_id = (e.d->>'entityId')::uuid;
-    update afterturn.agent_memory_link_t l set weight = 1.0
+    update afterturn.agent_memory_link_t l set weight = 1.0, bytes = 0
       from afterturn.events_about(v_states, 'AgentMemoryLink', 'fromUnitId') e
      where l.host_id = p_host and l.bank_id = e.bank_id and l.from_unit_id = e.thing
        and l.to_unit_id = (e.d->>'toUnitId')::uuid and l.link_type = e.d->>'linkType';
     update afterturn.agent_memory_entity_t n set canonical_name = '', metadata = '{}'
       from afterturn.events_about(v_states, 'AgentMemoryEntity', 'entityId') e
      where n.host_id = p_host and n.bank_id = e.bank_id and n.entity_id = e.thing;
-    update afterturn.agent_memory_doc_t o set original_text = null, content_hash = null
+    update afterturn.agent_memory_doc_t o
+       set original_text = null, content_hash = null, title = null, metadata = '{}', occurred_at = null, bytes = 0
       from afterturn.events_about(v_states, 'AgentMemoryDoc', 'docId') e
      where o.host_id = p_host and o.bank_id = e.bank_id and o.doc_id = e.thing;
-    update afterturn.agent_memory_directive_t v set name = '', content = '', priority = 0
+    update afterturn.agent_memory_directive_t v set name = '', content = '', priority = 0, bytes = 0
       from afterturn.events_about(v_states, 'AgentMemoryDirective', 'directiveId') e
      where v.host_id = p_host and v.bank_id = e.bank_id and v.directive_id = e.thing;
     update afterturn.agent_memory_reflection_t r set content = ''

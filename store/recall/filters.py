@@ -9,6 +9,11 @@ import orjson
 from store import identity
 from store.recall.query import RecallQuery
 
+#: What a unit carries: its own metadata, and that of its document, which is kept once.
+METADATA = """(coalesce((select o.metadata from afterturn.agent_memory_doc_t o
+                           where o.host_id = {unit}.host_id and o.bank_id = {unit}.bank_id
+                             and o.doc_id = {unit}.doc_id), jsonb_build_object()) || {unit}.metadata)"""
+
 
 def conditions(unit: str) -> str:
     """Return the filters as SQL over the unit row of that alias; each falls away where its parameter is null."""
@@ -18,6 +23,7 @@ def conditions(unit: str) -> str:
 
 def conditions_of_any_kind(unit: str) -> str:
     """Return the same without the filter by kind."""
+    metadata = METADATA.format(unit=unit)
     return f"""{unit}.active
       and (cast(:only_session as uuid) is null or {unit}.session_id = cast(:only_session as uuid))
       and (cast(:not_session as uuid) is null or {unit}.session_id is distinct from cast(:not_session as uuid))
@@ -26,8 +32,8 @@ def conditions_of_any_kind(unit: str) -> str:
       and (cast(:known_at as timestamptz) is null or {unit}.update_ts <= cast(:known_at as timestamptz)
            or {unit}.unit_id = any(cast(:earlier as uuid[])))
       and (cast(:tags as text[]) is null
-           or jsonb_exists_any({unit}.metadata->'tags', cast(:tags as text[])))
-      and (cast(:metadata as jsonb) is null or {unit}.metadata @> cast(:metadata as jsonb))
+           or jsonb_exists_any({metadata}->'tags', cast(:tags as text[])))
+      and (cast(:metadata as jsonb) is null or {metadata} @> cast(:metadata as jsonb))
       and (cast(:user as uuid) is null or {unit}.user_id = cast(:user as uuid))"""
 
 

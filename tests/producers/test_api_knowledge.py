@@ -6,6 +6,7 @@ from uuid import uuid4
 
 import pytest
 
+from store.identity import host_id
 from tests.producers.conftest import Tenant, World
 
 TEXT = "The boiler is serviced in May.\n\nIts key hangs behind the green door.\n\n" + "Nothing to tell. " * 80
@@ -96,6 +97,42 @@ async def test_a_turn_of_a_document_that_is_not_there_is_refused_alone(ana: Tena
 async def test_what_is_no_document_is_refused(ana: Tenant, body: dict[str, Any]) -> None:
     answer = await add(ana, **body)
     assert (answer.status_code, answer.json()["error"]["code"]) == (422, "INVALID_ARGUMENT")
+
+
+async def test_a_documents_metadata_have_the_limit_of_a_turns(world: World, ana: Tenant, turn: dict[str, Any]) -> None:
+    large = {f"k{n}": "x" * 1024 for n in range(768)}
+    answer = await add(ana, content=TEXT, metadata=large)
+    refused = await ana.http.post("/api/v1/turns", json={**turn, "metadata": large})
+    assert answer.status_code == refused.status_code == 413
+    assert answer.json()["error"]["details"] == refused.json()["error"]["details"]
+    assert answer.json()["error"]["details"]["limit_bytes"] == 16_384
+    written = await world.sql("select 1 from afterturn.event_store_t where host_id = :host", host=host_id(ana.host))
+    assert written == []
+
+
+async def test_what_a_document_is_written_as_does_not_grow_with_its_units(world: World, ana: Tenant) -> None:
+    text = "\n\n".join(f"Room {n} has a lamp. {'Nothing else. ' * 50}" for n in range(300))
+    assert (await add(ana, content=text, metadata={"k": "x" * 16_000})).json()["units"] >= 300
+    [row] = await world.sql(
+        "select sum(octet_length(payload::text)) as n from afterturn.event_store_t where host_id = :host",
+        host=host_id(ana.host),
+    )
+    # The text twice, whole and in its units, the metadata once, and about a kilobyte around each event.
+    assert row.n < 2 * len(text) + 16_384 + 301 * 1_200
+
+
+async def test_units_are_found_by_the_metadata_of_their_document(ana: Tenant) -> None:
+    await add(ana, content="The boiler is blue.", metadata={"room": "cellar", "tags": "heat"})
+    await add(ana, content="The boiler is red.", metadata={"room": "attic"})
+
+    async def texts(**filters: Any) -> list[str]:
+        answer = await ana.http.post("/api/v1/recall", json={"query": "boiler", **filters})
+        return sorted(one["text"] for one in answer.json()["results"])
+
+    assert await texts(metadata={"room": "cellar"}) == ["The boiler is blue."]
+    assert await texts(tags=["heat"]) == ["The boiler is blue."]
+    assert await texts(metadata={"room": "hall"}) == []
+    assert await texts() == ["The boiler is blue.", "The boiler is red."]
 
 
 async def test_a_directive_is_known_by_its_name(world: World, ana: Tenant) -> None:

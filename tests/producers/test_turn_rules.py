@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from producers.errors import Invalid, ProducerError, TooLarge
 from producers.framing import ReferenceItem, frame
 from producers.settings import ApiSettings
-from producers.turns import read_turn
+from producers.turns import MAX_METADATA_BYTES_OF_CALL, limit_call, read_turn
 from store.turns import NewTurn
 
 SETTINGS = ApiSettings(max_message_bytes=1024)
@@ -205,3 +205,16 @@ def test_whatever_is_handed_in_is_read_or_refused(value: Any) -> None:
             assert isinstance(judged(offered), NewTurn)
         except ProducerError:
             continue
+
+
+def test_metadata_that_would_be_kept_with_too_many_messages_are_refused_turn_by_turn() -> None:
+    """They are kept with every message: a call of two megabytes would write a hundred of them."""
+    large = judged(turn(messages=[SAID] * 64, metadata={"a": "x" * 16_000}))
+    small = judged(turn())
+    found = limit_call([large] * 100 + [small])
+    kept = [one for one in found if isinstance(one, NewTurn)]
+    assert kept[-1] is small
+    assert sum(len(one.messages) * 16_000 for one in kept[:-1]) <= MAX_METADATA_BYTES_OF_CALL
+    [first, *_] = [one for one in found if isinstance(one, TooLarge)]
+    assert first.details["limit_bytes"] == MAX_METADATA_BYTES_OF_CALL
+    assert len(found) == 101
