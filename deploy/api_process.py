@@ -27,7 +27,7 @@ from deploy.gateways import gateway_recall
 from deploy.health import ApiHealth
 from deploy.long_lived import keep_loaded
 from deploy.metrics import Exposition, LedgerCounts
-from deploy.outside import noting
+from deploy.outside import noting_models
 from deploy.settings import Settings
 from deploy.stepping_back import half_with_me
 from deploy.together import TogetherProtocol
@@ -222,7 +222,7 @@ async def _lifespan(settings: Settings, owned: _Owned, _app: FastAPI) -> AsyncGe
     async with (
         owned.clock.running(),
         owned.watch.running(),
-        noting(owned.database, settings),
+        noting_models(owned.database, settings, owned.embedder),
         owned.model.loading(),
         owned.last.loading(),
         owned.recorder.writing(),

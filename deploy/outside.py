@@ -1,4 +1,7 @@
-"""Which models at other machines' doors these settings choose; noted, so that an erasure can tell of them."""
+"""Which models a process uses, noted in the database when it starts.
+
+Those of other machines, so that an erasure can name them; and the sentence model: its vectors direct readers are shown.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -8,9 +11,11 @@ from urllib.parse import urlsplit
 import structlog
 
 from deploy.settings import Settings
+from embeddings.protocol import Embedder
 from embeddings.remote import generation_of
 from embeddings.settings import Provider
 from store.database import Database
+from store.live_model import note_live_model
 from store.outage import is_outage
 from store.outside_models import EMBEDDING, EXTRACTION, OutsideModel, note
 from workers.extraction.llm_request import version_of
@@ -32,21 +37,22 @@ def outside_models(settings: Settings) -> Sequence[OutsideModel]:
     return found
 
 
-async def noted(database: Database, settings: Settings) -> None:
-    """Note them, as soon as the database takes it."""
+async def note_models(database: Database, settings: Settings, embedder: Embedder) -> None:
+    """Note the models of this process, as soon as the database takes it."""
     while True:
         try:
-            return await note(database, outside_models(settings))
+            await note(database, outside_models(settings))
+            return await note_live_model(database, embedder)
         except Exception as error:  # noqa: BLE001 - whatever the driver raises, it is tried again
             if not is_outage(error):
-                log.warning("outside models could not be noted", error=type(error).__name__)
+                log.warning("models could not be noted", error=type(error).__name__)
             await asyncio.sleep(TRY_AGAIN_S)
 
 
 @asynccontextmanager
-async def noting(database: Database, settings: Settings) -> AsyncGenerator[None]:
-    """Note them for as long as the block lasts."""
-    task = asyncio.create_task(noted(database, settings), name="note outside models")
+async def noting_models(database: Database, settings: Settings, embedder: Embedder) -> AsyncGenerator[None]:
+    """Note the models of this process while the block lasts."""
+    task = asyncio.create_task(note_models(database, settings, embedder), name="note models")
     try:
         yield
     finally:

@@ -28,7 +28,7 @@ from deploy.broker_fitness import Watch
 from deploy.gateways import gateway_client, gateway_recall
 from deploy.linking import linking_of
 from deploy.long_lived import keep_loaded
-from deploy.outside import noted
+from deploy.outside import note_models
 from deploy.settings import Settings
 from deploy.stepping_back import half_with_me
 from embeddings.errors import EmbeddingError
@@ -232,7 +232,7 @@ async def _build(
             ("maintainer", _maintaining(maintainer, clock)),
             ("clock", clock.run()),
             ("broker", watch.run()),
-            ("outside models", noted(database, settings)),
+            ("models", note_models(database, settings, embedder)),
         )
     ]
     return Parts(database, embedder, reranker, gateway, others, reader, doorbell, dependencies, looking)

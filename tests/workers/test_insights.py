@@ -12,6 +12,7 @@ import pytest
 from store.erasure import Erasures, Kind, Target
 from store.events.catalog import EventType
 from store.ledger import Stage
+from store.live_model import note_live_model
 from store.readings import FollowUp, open_follow_ups
 from store.reflection_vectors import lacking
 from store.replay import swap, verify
@@ -26,6 +27,7 @@ from tests.workers.stages import Crew, KnownEmbedder, held
 async def say(world: World, *said: str) -> Crew:
     """Say each in a turn of its own, and work it through before the next."""
     crew = Crew(world)
+    await note_live_model(world.database, crew.embedder)
     for words in said:
         number = await world.sql("select count(*) as n from afterturn.turn_t")
         await world.append("s", f"t{number[0].n}", messages=dialogue(words, "I see."))

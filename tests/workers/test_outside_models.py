@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 from asyncpg.exceptions import ConnectionDoesNotExistError
 
-from deploy.outside import noted, outside_models
+from deploy.outside import note_models, outside_models
 from deploy.settings import load
 from embeddings.remote import generation_of
 from store.database import Database
@@ -99,7 +99,7 @@ async def test_they_are_noted_though_the_first_connection_breaks_while_it_is_ope
             raise ConnectionDoesNotExistError
 
     database = Database(settings_of(world.postgres), begun)
-    await noted(database, load({}, overrides=OUTSIDE).settings)
+    await note_models(database, load({}, overrides=OUTSIDE).settings, KnownEmbedder())
     await database.close()
     endpoints = await world.sql("select endpoint from public.afterturn_outside_model order by endpoint")
     assert [row.endpoint for row in endpoints] == [READERS, VECTORS]

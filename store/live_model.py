@@ -1,0 +1,17 @@
+"""Which sentence model the service embeds with now: the vectors that direct readers of the database are shown."""
+
+from sqlalchemy import text
+
+from embeddings.protocol import Embedder
+from store.database import Database
+
+NOTE = text("""
+    insert into public.afterturn_live_model as m (generation, name) values (:generation, :name)
+    on conflict (one) do update set (generation, name, since) = row (excluded.generation, excluded.name, now())
+     where (m.generation, m.name) <> (excluded.generation, excluded.name)""")
+
+
+async def note_live_model(database: Database, embedder: Embedder) -> None:
+    """Note the model of a process that starts; the schema `hindsight` shows its vectors alone from now on."""
+    async with database.operator() as connection:
+        await connection.execute(NOTE, {"generation": embedder.generation, "name": embedder.name})
