@@ -54,12 +54,6 @@ class BanksParameters(BaseModel):
     limit: int = Field(200, ge=1, le=MAX_LISTED)
 
 
-def writes(grant: Grant) -> None:
-    """Raise PermissionDenied for a key that may only read."""
-    if not grant.write:
-        raise PermissionDenied("this key may only read")
-
-
 async def reach(banks: Banks, grant: Grant, bank: str) -> str:
     """Return the whole name of the bank a key's holder means. Raises PermissionDenied, Invalid for too long a name."""
     space = grant.space
@@ -84,10 +78,13 @@ def fitting(name: str) -> str:
 
 
 def written_by(grant: Grant, turn: NewTurn, bank: str) -> NewTurn:
-    """Return the turn as the key's user says it, in this bank. Raises PermissionDenied for a turn of another user."""
-    if grant.user is None:
+    """Return the turn as the key's user and agent say it, in this bank.
+
+    Raises PermissionDenied for a turn of another user.
+    """
+    if grant.user is None and grant.agent is None:
         return turn if turn.bank == bank else replace(turn, bank=bank)
-    return replace(turn, bank=bank, user_id=speaker(grant, turn.user_id))
+    return replace(turn, bank=bank, user_id=speaker(grant, turn.user_id), agent=grant.agent)
 
 
 def speaker(grant: Grant, user: str | None) -> str | None:
@@ -109,6 +106,13 @@ def listed(grant: Grant) -> list[str] | None:
     if grant.banks is None:
         return None
     return sorted({*grant.banks, *(grant.space.name(bank) for bank in grant.banks)})
+
+
+def keeper(grant: Grant) -> str:
+    """Return how readers of a bank are told whose key laid something down for them."""
+    if grant.user is not None:
+        return f"user {grant.user}"
+    return "operator" if grant.agent is None else f"agent {grant.agent}"
 
 
 def as_json(bank: Bank) -> dict[str, Any]:

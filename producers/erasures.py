@@ -1,4 +1,4 @@
-"""Erasures as they are asked for and told: what a key may have erased, and the receipt on the wire."""
+"""Erasures as they are asked for, and the receipt on the wire."""
 
 from dataclasses import asdict
 from typing import Any, Literal, Self
@@ -6,10 +6,9 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from producers.errors import PermissionDenied
 from producers.fields import BankName, Name, SessionName, refuse
 from store import identity
-from store.erasure import Kind, Receipt, Target
+from store.erasure import Kind, Receipt
 from store.keys import Grant
 
 #: Which field names what is erased; a bank needs none beside its own.
@@ -43,25 +42,6 @@ class ErasureBody(BaseModel):
     def name(self) -> str:
         """What the thing is called."""
         return self.unit_id or self.session_id or self.user_id or ""
-
-
-def user_target(grant: Grant, body: ErasureBody) -> Target:
-    """Return the user to erase. Raises PermissionDenied for any but the key's own, and for keys of some banks only."""
-    if grant.banks is not None or grant.agent is not None:
-        raise PermissionDenied("a user is erased from all banks, and this key does not reach them")
-    if grant.user not in (None, body.name):
-        raise PermissionDenied("this key erases its own user only")
-    return Target(Kind.USER, None, body.name)
-
-
-def target_in(grant: Grant, body: ErasureBody, bank: str) -> Target:
-    """Return what to erase in the bank of this whole name, which the key reaches.
-
-    Raises PermissionDenied for a user's key in a bank that others write to: it does not decide over their words.
-    """
-    if grant.user is not None and not bank.startswith(grant.space.prefix):
-        raise PermissionDenied("this key erases in banks of its own user only")
-    return Target(Kind(body.kind), bank, body.name)
 
 
 def shows(grant: Grant, receipt: Receipt) -> bool:

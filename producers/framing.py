@@ -36,10 +36,11 @@ class ReferenceItem:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceDirective:
-    """One of a bank's directives as an agent is shown it."""
+    """One of a bank's directives as an agent is shown it: also who laid it down."""
 
     name: str
     text: str
+    laid_down_by: str
 
 
 def frame(items: Sequence[ReferenceItem], directives: Sequence[ReferenceDirective] = ()) -> dict[str, str] | None:

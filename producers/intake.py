@@ -9,14 +9,16 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from producers import metrics
-from producers.banks import writes, written_by
-from producers.errors import ProducerError
+from producers.authorisation import Action, require_write
+from producers.banks import written_by
+from producers.errors import PermissionDenied, ProducerError
 from producers.gateway import AddBody, turns_of
 from producers.parts import Parts
 from producers.pressure import Shed
 from producers.settings import ApiSettings
 from producers.turns import BatchBody, Judged, limit_call, read, read_turn
 from store import identity
+from store.corrections import PINNED
 from store.errors import NotFound, StoreError, TurnBusy, TurnConflict
 from store.keys import Grant
 from store.ledger import Stage
@@ -65,7 +67,7 @@ class Intake:
         and RateLimited, whose details say how many are remembered all the same: they need not be added again.
         """
         body = read(AddBody, added)
-        writes(grant)
+        require_write(grant)
         await self._parts.reach(grant, body.bank)
         turns = turns_of(body, self._settings)
         with _timed(len(turns)):
@@ -82,7 +84,7 @@ class Intake:
 
     async def _take_in(self, grant: Grant, values: Sequence[Any]) -> list[Accepted]:
         with _timed(len(values)):
-            writes(grant)
+            require_write(grant)
             known: set[tuple[str, UUID]] = set()
             judged = limit_call([await self._judge(grant, value, known) for value in values])
             answers = iter(await self._append(grant, [one for one in judged if isinstance(one, NewTurn)]))
@@ -93,12 +95,22 @@ class Intake:
         try:
             turn = read_turn(value, self._settings, gateway=self._gateway)
             turn = written_by(grant, turn, await self._parts.reach(grant, turn.bank))
+            await self._require_pin(grant, turn)
             if turn.doc_id is not None and (turn.bank, turn.doc_id) not in known:
                 await self._parts.documents.get(grant.host_id, turn.bank, turn.doc_id)
                 known.add((turn.bank, turn.doc_id))
         except (ProducerError, NotFound) as refusal:
             return refusal
         return turn
+
+    async def _require_pin(self, grant: Grant, turn: NewTurn) -> None:
+        """Let a key hand in a turn whose metadata pin it. Raises PermissionDenied."""
+        if turn.metadata.get(PINNED) != "true":
+            return
+        try:
+            await self._parts.authorisation.require(grant, Action.PIN, turn.bank)
+        except PermissionDenied as refusal:
+            raise PermissionDenied(f"metadata.{PINNED}: {refusal}, or leave it out") from None
 
     async def _insist(self, grant: Grant, turns: list[NewTurn]) -> list[Appended | StoreError]:
         """Append turns; what another request is just writing is offered again until that has ended."""

@@ -5,13 +5,13 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from producers.banks import reach, speaker, writes
-from producers.doorbell import Doorbell
+from producers.authorisation import Action, require_write
+from producers.banks import keeper, speaker
 from producers.fields import BankName, Moment, Name, Text, refuse
+from producers.parts import Parts
 from producers.turns import limit_metadata, read
-from store.banks import Banks
-from store.curation import Curation, Directive, NewDirective, NewLink, Reflection
-from store.documents import AddedDocument, Document, Documents, NewDocument, content_hash
+from store.curation import Directive, NewDirective, NewLink, Reflection
+from store.documents import AddedDocument, Document, NewDocument, content_hash
 from store.keys import Grant
 from store.ledger import Stage
 
@@ -82,28 +82,31 @@ class ListParameters(BaseModel):
 class Knowledge:
     """Commands upon banks; every call takes the grant of a key, as the facade's do."""
 
-    def __init__(self, documents: Documents, curation: Curation, banks: Banks, doorbell: Doorbell) -> None:
-        self._documents = documents
-        self._curation = curation
-        self._banks = banks
-        self._doorbell = doorbell
+    def __init__(self, parts: Parts) -> None:
+        """Stand on these parts."""
+        self._parts = parts
+        self._documents = parts.documents
+        self._curation = parts.curation
+        self._banks = parts.banks
+        self._doorbell = parts.doorbell
 
     async def add_document(self, grant: Grant, asked: Any) -> AddedDocument:
         """Take in a document; the same content again is the same document.
 
         Raises Invalid, TooLarge, PermissionDenied, QuotaExceeded, RateLimited.
         """
-        writes(grant)
+        require_write(grant)
         body = read(DocumentBody, asked)
         limit_metadata(body.metadata)
         document = NewDocument(
-            bank=await reach(self._banks, grant, body.bank),
+            bank=await self._parts.reach(grant, body.bank),
             content_hash=body.content_hash or content_hash((body.content or "").encode()),
             text=body.content,
             title=body.title,
             user_id=speaker(grant, body.user_id),
             occurred_at=body.occurred_at,
             metadata=body.metadata,
+            agent=grant.agent,
         )
         if document.text is None:
             await self._banks.create(grant.host_id, grant.user, document.bank)
@@ -115,42 +118,48 @@ class Knowledge:
 
     async def document(self, grant: Grant, bank: str, doc: UUID) -> Document:
         """Return a document. Raises NotFound, PermissionDenied."""
-        return await self._documents.get(grant.host_id, await reach(self._banks, grant, bank), doc)
+        return await self._documents.get(grant.host_id, await self._parts.reach(grant, bank), doc)
 
     async def forget_document(self, grant: Grant, bank: str, doc: UUID) -> None:
         """Forget a document and its units. Raises NotFound, PermissionDenied."""
-        writes(grant)
-        await self._documents.forget(grant.host_id, await reach(self._banks, grant, bank), doc, grant.user)
+        require_write(grant)
+        bank = await self._parts.reach(grant, bank)
+        await self._parts.authorisation.require(grant, Action.FORGET, bank, document=doc)
+        await self._documents.forget(grant.host_id, bank, doc, grant.user)
         self._doorbell.ring(Stage.PROJECTION)
 
     async def lay_down(self, grant: Grant, asked: Any) -> tuple[Directive, bool]:
         """Make or change a directive; returns it and whether anything changed. Raises Invalid, PermissionDenied."""
-        writes(grant)
+        require_write(grant)
         body = read(DirectiveBody, asked)
-        bank = await reach(self._banks, grant, body.bank)
+        bank = await self._parts.reach(grant, body.bank)
+        await self._parts.authorisation.require(grant, Action.DIRECT, bank)
         await self._banks.create(grant.host_id, grant.user, bank)
-        new = NewDirective(body.name, body.content, body.priority)
+        new = NewDirective(body.name, body.content, body.priority, keeper(grant))
         return await self._curation.lay_down(grant.host_id, bank, new, grant.user)
 
     async def directives(self, grant: Grant, asked: ListParameters) -> list[Directive]:
         """List a bank's directives. Raises PermissionDenied."""
-        bank = await reach(self._banks, grant, asked.bank)
+        bank = await self._parts.reach(grant, asked.bank)
         return await self._curation.directives(grant.host_id, bank, asked.limit)
 
     async def withdraw(self, grant: Grant, bank: str, directive: UUID) -> None:
         """End a directive. Raises NotFound, PermissionDenied."""
-        writes(grant)
-        await self._curation.withdraw(grant.host_id, await reach(self._banks, grant, bank), directive, grant.user)
+        require_write(grant)
+        bank = await self._parts.reach(grant, bank)
+        await self._parts.authorisation.require(grant, Action.DIRECT, bank)
+        await self._curation.withdraw(grant.host_id, bank, directive, grant.user)
 
     async def link(self, grant: Grant, asked: Any) -> bool:
         """Link two units; returns whether anything changed. Raises Invalid, NotFound, PermissionDenied."""
-        writes(grant)
+        require_write(grant)
         body = read(LinkBody, asked)
-        bank = await reach(self._banks, grant, body.bank)
+        bank = await self._parts.reach(grant, body.bank)
         link = NewLink(UUID(body.from_unit_id), UUID(body.to_unit_id), body.link_type, body.weight)
+        await self._parts.authorisation.require(grant, Action.LINK, bank, units=[link.first, link.second])
         return await self._curation.link(grant.host_id, bank, link, grant.user)
 
     async def reflections(self, grant: Grant, asked: ListParameters) -> list[Reflection]:
         """List what a bank came to see. Raises PermissionDenied."""
-        bank = await reach(self._banks, grant, asked.bank)
+        bank = await self._parts.reach(grant, asked.bank)
         return await self._curation.reflections(grant.host_id, bank, asked.limit)

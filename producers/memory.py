@@ -7,7 +7,8 @@ them, so that no door has rules of its own.
 from typing import Any
 
 from producers.asking import Asking
-from producers.banks import BankBody, BankChange, BanksParameters, fitting, listed, space_for, writes
+from producers.authorisation import Action, require_write
+from producers.banks import BankBody, BankChange, BanksParameters, fitting, listed, space_for
 from producers.errors import PermissionDenied
 from producers.intake import Intake
 from producers.knowledge import Knowledge
@@ -30,14 +31,14 @@ class Memory:
         self.intake = Intake(parts, settings, gateway=gateway)
         self.asking = Asking(parts)
         self.revisions = Revisions(parts, settings)
-        self.knowledge = Knowledge(parts.documents, parts.curation, parts.banks, parts.doorbell)
+        self.knowledge = Knowledge(parts)
 
     async def create_bank(self, grant: Grant, asked: Any) -> tuple[Bank, bool]:
         """Make a bank before its first turn; returns it and whether it is new.
 
         Raises Invalid, PermissionDenied, QuotaExceeded.
         """
-        writes(grant)
+        require_write(grant)
         body = read(BankBody, asked)
         space = space_for(grant, body)
         if not grant.allows(body.bank.removeprefix(space.prefix)) and not grant.allows(body.bank):
@@ -46,11 +47,11 @@ class Memory:
 
     async def change_bank(self, grant: Grant, bank: str, asked: Any) -> Bank:
         """Change a bank's language; its words follow. Raises Invalid, NotFound, PermissionDenied, TurnBusy."""
-        writes(grant)
+        require_write(grant)
         body = read(BankChange, asked)
-        return await self._parts.banks.speak(
-            grant.host_id, await self._parts.reach(grant, bank), body.language, grant.user
-        )
+        bank = await self._parts.reach(grant, bank)
+        await self._parts.authorisation.require(grant, Action.SET_LANGUAGE, bank)
+        return await self._parts.banks.speak(grant.host_id, bank, body.language, grant.user)
 
     async def list_banks(self, grant: Grant, asked: BanksParameters) -> list[Bank]:
         """List the banks a key reaches, by name."""

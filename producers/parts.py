@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from producers.authorisation import Authorisation
 from producers.banks import reach
 from producers.doorbell import Doorbell
 from producers.pressure import Pressure, Shed
@@ -38,6 +39,11 @@ class Parts:
     #: Takes new turns (host, ids, characters in all) to embed them at once, or leaves them to the workers (False).
     embed: Callable[[UUID, Sequence[UUID], int], bool] | None = None
     words: KeptShort | None = None
+
+    @property
+    def authorisation(self) -> Authorisation:
+        """The rule that says who may change what."""
+        return Authorisation(self.banks, self.units, self.documents)
 
     def admit(self, grant: Grant, what: Shed) -> None:
         """Return, or raise Overloaded where this is shed for the tenant."""

@@ -11,11 +11,14 @@ from producers.gateway_recall import GatewayFinding
 from producers.recalls import Answer, Freshly
 from store.recall.query import Recalled
 
+#: What a frame says of a directive that does not tell who laid it down: it came with events from elsewhere.
+UNKNOWN = "unknown"
+
 
 def as_json(answer: Answer) -> bytes:
     """Return the answer as the contract writes it, with the reference message ready for a prompt."""
     items = [reference_item(item) for item in answer.items]
-    standing = [ReferenceDirective(one.name, one.content) for one in answer.directives]
+    standing = [ReferenceDirective(one.name, one.content, one.laid_down_by or UNKNOWN) for one in answer.directives]
     value: dict[str, Any] = {
         "results": [_result(item, explain=answer.explain) for item in answer.items],
         "reference": frame([*items, *_from_gateway(answer.gateway)], standing),

@@ -22,7 +22,8 @@ from store.database import Database
 from store.freshness import Freshness, Waiter, freshness, least
 from store.keys import Grant
 from store.recall.budget import CHARACTERS_PER_TOKEN
-from store.recall.budget import fitting as which_fit
+from store.recall.budget import fitting_with_pins as which_fit
+from store.recall.pinned_arm import most_first
 from store.recall.preparation import DIRECTIVES
 from store.recall.query import RecallAnswer, Recalled, RecallQuery
 from store.storable import check_text
@@ -218,9 +219,10 @@ class Recalls:
         for at in range(0, len(asked), BANKS_TOGETHER):
             answers += await asyncio.gather(*(self.find(host, one) for one in asked[at : at + BANKS_TOGETHER]))
         items = [replace(item, bank=bank) for bank, one in zip(banks, answers, strict=True) for item in one.items]
-        items = sorted(items, key=lambda item: (-item.score, item.unit_id))[: query.k]
+        items = _merged(items, query.k)
         if query.max_tokens is not None:
-            items = [items[n] for n in which_fit([item.tokens or 0 for item in items], query.max_tokens)]
+            sizes, pinned = [item.tokens or 0 for item in items], [item.pinned for item in items]
+            items = [items[n] for n in which_fit(sizes, pinned, query.max_tokens)]
         degraded = dict.fromkeys(part for one in answers for part in one.degraded)
         return RecallAnswer(tuple(items), least([a.freshness for a in answers]), degraded=tuple(degraded))
 
@@ -261,3 +263,11 @@ class Recalls:
         waited = 0 if position is None else round((time.perf_counter() - start) * 1000)
         async with self._database.tenant(host) as connection:
             return Freshly(await freshness(connection, host, bank_id), waited, met)
+
+
+def _merged(items: Sequence[Recalled], k: int) -> list[Recalled]:
+    """Return the best `k` of what several banks answered; what all of them pin has one answer's share of the places."""
+    ranked = sorted(items, key=lambda item: (-item.score, item.unit_id))
+    behind = [item for item in ranked if item.pinned][most_first(k) :]
+    left_behind = {(item.bank, item.unit_id) for item in behind}
+    return [*(item for item in ranked if (item.bank, item.unit_id) not in left_behind), *behind][:k]

@@ -4,14 +4,14 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from producers.banks import writes
+from producers.authorisation import Action, require_user_erasure, require_write
 from producers.corrections import correction_of
-from producers.erasures import ErasureBody, scope_of, shows, target_in, user_target
+from producers.erasures import ErasureBody, scope_of, shows
 from producers.parts import Parts
 from producers.settings import ApiSettings
 from producers.turns import read
 from store.corrections import Corrected
-from store.erasure import Receipt
+from store.erasure import Kind, Receipt, Target
 from store.errors import NotFound
 from store.keys import Grant
 from store.ledger import Stage
@@ -39,9 +39,9 @@ class Revisions:
 
         Raises Invalid, TooLarge, NotFound, PermissionDenied, TurnBusy, ConcurrencyError (another version was seen).
         """
-        writes(grant)
+        require_write(grant)
         body = correction_of(asked, self._settings)
-        bank = await self._parts.reach(grant, bank)
+        bank = await self._reach(grant, Action.CORRECT, bank, unit)
         told = await self._parts.units.correct(
             grant.host_id, bank, unit, body.content, version=body.version, user=grant.user
         )
@@ -52,8 +52,9 @@ class Revisions:
 
     async def pin(self, grant: Grant, bank: str, unit: UUID, *, pinned: bool) -> Corrected:
         """Have one unit told with every answer of its bank, or no longer. Raises NotFound, PermissionDenied."""
-        writes(grant)
+        require_write(grant)
         bank = await self._parts.reach(grant, bank)
+        await self._parts.authorisation.require(grant, Action.PIN, bank)
         told = await self._parts.units.pin(grant.host_id, bank, unit, pinned=pinned, user=grant.user)
         if told.changed:
             self._parts.doorbell.ring(Stage.EMBEDDING)
@@ -64,8 +65,8 @@ class Revisions:
 
         Raises NotFound, PermissionDenied.
         """
-        writes(grant)
-        bank = await self._parts.reach(grant, bank)
+        require_write(grant)
+        bank = await self._reach(grant, Action.FORGET, bank, unit)
         done = await self._parts.units.forget(grant.host_id, bank, unit, grant.user, with_facts=with_facts)
         self._parts.doorbell.ring(Stage.PROJECTION)
         return done
@@ -75,14 +76,30 @@ class Revisions:
 
         Asked for again, it goes on where it is, or finds nothing left. Raises Invalid, NotFound, PermissionDenied.
         """
-        writes(grant)
+        require_write(grant)
         body = read(ErasureBody, asked)
-        if body.kind == "user":
-            target = user_target(grant, body)
-        else:
-            target = target_in(grant, body, await self._parts.reach(grant, body.bank))
+        target = await self._target(grant, body)
         erasure = await self._parts.erasures.request(grant.host_id, target)
         return await self._parts.erasures.run(grant.host_id, erasure, ERASE_FOR)
+
+    async def _reach(self, grant: Grant, action: Action, bank: str, unit: UUID) -> str:
+        """Return the whole name of the bank of a unit that a key may change. Raises NotFound, PermissionDenied."""
+        name = await self._parts.reach(grant, bank)
+        await self._parts.authorisation.require(grant, action, name, units=[unit])
+        return name
+
+    async def _target(self, grant: Grant, body: ErasureBody) -> Target:
+        """Return what a key may have erased. Raises NotFound, PermissionDenied."""
+        if body.kind == "user":
+            require_user_erasure(grant, body.name)
+            return Target(Kind.USER, None, body.name)
+        bank = await self._parts.reach(grant, body.bank)
+        target = Target(Kind(body.kind), bank, body.name)
+        if target.kind is Kind.UNIT:
+            await self._parts.authorisation.require(grant, Action.ERASE, bank, units=[target.ids(grant.host_id)[1]])
+        else:
+            await self._parts.authorisation.require(grant, Action.ERASE_SHARED, bank)
+        return target
 
     async def erasure(self, grant: Grant, erasure: UUID) -> Receipt:
         """Return the receipt of an erasure, done or not. Raises NotFound."""

@@ -43,6 +43,9 @@ OF_USER = text("""
       join afterturn.agent_memory_bank_t b on b.host_id = :host and b.bank_id = w.bank_id and b.active
      where cast(:names as text[]) is null or b.bank_name = any(:names)
      order by w.last desc, 1 limit :limit""")
+OWNERS = text("""
+    select b.user_id, b.agent_def_id from afterturn.agent_memory_bank_t b
+     where b.host_id = :host and b.bank_id = :bank and b.active""")
 KNOWN = text("select true from afterturn.agent_memory_bank_t b where b.host_id = :host and b.bank_id = :bank")
 CREATE = text("select afterturn.create_bank(:host, :bank, cast(:event as jsonb), :now)")
 
@@ -108,6 +111,13 @@ class Banks:
         if row is None:
             raise NotFound("no such bank")
         return Bank(*row)
+
+    async def owners(self, host: UUID, name: str) -> tuple[UUID | None, UUID | None]:
+        """Return the user and the agent whose own the bank of this whole name is, or would be when it begins."""
+        async with self._database.tenant(host) as connection:
+            found = await connection.execute(OWNERS, {"host": host, "bank": identity.bank_id(host, name)})
+            row = found.one_or_none()
+        return space_ids(host, space_of(name)) if row is None else (row.user_id, row.agent_def_id)
 
     async def known(self, host: UUID, name: str) -> bool:
         """Say whether the host has a bank of this whole name, or had one."""

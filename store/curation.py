@@ -28,10 +28,11 @@ LOCK = text("""
            pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
            pg_advisory_xact_lock(afterturn.lock_key('entities', :bank))""")
 DIRECTIVE = text("""
-    select v.directive_id, v.name, v.content, v.priority, v.active, v.bytes from afterturn.agent_memory_directive_t v
+    select v.directive_id, v.name, v.content, v.priority, v.laid_down_by, v.active, v.bytes
+      from afterturn.agent_memory_directive_t v
      where v.host_id = :host and v.bank_id = :bank and v.directive_id = :directive""")
 DIRECTIVES = text("""
-    select v.directive_id, v.name, v.content, v.priority from afterturn.agent_memory_directive_t v
+    select v.directive_id, v.name, v.content, v.priority, v.laid_down_by from afterturn.agent_memory_directive_t v
      where v.host_id = :host and v.bank_id = :bank and v.active
      order by v.priority desc, v.name, v.directive_id limit :limit""")
 UNITS = text("""
@@ -49,21 +50,26 @@ REFLECTIONS = text("""
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """How an agent is to behave; the highest priority first."""
+    """How an agent is to behave; the highest priority first.
+
+    `laid_down_by` is `operator`, `user NAME` or `agent NAME`, as the key told that did it; None where that is unknown.
+    """
 
     directive_id: UUID
     name: str = field(repr=False)
     content: str = field(repr=False)
     priority: int
+    laid_down_by: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class NewDirective:
-    """A directive to lay down; its name is what it is known by."""
+    """A directive to lay down, and who does; its name is what it is known by."""
 
     name: str = field(repr=False)
     content: str = field(repr=False)
     priority: int = 0
+    laid_down_by: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,26 +103,28 @@ class Curation:
     ) -> tuple[Directive, bool]:
         """Make the directive of this name say so, as `user`; returns it, and whether anything changed.
 
-        Raises QuotaExceeded.
+        One that says so already stays as it is, and whoever laid it down before is still who did. Raises QuotaExceeded.
         """
         origin = self._origin(host, bank, user)
         return await within_quota(self._database, host, origin.at, partial(self._lay_down, origin, new))
 
     async def _lay_down(self, origin: Origin, new: NewDirective) -> tuple[Directive, bool]:
-        directive = Directive(uuid5(origin.bank, f"directive:{new.name}"), new.name, new.content, new.priority)
+        told = new.name, new.content, new.priority
+        directive = Directive(uuid5(origin.bank, f"directive:{new.name}"), *told, new.laid_down_by)
         size = len(new.name.encode()) + len(new.content.encode())
         async with self._database.tenant(origin.host) as connection:
             await connection.execute(LOCK, {"host": origin.host, "bank": origin.bank})
             place = {"host": origin.host, "bank": origin.bank, "directive": directive.directive_id}
             known = (await connection.execute(DIRECTIVE, place)).one_or_none()
             alive = known is not None and known.active
-            if known is not None and alive and tuple(known[1:4]) == (new.name, new.content, new.priority):
-                return directive, False
+            if known is not None and alive and tuple(known[1:4]) == told:
+                return Directive(*known[:5]), False
             data = {
                 "directiveId": str(directive.directive_id),
                 "name": new.name,
                 "content": new.content,
                 "priority": new.priority,
+                **({"laidDownBy": new.laid_down_by} if new.laid_down_by else {}),
                 "bytes": size + (known.bytes if known is not None and alive else 0),
             }
             kind = EventType.DIRECTIVE_UPDATED if alive else EventType.DIRECTIVE_CREATED

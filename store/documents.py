@@ -15,7 +15,8 @@ import orjson
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store import derived, identity
+from store import authorship, derived, identity
+from store.authorship import Author
 from store.banks import created
 from store.chunks import chunked
 from store.database import Database
@@ -59,7 +60,10 @@ GET = text("""
 
 @dataclass(frozen=True, slots=True)
 class NewDocument:
-    """A document as a door hands it in. Without `text`, the units come with turns that name the document."""
+    """A document as a door hands it in. Without `text`, the units come with turns that name the document.
+
+    `agent`: the agent whose key hands it in.
+    """
 
     bank: str
     content_hash: str
@@ -69,6 +73,7 @@ class NewDocument:
     occurred_at: datetime | None = None
     metadata: Mapping[str, str] = field(default_factory=dict, repr=False)
     private_to: str | None = None
+    agent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +147,7 @@ class Documents:
         bank = identity.bank_id(host, document.bank)
         origin = Origin(host, bank, identity.user_id(host, document.user_id), now)
         doc = await self._life(host, bank, document)
-        event = offer(origin, EventType.DOC_CREATED, (doc,), _data(doc, document))
+        event = offer(origin, EventType.DOC_CREATED, (doc,), _data(host, doc, document))
         async with self._database.tenant(host) as connection:
             await connection.execute(LOCK, {"host": host, "bank": bank, "document": doc})
             position = await append_events(connection, host, [event], if_absent=True)
@@ -156,6 +161,14 @@ class Documents:
         async with self._database.tenant(host) as connection:
             found = await self._find(connection, host, identity.bank_id(host, bank), doc)
         return Document(found.doc_id, found.content_hash, found.units)
+
+    async def authors(self, host: UUID, bank: str, doc: UUID) -> set[Author]:
+        """Return who began a document of a bank, and who began the units that forgetting it takes along.
+
+        Raises NotFound.
+        """
+        async with self._database.tenant(host) as connection:
+            return await authorship.authors_of_document(connection, host, identity.bank_id(host, bank), doc)
 
     async def forget(self, host: UUID, bank: str, doc: UUID, user: str | None = None) -> int:
         """Forget a document with all its units, as `user`; returns the event's position. Raises NotFound."""
@@ -193,7 +206,7 @@ def size_beside(document: NewDocument) -> int:
     return len((document.title or "").encode()) + (len(orjson.dumps(document.metadata)) if document.metadata else 0)
 
 
-def _data(doc: UUID, document: NewDocument) -> dict[str, Any]:
+def _data(host: UUID, doc: UUID, document: NewDocument) -> dict[str, Any]:
     told = {"originalText": document.text, "title": document.title, "occurredAt": document.occurred_at}
     return {
         "docId": str(doc),
@@ -201,7 +214,12 @@ def _data(doc: UUID, document: NewDocument) -> dict[str, Any]:
         **{name: value for name, value in told.items() if value is not None},
         **({"metadata": document.metadata} if document.metadata else {}),
         "bytes": size_beside(document),
+        **_by_agent(host, document),
     }
+
+
+def _by_agent(host: UUID, document: NewDocument) -> dict[str, str]:
+    return {"agentDefId": str(identity.agent_id(host, document.agent))} if document.agent else {}
 
 
 def _offered(
@@ -214,11 +232,11 @@ def _offered(
     bank_created = created(host, document.bank, document.private_to)
     events = [
         opened(envelope(origin, EventType.BANK_CREATED, (), bank_created)),
-        opened(envelope(origin, EventType.DOC_CREATED, (doc,), _data(doc, document))),
+        opened(envelope(origin, EventType.DOC_CREATED, (doc,), _data(host, doc, document))),
     ]
     for n, chunk in enumerate(chunks):
         unit = uuid5(doc, f"chunk:{n}")
-        data = {**_retained(document, doc, unit, n, chunk), "eventDate": at.isoformat()}
+        data = {**_retained(document, doc, unit, n, chunk), "eventDate": at.isoformat(), **_by_agent(host, document)}
         said = said_in(unit, lexical_text(document.title, at, chunk, rules), rules)
         events.append(opened(envelope(origin, EventType.UNIT_RETAINED, (unit,), data), said))
     return Offer(

@@ -28,17 +28,17 @@ CACHE_LIMIT = 10_000
 Kept = TypeVar("Kept")
 
 FIND = text("""
-    select key_id, host_id, banks, can_write, gateway_user, user_name, agent from afterturn.api_key_t
+    select key_id, host_id, banks, can_write, gateway_user, user_name, agent, can_curate from afterturn.api_key_t
      where key_hash = :hash and revoked_at is null and coalesce(expires_at > now(), true)""")
 ADD_HOST = text("insert into afterturn.host_t (host_id, name) values (:host, :name) on conflict do nothing")
 HOSTS = text("select host_id, name from afterturn.host_t")
 ADD_KEY = text("""
     insert into afterturn.api_key_t
-           (key_id, host_id, key_hash, label, banks, can_write, gateway_user, user_name, agent, expires_at)
-    values (:key, :host, :hash, :label, :banks, :can_write, :gateway_user, :user, :agent, :expires_at)""")
+           (key_id, host_id, key_hash, label, banks, can_write, can_curate, gateway_user, user_name, agent, expires_at)
+    values (:key, :host, :hash, :label, :banks, :can_write, :can_curate, :gateway_user, :user, :agent, :expires_at)""")
 LIST = text("""
-    select k.key_id, k.label, k.banks, k.can_write, k.gateway_user, k.user_name, k.agent, k.created_at, k.revoked_at,
-           k.expires_at, s.key_id as replaced_by,
+    select k.key_id, k.label, k.banks, k.can_write, k.can_curate, k.gateway_user, k.user_name, k.agent, k.created_at,
+           k.revoked_at, k.expires_at, s.key_id as replaced_by,
            case when k.revoked_at is not null then 'revoked'
                 when k.expires_at <= now() then 'expired' else 'active' end as state
       from afterturn.api_key_t k left join afterturn.api_key_t s on s.rotated_from = k.key_id
@@ -59,15 +59,19 @@ RETIRE = text("""
        and not exists (select from afterturn.api_key_t s where s.rotated_from = :old)
     returning now() + (old.expires_at - old.created_at) as expires_at""")
 SUCCEED = text("""
-    insert into afterturn.api_key_t (key_id, host_id, key_hash, label, banks, can_write, gateway_user, user_name, agent,
-                                     expires_at, rotated_from)
-    select :key, host_id, :hash, label, banks, can_write, gateway_user, user_name, agent, :expires_at, key_id
+    insert into afterturn.api_key_t (key_id, host_id, key_hash, label, banks, can_write, can_curate, gateway_user,
+                                     user_name, agent, expires_at, rotated_from)
+    select :key, host_id, :hash, label, banks, can_write, can_curate, gateway_user, user_name, agent, :expires_at,
+           key_id
       from afterturn.api_key_t where key_id = :old""")
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a key allows. `banks` None: every bank of the host; empty: none. `user`, `agent` None: of everybody."""
+    """What a key allows. `banks` None: every bank of the host; empty: none. `user`, `agent` None: of everybody.
+
+    `curate`: a key of a user or an agent may lay down directives and pin in banks that others share, too.
+    """
 
     key_id: UUID
     host_id: UUID
@@ -76,6 +80,7 @@ class Grant:
     gateway_user: str | None = None
     user: str | None = None
     agent: str | None = None
+    curate: bool = False
 
     @property
     def space(self) -> Space:
@@ -95,6 +100,7 @@ class KeyInfo:
     label: str
     banks: tuple[str, ...] | None
     write: bool
+    curate: bool
     gateway_user: str | None
     user: str | None
     agent: str | None
@@ -160,6 +166,7 @@ class Keys:
         *,
         banks: Sequence[str] | None = None,
         write: bool = True,
+        curate: bool = False,
         gateway_user: str | None = None,
         user: str | None = None,
         agent: str | None = None,
@@ -179,6 +186,7 @@ class Keys:
                     "label": label,
                     "banks": None if banks is None else list(banks),
                     "can_write": write,
+                    "can_curate": curate,
                     "gateway_user": gateway_user,
                     "user": user,
                     "agent": agent,
@@ -259,4 +267,6 @@ def _token(gateway_user: str | None) -> str:
 
 def _grant(row: Row[Any]) -> Grant:
     banks = None if row.banks is None else frozenset(row.banks)
-    return Grant(row.key_id, row.host_id, banks, row.can_write, row.gateway_user, row.user_name, row.agent)
+    return Grant(
+        row.key_id, row.host_id, banks, row.can_write, row.gateway_user, row.user_name, row.agent, row.can_curate
+    )

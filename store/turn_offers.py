@@ -40,6 +40,7 @@ class NewTurn:
     body is what makes two turns the same, whatever the service was configured to when each arrived.
     `doc_id`: the document (of this bank) that the turn was read from.
     `private_to`: the user whose own the bank shall be, should this turn be its first; most names say that themselves.
+    `agent`: the agent whose key hands it in; what it begins is that agent's.
     """
 
     bank: str
@@ -53,6 +54,7 @@ class NewTurn:
     gateway_asked: bool | None = None
     private_to: str | None = None
     doc_id: UUID | None = None
+    agent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +150,13 @@ def _offer(host: UUID, turn: NewTurn, now: datetime, known: Known) -> Offer:
     said = [m.occurred_at or turn.occurred_at or now for m in turn.messages]
     rules = writing(known.rules, bank)
     sizes = _sizes(turn)
+    said_there = place | ({"agentDefId": identity.agent_id(host, turn.agent)} if turn.agent else {})
     begins = session not in known.living
     events = _beginnings(origin, turn, session) if begins else []
     appended = _appended(turn, place, units, said)
     events.append(opened(envelope(origin, EventType.SESSION_APPENDED, (session,), appended, nth=str(turn_id))))
     for n, (unit, message, at) in enumerate(zip(units, turn.messages, said, strict=True)):
-        data = {**_retained(turn, n, unit, at, place), "bytes": sizes[n]}
+        data = {**_retained(turn, n, unit, at, said_there), "bytes": sizes[n]}
         retained = envelope(origin, EventType.UNIT_RETAINED, (unit,), data)
         text = lexical_text(message.name or message.role, at, message.content, rules)
         events.append(opened(retained, said_in(unit, text, rules)))

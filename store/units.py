@@ -10,7 +10,8 @@ import orjson
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store import corrections, derived, identity, reflections
+from store import authorship, corrections, derived, identity, reflections
+from store.authorship import Author
 from store.corrections import Corrected
 from store.database import Database
 from store.errors import NotFound
@@ -116,6 +117,11 @@ class Units:
                 return _reflected(await reflections.get(connection, host, bank_id, unit))
             facts = await corrections.drawn(connection, host, bank_id, found)
             return _unit(found, facts, await links_of(connection, host, bank_id, unit))
+
+    async def authors(self, host: UUID, bank: str, units: Sequence[UUID]) -> set[Author]:
+        """Return who began these units or reflections of a bank. Raises NotFound when one of them is not there."""
+        async with self._database.tenant(host) as connection:
+            return await authorship.authors_of_units(connection, host, identity.bank_id(host, bank), units)
 
     async def correct(
         self, host: UUID, bank: str, unit: UUID, content: str, *, version: int | None = None, user: str | None = None

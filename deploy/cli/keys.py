@@ -47,6 +47,9 @@ AgentOption = Annotated[
     typer.Option(parser=names.name, metavar="NAME", help="Reach the banks of this agent and no other agent's."),
 ]
 ReadOnlyFlag = Annotated[bool, typer.Option("--read-only", help="The key may recall and not write.")]
+CurateFlag = Annotated[
+    bool, typer.Option("--curate", help="Lay down directives and pin in shared banks, too (with --user or --agent).")
+]
 GatewayUserOption = Annotated[
     str | None,
     typer.Option(parser=names.name, metavar="NAME", help="Make the user key of this Memory Gateway user instead."),
@@ -63,6 +66,7 @@ def create_command(
     user: UserOption = None,
     agent: AgentOption = None,
     read_only: ReadOnlyFlag = False,
+    curate: CurateFlag = False,
     expires: ExpiresOption = None,
     gateway_user: GatewayUserOption = None,
     host: HostOption = HOST,
@@ -71,23 +75,38 @@ def create_command(
 ) -> None:
     """Make a key and print it: the only time it is seen.
 
+    In banks that others share, a key of a user or an agent corrects, links, forgets and erases what its user or agent
+    said, and nothing else. Directives and pins concern every reader of a bank: in a shared one they need a key without
+    a user and an agent, or `--curate`.
+
     **Example:** `afterturn keys create --label "support bot" --bank support --user ana --expires 90d`
     """
-    if gateway_user and (bank or user or agent or read_only):
+    if gateway_user and (bank or user or agent or read_only or curate):
         raise typer.BadParameter("a gateway user's key opens that user's memory and nothing else")
+    if curate and read_only:
+        raise typer.BadParameter("a key that only reads lays nothing down: leave out --read-only or --curate")
     if expires == timedelta():
         raise typer.BadParameter("a key that expires at once opens nothing", param_hint="--expires")
 
     scope = {"gateway_user": gateway_user, "user": user, "agent": agent}
+    rights = {"write": not read_only, "curate": curate}
 
     async def create(keys: Keys, now: datetime) -> tuple[str, datetime | None]:
         until = None if expires is None else now + expires
-        made = keys.create(host, label, banks=bank or None, write=not read_only, expires_at=until, **scope)
+        made = keys.create(
+            host,
+            label,
+            banks=bank or None,
+            write=rights["write"],
+            curate=rights["curate"],
+            expires_at=until,
+            **scope,
+        )
         return await made, until
 
     token, until = _changed(running_stack(data), "keys create", host, create)
     if as_json:
-        about = {"label": label, "banks": sorted(bank) if bank else None, "write": not read_only}
+        about = {"label": label, "banks": sorted(bank) if bank else None, **rights}
         answer({"key": token, **about, **scope, "expires_at": _moment(until)})
     else:
         say("keep this key: it is not shown again")
@@ -218,6 +237,7 @@ def _as_json(key: KeyInfo) -> dict[str, Any]:
         "label": key.label,
         "banks": None if key.banks is None else list(key.banks),
         "write": key.write,
+        "curate": key.curate,
         "gateway_user": key.gateway_user,
         "user": key.user,
         "agent": key.agent,
@@ -246,7 +266,8 @@ def _may(key: KeyInfo) -> str:
     if key.gateway_user:
         return f"gateway of {key.gateway_user}"
     user = f" as {key.user}" if key.user else ""
-    return ("read and write" if key.write else "read") + user + (f" for agent {key.agent}" if key.agent else "")
+    rights = "read, write and curate" if key.curate else "read and write" if key.write else "read"
+    return rights + user + (f" for agent {key.agent}" if key.agent else "")
 
 
 def _state(key: KeyInfo) -> str:

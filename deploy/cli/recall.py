@@ -151,7 +151,8 @@ def _in_words(found: RecallAnswer, *, explain: bool) -> Text:
 
 
 def _heeded(one: Directive) -> Text:
-    return Text(printable(f"{one.name}: {one.content}"), style="italic")
+    by = f" ({one.laid_down_by})" if one.laid_down_by else ""
+    return Text(printable(f"{one.name}: {one.content}{by}"), style="italic")
 
 
 def _shown(rank: int, one: Recalled, *, explain: bool) -> Text:

@@ -84,4 +84,5 @@ def _directive(directive: Directive) -> dict[str, object]:
         "name": directive.name,
         "content": directive.content,
         "priority": directive.priority,
+        "laid_down_by": directive.laid_down_by,
     }

@@ -35,12 +35,20 @@ UNCOUNTED = text("""
 FORGET_NOTES = text("""
     delete from afterturn.forgotten_unit_t f
      where f.host_id = :host and f.bank_id = :bank and f.unit_id = any(:units)""")
+# A turn may name a document of somebody else: that does not say what it says.
 DOCS = text("""
     select o.doc_id, o.active,
            afterturn.logged_version(o.host_id, o.host_id || '|' || o.bank_id || '|' || o.doc_id) as version
       from afterturn.agent_memory_doc_t o
      where o.host_id = :host and o.bank_id = :bank and o.doc_id = any(:docs)
-       and (o.original_text is not null or o.content_hash is not null)""")
+       and (o.original_text is not null or o.content_hash is not null)
+       and exists (select from afterturn.agent_memory_unit_t u
+                    where u.host_id = :host and u.bank_id = :bank and u.doc_id = o.doc_id and u.unit_id = any(:units)
+                      and (u.origin = 'document' or u.user_id = (
+                           select e.user_id from afterturn.event_store_t e
+                            where e.host_id = :host
+                              and e.aggregate_id = o.host_id || '|' || o.bank_id || '|' || o.doc_id
+                            order by e.aggregate_version limit 1)))""")
 ERASE_EVENTS = text("select afterturn.erase_events(:erasure, cast(:subjects as text[]), cast(:upto as bigint))")
 ERASE_AT = text("select afterturn.erase_at(:erasure, cast(:positions as bigint[]))")
 ERASE_MESSAGES = text("select afterturn.erase_messages(:erasure, :bank, cast(:units as uuid[]))")
@@ -196,7 +204,7 @@ async def _documents(place: Place, found: Sequence[Row[Any]]) -> list[str]:
     docs = sorted({row.doc_id for row in found if row.doc_id})
     if not docs:
         return []
-    rows = await place.ask(DOCS, docs=docs)
+    rows = await place.ask(DOCS, docs=docs, units=[row.unit_id for row in found])
     await append_events(
         place.connection,
         place.erasure.host,

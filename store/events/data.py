@@ -79,6 +79,7 @@ class Doc(DocKey):
     metadata: Mapping[str, JsonValue] = Field(default_factory=dict)
     occurred_at: AwareDatetime | None = None
     bytes: Bytes = None
+    agent_def_id: UUID | None = None
 
 
 class UnitKey(EventData):
@@ -106,7 +107,10 @@ class Unit(UnitKey):
 
 
 class RetainedUnit(Unit):
-    """A unit's state and where it comes from; the place in a conversation never changes afterwards."""
+    """A unit's state and where it comes from; the place in a conversation never changes afterwards.
+
+    `agent_def_id` is the agent whose key handed it in.
+    """
 
     origin: UnitOrigin = "extraction"
     session_id: UUID | None = None
@@ -118,6 +122,7 @@ class RetainedUnit(Unit):
     role: str | None = None
     name: str | None = None
     parts: tuple[JsonValue, ...] | None = None
+    agent_def_id: UUID | None = None
 
 
 class EntityKey(EventData):
@@ -174,12 +179,13 @@ class DirectiveKey(EventData):
 
 
 class Directive(DirectiveKey):
-    """A directive's state."""
+    """A directive's state, and who laid it down so."""
 
     name: str = Field(min_length=1, max_length=256)
     content: str
     priority: int = 0
     bytes: Bytes = None
+    laid_down_by: str | None = None
 
 
 class ReflectionKey(EventData):

@@ -144,9 +144,11 @@ create or replace function afterturn.project_directive_created(p_events aftertur
 language plpgsql as $$
 begin
     insert into agent_memory_directive_t as v
-        (host_id, directive_id, bank_id, name, content, priority, bytes, aggregate_version, active, update_ts, update_user)
+        (host_id, directive_id, bank_id, name, content, priority, laid_down_by, bytes, aggregate_version, active, update_ts,
+         update_user)
     select distinct on (e.aggregate_id)
-           e.host_id, (d->>'directiveId')::uuid, e.bank_id, coalesce(d->>'name', ''), coalesce(d->>'content', ''), coalesce((d->>'priority')::int, 0),
+           e.host_id, (d->>'directiveId')::uuid, e.bank_id, coalesce(d->>'name', ''), coalesce(d->>'content', ''),
+           coalesce((d->>'priority')::int, 0), d->>'laidDownBy',
            coalesce((d->>'bytes')::bigint, octet_length(d->>'content'), 0), e.aggregate_version,
            coalesce((select b.active from agent_memory_bank_t b where b.host_id = e.host_id and b.bank_id = e.bank_id), true),
            e.event_ts, e.user_id::text
@@ -154,9 +156,9 @@ begin
      where e.event_type = 'AgentMemoryDirectiveCreatedEvent'
      order by e.aggregate_id, e.aggregate_version
     on conflict (host_id, bank_id, directive_id) do update
-       set (name, content, priority, bytes, aggregate_version, active, update_ts, update_user)
-         = row (excluded.name, excluded.content, excluded.priority, excluded.bytes, excluded.aggregate_version, excluded.active,
-                excluded.update_ts, excluded.update_user)
+       set (name, content, priority, laid_down_by, bytes, aggregate_version, active, update_ts, update_user)
+         = row (excluded.name, excluded.content, excluded.priority, excluded.laid_down_by, excluded.bytes,
+                excluded.aggregate_version, excluded.active, excluded.update_ts, excluded.update_user)
      where v.aggregate_version < excluded.aggregate_version and not v.active;
 end $$;
 
@@ -168,8 +170,8 @@ begin
            select true from agent_memory_directive_t v where v.host_id = e.host_id and v.bank_id = e.bank_id
               and v.directive_id = (e.payload->'data'->>'directiveId')::uuid) is null;
     update agent_memory_directive_t v
-       set (name, content, priority, bytes, aggregate_version, update_ts, update_user)
-         = row (coalesce(d->>'name', ''), coalesce(d->>'content', ''), coalesce((d->>'priority')::int, 0),
+       set (name, content, priority, laid_down_by, bytes, aggregate_version, update_ts, update_user)
+         = row (coalesce(d->>'name', ''), coalesce(d->>'content', ''), coalesce((d->>'priority')::int, 0), d->>'laidDownBy',
                 coalesce((d->>'bytes')::bigint, octet_length(d->>'content'), 0), e.aggregate_version, e.event_ts,
                 e.user_id::text)
       from (select distinct on (e.aggregate_id) e.* from afterturn.events_about(p_events, 'AgentMemoryDirectiveUpdatedEvent', 'directiveId') e

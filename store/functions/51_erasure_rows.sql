@@ -170,7 +170,7 @@ begin
        set original_text = null, content_hash = null, title = null, metadata = '{}', occurred_at = null, bytes = 0
       from afterturn.events_about(v_states, 'AgentMemoryDoc', 'docId') e
      where o.host_id = p_host and o.bank_id = e.bank_id and o.doc_id = e.thing;
-    update afterturn.agent_memory_directive_t v set name = '', content = '', priority = 0, bytes = 0
+    update afterturn.agent_memory_directive_t v set name = '', content = '', priority = 0, laid_down_by = null, bytes = 0
       from afterturn.events_about(v_states, 'AgentMemoryDirective', 'directiveId') e
      where v.host_id = p_host and v.bank_id = e.bank_id and v.directive_id = e.thing;
     update afterturn.agent_memory_reflection_t r set content = ''

@@ -8,6 +8,7 @@ from dataclasses import replace
 from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder, TokenCounter
 from store.curation import Directive
+from store.recall.pinned_arm import most_first
 from store.recall.query import Recalled
 from store.recall.settings import RecallSettings
 
@@ -28,12 +29,21 @@ def fitting(sizes: Sequence[int], room: int) -> list[int]:
     return kept
 
 
+def fitting_with_pins(sizes: Sequence[int], pinned: Sequence[bool], room: int) -> list[int]:
+    """Return which of these, the best first, together stay within `room`, what is pinned within its share. Pure."""
+    pins = [index for index, is_pinned in enumerate(pinned) if is_pinned]
+    first = {pins[n] for n in fitting([sizes[index] for index in pins], most_first(room))}
+    left = [index for index, is_pinned in enumerate(pinned) if index in first or not is_pinned]
+    return [left[n] for n in fitting([sizes[index] for index in left], room)]
+
+
 async def within(items: Sequence[Recalled], max_tokens: int | None, embedder: Embedder) -> tuple[Recalled, ...]:
     """Return the items, best first, whose texts together stay within `max_tokens` (None: all), and their tokens."""
     if max_tokens is None:
         return tuple(items)
     sizes = await _tokens([item.text for item in items], embedder)
-    return tuple(replace(items[index], tokens=sizes[index]) for index in fitting(sizes, max_tokens))
+    kept = fitting_with_pins(sizes, [item.pinned for item in items], max_tokens)
+    return tuple(replace(items[index], tokens=sizes[index]) for index in kept)
 
 
 async def standing(

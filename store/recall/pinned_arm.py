@@ -24,6 +24,11 @@ PINNED = f"""
      order by u.position desc limit :pinned"""  # noqa: S608 - put together from constants
 
 
+def most_first(room: int) -> int:
+    """Return how much of an answer what is pinned may take at most, of so many units or tokens: half of it."""
+    return room // 2
+
+
 class PinnedArm:
     """What is pinned, whatever is asked; which were read along with what must be known of the bank."""
 

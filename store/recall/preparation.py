@@ -83,7 +83,7 @@ NEAR = f"""
 # What the bank's keepers have laid down, the most important first; of what was known at a moment, nothing that was
 # changed after it.
 STANDING = """
-    select v.directive_id, v.name, v.content, v.priority from afterturn.agent_memory_directive_t v
+    select v.directive_id, v.name, v.content, v.priority, v.laid_down_by from afterturn.agent_memory_directive_t v
      where v.host_id = :host and v.bank_id = :bank and v.active
        and (cast(:known_at as timestamptz) is null or v.update_ts <= cast(:known_at as timestamptz))
      order by v.priority desc, v.name, v.directive_id limit :directives"""
@@ -104,7 +104,8 @@ _PREPARE = f"""
            (select cast(json_agg(json_build_array(t.unit_id, t.content, t.aggregate_version, t.is_own)) as text)
               from ({TAIL}) t) as tail,
            {{newest}} as newest,
-           (select cast(json_agg(json_build_array(v.directive_id, v.name, v.content, v.priority)) as text)
+           (select cast(json_agg(json_build_array(
+                       v.directive_id, v.name, v.content, v.priority, v.laid_down_by)) as text)
               from ({STANDING}) v) as standing,
            (select t.accepted_at from afterturn.turn_t t where t.host_id = :host and t.bank_id = :bank
              order by t.position desc limit 1) as told_at,

@@ -29,7 +29,7 @@ from store.recall.fusion import Ranking, rank
 from store.recall.keeping import Keeping
 from store.recall.lexical_arm import LexicalArm
 from store.recall.meaning import Meaning, Meanings
-from store.recall.pinned_arm import PinnedArm
+from store.recall.pinned_arm import PinnedArm, most_first
 from store.recall.pool import Candidate, Pool
 from store.recall.preparation import TENANT_AND_ONE_PLAN, Preparation, prepare
 from store.recall.query import RecallAnswer, Recalled, RecallQuery
@@ -37,7 +37,7 @@ from store.recall.question import Question, understand
 from store.recall.recent_arm import RecentArm
 from store.recall.reranking import NAME as RERANK
 from store.recall.reranking import LastLook
-from store.recall.settings import RecallSettings
+from store.recall.settings import RankingSettings, RecallSettings
 from store.recall.steps import Steps
 from store.recall.time_arm import TimeArm
 from store.recall.times import spans
@@ -207,7 +207,7 @@ class Recaller:
             scores,
             {arm.name: arm.weight(self._settings) for arm in arms},
             search.question,
-            self._settings.ranking,
+            _with_fewer_pins(self._settings.ranking, query.k),
             without=query.without,
         )
         best = list(islice(folded(ranking, pool, wanted.without), wanted.count))
@@ -221,6 +221,12 @@ class Recaller:
 def _with_room(settings: RecallSettings, more: int) -> RecallSettings:
     """Have each arm find so many more: they may be left out again."""
     return settings.model_copy(update={"candidates": settings.candidates + more}) if more else settings
+
+
+def _with_fewer_pins(ranking: RankingSettings, k: int) -> RankingSettings:
+    """Have no more pinned units come first than an answer of `k` has room for."""
+    most = most_first(k)
+    return ranking if ranking.pinned <= most else ranking.model_copy(update={"pinned": most})
 
 
 def _recalled(found: Folded, pool: Pool, ranking: Ranking, texts: Mapping[UUID, str], *, explain: bool) -> Recalled:
@@ -240,4 +246,5 @@ def _recalled(found: Folded, pool: Pool, ranking: Ranking, texts: Mapping[UUID, 
         arms=ranking.found_by(index),
         explain=ranking.explain(index) if explain else None,
         confidence=number(unit.confidence),
+        pinned=PinnedArm.name in ranking.moved and ranking.moved[PinnedArm.name][index] > 0,
     )

@@ -39,7 +39,9 @@ class RankingSettings(BaseModel):
     own_life: float = Field(default=0.1, ge=0, le=10, description="for who speaks of himself")
     answer_type: float = Field(default=0.1, ge=0, le=10, description="for a text that holds what is asked for")
     heads: int = Field(default=4, ge=0, le=4, description="so many of each arm's best are among the first twenty")
-    pinned: int = Field(default=5, ge=0, le=50, description="so many pinned units come first in every answer")
+    pinned: int = Field(
+        default=5, ge=0, le=50, description="so many pinned units come first in every answer, and at most half of it"
+    )
     recency: float = Field(default=0.02, ge=0, le=1, description="for what was said last, half of it a year before")
     evidence: float = Field(default=0.0, ge=0, le=1, description="for what three facts or more were drawn from")
     length_brake: float = Field(default=0.2, ge=0, le=10, description="for long texts that are nobody's turn")

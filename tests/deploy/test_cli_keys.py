@@ -35,6 +35,20 @@ async def test_a_key_is_scoped_to_a_user_an_agent_and_a_time(operated: Operated)
     assert "active until" in shown
 
 
+async def test_the_scope_curate_is_kept_with_the_key_and_shown(operated: Operated) -> None:
+    made = await operated.answer("keys", "create", "--user", "ana", "--curate")
+    assert made["curate"] is True
+    grant = await grant_of(operated, made["key"])
+    assert grant is not None
+    assert grant.curate
+    [key] = json.loads((await operated.run("keys", "list", "--json")).stdout)["keys"]
+    assert key["curate"] is True
+    assert "read, write and curate as ana" in (await operated.run("keys", "list")).stdout
+    assert (await operated.answer("keys", "create", "--user", "ana"))["curate"] is False
+    for other in (("--read-only",), ("--gateway-user", "ana")):
+        assert (await operated.run("keys", "create", "--curate", *other)).exit_code == 2
+
+
 async def test_a_rotated_key_is_listed_with_its_successor_and_both_work(operated: Operated) -> None:
     made = await operated.answer("keys", "create", "--label", "bot", "--bank", "a")
     [key] = json.loads((await operated.run("keys", "list", "--json")).stdout)["keys"]

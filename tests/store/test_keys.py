@@ -117,12 +117,12 @@ async def test_a_key_opens_nothing_once_it_expired(database: Database) -> None:
 
 async def test_a_rotated_key_works_beside_its_successor_until_the_overlap_is_over(database: Database) -> None:
     keys, name = Keys(database), f"h-{uuid4()}"
-    old = await keys.create(name, "agent", banks=["a"], write=False, user="ana")
+    old = await keys.create(name, "agent", banks=["a"], write=False, user="ana", curate=True)
     [info] = await keys.list(name)
     successor = await keys.rotate(name, info.key_id, timedelta(hours=1))
     grants = [await keys.authenticate(token) for token in (old, successor.token)]
     assert None not in grants
-    assert len({(g.host_id, g.banks, g.write, g.user) for g in grants if g}) == 1
+    assert len({(g.host_id, g.banks, g.write, g.user, g.curate) for g in grants if g}) == 1
     old_info, new_info = await keys.list(name)
     assert (old_info.state, old_info.replaced_by, new_info.key_id) == ("active", successor.key_id, successor.key_id)
     assert old_info.expires_at is not None

@@ -103,11 +103,15 @@ class Recalled:
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """A standing instruction of the bank's keepers; the highest priority comes first."""
+    """A standing instruction of the bank's keepers; the highest priority comes first.
+
+    `laid_down_by` says who they are: `operator`, `user NAME`, `agent NAME`; None where the service does not tell.
+    """
 
     name: str = field(repr=False)
     content: str = field(repr=False)
     priority: int
+    laid_down_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +271,9 @@ def _freshness(fields: Fields) -> Freshness:
 
 
 def _directive(fields: Fields) -> Directive:
-    return Directive(fields.text("name"), fields.text("content"), fields.integer("priority"))
+    return Directive(
+        fields.text("name"), fields.text("content"), fields.integer("priority"), fields.maybe_text("laid_down_by")
+    )
 
 
 def _recalled(fields: Fields) -> Recalled:

@@ -73,13 +73,13 @@ def test_the_agent_and_the_service_both_take_the_frame_out_again_exactly(
 
 
 @pytest.mark.law("L8")
-@given(items.filter(bool) | st.just([]), st.lists(st.tuples(plain, text), min_size=1, max_size=3), plain, plain)
+@given(items.filter(bool) | st.just([]), st.lists(st.tuples(plain, text, text), min_size=1, max_size=3), plain, plain)
 def test_directives_stand_before_what_was_recalled_and_come_out_with_it(
-    recalled: list[dict[str, Any]], laid_down: list[tuple[str, str]], before: str, after: str
+    recalled: list[dict[str, Any]], laid_down: list[tuple[str, str, str]], before: str, after: str
 ) -> None:
     message = framing.frame(
         [framing.ReferenceItem(None, str(one["text"]), 0.5) for one in recalled],
-        [framing.ReferenceDirective(*one) for one in laid_down],
+        [framing.ReferenceDirective(name, told, by) for name, told, by in laid_down],
     )
     assert message is not None
     content = message["content"]
