@@ -100,6 +100,17 @@ class Attacker:
             "POST", "/api/v1/recall", {"bank": BANK, "query": query, **more}, key=key, counted=counted
         )
 
+    async def worked_off(self, answer: httpx.Response | None) -> None:
+        """Wait until every stage is through with what was just taken, for as long as a call is waited for."""
+        if answer is None or not answer.is_success:
+            return
+        path = f"/api/v1/freshness?bank={BANK}&position={answer.json()['position']}&wait_ms=1000"
+        until = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until:
+            seen = await self.call("GET", path, counted=False)
+            if seen is not None and seen.is_success and seen.json()["met"]:
+                return
+
     async def keep_at(self, lanes: int, action: Callable[[], Awaitable[object]], most: int = 1_000_000) -> None:
         """Repeat an action in so many lanes side by side until the attack is over, at most so often in all."""
         left = iter(range(most))

@@ -2,10 +2,11 @@
 
 import asyncio
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from deploy.bench.attacks.attack import Attack, Must
 from deploy.bench.attacks.attacker import CHUNK, Attacker
+from store.tokens import new_token
 
 MIB = 1024 * 1024
 FILLER = b"a" * CHUNK
@@ -65,20 +66,20 @@ async def _slow_bodies(attacker: Attacker) -> None:
     await asyncio.gather(*(_one(attacker, chunks, 40.0, pause_s=0.5) for _ in range(96)))
 
 
-async def _flood(attacker: Attacker, token: str) -> None:
+async def _flood(attacker: Attacker, new_token: Callable[[], str]) -> None:
     async def call() -> None:
-        await attacker.call("GET", "/api/v1/banks", key=token + secrets.token_urlsafe(32))
+        await attacker.call("GET", "/api/v1/banks", key=new_token())
         await asyncio.sleep(FLOOD_PAUSE_S)
 
     await attacker.keep_at(FLOOD_LANES, call, most=FLOOD)
 
 
 async def _malformed_tokens(attacker: Attacker) -> None:
-    await _flood(attacker, "no-key-")
+    await _flood(attacker, lambda: f"at_{secrets.token_urlsafe(40)}")
 
 
 async def _unknown_tokens(attacker: Attacker) -> None:
-    await _flood(attacker, "at_")
+    await _flood(attacker, lambda: new_token("at_"))
 
 
 ATTACKS = (
@@ -87,6 +88,6 @@ ATTACKS = (
     Attack("many_headers", "100,000 headers in one request, no key", Must.BE_CUT_OFF, _many_headers),
     Attack("half_heads", "128 heads that never end, a quarter of them a line a second", Must.BE_CUT_OFF, _half_heads),
     Attack("slow_bodies", "96 bodies of 64 KiB at two bytes a second", Must.BE_CUT_OFF, _slow_bodies),
-    Attack("malformed_tokens", "3,000 calls with tokens that are none", Must.BE_REFUSED, _malformed_tokens),
-    Attack("unknown_tokens", "3,000 calls with tokens that nobody was given", Must.BE_REFUSED, _unknown_tokens),
+    Attack("malformed_tokens", "3,000 calls with malformed tokens", Must.BE_REFUSED, _malformed_tokens),
+    Attack("unknown_tokens", "3,000 calls with well-formed tokens of no key", Must.BE_REFUSED, _unknown_tokens),
 )

@@ -23,9 +23,9 @@ def _text(size: int, words: str) -> str:
 
 
 def _names() -> Iterator[str]:
-    """Yield names of people that are unlike each other, without end."""
-    syllables = ("ba", "do", "ki", "lu", "me", "na", "po", "ra", "se", "ti", "vo", "za")
-    for parts in itertools.product(syllables, repeat=4):
+    """Yield 17,576 names that are unlike each other."""
+    syllables = [consonant + vowel for consonant in "bdfgklmnprstv" for vowel in "ao"]
+    for parts in itertools.product(syllables, repeat=3):
         yield "".join(parts).capitalize()
 
 
@@ -40,14 +40,19 @@ async def _document_metadata(attacker: Attacker) -> None:
 
 
 async def _large_documents(attacker: Attacker) -> None:
-    """Send a document of nearly 2 MiB, the same again while it is worked on, and once more after it."""
-    content = "\n".join(f"Note {n}: Ana met Boris in Porto about plan {n}." for n in range(43_000))
+    """Send a document of nearly 2 MiB, the same again meanwhile, and once more after it."""
+    content = "\n".join(f"Note {n}: Ana met Boris in Porto about plan {n}." for n in range(37_000))
     await asyncio.gather(_document(attacker, content=content), _document(attacker, content=content))
     await _document(attacker, content=content)
 
 
+async def _make_bank(attacker: Attacker) -> None:
+    await attacker.turn("Ana met Boris in Porto in April.")
+
+
 async def _time_words_in_questions(attacker: Attacker) -> None:
-    questions = (_text(16_000, DAYS), _text(16_000, "april "), _text(16_000, "in 1 may 2 "), "12.12." * 2600)
+    words = " ".join(itertools.islice(_names(), 1700))
+    questions = (_text(16_000, DAYS), _text(16_000, "april "), _text(16_000, "in 1 may 2 "), words)
     for question in questions:
         await attacker.recall(question, key=attacker.read_only_key)
 
@@ -63,14 +68,16 @@ async def _time_words_in_texts(attacker: Attacker) -> None:
 
 
 async def _entities(attacker: Attacker) -> None:
-    names = list(itertools.islice(_names(), 13_000))
-    await attacker.turn(f"I met {', '.join(names)}."[: 107 * KIB])
+    """Send 64 messages of 256 names each: as many pairs of names as one turn can hold."""
+    names = _names()
+    said = (f"I met {', '.join(itertools.islice(names, 256))}." for _ in range(64))
+    await attacker.worked_off(await attacker.turn(*said))
 
 
 async def _statements(attacker: Attacker) -> None:
     """Send a turn in which each sentence is a fact of its own."""
     likings = (f"I like {name.lower()}. " for name in _names())
-    await attacker.turn("".join(itertools.islice(likings, 10_000))[:MESSAGE])
+    await attacker.worked_off(await attacker.turn("".join(itertools.islice(likings, 10_000))[:MESSAGE]))
 
 
 async def _directives(attacker: Attacker) -> None:
@@ -139,7 +146,13 @@ ATTACKS = (
         "document_metadata", "2 documents of 500 chunks with 768 KiB of metadata", Must.BE_REFUSED, _document_metadata
     ),
     Attack("large_documents", "a document of 2 MiB three times", Must.BE_ANSWERED, _large_documents),
-    Attack("time_words_in_questions", "4 questions of 16 KB of dates", Must.BE_ANSWERED, _time_words_in_questions),
+    Attack(
+        "time_words_in_questions",
+        "4 questions of 16 KB of dates and of names",
+        Must.BE_ANSWERED,
+        _time_words_in_questions,
+        _make_bank,
+    ),
     Attack(
         "time_words_in_texts",
         "4 short questions about a time to a bank of 3 MiB of dates",
@@ -161,9 +174,10 @@ ATTACKS = (
         "40 recall jobs with 1 MiB of filters, with a key that may only read",
         Must.BE_REFUSED,
         _job_filters,
+        _make_bank,
     ),
-    Attack("statements", "a turn of 10,000 statements", Must.BE_ANSWERED, _statements, seconds=8.0),
-    Attack("entities", "a turn of 107 KiB of names", Must.BE_ANSWERED, _entities, seconds=12.0),
+    Attack("statements", "a turn of 10,000 statements", Must.BE_ANSWERED, _statements),
+    Attack("entities", "a turn of 131 KiB with 16,384 names", Must.BE_ANSWERED, _entities),
     Attack(
         "large_answers",
         "24 questions for 1,000,000 tokens of a bank of 14 MiB",
