@@ -1,0 +1,11 @@
+"""`python -P -m producers.contract_kit URL`: the same as `afterturn contract-test`."""
+
+import signal
+
+import typer
+
+from producers.contract_kit.command import contract_test_command
+
+# A polite end is an interrupt: namespaces are deleted and the report is written.
+signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+typer.run(contract_test_command)

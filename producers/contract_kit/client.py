@@ -1,0 +1,187 @@
+"""HTTP to the plugin under test: where it listens, one bounded request, and what it answered."""
+
+import asyncio
+import json
+import re
+import ssl
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote, unquote
+
+import httpx
+
+from producers.contract_kit.errors import NoAnswerError, UnusableError
+from producers.contract_kit.findings import shown
+from producers.contract_kit.wire import parse_json
+
+#: Connections at a time, also of the cases that write in parallel.
+CONNECTIONS = 10
+#: Bytes of an answer that are read; a hundred memories of the kit are far below it.
+LARGEST_ANSWER = 8_388_608
+#: How often a 429 with Retry-After is obeyed, and how many seconds of it at most.
+RETRIES = 3
+LONGEST_RETRY_S = 5.0
+_TOO_MANY = 429
+
+_URLS = "give http://HOST:PORT, https://HOST, or unix:/PATH/TO.SOCK; a path prefix may follow (unix:/PATH:/PREFIX)"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a plugin listens; `base` ends without a slash, `socket` is the path of a unix socket."""
+
+    shown: str
+    base: str
+    socket: str | None = None
+
+
+def parse_target(url: str) -> Target:
+    """Return where a URL points to; raises UnusableError for one that names no plugin."""
+    if url.startswith("unix:"):
+        socket, _, prefix = re.sub("^//(?=/)", "", url.removeprefix("unix:")).partition(":")
+        if not socket.startswith("/") or prefix.strip("/") != prefix.strip("/").strip():
+            raise UnusableError(f"{shown(url)!r} names no socket: {_URLS}")
+        return Target(url, f"http://localhost{_prefix(prefix)}", unquote(socket))
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL:
+        raise UnusableError(f"{shown(url)!r} is no URL: {_URLS}") from None
+    if parsed.userinfo:
+        raise UnusableError("the URL holds a user or password: give a token with --token-file instead")
+    if parsed.scheme not in {"http", "https"} or not parsed.host or parsed.query or parsed.fragment:
+        raise UnusableError(f"{shown(url)!r} is no URL of a plugin: {_URLS}")
+    return Target(url, url.rstrip("/"))
+
+
+def _prefix(path: str) -> str:
+    return f"/{path.strip('/')}" if path.strip("/") else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the plugin answered to one request; `did` and `saw` are the two as a person reads them."""
+
+    did: str
+    status: int
+    content_type: str
+    raw: bytes = field(repr=False)
+    secret: str | None = field(default=None, repr=False)
+
+    @property
+    def value(self) -> Any:
+        """The JSON value of the body; None where it is none."""
+        try:
+            return parse_json(self.raw)
+        except ValueError:
+            return None
+
+    @property
+    def is_json(self) -> bool:
+        """Whether the body is JSON as the RFC has it."""
+        try:
+            parse_json(self.raw)
+        except ValueError:
+            return False
+        return True
+
+    def get(self, name: str) -> Any:
+        """Return a field of the body's object; None where there is none."""
+        value = self.value
+        return value.get(name) if isinstance(value, dict) else None
+
+    @property
+    def saw(self) -> str:
+        """The answer for a person: status and the beginning of the body, never the token."""
+        text = self.raw[:2000].decode(errors="replace")
+        text = text.replace(self.secret, "[token]") if self.secret else text
+        return shown(f"{self.status} {text.strip() or '(empty body)'}")
+
+
+class Plugin:
+    """The plugin under test: sends one request after another, each within `timeout_s` as a whole.
+
+    Reads no proxy and no credential from the environment. Use it as an async context manager.
+    """
+
+    def __init__(
+        self, target: Target, *, timeout_s: float = 5.0, token: str | None = None, ca_file: Path | None = None
+    ) -> None:
+        self.target = target
+        self._timeout_s = timeout_s
+        self._token = token
+        self._headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+        self._places = asyncio.Semaphore(CONNECTIONS)
+        # WHY no httpx.Client: redirects, cookies and the environment's credentials are no part of the contract.
+        self._http = httpx.AsyncHTTPTransport(
+            verify=_certificates(ca_file) if target.base.startswith("https") else False,
+            uds=target.socket,
+            limits=httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=2),
+            trust_env=False,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._http.aclose()
+
+    async def send(self, method: str, path: str, body: Mapping[str, Any] | bytes | None = None) -> Answer:
+        """Send one request; `path` is sent as it is, `body` as JSON unless it is bytes.
+
+        A 429 that names its Retry-After is obeyed a few times. Raises NoAnswerError where no answer came.
+        """
+        content = json.dumps(body).encode() if isinstance(body, Mapping) else body
+        did = shown(f"{method} {path} {'' if content is None else content.decode(errors='replace')}".rstrip())
+        async with self._places:
+            for _ in range(RETRIES):
+                answer, retry_after_s = await self._send_once(did, method, path, content)
+                if retry_after_s is None:
+                    break
+                await asyncio.sleep(retry_after_s)
+        return answer
+
+    async def _send_once(self, did: str, method: str, path: str, content: bytes | None) -> tuple[Answer, float | None]:
+        """Send it once; return the answer, and how many seconds it asks to wait."""
+        request = httpx.Request(method, self.target.base + path, headers=self._headers, content=content)
+        if content is not None:
+            request.headers["Content-Type"] = "application/json"
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                response = await self._http.handle_async_request(request)
+                async with aclosing(response):
+                    raw = b""
+                    async for chunk in response.aiter_bytes():
+                        raw += chunk
+                        if len(raw) > LARGEST_ANSWER:
+                            raise NoAnswerError(did, f"an answer of more than {LARGEST_ANSWER} bytes")
+        except TimeoutError:
+            raise NoAnswerError(did, f"no whole answer within {self._timeout_s:g} s") from None
+        except httpx.HTTPError as error:
+            raise NoAnswerError(did, f"no answer: {shown(str(error)) or type(error).__name__}") from None
+        answer = Answer(did, response.status_code, response.headers.get("content-type", ""), raw, self._token)
+        return answer, _retry_after_s(response)
+
+
+def namespace_path(name: str, ending: str = "") -> str:
+    """Return the path of a namespace, its name percent-encoded as the reference client does (`:` stays)."""
+    return f"/v1/namespaces/{quote(name, safe=':')}{ending}"
+
+
+def _retry_after_s(response: httpx.Response) -> float | None:
+    text = response.headers.get("retry-after", "")
+    if response.status_code != _TOO_MANY or not text.isascii() or not text.isdigit():
+        return None
+    return min(float(text), LONGEST_RETRY_S)
+
+
+def _certificates(ca_file: Path | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except (OSError, ssl.SSLError):
+        raise UnusableError(f"--ca-file {ca_file}: no certificates can be read from it; give a PEM file") from None

@@ -1,0 +1,33 @@
+"""What a case says of a deviation, and how texts of a plugin are shown: short, and harmless to a terminal."""
+
+import json
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+LONGEST_SHOWN = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What the kit did, what the contract has the plugin do, and what the plugin did."""
+
+    did: str
+    expected: str
+    saw: str
+
+
+def as_text(value: object) -> str:
+    """Return a value as authors of any language read it: a text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=_plain)
+
+
+def shown(text: str, longest: int = LONGEST_SHOWN) -> str:
+    """Return the text on one line, at most `longest` characters, without what could steer a terminal."""
+    cut = text if len(text) <= longest else f"{text[: longest - 1]}…"
+    if cut.isprintable():
+        return cut
+    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in cut)
+
+
+def _plain(value: object) -> object:
+    return sorted(map(str, value)) if isinstance(value, AbstractSet) else str(value)
