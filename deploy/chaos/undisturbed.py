@@ -61,7 +61,7 @@ async def ingest(app_url: str, operator_url: str, turns: Sequence[Turn]) -> None
             answers = await store.append(identity.host_id(HOST), some)
             if not all(isinstance(answer, Appended) for answer in answers):
                 raise Unfinished("a turn was refused")
-        await _drain(Ledger(database), database)
+        await work_off(database)
 
 
 @asynccontextmanager
@@ -74,8 +74,9 @@ async def _database(app_url: str, operator_url: str) -> AsyncIterator[Database]:
         await database.close()
 
 
-async def _drain(ledger: Ledger, database: Database) -> None:
-    """Do all the work there is, stage by stage."""
+async def work_off(database: Database) -> None:
+    """Do all the work there is, stage by stage, in this process and without a sentence model. Raises Unfinished."""
+    ledger = Ledger(database)
     stages: Sequence[StageWork] = (
         ExtractionStage(database),
         EmbeddingStage(database, Blunt()),

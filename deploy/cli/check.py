@@ -38,10 +38,12 @@ def walls_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Try every public read and write across hosts, banks and users: nothing foreign is seen, or told from nothing.
+    """Try every public read and write across tenants, banks, users and agents: nothing foreign is seen or changed.
 
-    It works in hosts of its own on the running stack, or on a stack it starts, and removes what it made. Most tries
-    go through the API's application in this process, one in twenty over HTTP. Exits 1 when a wall does not hold.
+    Nor may an answer tell what is foreign from what does not exist. It works in tenants of its own on the running
+    stack, or on a stack it starts, and removes what it made. Most tries go through the API's application in this
+    process, one in twenty over HTTP. Exits 1 when isolation does not hold, or when the application serves a route, or
+    the database has a table of tenants, that the check does not cover.
 
     **Example:** `afterturn check walls --tries 100000`
     """
@@ -52,7 +54,7 @@ def walls_command(
         try:
             report = asyncio.run(run(stack, tries, seed))
         except Unfit as error:
-            raise ended(f"the walls could not be tried: {error}", 1) from None
+            raise ended(f"isolation could not be checked: {error}", 1) from None
         except (SQLAlchemyError, httpx.HTTPError, OSError) as error:
             raise ended(f"the stack does not answer ({type(error).__name__})", 1) from None
     _tell(report)
@@ -64,10 +66,14 @@ def walls_command(
 def _tell(report: Report) -> None:
     for line in report.examples:
         say(line)
-    verdict = "the walls hold" if report.holds else "the walls do not hold"
+    for route in report.uncovered:
+        say(f"not tried: {route}")
+    for table in report.unplanted:
+        say(f"nothing was planted in {table}")
+    verdict = "isolation holds" if report.holds else "isolation does not hold"
     say(
-        f"{verdict}: {report.tries:,} tries at {len(report.doors)} doors in {report.seconds} s, "
-        f"{report.seen} saw something foreign, {report.told_apart} could tell foreign from absent"
+        f"{verdict}: {report.tries:,} tries in {len(report.doors)} ways in {report.seconds} s, "
+        f"{report.seen} saw or changed something foreign, {report.told_apart} could tell foreign from absent"
     )
 
 

@@ -1,8 +1,8 @@
-"""A siege of the walls: every public read and write, tried at random across hosts, banks and users.
+"""The isolation check: every public read and write, tried at random across tenants, banks, users and agents.
 
-`besiege` makes several hosts, tries to see from each what belongs to the others, and tells what came of it.
+`check_isolation` tries to see and to change from each tenant, user and agent what belongs to others.
 """
 
-from deploy.walls.siege import Report, Way, besiege
+from deploy.walls.isolation import Report, Way, check_isolation
 
-__all__ = ["Report", "Way", "besiege"]
+__all__ = ["Report", "Way", "check_isolation"]

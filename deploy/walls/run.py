@@ -1,10 +1,12 @@
-"""A siege of a stack: some of it over HTTP, most of it in this process, and nothing left behind."""
+"""The isolation check on a stack: some of it over HTTP, most of it in this process, and nothing left behind."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+import time
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
-from uuid import UUID
+from typing import Any
+from urllib.parse import quote
 
 import httpx
 import redis
@@ -12,9 +14,11 @@ from dramatiq.brokers.redis import RedisBroker
 
 from deploy.blunt import Blunt
 from deploy.stack import Stack
-from deploy.walls.siege import Report, Way, besiege
-from deploy.walls.transport import Send, into, over_http
-from deploy.walls.world import build, named
+from deploy.walls.isolation import Report, Way, check_isolation
+from deploy.walls.routes import uncovered
+from deploy.walls.tables import without_rows
+from deploy.walls.transport import Ask, Send, into, over_http
+from deploy.walls.world import Unfit, World, build, named
 from producers.doorbell import Doorbell
 from producers.http.app import create_app
 from producers.http.service import Readiness
@@ -43,27 +47,45 @@ from store.units import Units
 #: Of so many tries one goes over HTTP.
 HTTP_SHARE = 20
 JOB_WAIT_MS = 200
+#: How long the stack's workers may take for the world, in seconds, and how long one look waits.
+WORK_S, WAIT_MS = 180.0, 2000
 POOL_SIZE = 6
 
 
 async def run(stack: Stack, tries: int, seed: int) -> Report:
-    """Besiege a running stack in hosts of its own, removed afterwards. Raises Unfit."""
+    """Check a running stack with tenants of its own, which are removed afterwards. Raises Unfit."""
     settings = DatabaseSettings(url=stack.database_url, operator_url=stack.operator_url, pool_size=POOL_SIZE)
-    names = named("walls")
+    names, owner_url = named("isolation"), stack.owner_url.get_secret_value()
     over_sockets = tries // HTTP_SHARE // 2 * 2
-    async with httpx.AsyncClient(base_url=stack.api, timeout=60) as client, _application(stack, settings) as inside:
+    async with httpx.AsyncClient(base_url=stack.api, timeout=60) as client, _application(stack, settings) as app:
         database = Database(settings)
         try:
-            world = await build(names, Keys(database), over_http(client))
-            ways = [Way(over_http(client), over_sockets, JOB_WAIT_MS), Way(inside, tries - over_sockets)]
-            return await besiege(world, ways, seed)
+            send = over_http(client)
+            world = await build(names, Keys(database), send, lambda world: _worked_off(world, send))
+            empty = await without_rows(owner_url, world.host_ids)
+            ways = [Way(send, over_sockets, JOB_WAIT_MS), Way(into(app), tries - over_sockets)]
+            report = await check_isolation(world, ways, seed, owner_url)
+            report.uncovered, report.unplanted = uncovered(app), empty
+            return report
         finally:
             await database.close()
-            await remove_hosts(stack.owner_url.get_secret_value(), _ids(names))
+            await remove_hosts(owner_url, [identity.host_id(name) for name in names])
+
+
+async def _worked_off(world: World, send: Send) -> None:
+    """Wait until the workers are through with all that was written to the world's places. Raises Unfit."""
+    until = time.monotonic() + WORK_S
+    for place in world.places:
+        token, bank = world.owner_of(place).token, quote(place.bank)
+        newest = (await send(Ask("GET", f"/api/v1/freshness?bank={bank}"), token)).json()["position"]
+        path = f"/api/v1/freshness?bank={bank}&position={newest}&wait_ms={WAIT_MS}"
+        while not (await send(Ask("GET", path), token)).json()["met"]:
+            if time.monotonic() > until:
+                raise Unfit("the stack's workers did not work off what was written")
 
 
 @asynccontextmanager
-async def _application(stack: Stack, settings: DatabaseSettings) -> AsyncGenerator[Send]:
+async def _application(stack: Stack, settings: DatabaseSettings) -> AsyncGenerator[Any]:
     """Lend the API's application, put together in this process on the stack's servers."""
     database = Database(settings)
     client = redis.Redis.from_url(stack.redis_url.get_secret_value(), socket_timeout=0.5, socket_connect_timeout=0.5)
@@ -72,7 +94,7 @@ async def _application(stack: Stack, settings: DatabaseSettings) -> AsyncGenerat
         RedisBroker(client=client, namespace=namespace, middleware=[])  # type: ignore[no-untyped-call]  # dramatiq's
     )
     try:
-        yield into(application(database, doorbell, await DatabaseClock.asked(database)))
+        yield application(database, doorbell, await DatabaseClock.asked(database))
     finally:
         await doorbell.close()
         await database.close()
@@ -108,7 +130,3 @@ class _Unasked:
 
 async def _nothing() -> bytes:
     return b""
-
-
-def _ids(names: Sequence[str]) -> list[UUID]:
-    return [identity.host_id(name) for name in names]

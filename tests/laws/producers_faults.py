@@ -66,7 +66,7 @@ FAULTS = (
         file="producers/banks.py",
         before="    return fitting(await banks.resolve(grant.host_id, space, bank))\n",
         after="    return fitting(bank)\n",
-        held_by="tests/deploy/walls/test_siege.py",
+        held_by="tests/deploy/walls/test_isolation.py",
         tests=("test_nothing_foreign_is_seen_nor_told_from_what_is_absent",),
     ),
     Mutant(
