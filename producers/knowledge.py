@@ -1,9 +1,13 @@
 """Documents, directives, links and reflections: what comes by command, and what can be looked at besides recall."""
 
-from typing import Any, Literal, Self
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
 
 from producers.authorisation import Action, require_write
 from producers.banks import keeper, speaker
@@ -11,7 +15,7 @@ from producers.fields import BankName, Moment, Name, Text, refuse
 from producers.parts import Parts
 from producers.turns import limit_metadata, read
 from store.curation import Directive, NewDirective, NewLink, Reflection
-from store.documents import AddedDocument, Document, NewDocument, content_hash
+from store.documents import AddedDocument, Document, DocumentPlace, NewDocument, content_hash
 from store.keys import Grant
 from store.ledger import Stage
 
@@ -79,6 +83,36 @@ class ListParameters(BaseModel):
     limit: int = Field(200, ge=1, le=MAX_LISTED)
 
 
+#: 17 digits of microseconds end in the year 5138.
+_CURSOR = re.compile(r"([0-9]{1,17})\.([0-9a-f]{32})")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _cursor(document: Document) -> str:
+    return f"{(document.updated_at - _EPOCH) // timedelta(microseconds=1)}.{document.doc_id.hex}"
+
+
+def _place(cursor: Any) -> DocumentPlace | None:
+    """Return the place that a cursor names: `<microseconds since 1970>.<32 hex of the document's id>`."""
+    if isinstance(cursor, str) and (found := _CURSOR.fullmatch(cursor)):
+        return DocumentPlace(_EPOCH + timedelta(microseconds=int(found[1])), UUID(found[2]))
+    raise refuse("must be a cursor that a page of this list gave")
+
+
+class DocumentsParameters(ListParameters):
+    """Of which bank, how many at most, and from behind which page."""
+
+    cursor: Annotated[DocumentPlace | None, PlainValidator(_place), WithJsonSchema({"type": "string"})] = None
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPage:
+    """Documents in their order, and the cursor of the next page; None on the last."""
+
+    documents: Sequence[Document]
+    cursor: str | None
+
+
 class Knowledge:
     """Commands upon banks; every call takes the grant of a key, as the facade's do."""
 
@@ -119,6 +153,13 @@ class Knowledge:
     async def document(self, grant: Grant, bank: str, doc: UUID) -> Document:
         """Return a document. Raises NotFound, PermissionDenied."""
         return await self._documents.get(grant.host_id, await self._parts.reach(grant, bank), doc)
+
+    async def list_documents(self, grant: Grant, asked: DocumentsParameters) -> DocumentPage:
+        """List a bank's documents, those written last first. Raises PermissionDenied."""
+        bank = await self._parts.reach(grant, asked.bank)
+        found = await self._documents.list(grant.host_id, bank, asked.cursor, asked.limit + 1)
+        shown = found[: asked.limit]
+        return DocumentPage(shown, _cursor(shown[-1]) if len(found) > asked.limit else None)
 
     async def forget_document(self, grant: Grant, bank: str, doc: UUID) -> None:
         """Forget a document and its units. Raises NotFound, PermissionDenied."""

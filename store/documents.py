@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 import orjson
-from sqlalchemy import text
+from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import authorship, derived, identity
@@ -50,12 +50,18 @@ LIVING = text("""
 POSITION = text("""
     select s.position from afterturn.event_store_t s
      where s.host_id = :host and s.aggregate_id = :subject and s.aggregate_version = 1""")
-GET = text("""
-    select o.doc_id, o.content_hash, o.aggregate_version,
+_SHOWN = """
+    select o.doc_id, o.content_hash, o.title, cast(o.metadata as text) as metadata, o.occurred_at, o.update_ts,
+           o.aggregate_version,
            (select count(*) from afterturn.agent_memory_unit_t u
              where u.host_id = o.host_id and u.bank_id = o.bank_id and u.doc_id = o.doc_id and u.active) as units
       from afterturn.agent_memory_doc_t o
-     where o.host_id = :host and o.bank_id = :bank and o.doc_id = :doc and o.active""")
+     where o.host_id = :host and o.bank_id = :bank and o.active"""
+GET = text(f"{_SHOWN} and o.doc_id = :doc")
+LIST = text(f"""{_SHOWN}
+       and (cast(:at as timestamptz) is null
+            or (o.update_ts, o.doc_id) < (cast(:at as timestamptz), cast(:doc as uuid)))
+     order by o.update_ts desc, o.doc_id desc limit :limit""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +84,23 @@ class NewDocument:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document that is remembered, and how many units it has."""
+    """A document that is remembered, what was said of it, when it was written last, and how many units it has."""
 
     doc_id: UUID
     content_hash: str | None
+    title: str | None = field(repr=False)
+    metadata: Mapping[str, str] = field(repr=False)
+    occurred_at: datetime | None
+    updated_at: datetime
     units: int
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPlace:
+    """Where a document stands in the list of its bank, whatever is added later."""
+
+    updated_at: datetime
+    doc_id: UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +177,14 @@ class Documents:
     async def get(self, host: UUID, bank: str, doc: UUID) -> Document:
         """Return a document of a bank. Raises NotFound for what is unknown, forgotten or foreign."""
         async with self._database.tenant(host) as connection:
-            found = await self._find(connection, host, identity.bank_id(host, bank), doc)
-        return Document(found.doc_id, found.content_hash, found.units)
+            return _document(await self._find(connection, host, identity.bank_id(host, bank), doc))
+
+    async def list(self, host: UUID, bank: str, after: DocumentPlace | None, limit: int) -> list[Document]:
+        """List the documents of a bank, those written last first, from behind `after`; at most `limit`."""
+        place = {"host": host, "bank": identity.bank_id(host, bank), "limit": limit}
+        begin = {"at": None, "doc": None} if after is None else {"at": after.updated_at, "doc": after.doc_id}
+        async with self._database.tenant(host) as connection:
+            return [_document(row) for row in await connection.execute(LIST, {**place, **begin})]
 
     async def authors(self, host: UUID, bank: str, doc: UUID) -> set[Author]:
         """Return who began a document of a bank, and who began the units that forgetting it takes along.
@@ -199,6 +223,18 @@ class Documents:
         if row is None:
             raise NotFound("no such document")
         return row
+
+
+def _document(row: Row[Any]) -> Document:
+    return Document(
+        doc_id=row.doc_id,
+        content_hash=row.content_hash,
+        title=row.title,
+        metadata=orjson.loads(row.metadata),
+        occurred_at=row.occurred_at,
+        updated_at=row.update_ts,
+        units=row.units,
+    )
 
 
 def size_beside(document: NewDocument) -> int:

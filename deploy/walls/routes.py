@@ -205,6 +205,7 @@ ROUTES: dict[str, Route] = {
     ),
     "GET /api/v1/banks": _reading(lambda _: Ask("GET", "/api/v1/banks?limit=1000")),
     "POST /api/v1/docs": _reading(lambda t: Ask("POST", "/api/v1/docs", {"bank": t.bank, "content": SAID})),
+    "GET /api/v1/docs": _reading(lambda t: Ask("GET", f"/api/v1/docs?bank={_bank(t)}")),
     "GET /api/v1/docs/{doc_id}": _reading(
         lambda t: Ask("GET", f"/api/v1/docs/{t.things.doc}?bank={_bank(t)}"), by_id=True
     ),

@@ -4,9 +4,10 @@ from fastapi import APIRouter, Request, Response
 
 from producers.http.openapi import documented
 from producers.http.reading import BankParameters, body_of, grant_of, identifier, parameters, replied
-from producers.knowledge import DirectiveBody, DocumentBody, LinkBody, ListParameters
+from producers.knowledge import DirectiveBody, DocumentBody, DocumentsParameters, LinkBody, ListParameters
 from producers.memory import Memory
 from store.curation import Directive
+from store.documents import Document
 from store.keys import Keys
 
 
@@ -31,7 +32,14 @@ def _documents(router: APIRouter, memory: Memory, keys: Keys) -> None:
         grant = await grant_of(request, keys)
         bank = parameters(request, BankParameters).bank
         found = await memory.knowledge.document(grant, bank, identifier(doc_id))
-        return replied({"doc_id": str(found.doc_id), "content_hash": found.content_hash, "units": found.units})
+        return replied(_document(found))
+
+    @router.get("/docs", **documented("The documents of a bank, page by page", query=DocumentsParameters))
+    async def documents(request: Request) -> Response:
+        grant = await grant_of(request, keys)
+        page = await memory.knowledge.list_documents(grant, parameters(request, DocumentsParameters))
+        shown = [_document(one) for one in page.documents]
+        return replied({"docs": shown, "cursor": page.cursor, "has_more": page.cursor is not None})
 
     @router.delete("/docs/{doc_id}", **documented("Forget a document and its units", query=BankParameters))
     async def forget(request: Request, doc_id: str) -> Response:
@@ -76,6 +84,18 @@ def _curation(router: APIRouter, memory: Memory, keys: Keys) -> None:
             for one in found
         ]
         return replied({"reflections": shown})
+
+
+def _document(document: Document) -> dict[str, object]:
+    return {
+        "doc_id": str(document.doc_id),
+        "content_hash": document.content_hash,
+        "title": document.title,
+        "metadata": document.metadata,
+        "occurred_at": document.occurred_at,
+        "updated_at": document.updated_at,
+        "units": document.units,
+    }
 
 
 def _directive(directive: Directive) -> dict[str, object]:

@@ -55,6 +55,34 @@ async def test_a_turn_is_sent_as_the_contract_says(server: Loopback, twin: Twin)
     }
 
 
+async def test_a_document_is_sent_and_listed_with_what_is_said_of_it(server: Loopback, twin: Twin) -> None:
+    listed = {
+        "doc_id": "d",
+        "content_hash": None,
+        "title": "house.md",
+        "metadata": {"room": "cellar"},
+        "occurred_at": "2024-05-03T10:00:00+00:00",
+        "updated_at": "2026-01-02T03:04:05+00:00",
+        "units": 3,
+    }
+    server.answers(
+        JSONResponse({"ok": True, "doc_id": "d", "position": 9, "duplicate": False, "units": 3}, 201),
+        JSONResponse({"docs": [listed], "cursor": "1.f", "has_more": True}),
+        JSONResponse({"docs": [], "cursor": None, "has_more": False}),
+    )
+    client = twin.client(server.url)
+    at = datetime(2024, 5, 3, 10, tzinfo=UTC)
+    said = {"title": "house.md", "metadata": {"room": "cellar"}, "occurred_at": at, "user_id": "ana"}
+    assert (await twin(client, "add_document", TEXT, bank="b", **said)).units == 3
+    page = await twin(client, "list_documents", bank="b", limit=1)
+    [found] = page.documents
+    assert (found.title, found.metadata, found.occurred_at, page.cursor) == ("house.md", {"room": "cellar"}, at, "1.f")
+    assert (await twin(client, "list_documents", bank="b", limit=1, cursor=page.cursor)).cursor is None
+    added, first, second = server.seen
+    assert added.json == {"bank": "b", "content": TEXT, **said, "occurred_at": "2024-05-03T10:00:00Z"}
+    assert (first.params, second.params) == ({"bank": "b", "limit": "1"}, {"bank": "b", "limit": "1", "cursor": "1.f"})
+
+
 async def test_a_turn_without_a_name_keeps_the_one_it_is_given_through_every_retry(
     server: Loopback, twin: Twin
 ) -> None:

@@ -39,6 +39,38 @@ async def test_a_document_becomes_units_that_are_found_at_once(world: World, ana
     ]
 
 
+@pytest.mark.parametrize("named_by", [{"content": TEXT}, {"content_hash": "0f" * 32}])
+async def test_title_metadata_and_time_of_a_document_are_kept(ana: Tenant, named_by: dict[str, str]) -> None:
+    told = {"title": "house.md", "metadata": {"room": "cellar"}, "occurred_at": "2024-05-03T12:00:00+02:00"}
+    doc = (await add(ana, **named_by, **told)).json()["doc_id"]
+    shown = (await ana.http.get(f"/api/v1/docs/{doc}")).json()
+    assert (shown["title"], shown["metadata"]) == ("house.md", {"room": "cellar"})
+    assert shown["occurred_at"] == "2024-05-03T10:00:00+00:00"
+    assert (await ana.http.get("/api/v1/docs")).json() == {"docs": [shown], "cursor": None, "has_more": False}
+
+
+async def test_documents_are_listed_page_by_page_the_newest_first(ana: Tenant) -> None:
+    ids = [(await add(ana, bank="papers", content=f"paper {n}", title=f"{n}.md")).json()["doc_id"] for n in range(5)]
+    await ana.http.delete(f"/api/v1/docs/{ids.pop()}?bank=papers")
+    found, cursor, pages = list[str](), "", 0
+    while pages == 0 or cursor:
+        query = {"bank": "papers", "limit": "2"} | ({"cursor": cursor} if cursor else {})
+        page = (await ana.http.get("/api/v1/docs", params=query)).json()
+        found += [one["doc_id"] for one in page["docs"]]
+        assert page["has_more"] is (page["cursor"] is not None)
+        cursor, pages = page["cursor"], pages + 1
+        if pages == 1:
+            ids.append((await add(ana, bank="papers", content="added between two pages")).json()["doc_id"])
+    assert (found, pages) == (ids[3::-1], 2)
+    assert (await ana.http.get("/api/v1/docs", params={"bank": "other"})).json()["docs"] == []
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "1.x", "-9.0", f"{10**30}.{'0' * 32}", f"1.{'0' * 31}", "\u0661.0"])
+async def test_what_is_no_cursor_is_refused(ana: Tenant, cursor: str) -> None:
+    reply = await ana.http.get("/api/v1/docs", params={"cursor": cursor})
+    assert (reply.status_code, reply.json()["error"]["code"]) == (422, "INVALID_ARGUMENT")
+
+
 async def test_the_same_content_again_is_the_same_document(world: World, ana: Tenant) -> None:
     first = (await add(ana, content=TEXT)).json()
     again = await add(ana, content=TEXT, title="another name")
@@ -71,7 +103,8 @@ async def test_turns_name_the_file_they_were_read_from(world: World, ana: Tenant
     doc = registered.json()["doc_id"]
     assert (await ana.http.post("/api/v1/turns", json={**turn, "doc_id": doc})).status_code == 201
     assert (await ana.http.post("/api/v1/turns", json=turn)).json()["duplicate"] is True
-    assert (await ana.http.get(f"/api/v1/docs/{doc}")).json() == {"doc_id": doc, "content_hash": digest, "units": 2}
+    shown = (await ana.http.get(f"/api/v1/docs/{doc}")).json()
+    assert (shown["doc_id"], shown["content_hash"], shown["title"], shown["units"]) == (doc, digest, "chat.json", 2)
     rows = await world.sql("select count(*) as n from afterturn.agent_memory_unit_t where doc_id = :doc", doc=doc)
     assert rows[0].n == 2
 

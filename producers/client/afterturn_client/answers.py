@@ -30,6 +30,27 @@ class DocumentReceipt:
 
 
 @dataclass(frozen=True, slots=True)
+class Document:
+    """A document that is remembered, what was said of it, and how many units it has."""
+
+    doc_id: str
+    content_hash: str | None
+    title: str | None = field(repr=False)
+    metadata: Mapping[str, str] = field(repr=False)
+    occurred_at: datetime | None
+    updated_at: datetime
+    units: int
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPage:
+    """Documents of a bank, and the cursor of the next page; None on the last."""
+
+    documents: tuple[Document, ...]
+    cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class RefusedTurn:
     """One turn of a batch that was not taken, and why; the others are not affected."""
 
@@ -238,6 +259,12 @@ def read_job_state(value: object) -> RecallJobState:
     return RecallJobState(fields.text("status"), None if result is None else read_recall(result))
 
 
+def read_documents(value: object) -> DocumentPage:
+    """Read the answer of GET /api/v1/docs."""
+    page = Fields.of(value, "documents")
+    return DocumentPage(tuple(map(_document, page.objects("docs"))), page.maybe_text("cursor"))
+
+
 def read_unit(value: object) -> Unit:
     """Read the answer of GET /api/v1/units/{unit_id}."""
     fields = Fields.of(value, "unit")
@@ -255,6 +282,19 @@ def read_correction(value: object) -> CorrectionReceipt:
 def read_forgotten(value: object) -> int:
     """Read the answer of DELETE /api/v1/units/{unit_id} with its facts: how many those were."""
     return Fields.of(value, "forgotten").integer("facts_forgotten")
+
+
+def _document(fields: Fields) -> Document:
+    metadata = fields.object("metadata")
+    return Document(
+        doc_id=fields.text("doc_id"),
+        content_hash=fields.maybe_text("content_hash"),
+        title=fields.maybe_text("title"),
+        metadata={name: metadata.text(name) for name in metadata.values},
+        occurred_at=fields.maybe_moment("occurred_at"),
+        updated_at=fields.moment("updated_at"),
+        units=fields.integer("units"),
+    )
 
 
 def _stage(fields: Fields) -> StageStatus:

@@ -85,14 +85,32 @@ def add_turns(
     return Call(request, lambda value: _results(turns, value), private=private)
 
 
+class DocumentOptions(TypedDict, total=False):
+    """What may be said of a document beside its content; the list of documents gives it back."""
+
+    title: str | None
+    user_id: str | None
+    occurred_at: Moment | None
+    metadata: Mapping[str, str]
+
+
 def add_document(
-    content: str | None, content_hash: str | None, title: str | None, bank: str, timeout_s: float
+    content: str | None, content_hash: str | None, options: DocumentOptions, bank: str, timeout_s: float
 ) -> Call[answers.DocumentReceipt]:
     """POST /api/v1/docs; the same content again is the same document."""
-    told = {"content": content, "content_hash": content_hash, "title": title}
+    told = {**options, "content": content, "content_hash": content_hash}
+    if (occurred_at := options.get("occurred_at")) is not None:
+        told["occurred_at"] = moment(occurred_at)
     body = encode({"bank": bank, **{name: value for name, value in told.items() if value is not None}})
     request = Request("POST", "/api/v1/docs", body=body, timeout_s=timeout_s)
-    return Call(request, _document, private=(content,) if content else ())
+    private = (content, options.get("title"), *options.get("metadata", {}).values())
+    return Call(request, _document, private=tuple(text for text in private if text))
+
+
+def list_documents(cursor: str | None, limit: int, bank: str, timeout_s: float) -> Call[answers.DocumentPage]:
+    """GET /api/v1/docs; one page, those written last first."""
+    params: dict[str, str | int] = {"bank": bank, "limit": limit, **({"cursor": cursor} if cursor else {})}
+    return Call(Request("GET", "/api/v1/docs", params, timeout_s=timeout_s), answers.read_documents)
 
 
 def turn_status(session_id: str, turn_id: str, bank: str, timeout_s: float) -> Call[answers.TurnStatus]:

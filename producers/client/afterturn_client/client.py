@@ -9,7 +9,7 @@ from typing import Self, TypeVar, Unpack
 import httpx
 
 from afterturn_client import answers, calls
-from afterturn_client.calls import Call, RecallOptions
+from afterturn_client.calls import Call, DocumentOptions, RecallOptions
 from afterturn_client.profiles import Profile, ProfileOptions
 from afterturn_client.retry import Pause, RetryPolicy, attempts
 from afterturn_client.target import Target
@@ -73,11 +73,17 @@ class AsyncAfterturn:
         content: str | None = None,
         *,
         content_hash: str | None = None,
-        title: str | None = None,
         bank: str | None = None,
+        **options: Unpack[DocumentOptions],
     ) -> answers.DocumentReceipt:
         """Store a document: its text, or the sha256 of a file whose words come as turns with its `doc_id`."""
-        return await self._run(self._target.add_document(content, content_hash, title, bank))
+        return await self._run(self._target.add_document(content, content_hash, options, bank))
+
+    async def list_documents(
+        self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
+    ) -> answers.DocumentPage:
+        """List a bank's documents, those written last first; `cursor` is that of the page before."""
+        return await self._run(self._target.list_documents(cursor, limit, bank))
 
     async def turn_status(self, session_id: str, turn_id: str, *, bank: str | None = None) -> answers.TurnStatus:
         """Say where a turn is in each stage. Raises NotFoundError."""
@@ -210,11 +216,17 @@ class Afterturn:
         content: str | None = None,
         *,
         content_hash: str | None = None,
-        title: str | None = None,
         bank: str | None = None,
+        **options: Unpack[DocumentOptions],
     ) -> answers.DocumentReceipt:
         """As AsyncAfterturn.add_document."""
-        return self._run(self._target.add_document(content, content_hash, title, bank))
+        return self._run(self._target.add_document(content, content_hash, options, bank))
+
+    def list_documents(
+        self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
+    ) -> answers.DocumentPage:
+        """As AsyncAfterturn.list_documents."""
+        return self._run(self._target.list_documents(cursor, limit, bank))
 
     def turn_status(self, session_id: str, turn_id: str, *, bank: str | None = None) -> answers.TurnStatus:
         """As AsyncAfterturn.turn_status."""

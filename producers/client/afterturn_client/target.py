@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import httpx
 
 from afterturn_client import answers, calls
-from afterturn_client.calls import Call, RecallOptions
+from afterturn_client.calls import Call, DocumentOptions, RecallOptions
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.retry import RetryPolicy
 from afterturn_client.transport import check_base_url, is_loopback
@@ -64,11 +64,15 @@ class Target:
         return replace(call, read=lambda value: tuple(map(self._wrote, call.read(value))))
 
     def add_document(
-        self, content: str | None, content_hash: str | None, title: str | None, bank: str | None
+        self, content: str | None, content_hash: str | None, options: DocumentOptions, bank: str | None
     ) -> Call[answers.DocumentReceipt]:
         """Build the call that stores a document and remembers its position."""
-        call = calls.add_document(content, content_hash, title, bank or self.bank, self.timeout_s)
+        call = calls.add_document(content, content_hash, options, bank or self.bank, self.timeout_s)
         return replace(call, read=lambda value: self._wrote(call.read(value)))
+
+    def list_documents(self, cursor: str | None, limit: int, bank: str | None) -> Call[answers.DocumentPage]:
+        """Build the call that lists a page of documents."""
+        return calls.list_documents(cursor, limit, bank or self.bank, self.timeout_s)
 
     def correct_unit(
         self, unit_id: str, content: str, version: int | None, bank: str | None
