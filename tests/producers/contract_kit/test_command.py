@@ -363,7 +363,7 @@ async def test_an_answer_that_trickles_is_cut_off_as_a_whole() -> None:
 
     with served(scripted(trickle)) as url:
         async with Plugin(parse_target(url), timeout_s=0.3) as plugin:
-            with pytest.raises(NoAnswerError, match="no whole answer within 0.3 s"):
+            with pytest.raises(NoAnswerError, match="no whole answer within"):
                 await plugin.send("POST", "/v1/search", {})
         ended.set()
 
