@@ -27,6 +27,8 @@ CERTIFICATES = ("sslrootcert", "sslcert", "sslkey")
 PARAMETERS = frozenset({"ssl", "sslmode", *CERTIFICATES, "host", "port", "target_session_attrs"})
 #: As in libpq: the authorities that the operating system trusts.
 SYSTEM = "system"
+#: What the policies of the owner ask of a session that works on every tenant's rows.
+EVERY_HOST = {"afterturn.every_host": "on"}
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -58,6 +60,18 @@ def create_engine(
     # An error that quoted its parameters would quote what people said.
     plain = address.difference_update_query(["ssl", "sslmode", *CERTIFICATES])
     return create_async_engine(plain, hide_parameters=True, connect_args=arguments, **options)
+
+
+def create_owner_engine(
+    url: str | URL, *, timeout_s: float = 10.0, driver: Mapping[str, Any] = NOTHING, **options: Any
+) -> AsyncEngine:
+    """Return an engine for the role that owns the tables, whose sessions work on every tenant's rows.
+
+    Policies hold the owner as they hold the service's roles: a session of `create_engine` sees as the owner only the
+    rows of the tenant that its transaction names. Otherwise as `create_engine`.
+    """
+    settings = {**driver.get("server_settings", NOTHING), **EVERY_HOST}
+    return create_engine(url, timeout_s=timeout_s, driver={**driver, "server_settings": settings}, **options)
 
 
 def check_url(url: str) -> None:

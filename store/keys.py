@@ -27,9 +27,7 @@ CACHE_LIMIT = 10_000
 
 Kept = TypeVar("Kept")
 
-FIND = text("""
-    select key_id, host_id, banks, can_write, gateway_user, user_name, agent, can_curate from afterturn.api_key_t
-     where key_hash = :hash and revoked_at is null and coalesce(expires_at > now(), true)""")
+FIND = text("select * from afterturn.find_key(:hash)")
 ADD_HOST = text("insert into afterturn.host_t (host_id, name) values (:host, :name) on conflict do nothing")
 HOSTS = text("select host_id, name from afterturn.host_t")
 ADD_KEY = text("""
@@ -50,7 +48,7 @@ REVOKE = text(
 # rotations at once leave one successor. A key with a lifetime gets a successor with as long a one.
 RETIRE = text("""
     with old as (
-        select k.* from afterturn.api_key_t k
+        select k.key_id, k.expires_at, k.created_at from afterturn.api_key_t k
          where k.key_id = :old and k.host_id = :host and k.revoked_at is null and coalesce(k.expires_at > now(), true)
            for no key update
     )

@@ -7,7 +7,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.pool import NullPool
 
-from store.connections import create_engine
+from store.connections import create_owner_engine
 
 TABLES = text("""
     select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -21,7 +21,7 @@ LAST = ("agent_memory_bank_t", "host_t")
 
 async def remove_hosts(owner_url: str, hosts: Sequence[UUID]) -> None:
     """Delete every row of these hosts, whoever still works on them."""
-    engine = create_engine(owner_url, poolclass=NullPool)
+    engine = create_owner_engine(owner_url, poolclass=NullPool)
     try:
         async with engine.begin() as connection:
             tables = [str(row[0]) for row in await connection.execute(TABLES)]

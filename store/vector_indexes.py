@@ -16,7 +16,7 @@ from sqlalchemy import NullPool, Row, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.connections import create_engine
+from store.connections import create_owner_engine
 
 PARTITIONS = 16
 #: About so many vectors in a list: a share of the lists is read, and every list's centre.
@@ -114,7 +114,7 @@ class VectorIndexes:
 
     @asynccontextmanager
     async def _owner(self) -> AsyncGenerator[AsyncConnection]:
-        engine = create_engine(self._owner_url, timeout_s=5, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+        engine = create_owner_engine(self._owner_url, timeout_s=5, isolation_level="AUTOCOMMIT", poolclass=NullPool)
         try:
             async with engine.connect() as connection:
                 yield connection

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from deploy.bench.servers import BenchServers
 from store import identity
-from store.connections import create_engine
+from store.connections import create_owner_engine
 from store.database import Database
 from store.keys import Keys
 from store.outage import state_of
@@ -113,7 +113,7 @@ class Ground:
 @asynccontextmanager
 async def ground(servers: BenchServers) -> AsyncGenerator[Ground]:
     """Lend a ground and leave nothing of it behind; private servers end with all they hold."""
-    engine = create_engine(
+    engine = create_owner_engine(
         servers.owner_url.get_secret_value(),
         driver={"server_settings": {"search_path": "afterturn,public", "jit": "off"}},
         poolclass=NullPool,

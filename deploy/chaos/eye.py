@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Row, TextClause
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from store.connections import create_engine
+from store.connections import create_owner_engine
 from store.outage import is_outage
 
 CONNECT_SECONDS = 5
@@ -51,7 +51,7 @@ class Eye:
 @asynccontextmanager
 async def eye_on(owner_url: str) -> AsyncIterator[Eye]:
     """Lend an eye on a database."""
-    engine = create_engine(
+    engine = create_owner_engine(
         owner_url, timeout_s=CONNECT_SECONDS, driver={"command_timeout": 120}, pool_size=2, pool_pre_ping=True
     )
     try:

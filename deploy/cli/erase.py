@@ -22,7 +22,7 @@ from deploy.cli.printing import answer, console, ended, printable, say
 from deploy.stack import Stack
 from producers.erasures import as_json
 from store.clock import DatabaseClock
-from store.connections import create_engine
+from store.connections import create_owner_engine
 from store.database import Database
 from store.erasure import Erasures, Kind, Receipt, Target
 from store.errors import IsReflection, NotFound
@@ -192,7 +192,7 @@ def _vacuum(stack: Stack) -> bool:
 
 async def vacuum(owner_url: str) -> None:
     """Vacuum the tables whose dead rows hold what was erased, as far as no running transaction still reads them."""
-    engine = create_engine(owner_url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    engine = create_owner_engine(owner_url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
     try:
         async with engine.connect() as connection:
             await connection.execute(text(f"vacuum {', '.join(f'afterturn.{name}' for name in VACUUMED)}"))

@@ -34,11 +34,18 @@ from store.database import service_engine
 from store.events.reader import AT_HOME
 
 SECONDS = 5.0
+#: For a connection, which the service gives five seconds, and a question.
+ANSWER_SECONDS = 15.0
 START = "start it with `afterturn up`, or look into the folder `logs` of its data folder"
 
 SERVER = text("select current_setting('server_version_num')::int, current_setting('server_version')")
 EXTENSION = text("select extversion from pg_extension where extname = 'vector'")
-WALLS = text("select rolsuper or rolbypassrls from pg_roles where rolname = current_user")
+# Who owns the tables is held to the tenant, but to no user's banks, and may alter what holds it.
+ABOVE_POLICIES = text("""
+    select r.rolsuper or r.rolbypassrls
+           or exists (select from pg_class c where c.relnamespace = to_regnamespace('afterturn')
+                                               and pg_has_role(current_user, c.relowner, 'usage'))
+      from pg_roles r where r.rolname = current_user""")
 MIGRATED = text("select to_regclass('public.afterturn_cluster') is not null")
 REVISION = text("select version_num from public.afterturn_version")
 
@@ -151,8 +158,8 @@ async def postgresql(patient: Patient) -> AsyncIterator[Finding]:
         number, version = (await row(url, SERVER)) or (0, "unknown")
         yield findings.of_postgresql(number, version)
         yield findings.of_pgvector(_only(await row(url, EXTENSION)))
-        yield findings.of_role(passes_walls=bool(_only(await row(url, WALLS))))
-        await row(patient.url("operator_url") or url, SERVER)
+        for role, one in (("application", url), ("operator", patient.url("operator_url") or url)):
+            yield findings.of_role(role, above=bool(_only(await row(one, ABOVE_POLICIES))))
         migrated = _only(await row(url, MIGRATED))
         home = bool(_only(await row(url, AT_HOME))) if migrated else None
     except (SQLAlchemyError, OSError, TimeoutError) as error:
@@ -198,7 +205,7 @@ async def row(url: str, query: TextClause) -> Sequence[Any] | None:
     """Ask as the service would: whatever keeps it from connecting keeps this from connecting, too."""
     engine = service_engine(url, poolclass=NullPool)
     try:
-        async with asyncio.timeout(SECONDS), engine.connect() as connection:
+        async with asyncio.timeout(ANSWER_SECONDS), engine.connect() as connection:
             return (await connection.execute(query)).first()
     finally:
         await engine.dispose()

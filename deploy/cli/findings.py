@@ -84,14 +84,15 @@ def of_home(*, at_home: bool) -> Finding:
     return fail("log", "restored from another cluster, and not stamped for this one", "run `afterturn doctor --fix`")
 
 
-def of_role(*, passes_walls: bool) -> Finding:
-    """Judge whether the application's role is held by row-level security."""
-    if not passes_walls:
-        return ok("tenant wall", "the application's role is held by row-level security")
+def of_role(role: str, *, above: bool) -> Finding:
+    """Judge whether row-level security holds a role of the service: superusers, BYPASSRLS and owners it does not."""
+    if not above:
+        return ok("tenant isolation", f"row-level security holds the {role}'s role")
+    name = {"application": "afterturn_app in database.url", "operator": "afterturn_operator in database.operator_url"}
     return fail(
-        "tenant wall",
-        "the application's role passes row-level security",
-        "set database.url to the role afterturn_app, neither superuser nor BYPASSRLS",
+        "tenant isolation",
+        f"the {role}'s role is a superuser, has BYPASSRLS or owns the tables",
+        f"connect as {name[role]}, made as store/ROLES.md says",
     )
 
 

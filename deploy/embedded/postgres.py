@@ -25,7 +25,7 @@ from store.connections import create_engine
 
 DATABASE = "afterturn"
 OWNER, APP, OPERATOR = "afterturn_owner", "afterturn_app", "afterturn_operator"
-ROLES = {OWNER: "LOGIN", APP: "LOGIN NOBYPASSRLS", OPERATOR: "LOGIN BYPASSRLS"}
+ROLES = {OWNER: "LOGIN", APP: "LOGIN NOBYPASSRLS", OPERATOR: "LOGIN NOBYPASSRLS"}
 READY_LINE = 7
 READY_SECONDS = 300.0  # crash recovery reads up to max_wal_size
 

@@ -7,7 +7,7 @@ from sqlalchemy import NullPool, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deploy.walls.world import World
-from store.connections import create_engine
+from store.connections import create_owner_engine
 from store.removal import TABLES
 
 #: Tables of a tenant that may be empty while its world is checked, each with the reason.
@@ -38,7 +38,7 @@ LOG = text("""
 
 async def without_rows(owner_url: str, hosts: Sequence[UUID]) -> list[str]:
     """Return the tables of tenants in which none of these has a row, but for those that may be empty."""
-    engine = create_engine(owner_url, poolclass=NullPool)
+    engine = create_owner_engine(owner_url, poolclass=NullPool)
     try:
         async with engine.connect() as connection:
             tables = [str(row[0]) for row in await connection.execute(TABLES)]
@@ -55,7 +55,7 @@ async def _holds(connection: AsyncConnection, table: str, hosts: Sequence[UUID])
 
 async def logs_of(owner_url: str, world: World) -> Mapping[UUID, str]:
     """Return a digest of the log of each place's bank: whatever changes a place is an event in it, or erases one."""
-    engine = create_engine(owner_url, poolclass=NullPool)
+    engine = create_owner_engine(owner_url, poolclass=NullPool)
     try:
         async with engine.connect() as connection:
             found = await connection.execute(LOG, {"hosts": world.host_ids, "banks": world.bank_ids})

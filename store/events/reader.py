@@ -16,7 +16,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.pool import NullPool
 
-from store.connections import create_engine
+from store.connections import create_owner_engine
 from store.database import Database
 from store.errors import RestoredElsewhere
 
@@ -115,7 +115,7 @@ async def restamp(owner_url: str) -> int:
 
     Appends wait meanwhile. Every subscription goes on exactly where it was.
     """
-    engine = create_engine(owner_url, poolclass=NullPool)
+    engine = create_owner_engine(owner_url, poolclass=NullPool)
     try:
         async with engine.begin() as connection:
             return int((await connection.execute(RESTAMP)).scalar_one())

@@ -293,13 +293,17 @@ begin
 end $$;
 
 -- Sets all limits of a host (p_bank null) or of a bank; without any limit the quota is gone. The operator's alone.
--- WHY as the owner: the operator counts what is there and reads none of it.
+-- WHY as the owner: the operator counts what is there and reads none of it. Of this host alone: policies hold it to that.
 create or replace function afterturn.set_quota(p_host uuid, p_scope uuid, p_bank text, p_limits jsonb, p_now timestamptz)
 returns void language plpgsql security definer set search_path to afterturn, public, pg_temp as $$
+declare
+    v_before text := coalesce(current_setting('afterturn.host', true), '');
 begin
+    perform set_config('afterturn.host', p_host::text, true), set_config('afterturn.every_host', 'off', true);
     perform pg_advisory_xact_lock(afterturn.lock_key('quota', p_host));
     if p_limits = '{}' then
         delete from quota_t q where q.host_id = p_host and q.scope_id = p_scope;
+        perform set_config('afterturn.host', v_before, true);
         return;
     end if;
     insert into quota_t as q (host_id, scope_id, bank_name, max_turns, max_bytes, max_banks, turns_per_minute)
@@ -309,6 +313,7 @@ begin
        set (max_turns, max_bytes, max_banks, turns_per_minute)
          = row (excluded.max_turns, excluded.max_bytes, excluded.max_banks, excluded.turns_per_minute);
     perform afterturn.count_quota(p_host, p_now);
+    perform set_config('afterturn.host', v_before, true);
 end $$;
 revoke all on function afterturn.set_quota(uuid, uuid, text, jsonb, timestamptz) from public;
 grant execute on function afterturn.set_quota(uuid, uuid, text, jsonb, timestamptz) to afterturn_operator;

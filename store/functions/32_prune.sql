@@ -1,5 +1,6 @@
 -- Done rows leave the ledger. What they said stays: in the turn's guard how its stages ended, in pruned_turns_t how
--- many turns ended so. Run by the operator, who may not write guards: hence as the owner.
+-- many turns ended so. Run by the operator, who may not write guards: hence as the owner, whom
+-- policies hold to this host.
 
 -- A page of one host's projection rows in order of item: every turn has one. `ends`: all that the turn's stages had to
 -- do went well and is older than p_before. A row that is no turn (a recount) ends by itself.
@@ -27,7 +28,10 @@ end $$;
 create or replace function afterturn.prune_ledger(p_host uuid, p_after uuid, p_before timestamptz, p_limit int)
 returns table (last uuid, looked bigint, removed bigint)
 language plpgsql security definer set search_path to pg_catalog, pg_temp set plan_cache_mode to force_generic_plan as $$
+declare
+    v_before text := coalesce(current_setting('afterturn.host', true), '');
 begin
+    perform set_config('afterturn.host', p_host::text, true), set_config('afterturn.every_host', 'off', true);
     perform pg_advisory_xact_lock_shared(afterturn.log_lock());
     return query
     with page as materialized (
@@ -59,6 +63,7 @@ begin
     select (select p.item_id from page p order by p.item_id desc limit 1),
            (select count(*) from page),
            (select count(*) from gone) + (select count(*) from others);
+    perform set_config('afterturn.host', v_before, true);
 end $$;
 
 -- Puts the rows of pruned turns back as they were, for whoever opens one of them again.

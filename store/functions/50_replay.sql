@@ -109,11 +109,10 @@ begin
               from pg_constraint c join pg_class f on f.oid = c.confrelid
              where c.conrelid = format('afterturn.%I', v_table)::regclass and c.contype = 'f'
              union all
-            select format('alter table %I.%I enable row level security', p_schema, v_table)
-              from pg_class r where r.oid = format('afterturn.%I', v_table)::regclass and r.relrowsecurity
+            select format('alter table %I.%I enable row level security, force row level security', p_schema, v_table)
              union all
             select format('create policy %I on %I.%I as %s for %s to %s%s%s', p.policyname, p_schema, v_table, p.permissive,
-                          p.cmd, array_to_string(p.roles, ', '), ' using (' || p.qual || ')',
+                          p.cmd, (select string_agg(format('%I', r), ', ') from unnest(p.roles) r), ' using (' || p.qual || ')',
                           ' with check (' || p.with_check || ')')
               from pg_policies p where p.schemaname = 'afterturn' and p.tablename = v_table
              union all

@@ -7,7 +7,7 @@ from alembic import context
 from sqlalchemy import Connection
 from sqlalchemy.pool import NullPool
 
-from store.connections import create_engine
+from store.connections import create_owner_engine
 from store.migrations.scripts import run_script
 
 FUNCTIONS = Path(__file__).parent.parent / "functions"
@@ -26,7 +26,7 @@ def _migrate(connection: Connection) -> None:
 
 async def _run() -> None:
     url = context.config.attributes["url"]
-    engine = create_engine(url, poolclass=NullPool)
+    engine = create_owner_engine(url, poolclass=NullPool)
     async with engine.begin() as connection:
         await connection.run_sync(_migrate)
     await engine.dispose()

@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.pool import NullPool
 
-from store.connections import create_engine
+from store.connections import create_owner_engine
 from store.errors import ReplayError
 from store.outage import state_of
 from store.replay import derived, digest
@@ -187,7 +187,7 @@ async def _engine(owner_url: str) -> AsyncGenerator[AsyncEngine]:
         "application_name": "afterturn replay",
         "search_path": "afterturn,public",
     }
-    engine = create_engine(owner_url, driver={"server_settings": settings}, poolclass=NullPool)
+    engine = create_owner_engine(owner_url, driver={"server_settings": settings}, poolclass=NullPool)
     try:
         yield engine
     finally:

@@ -7,12 +7,12 @@ from uuid import uuid4
 
 import pytest
 from sqlalchemy import NullPool, text
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from deploy.bootstrap import HOST
 from deploy.cli import findings
 from deploy.cli.findings import Verdict
 from store import identity
+from store.connections import create_owner_engine
 from store.keys import Keys
 from store.turns import NewMessage, NewTurn, TurnStore
 from tests.client.loopback import closed_port
@@ -100,7 +100,7 @@ async def test_without_a_stack_operators_commands_end_with_2(tmp_path: Path) -> 
 
 async def test_the_doctor_finds_healthy_servers_and_a_missing_api(operated: Operated) -> None:
     found = {one["subject"]: one for one in (await operated.answer("doctor"))["findings"]}
-    healthy = ["data folder", "permissions", "disk", "PostgreSQL version", "pgvector", "tenant wall", "migrations"]
+    healthy = ["data folder", "permissions", "disk", "PostgreSQL version", "pgvector", "tenant isolation", "migrations"]
     for subject in [*healthy, "Redis", "sentence model"]:
         assert found[subject]["verdict"] == "ok", found[subject]
     assert found["API"]["verdict"] == "fail"
@@ -108,7 +108,7 @@ async def test_the_doctor_finds_healthy_servers_and_a_missing_api(operated: Oper
 
 
 async def test_the_doctor_finds_a_log_from_another_cluster_and_stamps_it(operated: Operated) -> None:
-    engine = create_async_engine(operated.postgres.owner_url, poolclass=NullPool)
+    engine = create_owner_engine(operated.postgres.owner_url, poolclass=NullPool)
     async with engine.begin() as connection:
         await connection.execute(text("update public.afterturn_cluster set system_identifier = 1"))
 
@@ -140,7 +140,7 @@ async def test_the_doctor_sees_what_others_could_read(operated: Operated) -> Non
         (findings.of_revision(None, "0001"), Verdict.FAIL),
         (findings.of_revision("0001", "0002"), Verdict.FAIL),
         (findings.of_revision("0002", "0002"), Verdict.OK),
-        (findings.of_role(passes_walls=True), Verdict.FAIL),
+        (findings.of_role("application", above=True), Verdict.FAIL),
         (findings.of_space("/", 10 * 1024**3), Verdict.OK),
         (findings.of_space("/", 1024**3), Verdict.WARN),
         (findings.of_space("/", 1024), Verdict.FAIL),

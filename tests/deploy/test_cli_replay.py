@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from deploy.bootstrap import HOST
 from store import identity
+from store.connections import create_owner_engine
 from store.turns import NewMessage, NewTurn, TurnStore
 from tests.deploy.operated import HOST_ID, Busy, Operated
 from tests.servers import TestPostgres
@@ -30,7 +30,7 @@ PLANT = """
 
 
 async def tamper(postgres: TestPostgres, statement: str = TAMPER) -> None:
-    engine = create_async_engine(postgres.owner_url)
+    engine = create_owner_engine(postgres.owner_url)
     async with engine.begin() as connection:
         await connection.execute(text(statement))
     await engine.dispose()

@@ -20,6 +20,7 @@ from deploy.embedded import EmbeddedPostgres, survivors, wheels
 from deploy.embedded.child import Account, run_as
 from deploy.embedded.cluster import cluster_of
 from deploy.embedded.errors import FolderUnusable
+from store.connections import create_owner_engine
 from tests.patience import PATIENCE_S, wait_until
 from tests.processes import spawned
 
@@ -31,7 +32,7 @@ def ask(url: str, *statements: str) -> Any:
     """Run statements in one transaction; return the first value of the last, if it has rows."""
 
     async def run() -> Any:
-        engine = create_async_engine(url, poolclass=NullPool)
+        engine = create_owner_engine(url, poolclass=NullPool)
         try:
             async with engine.begin() as connection:
                 for statement in statements:

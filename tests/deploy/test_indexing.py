@@ -5,12 +5,12 @@ from uuid import uuid4
 
 import pytest
 from sqlalchemy import NullPool, text
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from deploy import indexing
 from deploy.embedded.postgres import PostgresEndpoint
 from deploy.indexing import keep_indexed
 from deploy.settings import Settings
+from store.connections import create_owner_engine
 from store.recall.settings import RecallSettings
 from store.vector_indexes import VectorIndexes
 from tests.patience import until
@@ -23,7 +23,7 @@ async def test_a_bank_that_grew_gets_its_index_while_the_stack_runs(
     fresh_database: TestPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(indexing, "LOOK_S", 0.05)
-    engine = create_async_engine(fresh_database.owner_url, poolclass=NullPool)
+    engine = create_owner_engine(fresh_database.owner_url, poolclass=NullPool)
     async with engine.begin() as connection:
         await connection.execute(text(LARGE), {"host": uuid4(), "bank": uuid4()})
     await engine.dispose()

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 from sqlalchemy import NullPool, text
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from deploy.stack import Stack
+from store.connections import create_owner_engine
 from tests.patience import PATIENCE_S, wait_until
 
 #: Work of any stage that has not ended.
@@ -22,7 +22,7 @@ def ask(stack: Stack, query: str) -> int | None:
 
 
 async def _ask(url: str, query: str) -> int | None:
-    engine = create_async_engine(url, poolclass=NullPool, connect_args={"ssl": False, "timeout": 5})
+    engine = create_owner_engine(url, timeout_s=5, poolclass=NullPool)
     try:
         async with engine.connect() as connection:
             found: int | None = (await connection.execute(text(query))).scalar()

@@ -4,8 +4,9 @@ from datetime import timedelta
 
 import pytest
 from sqlalchemy import NullPool, TextClause, text
-from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store.connections import create_owner_engine
 from store.database import Database
 from store.ledger import CLAIM, Stage
 from tests.servers import TestPostgres
@@ -41,7 +42,7 @@ async def fill(postgres: TestPostgres, stage: Stage, streams: int, *, waiting: b
 
 
 async def as_owner(postgres: TestPostgres, *statements: TextClause) -> None:
-    engine = create_async_engine(postgres.owner_url, poolclass=NullPool, connect_args={"ssl": False})
+    engine = create_owner_engine(postgres.owner_url, poolclass=NullPool)
     async with engine.begin() as connection:
         for statement in statements:
             await connection.execute(statement)

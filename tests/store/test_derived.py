@@ -11,9 +11,10 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from store import derived, identity, postings
+from store.connections import create_owner_engine
 from store.database import Database
 from store.errors import EventRefused
 from store.events.catalog import EventType as E
@@ -242,7 +243,7 @@ def told(contents: dict[str, list[tuple[Any, ...]]]) -> dict[str, list[tuple[Any
 def stage(servers: tuple[TestPostgres, object]) -> Iterator[tuple[LoopThread, Database, AsyncEngine]]:
     with loop_thread() as loop:
         made = loop.run(servers[0].create("derived_property"))
-        database, owner = Database(settings_of(made)), create_async_engine(made.owner_url)
+        database, owner = Database(settings_of(made)), create_owner_engine(made.owner_url)
         yield loop, database, owner
         loop.run(owner.dispose())
         loop.run(database.close())

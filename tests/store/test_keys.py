@@ -10,11 +10,13 @@ from sqlalchemy import text
 
 from store import identity
 from store import keys as keys_module
+from store.connections import create_owner_engine
 from store.database import Database
 from store.errors import NotFound
 from store.keys import Keys
 from store.settings import DatabaseSettings
 from store.tokens import new_token
+from tests.servers import TestPostgres
 
 
 async def test_a_new_key_opens_its_host_and_every_bank(database: Database) -> None:
@@ -92,10 +94,12 @@ async def test_a_key_of_another_host_cannot_be_revoked(database: Database) -> No
 
 
 @pytest.mark.law("L7")
-async def test_the_token_itself_is_nowhere_in_the_table(database: Database) -> None:
+async def test_the_token_itself_is_nowhere_in_the_table(database: Database, postgres: TestPostgres) -> None:
     token = await Keys(database).create(f"h-{uuid4()}", "agent")
-    async with database.operator() as connection:
+    owner = create_owner_engine(postgres.owner_url)
+    async with owner.connect() as connection:
         found = (await connection.execute(text("select k::text from afterturn.api_key_t k"))).scalars().all()
+    await owner.dispose()
     assert found
     assert not any(token in row or token.removeprefix("at_")[:20] in row for row in found)
 

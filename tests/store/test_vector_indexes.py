@@ -9,9 +9,9 @@ import pytest
 import pytest_asyncio
 from numpy.typing import NDArray
 from sqlalchemy import NullPool, text
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from store import identity, vector_indexes
+from store.connections import create_owner_engine
 from store.database import Database
 from store.recall import dense_arm
 from store.recall.arms import Search
@@ -162,7 +162,7 @@ async def test_an_index_is_built_anew_when_its_bank_has_outgrown_it(
     [needed] = await large.indexes.needed()
     # As a run that was killed leaves it.
     leftover = Needed(needed.partition, 1)
-    engine = create_async_engine(large.postgres.owner_url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+    engine = create_owner_engine(large.postgres.owner_url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
     async with engine.connect() as connection:
         await connection.execute(text(vector_indexes.statements(leftover)[1]))
         # While somebody else builds, nobody does.

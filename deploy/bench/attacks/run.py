@@ -23,7 +23,7 @@ from deploy.bench.measures import Machine
 from deploy.private_stack import running
 from deploy.stack import Stack
 from store import identity
-from store.connections import create_engine
+from store.connections import create_owner_engine
 from store.database import Database
 from store.keys import Keys
 from store.removal import remove_hosts
@@ -144,7 +144,7 @@ class Tenants:
 
 @asynccontextmanager
 async def _tenants(stack: Stack) -> AsyncGenerator[Tenants]:
-    owner = create_engine(stack.owner_url.get_secret_value(), poolclass=NullPool)
+    owner = create_owner_engine(stack.owner_url.get_secret_value(), poolclass=NullPool)
     database = Database(DatabaseSettings(url=stack.database_url, operator_url=stack.operator_url, pool_size=1))
     try:
         yield Tenants(stack, owner, Keys(database))

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import create_async_engine
 from typer.testing import CliRunner, Result
 
 from deploy.bench import append
@@ -20,6 +19,7 @@ from deploy.bench.servers import BenchServers
 from deploy.bench.talk import Talk
 from deploy.bench.turn_costs import round_trips
 from deploy.cli.app import build
+from store.connections import create_owner_engine
 from store.database import Database
 from store.ledger import Ledger, Stage
 from store.turns import TurnStore
@@ -50,7 +50,7 @@ PROMISED = {
 
 
 async def left_behind(grounds: BenchServers) -> dict[str, int]:
-    engine = create_async_engine(grounds.owner_url.get_secret_value())
+    engine = create_owner_engine(grounds.owner_url.get_secret_value())
     async with engine.connect() as connection:
         tables = (await connection.execute(text("select afterturn.event_backed()"))).scalar_one()
         counts = {}

@@ -19,7 +19,7 @@ from deploy.bench.attacks.report import AttackOutcome, AttackReport, Quiet
 from deploy.bench.attacks.victim import Felt, p95_of
 from deploy.bench.measures import Machine
 from deploy.cli.app import build
-from store.connections import create_engine
+from store.connections import create_owner_engine
 
 QUIET = Quiet(turn_p95_ms=30.0, recall_p95_ms=100.0)
 
@@ -146,7 +146,7 @@ def test_a_run_measures_the_victim_counts_how_calls_ended_and_leaves_no_row_of_i
 
 
 async def _tenants_left(owner_url: str) -> set[str]:
-    engine = create_engine(owner_url, poolclass=NullPool)
+    engine = create_owner_engine(owner_url, poolclass=NullPool)
     async with engine.connect() as connection:
         names = [row.name for row in await connection.execute(text("select name from afterturn.host_t"))]
     await engine.dispose()

@@ -27,7 +27,7 @@ from producers.errors import PermissionDenied
 from store import identity
 from store.banks import Banks
 from store.clock import DatabaseClock
-from store.connections import create_engine
+from store.connections import create_owner_engine
 from store.curation import Curation
 from store.database import Database
 from store.keys import Grant, Keys
@@ -99,7 +99,7 @@ async def test_nothing_foreign_is_seen_nor_told_from_what_is_absent(check: Check
 async def test_every_table_of_a_tenant_holds_something_of_the_world_or_it_is_said_why_not(check: Check) -> None:
     world = check.world
     assert await without_rows(check.postgres.owner_url, world.host_ids) == []
-    owner = create_engine(check.postgres.owner_url)
+    owner = create_owner_engine(check.postgres.owner_url)
     async with owner.begin() as connection:
         tables = {row[0] for row in await connection.execute(TABLES)}
         await connection.execute(text("create table afterturn.later_t (host_id uuid)"))
@@ -255,7 +255,7 @@ def _meanwhile(check: Check, world: World, bank: str) -> Send:
 async def test_removed_hosts_leave_no_row(check: Check) -> None:
     world = check.world
     await remove_hosts(check.postgres.owner_url, world.host_ids)
-    engine = create_engine(check.postgres.superuser_url)
+    engine = create_owner_engine(check.postgres.superuser_url)
     async with engine.connect() as connection:
         tables = [row[0] for row in await connection.execute(TABLES)]
         left = [

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from sqlalchemy.ext.asyncio import create_async_engine
 
+from store.connections import create_owner_engine
 from store.erasure import Kind
 from store.errors import ReplayError
 from store.replay import Scope, digest, repair, swap, verify
@@ -49,7 +49,7 @@ async def test_what_is_erased_while_a_replay_is_compared_is_not_put_in_place(
 
 async def test_a_replay_that_was_cut_off_is_not_taken_up_when_something_was_erased_since(scene: Scene) -> None:
     await said(scene)
-    engine = create_async_engine(scene.world.postgres.owner_url, connect_args={"ssl": False})
+    engine = create_owner_engine(scene.world.postgres.owner_url)
     shadow = Shadow(engine, Scope(), "afterturn_replay")
     await shadow.prepare(resume=False)
     await shadow.catch_up()

@@ -5,8 +5,8 @@ from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import create_async_engine
 
+from store.connections import create_owner_engine
 from store.database import Database
 from store.errors import RestoredElsewhere
 from store.events.bulk import append_bulk
@@ -156,7 +156,7 @@ def _doc(host: UUID, n: int) -> str:
 
 async def _restored_elsewhere(postgres: TestPostgres) -> None:
     """Leave the database as a dump of another, older cluster would: xids that here lie in the future."""
-    engine = create_async_engine(postgres.owner_url)
+    engine = create_owner_engine(postgres.owner_url)
     ahead = "((xid::text)::bigint + 1000000)::text::xid8"
     async with engine.begin() as connection:
         await connection.execute(text(f"update afterturn.event_store_t set xid = {ahead}"))

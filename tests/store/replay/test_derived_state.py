@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from store import derived
+from store.connections import create_owner_engine
 from store.replay import Scope, repair, swap, verify
 from store.replay.derived import check
 from tests.servers import TestPostgres
@@ -122,7 +122,7 @@ async def test_a_repair_makes_anew_what_only_derived_state_had_wrong(told: World
 
 
 async def test_a_derived_row_changed_by_hand_is_found_and_named(told: World) -> None:
-    engine = create_async_engine(told.postgres.owner_url)
+    engine = create_owner_engine(told.postgres.owner_url)
     for name, damage, found, columns in PLANTED:
         async with engine.connect() as connection:
             await connection.execute(text(damage))

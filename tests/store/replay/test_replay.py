@@ -5,9 +5,9 @@ from uuid import UUID
 
 import pytest
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from store import identity
+from store.connections import create_owner_engine
 from store.database import Database
 from store.errors import ReplayError
 from store.events.catalog import EventType
@@ -54,7 +54,7 @@ async def said(lonely: Database) -> UUID:
 
 
 async def owner(postgres: TestPostgres, *statements: str) -> None:
-    engine = create_async_engine(postgres.owner_url)
+    engine = create_owner_engine(postgres.owner_url)
     async with engine.begin() as connection:
         for statement in statements:
             await connection.execute(text(statement))

@@ -1,0 +1,15 @@
+-- The one way from a key's hash to what the key allows, over all tenants. Run as the owner: no other role reads hashes.
+drop function if exists afterturn.find_key(bytea);  -- what it returns grows with what a key may do
+create or replace function afterturn.find_key(p_hash bytea)
+returns table (key_id uuid, host_id uuid, banks text[], can_write boolean, gateway_user text, user_name text, agent text,
+               can_curate boolean)
+language plpgsql stable security definer set search_path to pg_catalog, pg_temp as $$
+#variable_conflict use_column
+begin
+    return query
+    select k.key_id, k.host_id, k.banks, k.can_write, k.gateway_user, k.user_name, k.agent, k.can_curate
+      from afterturn.api_key_t k
+     where k.key_hash = p_hash and k.revoked_at is null and coalesce(k.expires_at > now(), true);
+end $$;
+revoke all on function afterturn.find_key(bytea) from public;
+grant execute on function afterturn.find_key(bytea) to afterturn_operator;
