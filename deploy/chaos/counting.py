@@ -7,10 +7,13 @@ from uuid import UUID
 from sqlalchemy import text
 
 from deploy.chaos.eye import Eye
+from deploy.chaos.knowledge import Paper, Rule
 from store.ledger import public_status
 
 #: The stages every turn must pass, whatever others there are.
 EVERY_TURNS = frozenset({"gateway", "extraction", "embedding", "projection"})
+#: The stages every document must pass: it is not handed to a gateway.
+EVERY_DOCUMENTS = EVERY_TURNS - {"gateway"}
 
 LEDGER = text("select turn_id, stage, item_id = turn_id as own, status from afterturn.ledger_t")
 DEAD_AS = text("""
@@ -25,6 +28,20 @@ IN_LOG = text("""
              where event_type = 'AgentSessionHistoryAppendedEvent') e using (turn_id)
       join (select turn_id from afterturn.agent_memory_unit_t where origin = 'message' and active
              group by turn_id having count(*) >= 2) u using (turn_id)""")
+
+# A document is whole when its event, and so many of its pieces, are there, and each stage of its turn ended.
+DOCUMENTS = text("""
+    select d.doc_id,
+           (select count(*) from afterturn.agent_memory_unit_t u
+             where u.bank_id = d.bank_id and u.doc_id = d.doc_id and u.origin = 'document' and u.active) as pieces,
+           (select count(*) from afterturn.ledger_t l
+             where l.turn_id = d.doc_id and l.item_id = d.doc_id and l.stage <> 'gateway' and not l.undone) as ended
+      from afterturn.agent_memory_doc_t d
+     where d.active and exists (select from afterturn.event_store_t e
+                                 where e.event_type = 'AgentMemoryDocCreatedEvent'
+                                   and e.payload->'data'->>'docId' = d.doc_id::text)""")
+DIRECTIVES = text("""
+    select directive_id, name, content, priority from afterturn.agent_memory_directive_t where active""")
 
 #: Each query returns one row for each thing that is there too often.
 TWICE = {
@@ -41,11 +58,19 @@ TWICE = {
         select bank_id, session_name, turn_name, role, content from afterturn.agent_memory_unit_t
          where origin = 'message' and active group by 1, 2, 3, 4, 5 having count(*) > 1""",
     "places_in_session": """
-        select bank_id, session_name, seq from afterturn.agent_memory_unit_t
+        select bank_id, session_id, seq from afterturn.agent_memory_unit_t
          where seq is not null group by 1, 2, 3 having count(*) > 1""",
     "facts": """
         select bank_id, session_name, turn_name, content from afterturn.agent_memory_unit_t
          where origin = 'extraction' and active group by 1, 2, 3, 4 having count(*) > 1""",
+    "documents": """
+        select bank_id, content_hash from afterturn.agent_memory_doc_t
+         where active group by 1, 2 having count(*) > 1""",
+    "pieces": """
+        select bank_id, doc_id, ordinal from afterturn.agent_memory_unit_t
+         where origin = 'document' and active group by 1, 2, 3 having count(*) > 1""",
+    "directives": """
+        select bank_id, name from afterturn.agent_memory_directive_t where active group by 1, 2 having count(*) > 1""",
     "vectors": """
         select bank_id, unit_id, chunk from afterturn.unit_vector_t group by 1, 2, 3 having count(*) > 1""",
     "session_counts": """
@@ -130,6 +155,24 @@ async def endings(eye: Eye, accepted: Collection[UUID]) -> Endings:
         strays=frozenset(turn for turn in dead if _stages_of(rows[turn], "dead", "unknown") - {"gateway"}),
         delivered=frozenset(turn for turn in accepted if stages[turn].get("gateway") in {"flushed", "flush_failed"}),
     )
+
+
+async def documents_lost(eye: Eye, papers: Mapping[Paper, tuple[int, int]]) -> int:
+    """Count the documents that were accepted and are not whole; `papers` says how many pieces each has."""
+    found = {row.doc_id: row for row in await eye.see(DOCUMENTS)}
+    lost = [
+        paper
+        for paper, (_, pieces) in papers.items()
+        if paper.id not in found or found[paper.id].pieces != pieces or found[paper.id].ended < len(EVERY_DOCUMENTS)
+    ]
+    return len(lost)
+
+
+async def directives_lost(eye: Eye, rules: Mapping[UUID, Rule]) -> int:
+    """Count the directives that do not say what their last accepted change did, or say anything although they ended."""
+    found = {row.directive_id: (row.name, row.content, row.priority) for row in await eye.see(DIRECTIVES)}
+    wanted = {id_: rule.content and (rule.name, rule.content, rule.priority) for id_, rule in rules.items()}
+    return sum(found.get(id_) != told for id_, told in wanted.items())
 
 
 async def dead_as(eye: Eye) -> Mapping[str, int]:

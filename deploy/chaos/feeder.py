@@ -46,6 +46,11 @@ class Feeder:
             self._allowed = max(self._allowed, turns)
             self._more.notify_all()
 
+    async def begun(self, turns: int) -> None:
+        """Wait until more than so many turns were begun to be sent."""
+        async with self._more:
+            await self._more.wait_for(lambda: self._begun > turns)
+
     async def accepted_reach(self, turns: int, seconds: float) -> bool:
         """Wait until so many turns were answered; False when it took longer."""
         return await moment(lambda: len(self.accepted) + len(self.refused) >= turns, seconds)
@@ -74,6 +79,7 @@ class Feeder:
         async with self._more:
             await self._more.wait_for(lambda: self._begun < self._allowed)
             self._begun += 1
+            self._more.notify_all()
 
     async def _handed_in(self, client: AsyncAfterturn, turn: Turn) -> int | None:
         """Send a turn until it is answered; None when it was turned down for good."""

@@ -47,6 +47,20 @@ class Felt:
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """Documents, and changes of directives, that were accepted, and how many of each are not as they were accepted.
+
+    `knowledge_unanswered` never got an answer, or were refused.
+    """
+
+    documents: int
+    directives: int
+    knowledge_unanswered: int
+    documents_lost: int
+    directives_lost: int
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """Everything that was counted, from the database and the gateway's file.
 
@@ -65,6 +79,7 @@ class Outcome:
     tables: Sequence[Compared]
     replay_equal: bool
     seconds: float
+    kept: Kept
     sabotage: Sabotage | None = None
 
     @property
@@ -76,8 +91,8 @@ class Outcome:
         failures += [f"table {one.table} differs in {one.differing} rows" for one in self.tables if not one.equal]
         if not self.replay_equal:
             failures.append("the replayed log gives other tables")
-        if self.sabotage and not shown[SEEN_IN[self.sabotage]]:
-            failures.append(f"{self.sabotage} was not seen")
+        unseen = [name for name in SEEN_IN[self.sabotage] if not shown[name]] if self.sabotage else []
+        failures += [f"{self.sabotage} was not seen in {name}" for name in unseen]
         if shown["recovery_p99_s"] > LONGEST_RECOVERY_S:
             failures.append(f"recovery_p99_s is {shown['recovery_p99_s']}")
         if self.felt and not shown["recovery_samples"]:
@@ -111,6 +126,7 @@ class Outcome:
             "gateway_untrue": self.deliveries.untrue,
             "replay_equal": self.replay_equal,
             "resent": self.resent,
+            **asdict(self.kept),
             "recovery_samples": len(recoveries),
             "applied_twice_in": {name: found for name, found in self.twice.items() if found},
             "tables": [{**asdict(one), "equal": one.equal} for one in self.tables],
@@ -119,8 +135,18 @@ class Outcome:
 
 
 #: Figures of our own that must be nought: turns that never got an answer, or died elsewhere than at the gateway;
-#: flushes without an add, adds nobody made, and turns the ledger calls delivered that the file does not show.
-BESIDE = ("unanswered", "dead_elsewhere", "gateway_flushed_twice", "gateway_foreign", "gateway_untrue")
+#: flushes without an add, adds nobody made, and turns the ledger calls delivered that the file does not show; documents
+#: and directives without an answer, and those that were accepted and are not there as they were.
+BESIDE = (
+    "unanswered",
+    "dead_elsewhere",
+    "gateway_flushed_twice",
+    "gateway_foreign",
+    "gateway_untrue",
+    "knowledge_unanswered",
+    "documents_lost",
+    "directives_lost",
+)
 
 
 def _percentile(values: Sequence[float], share: float) -> float:

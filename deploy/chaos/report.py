@@ -5,13 +5,14 @@ from typing import Any
 
 from deploy.chaos.outcome import Outcome
 
+KNOWLEDGE = ("documents", "documents_lost", "directives", "directives_lost")
 FIGURES = ("accepted", "done", "dead", "lost", "applied_twice", "out_of_order", "gateway_sent_twice", "gateway_unknown")
 
 
 def in_words(outcome: Outcome) -> str:
     """Return some lines for a person."""
     shown = outcome.as_json()
-    lines = [f"{name.replace('_', ' '):<20}{shown[name]:>8}" for name in FIGURES]
+    lines = [f"{name.replace('_', ' '):<20}{shown[name]:>8}" for name in (*FIGURES, *KNOWLEDGE)]
     verdict = "All of it held" if not outcome.failures else f"It did not hold: {'; '.join(outcome.failures)}"
     return "\n".join([*_faults(shown), "", *lines, "", *_recovery(shown), f"{verdict}, in {shown['seconds']:.0f} s."])
 

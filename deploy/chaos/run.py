@@ -17,9 +17,10 @@ from deploy.chaos.faults import FAULTS, Scene, planned
 from deploy.chaos.feeder import Feeder
 from deploy.chaos.gateway import Gateway, ProcessGone, running_gateway
 from deploy.chaos.interrupted import Episode, finishing_times
+from deploy.chaos.knowledge import Keeper, knowledge
 from deploy.chaos.moments import moment
-from deploy.chaos.outcome import Felt, Outcome
-from deploy.chaos.sabotage import Sabotage, before_gateway, drop_a_row
+from deploy.chaos.outcome import Felt, Kept, Outcome
+from deploy.chaos.sabotage import Sabotage, before_gateway, drop_a_row, drop_knowledge
 from deploy.chaos.talk import by_words, conversations
 from deploy.chaos.undisturbed import Unfinished
 from deploy.embedded import EmbeddedError, PostgresEndpoint
@@ -107,6 +108,7 @@ class _Run:
         self._say = say
         self._sessions = conversations(plan.turns, plan.seed)
         self._feeder = Feeder(self._sessions, plan.seed)
+        self._keeper = Keeper(knowledge(plan.turns, plan.seed), self._feeder)
         self._chance = random.Random(f"faults/{plan.seed}")  # noqa: S311 - a seed, not a secret
         self._started, self._began = time.time(), time.monotonic()
         self._owner_url = stack.owner_url.get_secret_value()
@@ -120,19 +122,21 @@ class _Run:
         return episodes
 
     async def _send_and_hurt(self, eye: Eye) -> list[Episode]:
-        """Send every turn, and let the faults, and a row's loss that is wanted, happen meanwhile."""
-        feeding = asyncio.create_task(self._feeder.run(self._stack))
+        """Send everything, and let the faults, and the losses that are wanted, happen meanwhile."""
+        feeding = [asyncio.create_task(one.run(self._stack)) for one in (self._feeder, self._keeper)]
         telling = asyncio.create_task(self._tell_progress(eye))
         dropping = [asyncio.create_task(drop_a_row(eye))] if self._plan.sabotage is Sabotage.DROP else []
         try:
             episodes = await self._hurt(eye)
-            ended, _ = await asyncio.wait({feeding, *dropping}, timeout=ANSWERS_S)
+            ended, _ = await asyncio.wait({*feeding, *dropping}, timeout=ANSWERS_S)
             for task in ended:
                 task.result()
         finally:
-            for task in (feeding, telling, *dropping):
+            for task in (*feeding, telling, *dropping):
                 task.cancel()
-            await asyncio.gather(feeding, telling, *dropping, return_exceptions=True)
+            await asyncio.gather(*feeding, telling, *dropping, return_exceptions=True)
+        if dropping:
+            await drop_knowledge(eye)
         return episodes
 
     async def _hurt(self, eye: Eye) -> list[Episode]:
@@ -167,7 +171,9 @@ class _Run:
         self._say(f"{self._now()} counting, and the same turns without faults")
         positions = self._feeder.accepted
         accepted = sorted(positions, key=lambda turn: positions[turn])
-        await undisturbed.ingest(undisturbed_at.app_url, undisturbed_at.operator_url, accepted)
+        kept = self._keeper
+        papers = sorted(kept.papers, key=lambda paper: kept.papers[paper])
+        await undisturbed.ingest(undisturbed_at.app_url, undisturbed_at.operator_url, accepted, papers, kept.rules)
         async with eye_on(self._owner_url) as eye, eye_on(undisturbed_at.owner_url) as other:
             ended = await counting.endings(eye, [turn.id for turn in accepted])
             finished = await finishing_times(eye)
@@ -185,6 +191,13 @@ class _Run:
                 tables=await tables.compare(eye, other),
                 replay_equal=await _replayed_equal(self._owner_url),
                 seconds=time.monotonic() - self._began,
+                kept=Kept(
+                    len(papers),
+                    len(kept.rules),
+                    kept.unanswered,
+                    await counting.documents_lost(eye, kept.papers),
+                    await counting.directives_lost(eye, kept.directives()),
+                ),
                 sabotage=self._plan.sabotage,
             )
 

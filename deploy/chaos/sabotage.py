@@ -27,6 +27,18 @@ DROP_ROW = text("""
     returning l.turn_id""")
 
 
+# What was accepted is gone from where it is read, as if it had never been written.
+DROP_DOCUMENT = text("""
+    update afterturn.agent_memory_doc_t set active = false
+     where (host_id, doc_id) = (select host_id, doc_id from afterturn.agent_memory_doc_t where active limit 1)
+    returning 1""")
+DROP_DIRECTIVE = text("""
+    update afterturn.agent_memory_directive_t set active = false
+     where (host_id, directive_id) = (
+            select host_id, directive_id from afterturn.agent_memory_directive_t where active limit 1)
+    returning 1""")
+
+
 class Sabotage(StrEnum):
     """What is done."""
 
@@ -35,11 +47,11 @@ class Sabotage(StrEnum):
     REORDER = "reorder"
 
 
-#: The figure in which each must be seen.
+#: The figures in which each must be seen.
 SEEN_IN = {
-    Sabotage.DOUBLE_SEND: "gateway_sent_twice",
-    Sabotage.DROP: "lost",
-    Sabotage.REORDER: "out_of_order",
+    Sabotage.DOUBLE_SEND: ("gateway_sent_twice",),
+    Sabotage.DROP: ("lost", "documents_lost", "directives_lost"),
+    Sabotage.REORDER: ("out_of_order",),
 }
 
 
@@ -59,6 +71,12 @@ def before_gateway(gateway: Gateway, sabotage: Sabotage | None) -> Iterator[str]
 async def drop_a_row(eye: Eye) -> None:
     """Delete one row of work that is to be done, as soon as there is one."""
     await moment(lambda: _dropped(eye), LONGEST_S)
+
+
+async def drop_knowledge(eye: Eye) -> None:
+    """Take away one document and one directive that were accepted."""
+    for statement in (DROP_DOCUMENT, DROP_DIRECTIVE):
+        await eye.see(statement)
 
 
 async def _dropped(eye: Eye) -> bool:

@@ -3,18 +3,23 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 
 from pydantic import SecretStr
 
 from deploy.blunt import Blunt
 from deploy.bootstrap import HOST
+from deploy.chaos.knowledge import Paper, Rule
 from deploy.chaos.talk import Turn
 from deploy.embedded import EmbeddedPostgres, PostgresEndpoint
 from deploy.private_folder import DATA, private_folder
 from store import identity, migrations
+from store.banks import Banks
+from store.curation import Curation, NewDirective
 from store.database import Database
+from store.documents import Documents, NewDocument
+from store.errors import NotFound
 from store.keys import Keys
 from store.ledger import Ledger, Stage
 from store.settings import DatabaseSettings
@@ -51,10 +56,16 @@ def second_database() -> Iterator[PostgresEndpoint]:
             postgres.stop()
 
 
-async def ingest(app_url: str, operator_url: str, turns: Sequence[Turn]) -> None:
-    """Append these turns in this order and bring them through every stage. Raises Unfinished."""
+async def ingest(
+    app_url: str, operator_url: str, turns: Sequence[Turn], papers: Sequence[Paper], rules: Sequence[Rule]
+) -> None:
+    """Append these turns, documents and directives, each in this order, and bring them through every stage.
+
+    Raises Unfinished.
+    """
     async with _database(app_url, operator_url) as database:
         await Keys(database).create(HOST, "undisturbed")
+        await _keep(database, papers, rules)
         store = TurnStore(database, _now)
         for start in range(0, len(turns), BATCH):
             some = [_offered(turn) for turn in turns[start : start + BATCH]]
@@ -62,6 +73,21 @@ async def ingest(app_url: str, operator_url: str, turns: Sequence[Turn]) -> None
             if not all(isinstance(answer, Appended) for answer in answers):
                 raise Unfinished("a turn was refused")
         await work_off(database)
+
+
+async def _keep(database: Database, papers: Sequence[Paper], rules: Sequence[Rule]) -> None:
+    """Write documents and directives as the API does, once for each change that was accepted."""
+    host, curation, documents = identity.host_id(HOST), Curation(database, _now), Documents(database, _now)
+    for bank in {one.bank for one in papers} | {one.bank for one in rules}:
+        await Banks(database, _now).create(host, None, bank)
+    for paper in papers:
+        await documents.add(host, NewDocument(paper.bank, paper.digest, paper.content, occurred_at=paper.at))
+    for rule in rules:
+        if rule.content is not None:
+            await curation.lay_down(host, rule.bank, NewDirective(rule.name, rule.content, rule.priority))
+        else:
+            with suppress(NotFound):  # as when the service is asked: it ended before, or never was
+                await curation.withdraw(host, rule.bank, rule.id)
 
 
 @asynccontextmanager

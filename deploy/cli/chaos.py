@@ -31,12 +31,12 @@ def chaos_command(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Send turns while workers, API, Valkey, PostgreSQL and the gateway fail, then count what was lost or done twice.
+    """Send turns, documents and directives while everything fails, then count what was lost or done twice.
 
-    Starts a stack and a gateway of its own in a temporary folder and leaves nothing of them. Counts come from the
-    database and from the gateway's own file. Exits 1 when a turn was lost, something was done twice or out of order,
-    the tables differ from those of the same turns without faults, recovery took more than a minute (or was never seen),
-    or the run more than twelve minutes.
+    Workers, API, Valkey, PostgreSQL and the gateway fail, one after the other. It starts a stack and a gateway of its
+    own in a temporary folder and leaves nothing of them. Counts come from the database and from the gateway's own file.
+    Exits 1 when something was lost, done twice or out of order, the tables differ from those of the same writes without
+    faults, recovery took more than a minute (or was never seen), or the run more than twelve minutes.
 
     **Example:** `afterturn chaos --turns 5000 --workers 4`
     """

@@ -7,10 +7,14 @@ import pytest_asyncio
 
 from deploy.chaos import undisturbed
 from deploy.chaos.eye import Eye, eye_on
+from deploy.chaos.knowledge import Paper, Rule, knowledge
 from deploy.chaos.talk import conversations
 from tests.servers import TestPostgres
 
 SESSIONS = conversations(24, seed=1)
+CHANGES = [change for lane in knowledge(400, seed=1) for change in lane]
+PAPERS = [change for change in CHANGES if isinstance(change, Paper)]
+RULES = [change for change in CHANGES if isinstance(change, Rule)]
 TURNS = sorted((turn for session in SESSIONS for turn in session), key=lambda turn: turn.number)
 
 
@@ -18,7 +22,7 @@ TURNS = sorted((turn for session in SESSIONS for turn in session), key=lambda tu
 async def ingested(servers: tuple[TestPostgres, object]) -> AsyncIterator[TestPostgres]:
     """A database with some turns in it, through every stage, to which nobody is connected."""
     database = await servers[0].create(f"chaos_{uuid4().hex}")
-    await undisturbed.ingest(database.app_url, database.operator_url, TURNS)
+    await undisturbed.ingest(database.app_url, database.operator_url, TURNS, PAPERS, RULES)
     yield database
     await database.drop()
 

@@ -10,7 +10,8 @@ from deploy.chaos import counting, tables
 from deploy.chaos.eye import Eye, eye_on
 from deploy.chaos.interrupted import Episode, finishing_times
 from deploy.chaos.talk import Turn
-from tests.deploy.chaos.conftest import SESSIONS, TURNS
+from store.chunks import chunked
+from tests.deploy.chaos.conftest import PAPERS, RULES, SESSIONS, TURNS
 from tests.servers import TestPostgres
 
 pytestmark = pytest.mark.slow
@@ -38,6 +39,21 @@ PLANTED = {
     "messages": UNIT_AGAIN.format("", "null", "message"),
     "places_in_session": UNIT_AGAIN.format(" again", "seq", "message"),
     "facts": UNIT_AGAIN.format("", "null", "extraction"),
+    "documents": """
+        insert into afterturn.agent_memory_doc_t
+        select (jsonb_populate_record(null::afterturn.agent_memory_doc_t, to_jsonb(d) || made)).*
+          from (select * from afterturn.agent_memory_doc_t limit 1) d,
+               jsonb_build_object('doc_id', gen_random_uuid()) made returning 1""",
+    "pieces": """
+        insert into afterturn.agent_memory_unit_t
+        select (jsonb_populate_record(null::afterturn.agent_memory_unit_t, to_jsonb(u) || made)).*
+          from (select * from afterturn.agent_memory_unit_t where origin = 'document' limit 1) u,
+               jsonb_build_object('unit_id', gen_random_uuid(), 'seq', null) made returning 1""",
+    "directives": """
+        insert into afterturn.agent_memory_directive_t
+        select (jsonb_populate_record(null::afterturn.agent_memory_directive_t, to_jsonb(d) || made)).*
+          from (select * from afterturn.agent_memory_directive_t where active limit 1) d,
+               jsonb_build_object('directive_id', gen_random_uuid()) made returning 1""",
     "vectors": """
         insert into afterturn.unit_vector_t (host_id, bank_id, unit_id, chunk, generation, embedding)
         select host_id, bank_id, unit_id, chunk, generation - 1, embedding from afterturn.unit_vector_t limit 1
@@ -48,8 +64,8 @@ PLANTED = {
     "term_counts": ONE_MORE.format(table="term_t", column="df") + " returning 1",
     "unit_counts": ONE_MORE.format(table="bank_statistics_t", column="units") + " returning 1",
 }
-#: Tables of what no turn brings: a run compares that nothing came of nothing.
-NONE_IN_A_RUN = {"documents", "directives", "messages_without_units"}
+#: Tables of what no write of a run brings: it compares that nothing came of nothing.
+NONE_IN_A_RUN = {"messages_without_units"}
 LOST = {
     "its guard is gone": "delete from afterturn.turn_t where turn_id = :turn returning 1",
     "a stage is gone": "delete from afterturn.ledger_t where turn_id = :turn and stage = 'embedding' returning 1",
@@ -90,6 +106,56 @@ async def test_an_accepted_turn_that_is_not_whole_is_lost(eye: Eye, how: str) ->
     assert await eye.see(text(LOST[how]), {"turn": argument})
     ended = await counting.endings(eye, [one.id for one in TURNS])
     assert (ended.lost, len(ended.done)) == (frozenset({turn}), len(TURNS) - 1)
+
+
+PIECES = {paper: (n, len(chunked(paper.content))) for n, paper in enumerate(PAPERS)}
+LAST = {rule.id: rule for rule in RULES}
+PAPER_LOST = {
+    "it is not shown": "update afterturn.agent_memory_doc_t set active = false where doc_id = :doc returning 1",
+    "a piece is gone": """
+        update afterturn.agent_memory_unit_t set active = false
+         where doc_id = :doc and ordinal = 0 returning 1""",
+    "a stage did not end": """
+        update afterturn.ledger_t set status = 'pending' where turn_id = :doc and stage = 'embedding' returning 1""",
+    "its event is gone": """
+        delete from afterturn.event_store_t
+         where event_type = 'AgentMemoryDocCreatedEvent' and payload->'data'->>'docId' = cast(:doc as text)
+        returning 1""",
+}
+RULE_LOST = {
+    "it is not shown": """
+        update afterturn.agent_memory_directive_t set active = false where directive_id = :id returning 1""",
+    "it says what it did before": """
+        update afterturn.agent_memory_directive_t set content = 'before' where directive_id = :id returning 1""",
+}
+
+
+async def test_without_faults_every_document_and_directive_is_as_it_was_accepted(eye: Eye) -> None:
+    assert await counting.documents_lost(eye, PIECES) == 0
+    assert await counting.directives_lost(eye, LAST) == 0
+    assert min(pieces for _, pieces in PIECES.values()) > 1
+
+
+@pytest.mark.parametrize("how", list(PAPER_LOST))
+async def test_an_accepted_document_that_is_not_whole_is_lost(eye: Eye, how: str) -> None:
+    doc = str(PAPERS[0].id) if "event" in how else PAPERS[0].id
+    assert await eye.see(text(PAPER_LOST[how]), {"doc": doc})
+    assert await counting.documents_lost(eye, PIECES) == 1
+
+
+@pytest.mark.parametrize("how", list(RULE_LOST))
+async def test_an_accepted_directive_that_says_something_else_is_lost(eye: Eye, how: str) -> None:
+    rule = next(one for one in LAST.values() if one.content is not None)
+    assert await eye.see(text(RULE_LOST[how]), {"id": rule.id})
+    assert await counting.directives_lost(eye, LAST) == 1
+
+
+async def test_a_directive_that_ended_and_is_there_again_is_lost(eye: Eye) -> None:
+    begun = {one.id for one in RULES if one.content is not None}
+    rule = next(one for one in LAST.values() if one.content is None and one.id in begun)
+    again = "update afterturn.agent_memory_directive_t set active = true where directive_id = :id returning 1"
+    assert await eye.see(text(again), {"id": rule.id})
+    assert await counting.directives_lost(eye, LAST) == 1
 
 
 async def test_turns_that_died_are_told_apart_by_where(eye: Eye) -> None:

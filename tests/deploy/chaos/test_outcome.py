@@ -11,7 +11,8 @@ from deploy.chaos.counting import Endings
 from deploy.chaos.deliveries import Deliveries
 from deploy.chaos.faults import FAULTS, planned
 from deploy.chaos.interrupted import Episode, LedgerKey
-from deploy.chaos.outcome import LONGEST_RECOVERY_S, Felt, Outcome
+from deploy.chaos.knowledge import EVERY, Paper, Rule, knowledge
+from deploy.chaos.outcome import LONGEST_RECOVERY_S, Felt, Kept, Outcome
 from deploy.chaos.report import in_words
 from deploy.chaos.run import DRAIN_S
 from deploy.chaos.sabotage import Sabotage
@@ -34,6 +35,7 @@ HELD = Outcome(
     tables=[Compared("facts", 2, 2, 0)],
     replay_equal=True,
     seconds=10.0,
+    kept=Kept(documents=2, directives=2, knowledge_unanswered=0, documents_lost=0, directives_lost=0),
 )
 
 
@@ -106,7 +108,10 @@ def test_rows_that_never_end_are_waited_for_longer_than_a_recovery_may_take() ->
         (replace(HELD, deliveries=Deliveries(0, 0, 0, 1, 0)), "gateway_foreign is 1"),
         (replace(HELD, deliveries=Deliveries(0, 0, 0, 0, 1)), "gateway_untrue is 1"),
         (replace(HELD, tables=[Compared("facts", 2, 1, 1)]), "table facts differs in 1 rows"),
-        (replace(HELD, sabotage=Sabotage.DROP), "drop was not seen"),
+        (replace(HELD, sabotage=Sabotage.REORDER), "reorder was not seen in out_of_order"),
+        (replace(HELD, kept=replace(HELD.kept, knowledge_unanswered=1)), "knowledge_unanswered is 1"),
+        (replace(HELD, kept=replace(HELD.kept, documents_lost=1)), "documents_lost is 1"),
+        (replace(HELD, kept=replace(HELD.kept, directives_lost=1)), "directives_lost is 1"),
         (replace(HELD, replay_equal=False), "the replayed log gives other tables"),
         (replace(HELD, felt=[replace(HELD.felt[0], recovery_s=61.0)]), "recovery_p99_s is 61.0"),
         (replace(HELD, felt=[HELD.felt[1]]), "recovery_samples is 0"),
@@ -116,6 +121,23 @@ def test_rows_that_never_end_are_waited_for_longer_than_a_recovery_may_take() ->
 def test_each_figure_that_is_wrong_is_named(outcome: Outcome, named: str) -> None:
     assert outcome.failures == [named]
     assert named in in_words(outcome)
+
+
+def test_a_drop_must_be_seen_in_turns_documents_and_directives() -> None:
+    unseen = [f"drop was not seen in {name}" for name in ("lost", "documents_lost", "directives_lost")]
+    assert replace(HELD, sabotage=Sabotage.DROP).failures == unseen
+
+
+def test_documents_and_directives_are_spread_over_the_turns_and_over_all_banks() -> None:
+    lanes = knowledge(400, seed=3)
+    assert lanes == knowledge(400, seed=3)
+    assert all(one.number <= following.number for lane in lanes for one, following in pairwise(lane))
+    papers = [one for lane in lanes for one in lane if isinstance(one, Paper)]
+    rules = [one for lane in lanes for one in lane if isinstance(one, Rule)]
+    assert len({one.id for one in papers}) == len(papers) == len(rules) == 400 // EVERY
+    assert len({one.bank for one in papers}) == len({one.bank for one in rules}) == 3
+    assert len({one.id for one in rules}) < len(rules)
+    assert any(one.content is None for one in rules)
 
 
 def test_a_turn_the_gateway_left_unknown_is_dead_and_nothing_that_does_not_hold() -> None:

@@ -9,6 +9,7 @@ from sqlalchemy import text
 from deploy.chaos.eye import Eye
 from deploy.chaos.feeder import Feeder
 from deploy.chaos.gateway import running_gateway
+from deploy.chaos.knowledge import Keeper
 from deploy.chaos.run import Plan, _Run
 from deploy.chaos.sabotage import Sabotage
 from deploy.stack import Stack
@@ -21,7 +22,7 @@ WAIT = "update afterturn.ledger_t set status = 'pending' where turn_id = :turn a
 LEFT = "select 1 from afterturn.ledger_t where turn_id = :turn and stage = 'projection' and undone"
 
 
-async def _answered_at_once(_feeder: Feeder, _stack: Stack) -> None:
+async def _answered_at_once(_sender: Feeder | Keeper, _stack: Stack) -> None:
     """Stand in for a feeder whose last turn is answered before anybody else did anything."""
 
 
@@ -45,7 +46,8 @@ def _stack(database: TestPostgres, folder: Path) -> Stack:
 async def test_a_row_is_dropped_however_soon_the_last_turn_was_answered(
     eye: Eye, copied: TestPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Feeder, "run", _answered_at_once)
+    for sender in (Feeder, Keeper):
+        monkeypatch.setattr(sender, "run", _answered_at_once)
     assert await eye.see(text(WAIT), {"turn": TURNS[0].id})
     with running_gateway(tmp_path, slow_seconds=1.0) as gateway:
         plan = Plan(turns=24, workers=1, sabotage=Sabotage.DROP, rounds=0)
