@@ -10,8 +10,6 @@ from pathlib import Path
 from deploy.settings import Settings, load
 from deploy.settings_errors import SettingsError
 
-BACKLOG = 2048
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read the settings, take the address, serve until SIGTERM or SIGINT."""
@@ -22,11 +20,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SettingsError as error:
         print(f"deploy.api: {error}", file=sys.stderr)
         return 2
-    listening = _listen(settings.api.host, settings.api.port)
-    if isinstance(listening, OSError):
+    address = _free_address(settings.api.host, settings.api.port)
+    if isinstance(address, OSError):
         place = f"{settings.api.host}:{settings.api.port}"
         print(
-            f"deploy.api: cannot listen on {place}: {os.strerror(listening.errno) if listening.errno else listening}",
+            f"deploy.api: cannot listen on {place}: {os.strerror(address.errno) if address.errno else address}",
             file=sys.stderr,
         )
         return 2
@@ -34,15 +32,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Only now: the library of metrics decides at its import whether processes share their samples.
     from deploy.api_process import run  # noqa: PLC0415
 
-    run(settings, listening)
+    run(settings, *address)
     return 0
 
 
-def _listen(host: str, port: int) -> socket.socket | OSError:
-    """Take the address, so that its being taken is known before anything else is started."""
+def _free_address(host: str, port: int) -> tuple[str, int] | OSError:
+    """Return the address in numbers, or why it cannot be listened on, before anything else is started.
+
+    The server shares its address with any other process of ours that asks for it (SO_REUSEPORT), so the look is ours.
+    """
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+        with socket.create_server(address[:2], family=family) as taken:
+            found = taken.getsockname()
+            return str(found[0]), int(found[1])
     except OSError as error:
         return error
 

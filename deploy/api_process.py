@@ -6,15 +6,14 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
 import redis
 import structlog
-import uvicorn
 import uvloop
 from dramatiq.brokers.redis import RedisBroker
 from fastapi import FastAPI
@@ -25,12 +24,12 @@ from deploy import logs
 from deploy.broker_fitness import Watch
 from deploy.gateways import gateway_recall
 from deploy.health import ApiHealth
+from deploy.http_server import serve
 from deploy.long_lived import keep_loaded
 from deploy.metrics import Exposition, LedgerCounts
 from deploy.outside import noting_models
 from deploy.settings import Settings
 from deploy.stepping_back import half_with_me
-from deploy.together import TogetherProtocol
 from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder
 from embeddings.registry import Owned, OwnedEmbedder, create_embedder, create_reranker
@@ -69,10 +68,6 @@ from workers.settings import GatewayMode
 
 #: A nudge is not worth waiting for: patience with Redis, in seconds.
 REDIS_S = 0.5
-#: How long an idle client's connection is kept, in seconds: longer than clients think of using it again.
-KEEP_ALIVE_S = 75
-#: How long requests may take to end when the process is told to stop, in seconds.
-GRACE_S = 10
 #: How long a stopping process waits for its sentence model, in seconds.
 MODEL_S = 1.0
 #: How long a thread that prepares a large batch keeps the interpreter from who waits for an answer, in seconds. With
@@ -82,53 +77,30 @@ TURN_OVER_S = 0.0001
 log = structlog.get_logger("afterturn.api")
 
 
-def run(settings: Settings, listening: socket.socket) -> None:
-    """Serve on a listening socket until SIGTERM or SIGINT; requests that run are answered first."""
+def run(settings: Settings, host: str, port: int) -> None:
+    """Serve on an address until SIGTERM or SIGINT; requests that run are answered first."""
     logs.configure(settings.log)
     sys.setswitchinterval(TURN_OVER_S)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings, listening))
+        runner.run(_serve(settings, host, port))
         if any(thread.name.startswith(("embedder", "reranker")) for thread in threading.enumerate()):
             # A model that is still being made cannot be interrupted, and nobody waits for it any more.
             os._exit(0)
 
 
-async def _serve(settings: Settings, listening: socket.socket) -> None:
-    config = uvicorn.Config(
-        compose(settings),
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        http=TogetherProtocol,
-        ws="none",
-        lifespan="on",
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=GRACE_S,
-    )
-    server = _Server(config)
+async def _serve(settings: Settings, host: str, port: int) -> None:
+    owned, ending = _owned(settings), asyncio.Event()
     loop = asyncio.get_running_loop()
-    for ending in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(ending, server.end)
-    host, port = listening.getsockname()[:2]
-    log.info("listening", host=host, port=port)
-    await server.serve(sockets=[listening])
+    for stop in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(stop, ending.set)
+    async with _opened(settings, owned):
+        log.info("listening", host=host, port=port)
+        await serve(compose(settings, owned), host, port, settings.api, ending)
     log.info("stopped")
 
 
-class _Server(uvicorn.Server):
-    """Ends by our own signal handlers, so that a stop that was asked for is no death by signal."""
-
-    def end(self) -> None:
-        self.should_exit = True
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-def compose(settings: Settings) -> FastAPI:
-    """Build the API from its settings; everything is opened and closed with the application, on its loop."""
-    owned = _owned(settings)
+def compose(settings: Settings, owned: "_Owned") -> FastAPI:
+    """Return the application; what it works with is opened and closed by `_opened`, on its loop."""
     window = timedelta(seconds=settings.health.quarantine_window_seconds)
     counts = LedgerCounts(Ledger(owned.database), partial(Backlog(owned.database).newly_failed, window))
     looks = {"broker": owned.watch.wrong, "embedding": owned.model.wrong, "rerank": owned.last.wrong}
@@ -139,13 +111,12 @@ def compose(settings: Settings) -> FastAPI:
         Exposition(settings.metrics_dir, counts, settings.health),
         settings.api,
         recorder=owned.recorder,
-        lifespan=partial(_lifespan, settings, owned),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Owned:
-    """What is opened and closed with the application."""
+    """What is opened before the application serves, and closed after it."""
 
     database: Database
     clock: DatabaseClock
@@ -218,7 +189,7 @@ def _parts(settings: Settings, owned: _Owned) -> Parts:
 
 
 @asynccontextmanager
-async def _lifespan(settings: Settings, owned: _Owned, _app: FastAPI) -> AsyncGenerator[None]:
+async def _opened(settings: Settings, owned: _Owned) -> AsyncGenerator[None]:
     async with (
         owned.clock.running(),
         owned.watch.running(),

@@ -3,6 +3,7 @@
 ProducerError
 ├── Invalid            what was handed in breaks a rule; names the fields, never their values
 ├── TooLarge           something is past its size limit; names the limit
+├── TooSlow            a request's body, or the taking of its answer, was not over in its time
 ├── Unauthenticated    no key, or one that opens nothing
 ├── PermissionDenied   the key is known, and does not reach this
 ├── Overloaded         too much is still to be done; come again after `retry_after_s`
@@ -61,6 +62,10 @@ class TooLarge(ProducerError):
     def details(self) -> Mapping[str, Any]:
         """The limit by its name in the settings."""
         return self._details
+
+
+class TooSlow(ProducerError):
+    """A request's body, or the taking of its answer, was not over in its time."""
 
 
 class Unauthenticated(ProducerError):

@@ -49,5 +49,5 @@ for _outcome in ("written", "dropped"):
     CALLS_AUDITED.labels(_outcome)
 for _part in ("embedding", "dense", "lexical", "entities", "time", "recent", "pinned", "rerank"):
     RECALL_DEGRADED.labels(_part)
-for _what in ("recall_jobs", "batches"):
+for _what in ("recall_jobs", "batches", "address"):
     SHED.labels(_what)

@@ -1,5 +1,7 @@
 """What can be chosen about the doors and the nudges."""
 
+from ipaddress import IPv4Network, IPv6Network
+
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 
@@ -17,7 +19,7 @@ class BrokerSettings(BaseModel):
 
 
 class ApiSettings(BaseModel):
-    """The HTTP door: where it listens and what it takes at most."""
+    """The HTTP interface: where it listens, and what a request may take. Times are totals, not gaps between bytes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -26,6 +28,32 @@ class ApiSettings(BaseModel):
     max_messages: int = Field(default=64, ge=1, le=1024, description="messages of one turn")
     max_message_bytes: int = Field(default=262_144, ge=1024, le=16_777_216, description="UTF-8 bytes of one message")
     max_request_bytes: int = Field(default=2_097_152, ge=4096, le=67_108_864, description="bytes of one request's body")
+    max_head_bytes: int = Field(
+        default=32_768, ge=8192, le=1_048_576, description="bytes of a request's line and headers together; more is 431"
+    )
+    head_seconds: float = Field(
+        default=10.0,
+        ge=0.1,
+        le=60,
+        description="time for a request's line and headers, and the time an idle connection is kept; a proxy in front "
+        "must keep its idle connections for less",
+    )
+    body_seconds: float = Field(
+        default=30.0, ge=0.1, le=3600, description="time for a request's body, and for taking a long answer; else 408"
+    )
+    min_body_bytes_per_second: int = Field(
+        default=65_536, ge=1, le=1_000_000_000, description="each so many bytes of it have a second more"
+    )
+    max_connections: int = Field(
+        default=4096, ge=64, le=1_000_000, description="open connections; others wait until one is closed"
+    )
+    max_unfinished_per_address: int = Field(
+        default=64, ge=1, le=1_000_000, description="requests of one address at a time; more are answered with 429"
+    )
+    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = Field(
+        default=(),
+        description="networks of proxies whose X-Forwarded-For says which address a request is of; a list",
+    )
 
 
 class PressureSettings(BaseModel):

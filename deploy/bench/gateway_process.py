@@ -1,14 +1,17 @@
 """A Memory Gateway that says yes at once, as a process of its own: what it costs is never taken for ours."""
 
 import argparse
+import asyncio
 import socket
 import sys
 from typing import Any
 
-import uvicorn
+import uvloop
 
 from deploy.embedded import Child
 from deploy.embedded.ports import LOOPBACK
+from deploy.http_server import serve
+from producers.settings import ApiSettings
 
 ANSWER = b'{"status": "ok"}'
 HEADERS = [(b"content-type", b"application/json"), (b"content-length", str(len(ANSWER)).encode())]
@@ -42,5 +45,5 @@ def _answers(port: int) -> bool:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="deploy.bench.gateway_process")
     parser.add_argument("--port", type=int, required=True)
-    port = parser.parse_args().port
-    uvicorn.run(app, host=LOOPBACK, port=port, lifespan="off", access_log=False, log_level="warning")
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve(app, LOOPBACK, parser.parse_args().port, ApiSettings(), asyncio.Event()))

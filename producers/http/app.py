@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
-from starlette.types import Lifespan
 
 from producers.auditing import CallRecorder
 from producers.banks import BankBody, BankChange
@@ -50,7 +49,6 @@ def create_app(
     settings: ApiSettings,
     *,
     recorder: CallRecorder | None = None,
-    lifespan: "Lifespan[FastAPI] | None" = None,
 ) -> FastAPI:
     """Return the ASGI application: the native API (version 1), the gateway's three calls, health, metrics, docs.
 
@@ -63,7 +61,6 @@ def create_app(
         summary=SUMMARY,
         redoc_url=None,
         redirect_slashes=False,
-        lifespan=lifespan,
         exception_handlers={HTTPException: _unrouted},
     )
     names.register()

@@ -1,4 +1,4 @@
-"""What every request passes: a number, a look at the host it asked for, a size limit, a line in the log, a note.
+"""What every request passes: a number, its limits, a look at the host it asked for, a line in the log, an audit row.
 
 Plain ASGI, because each wrapper of a response would cost a turn a tenth of its budget.
 """
@@ -13,13 +13,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from producers import metrics
 from producers.auditing import CallRecorder
-from producers.errors import PermissionDenied, TooLarge
+from producers.errors import PermissionDenied
 from producers.http import problems
+from producers.http.limits import Answer, Body, Unfinished, too_large
 from producers.settings import ApiSettings
 from store import call_audit
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 REQUEST_ID = "afterturn.request_id"
+#: Which server answers is not told.
+SERVER = (b"server", b"afterturn")
 #: What the request's key allows, once that is known.
 GRANT = "afterturn.grant"
 #: How the paths of each door begin, routed or not; calls of others (health, metrics, documentation) are not noted.
@@ -34,7 +37,8 @@ class Door:
     def __init__(self, app: ASGIApp, settings: ApiSettings, recorder: CallRecorder | None = None) -> None:
         self._app = app
         self._recorder = recorder
-        self._limit = settings.max_request_bytes
+        self._settings = settings
+        self._unfinished = Unfinished(settings.max_unfinished_per_address, settings.trusted_proxies)
         # Only who asks for this machine by a name of its own is let in; a foreign name that was made to point here
         # (DNS rebinding) is not. Behind another address names are the operator's business.
         self._own_names_only = is_loopback(settings.host)
@@ -44,44 +48,22 @@ class Door:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        visit = _Visit(scope, send)
+        visit = _Visit(scope, Answer(send, self._settings))
         try:
-            await self._app(scope, self._admitted(scope, receive), visit.send)
+            with self._unfinished.one_more(scope):
+                self._admit(scope)
+                await self._app(scope, Body(receive, self._settings), visit.send)
         except Exception as error:  # noqa: BLE001 - whatever it is, its text must not reach the server's log
             await visit.failed(error, receive)
         visit.note(self._recorder)
 
-    def _admitted(self, scope: Scope, receive: Receive) -> Receive:
-        """Return the request's body under its limit. Raises TooLarge, PermissionDenied."""
-        length, host = None, None
+    def _admit(self, scope: Scope) -> None:
+        """Look at what the headers say. Raises TooLarge, PermissionDenied."""
         for name, value in scope["headers"]:
-            if name == b"content-length" and value.isdigit():
-                length = int(value)
-            elif name == b"host":
-                host = value
-        if self._own_names_only and host is not None and not is_loopback(_name(host)):
-            raise PermissionDenied("this host name does not lead here")
-        if length is None:
-            return _Limited(receive, self._limit)
-        if length > self._limit:
-            raise _too_large(self._limit)
-        return receive
-
-
-class _Limited:
-    """Counts a body that did not tell its length."""
-
-    def __init__(self, receive: Receive, limit: int) -> None:
-        self._receive = receive
-        self._limit = limit
-        self._left = limit
-
-    async def __call__(self) -> Message:
-        message = await self._receive()
-        self._left -= len(message.get("body", b""))
-        if self._left < 0:
-            raise _too_large(self._limit)
-        return message
+            if name == b"content-length" and value.isdigit() and int(value) > self._settings.max_request_bytes:
+                raise too_large(self._settings.max_request_bytes)
+            if name == b"host" and self._own_names_only and not is_loopback(_name(value)):
+                raise PermissionDenied("this host name does not lead here")
 
 
 class _Visit:
@@ -101,7 +83,7 @@ class _Visit:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._status = message["status"]
-            message["headers"].append((b"x-request-id", self._id.encode()))
+            message["headers"] += ((b"x-request-id", self._id.encode()), SERVER)
         await self._send(message)
 
     async def failed(self, error: Exception, receive: Receive) -> None:
@@ -159,7 +141,3 @@ def _name(host: bytes) -> str:
     """Return the name in a Host header, without its port."""
     text = host.decode("latin-1")
     return text[1:].partition("]")[0] if text.startswith("[") else text.partition(":")[0]
-
-
-def _too_large(limit: int) -> TooLarge:
-    return TooLarge("the request", "max_request_bytes", limit)

@@ -50,7 +50,11 @@ def documented(
         "openapi_extra": extra,
         "response_class": Response,
         "status_code": 201 if created else 200,
-        "responses": {"4XX": {"description": "refused", "content": failed}},
+        "responses": {
+            "408": {"description": "the request's body did not arrive in its time", "content": failed},
+            "429": {"description": "too much at a time: retry after the seconds of Retry-After", "content": failed},
+            "4XX": {"description": "refused", "content": failed},
+        },
     }
 
 

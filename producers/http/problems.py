@@ -12,7 +12,7 @@ from fastapi import Response
 from starlette.requests import ClientDisconnect
 
 from embeddings.errors import EmbeddingError
-from producers.errors import Invalid, Overloaded, PermissionDenied, TooLarge, Unauthenticated, Unavailable
+from producers.errors import Invalid, Overloaded, PermissionDenied, TooLarge, TooSlow, Unauthenticated, Unavailable
 from store.errors import (
     ConcurrencyError,
     EventRefused,
@@ -51,6 +51,8 @@ class Wire:
 
 
 AGAIN = {"retry-after": "1"}
+#: The rest of the body is not waited for.
+CLOSE = {"connection": "close"}
 UNAVAILABLE = Wire(503, "UNAVAILABLE", retryable=True, headers=AGAIN)
 INTERNAL = Wire(500, "INTERNAL")
 
@@ -60,6 +62,7 @@ WIRES: Mapping[type[Exception], Wire] = {
     Unauthenticated: Wire(401, "UNAUTHENTICATED", headers={"www-authenticate": "Bearer"}),
     PermissionDenied: Wire(403, "PERMISSION_DENIED"),
     NotFound: Wire(404, "NOT_FOUND"),
+    TooSlow: Wire(408, "REQUEST_TIMEOUT", retryable=True, headers=CLOSE),
     TurnConflict: Wire(409, "TURN_CONFLICT"),
     ConcurrencyError: Wire(409, "TURN_CONFLICT"),
     EventRefused: Wire(409, "VERSION_CONFLICT"),
@@ -68,7 +71,7 @@ WIRES: Mapping[type[Exception], Wire] = {
     RestoredElsewhere: Wire(409, "RESTORED_ELSEWHERE"),
     TurnBusy: Wire(409, "RESOURCE_BUSY", retryable=True),
     LeaseLost: Wire(409, "RESOURCE_BUSY", retryable=True),
-    TooLarge: Wire(413, "PAYLOAD_TOO_LARGE"),
+    TooLarge: Wire(413, "PAYLOAD_TOO_LARGE", headers=CLOSE),
     Invalid: Wire(422, "INVALID_ARGUMENT"),
     InvalidEvent: Wire(422, "INVALID_EVENT"),
     IsReflection: Wire(422, "INVALID_ARGUMENT"),

@@ -15,11 +15,10 @@ from typing import Any
 import httpx
 import orjson
 import pytest
-from fastapi import FastAPI
 from pydantic import SecretStr
 from sqlalchemy import text
 
-from deploy.api_process import _lifespan, _Model, _owned
+from deploy.api_process import _Model, _opened, _owned
 from deploy.embedded.ports import free_port
 from deploy.settings import Settings
 from embeddings.registry import create_embedder
@@ -218,7 +217,7 @@ async def test_turns_that_are_being_embedded_when_it_stops_are_the_workers_befor
     stage = EmbeddingStage(owned.database, embedder)
     owned = replace(owned, batch=MicroBatch(owned.database, stage, lambda _host: True, owned.doorbell.ring, "api"))
     await world.append(turn="t")
-    async with _lifespan(settings, owned, FastAPI()):
+    async with _opened(settings, owned):
         assert owned.batch.offer(HOST, [turn_uuid("s", "t")], 100)
         await embedder.begun.wait()
     assert await world.statuses(Stage.EMBEDDING) == ["pending"]

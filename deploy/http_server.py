@@ -1,0 +1,75 @@
+"""The HTTP server: Granian, within this process and on its event loop.
+
+It limits what comes before the application sees a request: the bytes of a head (request line and headers together;
+more is answered with a bare 431), the time for a head (in all, not between two bytes; then the connection is closed, as
+is one that idles for so long), and connections at a time. `producers.http.limits` limits what comes after the head.
+"""
+
+import asyncio
+import resource
+from typing import Any
+
+import structlog
+from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP1Settings
+from granian.log import LogLevels
+from granian.server.embed import Server
+
+from producers.settings import ApiSettings
+
+#: Connections that wait to be accepted.
+BACKLOG = 2048
+#: Files that a process needs beside its clients' connections: pools, samples, logs.
+SPARE_FILES = 256
+#: Fewer connections than these are no service.
+LEAST_CONNECTIONS = 64
+#: How long requests may take to end when the server is told to stop, in seconds.
+GRACE_S = 10.0
+#: Its complaints go where those of other libraries go (deploy/logs.py), and nothing to standard output.
+LOGGED: dict[str, Any] = {"loggers": {"_granian": {"propagate": True}}}
+
+log = structlog.get_logger("afterturn.api")
+
+
+async def serve(app: Any, host: str, port: int, settings: ApiSettings, ending: asyncio.Event) -> None:
+    """Serve an ASGI application on an address (numbers) until `ending` is set; requests that run are answered first.
+
+    The application's lifespan is the caller's. Raises what keeps the server from its work.
+    """
+    server = Server(
+        app,
+        address=host,
+        port=port,
+        interface=Interfaces.ASGINL,
+        http=HTTPModes.http1,
+        websockets=False,
+        backlog=BACKLOG,
+        backpressure=connections(settings.max_connections),
+        http1_settings=HTTP1Settings(
+            header_read_timeout=round(settings.head_seconds * 1000), max_buffer_size=settings.max_head_bytes
+        ),
+        log_level=LogLevels.error,
+        log_dictconfig=LOGGED,
+    )
+    serving = asyncio.create_task(server.serve(), name="serve HTTP")
+    told = asyncio.create_task(ending.wait(), name="wait for the end")
+    await asyncio.wait((serving, told), return_when=asyncio.FIRST_COMPLETED)
+    told.cancel()
+    server.stop()  # type: ignore[no-untyped-call]  # the library leaves it without annotations
+    done, _ = await asyncio.wait((serving,), timeout=GRACE_S)
+    if done:
+        serving.result()
+    else:
+        log.warning("stopped before all requests ended", waited_s=GRACE_S)
+        serving.cancel()
+
+
+def connections(wanted: int) -> int:
+    """Return how many connections may be open at a time, and have the system allow that many files where it does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    open_files = needed if soft == resource.RLIM_INFINITY else soft
+    return max(min(wanted, open_files - SPARE_FILES), LEAST_CONNECTIONS)

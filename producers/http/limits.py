@@ -1,0 +1,164 @@
+"""What one request may take: bytes and time for its body, time for its answer, a place among those of its address.
+
+Times are totals, so that one byte now and then keeps nothing open. The head of a request is the HTTP server's to limit.
+"""
+
+import asyncio
+import ipaddress
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+
+from starlette.types import Message, Receive, Scope, Send
+
+from producers import metrics
+from producers.errors import Overloaded, TooLarge, TooSlow
+from producers.settings import ApiSettings
+
+#: A longer answer is handed to the server in pieces, the next when the client has taken most of the last.
+PIECE = 65_536
+#: After how long a client with too many unfinished requests may come again, in seconds.
+RETRY_AFTER_S = 1
+#: Who has an IPv6 address has a whole network of them.
+IPV6_PREFIX = 64
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+
+class Body:
+    """A request's body, handed on as it comes. Raises TooLarge past its limit, TooSlow when its time is over."""
+
+    def __init__(self, receive: Receive, settings: ApiSettings) -> None:
+        """Begin its time now."""
+        self._receive = receive
+        self._limit = settings.max_request_bytes
+        self._settings = settings
+        self._begun = asyncio.get_running_loop().time()
+        self._bytes = 0
+        self._whole = False
+
+    async def __call__(self) -> Message:
+        """Return the next message. Once the body is whole, only the client's leaving is waited for."""
+        if self._whole:
+            return await self._receive()
+        try:
+            async with asyncio.timeout_at(self._begun + allowed_seconds(self._settings, self._bytes)):
+                message = await self._receive()
+        except TimeoutError:
+            raise too_slow(self._settings) from None
+        self._bytes += len(message.get("body", b""))
+        if self._bytes > self._limit:
+            raise too_large(self._limit)
+        self._whole = not message.get("more_body", False)
+        return message
+
+
+class Answer:
+    """Hands an answer to the server. Raises TooSlow when the client has not taken a long one in its time."""
+
+    def __init__(self, send: Send, settings: ApiSettings) -> None:
+        self._send = send
+        self._settings = settings
+
+    async def __call__(self, message: Message) -> None:
+        """Send a message; a body longer than PIECE in pieces."""
+        body = message.get("body", b"")
+        if len(body) <= PIECE:
+            await self._send(message)
+            return
+        try:
+            async with asyncio.timeout(allowed_seconds(self._settings, len(body))):
+                for start in range(0, len(body), PIECE):
+                    more = message.get("more_body", False) or start + PIECE < len(body)
+                    await self._send({**message, "body": body[start : start + PIECE], "more_body": more})
+        except TimeoutError:
+            raise TooSlow("the client did not take the answer in its time") from None
+
+
+class Unfinished:
+    """Counts the unfinished requests of each address."""
+
+    def __init__(self, limit: int, trusted: Sequence[Network]) -> None:
+        """Let `limit` requests of an address be unfinished; proxies in `trusted` say whose requests they pass on."""
+        self._limit = limit
+        self._trusted = trusted
+        self._of: Counter[str] = Counter()
+
+    @contextmanager
+    def one_more(self, scope: Scope) -> Iterator[None]:
+        """Count a request for as long as the block lasts. Raises Overloaded where its address has too many."""
+        address = client_address(scope, self._trusted)
+        if self._of[address] >= self._limit:
+            metrics.SHED.labels("address").inc()
+            raise Overloaded(
+                f"too many unfinished requests from this address: {self._limit} (api.max_unfinished_per_address); "
+                "behind a proxy, name it in api.trusted_proxies",
+                RETRY_AFTER_S,
+            )
+        self._of[address] += 1
+        try:
+            yield
+        finally:
+            self._of[address] -= 1
+            if not self._of[address]:
+                del self._of[address]
+
+
+def allowed_seconds(settings: ApiSettings, size: int) -> float:
+    """Return how long so many bytes may take in all."""
+    return settings.body_seconds + size / settings.min_body_bytes_per_second
+
+
+def client_address(scope: Scope, trusted: Sequence[Network]) -> str:
+    """Return whose request this is: the connection's other end, or who a trusted proxy there says it is."""
+    client = scope.get("client")
+    name: str = client[0] if client else ""
+    if not trusted and ":" not in name:
+        return name
+    address = _parsed(name)
+    if address is None:
+        return name
+    for hop in reversed(_forwarded_for(scope)):
+        if not any(address in network for network in trusted):
+            break
+        before = _parsed(hop)
+        if before is None:
+            break
+        address = before
+    if isinstance(address, IPv6Address):
+        return str(ipaddress.ip_network((address, IPV6_PREFIX), strict=False))
+    return str(address)
+
+
+def too_large(limit: int) -> TooLarge:
+    """Return the error of a body that is longer than `limit` bytes."""
+    return TooLarge("the request", "max_request_bytes", limit)
+
+
+def too_slow(settings: ApiSettings) -> TooSlow:
+    """Return the error of a body that takes too long."""
+    return TooSlow(
+        f"the body did not arrive in its time: {settings.body_seconds:g} s (api.body_seconds) and 1 s more for each "
+        f"{settings.min_body_bytes_per_second} bytes (api.min_body_bytes_per_second)"
+    )
+
+
+def _forwarded_for(scope: Scope) -> list[str]:
+    """Return who the request came by, the last proxy's word last."""
+    values = (value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for")
+    return [hop.strip() for value in values for hop in value.split(",")]
+
+
+def _parsed(name: str) -> Address | None:
+    """Return an address as proxies write it: bare, in brackets, or with a port."""
+    if name.startswith("["):
+        name = name[1:].partition("]")[0]
+    elif name.count(":") == 1:
+        name = name.partition(":")[0]
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return None
+    return address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
