@@ -18,6 +18,8 @@ from store.events.catalog import Aggregate, EventType, aggregate_id
 from store.events.envelope import Origin, command, offer
 from store.events.log import append_events, versions
 from store.ledger import Stage
+from store.normal_forms import without_long_runs
+from store.off_loop import off_loop
 from store.quotas import charge
 from store.readings import FollowUp, open_follow_ups
 
@@ -205,7 +207,7 @@ async def _unlinked(
 ) -> Sequence[dict[str, Any]]:
     place = {"host": origin.host, "bank": origin.bank, "unit": unit.unit_id}
     said = " ".join(part for part in (unit.name, unit.role, content) if part)
-    entities = (await connection.execute(UNNAMED, {**place, "said": said})).scalars().all()
+    entities = (await connection.execute(UNNAMED, {**place, "said": without_long_runs(said)})).scalars().all()
     subjects = {entity: aggregate_id(origin.host, origin.bank, unit.unit_id, entity) for entity in entities}
     known = await versions(connection, origin.host, list(subjects.values()))
     return [
@@ -222,7 +224,7 @@ async def _unlinked(
 async def _follow(connection: AsyncConnection, origin: Origin, unit: Row[Any], content: str, position: int) -> None:
     """Write the new words, and open what the stages have to do."""
     rules = languages.writing(await languages.read(connection, origin.host), origin.bank)
-    words = postings.terms_of(unit, rules, content)
+    words = await off_loop(len(content), postings.terms_of, unit, rules, content)
     await postings.insert(connection, origin.host, origin.bank, [words])
     await derived.recount(connection, origin, position)
     read = [] if unit.origin == "extraction" else [Stage.EXTRACTION]

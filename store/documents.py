@@ -25,6 +25,7 @@ from store.events.catalog import EventType
 from store.events.envelope import Origin, envelope, offer
 from store.events.log import append_events
 from store.languages import Languages, writing
+from store.off_loop import Steps, in_steps, off_loop
 from store.quotas import charge, refusal_of, within_quota
 from store.recall.terms import lexical_text
 from store.recall.word_rules import WordRules
@@ -45,7 +46,9 @@ LOCK_ALONE = text("""
            pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))""")
 # A document of which something was erased is not the content any more, whatever of it is left.
 LIVING = text("""
-    select o.doc_id, o.active and o.content_hash is not null as whole from afterturn.agent_memory_doc_t o
+    select o.doc_id, o.active and o.content_hash is not null as whole,
+           (select t.position from afterturn.turn_t t where t.host_id = o.host_id and t.turn_id = o.doc_id) as position
+      from afterturn.agent_memory_doc_t o
      where o.host_id = :host and o.bank_id = :bank and o.doc_id = any(cast(:docs as uuid[]))""")
 POSITION = text("""
     select s.position from afterturn.event_store_t s
@@ -140,12 +143,15 @@ class Documents:
         return await within_quota(self._database, host, now, partial(self._add, host, document, now))
 
     async def _add(self, host: UUID, document: NewDocument, now: datetime) -> AddedDocument:
-        chunks = chunked(document.text or "")
+        text = document.text or ""
+        chunks = await off_loop(len(text), chunked, text)
         bank = identity.bank_id(host, document.bank)
         for _ in range(MOST_LIVES):
-            doc = await self._life(host, bank, document)
+            doc, known = await self._life(host, bank, document)
+            if known is not None:
+                return AddedDocument(doc, known, duplicate=True, units=len(chunks))
             rules = writing(await self._languages.of(host), bank)
-            offered = _offered(host, document, doc, chunks, now, rules=rules)
+            offered = await in_steps(len(text), _offered(host, document, doc, chunks, now, rules=rules))
             [(outcome, position)] = await write_offered(self._database, host, [offered])
             if error := refusal_of(outcome):
                 raise error
@@ -164,7 +170,7 @@ class Documents:
     async def _register(self, host: UUID, document: NewDocument, now: datetime) -> AddedDocument:
         bank = identity.bank_id(host, document.bank)
         origin = Origin(host, bank, identity.user_id(host, document.user_id), now)
-        doc = await self._life(host, bank, document)
+        doc, _ = await self._life(host, bank, document)
         event = offer(origin, EventType.DOC_CREATED, (doc,), _data(host, doc, document))
         async with self._database.tenant(host) as connection:
             await connection.execute(LOCK, {"host": host, "bank": bank, "document": doc})
@@ -209,13 +215,16 @@ class Documents:
             await derived.recount(connection, origin, position)
         return position
 
-    async def _life(self, host: UUID, bank: UUID, document: NewDocument) -> UUID:
-        """Return the id under which this content lives, or would begin to live."""
+    async def _life(self, host: UUID, bank: UUID, document: NewDocument) -> tuple[UUID, int | None]:
+        """Return the id under which this content lives, and where it was taken in whole; or would begin to live."""
         ids = [doc_id(bank, document.content_hash, life) for life in range(MOST_LIVES)]
         async with self._database.tenant(host) as connection:
             rows = await connection.execute(LIVING, {"host": host, "bank": bank, "docs": ids})
-            whole = {row.doc_id: row.whole for row in rows}
-        return next((one for one in ids if whole.get(one, True)), ids[-1])
+            lives = {row.doc_id: row for row in rows}
+        for one in ids:
+            if one not in lives or lives[one].whole:
+                return one, lives[one].position if one in lives else None
+        return ids[-1], None
 
     @staticmethod
     async def _find(connection: AsyncConnection, host: UUID, bank: UUID, doc: UUID) -> Any:
@@ -260,8 +269,8 @@ def _by_agent(host: UUID, document: NewDocument) -> dict[str, str]:
 
 def _offered(
     host: UUID, document: NewDocument, doc: UUID, chunks: Sequence[str], now: datetime, *, rules: WordRules
-) -> Offer:
-    """Return a document in the form `append_turns` takes: its own turn, in a session of its own."""
+) -> Steps[Offer]:
+    """Return a document in the form `append_turns` takes, in steps: its own turn, in a session of its own."""
     bank = identity.bank_id(host, document.bank)
     origin = Origin(host, bank, identity.user_id(host, document.user_id), now)
     at = document.occurred_at or now
@@ -275,6 +284,7 @@ def _offered(
         data = {**_retained(document, doc, unit, n, chunk), "eventDate": at.isoformat(), **_by_agent(host, document)}
         said = said_in(unit, lexical_text(document.title, at, chunk, rules), rules)
         events.append(opened(envelope(origin, EventType.UNIT_RETAINED, (unit,), data), said))
+        yield
     return Offer(
         turn=doc,
         bank=bank,

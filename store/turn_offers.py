@@ -14,11 +14,9 @@ from store.banks import created
 from store.events.catalog import EventType
 from store.events.envelope import Origin, envelope
 from store.languages import Rules, writing
+from store.off_loop import Steps
 from store.recall.terms import analyse, lexical_text
 from store.recall.word_rules import WordRules
-
-#: From here on a body is prepared in a thread; below, the hand-over would cost more than the work.
-LARGE_CHARACTERS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,17 +127,21 @@ def _timestamp(moment: datetime | None) -> str | None:
     return None if moment is None else moment.astimezone(UTC).isoformat()
 
 
-def is_large(turns: Sequence[NewTurn]) -> bool:
-    """Say whether to prepare turns would hold the event loop for too long."""
-    return sum(len(m.content) for turn in turns for m in turn.messages) + 500 * len(turns) > LARGE_CHARACTERS
+def effort(turns: Sequence[NewTurn]) -> int:
+    """Return about as many characters of text as take as long to read as it takes to prepare these turns."""
+    return sum(len(m.content) for turn in turns for m in turn.messages) + 500 * len(turns)
 
 
-def offers(host: UUID, turns: Sequence[NewTurn], now: datetime, known: Known) -> list[Offer]:
-    """Return the turns in the form `append_turns` takes. Those of living sessions bring nothing that makes one."""
-    return [_offer(host, turn, now, known) for turn in turns]
+def offers(host: UUID, turns: Sequence[NewTurn], now: datetime, known: Known) -> Steps[list[Offer]]:
+    """Return the turns in the form `append_turns` takes, in steps. Those of living sessions make none."""
+    found: list[Offer] = []
+    for turn in turns:
+        offered = yield from _offer(host, turn, now, known)
+        found.append(offered)
+    return found
 
 
-def _offer(host: UUID, turn: NewTurn, now: datetime, known: Known) -> Offer:
+def _offer(host: UUID, turn: NewTurn, now: datetime, known: Known) -> Steps[Offer]:
     """Return one turn in the form `append_turns` takes: its identity, its events and its words."""
     bank = identity.bank_id(host, turn.bank)
     session = identity.session_id(bank, turn.session_id)
@@ -160,6 +162,7 @@ def _offer(host: UUID, turn: NewTurn, now: datetime, known: Known) -> Offer:
         retained = envelope(origin, EventType.UNIT_RETAINED, (unit,), data)
         text = lexical_text(message.name or message.role, at, message.content, rules)
         events.append(opened(retained, said_in(unit, text, rules)))
+        yield
     return Offer(
         turn=turn_id,
         bank=bank,

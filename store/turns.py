@@ -1,6 +1,5 @@
 """Completed turns: accepted once, durable and readable when `append` returns."""
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,9 +14,10 @@ from store.database import Database
 from store.errors import NotFound, QuotaExceeded, StoreError, TurnBusy, TurnConflict
 from store.languages import Languages
 from store.ledger import Stage, StageStatus, public_status
+from store.off_loop import in_steps
 from store.quotas import recounted, refusal_of
 from store.together import Together
-from store.turn_offers import Known, NewMessage, NewTurn, Offer, is_large, offers
+from store.turn_offers import Known, NewMessage, NewTurn, Offer, effort, offers
 from store.turn_writes import Outcome, write_offered, write_together
 
 __all__ = ["Appended", "Clock", "NewMessage", "NewTurn", "Refused", "TurnStatus", "TurnStore"]
@@ -100,9 +100,7 @@ class TurnStore:
     async def _append(self, host: UUID, turns: Sequence[NewTurn], now: datetime) -> list[Appended | Refused]:
         """Write turns, those whose session ended unknown to us once more, with what makes it again."""
         known = Known(await self._digest_key(host), self._living, await self._languages.of(host))
-        prepare = partial(offers, host, turns, now, known)
-        # A large body would hold the event loop, and every other agent's turn with it, for the time of its analysis.
-        offered = await asyncio.to_thread(prepare) if is_large(turns) else prepare()
+        offered = await in_steps(effort(turns), offers(host, turns, now, known))
         found = await self._write(host, offered)
         unborn = [n for n, (outcome, _) in enumerate(found) if outcome == "unborn"]
         answers = [_answer(outcome, position) for outcome, position in found]

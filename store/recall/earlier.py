@@ -6,10 +6,11 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
-from sqlalchemy import text
+from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
+from store.off_loop import Steps, in_steps
 from store.postings import UnitTerms, terms_of
 from store.recall.lexical import POSTING, Place, Postings
 from store.recall.pool import Pool
@@ -18,17 +19,24 @@ from store.recall.word_rules import WordRules
 
 #: Of a bank in which more was changed since, the oldest changes are seen.
 MOST = 1000
+BYTES = 1_048_576
 # By the index `unit_changed`. The last event up to that moment tells the whole state; of an end, it tells no text.
 CHANGED = text("""
-    select u.unit_id, u.session_id, u.seq, u.name, u.role, u.origin, u.context, u.event_date, e.content
-      from afterturn.agent_memory_unit_t u,
-           lateral (select s.payload->'data'->>'content' as content from afterturn.event_store_t s
-                     where s.host_id = :host and s.aggregate_id = concat_ws('|', u.host_id, u.bank_id, u.unit_id)
-                       and s.event_ts <= :known_at
-                     order by s.aggregate_version desc limit 1) e
-     where u.host_id = :host and u.bank_id = :bank and u.active and u.aggregate_version > 1 and u.update_ts > :known_at
-       and e.content is not null
-     order by u.update_ts limit :most""")
+    with changed as (
+        select u.unit_id, u.session_id, u.seq, u.name, u.role, u.origin, u.context, u.event_date, e.content,
+               sum(octet_length(e.content)) over (order by u.update_ts, u.unit_id) as bytes
+          from (select u.* from afterturn.agent_memory_unit_t u
+                 where u.host_id = :host and u.bank_id = :bank and u.active and u.aggregate_version > 1
+                   and u.update_ts > :known_at
+                 order by u.update_ts, u.unit_id limit :most) u,
+               lateral (select s.payload->'data'->>'content' as content from afterturn.event_store_t s
+                         where s.host_id = :host and s.aggregate_id = concat_ws('|', u.host_id, u.bank_id, u.unit_id)
+                           and s.event_ts <= :known_at
+                         order by s.aggregate_version desc limit 1) e
+         where e.content is not null
+    )
+    select unit_id, session_id, seq, name, role, origin, context, event_date, content
+      from changed where bytes <= :bytes""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +54,23 @@ async def earlier(
     """Return the units that were changed since `known_at`, as far as they were known then; none without that moment."""
     if query.known_at is None:
         return {}
-    place = {"host": host, "bank": identity.bank_id(host, query.bank), "known_at": query.known_at, "most": MOST}
+    place = {
+        "host": host,
+        "bank": identity.bank_id(host, query.bank),
+        "known_at": query.known_at,
+        "most": MOST,
+        "bytes": BYTES,
+    }
     rows = (await connection.execute(CHANGED, place)).all()
-    return {row.unit_id: Earlier(row.content, terms_of(row, rules), _place(row)) for row in rows}
+    return await in_steps(sum(len(row.content) for row in rows), _as_they_were(rows, rules))
+
+
+def _as_they_were(rows: Sequence[Row[Any]], rules: WordRules) -> Steps[Mapping[UUID, Earlier]]:
+    found = {}
+    for row in rows:
+        found[row.unit_id] = Earlier(row.content, terms_of(row, rules), _place(row))
+        yield
+    return found
 
 
 def counted(frequency: Mapping[str, int], changed: Mapping[UUID, Earlier], terms: Collection[str]) -> Mapping[str, int]:

@@ -81,8 +81,8 @@ class EntityArm:
 
     async def find(self, connection: AsyncConnection, search: Search) -> Found:
         """Find the units that name what the question names, or what stands beside that most often."""
-        entities = asked_entities(search.bank, search.question.text)
-        if not entities or not search.settings.ranking.entity_weight:
+        entities = asked_entities(search.bank, search.question.text) if search.settings.ranking.entity_weight else []
+        if not entities:
             return Found([], [], _nothing)
         arguments = {
             "host": search.host,

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder
+from store.off_loop import off_loop
 from store.recall.keeping import Keeping
 from store.recall.preparation import Preparation
-from store.recall.question import Question, as_told, named
+from store.recall.question import EFFORT, Question, as_told, named
 from store.recall.settings import RecallSettings
 from store.recall.tail import affordable, urgent
 from store.recall.tail_cache import TailCache
@@ -50,7 +51,8 @@ class Meanings:
             return Meaning(None, {}, f"{NAME}: {type(error).__name__}")
 
     async def _embedded(self, question: Question, prepared: Preparation, host: UUID, bank: UUID) -> Meaning:
-        asked = as_told(question.text, named(question, prepared.speakers))
+        names = named(question, prepared.speakers)
+        asked = await off_loop(EFFORT * len(question.text), as_told, question.text, names)
         generation = self._embedder.generation
         known = self._tails.known(prepared.tail, generation)
         wanted = urgent(prepared.tail) if self._flooded(prepared) else prepared.tail

@@ -4,6 +4,7 @@ from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -29,6 +30,8 @@ from store.recall.waiting import PACKED, RELATED_WAITING, WAITING
 
 #: What a question calls the bank's directives to leave them out.
 DIRECTIVES = "directives"
+#: Of those who speak where the words asked for stand, so many are looked for in the question.
+MOST_SPEAKERS = 500
 #: When the projection stage has not counted yet.
 DEFAULT_MEAN_LENGTH = 12.0
 
@@ -198,7 +201,7 @@ async def prepare(
 def _of_words(row: Row[Any]) -> tuple[frozenset[str], dict[str, int], dict[str, bytes]]:
     """Return who speaks where the words asked for stand, how many units hold each word, and the postings that wait."""
     found, beside = orjson.loads(row.terms or "[]"), orjson.loads(row.near or "[]")
-    speakers = frozenset(name for _, _, names, _ in found for name in names or () if name)
+    speakers = frozenset(islice((name for _, _, names, _ in found for name in names or () if name), MOST_SPEAKERS))
     frequency = {term: df for term, df, *_ in (*beside, *found) if df}
     return speakers, frequency, {term: b64decode(packed) for term, *_, packed in (*beside, *found) if packed}
 

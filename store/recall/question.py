@@ -12,6 +12,8 @@ from store.recall.word_rules import AUTO, WordRules, plain, rules_of
 
 #: A question's terms beyond so many are not looked up, words before pairs: a pasted document is not a question.
 MAX_TERMS = 160
+#: To take a question apart costs so many times what it costs to cut a text as long into words.
+EFFORT = 20
 
 _WORD = re.compile(r"\w+(?:['\u2019]s\b)?")
 _USUAL = (rules_of(AUTO),)
@@ -53,10 +55,16 @@ def understand(text: str, *, rules: Sequence[WordRules] = _USUAL) -> Question:
         wants_time=bool(language.asks_time.search(lower)),
         wants_number=bool(language.asks_number.search(lower)),
         wants_assistant=bool(language.asks_assistant.search(lower)),
-        proper=frozenset(term for word in _PROPER.findall(text) for term in asked(word, rules)),
+        proper=_proper(text, rules),
         rules=rules,
         language=language,
     )
+
+
+def _proper(text: str, rules: Sequence[WordRules]) -> frozenset[str]:
+    """Return the terms of words that are written like names, of the first so many of them."""
+    names = islice(dict.fromkeys(_PROPER.findall(text)), MAX_TERMS)
+    return frozenset(term for name in names for term in asked(name, rules))
 
 
 def named(question: Question, speakers: Iterable[str]) -> frozenset[str]:

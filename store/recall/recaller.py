@@ -14,6 +14,7 @@ from store import identity
 from store.database import Database
 from store.freshness import Freshness, freshness
 from store.languages import Languages
+from store.off_loop import off_loop
 from store.outage import is_outage
 from store.persons import number
 from store.recall import filters
@@ -33,7 +34,7 @@ from store.recall.pinned_arm import PinnedArm, most_first
 from store.recall.pool import Candidate, Pool
 from store.recall.preparation import TENANT_AND_ONE_PLAN, Preparation, prepare
 from store.recall.query import RecallAnswer, Recalled, RecallQuery
-from store.recall.question import Question, understand
+from store.recall.question import EFFORT, Question, understand
 from store.recall.recent_arm import RecentArm
 from store.recall.reranking import NAME as RERANK
 from store.recall.reranking import LastLook
@@ -44,6 +45,9 @@ from store.recall.times import spans
 
 #: A question is read so far; the sentence model reads less.
 MAX_CHARACTERS = 8192
+
+#: So many characters of candidates are ranked while one of a text is cut into words.
+RANKED_CHARACTERS = 4
 
 #: What a question calls the related words to leave them out.
 KIN = "kin"
@@ -91,7 +95,8 @@ class Recaller:
         steps = Steps()
         bank = identity.bank_id(host, query.bank)
         rules = await self._languages.asking(host, bank)
-        question = understand(query.text[:MAX_CHARACTERS], rules=rules)
+        asked = query.text[:MAX_CHARACTERS]
+        question = await off_loop(EFFORT * len(asked), understand, asked, rules=rules)
         async with self._database.tenant(host, TENANT_AND_ONE_PLAN) as connection:
             prepared = await prepare(
                 connection,
@@ -201,16 +206,16 @@ class Recaller:
         consulted = await consult(connection, arms, search, steps, apart=apart)
         pool = retold(await load(connection, search, list(consulted.found.values())), search.earlier)
         steps.done("load")
-        scores, blind = views(consulted.found, pool)
-        ranking = rank(
-            pool,
-            scores,
-            {arm.name: arm.weight(self._settings) for arm in arms},
-            search.question,
-            _with_fewer_pins(self._settings.ranking, query.k),
-            without=query.without,
-        )
-        best = list(islice(folded(ranking, pool, wanted.without), wanted.count))
+        weights = {arm.name: arm.weight(self._settings) for arm in arms}
+        ranking_settings = _with_fewer_pins(self._settings.ranking, query.k)
+
+        def ranked() -> tuple[Ranking, Sequence[Folded], Sequence[str]]:
+            scores, blind = views(consulted.found, pool)
+            order = rank(pool, scores, weights, search.question, ranking_settings, without=query.without)
+            return order, list(islice(folded(order, pool, wanted.without), wanted.count)), blind
+
+        effort = sum(len(candidate.text) for candidate in pool.candidates) // RANKED_CHARACTERS
+        ranking, best, blind = await off_loop(effort, ranked)
         steps.done("rank")
         cut = [unit.unit_id for unit in (pool.candidates[one.index] for one in best) if not unit.whole]
         texts = await whole_texts(connection, search, cut)

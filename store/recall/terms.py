@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from itertools import chain, groupby, pairwise
 
 import Stemmer
 
+from store.normal_forms import MARK, normalized
 from store.recall.stopwords import STOP_WORDS
 from store.recall.word_rules import AUTO, FIRST, WordRules, rules_of
 
@@ -27,13 +27,8 @@ _UNSPACED = (
 )
 
 
-def _marks() -> str:
-    """Every combining mark, for a character class: without them Indic words fall apart at their vowels."""
-    marks = (chr(c) for c in range(0x300, 0x20000) if unicodedata.category(chr(c))[0] == "M")
-    return "".join(map(re.escape, marks))
-
-
-_LETTERS = rf"(?:[^\W_{_UNSPACED}]++[{_marks()}]*+)++"
+# Without the marks Indic words fall apart at their vowels.
+_LETTERS = rf"(?:[^\W_{_UNSPACED}]++{MARK}*+)++"
 _PIECE = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|{_LETTERS}(?:'{_LETTERS})?")
 _ASCII_PIECE = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
 _ACCENTS = re.compile("[\u0300-\u036f]")
@@ -159,16 +154,16 @@ def _read(text: str, rules: WordRules) -> str:
     if rules.name == FIRST:
         return _folded(text)
     if not rules.english:
-        kept = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+        kept = normalized("NFKC", normalized("NFKC", text).casefold())
         return _APOSTROPHES.sub("'", kept)
-    plain = unicodedata.normalize("NFKD", text.casefold()).replace(*_SHORT_I)
-    return _APOSTROPHES.sub("'", unicodedata.normalize("NFC", _ACCENTS.sub("", plain)).casefold())
+    plain = normalized("NFKD", text.casefold()).replace(*_SHORT_I)
+    return _APOSTROPHES.sub("'", normalized("NFC", _ACCENTS.sub("", plain)).casefold())
 
 
 def _folded(text: str) -> str:
     """Compatibility forms, case and Latin accents gone; a dakuten or a Hangul syllable stays whole."""
-    plain = unicodedata.normalize("NFKD", text.casefold())
-    return _APOSTROPHES.sub("'", unicodedata.normalize("NFC", _ACCENTS.sub("", plain)).casefold())
+    plain = normalized("NFKD", text.casefold())
+    return _APOSTROPHES.sub("'", normalized("NFC", _ACCENTS.sub("", plain)).casefold())
 
 
 def _bounded(term: str) -> str:

@@ -17,6 +17,8 @@ from store.recall.terms import BIGRAM_PREFIX, analyse, lexical_text
 from store.recall.times import DAY, Span, spans
 from store.recall.word_rules import WordRules
 
+Numbers = NDArray[np.float64]
+
 #: So many units said in the asked time are compared, the nearest in meaning.
 UNITS = 40
 #: Said within days: a longer time is asked for by the words of its month or year.
@@ -107,13 +109,13 @@ def day_terms(times: Sequence[Span], rules: Sequence[WordRules]) -> list[str]:
     return list(dict.fromkeys(pair for found in pairs for pair in found[:1]))
 
 
-def timeliness(pool: Pool, times: Sequence[Span]) -> NDArray[np.float64]:
+def timeliness(pool: Pool, times: Sequence[Span]) -> Numbers:
     """Return how well each unit fits the asked times, from 0 to 1; shape (len(pool),).
 
     1 for what was said in one of them or tells of it, less for what was said in the days after.
     """
-    scores = np.array([said(unit.occurred_at, times) for unit in pool.candidates], dtype=np.float64)
-    away = np.array([distance(unit.occurred_at, times) / DAY for unit in pool.candidates])
+    moments = [unit.occurred_at for unit in pool.candidates]
+    scores, away = said(moments, times), distance(moments, times)
     for index in [int(at) for at in np.argsort(away, kind="stable") if scores[at] < 1][:TEXTS]:
         unit = pool.candidates[index]
         if tells_of(unit.text[:CHARACTERS], unit.occurred_at, times):
@@ -121,29 +123,35 @@ def timeliness(pool: Pool, times: Sequence[Span]) -> NDArray[np.float64]:
     return scores
 
 
-def said(at: datetime, times: Sequence[Span]) -> float:
-    """Return how well something said at this moment fits the times, from 0 to 1."""
-    return max(_said(at, span) for span in times)
+def said(moments: Sequence[datetime], times: Sequence[Span]) -> Numbers:
+    """Return how well what was said at each moment fits the times (one at least), from 0 to 1; shape (moments,)."""
+    at, (begins, ends) = _seconds(moments)[:, None], _bounds(times)
+    later = TOLD_LATER * np.exp(-np.maximum(at - ends, 0.0) / SOON.total_seconds())
+    best: Numbers = np.where(at < begins, 0.0, np.where(at < ends, 1.0, later)).max(axis=1)
+    return best
 
 
-def distance(at: datetime, times: Sequence[Span]) -> timedelta:
-    """Return how far this moment is from the nearest beginning or end of the times."""
-    return min(abs(at - end) for span in times for end in (span.begin, span.end))
+def distance(moments: Sequence[datetime], times: Sequence[Span]) -> Numbers:
+    """Return how far each moment is from the nearest beginning or end of the times, in seconds; shape (moments,)."""
+    nearest: Numbers = np.abs(_seconds(moments)[:, None] - np.concatenate(_bounds(times))).min(axis=1)
+    return nearest
 
 
 def tells_of(content: str, at: datetime, times: Sequence[Span]) -> bool:
     """Say whether a text, said at this moment, speaks of one of the times, and not of a much longer one."""
-    near = [span for span in times if distance(at, [span]) < ABOUT]
-    return bool(near) and any(
-        told.begin < span.end and span.begin < told.end and told.length <= 2 * max(span.length, DAY)
-        for told in spans(content, at)
-        for span in near
-    )
+    begins, ends = _bounds(times)
+    near = np.minimum(np.abs(begins - at.timestamp()), np.abs(ends - at.timestamp())) < ABOUT.total_seconds()
+    told = spans(content, at) if near.any() else []
+    if not told:
+        return False
+    begins, ends, (theirs, end_theirs) = begins[near], ends[near], (bound[:, None] for bound in _bounds(told))
+    longest = 2 * np.maximum(ends - begins, DAY.total_seconds())
+    return bool(np.any((theirs < ends) & (begins < end_theirs) & (end_theirs - theirs <= longest)))
 
 
-def _said(at: datetime, span: Span) -> float:
-    if at < span.begin:
-        return 0.0
-    if at < span.end:
-        return 1.0
-    return float(TOLD_LATER * np.exp(-((at - span.end) / SOON)))
+def _bounds(times: Sequence[Span]) -> tuple[Numbers, Numbers]:
+    return _seconds([span.begin for span in times]), _seconds([span.end for span in times])
+
+
+def _seconds(moments: Sequence[datetime]) -> Numbers:
+    return np.array([moment.timestamp() for moment in moments], dtype=np.float64)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from itertools import islice
 from re import Match, Pattern
 
 from store.recall.calendars import FIGURES, Calendar, calendars
@@ -13,6 +14,11 @@ from store.recall.word_rules import plain
 
 #: "In May" is the May of any of so many years.
 YEARS = 10
+#: So many characters of a text are read, and so many times in it.
+CHARACTERS = 2000
+MOST_SPANS = 256
+#: So many characters before a time are read for what refers to it: "two weeks before ..".
+REACH = 64
 #: Where "until 2020" begins.
 FIRST = datetime(1, 1, 1, tzinfo=UTC)
 DAYS = {"day": 1.0, "week": 7.0, "month": 30.44, "year": 365.25}
@@ -49,15 +55,16 @@ def spans(text: str, today: datetime) -> list[Span]:
     """Return the spans of time that a text names, said at `today`; in the order of their beginning, none twice.
 
     It is read by the calendar of its language. A month or a day without a year is that of any of the last years. A date
-    that does not exist is none.
+    that does not exist is none. Of a long text the beginning is read, and the first so many times in it: what names
+    more is a list. Takes time in proportion to what is read.
     """
     now = today.astimezone(UTC)
     calendar = calendars()[spoken(text) or USUAL]
-    lower = plain(text.lower())
+    lower = plain(text[:CHARACTERS].lower())
     # Most texts hold no word of time, and are not read for each form.
     if _signs(calendar).isdisjoint(_WORD.findall(lower)) and not _YEAR.search(lower):
         return []
-    return sorted(set(_spans(lower, now, calendar)))
+    return sorted(set(islice(_spans(lower, now, calendar), MOST_SPANS)))
 
 
 @cache
@@ -66,31 +73,31 @@ def _signs(calendar: Calendar) -> frozenset[str]:
 
 
 def _spans(text: str, today: datetime, calendar: Calendar) -> Iterator[Span]:
-    left = text
+    left = list(text)
     for pattern, read in _forms(calendar):
-        for match in pattern.finditer(left):
+        for match in pattern.finditer("".join(left)):
             try:
                 found = list(read(match, today, calendar))
             except (ValueError, OverflowError):
                 found = []
-            yield from _referred(found, left[: match.start()], today, calendar)
+            yield from _referred(found, "".join(left[max(0, match.start() - REACH) : match.start()]), today, calendar)
             # What was read is not read again as something less exact.
-            left = left[: match.start()] + " " * len(match.group()) + left[match.end() :]
+            left[match.start() : match.end()] = " " * len(match.group())
 
 
 def _referred(found: Sequence[Span], before: str, today: datetime, calendar: Calendar) -> Iterator[Span]:
     """Yield what the words before a time make of it: "two weeks before ..", "since ..", "until .."."""
     away, until, since = _references(calendar)
-    for span in found:
-        if match := away.search(before):
-            sign = -1 if re.fullmatch(calendar.earlier, match["way"]) else 1
-            yield _around(span, sign * _number(match["n"], calendar), _unit(match["unit"], calendar))
-        elif until.search(before):
-            yield Span(FIRST, span.begin)
-        elif since.search(before):
-            yield Span(span.begin, max(span.end, today + DAY))
-        else:
-            yield span
+    if match := away.search(before):
+        sign = -1 if re.fullmatch(calendar.earlier, match["way"]) else 1
+        number, unit = sign * _number(match["n"], calendar), _unit(match["unit"], calendar)
+        yield from (_around(span, number, unit) for span in found)
+    elif until.search(before):
+        yield from (Span(FIRST, span.begin) for span in found)
+    elif since.search(before):
+        yield from (Span(span.begin, max(span.end, today + DAY)) for span in found)
+    else:
+        yield from found
 
 
 def _around(span: Span, number: float, unit: str) -> Span:

@@ -8,7 +8,6 @@ pairs of characters.
 
 import re
 import tomllib
-import unicodedata
 from bisect import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from typing import Any
 
 import Stemmer
 
+from store.normal_forms import normalized
 from store.recall.stopwords import STOP_WORDS
 
 AUTO = "auto"
@@ -127,8 +127,8 @@ def plain(word: str) -> str:
     """Return a text without accents and points; the short i keeps its own, without which it is another letter."""
     if word.isascii():
         return word
-    parts = unicodedata.normalize("NFKD", word).replace("\u0438\u0306", "\u0439")
-    return unicodedata.normalize("NFC", _ACCENTS.sub("", _POINTS.sub("", parts)))
+    parts = normalized("NFKD", word).replace("\u0438\u0306", "\u0439")
+    return normalized("NFC", _ACCENTS.sub("", _POINTS.sub("", parts)))
 
 
 @lru_cache(maxsize=1)

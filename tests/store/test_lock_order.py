@@ -18,6 +18,7 @@ from store.events.bulk import append_bulk
 from store.events.catalog import EventType
 from store.events.envelope import Origin, offer
 from store.keys import Keys
+from store.off_loop import all_at_once
 from store.quotas import Limits, Quotas
 from store.turn_offers import Known, offers
 from store.turn_writes import APPEND, call
@@ -58,7 +59,7 @@ async def test_a_writer_that_meets_who_counts_the_quota_is_served(
     await TurnStore(database, lambda: NOON).append(host, [turn()])
     await Quotas(database, lambda: NOON).set(name, None, Limits(max_banks=9))
     bank = "new" if counting in {new_bank, loaded} else "home"
-    offered = offers(host, [turn("t2", bank=bank)], NOON, Known(b"", (), {}))
+    offered = all_at_once(offers(host, [turn("t2", bank=bank)], NOON, Known(b"", (), {})))
     async with database.tenant(host) as writer:
         await writer.execute(WRITES, {"host": host})
         task = asyncio.ensure_future(counting(database, host))

@@ -15,6 +15,7 @@ from store.events.catalog import EventType
 from store.events.envelope import Origin, command
 from store.events.log import append_events
 from store.ledger import TURN_STAGES
+from store.off_loop import all_at_once
 from store.turn_offers import Known, offers
 from store.turn_writes import APPEND, call
 from store.turns import Appended, NewMessage, NewTurn, Refused, TurnStore
@@ -277,7 +278,7 @@ async def test_an_append_that_breaks_in_the_middle_leaves_nothing(
     turns: TurnStore, database: Database, host: UUID
 ) -> None:
     await turns.append(host, [turn("t1")])
-    offered = offers(host, [turn("t2")], NOON, Known(b"", (), {}))
+    offered = all_at_once(offers(host, [turn("t2")], NOON, Known(b"", (), {})))
     async with database.tenant(host) as connection:
         driver: Any = (await connection.get_raw_connection()).driver_connection
         assert await driver.fetchval(APPEND, *call(host, offered, wait=True)) == ["accepted"]

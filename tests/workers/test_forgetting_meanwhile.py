@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from store import curation, identity, ledger, turn_offers, turn_writes
+from store import curation, identity, ledger, off_loop, turn_offers, turn_writes
 from store.curation import NewLink
 from store.documents import Documents, NewDocument, content_hash
 from store.events import log
@@ -89,7 +89,7 @@ async def test_a_document_forgotten_while_a_turn_of_it_comes_takes_the_turn_alon
     documents = Documents(world.database, now)
     doc = (await documents.register(HOST, NewDocument("default", content_hash(b"a file")))).doc_id
     turn = NewTurn("default", "s", "of the file", dialogue(), doc_id=doc)
-    offered = turn_offers.offers(HOST, [turn], now(), turn_offers.Known(b"", (), {}))
+    offered = off_loop.all_at_once(turn_offers.offers(HOST, [turn], now(), turn_offers.Known(b"", (), {})))
     async with world.database.tenant(HOST) as connection:
         driver: Any = (await connection.get_raw_connection()).driver_connection
         await driver.fetch(turn_writes.APPEND, *turn_writes.call(HOST, offered, wait=True))

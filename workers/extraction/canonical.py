@@ -1,9 +1,9 @@
 """One name for one thing: how a surface becomes the normalised name that makes two mentions one entity."""
 
 import re
-import unicodedata
 from functools import lru_cache
 
+from store.normal_forms import normalized
 from workers.extraction.gazetteer import words
 
 _APOSTROPHES = re.compile("[\u2018\u2019\u02bc]")
@@ -24,13 +24,13 @@ def canonical(surface: str) -> str:
 
 def shown(surface: str) -> str:
     """Return a surface as people read it: title and possessive gone, case kept."""
-    plain = _SPACES.sub(" ", _APOSTROPHES.sub("'", unicodedata.normalize("NFC", surface))).strip()
+    plain = _SPACES.sub(" ", _APOSTROPHES.sub("'", normalized("NFC", surface))).strip()
     return _untitled(_POSSESSIVE.sub("", plain))
 
 
 def folded(text: str) -> str:
     """Return a text for comparison: compatibility forms, one kind of apostrophe, no case."""
-    return _APOSTROPHES.sub("'", unicodedata.normalize("NFKC", text).casefold())
+    return _APOSTROPHES.sub("'", normalized("NFKC", text).casefold())
 
 
 def _untitled(name: str) -> str:

@@ -21,6 +21,8 @@ from workers.extraction.model import Extraction, Fact, Mention, MentionKind, Mes
 #: Objects of a reply that are looked at for the call; a reply that has more is none.
 MOST_OBJECTS = 10_000
 MOST_FACTS, MOST_ENTITIES = 64, 256
+#: Of a name; what is longer is none.
+MOST_CHARACTERS = 256
 DEFAULT_CONFIDENCE = 0.78
 _NAME = re.compile(r"[^\w]+")
 _SECRET = re.compile(r"passw|secret|token|api_?key|credential|\bpin\b|card_number|iban|cvv", re.IGNORECASE)
@@ -51,7 +53,7 @@ class _SaidFact(_Strict):
 
 
 class _SaidEntity(_Strict):
-    name: str
+    name: str = Field(max_length=MOST_CHARACTERS)
     kind: Literal["person", "place", "organisation", "name"]
     message: int
 

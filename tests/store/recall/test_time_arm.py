@@ -71,10 +71,10 @@ def test_of_many_texts_those_told_nearest_in_time_are_read() -> None:
 @given(st.integers(-4000, 4000), st.integers(-100, 100), st.integers(1, 400))
 def test_a_fit_lies_between_nothing_and_one_and_is_best_within(at: int, begin: int, length: int) -> None:
     span = Span(MAY.begin + begin * DAY, MAY.begin + (begin + length) * DAY)
-    fit = said(MAY.begin + at * DAY, [span])
+    [fit] = said([MAY.begin + at * DAY], [span])
     assert 0 <= fit <= 1
-    assert (fit == 1) is (begin <= at < begin + length)
-    assert said(MAY.begin + at * DAY, [span, FIFTH]) >= fit
+    assert (fit == 1) == (begin <= at < begin + length)
+    assert said([MAY.begin + at * DAY], [span, FIFTH])[0] >= fit
 
 
 def test_the_days_of_a_short_time_are_looked_up_and_of_a_long_one_none() -> None:

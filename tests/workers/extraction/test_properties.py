@@ -1,4 +1,3 @@
-import time
 from datetime import UTC, datetime
 from itertools import pairwise
 
@@ -6,8 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.growth import grows_with_its_text
 from workers.extraction import Extraction, MentionKind, MessageText, TurnText, canonical, extract
 from workers.extraction.extract import MAX_MENTIONS
+from workers.extraction.llm_answer import read as judged
+from workers.extraction.llm_request import TOOL
 
 #: Characters of a long text.
 LONG = 131_072
@@ -119,17 +121,26 @@ def _extract(text: str) -> Extraction:
         *("Zoë ", "中", "in a ", "20", "2026-", "1/", "Dr. ", "I. ", "University of the ", "my birthday is "),
         *("my favourite ", "we moved from ", "Monday, ", "The Hague ", "-", "12 March, ", "a.", "😀"),
         *("Anna and Ben met in Oslo on 3 May. ", "my sister Maud said I like tea. "),
+        *("\u0301\u0323", "A\u0301\u0323", "\uff9e\u0301", "\ufdfa ", "my sister A\u0301\u0323"),
     ],
 )
-def test_sixteen_times_the_text_takes_nothing_like_its_square(piece: str) -> None:
-    """Linear reading takes 16 times as long, quadratic 256 times; no machine is so uneven that they meet."""
+def test_the_time_of_reading_grows_with_the_text(piece: str) -> None:
+    def read(text: str) -> None:
+        assert len(_extract(text).mentions) <= MAX_MENTIONS + 1
 
-    def seconds(length: int) -> float:
-        started = time.process_time()
-        found = _extract(piece * (length // len(piece)))
-        assert len(found.mentions) <= MAX_MENTIONS + 1
-        return time.process_time() - started
+    assert grows_with_its_text(read, piece, long=LONG)
 
-    seconds(LONG // 256)
-    short = min(seconds(LONG // 16) for _ in range(3))
-    assert any(seconds(LONG) < short * 64 for _ in range(3))
+
+@pytest.mark.parametrize("piece", ["a", "a ", "Ann ", "\u0301\u0323", "(", "\\", "é"])
+def test_the_time_of_judging_a_models_answer_grows_with_the_turn(piece: str) -> None:
+    def read(text: str) -> None:
+        said = {"message": 0, "key": "k", "fact_id": "f", "value": text[:4096]}
+        facts = [{**said, "quote": text[:length] + end} for length in (50, 4000) for end in ("", "\0")]
+        entities = [
+            {"name": text[:length] + end, "kind": "person", "message": 0} for length in (9, 250) for end in "b!"
+        ]
+        arguments = {"updated_facts": facts, "entities": entities}
+        reply = {"output": [{"type": "function_call", "name": TOOL, "arguments": arguments}]}
+        judged(reply, TurnText((MessageText("user", text),)))
+
+    assert grows_with_its_text(read, piece, long=LONG)

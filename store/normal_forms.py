@@ -1,0 +1,52 @@
+"""Unicode normal forms of texts that anybody may have written. Pure.
+
+The standard library sorts a run of combining marks by insertion, without letting any other thread run: a message of
+nothing else would take minutes. No word of any language has more than a few of them in a row.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import Literal
+
+#: Combining marks in a row that are kept; Unicode's stream-safe format allows 30 (UAX #15).
+MOST_MARKS = 30
+#: Ligatures of whole phrases, whose compatibility forms are up to 18 characters and four words: they tell nothing.
+_PHRASES = ("\ufdfa", "\ufdfb")
+
+
+def _ranges(characters: Sequence[str]) -> str:
+    """Return characters, in order, for a class."""
+    found: list[list[str]] = []
+    for one in characters:
+        if found and ord(one) == ord(found[-1][-1]) + 1:
+            found[-1][1:] = [one]
+        else:
+            found.append([one])
+    return "".join("-".join(map(re.escape, ends)) for ends in found)
+
+
+_MARKS = [sign for sign in map(chr, range(0x300, 0x20000)) if unicodedata.category(sign)[0] == "M"]
+# The two of half width become marks by their compatibility forms.
+_NEAR = _ranges([sign for sign in _MARKS if sign <= "\uffff"]) + "\uff9e\uff9f"
+_FAR = _ranges([sign for sign in _MARKS if sign > "\uffff"])
+_BEYOND = "\U00010000-\U0010ffff"
+#: A combining mark. WHY apart: whatever stands beyond the first plane is compared one by one, and is hardly ever met.
+MARK = rf"(?:[{_NEAR}]|(?=[{_BEYOND}])[{_FAR}])"
+_RUN = re.compile(rf"((?:{MARK}){{{MOST_MARKS}}})(?:{MARK})++")
+# Finds every run and more, at a fraction of the cost.
+_PERHAPS_RUN = re.compile(rf"[{_NEAR}{_BEYOND}][{_NEAR}{_BEYOND}]{{{MOST_MARKS}}}")
+
+
+def normalized(form: Literal["NFC", "NFD", "NFKC", "NFKD"], text: str) -> str:
+    """Return a text in a normal form, at most a few times as long; of a run of marks the first MOST_MARKS are kept."""
+    if text.isascii():
+        return text
+    for phrase in _PHRASES:
+        text = text.replace(phrase, " ")
+    return unicodedata.normalize(form, without_long_runs(text))
+
+
+def without_long_runs(text: str) -> str:
+    """Return a text whose runs of combining marks are no longer than a normal form can be made of quickly."""
+    return _RUN.sub(r"\1", text) if _PERHAPS_RUN.search(text) else text

@@ -1,0 +1,36 @@
+"""Whatever text anybody hands in or is given: to judge, strip and frame it takes time in proportion to it."""
+
+from collections.abc import Callable
+
+import orjson
+import pytest
+
+from producers.framing import ReferenceDirective, ReferenceItem, frame, strip
+from producers.settings import ApiSettings
+from producers.turns import read_content, read_turn
+from tests.growth import outgrowing
+
+SETTINGS = ApiSettings(max_message_bytes=16_777_216)
+
+
+def a_turn(text: str) -> None:
+    parts = [{"type": "text", "text": text}, {"type": "tool", "input": {"a": [text, {text[:40]: text}]}}]
+    messages = [{"role": "user", "name": text[:20] or "a", "content": one} for one in (text or "a", parts)]
+    turn = {"session_id": "s", "turn_id": "t", "messages": messages, "metadata": {"k": text[:2000]}}
+    read_turn(orjson.loads(orjson.dumps(turn)), SETTINGS, gateway=True)
+
+
+READ: dict[str, Callable[[str], object]] = {
+    "frames are stripped": strip,
+    "a frame is made": lambda text: frame([ReferenceItem("u", text, 0.5)], [ReferenceDirective("tone", text, "ann")]),
+    "a made frame is stripped": lambda text: strip(
+        (frame([ReferenceItem("u", text, 0.5)]) or {"content": ""})["content"]
+    ),
+    "content is read": read_content,
+    "a turn is judged": a_turn,
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_the_time_grows_with_the_text(name: str) -> None:
+    assert outgrowing(READ[name]) == []
