@@ -34,8 +34,10 @@ from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder
 from embeddings.registry import Owned, OwnedEmbedder, create_embedder, create_reranker
 from embeddings.rerank import CrossEncoder
+from producers import fair_queue
 from producers.auditing import CallRecorder
 from producers.doorbell import Doorbell
+from producers.fair_queue import FairQueue
 from producers.gateway_recall import GatewayRecall
 from producers.http.app import create_app
 from producers.memory import Memory
@@ -111,6 +113,7 @@ def compose(settings: Settings, owned: "_Owned") -> FastAPI:
         Exposition(settings.metrics_dir, counts, settings.health),
         settings.api,
         recorder=owned.recorder,
+        fair=FairQueue(settings.fairness),
     )
 
 
@@ -174,7 +177,7 @@ def _parts(settings: Settings, owned: _Owned) -> Parts:
     return Parts(
         TurnStore(database, clock),
         Units(database, clock),
-        Recalls(database, recaller, Waiter(database), owned.others),
+        Recalls(database, recaller, Waiter(database, fair_queue.sleep), owned.others),
         RecallJobs(database, clock),
         owned.doorbell,
         Banks(database, clock),

@@ -18,7 +18,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from deploy import settings_layers as layers
 from deploy.settings_errors import Problem, SettingsError, explain
 from embeddings.settings import EmbeddingSettings
-from producers.settings import ApiSettings, BrokerSettings, PressureSettings
+from producers.settings import ApiSettings, BrokerSettings, FairnessSettings, PressureSettings
 from store.recall.settings import RecallSettings
 from store.settings import DatabaseSettings
 from workers.settings import EnrichmentSettings, GatewaySettings, MaintenanceSettings, WorkerSettings
@@ -81,6 +81,7 @@ class Settings(BaseSettings):
     database: DatabaseSettings = Field(default_factory=DatabaseSettings)
     broker: BrokerSettings = Field(default_factory=BrokerSettings)
     api: ApiSettings = Field(default_factory=ApiSettings)
+    fairness: FairnessSettings = Field(default_factory=FairnessSettings)
     pressure: PressureSettings = Field(default_factory=PressureSettings)
     gateway: GatewaySettings = Field(default_factory=GatewaySettings)
     recall: RecallSettings = Field(default_factory=RecallSettings)

@@ -1,6 +1,5 @@
 """How questions come in: answered at once, or by a worker in a while; and how far the answers reach."""
 
-import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from producers import metrics
+from producers import fair_queue, metrics
 from producers.banks import holds, listed, speaker
 from producers.errors import Invalid, Problem
 from producers.gateway import SearchBody, question_of, results_of
@@ -18,11 +17,9 @@ from producers.pressure import Shed
 from producers.recalls import Answer, Freshly, RecallBody, RecallJobBody
 from producers.turns import read
 from store.errors import NotFound
+from store.freshness import look_after
 from store.keys import Grant
 from store.recall_jobs import RecallJob
-
-#: Whoever waits for an answer looks again after a share of the time it has waited: late by that share, and cheap.
-LOOK_SHARE, SHORTEST_LOOK_S, LONGEST_LOOK_S = 0.1, 0.008, 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +87,7 @@ class Asking:
             waited = time.monotonic() - begun
             if found.status != "pending" or waited >= wait_ms / 1000:
                 return found
-            await asyncio.sleep(min(max(waited * LOOK_SHARE, SHORTEST_LOOK_S), LONGEST_LOOK_S))
+            await fair_queue.sleep(look_after(waited))
 
     async def cancel_recall(self, grant: Grant, job: UUID) -> None:
         """Remove a recall job and its answer. Raises NotFound."""

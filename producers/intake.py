@@ -3,12 +3,12 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 from uuid import UUID
 
-from producers import metrics
+from producers import fair_queue, metrics
 from producers.authorisation import Action, require_write
 from producers.banks import written_by
 from producers.errors import PermissionDenied, ProducerError
@@ -29,6 +29,8 @@ A = TypeVar("A", bound=Accepted)
 
 #: How often a waiting call looks again, in seconds.
 LOOK_AGAIN_S = 0.025
+#: Turns of a batch that are judged in one go.
+SLICE = 16
 #: How often a message is offered again that another request is just writing.
 BUSY_LOOKS = 40
 
@@ -86,7 +88,7 @@ class Intake:
         with _timed(len(values)):
             require_write(grant)
             known: set[tuple[str, UUID]] = set()
-            judged = limit_call([await self._judge(grant, value, known) for value in values])
+            judged = limit_call([await self._judge(grant, value, known) async for value in _slices(values)])
             answers = iter(await self._append(grant, [one for one in judged if isinstance(one, NewTurn)]))
             return _counted([next(answers) if isinstance(one, NewTurn) else one for one in judged])
 
@@ -119,7 +121,7 @@ class Intake:
             busy = [n for n, answer in enumerate(answers) if isinstance(answer, TurnBusy)]
             if not busy:
                 break
-            await asyncio.sleep(LOOK_AGAIN_S)
+            await fair_queue.sleep(LOOK_AGAIN_S)
             again = await self._append(grant, [turns[n] for n in busy])
             for n, answer in zip(busy, again, strict=True):
                 answers[n] = answer
@@ -145,6 +147,14 @@ class Intake:
         characters = sum(len(message.content) for turn in turns for message in turn.messages)
         offered = self._parts.embed
         return offered is not None and offered(host, [_identity(host, turn) for turn in turns], characters)
+
+
+async def _slices(values: Sequence[Any]) -> AsyncIterator[Any]:
+    """Yield each value, and let other calls work after each slice: a large batch holds none of them up."""
+    for n, value in enumerate(values):
+        if n % SLICE == SLICE - 1:
+            await asyncio.sleep(0)
+        yield value
 
 
 def _units(host: UUID, turns: Sequence[NewTurn]) -> Counter[UUID]:

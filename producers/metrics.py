@@ -30,6 +30,11 @@ CALLS_AUDITED = Counter(
 UNAUTHENTICATED = Counter(
     "afterturn_unauthenticated_calls", "Calls without a valid key, by interface and answer", ["door", "status"]
 )
+FAIR_WAIT_SECONDS = Histogram(
+    "afterturn_fair_wait_seconds",
+    "Seconds a call waited in its tenant's queue; calls that began at once are not counted",
+    buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
+)
 RINGS = Counter("afterturn_rings", "Nudges for workers: sent, coalesced with one that waits, or failed", ["outcome"])
 SHED = Counter("afterturn_shed", "Requests refused because too much is still to be done", ["what"])
 PRESSURE = Gauge(
@@ -49,5 +54,5 @@ for _outcome in ("written", "dropped"):
     CALLS_AUDITED.labels(_outcome)
 for _part in ("embedding", "dense", "lexical", "entities", "time", "recent", "pinned", "rerank"):
     RECALL_DEGRADED.labels(_part)
-for _what in ("recall_jobs", "batches", "address"):
+for _what in ("recall_jobs", "batches", "address", "fairness"):
     SHED.labels(_what)

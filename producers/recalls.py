@@ -12,7 +12,7 @@ from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from producers import metrics
+from producers import fair_queue, metrics
 from producers.errors import Invalid, Problem, Unavailable
 from producers.fields import POSITION_MAX, BankName, Moment, Name, SessionName, Text, refuse
 from producers.gateway_recall import GatewayFinding, GatewayQuestion, GatewayRecall, fitting
@@ -182,6 +182,7 @@ class Recalls:
         asking = asyncio.ensure_future(self._other().find(asked))
         try:
             answer = await (self._here(host, body) if "local" in body.sources else self._nothing(host, body))
+            fair_queue.give_back()
             finding = await asking
         finally:
             asking.cancel()

@@ -1,8 +1,9 @@
 """What can be chosen about the doors and the nudges."""
 
 from ipaddress import IPv4Network, IPv6Network
+from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 
 class BrokerSettings(BaseModel):
@@ -54,6 +55,31 @@ class ApiSettings(BaseModel):
         default=(),
         description="networks of proxies whose X-Forwarded-For says which address a request is of; a list",
     )
+
+
+class FairnessSettings(BaseModel):
+    """Fair scheduling between tenants: a turn is 1 unit of work, a recall 4, each 16 KiB of a body 1 more."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    units: int = Field(
+        default=32, ge=8, le=4096, description="units one API process works on at a time, of all tenants"
+    )
+    share: int = Field(
+        default=8, ge=4, le=2048, description="units of one tenant while another is active; at most half of all units"
+    )
+    wait_seconds: float = Field(
+        default=5.0, ge=0.01, le=300, description="how long a call over its tenant's share waits before it gets a 429"
+    )
+    queue_calls: int = Field(
+        default=256, ge=1, le=100_000, description="calls of one tenant that may wait; further ones get a 429 at once"
+    )
+
+    @model_validator(mode="after")
+    def _no_more_than_half(self) -> Self:
+        if self.share > self.units // 2:
+            raise ValueError(f"share must be at most half of units, {self.units // 2}")
+        return self
 
 
 class PressureSettings(BaseModel):

@@ -13,8 +13,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.database import Database
 from store.errors import PositionBeyondLog
 
-#: How often a waiting read looks again, in seconds.
-LOOK_AGAIN_S = 0.02
+Sleep = Callable[[float], Awaitable[None]]
+
+#: A call that waits looks again after a share of the time it has waited: late by that share, and cheap.
+LOOK_SHARE, SHORTEST_LOOK_S, LONGEST_LOOK_S = 0.1, 0.008, 0.1
 
 #: Undone rows of a stage that a recall counts before it searches.
 IN_PASSING = 500
@@ -76,11 +78,18 @@ def of_row(row: Row[Any]) -> Freshness:
     return Freshness(row.shown, passed(row.embedded), passed(row.extracted), passed(row.projected), row.pending)
 
 
+def look_after(waited_s: float) -> float:
+    """Return in how many seconds a call that has waited so long looks again."""
+    return min(max(waited_s * LOOK_SHARE, SHORTEST_LOOK_S), LONGEST_LOOK_S)
+
+
 class Waiter:
     """Lets reads wait until they can show a position, and never pretends that they do."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, sleep: Sleep = asyncio.sleep) -> None:
+        """Look at `database`, and pause by `sleep` between two looks."""
         self._database = database
+        self._sleep = sleep
 
     async def shown(self, host: UUID, position: int, wait_ms: int) -> bool:
         """Wait until a read of `host` shows `position`, at most `wait_ms`; say whether it does.
@@ -98,7 +107,7 @@ class Waiter:
                     raise PositionBeyondLog("this position was never issued by this log")
                 return False
 
-        return await _poll(looks, wait_ms)
+        return await self._poll(looks, wait_ms)
 
     async def passed(self, host: UUID, bank: UUID, position: int, wait_ms: int) -> bool:
         """Wait until extraction, embedding and projection of the bank passed `position`; say whether they did."""
@@ -109,13 +118,13 @@ class Waiter:
             behind = min(now.embedded, now.extracted, now.projected)
             return behind >= min(position, now.position) and now.position >= 0
 
-        return await self.shown(host, position, wait_ms) and await _poll(looks, wait_ms)
+        return await self.shown(host, position, wait_ms) and await self._poll(looks, wait_ms)
 
-
-async def _poll(look: Callable[[], Awaitable[bool]], wait_ms: int) -> bool:
-    deadline = time.monotonic() + wait_ms / 1000
-    while not await look():
-        if time.monotonic() >= deadline:
-            return False
-        await asyncio.sleep(LOOK_AGAIN_S)
-    return True
+    async def _poll(self, look: Callable[[], Awaitable[bool]], wait_ms: int) -> bool:
+        begun = time.monotonic()
+        while not await look():
+            waited = time.monotonic() - begun
+            if waited >= wait_ms / 1000:
+                return False
+            await self._sleep(look_after(waited))
+        return True

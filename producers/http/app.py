@@ -10,6 +10,7 @@ from producers.auditing import CallRecorder
 from producers.banks import BankBody, BankChange
 from producers.corrections import CorrectionBody
 from producers.erasures import ErasureBody
+from producers.fair_queue import FairQueue
 from producers.gateway import AddBody, FlushBody, SearchBody
 from producers.http import banks, erasures, knowledge, memories, names, persons, problems, recall, service, turns, units
 from producers.http.door import REQUEST_ID, Door
@@ -17,7 +18,7 @@ from producers.http.openapi import describe
 from producers.knowledge import DirectiveBody, DocumentBody, LinkBody
 from producers.memory import Memory
 from producers.recalls import RecallBody, RecallJobBody
-from producers.settings import ApiSettings
+from producers.settings import ApiSettings, FairnessSettings
 from producers.turns import BatchBody, TurnBody
 from store.keys import Keys
 
@@ -49,11 +50,13 @@ def create_app(
     settings: ApiSettings,
     *,
     recorder: CallRecorder | None = None,
+    fair: FairQueue | None = None,
 ) -> FastAPI:
     """Return the ASGI application: the native API (version 1), the gateway's three calls, health, metrics, docs.
 
     Every failure is answered as the contract says, with a request id that also stands in the log. No other origin
-    is allowed to use it from a browser. Each call is noted by the `recorder`, where there is one.
+    is allowed to use it from a browser. Each call is noted by the `recorder`, where there is one, and takes its turn
+    in `fair`.
     """
     app = FastAPI(
         title="Afterturn",
@@ -64,7 +67,7 @@ def create_app(
         exception_handlers={HTTPException: _unrouted},
     )
     names.register()
-    app.add_middleware(Door, settings=settings, recorder=recorder)
+    app.add_middleware(Door, settings=settings, fair=fair or FairQueue(FairnessSettings()), recorder=recorder)
     for router in (
         turns.routes(memory, keys),
         recall.routes(memory, keys),

@@ -6,7 +6,7 @@ Plain ASGI, because each wrapper of a response would cost a turn a tenth of its 
 import ipaddress
 import time
 from datetime import timedelta
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from producers import metrics
 from producers.auditing import CallRecorder
 from producers.errors import PermissionDenied
+from producers.fair_queue import CURRENT, FairQueue, Slot
 from producers.http import problems
 from producers.http.limits import Answer, Body, Unfinished, too_large
 from producers.settings import ApiSettings
@@ -23,6 +24,8 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 REQUEST_ID = "afterturn.request_id"
 #: Which server answers is not told.
 SERVER = (b"server", b"afterturn")
+#: What waits for the turn of the request's tenant: `await scope[ENTER](host_id, weight)`.
+ENTER = "afterturn.enter"
 #: What the request's key allows, once that is known.
 GRANT = "afterturn.grant"
 #: How the paths of each door begin, routed or not; calls of others (health, metrics, documentation) are not noted.
@@ -34,8 +37,11 @@ log = structlog.get_logger("afterturn.api")
 class Door:
     """Wraps the application; no failure gets past it but as a body of ours, and no failure's text into a log."""
 
-    def __init__(self, app: ASGIApp, settings: ApiSettings, recorder: CallRecorder | None = None) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: ApiSettings, fair: FairQueue, recorder: CallRecorder | None = None
+    ) -> None:
         self._app = app
+        self._fair = fair
         self._recorder = recorder
         self._settings = settings
         self._unfinished = Unfinished(settings.max_unfinished_per_address, settings.trusted_proxies)
@@ -48,13 +54,15 @@ class Door:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        visit = _Visit(scope, Answer(send, self._settings))
+        visit = _Visit(scope, Answer(send, self._settings), self._fair)
         try:
             with self._unfinished.one_more(scope):
                 self._admit(scope)
                 await self._app(scope, Body(receive, self._settings), visit.send)
         except Exception as error:  # noqa: BLE001 - whatever it is, its text must not reach the server's log
             await visit.failed(error, receive)
+        finally:
+            visit.leave()
         visit.note(self._recorder)
 
     def _admit(self, scope: Scope) -> None:
@@ -69,9 +77,11 @@ class Door:
 class _Visit:
     """One request's number, clock and outcome."""
 
-    def __init__(self, scope: Scope, send: Send) -> None:
+    def __init__(self, scope: Scope, send: Send, fair: FairQueue) -> None:
         self._scope = scope
         self._send = send
+        self._fair = fair
+        self._slot: Slot | None = None
         self._start = time.perf_counter()
         self._uuid = uuid4()
         self._id = self._uuid.hex
@@ -79,9 +89,23 @@ class _Visit:
         self._code: str | None = None
         self._error: str | None = None
         scope[REQUEST_ID] = self._id
+        scope[ENTER] = self.enter
+
+    async def enter(self, host: UUID, weight: int) -> None:
+        """Wait for the tenant's turn; it works until the answer is made. Raises Overloaded."""
+        slot = Slot(self._fair, host, weight)
+        await slot.take()
+        self._slot = slot
+        CURRENT.set(slot)
+
+    def leave(self) -> None:
+        """Let the next call begin."""
+        if self._slot is not None:
+            self._slot.give_back()
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
+            self.leave()
             self._status = message["status"]
             message["headers"] += ((b"x-request-id", self._id.encode()), SERVER)
         await self._send(message)

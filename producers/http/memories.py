@@ -6,10 +6,11 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from producers.errors import Invalid, Unauthenticated
+from producers.fair_queue import RECALL
 from producers.gateway import AddBody, Credentials, FlushBody, SearchBody
-from producers.http.door import GRANT, REQUEST_ID
+from producers.http.door import REQUEST_ID
 from producers.http.openapi import documented
-from producers.http.reading import body_of, replied
+from producers.http.reading import body_of, enter, replied
 from producers.memory import Memory
 from producers.turns import read
 from store.keys import Grant, Keys
@@ -41,14 +42,17 @@ def routes(memory: Memory, keys: Keys) -> APIRouter:
     @router.post("/search", **documented("Recall for a conversation", SearchBody, key=False))
     async def search(request: Request) -> Response:
         value = await body_of(request)
-        grant = await _user(request, value, keys)
+        grant = await _user(request, value, keys, RECALL)
         return replied({"results": await memory.asking.search_messages(grant, value)})
 
     return router
 
 
-async def _user(request: Request, value: Any, keys: Keys) -> Grant:
-    """Return the grant of the user in the body. Raises Unauthenticated, alike for whatever part is wrong."""
+async def _user(request: Request, value: Any, keys: Keys, weight: int | None = None) -> Grant:
+    """Return the grant of the user in the body, when the tenant's turn has come.
+
+    Raises Unauthenticated, alike for whatever part is wrong, and Overloaded.
+    """
     try:
         told = read(Credentials, value)
     except Invalid:
@@ -57,5 +61,5 @@ async def _user(request: Request, value: Any, keys: Keys) -> Grant:
     owner = (grant.gateway_user if grant else None) or ""
     if grant is None or not owner or not hmac.compare_digest(owner.encode(), told.user_id.encode(errors="replace")):
         raise Unauthenticated(REFUSAL)
-    request.scope[GRANT] = grant
+    await enter(request, grant, weight)
     return grant

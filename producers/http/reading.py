@@ -9,8 +9,9 @@ from fastapi import Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from producers.errors import Invalid, PermissionDenied, Problem, Unauthenticated
+from producers.fair_queue import weight_of
 from producers.fields import POSITION_MAX, BankName
-from producers.http.door import GRANT
+from producers.http.door import ENTER, GRANT
 from producers.http.problems import Malformed
 from producers.turns import read
 from store.errors import NotFound
@@ -19,6 +20,7 @@ from store.keys import Grant, Keys
 P = TypeVar("P", bound=BaseModel)
 
 MAX_WAIT_MS = 10_000
+WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 
 class Nothing(BaseModel):
@@ -55,16 +57,29 @@ class BankFreshnessParameters(FreshnessParameters, BankPlace):
     """Of which bank, which position to wait for, and how long."""
 
 
-async def grant_of(request: Request, keys: Keys) -> Grant:
-    """Return what the bearer's key allows. Raises Unauthenticated; PermissionDenied for a key of another door."""
+async def grant_of(request: Request, keys: Keys, weight: int | None = None) -> Grant:
+    """Return what the bearer's key allows, when the tenant's turn has come; `weight` is of the call, else its body's.
+
+    Raises Unauthenticated, Overloaded; PermissionDenied for a key of another interface.
+    """
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     grant = await keys.authenticate(token.strip()) if scheme.lower() == "bearer" and token else None
     if grant is None:
         raise Unauthenticated("a valid key is needed: Authorization: Bearer <key>")
     if grant.gateway_user is not None:
         raise PermissionDenied("this key opens /memories/* only")
-    request.scope[GRANT] = grant
+    await enter(request, grant, weight)
     return grant
+
+
+async def enter(request: Request, grant: Grant, weight: int | None = None) -> None:
+    """Note whose request this is, and wait for the tenant's turn. Raises Overloaded.
+
+    The body is read before: no turn waits for a client that sends slowly.
+    """
+    request.scope[GRANT] = grant
+    size = len(await request.body()) if request.method in WITH_BODY else 0
+    await request.scope[ENTER](grant.host_id, weight or weight_of(size))
 
 
 async def body_of(request: Request) -> Any:

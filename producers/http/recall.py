@@ -2,6 +2,7 @@
 
 from fastapi import APIRouter, Request, Response
 
+from producers.fair_queue import RECALL
 from producers.http.openapi import documented
 from producers.http.reading import (
     BankFreshnessParameters,
@@ -28,7 +29,7 @@ def routes(memory: Memory, keys: Keys) -> APIRouter:
 
     @router.post("/recall", **documented("Recall from a bank", RecallBody))
     async def recall(request: Request) -> Response:
-        grant = await grant_of(request, keys)
+        grant = await grant_of(request, keys, RECALL)
         return _raw(as_json(await memory.asking.recall(grant, await body_of(request))))
 
     @router.post("/recall/jobs", **documented("Have a worker recall", RecallJobBody))

@@ -13,8 +13,10 @@ import redis
 from dramatiq.brokers.redis import RedisBroker
 from pydantic import SecretStr
 
+from producers import fair_queue
 from producers.auditing import CallRecorder
 from producers.doorbell import Doorbell
+from producers.fair_queue import FairQueue
 from producers.http.app import create_app
 from producers.http.service import Readiness
 from producers.memory import Memory
@@ -123,11 +125,14 @@ def build(
     settings: ApiSettings,
     pressure: Pressure | None = None,
     embed: Callable[[UUID, Sequence[UUID], int], bool] | None = None,
+    fair: FairQueue | None = None,
 ) -> World:
     """Compose the API as deploy does, with words for meaning."""
     database, clock, health = database_of(postgres), Clock(), Healthy()
     keys, doorbell, jobs = Keys(database), Doorbell(broker), RecallJobs(database, clock)
-    recalls = Recalls(database, Recaller(database, WordEmbedder(), RecallSettings()), Waiter(database))
+    recalls = Recalls(
+        database, Recaller(database, WordEmbedder(), RecallSettings()), Waiter(database, fair_queue.sleep)
+    )
     units, banks, erasures = Units(database, clock), Banks(database, clock), Erasures(database, clock)
     documents, curation = Documents(database, clock), Curation(database, clock)
     known = documents, curation, Persons(database)
@@ -138,7 +143,8 @@ def build(
         return b"# nothing\n"
 
     recorder = CallRecorder(CallAudit(database).write, clock)
-    app = create_app(Memory(parts, settings, gateway=gateway), keys, health, metrics, settings, recorder=recorder)
+    memory = Memory(parts, settings, gateway=gateway)
+    app = create_app(memory, keys, health, metrics, settings, recorder=recorder, fair=fair)
     return World(postgres, database, keys, broker, doorbell, recalls, jobs, app, clock, health, recorder)
 
 

@@ -11,10 +11,11 @@ import pytest
 from pydantic import SecretStr
 
 import store
+from producers.fair_queue import FairQueue
 from producers.http.door import Door
 from producers.http.problems import INTERNAL, answer, wire
 from producers.http.service import Readiness
-from producers.settings import ApiSettings
+from producers.settings import ApiSettings, FairnessSettings
 from store.database import Database
 from store.errors import InvalidEvent, MissingParent, RestoredElsewhere, StoreError, VersionGap
 from store.replay.shadow import ErasedMeanwhileError
@@ -206,7 +207,7 @@ async def test_an_accident_tells_its_kind_and_nothing_else(capsys: pytest.Captur
     async def accident(*_: Any) -> None:
         raise RuntimeError("the distinctive content zq81")
 
-    transport = httpx.ASGITransport(Door(accident, ApiSettings()))
+    transport = httpx.ASGITransport(Door(accident, ApiSettings(), FairQueue(FairnessSettings())))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         error = assert_refused(await client.get("/"), 500, "INTERNAL")
     seen = capsys.readouterr()

@@ -1,0 +1,200 @@
+"""Fair scheduling between tenants: while another tenant has work, none gets more than its share of the API's.
+
+Every call of a tenant takes a slot before it works, and gives it back when its answer is made or while it waits for
+something else (`sleep`, `give_back`). A slot has a weight in units: a turn is 1, a recall RECALL, and each BYTES_A_UNIT
+of a body are 1 more. A tenant alone may have all units; once another was active within ACTIVE_S, each has `share`.
+A call over that waits in its own tenant's queue, and the tenant that has least under way is served first.
+
+    offer -> starts at once, or waits -> starts when another ends; refused when its queue is full or its time is over
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from producers import metrics
+from producers.errors import Overloaded
+from producers.settings import FairnessSettings
+
+RECALL = 4
+BYTES_A_UNIT = 16_384
+#: Units that may wait in one queue: with the bodies they stand for, 64 MiB.
+UNITS_WAITING = 4096
+#: A tenant counts as active for so long after its last call, in seconds; who was active will soon be again.
+ACTIVE_S = 1.0
+RETRY_AFTER_S = 1
+
+#: The slot of the call that is being served, where there is one.
+CURRENT: ContextVar["Slot | None"] = ContextVar("slot", default=None)
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One call of a tenant; `start` is called once, when it may work."""
+
+    host: UUID
+    weight: int
+    start: Callable[[], None]
+    running: bool = False
+    waiting: bool = False
+
+
+@dataclass(slots=True)
+class _Tenant:
+    """What one tenant has under way (units) and waiting, when it last had anything, and when its turn last came."""
+
+    running: int = 0
+    waiting: deque[Call] = field(default_factory=deque)
+    units_waiting: int = 0
+    seen_at: float = 0.0
+    turn: int = 0
+
+
+class FairQueue:
+    """Decides whose call is next. Knows no event loop; `clock` counts seconds."""
+
+    def __init__(self, settings: FairnessSettings, clock: Callable[[], float] = time.monotonic) -> None:
+        self.settings = settings
+        self._clock = clock
+        self._tenants: dict[UUID, _Tenant] = {}
+        self._turns = 0
+
+    def offer(self, call: Call, *, again: bool = False) -> None:
+        """Start a call now, or have it wait. `again`: it was let in before. Raises Overloaded for a full queue."""
+        tenant = self._tenant(call.host)
+        full = len(tenant.waiting) >= self.settings.queue_calls or tenant.units_waiting + call.weight > UNITS_WAITING
+        if full and not again:
+            raise overloaded(f"{len(tenant.waiting)} of its calls wait already (fairness.queue_calls)")
+        tenant.waiting.append(call)
+        tenant.units_waiting += call.weight
+        call.waiting = True
+        self._start_next()
+
+    def withdraw(self, call: Call) -> None:
+        """End a call, or have it wait no longer, and start what may start now; again, it changes nothing."""
+        tenant = self._tenant(call.host)
+        if call.running:
+            tenant.running -= self._units(call)
+        elif call.waiting:
+            tenant.waiting.remove(call)
+            tenant.units_waiting -= call.weight
+        call.running = call.waiting = False
+        self._start_next()
+
+    def is_contended(self, host: UUID) -> bool:
+        """Say whether any other tenant is active."""
+        now = self._clock()
+        others = (tenant for name, tenant in self._tenants.items() if name != host)
+        return any(one.running or one.waiting or now - one.seen_at < ACTIVE_S for one in others)
+
+    def _tenant(self, host: UUID) -> _Tenant:
+        now = self._clock()
+        if host not in self._tenants:
+            gone = [
+                n for n, t in self._tenants.items() if not t.running and not t.waiting and now - t.seen_at > ACTIVE_S
+            ]
+            for name in gone:
+                del self._tenants[name]
+            self._tenants[host] = _Tenant()
+        tenant = self._tenants[host]
+        tenant.seen_at = now
+        return tenant
+
+    def _units(self, call: Call) -> int:
+        """Return what a call counts for: no more than a share, so that there can be room for it."""
+        return min(call.weight, self.settings.share)
+
+    def _start_next(self) -> None:
+        """Start what may start, of the tenant first that has least under way, of equals whose turn was longest ago.
+
+        When there is no room for that one, nobody overtakes it.
+        """
+        while call := self._next():
+            tenant = self._tenants[call.host]
+            tenant.waiting.popleft()
+            self._turns += 1
+            tenant.turn = self._turns
+            tenant.units_waiting -= call.weight
+            tenant.running += self._units(call)
+            call.running, call.waiting = True, False
+            call.start()
+
+    def _next(self) -> Call | None:
+        share, units = self.settings.share, self.settings.units
+        # What a tenant has beyond its share, from when it was alone, takes no room from the others.
+        taken = sum(min(tenant.running, share) for tenant in self._tenants.values())
+        waiting = [(name, tenant) for name, tenant in self._tenants.items() if tenant.waiting]
+        for name, tenant in sorted(waiting, key=lambda one: (one[1].running, one[1].turn)):
+            call = tenant.waiting[0]
+            needed, contended = self._units(call), self.is_contended(name)
+            if tenant.running + needed > (share if contended else units):
+                continue
+            return call if taken + needed <= units or not contended else None
+        return None
+
+
+class Slot:
+    """The place of one call among those that work."""
+
+    def __init__(self, queue: FairQueue, host: UUID, weight: int) -> None:
+        self._queue = queue
+        self._call = Call(host, weight, lambda: None)
+
+    async def take(self, *, again: bool = False) -> None:
+        """Wait for the call's turn. Raises Overloaded when its queue is full or the wait too long."""
+        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._call.start = lambda: None if mine.done() else mine.set_result(None)
+        self._queue.offer(self._call, again=again)
+        if self._call.running:
+            return
+        begun = time.monotonic()
+        try:
+            await self._wait(mine)
+        except BaseException:
+            self._queue.withdraw(self._call)
+            raise
+        finally:
+            metrics.FAIR_WAIT_SECONDS.observe(time.monotonic() - begun)
+
+    async def _wait(self, mine: "asyncio.Future[None]") -> None:
+        """Wait until the call starts; a tenant that is alone is never refused for the time it takes."""
+        while not mine.done():
+            await asyncio.wait((mine,), timeout=self._queue.settings.wait_seconds)
+            if not mine.done() and self._queue.is_contended(self._call.host):
+                raise overloaded("other calls of its own took all of its share meanwhile (fairness.wait_seconds)")
+
+    def give_back(self) -> None:
+        """Let the next call begin; doing it again changes nothing."""
+        self._queue.withdraw(self._call)
+
+
+def give_back() -> None:
+    """Give the current call's slot back: what remains to be done waits for something else, or costs next to nothing."""
+    if slot := CURRENT.get():
+        slot.give_back()
+
+
+async def sleep(seconds: float) -> None:
+    """Sleep without a slot. Raises Overloaded when the call's turn does not come again."""
+    slot = CURRENT.get()
+    if slot is None:
+        await asyncio.sleep(seconds)
+        return
+    slot.give_back()
+    await asyncio.sleep(seconds)
+    await slot.take(again=True)
+
+
+def weight_of(size: int) -> int:
+    """Return the weight of a call whose body has so many bytes."""
+    return 1 + size // BYTES_A_UNIT
+
+
+def overloaded(why: str) -> Overloaded:
+    """Return the refusal of a call that would get more than its tenant's share."""
+    metrics.SHED.labels("fairness").inc()
+    return Overloaded(f"this tenant sends more than its share while others are served: {why}", RETRY_AFTER_S)
