@@ -1,5 +1,6 @@
 """No role of the service passes row-level security, the owner of the tables included; each grant is written down."""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from store.keys import Keys
 from store.replay import run as replay
 from store.turns import TurnStore
 from tests.servers import TestPostgres
-from tests.store.conftest import NOON, new_host, rows, turn
+from tests.store.conftest import NOON, blocked, new_host, rows, turn
 
 pytestmark = pytest.mark.law("L6")
 
@@ -140,6 +141,29 @@ async def test_the_owner_sees_one_tenant_unless_its_session_asks_for_all(
             assert set((await connection.execute(seen, both)).scalars()) == {host, other}
     finally:
         await engine.dispose()
+        await owner.dispose()
+
+
+async def test_the_owner_changes_a_row_that_another_transaction_changed_while_it_waited(
+    turns: TurnStore, database: Database, host: UUID, postgres: TestPostgres
+) -> None:
+    """Then PostgreSQL evaluates all of a policy, the part that asks for the transaction's tenant included."""
+    await turns.append(host, [turn()])
+    change = text("update afterturn.ledger_t set attempts = attempts + 1 where host_id = :host")
+    remove = text("delete from afterturn.ledger_t where host_id = :host")
+    owner = create_owner_engine(postgres.owner_url)
+    try:
+        async with database.tenant(host) as first:
+            await first.execute(change, {"host": host})
+
+            async def waiting() -> int:
+                async with owner.begin() as second:
+                    return int((await second.execute(remove, {"host": host})).rowcount)
+
+            removing = asyncio.create_task(waiting())
+            await blocked(database, host)
+        assert await removing > 0
+    finally:
         await owner.dispose()
 
 
