@@ -1,0 +1,276 @@
+"""Secrets in a text are replaced before the text is stored, logged or sent on. Pure, and linear in the text.
+
+Rules are tried in order, and what one found no later one finds again. A redacted text stays as it is when redacted
+again. Of an assignment the name is kept: `X_API_KEY=[REDACTED:API_KEY]`. A token is recognised by its form, so that
+paths, hashes, UUIDs, identifiers and placeholders (`$TOKEN`, `<your key>`) stay readable.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+#: A caller's own key that is shorter than this is not looked for: it would be found in ordinary words.
+SHORTEST_OWN_KEY = 8
+OWN_KEY = "OWN_KEY"
+#: Characters from which on a run of base64 may be a secret.
+SHORTEST_BLOB = 33
+
+
+class Redaction(StrEnum):
+    """How much is replaced."""
+
+    #: Nothing.
+    OFF = "off"
+    #: The caller's own key, and what has a form that only credentials have.
+    KEYS = "keys"
+    #: Those, and long random runs of base64 as well.
+    ALL = "all"
+
+
+class Secret(NamedTuple):
+    """Where a secret stands in a text, and what kind it is."""
+
+    label: str
+    start: int
+    end: int
+
+
+class _Rule(NamedTuple):
+    """What a secret looks like; the group `secret`, else the whole match, is replaced where `is_one` agrees.
+
+    `hint` stands, in small letters, in every text with such a secret: most texts are looked at no further.
+    """
+
+    label: str
+    hint: str
+    pattern: re.Pattern[str]
+    is_one: Callable[[str], bool] = bool
+
+
+def redact(text: str, level: Redaction = Redaction.KEYS, own_keys: Iterable[str] = ()) -> str:
+    """Return the text with each secret replaced by `[REDACTED:LABEL]`; `own_keys` are keys that the caller sent."""
+    return _replaced(text, find_secrets(text, level, own_keys))
+
+
+def find_secrets(text: str, level: Redaction = Redaction.KEYS, own_keys: Iterable[str] = ()) -> list[Secret]:
+    """Return the secrets of a text, in their order; none overlaps another."""
+    if level is Redaction.OFF:
+        return []
+    found, lowered = list[Secret](), text.lower()
+    for rule in (*_own_rules(own_keys), *_KEYS, *(_BLOBS if level is Redaction.ALL else ())):
+        if rule.hint in lowered:
+            found = _merged(found, _matches(text, rule))
+    return found
+
+
+def _own_rules(own_keys: Iterable[str]) -> Iterator[_Rule]:
+    for key in sorted({one for one in own_keys if len(one) >= SHORTEST_OWN_KEY}, key=len, reverse=True):
+        yield _Rule(OWN_KEY, "", re.compile(re.escape(key)))
+
+
+def _matches(text: str, rule: _Rule) -> Iterator[Secret]:
+    group = "secret" if "secret" in rule.pattern.groupindex else 0
+    for found in rule.pattern.finditer(text):
+        if rule.is_one(found[group]):
+            yield Secret(rule.label, *found.span(group))
+
+
+def _merged(before: list[Secret], new: Iterable[Secret]) -> list[Secret]:
+    """Return both in their order, without what is new and touches what was found before."""
+    merged, n = list[Secret](), 0
+    for one in new:
+        while n < len(before) and before[n].end <= one.start:
+            merged.append(before[n])
+            n += 1
+        if n == len(before) or one.end <= before[n].start:
+            merged.append(one)
+    return merged + before[n:]
+
+
+def _replaced(text: str, secrets: list[Secret]) -> str:
+    pieces, at = list[str](), 0
+    for one in secrets:
+        pieces += (text[at : one.start], f"[REDACTED:{one.label}]")
+        at = one.end
+    return "".join(pieces) + text[at:]
+
+
+# -- what a value must be to be a secret
+
+_PLACEHOLDER = re.compile(r"[$<{%*]|\[REDACTED:|\.\.\.|x{4,}", re.IGNORECASE)
+_CODE = re.compile(r"[A-Za-z_][\w.]*[(\[]|[a-z_]+(?:\.[a-z_]+)+\Z")
+_HARMLESS = frozenset(
+    {"none", "null", "nil", "true", "false", "undefined", "changeme", "example", "required", "optional"}
+)
+
+
+def _is_value(value: str) -> bool:
+    """Say whether what is assigned may be a secret: no placeholder, no code, no small number."""
+    bare = value.strip("\"'")
+    return not (
+        not bare
+        or (bare == value and _CODE.match(bare))
+        or _PLACEHOLDER.match(bare)
+        or bare.lower() in _HARMLESS
+        or (bare.isdigit() and len(bare) <= _LONGEST_COUNT)
+    )
+
+
+#: Digits of a number that counts something: MAX_TOKEN=128000.
+_LONGEST_COUNT = 9
+
+
+def _is_mixed(value: str) -> bool:
+    """Say whether a value has digits among its letters, or capitals behind small ones: words have neither."""
+    return _is_value(value) and bool(_DIGIT.search(value) or _HUMP.search(value))
+
+
+_DIGIT = re.compile(r"\d")
+_HUMP = re.compile(r"[a-z][A-Z]")
+
+
+def _is_dashed_token(value: str) -> bool:
+    """Say whether a token that may hold dashes is one: the names of things that begin alike have no digits."""
+    return _UNBROKEN.match(value) is not None or _is_mixed(value)
+
+
+_UNBROKEN = re.compile(r"[A-Za-z]+-[A-Za-z0-9]{16}")
+
+
+def _is_bearer(value: str) -> bool:
+    """Say whether what follows `bearer` is a token: mixed, or longer than a word."""
+    return _is_mixed(value) or _UNBROKEN_WORD.fullmatch(value) is not None
+
+
+_UNBROKEN_WORD = re.compile(r"[A-Za-z0-9]{24,}")
+
+
+def _is_jwt(value: str) -> bool:
+    return value.count(".") > 1
+
+
+# -- base64 that is no path, no hash and no name
+
+_HEX = re.compile(r"[0-9a-fA-F-]+=*")
+_DIGEST = re.compile(r"(?:sha(?:1|2|224|256|384|512)|md5)[-_=]", re.IGNORECASE)
+_SYMBOLS = re.compile(r"[+/=_-]+")
+_CLASSES = str.maketrans(
+    {**dict.fromkeys("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "A"), **dict.fromkeys("abcdefghijklmnopqrstuvwxyz", "a")}
+    | dict.fromkeys("0123456789", "0")
+)
+_CHANGE = re.compile(r"(?:A(?=[a0])|a(?=[A0])|0(?=[aA]))")
+#: Of neighbouring characters in random base64, 64 in 100 are of different classes; in names and paths, 10 to 35.
+_RANDOM = 0.45
+_IPFS = re.compile(r"Qm[1-9A-HJ-NP-Za-km-z]{44}")
+
+
+def _is_blob(run: str) -> bool:
+    if _DIGEST.match(run) or _IPFS.fullmatch(run):
+        return False
+    # A hash may be a folder of a path.
+    rest = "/".join(segment for segment in run.split("/") if not _HEX.fullmatch(segment))
+    # Small letters and digits alone are base32, as hashes often are.
+    return len(rest) >= SHORTEST_BLOB and not rest.islower() and _share_of_changes(rest) >= _RANDOM
+
+
+def _share_of_changes(run: str) -> float:
+    """Return the share of neighbours of different classes: capital, small letter, digit."""
+    pieces = [piece.translate(_CLASSES) for piece in _SYMBOLS.split(run)]
+    neighbours = sum(len(piece) - 1 for piece in pieces if piece)
+    return sum(len(_CHANGE.findall(piece)) for piece in pieces) / neighbours if neighbours else 0.0
+
+
+def _rule(
+    label: str, hint: str, pattern: str, is_one: Callable[[str], bool] = bool, flags: re.RegexFlag = re.NOFLAG
+) -> _Rule:
+    return _Rule(label, hint, re.compile(pattern, flags | re.ASCII), is_one)
+
+
+# WHY possessive and bounded repetitions: a text of nothing but beginnings must not be read to its end from each.
+_PEM = (
+    r"-----BEGIN {name}PRIVATE KEY(?: BLOCK)?-----"
+    # To its end, or, where that was cut off, as far as it looks like a key.
+    r"(?:(?:[^-]|-(?!----))*+-----END {name}PRIVATE KEY(?: BLOCK)?-----"
+    r"|(?:(?:\s|\\[nr])*+[A-Za-z0-9+/=]{{16,}}+)++)"
+)
+_CREDENTIALS = r"://[^\s:@/'\"<>]{0,128}:(?!\d{1,5}(?:[/?#]|$))[^\s@'\"<>]{1,256}@[^\s'\"<>)\]]{1,512}"
+_QUOTED = r"\"[^\"\n]{1,4096}\"|'[^'\n]{1,4096}'"
+_VALUE = rf"(?P<secret>{_QUOTED}|[^\s\"'`,;&]{{1,4096}})"
+_EDGE = r"(?<![A-Za-z0-9])"
+
+
+def _assigned(label: str, hint: str, names: str) -> tuple[_Rule, _Rule]:
+    """Return the rules of `NAME=value` and of `"name": "value"`."""
+    return (
+        _rule(label, hint, rf"(?:{names})[\"']?[ \t]{{0,8}}=(?!=)[ \t]{{0,8}}{_VALUE}", _is_value, re.IGNORECASE),
+        _rule(label, hint, rf"(?:{names})[\"']?[ \t]{{0,8}}:[ \t]{{0,8}}{_VALUE}", _is_long_and_mixed, re.IGNORECASE),
+    )
+
+
+def _is_long_and_mixed(value: str) -> bool:
+    return len(value.strip("\"'")) >= SHORTEST_OWN_KEY and _is_mixed(value)
+
+
+#: In the order in which they are tried.
+_KEYS: tuple[_Rule, ...] = (
+    _rule("OPENSSH_PRIVATE_KEY", "private key", _PEM.format(name="OPENSSH ")),
+    _rule("PRIVATE_KEY", "private key", _PEM.format(name=r"(?:[A-Z0-9]{1,16} ){0,3}")),
+    _rule(
+        "DB_URL_WITH_CREDENTIALS",
+        "://",
+        rf"{_EDGE}(?:postgres(?:ql)?|mysql|mariadb|mongodb|rediss?|amqps?|mssql|oracle|clickhouse)"
+        rf"(?:\+[a-z0-9]{{1,16}})?{_CREDENTIALS}",
+        flags=re.IGNORECASE,
+    ),
+    _rule(
+        "URL_WITH_CREDENTIALS",
+        "://",
+        rf"{_EDGE}(?:https?|ftps?|sftp|ssh|smtps?)://[^\s:@/'\"<>]{{0,128}}:[^\s:@/'\"<>]{{1,256}}@[^\s'\"<>)\]]{{1,512}}",
+        flags=re.IGNORECASE,
+    ),
+    *_assigned("API_KEY", "key", r"(?:_|\b)api_?key"),
+    *_assigned("TOKEN", "_token", r"_token"),
+    *_assigned("SECRET", "_secret", r"_secret(?:_access)?(?:_key)?"),
+    *_assigned("PASSWORD", "_pass", r"_password|_passwd|_passphrase"),
+    _rule(
+        "BEARER_TOKEN",
+        "authorization",
+        r"authorization[\"']?[ \t]{0,8}[:=][ \t]{0,8}[\"']?(?:bearer|basic|token)[ \t]{1,8}"
+        r"(?P<secret>[^\s\"'`,;]{4,4096})",
+        _is_value,
+        re.IGNORECASE,
+    ),
+    _rule(
+        "BEARER_TOKEN",
+        "bearer",
+        rf"{_EDGE}bearer[ \t]{{1,8}}(?P<secret>[A-Za-z0-9._~+/=-]{{8,4096}})",
+        _is_bearer,
+        re.IGNORECASE,
+    ),
+    _rule("GITHUB_TOKEN", "gh", rf"{_EDGE}gh[pousr]_[A-Za-z0-9]{{16,}}+"),
+    _rule("GITHUB_TOKEN", "github_pat_", rf"{_EDGE}github_pat_[A-Za-z0-9_]{{16,}}+"),
+    _rule("GITLAB_TOKEN", "glpat-", rf"{_EDGE}glpat-[A-Za-z0-9_-]{{16,}}+", _is_mixed),
+    _rule("SLACK_TOKEN", "xox", rf"{_EDGE}xox[abeoprs]-[A-Za-z0-9-]{{10,}}+", _is_mixed),
+    _rule("VC_TOKEN", "vc_", rf"{_EDGE}vc_[A-Za-z0-9]{{16,}}+"),
+    _rule("AWS_ACCESS_KEY_ID", "ia", rf"{_EDGE}A(?:KIA|SIA)[A-Z0-9]{{16}}(?![A-Za-z0-9])"),
+    _rule("GOOGLE_API_KEY", "aiza", rf"{_EDGE}AIza[A-Za-z0-9_-]{{35}}(?![A-Za-z0-9])"),
+    _rule("PPLX_TOKEN", "pplx-", rf"{_EDGE}pplx-[A-Za-z0-9]{{20,}}+"),
+    _rule("SK_TOKEN", "k_", rf"{_EDGE}[sr]k_(?:live|test)_[A-Za-z0-9]{{16,}}+"),
+    _rule("SK_TOKEN", "sk-", rf"{_EDGE}sk-[A-Za-z0-9_-]{{16,}}+", _is_dashed_token),
+    _rule("CTX7_TOKEN", "ctx7", rf"{_EDGE}ctx7(?:_|sk-)[A-Za-z0-9_-]{{8,}}+"),
+    _rule("HF_TOKEN", "hf_", rf"{_EDGE}hf_[A-Za-z0-9]{{30,}}+"),
+    _rule("NPM_TOKEN", "npm_", rf"{_EDGE}npm_[A-Za-z0-9]{{36}}(?![A-Za-z0-9])"),
+    _rule("AFTERTURN_KEY", "_", rf"{_EDGE}(?:at|uk)_[A-Za-z0-9_-]{{40,}}+", _is_mixed),
+    _rule("JWT", "eyj", rf"{_EDGE}eyJ[A-Za-z0-9_-]{{8,}}+(?:\.[A-Za-z0-9_-]{{2,}}+)++", _is_jwt),
+)
+
+#: A digest says of what kind it is: `sha256:...`.
+_NO_DIGEST = r"(?<!sha1:)(?<!sha256:)(?<!sha384:)(?<!sha512:)(?<!SHA256:)(?<!md5:)"
+_BLOBS: tuple[_Rule, ...] = (
+    _rule(
+        "BASE64_BLOB", "", rf"(?<![A-Za-z0-9+/_-]){_NO_DIGEST}[A-Za-z0-9+/_-]{{{SHORTEST_BLOB},}}+={{0,2}}", _is_blob
+    ),
+    # A token within a path or a URL.
+    _rule("BASE64_BLOB", "", rf"(?<=/)[A-Za-z0-9+_-]{{{SHORTEST_BLOB},}}+={{0,2}}", _is_blob),
+)

@@ -1,0 +1,232 @@
+"""Texts of which a person has said what in them is a secret, and texts in which nothing is.
+
+A `{...}` of a template stands for the secret itself, made of the alphabet and length that the form has: no real key is
+here. Each template is filled several times.
+"""
+
+import base64
+import string
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+
+ALNUM = string.ascii_letters + string.digits
+BASE64 = ALNUM + "+/"
+URL64 = ALNUM + "-_"
+UPPER = string.ascii_uppercase + string.digits
+HEX = "0123456789abcdef"
+
+#: Of each kind: how its text runs, the alphabet of the secret, and how long it is.
+FORMS: dict[str, list[tuple[str, str, int]]] = {
+    "API_KEY": [
+        ("export OPENAI_API_KEY={}", ALNUM, 40),
+        ("set `weather_api_key={}` and restart", HEX, 32),
+        ('STRIPE_API_KEY="{}"', ALNUM, 24),
+        ("MY_API_KEY = '{}' # do not commit", URL64, 20),
+        ('{{"api_key": "{}"}}', ALNUM, 32),
+        ("curl 'https://api.example.com/v1/x?api_key={}&q=1'", ALNUM, 28),
+    ],
+    "TOKEN": [
+        ("CI_DEPLOY_TOKEN={}", ALNUM, 26),
+        ("the file says access_token={} and nothing else", URL64, 36),
+        ('"refresh_token": "{}"', URL64, 44),
+        ("npm config set //r.example/:_token={}", ALNUM, 30),
+    ],
+    "SECRET": [
+        ("WEBHOOK_SECRET={}", HEX, 32),
+        ("client_secret = {}", URL64, 30),
+        ("AWS_SECRET_ACCESS_KEY={}", BASE64, 40),
+        ("app_secret_key: '{}'", ALNUM, 50),
+    ],
+    "PASSWORD": [("DB_PASSWORD={}", ALNUM, 14), ("admin_password: '{}'", ALNUM, 16)],
+    "BEARER_TOKEN": [
+        ("Authorization: Bearer {}", URL64, 43),
+        ("curl -H 'authorization: bearer {}' https://x", ALNUM, 32),
+        ("he sent Bearer {} in clear", URL64, 40),
+        ("Authorization: Basic {}", ALNUM, 24),
+    ],
+    "DB_URL_WITH_CREDENTIALS": [
+        ("DATABASE_URL=postgres://app:{}@db.internal:5432/app", ALNUM, 20),
+        ("postgresql+asyncpg://app:{}@10.0.0.7/app?sslmode=require", ALNUM, 16),
+        ("mysql://root:{}@localhost/shop", ALNUM, 12),
+        ("use redis://:{}@cache:6379/0 please", ALNUM, 24),
+        ("mongodb+srv://u:{}@cluster0.example.net/?w=majority", ALNUM, 18),
+        ("amqp://guest:{}@mq:5672/%2f", ALNUM, 18),
+    ],
+    "URL_WITH_CREDENTIALS": [("git clone https://ci:{}@git.example.com/a/b.git", ALNUM, 20)],
+    "GITHUB_TOKEN": [
+        ("ghp_{}", ALNUM, 36),
+        ("gho_{} expired", ALNUM, 36),
+        ("the token is ghs_{}.", ALNUM, 36),
+        ("(ghu_{})", ALNUM, 36),
+        ("ghr_{},", ALNUM, 16),
+        ("github_pat_{}", ALNUM + "_", 70),
+    ],
+    "VC_TOKEN": [("vc_{}", ALNUM, 24)],
+    "AWS_ACCESS_KEY_ID": [("AKIA{}", UPPER, 16), ("aws_access_key_id = AKIA{}", UPPER, 16)],
+    "PPLX_TOKEN": [("pplx-{}", ALNUM, 48), ("pplx-{}", ALNUM, 20)],
+    "SK_TOKEN": [
+        ("sk-{}", ALNUM, 48),
+        ("sk-{}", string.ascii_lowercase, 26),
+        ("sk-proj-{}", URL64, 60),
+        ("my key: sk-ant-api03-{}.", URL64, 90),
+        ("sk_live_{}", ALNUM, 24),
+    ],
+    "CTX7_TOKEN": [("ctx7_{}", ALNUM, 24)],
+    "SLACK_TOKEN": [("xoxb-{}", string.digits + "-" + ALNUM, 50)],
+    "GITLAB_TOKEN": [("glpat-{}", URL64, 20)],
+    "GOOGLE_API_KEY": [("AIza{}", URL64, 35)],
+    "HF_TOKEN": [("hf_{}", ALNUM, 34)],
+    "NPM_TOKEN": [("npm_{}", ALNUM, 36)],
+    "JWT": [("eyJhbGciOiJIUzI1NiJ9.eyJ{}.c2lnbmF0dXJlLW9mLWl0", URL64, 60)],
+    "BASE64_BLOB": [
+        ("the session is {}", BASE64, 64),
+        ("blob: {}==", BASE64, 86),
+        ("key {} of the box", URL64, 43),
+        ("https://meet.example.com/join/{}", ALNUM, 48),
+    ],
+}
+PER_FORM = 6
+
+#: Private keys, whole, cut off, and within JSON; `{}` is the key's body.
+KEY_FILES = [
+    ("OPENSSH_PRIVATE_KEY", "-----BEGIN OPENSSH PRIVATE KEY-----\n{}\n-----END OPENSSH PRIVATE KEY-----"),
+    ("PRIVATE_KEY", "see\n-----BEGIN RSA PRIVATE KEY-----\n{}\n-----END RSA PRIVATE KEY-----\nthere"),
+    ("PRIVATE_KEY", "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----"),
+    ("PRIVATE_KEY", "-----BEGIN EC PRIVATE KEY-----\n{}\n"),
+    ("PRIVATE_KEY", "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\n{}\n-----END RSA PRIVATE KEY-----"),
+    ("PRIVATE_KEY", "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\n{}\n-----END PGP PRIVATE KEY BLOCK-----"),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A text, and the secret in it."""
+
+    label: str
+    text: str
+    secret: str
+
+
+def secrets() -> Iterator[Labelled]:
+    """Return the texts that hold a secret, the same at every run."""
+    random = Random(19)
+    for label, forms in FORMS.items():
+        for template, alphabet, length in forms:
+            for _ in range(PER_FORM):
+                secret = "".join(random.choices(alphabet, k=length))
+                if not set(secret) & set("-_"):  # such a one may begin or end like a word
+                    yield Labelled(label, template.format(secret), secret)
+    for label, template in KEY_FILES:
+        lines = [base64.b64encode(random.randbytes(48)).decode() for _ in range(12)]
+        yield Labelled(label, template.replace("{}", "\n".join(lines)), lines[7])
+        yield Labelled(label, template.replace("{}", "\n".join(lines)).replace("\n", "\\n"), lines[7])
+    for length in (24, 33, 48, 96, 300):
+        for _ in range(PER_FORM):
+            secret = base64.b64encode(random.randbytes(length)).decode()
+            if len(secret.rstrip("=")) >= 33:
+                yield Labelled("BASE64_BLOB", f"cookie {secret} was set", secret)
+                word = base64.b64encode(("the quick brown fox jumps over it " * 9)[:length].encode()).decode()
+                yield Labelled("BASE64_BLOB", f"data {word} here", word)
+
+
+# ruff: noqa: E501, RUF001 - a text is a line, in any language
+#: Nothing in these is a secret: whatever is replaced in one is a false positive.
+HARMLESS = """\
+/usr/lib/python3.11/site-packages/pydantic_core/_pydantic_core.cpython-311-x86_64-linux-gnu.so
+/home/ann/projects/memory-plugin/internal/handlers/mcp_tools_memory_legacy_shim.go
+/var/lib/docker/overlay2/3f2c1b7a9d8e4f6051a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6f7a8/merged
+/nix/store/0c5b8nwgz1jz4h9qyxsl0ls7v2qmzpkd-python3-3.11.9/bin/python3
+C:/Users/Ann/AppData/Local/Programs/Microsoft VS Code/resources/app/extensions/typescript
+src/main/java/com/example/billing/invoices/InvoiceNumberGeneratorFactoryImplTest.java
+workspace-server/internal/memory/contract/contract_test_fixtures_for_validation
+node_modules/@typescript-eslint/eslint-plugin/dist/configs/recommended-requiring-type-checking.js
+docs/api-protocol/memory-plugin-v1/endpoints/namespaces/memories/search/README
+https://github.com/pydantic/pydantic-core/blob/main/src/serializers/type_serializers/datetime_etc.rs
+https://docs.example.com/en/latest/guides/how-to-replace-the-built-in-plugin#backfill
+https://example.com/2026/11/05/the-quick-brown-fox-jumps-over-the-lazy-dog-and-runs-away
+https://host:8080/@scope/package
+http://localhost:9100/v1/namespaces/workspace:7f1b6c1e-3c5e-4d0e-9a53-2f4f5f0f9a11/memories
+postgres://localhost:5432/app?user=ann@example.com
+postgresql://db.internal:5432/app
+redis://cache:6379/0
+commit 9fceb02d0ae598e95dc970b74767f19372d61af8 changed the parser
+sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  empty.txt
+sha512 cf83e1357eefb8bdf1542850d66d8007d620e4050b5715dc83f4a921d36ce9ce47d0d13c5d85f2b0ff8318d2877eec2f63b931bd47417a81a538327af927da3e
+"integrity": "sha512-PjUmQe7Z0dOhW4sHr0CtQmW4J3b0v9GJc1bC0oH0aKkQ3oZ2k1xYz7w8v9u0t1s2r3q4p5o6n7m8l9k0j1i2hA=="
+sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=
+SHA256:nThbg6kXUpJWGl7E1IGOCspRomTxdCARLviKw6E5SY8 ann@laptop (ED25519)
+docker.io/library/postgres@sha256:4ec37d2a07a0067f176fdcc9d4bb633a5724d2cc4f892c7a2046d054bb6939e5
+ipfs QmYwAPJzv5CZsnA625s3Xf2nemtYgPpHdWEz79ojWKPBdG
+bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi
+7f1b6c1e-3c5e-4d0e-9a53-2f4f5f0f9a11
+trace 4bf92f3577b34da6a3ce929d0e0e4736 span 00f067aa0ba902b7
+00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
+urn:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6
+export OPENAI_API_KEY=$OPENAI_API_KEY
+OPENAI_API_KEY=<your key here>
+OPENAI_API_KEY=${OPENAI_API_KEY:?}
+api_key = os.environ["OPENAI_API_KEY"]
+MY_TOKEN={{ secrets.MY_TOKEN }}
+MY_SECRET=changeme
+api_key=None
+self.access_token = get_token(request)
+MAX_TOKEN=4096
+next_token=tokenizer.next and page_token = response.meta.next
+max_token: 128000
+next_token: none of them
+token = tokenizer.next_token()
+if access_token == expected_token: pass
+the api_key: it is in the vault
+The api_token is what the caller sends.
+CLIENT_SECRET=xxxxxxxxxxxx
+DB_PASSWORD=****
+password: what you type to log in
+Bearer of good news
+the bearer authentication scheme is described in RFC 6750
+a bearer token is sent with every request
+Authorization: Bearer <token>
+Authorization: Bearer $TOKEN
+sk-learn and pandas
+sk-loading-spinner-container
+a risk-assessment-framework-for-agents
+the task-oriented-dialogue-benchmark-v2 paper
+sk-SK is the Slovak locale
+vc_manager and vc_controller_instance
+pplx is a unit of perplexity
+AKIA is how such keys begin
+ghp_ is a prefix
+xoxb- tokens belong to bots
+eyJ is how JSON begins in base64
+we keep -----BEGIN PRIVATE KEY----- out of the repository, and so should you
+thisIsAVeryLongCamelCaseIdentifierThatSomebodyReallyWrote
+THIS_IS_A_VERY_LONG_CONSTANT_NAME_WITH_MANY_WORDS_IN_IT
+this_is_a_very_long_snake_case_identifier_with_many_words_in_it
+test_that_the_second_write_of_the_same_id_replaces_every_field_and_keeps_created_at
+AbstractSingletonProxyFactoryBeanConfigurationProcessor
+antidisestablishmentarianismandfloccinaucinihilipilification
+Donaudampfschifffahrtselektrizitaetenhauptbetriebswerkbauunterbeamtengesellschaft
+2026-11-05T10-30-22Z-run-17-model-b3-lr0-001-seed-42-final
+build-2026-11-05-10-30-22-x86-64-linux-gnu-release-1234
+ATCGATCGGCTAAGCTTACGGATCGATTACAGGCTAAGCTTAGC
+000000000000000000000000000000000000000000
+=========================================================
+-----------------------------------------------------------
+_________________________________________________________
+aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
+ProductsAndServicesOverview/InternationalBusinessDevelopment/QuarterlyReports
+application/vnd.openxmlformats-officedocument.wordprocessingml.document
+com.apple.developer.ubiquity-container-identifiers/iCloud
+k8s.gcr.io/ingress-nginx/controller:v1.11.2
+arn:aws:iam::123456789012:role/service-role/AWSLambdaBasicExecutionRole
+projects/my-project-id/locations/europe-west1/keyRings/main-ring/cryptoKeys/main
+libstdc++6_12.2.0-14+deb12u1_amd64.deb
+/api/v1/workspaces/{id}/v2/namespaces and /api/v1/workspaces/{id}/v2/memories
+My number is 0043123456789 and my order is 4711-0815-2026-11.
+I like trains, and my daughter's name is Alice.
+We fly to Lisbon on Friday; the flight is TP1273 from VIE at 06:05.
+Die Donau ist blau, und der Zug nach Wien hat 12 Minuten Verspätung.
+我喜欢火车，不喜欢飞机。
+Please rotate the keys every 90 days and never paste one into the chat.
+""".splitlines()

@@ -1,0 +1,102 @@
+"""Secrets are replaced, and paths, hashes and names are not."""
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from store.text.redaction import Redaction, find_secrets, redact
+from tests.figures import FIGURE
+from tests.growth import PIECES, outgrowing
+from tests.store.text.labelled_texts import HARMLESS, Labelled, secrets
+
+OWN_KEY = "at_0123456789abcdefABCDEF-_"
+#: With these, a careless rule reads a text to its end from each of its places.
+BEGINNINGS = (
+    *("-----BEGIN PRIVATE KEY-----", "-----BEGIN OPENSSH PRIVATE KEY-----\n", "-----END ", "-----BEGIN A ", "----"),
+    *("postgres://a:", "postgres://", "redis://:", "https://a:", "a_API_KEY", "_token", "_TOKEN=", 'x_secret:"', "_"),
+    *("Authorization: ", "bearer ", "Bearer a1", "sk-", "sk-a-", "ghp_", "vc_", "eyJ", "eyJa.", "AKIA", "Aa0", "Aa/"),
+    *("xoxb-", "[REDACTED:TOKEN]", "MIIEvQIBADANBgkqhkiG9w0B", "MIIEvQIBADANBgkqhkiG9w0B\n", "at_", "\\n", "="),
+)
+
+
+def test_secrets_are_found_and_what_only_looks_like_them_is_left(
+    record_property: Callable[[str, object], None],
+) -> None:
+    labelled = list(secrets())
+    missed = [one for one in labelled if one.secret in redact(one.text, Redaction.ALL)]
+    eaten = [line for line in HARMLESS if redact(line, Redaction.ALL) != line]
+    recall = 1 - len(missed) / len(labelled)
+    figure = f"redaction: recall {recall:.4f} of {len(labelled)}, false positives {len(eaten)} of {len(HARMLESS)}"
+    record_property(FIGURE, figure)
+    assert Counter(one.label for one in missed) <= Counter(BASE64_BLOB=len(labelled) // 200), missed
+    assert eaten == []
+
+
+def test_each_kind_of_the_contract_has_its_label() -> None:
+    for one in secrets():
+        labels = {found.label for found in find_secrets(one.text, Redaction.ALL)}
+        assert one.label in labels or ambiguous(one), (one, labels)
+
+
+def ambiguous(one: Labelled) -> bool:
+    """Say whether a random run fell below what is taken for one, as a few of a hundred do."""
+    return one.label == "BASE64_BLOB"
+
+
+def test_the_name_of_an_assignment_stays_and_its_value_goes() -> None:
+    text = 'OPENAI_API_KEY=abc123def and "access_token": "0123456789abc" are set'
+    assert redact(text) == 'OPENAI_API_KEY=[REDACTED:API_KEY] and "access_token": [REDACTED:TOKEN] are set'
+
+
+def test_the_callers_own_key_is_replaced_wherever_it_stands() -> None:
+    text = f"I use {OWN_KEY} ({OWN_KEY}), and x{OWN_KEY}x"
+    assert redact(text, own_keys=[OWN_KEY]) == "I use [REDACTED:OWN_KEY] ([REDACTED:OWN_KEY]), and x[REDACTED:OWN_KEY]x"
+
+
+def test_an_own_key_that_could_be_a_word_is_not_looked_for() -> None:
+    assert redact("my key is short", own_keys=["", "key"]) == "my key is short"
+
+
+def test_the_level_says_how_much_is_replaced() -> None:
+    blob = "the run is Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4MTIzNDU2Nzg5MA"
+    keys = "X_TOKEN=abcdefgh1"
+    assert redact(f"{keys} {blob}", Redaction.OFF, ["the run is"]) == f"{keys} {blob}"
+    assert redact(f"{keys} {blob}", Redaction.KEYS) == f"X_TOKEN=[REDACTED:TOKEN] {blob}"
+    assert redact(f"{keys} {blob}", Redaction.ALL) == "X_TOKEN=[REDACTED:TOKEN] the run is [REDACTED:BASE64_BLOB]"
+
+
+def test_a_private_key_is_replaced_whole_and_what_stands_around_it_stays() -> None:
+    body = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQ\n" * 20
+    whole = f"-----BEGIN PRIVATE KEY-----\n{body}-----END PRIVATE KEY-----"
+    assert redact(f"before\n{whole}\nafter") == "before\n[REDACTED:PRIVATE_KEY]\nafter"
+    assert redact(f"-----BEGIN PRIVATE KEY-----\n{body}It was cut off.") == "[REDACTED:PRIVATE_KEY]\nIt was cut off."
+
+
+def test_secrets_are_told_where_they_stand() -> None:
+    text = "a ghp_0123456789abcdefghij b AKIA0123456789ABCDEF c"
+    found = find_secrets(text)
+    assert [(one.label, text[one.start : one.end]) for one in found] == [
+        ("GITHUB_TOKEN", "ghp_0123456789abcdefghij"),
+        ("AWS_ACCESS_KEY_ID", "AKIA0123456789ABCDEF"),
+    ]
+
+
+def test_a_labelled_text_that_was_redacted_stays_as_it_is() -> None:
+    for one in secrets():
+        once = redact(one.text, Redaction.ALL)
+        assert redact(once, Redaction.ALL) == once
+
+
+@given(st.lists(st.sampled_from((*BEGINNINGS, *PIECES, OWN_KEY, "abcdef123456", "@host", "\n", " ")), max_size=12))
+def test_a_text_that_was_redacted_stays_as_it_is(pieces: list[str]) -> None:
+    once = redact("".join(pieces), Redaction.ALL, [OWN_KEY])
+    assert redact(once, Redaction.ALL, [OWN_KEY]) == once
+    assert OWN_KEY not in once
+
+
+@pytest.mark.parametrize("own_keys", [(), (OWN_KEY, "aaaaaaaa")])
+def test_the_time_grows_with_the_text(own_keys: tuple[str, ...]) -> None:
+    assert outgrowing(lambda text: redact(text, Redaction.ALL, own_keys), (*BEGINNINGS, *PIECES)) == []
