@@ -23,11 +23,11 @@ async def test_each_role_enters_the_database_by_its_own_url(postgres: TestPostgr
     assert seen == [[(role, postgres.database)] for role in ("afterturn_owner", "afterturn_app", "afterturn_operator")]
 
 
-async def test_only_the_operator_passes_row_level_security(postgres: TestPostgres) -> None:
+async def test_no_role_of_the_service_passes_row_level_security(postgres: TestPostgres) -> None:
     query = "SELECT rolname, rolsuper, rolbypassrls FROM pg_roles WHERE rolname LIKE 'afterturn%' ORDER BY 1"
     assert await rows(postgres.superuser_url, query) == [
         ("afterturn_app", False, False),
-        ("afterturn_operator", False, True),
+        ("afterturn_operator", False, False),
         ("afterturn_owner", False, False),
     ]
 

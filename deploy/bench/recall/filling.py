@@ -44,6 +44,9 @@ COLUMNS = {
     "unit_vector_t": ("host_id", "bank_id", "unit_id", "chunk", "generation", "embedding"),
     "unit_word_t": ("host_id", "bank_id", "unit_id", "session_id", "seq", "length", "terms"),
 }
+# Row-level security refuses COPY: rows are copied into a stage of the transaction and inserted from there.
+STAGE = "create temporary table stage_of_{table} on commit drop as select {columns} from afterturn.{table} with no data"
+INSERT = "insert into afterturn.{table} ({columns}) select {columns} from pg_temp.stage_of_{table}"
 POST = "select carried from afterturn.post_words($1, $2, $3, false)"
 
 
@@ -77,7 +80,8 @@ class Filler:
             raw: Any = (await connection.get_raw_connection()).driver_connection
             await register(raw)
             bank_id = identity.bank_id(self.host, bank)
-            await _copy(raw, "agent_memory_bank_t", [(self.host, bank_id, bank, BEGIN, "bench")])
+            async with raw.transaction():
+                await _copy(raw, "agent_memory_bank_t", [(self.host, bank_id, bank, BEGIN, "bench")])
             made = _Made(self.host, bank_id, self.phrases)
             for start in range(0, units, BATCH):
                 async with raw.transaction():
@@ -98,7 +102,10 @@ class Filler:
 
 
 async def _copy(raw: Any, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    await raw.copy_records_to_table(table, schema_name="afterturn", columns=COLUMNS[table], records=rows)
+    names = {"table": table, "columns": ", ".join(f'"{column}"' for column in COLUMNS[table])}
+    await raw.execute(STAGE.format(**names))
+    await raw.copy_records_to_table(f"stage_of_{table}", schema_name="pg_temp", columns=COLUMNS[table], records=rows)
+    await raw.execute(INSERT.format(**names))
 
 
 class _Made:

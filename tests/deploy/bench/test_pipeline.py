@@ -75,19 +75,24 @@ async def test_the_rows_of_the_floor_are_the_rows_that_were_written(grounds: Ben
     async with ground(grounds) as here:
         database = here.database(1)
         try:
-            source, target = await here.new_host(database), await here.new_host(database)
+            source = await here.new_host(database)
             store, talk = TurnStore(database, now), Talk("s")
             await store.append(source, talk.take(3))
             since = await row_floor.mark(here)
             await store.append(source, talk.take(5))
         finally:
             await database.close()
-        assert await row_floor.copying(here, source, target, since) > 0
-        for table in ("event_store_t", "agent_memory_unit_t", "agent_session_history_t", "turn_t"):
-            count = text(f"select count(*) from afterturn.{table} where host_id = :host")
-            async with here.owner.connect() as connection:
-                counts = [(await connection.execute(count, {"host": host})).scalar_one() for host in (source, target)]
-            assert counts[0] == counts[1] > 0
+        copied = await row_floor.copy_rows(here, source, since)
+        assert copied.seconds > 0
+        assert not row_floor.LEFT_OUT & set(copied.rows)
+        async with here.owner.connect() as connection:
+            for table, rows in copied.rows.items():
+                count = text(f"select count(*) from afterturn.{table} where host_id = :host")
+                assert rows == (await connection.execute(count, {"host": source})).scalar_one(), table
+            kept = text("select to_regnamespace(:name) is not null")
+            assert not (await connection.execute(kept, {"name": here.name})).scalar_one()
+        written = {table for table, rows in copied.rows.items() if rows}
+        assert written >= {"event_store_t", "agent_memory_unit_t", "agent_session_history_t", "turn_t"}
 
 
 def test_the_conversation_gives_every_stage_something_to_do() -> None:
