@@ -15,6 +15,7 @@ from store import facts, profiles, projections
 from store.consolidation import consolidate
 from store.events.envelope import Origin
 from store.succession import follow
+from store.unit_words import rebuild_words
 
 # Whoever rebuilds a bank keeps its writers out; whoever counts on keeps out who rebuilds or ends it, and who links.
 LOCK = text("""
@@ -36,6 +37,8 @@ RECOUNT_ROW = text("""
 TABLES: Mapping[str, str] = {
     "agent_memory_entity_cooccur_t": "entity_id_1, entity_id_2, cooccur_count, last_cooccurred",
     "agent_memory_entity_t": "entity_id, mention_count",
+    "unit_word_t": "unit_id, session_id, seq, length, terms",
+    "posting_t": "term, unit_id, session_id, seq, tf, length",
     "term_t": "term, df",
     "bank_statistics_t": "units, tokens",
     "entity_name_t": "entity_id, name, kind, mentions",
@@ -56,6 +59,16 @@ def _fill(table: str, expected: TextClause) -> TextClause:
         select e.*, cast(:host as uuid), cast(:bank as uuid) from ({expected.text}) e""")  # noqa: S608 - constants
 
 
+# Postings are many, and mostly right: only the others are written.
+REPOST = (
+    text(f"""
+        delete from afterturn.posting_t p
+         where {_PLACE} and (p.unit_id, p.session_id, p.seq, p.tf, p.length) is distinct from (
+               select (w.unit_id, w.session_id, w.seq, cast(w.terms->>p.term as int), w.length)
+                 from afterturn.unit_word_t w
+                where w.host_id = p.host_id and w.bank_id = p.bank_id and w.unit_id = p.unit_id and w.posted)"""),  # noqa: S608 - constants
+    text(f"{_fill('posting_t', projections.EXPECTED_POSTINGS).text} on conflict do nothing"),
+)
 MARK_LINKS = text(f"""
     update afterturn.agent_memory_unit_entity_t set counted = (removed_at is null)
      where {_PLACE} and counted <> (removed_at is null)""")  # noqa: S608 - constants
@@ -72,6 +85,7 @@ COUNTED = {
     "bank_statistics_t": projections.EXPECTED_STATISTICS,
 }
 RECOUNT = (
+    *REPOST,
     *(statement for table, expected in COUNTED.items() for statement in (_clear(table), _fill(table, expected))),
     MARK_LINKS,
     MENTIONS,
@@ -122,6 +136,7 @@ async def rebuild(connection: AsyncConnection, host: UUID, bank: UUID) -> None:
     """
     place = {"host": host, "bank": bank}
     await connection.execute(LOCK_ALONE, {"bank": bank})
+    await rebuild_words(connection, host, bank)
     for statement in RECOUNT:
         await connection.execute(statement, place)
     await profiles.rebuild(connection, host, bank)

@@ -18,7 +18,7 @@ from store.errors import NotFound, TurnBusy
 from store.events.catalog import EventType
 from store.events.envelope import Origin, command
 from store.events.log import append_events
-from store.recall.word_rules import AUTO, WordRules, rules_of
+from store.recall.word_rules import AUTO, NONE, WordRules, languages, rules_of
 
 #: How long a process believes what it read of a host's banks, in seconds.
 BELIEVED_S = 5.0
@@ -42,6 +42,21 @@ FOLLOW = text("""
     on conflict (host_id, bank_id) do update
        set (language, former, place, changed_at)
          = row (excluded.language, excluded.former, null, excluded.changed_at)""")
+# What the log says of a bank; a language that has no rules here is none.
+_NAMED = """
+    select b.disposition->>'language' as language, b.update_ts from afterturn.agent_memory_bank_t b
+     where b.host_id = :host and b.bank_id = :bank and b.active
+       and b.disposition->>'language' = any(cast(:known as text[]))"""
+REBUILD = (
+    text(f"""
+        delete from afterturn.bank_language_t l
+         where l.host_id = :host and l.bank_id = :bank
+           and l.language is distinct from coalesce((select n.language from ({_NAMED}) n), :usual)"""),  # noqa: S608 - constants
+    text(f"""
+        insert into afterturn.bank_language_t (host_id, bank_id, language, changed_at)
+        select :host, :bank, n.language, n.update_ts from ({_NAMED}) n where n.language <> :usual
+        on conflict do nothing"""),  # noqa: S608 - constants
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +92,7 @@ class Languages:
 
     async def asking(self, host: UUID, bank: UUID) -> tuple[WordRules, ...]:
         """Return how a question to a bank is cut."""
-        return (await self.of(host)).get(bank, _USUAL).asking
+        return rules_of_bank(await self.of(host), bank).asking
 
 
 async def read(connection: AsyncConnection, host: UUID) -> dict[UUID, Rules]:
@@ -85,9 +100,25 @@ async def read(connection: AsyncConnection, host: UUID) -> dict[UUID, Rules]:
     return {row.bank_id: _rules(row) for row in await connection.execute(OF_HOST, {"host": host})}
 
 
+def rules_of_bank(rules: Mapping[UUID, Rules], bank: UUID) -> Rules:
+    """Return the rules of a bank, the usual ones where it has no others."""
+    return rules.get(bank, _USUAL)
+
+
 def writing(rules: Mapping[UUID, Rules], bank: UUID) -> WordRules:
     """Return how words of a bank are cut that are written now."""
-    return rules.get(bank, _USUAL).writing
+    return rules_of_bank(rules, bank).writing
+
+
+def named() -> list[str]:
+    """Return the languages that a bank's state may name beside the usual one."""
+    return [NONE, *languages()]
+
+
+async def rebuild(connection: AsyncConnection, host: UUID, bank: UUID) -> None:
+    """Make the language by which a bank's words are cut the one that its state names; its words are not touched."""
+    for statement in REBUILD:
+        await connection.execute(statement, {"host": host, "bank": bank, "known": named(), "usual": AUTO})
 
 
 async def change(connection: AsyncConnection, origin: Origin, language: str) -> bool:

@@ -125,6 +125,10 @@ EXPECTED_NAMES = text("""
     select entity_id, coalesce(name, '') as name, coalesce(kind, '') as kind, sum(mentions)::int as mentions
       from afterturn.agent_memory_unit_entity_t
      where host_id = :host and bank_id = :bank and removed_at is null group by 1, 2, 3 order by 1, 2, 3""")
+EXPECTED_POSTINGS = text("""
+    select t.term, w.unit_id, w.session_id, w.seq, cast(t.tf as int) as tf, w.length
+      from afterturn.unit_word_t w, jsonb_each_text(w.terms) t(term, tf)
+     where w.host_id = :host and w.bank_id = :bank and w.posted""")
 EXPECTED_TERMS = text("""
     select t.term, count(*) as df
       from afterturn.unit_word_t w, jsonb_object_keys(w.terms) t(term)

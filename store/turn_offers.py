@@ -155,7 +155,8 @@ def _offer(host: UUID, turn: NewTurn, now: datetime, known: Known) -> Steps[Offe
     said_there = place | ({"agentDefId": identity.agent_id(host, turn.agent)} if turn.agent else {})
     begins = session not in known.living
     events = _beginnings(origin, turn, session) if begins else []
-    appended = _appended(turn, place, units, said)
+    digest = _digest(turn, known.digest_key)
+    appended = {**_appended(turn, place, units, said), "bodyDigest": digest.hex()}
     events.append(opened(envelope(origin, EventType.SESSION_APPENDED, (session,), appended, nth=str(turn_id))))
     for n, (unit, message, at) in enumerate(zip(units, turn.messages, said, strict=True)):
         data = {**_retained(turn, n, unit, at, said_there), "bytes": sizes[n]}
@@ -168,7 +169,7 @@ def _offer(host: UUID, turn: NewTurn, now: datetime, known: Known) -> Steps[Offe
         bank=bank,
         session=session,
         user=origin.user,
-        digest=_digest(turn, known.digest_key),
+        digest=digest,
         gateway=turn.gateway,
         accepted_at=now,
         size=sum(sizes),

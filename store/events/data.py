@@ -244,11 +244,12 @@ class CreatedSession(SessionKey):
 
 
 class AppendedSession(SessionKey):
-    """What was said since."""
+    """What was said since; `body_digest`, keyed with its host's secret, tells the turn's body from any other."""
 
     session_name: str | None = None
     turn_id: UUID | None = None
     turn_name: str | None = None
+    body_digest: str | None = Field(None, pattern="^[0-9a-f]{64}$")
     metadata: Mapping[str, JsonValue] = Field(default_factory=dict)
     messages: tuple[Said | ErasedMessage, ...]
 

@@ -25,8 +25,8 @@ return (select jsonb_object_agg(a.key, a.value) from jsonb_each(p_payload) a
                               '[]'))
                 else '{}' end);
 
--- An event of a history without the messages of some units and, where p_words says so, without any words of its own.
--- When no message is left, nothing of the event is.
+-- An event of a history without the messages of some units and, where p_words says so, without any words of its own. What
+-- is left has the digest of no body. When no message is left, nothing of the event is.
 create or replace function afterturn.without_messages(p_payload jsonb, p_units uuid[], p_words boolean) returns jsonb
 language plpgsql immutable parallel safe as $$
 declare
@@ -39,7 +39,7 @@ begin
     if (select bool_and(m.value ? 'erased') from jsonb_array_elements(v_messages) m) then
         return afterturn.marker(p_payload);
     end if;
-    return jsonb_set(p_payload, '{data,messages}', v_messages);
+    return jsonb_set(p_payload, '{data,messages}', v_messages) #- '{data,bodyDigest}';
 end $$;
 
 -- The tenant, while it has this erasure running. Policies hold what follows to its rows.

@@ -1,17 +1,20 @@
 """State outside the log: is it what its pipeline makes of the rows it has counted so far, and making it anew."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import aclosing
+from uuid import UUID
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from store import derived, projections
+from store import derived, languages, projections
 from store.facts import MANY_VALUED
 from store.replay import aliases
 from store.replay.digest import NAMED, Bank, first_differences
-from store.replay.expected import EXPECTED, OF
+from store.replay.expected import EXPECTED, OF, WORDS
 from store.replay.report import Derived, Difference
 from store.replay.shadow import Scope
+from store.unit_words import wrong_words
 
 BANKS = text(f"""
     select r.host_id, r.bank_id from afterturn.agent_memory_bank_t r where {OF.format("r")} order by 1, 2""")  # noqa: S608 - constants
@@ -20,10 +23,11 @@ BANKS = text(f"""
 async def check(connection: AsyncConnection, scope: Scope) -> list[Derived]:
     """Compare derived state with what its pipeline makes of the rows it has counted so far; see `expected.py`.
 
-    Every word and vector belongs to something that lives, and every living unit of a turn has a vector or work that
-    will make it.
+    Every turn of the log has its guard. Every living unit has the words that it should, and every vector belongs to
+    something that lives; every living unit of a turn has a vector or work that will make it.
     """
-    arguments = {"host": scope.host, "bank": scope.bank, "many": list(MANY_VALUED)}
+    known = {"many": list(MANY_VALUED), "languages": languages.named()}
+    arguments = {"host": scope.host, "bank": scope.bank, **known}
     found = []
     for name, expected in EXPECTED.items():
         wrong: list[Difference] = []
@@ -31,8 +35,32 @@ async def check(connection: AsyncConnection, scope: Scope) -> list[Derived]:
             wrong += await first_differences(
                 connection, arguments, one.key, one.sides, right="derived", shown=one.shown
             )
+        if name == WORDS:
+            wrong += await _wrong_words(connection, scope)
         found.append(Derived(name, wrong[:NAMED]))
     return [*found, Derived("aliases", await aliases.differences(connection, arguments))]
+
+
+async def _wrong_words(connection: AsyncConnection, scope: Scope) -> list[Difference]:
+    """Return the first units whose words are missing, or not those that they should have."""
+    found: list[Difference] = []
+    rules: dict[UUID, Mapping[UUID, languages.Rules]] = {}
+    for bank in await banks(connection, scope):
+        if bank.host not in rules:
+            rules[bank.host] = await languages.read(connection, bank.host)
+        place = {"host_id": str(bank.host), "bank_id": str(bank.bank)}
+        of_bank = languages.rules_of_bank(rules[bank.host], bank.bank)
+        async with aclosing(wrong_words(connection, bank.host, bank.bank, of_bank)) as pages:
+            async for page in pages:
+                found += [
+                    Difference(
+                        {**place, "unit_id": str(one.terms.unit_id)}, "both" if one.worded else "derived", one.columns
+                    )
+                    for one in page
+                ]
+                if len(found) >= NAMED:
+                    return found
+    return found
 
 
 async def banks(connection: AsyncConnection, scope: Scope) -> list[Bank]:

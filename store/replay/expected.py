@@ -29,10 +29,32 @@ class Expected:
 
     @property
     def sides(self) -> tuple[str, str]:
-        """Return both queries, of a scope given as `host` and `bank`, and of `many` (store/facts.py)."""
+        """Return both queries, of a scope given as `host` and `bank`, of `many` (store/facts.py) and of `languages`."""
         return self.live.format(**_PARTS), self.derived.format(**_PARTS)
 
 
+# A body of which the log has no digest is told from none: whatever stands in its guard will do. Of the stages only that
+# they are known: while the ledger has a row of the turn there, afterwards in the guard.
+_TURNS = Expected(
+    ("host_id", "turn_id"),
+    live="""
+        select r.host_id, r.turn_id,
+               jsonb_build_object('bank_id', r.bank_id, 'session_id', r.session_id, 'user_id', r.user_id,
+                                  'digest', encode(r.digest, 'hex'), 'position', r.position,
+                                  'accepted_at', r.accepted_at,
+                                  'ended', r.ended is not null or exists (
+                                      select from afterturn.ledger_t l
+                                       where l.host_id = r.host_id and l.turn_id = r.turn_id and l.item_id = r.turn_id))
+                   as told
+          from afterturn.turn_t r where {of_r}""",
+    derived="""
+        select r.host_id, r.turn_id,
+               jsonb_build_object('bank_id', r.bank_id, 'session_id', r.session_id, 'user_id', r.user_id,
+                                  'digest', encode(coalesce(r.digest, t.digest), 'hex'), 'position', r.position,
+                                  'accepted_at', r.accepted_at, 'ended', true) as told
+          from afterturn.logged_turns(cast(:host as uuid), cast(:bank as uuid)) r
+          left join afterturn.turn_t t on t.host_id = r.host_id and t.turn_id = r.turn_id""",
+)
 _PAIRS = Expected(
     ("host_id", "bank_id", "entity_id_1", "entity_id_2"),
     live="""
@@ -74,7 +96,18 @@ _NAMES = Expected(
          group by 1, 2, 3, 4, 5 having sum(l.mentions) <> 0""",
     shown="'host_id', host_id, 'bank_id', bank_id, 'entity_id', entity_id",
 )
-# Words of what does not live belong to nothing.
+# The usual language has a row only while words still follow a change to it.
+_LANGUAGES = Expected(
+    ("host_id", "bank_id"),
+    live="""
+        select r.host_id, r.bank_id, jsonb_build_object('language', r.language) as told
+          from afterturn.bank_language_t r where {of_r} and r.language = any(cast(:languages as text[]))""",
+    derived="""
+        select r.host_id, r.bank_id, jsonb_build_object('language', r.disposition->>'language') as told
+          from afterturn.agent_memory_bank_t r
+         where {of_r} and r.active and r.disposition->>'language' = any(cast(:languages as text[]))""",
+)
+# Words of what does not live belong to nothing; those of what lives are compared in `words.py`.
 _WORDS_OF_NOTHING = Expected(
     ("host_id", "bank_id", "unit_id"),
     live="""
@@ -90,10 +123,13 @@ _WORDS_OF_NOTHING = Expected(
 _POSTINGS = Expected(
     ("host_id", "bank_id", "term", "unit_id"),
     live="""
-        select r.host_id, r.bank_id, r.term, r.unit_id, jsonb_build_object('tf', r.tf) as told
+        select r.host_id, r.bank_id, r.term, r.unit_id,
+               jsonb_build_object('session_id', r.session_id, 'seq', r.seq, 'tf', r.tf, 'length', r.length) as told
           from afterturn.posting_t r where {of_r}""",
     derived="""
-        select w.host_id, w.bank_id, t.term, w.unit_id, jsonb_build_object('tf', cast(t.tf as int)) as told
+        select w.host_id, w.bank_id, t.term, w.unit_id,
+               jsonb_build_object('session_id', w.session_id, 'seq', w.seq, 'tf', cast(t.tf as int),
+                                  'length', w.length) as told
           from afterturn.unit_word_t w, jsonb_each_text(w.terms) t(term, tf) where {of_w} and w.posted""",
     shown=f"{_TERM}, 'unit_id', unit_id",
 )
@@ -198,11 +234,15 @@ _VECTORS = Expected(
                               and l.status not in ('done', 'skipped') and l.stage in ('embedding', 'extraction'))""",
 )
 
-#: The names under which a replay reports them. What entities are called as a whole is asked in `aliases.py`.
+#: The names under which a replay reports them. What entities are called as a whole is asked in `aliases.py`, and what
+#: words a unit has in `words.py`.
+TURNS, WORDS = "turns", "words"
 EXPECTED: Mapping[str, tuple[Expected, ...]] = {
+    TURNS: (_TURNS,),
     "cooccurrence": (_PAIRS,),
     "mention_counts": (_MENTIONS,),
-    "words": (_WORDS_OF_NOTHING, _POSTINGS),
+    "languages": (_LANGUAGES,),
+    WORDS: (_WORDS_OF_NOTHING, _POSTINGS),
     "term_statistics": (_TERMS, _STATISTICS),
     "names": (_NAMES,),
     "facts": (_FACTS,),

@@ -15,6 +15,7 @@ from store.errors import ReplayError
 from store.outage import state_of
 from store.replay import derived, digest
 from store.replay.digest import Bank
+from store.replay.expected import TURNS
 from store.replay.mend import mend, note_changes
 from store.replay.report import Report
 from store.replay.shadow import ErasedMeanwhileError, Progress, Scope, Shadow
@@ -42,6 +43,7 @@ FINISH = text("select afterturn.finish_shadow(:schema)")
 CARRY = text("select afterturn.carry_counts(:schema)")
 SWAP = text("select afterturn.swap_shadow(:schema)")
 DROP_BEFORE = text("drop schema afterturn_before cascade")
+REBUILD_TURNS = text("select afterturn.rebuild_turns(cast(:host as uuid), cast(:bank as uuid))")
 APPLY = text("select * from afterturn.apply_shadow(:schema, :host, cast(:bank as uuid))")
 
 
@@ -140,6 +142,8 @@ async def _patiently(engine: AsyncEngine, shadow: Shadow, report: Report, act: A
                 await shadow.unless_erased(connection)
                 await connection.execute(TAIL, arguments)
                 concerned = await act(connection, shadow, report)
+                if any(one.name == TURNS and not one.equal for one in report.derived):
+                    await connection.execute(REBUILD_TURNS, arguments)
         except ErasedMeanwhileError:
             await shadow.drop()
             raise

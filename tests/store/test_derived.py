@@ -21,8 +21,8 @@ from store.events.catalog import EventType as E
 from store.events.envelope import Origin, offer
 from store.events.log import append_events, versions
 from store.keys import Keys
-from store.postings import UnitTerms
-from store.recall.terms import analyse
+from store.postings import terms_of
+from store.recall.word_rules import AUTO, rules_of
 from store.replay import Scope
 from store.replay import derived as replay_derived
 from store.turns import Appended, NewMessage, NewTurn, TurnStore
@@ -49,6 +49,9 @@ FACT_ROWS = text("""
 ALIVE = text("""
     select unit_id from afterturn.agent_memory_unit_t where host_id = :host and bank_id = :bank and active
        and origin = 'extraction'""")
+UNIT = text("""
+    select unit_id, name, role, origin, context, event_date, content from afterturn.agent_memory_unit_t
+     where host_id = :host and bank_id = :bank and unit_id = :unit and active""")
 REFLECTED = text("""
     select count(*) from afterturn.agent_memory_reflection_t where host_id = :host and bank_id = :bank and active""")
 
@@ -148,10 +151,15 @@ class Play:
             "metadata": {"fact_id": fact_id, "key": key, "value": value},
         }
         await self.offer(E.UNIT_RETAINED, (unit,), data)
-        terms = analyse(content)
-        async with self.database.tenant(self.host) as connection:
-            await postings.insert(connection, self.host, self.bank, [UnitTerms(unit, terms.counts, terms.length)])
+        await self.word(unit)
         self.units.append(unit)
+
+    async def word(self, unit: UUID) -> None:
+        """Write the words of a unit, should it live: as interfaces do for what they bring."""
+        async with self.database.tenant(self.host) as connection:
+            told = (await connection.execute(UNIT, {**self.place, "unit": unit})).one_or_none()
+            if told is not None:
+                await postings.insert(connection, self.host, self.bank, [terms_of(told, rules_of(AUTO))])
 
     def entity(self, number: int) -> UUID:
         return uuid5(self.bank, f"entity:{number}")
@@ -182,6 +190,7 @@ class Play:
             one = self.units[unit % len(self.units)]
             data = {"unitId": str(one), "content": f"other words {second}", "eventDate": START.isoformat()}
             await self.offer(E.UNIT_UPDATED, (one,), data)
+            await self.word(one)
 
     async def end_entity(self, number: int, _second: int) -> None:
         entity = self.entity(number)

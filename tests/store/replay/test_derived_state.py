@@ -7,12 +7,14 @@ import pytest
 import pytest_asyncio
 from sqlalchemy import text
 
-from store import derived
+from store import derived, languages
 from store.connections import create_owner_engine
+from store.events.envelope import Origin
+from store.maintenance import WordsAnew
 from store.replay import Scope, repair, swap, verify
 from store.replay.derived import check
 from tests.servers import TestPostgres
-from tests.workers.conftest import BANK, HOST, World, dialogue, open_world
+from tests.workers.conftest import BANK, HOST, World, dialogue, now, open_world
 from tests.workers.stages import Crew
 
 pytestmark = pytest.mark.law("L5")
@@ -28,6 +30,10 @@ async def told(fresh_database: TestPostgres) -> AsyncIterator[World]:
         words = f"My name is Karl Berger. I live in {home}. Karl and Ann Moore met in {home}."
         await world.append("s", f"t{n}", messages=dialogue(words, f"Ann Moore likes {home}."))
     await Crew(world).drain()
+    async with world.database.tenant(HOST) as connection:
+        await languages.change(connection, Origin(HOST, BANK, HOST, now()), "de")
+    while await WordsAnew(world.database, settle_s=0.0).undone():
+        await WordsAnew(world.database, settle_s=0.0).step()
     yield world
     await world.database.close()
 
@@ -61,11 +67,34 @@ DAMAGE = (
 )
 #: What no digest looks at: a repair makes it anew, whatever stands there.
 UNSEEN = (
+    "delete from afterturn.bank_language_t",
+    "delete from afterturn.turn_t",
+    "delete from afterturn.unit_word_t",
+    "delete from afterturn.posting_t",
+    "update afterturn.unit_word_t set terms = '{}', length = 0",
+    "update afterturn.posting_t set tf = 9, length = 9, seq = 9",
+    "delete from afterturn.bank_statistics_t",
     "delete from afterturn.entity_profile_t",
     "delete from afterturn.fact_t",
     "update afterturn.entity_name_t set mentions = 9",
     "update afterturn.term_t set df = 9",
 )
+#: All words of a unit, with everything that was counted of them: as if they had never been written.
+WORDLESS = """
+    with gone as (
+        delete from afterturn.unit_word_t w using afterturn.agent_memory_unit_t u
+         where u.unit_id = w.unit_id and u.content like '%Kyoto%' and u.origin = 'message' returning w.*
+    ), postings as (
+        delete from afterturn.posting_t p using gone g where p.unit_id = g.unit_id
+    ), less as (
+        select t.term, count(*) as df from gone g, jsonb_object_keys(g.terms) t(term) group by 1
+    ), fewer as (
+        update afterturn.term_t t set df = t.df - l.df from less l where t.term = l.term and t.df > l.df
+    ), none as (
+        delete from afterturn.term_t t using less l where t.term = l.term and t.df = l.df
+    )
+    update afterturn.bank_statistics_t s set units = s.units - g.units, tokens = s.tokens - g.tokens
+      from (select count(*) as units, sum(length) as tokens from gone) g"""
 STRANGER = """
     insert into afterturn.entity_profile_t
     select host_id, bank_id, gen_random_uuid(), canonical_id, name, 'none', folded, stem, mentions
@@ -89,6 +118,12 @@ PLANTED = (
      ("cooccur_count",)),
     ("mention_counts", "update afterturn.agent_memory_entity_t set mention_count = 9", "both", ("mention_count",)),
     ("words", "update afterturn.posting_t set tf = 9 where term = 'kyoto'", "both", ("tf",)),
+    ("words", "update afterturn.posting_t set length = 9 where term = 'kyoto'", "both", ("length",)),
+    ("words", "delete from afterturn.posting_t where term = 'kyoto'", "derived", ()),
+    ("words", WORDLESS, "derived", ()),
+    ("languages", "update afterturn.bank_language_t set language = 'fr', former = 'de'", "both", ("language",)),
+    ("turns", "update afterturn.turn_t set accepted_at = now()", "both", ("accepted_at",)),
+    ("turns", "delete from afterturn.ledger_t", "both", ("ended",)),
     ("vectors", "delete from afterturn.unit_vector_t", "derived", ()),
 )  # fmt: skip
 

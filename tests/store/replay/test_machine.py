@@ -27,6 +27,7 @@ from store.events.catalog import ID_FIELDS, Aggregate, EventType, aggregate_type
 from store.events.envelope import Origin, command
 from store.events.log import append_events
 from store.replay import Scope, verify
+from store.unit_words import rebuild_words
 from tests.servers import TestPostgres
 from tests.store.conftest import new_host, settings_of
 from tests.store.events.samples import named, sample
@@ -199,6 +200,8 @@ class LogMachine(RuleBasedStateMachine):
         origin = Origin(self.host, bank, identity.user_id(self.host, None), at(len(self.offers)))
         async with self.database.tenant(self.host) as connection:
             await derived.lock(connection, bank)
+            # Interfaces write the words of what they bring; these units came as events alone.
+            await rebuild_words(connection, self.host, bank)
             await derived.advance(connection, origin, [])
 
     async def _derived_equals_its_rebuild(self, bank: UUID) -> None:

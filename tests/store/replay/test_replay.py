@@ -13,9 +13,10 @@ from store.errors import ReplayError
 from store.events.catalog import EventType
 from store.replay import Report, Scope, repair, swap, verify
 from store.turns import TurnStore
+from store.unit_words import rebuild_words
 from tests.servers import TestPostgres
 from tests.store.conftest import NOON, new_host, rows, turn
-from tests.store.events.test_append import append, event
+from tests.store.events.test_append import BANK, append, event
 from tests.store.events.test_projectors import LIVES
 
 E = EventType
@@ -50,6 +51,9 @@ async def said(lonely: Database) -> UUID:
     await append(lonely, host, [event(host, E.UNIT_ENTITY_UNLINKED, 2), event(host, E.LINK_UPDATED, 2)])
     await append(lonely, host, [event(host, E.SESSION_CREATED), event(host, E.SESSION_APPENDED, 2)])
     await append(lonely, host, [event(host, E.SESSION_COMPACTED, 3), event(host, E.SESSION_APPENDED, 4)])
+    # Interfaces write the words of what they bring; these units came as events alone.
+    async with lonely.tenant(host) as connection:
+        await rebuild_words(connection, host, BANK)
     return host
 
 

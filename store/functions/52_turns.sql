@@ -1,0 +1,89 @@
+-- The guards of turns (turn_t), made again from the log: they are written with a turn's events and say nothing that these
+-- do not say. Run by the owner, in a replay.
+
+-- The guards that the log of a host (null: of each) or of one bank of it speaks of. A turn stands where the last of its own
+-- units begins; `digest` is null where an erasure took it out of the log, or none ever stood there.
+create or replace function afterturn.logged_turns(p_host uuid, p_bank uuid)
+returns table (host_id uuid, turn_id uuid, bank_id uuid, session_id uuid, user_id uuid, digest bytea, "position" bigint,
+               accepted_at timestamptz)
+language plpgsql stable as $$
+#variable_conflict use_column
+begin
+    return query
+    with units as (
+        select e.host_id, (e.payload->'data'->>'turnId')::uuid as turn_id, e.bank_id,
+               (e.payload->'data'->>'sessionId')::uuid as session_id, e.user_id, max(e.position) as position, e.event_ts
+          from afterturn.event_store_t e
+         where (p_host is null or e.host_id = p_host) and (p_bank is null or e.bank_id = p_bank)
+           and e.event_type = 'AgentMemoryUnitRetainedEvent' and e.aggregate_version = 1
+           and e.payload->'data'->>'origin' in ('message', 'document')
+           and e.payload->'data' ? 'turnId' and e.payload->'data' ? 'sessionId'
+         group by 1, 2, 3, 4, 5, e.event_ts
+    ), digests as (
+        select e.host_id, coalesce(e.payload->'data'->>'turnId', e.payload->'data'->>'docId')::uuid as turn_id,
+               max(coalesce(e.payload->'data'->>'bodyDigest', e.payload->'data'->>'contentHash')) as digest
+          from afterturn.event_store_t e
+         where (p_host is null or e.host_id = p_host) and (p_bank is null or e.bank_id = p_bank)
+           and e.event_type in ('AgentSessionHistoryAppendedEvent', 'AgentMemoryDocCreatedEvent')
+         group by 1, 2
+    )
+    select distinct on (u.host_id, u.turn_id)
+           u.host_id, u.turn_id, u.bank_id, u.session_id, u.user_id,
+           case when d.digest ~ '^[0-9a-f]{64}$' then decode(d.digest, 'hex') end, u.position, u.event_ts
+      from units u left join digests d on d.host_id = u.host_id and d.turn_id = u.turn_id
+     order by u.host_id, u.turn_id, u.position;
+end $$;
+
+-- Makes the guards of a host (null: of each) or of one bank of it what the log says. The caller holds the log's lock alone.
+--
+-- A body that the log does not tell gets a digest that no body has: whoever sends such a turn again is told of a conflict.
+-- The ledger is not in the log: a turn of which it has no row counts as ended, well, as all did that left it; its gateway
+-- stage as flushed where the audit says that the gateway took it, else as skipped, so that nothing is ever sent twice.
+create or replace function afterturn.rebuild_turns(p_host uuid, p_bank uuid) returns void
+language plpgsql as $$
+begin
+    create temp table logged_turn on commit drop as select * from afterturn.logged_turns(p_host, p_bank);
+    alter table pg_temp.logged_turn add primary key (host_id, turn_id);
+    delete from afterturn.turn_t t
+     where (p_host is null or t.host_id = p_host) and (p_bank is null or t.bank_id = p_bank)
+       and not exists (select from pg_temp.logged_turn l where l.host_id = t.host_id and l.turn_id = t.turn_id);
+    insert into afterturn.turn_t as t (host_id, turn_id, bank_id, session_id, user_id, digest, position, accepted_at)
+    select l.host_id, l.turn_id, l.bank_id, l.session_id, l.user_id,
+           coalesce(l.digest, (select t.digest from afterturn.turn_t t where t.host_id = l.host_id and t.turn_id = l.turn_id),
+                    decode(replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), 'hex')),
+           l.position, l.accepted_at
+      from pg_temp.logged_turn l
+    on conflict (host_id, turn_id) do update
+       set (bank_id, session_id, user_id, digest, position, accepted_at)
+         = row (excluded.bank_id, excluded.session_id, excluded.user_id, excluded.digest, excluded.position,
+                excluded.accepted_at)
+     where (t.bank_id, t.session_id, t.user_id, t.digest, t.position, t.accepted_at)
+           is distinct from (excluded.bank_id, excluded.session_id, excluded.user_id, excluded.digest, excluded.position,
+                             excluded.accepted_at);
+    update afterturn.turn_t t
+       set ended = (select jsonb_object_agg(s.stage, jsonb_build_object(
+                               'status', s.status, 'attempts', 0, 'at', t.accepted_at))
+                      from (values ('gateway', case when exists (
+                                        select from afterturn.audit_event_t a
+                                         where a.host_id = t.host_id and a.turn_id = t.turn_id
+                                           and a.event in ('memory_gateway_add_succeeded', 'memory_gateway_flush_succeeded'))
+                                        then 'flushed' else 'skipped' end),
+                                   ('extraction', 'done'), ('embedding', 'done'), ('projection', 'done')) s(stage, status))
+     where (p_host is null or t.host_id = p_host) and (p_bank is null or t.bank_id = p_bank) and t.ended is null
+       and not exists (select from afterturn.ledger_t l
+                        where l.host_id = t.host_id and l.turn_id = t.turn_id and l.item_id = t.turn_id);
+    perform afterturn.recount_pruned(p_host);
+end $$;
+
+-- Counts anew how many turns of a host (null: of each) left the ledger, by how each stage of them ended. What a model read
+-- of them is counted nowhere else, and stays.
+create or replace function afterturn.recount_pruned(p_host uuid) returns void
+language plpgsql as $$
+begin
+    delete from afterturn.pruned_turns_t c where (p_host is null or c.host_id = p_host) and c.stage <> 'enrichment';
+    insert into afterturn.pruned_turns_t (host_id, stage, status, turns)
+    select t.host_id, e.key, e.value->>'status', count(*)
+      from afterturn.turn_t t, jsonb_each(t.ended) e
+     where (p_host is null or t.host_id = p_host) and t.ended is not null and e.key <> 'enrichment'
+     group by 1, 2, 3;
+end $$;
