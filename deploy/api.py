@@ -7,12 +7,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from deploy.core_dumps import forbid_core_dumps
 from deploy.settings import Settings, load
 from deploy.settings_errors import SettingsError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read the settings, take the address, serve until SIGTERM or SIGINT."""
+    forbid_core_dumps()
     parser = argparse.ArgumentParser(prog="deploy.api", description="serve the Afterturn API")
     parser.add_argument("--config", type=Path, help="a YAML or JSON file of settings")
     try:

@@ -40,6 +40,7 @@ class Stack(BaseModel):
 
     version: Literal[1] = 1
     pid: int
+    #: On this machine, whatever its address: its key may go there over plain http.
     api: str
     metrics: str
     docs: str

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from deploy.core_dumps import forbid_core_dumps
 from deploy.settings import Settings, load
 from deploy.settings_errors import SettingsError
 from deploy.stepping_back import step_back
@@ -19,6 +20,7 @@ RECONNECT_MS = 500
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Read the settings and work until SIGTERM or SIGINT."""
+    forbid_core_dumps()
     parser = argparse.ArgumentParser(prog="deploy.worker", description="work on what the ledger holds")
     parser.add_argument("--config", type=Path, help="a YAML or JSON file of settings")
     try:

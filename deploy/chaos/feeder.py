@@ -59,7 +59,8 @@ class Feeder:
         """Send everything that is allowed; ends when the last turn was answered."""
         async with AsyncExitStack() as clients, asyncio.TaskGroup() as tasks:
             for start in range(0, len(self._sessions), SESSIONS_A_CLIENT):
-                client = await clients.enter_async_context(AsyncAfterturn(stack.api, stack.api_key(), retry=NEVER))
+                own = AsyncAfterturn(stack.api, stack.api_key(), retry=NEVER, allow_http=True)
+                client = await clients.enter_async_context(own)
                 for session in self._sessions[start : start + SESSIONS_A_CLIENT]:
                     tasks.create_task(self._converse(client, session))
 

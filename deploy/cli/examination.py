@@ -135,7 +135,8 @@ async def api(patient: Patient) -> AsyncIterator[Finding]:
     if patient.stack is None:
         return
     try:
-        async with AsyncAfterturn(patient.stack.api, patient.stack.api_key(), timeout_s=SECONDS) as client:
+        key = patient.stack.api_key()
+        async with AsyncAfterturn(patient.stack.api, key, timeout_s=SECONDS, allow_http=True) as client:
             health = await client.health()
             await client.freshness()
     except (OSError, UnicodeDecodeError, InvalidRequestError):

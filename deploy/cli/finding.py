@@ -48,7 +48,7 @@ def running_stack(data: Path | None) -> Stack:
 def client_of(stack: Stack, bank: str, *, timeout_s: float = 10.0, retry: RetryPolicy | None = None) -> Afterturn:
     """Return a client with the stack's own key, or end with status 2."""
     try:
-        return Afterturn(stack.api, stack.api_key(), bank=bank, timeout_s=timeout_s, retry=retry)
+        return Afterturn(stack.api, stack.api_key(), bank=bank, timeout_s=timeout_s, retry=retry, allow_http=True)
     except (OSError, UnicodeDecodeError, InvalidRequestError):
         raise ended(f"no key can be read from {stack.api_key_file}", 2) from None
 

@@ -16,7 +16,9 @@ def main() -> None:
     """Run the command line; exits 0 when what was asked holds, 1 when not, 2 for wrong usage or no stack."""
     with _left_at_once():
         from deploy.cli import app  # noqa: PLC0415 - half a second's import, in which Ctrl-C counts, too
+        from deploy.core_dumps import forbid_core_dumps  # noqa: PLC0415
 
+        forbid_core_dumps()
         command = app.asked_for(sys.argv[1:])
     with suppress(KeyboardInterrupt):  # before the command has it for its own
         command()

@@ -53,7 +53,7 @@ async def _play(data: DemoData, stack: Stack, progress: Progress, began: float) 
         task = progress.add_task(what, total=total)
         return lambda: progress.advance(task)
 
-    async with AsyncAfterturn(stack.api, stack.api_key(), bank=BANK) as memory:
+    async with AsyncAfterturn(stack.api, stack.api_key(), bank=BANK, allow_http=True) as memory:
         await _converse(
             memory, data.turns, bar(f"{len(data.turns)} turns in {len(data.sessions)} sessions", len(data.turns))
         )

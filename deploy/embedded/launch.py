@@ -10,6 +10,7 @@ after the user changed: the new one may not be able to read it. PROGRAM is a pat
 
 import ctypes
 import os
+import resource
 import signal
 import sys
 
@@ -34,7 +35,8 @@ def die_with(parent: int, orphan_signal: int) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Drop privileges, tie our life to the parent's, and become the program."""
+    """Drop privileges, tie our life to the parent's, and become the program, which dumps no core."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump holds what was said; no user can undo it
     parent, orphan_signal, uid, gid = (int(argument) for argument in arguments[1:FIRST_OF_PROGRAM])
     if uid >= 0:
         become(uid, gid)

@@ -245,7 +245,7 @@ UNTRIED = {
     "GET /metrics": "counts over all tenants; no label names one",
     "GET /openapi.json": "the description of the interface",
     "GET /docs": "shows the description of the interface",
-    "GET /docs/oauth2-redirect": "belongs to the page that shows it",
+    "* /docs/assets": "what that page is made of, out of a package",
 }
 _CONVERTER = re.compile(r":\w+}")
 

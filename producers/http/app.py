@@ -12,7 +12,20 @@ from producers.corrections import CorrectionBody
 from producers.erasures import ErasureBody
 from producers.fair_queue import FairQueue
 from producers.gateway import AddBody, FlushBody, SearchBody
-from producers.http import banks, erasures, knowledge, memories, names, persons, problems, recall, service, turns, units
+from producers.http import (
+    banks,
+    docs,
+    erasures,
+    knowledge,
+    memories,
+    names,
+    persons,
+    problems,
+    recall,
+    service,
+    turns,
+    units,
+)
 from producers.http.door import REQUEST_ID, Door
 from producers.http.openapi import describe
 from producers.knowledge import DirectiveBody, DocumentBody, LinkBody
@@ -62,6 +75,7 @@ def create_app(
         title="Afterturn",
         version="1",
         summary=SUMMARY,
+        docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
         exception_handlers={HTTPException: _unrouted},
@@ -78,6 +92,7 @@ def create_app(
         persons.routes(memory, keys),
         memories.routes(memory, keys),
         service.routes(health, metrics),
+        docs.routes(app.title, app.openapi_url or ""),
     ):
         # Included, a router would look for its route three times over; these have nothing to add to their routes.
         app.router.routes += router.routes

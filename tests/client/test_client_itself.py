@@ -41,6 +41,21 @@ def test_a_base_url_with_a_password_or_none_at_all_is_refused_without_being_show
     assert KEY not in everything_in(caught.value)
 
 
+@pytest.mark.parametrize("url", ["http://memory.example", "http://10.0.0.7:8300", "http://127.0.0.1.example:8300"])
+def test_a_key_goes_to_another_machine_over_plain_http_only_where_that_is_allowed(twin: Twin, url: str) -> None:
+    with pytest.raises(InvalidRequestError, match="allow_http=True") as caught:
+        twin.kind(url, KEY)
+    assert KEY not in everything_in(caught.value)
+    assert url in repr(twin.kind(url, KEY, allow_http=True))
+
+
+@pytest.mark.parametrize(
+    "url", ["https://memory.example", "http://localhost:8300", "http://127.0.0.1:8300", "http://[::1]:8300"]
+)
+def test_a_key_goes_over_https_and_to_this_machine(twin: Twin, url: str) -> None:
+    assert url in repr(twin.kind(url, KEY))
+
+
 def test_reprs_show_neither_key_nor_text(twin: Twin) -> None:
     client = twin.client("http://127.0.0.1:9", bank="b")
     turn = NewTurn("s", [Message("user", TEXT)], metadata={"note": TEXT})

@@ -31,7 +31,7 @@ from store.settings import DatabaseSettings
 from store.tokens import new_token
 from store.words import TOO_MANY
 from tests.patience import PATIENCE_S, until, wait_until
-from tests.processes import spawned
+from tests.processes import dumps_no_core, spawned
 from tests.servers import TestPostgres, TestValkey
 from tests.workers.conftest import HOST, open_world, settings_of, turn_uuid
 from tests.workers.stages import held
@@ -103,6 +103,7 @@ def test_what_was_acknowledged_outlives_the_process_that_said_so(
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=PATIENCE_S) as client:
         with api(told, tmp_path) as process:
             live(client, process)
+            assert dumps_no_core(process.pid)
             first = client.post("/api/v1/turns", json=TURN)
             process.kill()
             process.wait()

@@ -20,6 +20,11 @@ def test_the_launcher_becomes_the_program_with_the_same_process_id() -> None:
         assert int(process.stdout.read()) == process.pid
 
 
+def test_what_the_launcher_starts_dumps_no_core() -> None:
+    program = Child(name="sh", argv=("sh", "-c", "ulimit -Sc; ulimit -Hc")).command()
+    assert subprocess.run(program, capture_output=True, text=True, check=True).stdout.split() == ["0", "0"]
+
+
 def test_the_launcher_starts_nothing_for_a_parent_that_is_gone() -> None:
     argv = [sys.executable, "-I", "-S", str(LAUNCHER), "1", "15", "-1", "-1", "/bin/echo", "started"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)

@@ -27,7 +27,7 @@ from deploy.stack import NoStack, StackProcess, find_stack
 from tests.deploy.test_embedded_postgres import ask
 from tests.deploy.upper import STAND_IN, Up, remove
 from tests.patience import PATIENCE_S, wait_until
-from tests.processes import spawned
+from tests.processes import dumps_no_core, spawned
 
 pytestmark = pytest.mark.slow
 
@@ -58,6 +58,8 @@ def test_it_says_ready_describes_itself_and_a_clean_stop_leaves_nothing(data: Pa
         assert ask(stack["owner_url"], "SELECT count(*) FROM afterturn.api_key_t WHERE revoked_at IS NULL") == 2
         everyone = up.everyone()
         assert len(everyone) > 6
+        for process in everyone:
+            assert dumps_no_core(process.pid), process
 
         assert up.stop(signal.SIGINT) == 0
         assert not any(is_alive(process) for process in everyone)

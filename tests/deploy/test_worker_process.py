@@ -25,7 +25,7 @@ from producers.settings import BrokerSettings
 from store.ledger import Stage
 from store.recall_jobs import RecallJobs
 from tests.patience import PATIENCE_S, until
-from tests.processes import spawned
+from tests.processes import dumps_no_core, spawned
 from tests.servers import TestPostgres, TestValkey
 from tests.workers.conftest import HOST, World, dialogue, now, open_world
 from tests.workers.gateways import KEY, USER, gateway
@@ -130,6 +130,7 @@ async def test_a_worker_takes_turns_through_every_stage_and_stops_when_told(
     await append(world, 20)
     doorbell.ring(*Stage)
     await all_done(world)
+    assert dumps_no_core(worker.pid)
     assert len(await world.sql("select 1 from afterturn.unit_vector_t")) == 40
     assert os.getpriority(os.PRIO_PROCESS, worker.pid) == min(
         19, os.getpriority(os.PRIO_PROCESS, 0) + WorkerSettings().nice

@@ -102,7 +102,7 @@ async def run(on: PairStack, say: Say, sizes: Sizes) -> Outcome:
                 machine = await Machine.read(connection)
         finally:
             await database.close()
-        async with AsyncAfterturn(on.stack.api, key, timeout_s=60.0) as memory:
+        async with AsyncAfterturn(on.stack.api, key, timeout_s=60.0, allow_http=True) as memory:
             talk = Talk(memory)
             for context in contexts:
                 await talk.begin(context)

@@ -36,7 +36,7 @@ class Quality:
 
 async def measured(stack: Stack, dialogues: Sequence[Dialogue], say: Say, *, ablate: bool) -> Quality:
     """Write each dialogue into a bank of its own and ask its questions. Raises NotSettled, AfterturnError."""
-    async with AsyncAfterturn(stack.api, stack.api_key(), timeout_s=60.0) as memory:
+    async with AsyncAfterturn(stack.api, stack.api_key(), timeout_s=60.0, allow_http=True) as memory:
         run = Run(memory, f"quality-{uuid4().hex[:8]}", dialogues)
         await run.write(say)
         scored, times = await run.ask()

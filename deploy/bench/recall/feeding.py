@@ -66,7 +66,7 @@ def _take_first(process: "subprocess.Popen[str]", key: str) -> None:
 def main() -> None:
     """Send batch after batch."""
     _, url, bank = sys.argv
-    with Afterturn(url, sys.stdin.readline().strip(), bank=bank, timeout_s=30.0) as client:
+    with Afterturn(url, sys.stdin.readline().strip(), bank=bank, timeout_s=30.0, allow_http=True) as client:
         for nth in count():
             client.add_turns([_told(turn) for turn in Talk(f"fed-{nth}").take(TOGETHER)])
             print("taken", flush=True)

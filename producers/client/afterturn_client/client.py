@@ -26,7 +26,8 @@ class AsyncAfterturn:
     repeated as `retry` says, where that is safe: a turn has its name before it is first sent, so it is
     written once however often it is sent. With `read_your_writes` (the default) a recall carries the
     position of this client's last write as `min_position`: a replica that is behind waits for it instead
-    of answering without it; a server alone pays one more short query for it.
+    of answering without it; a server alone pays one more short query for it. To another machine the service is spoken
+    to over https: plain http would show the key on the way, and is refused unless `allow_http` says otherwise.
 
     Every method raises subclasses of AfterturnError, none of which holds the key or a text.
     """
@@ -40,9 +41,11 @@ class AsyncAfterturn:
         timeout_s: float = 10.0,
         retry: RetryPolicy | None = None,
         read_your_writes: bool = True,
+        allow_http: bool = False,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self._target = Target(base_url, key, bank, timeout_s, retry or RetryPolicy(), read_your_writes)
+        patience = retry or RetryPolicy()
+        self._target = Target(base_url, key, bank, timeout_s, patience, read_your_writes, allow_http)
         self._traced = transport is None
         self._http = httpx.AsyncClient(transport=transport, **self._target.http_options())
 
@@ -190,9 +193,11 @@ class Afterturn:
         timeout_s: float = 10.0,
         retry: RetryPolicy | None = None,
         read_your_writes: bool = True,
+        allow_http: bool = False,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        self._target = Target(base_url, key, bank, timeout_s, retry or RetryPolicy(), read_your_writes)
+        patience = retry or RetryPolicy()
+        self._target = Target(base_url, key, bank, timeout_s, patience, read_your_writes, allow_http)
         self._http = httpx.Client(transport=transport, **self._target.http_options())
 
     def __repr__(self) -> str:

@@ -9,6 +9,7 @@ of its own that says so, and never comes back either.
 
 import json
 import re
+import unicodedata
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -36,6 +37,18 @@ MAX_CHARACTERS = 24_000
 CUT = "… [cut]"
 SHORTEST_CUT = 80
 
+#: Between letters and marks these shape a word (Persian, Indic scripts).
+_JOINERS = frozenset("\u034f\u200c\u200d")
+#: Behind a character that is seen, one of these chooses its form.
+_SELECTORS = "\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef"
+#: What is not seen, and can say to a model what a reader does not know of: Unicode's format characters (Cf: directions,
+#: zero widths, tags) and whatever else is drawn as nothing (Default_Ignorable_Code_Point).
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+_SELECTOR = re.compile(f"[{_SELECTORS}]")
 _ESCAPES = [(sign, f"\\u{ord(sign):04x}") for sign in "<>&\u2028\u2029"]
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _FRAME = re.compile(
@@ -107,10 +120,43 @@ def _cut_to(item: dict[str, Any], room: int) -> dict[str, Any]:
     return {**item, "text": cut(text, longest)} if longest - len(CUT) >= SHORTEST_CUT else item
 
 
+def visible(text: str) -> str:
+    r"""Return the text with characters that are not seen shown by number, as `\u{HEX}`.
+
+    Joiners between letters stay, and so does a variation selector behind a character that is seen.
+    """
+    return text if text.isascii() else _INVISIBLE.sub(_shown, text)
+
+
+def _shown(found: re.Match[str]) -> str:
+    sign, text, at = found[0], found.string, found.start()
+    before, after = text[at - 1 : at], text[at + 1 : at + 2]
+    if sign in _JOINERS and _is_of_a_word(before) and _is_of_a_word(after):
+        return sign
+    if _SELECTOR.match(sign) and before and not before.isspace() and not _INVISIBLE.match(before):
+        return sign
+    return f"\\u{{{ord(sign):X}}}"
+
+
+def _is_of_a_word(sign: str) -> bool:
+    return bool(sign) and unicodedata.category(sign)[0] in "LM" and not _INVISIBLE.match(sign)
+
+
+def _visible(value: Any) -> Any:
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, Mapping):
+        return {name: _visible(one) for name, one in value.items()}
+    return [_visible(one) for one in value] if isinstance(value, list | tuple) else value
+
+
 def escaped(value: object) -> str:
-    """Return compact JSON in which nothing can close a tag it stands between."""
+    r"""Return compact JSON in which nothing can close a tag it stands between, and nothing is hidden from a reader.
+
+    What is not seen is shown by number (`visible`): the text that is kept stays as it was said.
+    """
     # What is no Unicode (a lone surrogate) could not be sent to a model.
-    text = _ENCODER.encode(value).encode(errors="replace").decode()
+    text = _ENCODER.encode(_visible(value)).encode(errors="replace").decode()
     # `str.translate` looks at each character by itself: of a long answer it took longer than all the rest of framing.
     for sign, escape in _ESCAPES:
         text = text.replace(sign, escape)

@@ -10,7 +10,7 @@ from afterturn_client import answers, calls
 from afterturn_client.calls import Call, DocumentOptions, RecallOptions
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.retry import RetryPolicy
-from afterturn_client.transport import check_base_url, is_loopback
+from afterturn_client.transport import check_base_url, check_way, is_loopback
 from afterturn_client.turns import Messages, NewTurn, TurnOptions
 
 T = TypeVar("T")
@@ -33,10 +33,12 @@ class Target:
     timeout_s: float
     retry: RetryPolicy
     read_your_writes: bool
+    allow_http: bool = False
     position: int | None = None
 
     def __post_init__(self) -> None:
         self.base_url = check_base_url(self.base_url)
+        check_way(self.base_url, allow_http=self.allow_http)
         if not self.key or not self.key.isascii() or not self.key.isprintable() or " " in self.key:
             raise InvalidRequestError("the key must be one word of printable ASCII")
 

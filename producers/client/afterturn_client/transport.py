@@ -94,6 +94,15 @@ def check_base_url(base_url: str) -> str:
     return base_url.rstrip("/")
 
 
+def check_way(base_url: str, *, allow_http: bool) -> None:
+    """Raise InvalidRequestError where a key would go to another machine in clear text, unless that is allowed."""
+    if urlsplit(base_url).scheme == "http" and not allow_http and not is_loopback(base_url):
+        raise InvalidRequestError(
+            "base_url must begin with https://: over plain http the key could be read on the way. "
+            "Plain http is for this machine, or where allow_http=True says so"
+        )
+
+
 def is_loopback(base_url: str) -> bool:
     """Whether the URL names this machine; a proxy of the environment must not stand in between."""
     host = urlsplit(base_url).hostname or ""

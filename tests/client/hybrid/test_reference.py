@@ -1,10 +1,12 @@
 """L8 in the agent's process: recalled text is data, cannot leave its frame, and is known when it comes back."""
 
 import json
+import sys
+import unicodedata
 from typing import Any
 
 import pytest
-from afterturn_client.reference import CUT, MAX_CHARACTERS, RULE, escaped, frame, is_frame, strip
+from afterturn_client.reference import CUT, MAX_CHARACTERS, RULE, escaped, frame, is_frame, strip, visible
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,7 +60,7 @@ def test_no_recalled_text_can_close_its_frame(recalled: list[dict[str, Any]]) ->
     assert not set(body) & set("<>&\n\u2028\u2029")
     content.encode()
     shown = [item["text"] for item in inside(content)["items"]]
-    assert shown == [item["text"].encode(errors="replace").decode() for item in recalled]
+    assert shown == [visible(item["text"]).encode(errors="replace").decode() for item in recalled]
 
 
 @pytest.mark.law("L8")
@@ -101,6 +103,56 @@ def test_what_the_service_frames_is_a_frame_here(recalled: list[framing.Referenc
     )
     assert message is not None
     assert is_frame(message["content"])
+
+
+FORMAT = [sign for sign in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(sign) == "Cf"]
+#: Drawn as nothing, though of another category.
+BLANK = ["\u115f", "\u1160", "\u3164", "\uffa0", "\u2065", "\ufff0", "\U000e0000", "\U000e0fff"]
+
+
+@pytest.mark.law("L8")
+@pytest.mark.parametrize("around", ["{}", "a {} b", "{0}{0}", "\n{}", "5{}5", "\u05d0 {}"])
+def test_no_character_that_is_not_seen_stands_in_a_frame(around: str) -> None:
+    for sign in (*FORMAT, *BLANK):
+        said = around.format(sign)
+        content = framed([{"text": said, "name": sign}])
+        assert sign not in content
+        [item] = inside(content)["items"]
+        assert item["text"] == said.replace(sign, f"\\u{{{ord(sign):X}}}")
+        assert item["name"] == f"\\u{{{ord(sign):X}}}"
+
+
+@pytest.mark.law("L8")
+@pytest.mark.parametrize(
+    "said,shown",
+    [
+        ("send \u202egnp.exe", "send \\u{202E}gnp.exe"),
+        ("fine\U000e0069\U000e0067\U000e006e", "fine\\u{E0069}\\u{E0067}\\u{E006E}"),
+        ("a\u2066b\u2069", "a\\u{2066}b\\u{2069}"),
+        ("pass\u200bword", "pass\\u{200B}word"),
+        ("\ufeffstart", "\\u{FEFF}start"),
+        ("a\u200d\u200db", "a\\u{200D}\\u{200D}b"),
+        ("end\u200d", "end\\u{200D}"),
+        ("\U0001f600\ufe01\ufe02", "\U0001f600\ufe01\\u{FE02}"),
+    ],
+)
+def test_directions_tags_and_zero_widths_are_shown_by_number(said: str, shown: str) -> None:
+    assert visible(said) == shown
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",  # Persian: joined letters, kept apart
+        "\u0915\u094d\u200d\u0937",  # Hindi: a mark, a joiner, a letter
+        "\u2764\ufe0f",  # a heart in colour
+        "\u845b\U000e0100\u57ce",  # a Japanese name, in the form its bearer writes
+        "caf\u00e9 \u4f60\u597d",
+    ],
+)
+def test_what_shapes_a_word_stays_as_it_is(said: str) -> None:
+    assert visible(said) == said
+    assert inside(framed([{"text": said}]))["items"] == [{"text": said}]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,60 @@
+"""The page at /docs: Swagger UI from an installed package. The browser is told to load nothing from another site."""
+
+import base64
+import hashlib
+import re
+
+from fastapi import APIRouter
+from fastapi.openapi.docs import get_swagger_ui_html
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Mount
+from starlette.staticfiles import StaticFiles
+
+PAGE, ASSETS = "/docs", "/docs/assets"
+#: Where Swagger UI's own files lie.
+PACKAGE = ("fastapi_offline", "static")
+_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
+
+
+def routes(title: str, openapi_url: str) -> APIRouter:
+    """Return the page and what it loads."""
+    page = _page(title, openapi_url)
+    router = APIRouter(routes=[Mount(ASSETS, StaticFiles(packages=[PACKAGE]), name="docs assets")])
+
+    @router.get(PAGE, include_in_schema=False)
+    async def docs() -> Response:
+        return page
+
+    return router
+
+
+def _page(title: str, openapi_url: str) -> HTMLResponse:
+    page = get_swagger_ui_html(
+        openapi_url=openapi_url,
+        title=title,
+        swagger_js_url=f"{ASSETS}/swagger-ui-bundle.js",
+        swagger_css_url=f"{ASSETS}/swagger-ui.css",
+        swagger_favicon_url=f"{ASSETS}/favicon.png",
+        # Left out, it would have another site judge the description.
+        swagger_ui_parameters={"validatorUrl": None},
+    )
+    page.headers["content-security-policy"] = _policy(bytes(page.body).decode())
+    return page
+
+
+def _policy(html: str) -> str:
+    """Return what the browser may load: the files of this service, and the one script that stands in the page."""
+    scripts = [hashlib.sha256(script.encode()).digest() for script in _SCRIPT.findall(html)]
+    hashes = " ".join(f"'sha256-{base64.b64encode(script).decode()}'" for script in scripts)
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src 'self' {hashes}",
+            "style-src 'self' 'unsafe-inline'",
+            "img-src 'self' data:",
+            "connect-src 'self'",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+        )
+    )
