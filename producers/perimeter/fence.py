@@ -1,0 +1,18 @@
+"""How memories of an organisation are marked when they are read, and how no text can imitate that mark. Pure rules."""
+
+import re
+
+#: An opening bracket and the word, whatever is written between them to hide it.
+_MARK = re.compile(
+    r"([\[\uff3b\u301a\u27e6\u3010])(?=[\s\u00ad\u200b-\u200f\u2028-\u202f\u2060-\u2064\ufeff]*memory\b)", re.IGNORECASE
+)
+
+
+def mark_organisation(memory_id: str, namespace: str, content: str) -> str:
+    """Return a text as it is shown: with the organisation's mark, and no other."""
+    return f"[MEMORY id={memory_id} scope=ORG ns={namespace}]: {disarm_marks(content)}"
+
+
+def disarm_marks(content: str) -> str:
+    """Return the text in which no mark stands: `[MEMORY ` becomes `[_MEMORY `. A disarmed text stays as it is."""
+    return _MARK.sub(r"\1_", content)

@@ -1,0 +1,110 @@
+"""What a platform's own pages ask: `GET /workspaces/{id}/v2/namespaces`, and memories to look at and to forget.
+
+The key says which workspace calls; a path with another workspace is answered as one that does not exist.
+"""
+
+from collections.abc import Awaitable, Callable
+from uuid import UUID
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from producers.perimeter.callers import Caller, Callers
+from producers.perimeter.client import make
+from producers.perimeter.errors import InvalidCall, NotConfigured, PerimeterError, UnknownCaller, WorkspaceNotFound
+from producers.perimeter.namespaces import Entry
+from producers.perimeter.perimeter import Perimeter
+from producers.perimeter.tools import SearchArguments
+
+STATUSES = {
+    "bad_request": 400,
+    "unauthenticated": 401,
+    "forbidden": 403,
+    "not_found": 404,
+    "internal": 502,
+    "unavailable": 503,
+}
+HINT = "set MEMORY_PLUGIN_URL to where a memory plugin of contract v1 listens"
+
+Serve = Callable[[Request, Caller], Awaitable[Response]]
+
+
+def create_perimeter_app(perimeter: Perimeter, callers: Callers) -> Starlette:
+    """Return the application; mount it beside another, or serve it by itself."""
+
+    def route(path: str, method: str, serve: Serve) -> Route:
+        async def answer(request: Request) -> Response:
+            try:
+                return await serve(request, await _caller(request, callers))
+            except PerimeterError as error:
+                return _refused(error)
+
+        return Route(f"/workspaces/{{id}}/v2{path}", answer, methods=[method])
+
+    async def namespaces(_: Request, caller: Caller) -> Response:
+        readable = await perimeter.readable(caller)
+        shown = {"readable": readable, "writable": [entry for entry in readable if entry.writable]}
+        return JSONResponse({name: [_labelled(entry) for entry in entries] for name, entries in shown.items()})
+
+    async def search(request: Request, caller: Caller) -> Response:
+        asked = _search_of(request)
+        hits = await perimeter.search(caller, asked.query, asked.namespaces, asked.kinds, asked.limit)
+        return JSONResponse(hits.as_json())
+
+    async def forget(request: Request, caller: Caller) -> Response:
+        try:
+            memory_id = UUID(request.path_params["memory_id"])
+        except ValueError:
+            raise InvalidCall("memory_id: must be a UUID") from None
+        await perimeter.forget(caller, memory_id, request.query_params.get("namespace"))
+        return JSONResponse({"forgotten": True})
+
+    return Starlette(
+        routes=[
+            route("/namespaces", "GET", namespaces),
+            route("/memories", "GET", search),
+            route("/memories/{memory_id}", "DELETE", forget),
+        ]
+    )
+
+
+async def _caller(request: Request, callers: Callers) -> Caller:
+    """Return whose key it is. Raises UnknownCaller; WorkspaceNotFound where the path names another workspace."""
+    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer":
+        raise UnknownCaller("a valid key is needed: Authorization: Bearer <key>")
+    caller = await callers.find(key.strip())
+    if caller.workspace != request.path_params["id"]:
+        raise WorkspaceNotFound("there is no such workspace")
+    return caller
+
+
+def _search_of(request: Request) -> SearchArguments:
+    """Return the parameters of a search; namespace and kind may be repeated. Raises InvalidCall."""
+    asked = request.query_params
+    unknown = set(asked) - {"query", "namespace", "kind", "limit"}
+    if unknown:
+        raise InvalidCall("a parameter is not known: known are query, namespace, kind and limit")
+    limit = asked.get("limit", "20")
+    return make(
+        SearchArguments,
+        query=asked.get("query"),
+        namespaces=asked.getlist("namespace"),
+        kinds=asked.getlist("kind"),
+        limit=int(limit) if limit.isascii() and limit.isdigit() and len(limit) < len("10000") else -1,
+    )
+
+
+def _labelled(entry: Entry) -> dict[str, str]:
+    return {"name": entry.name, "kind": entry.kind, "label": entry.display_name or entry.name}
+
+
+def _refused(error: PerimeterError) -> Response:
+    code = error.wire_code if error.wire_code in STATUSES else "internal"
+    body = {"code": code, "message": str(error), "retryable": error.retryable, "details": dict(error.details)}
+    if isinstance(error, NotConfigured):
+        body["hint"] = HINT
+    headers = {"www-authenticate": "Bearer"} if isinstance(error, UnknownCaller) else {}
+    return JSONResponse({"error": body}, STATUSES[code], headers)

@@ -1,0 +1,231 @@
+"""The perimeter: what a workspace may read and write of a memory plugin, and what happens to a text on its way."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import structlog
+
+from producers.perimeter.audit import OrganisationAudit, OrganisationWrite
+from producers.perimeter.callers import Caller
+from producers.perimeter.client import PluginClient, make
+from producers.perimeter.errors import InvalidCall, NotConfigured, PluginRefused
+from producers.perimeter.fence import disarm_marks, mark_organisation
+from producers.perimeter.namespaces import Entry, derive_namespaces, readable_entries, writable_entry
+from producers.perimeter.trees import WorkspaceTree
+from producers.plugin.wire import (
+    Capability,
+    ForgetRequest,
+    Memory,
+    MemoryKind,
+    MemoryWrite,
+    NamespaceKind,
+    NamespaceUpsert,
+    SearchRequest,
+    Source,
+    Written,
+)
+from store.off_loop import off_loop
+from store.text.redaction import Redaction, redact
+
+#: How long a summary is kept that names no end.
+SUMMARY_TTL = timedelta(days=30)
+#: Namespaces of which a process knows that they were made.
+MOST_KNOWN = 10_000
+_NOT_FOUND = 404
+
+log = structlog.get_logger("afterturn.perimeter")
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What is to be remembered; `namespace` None is the workspace's own.
+
+    `expires_at` None: a summary ends after 30 days, anything else never.
+    """
+
+    content: str
+    namespace: str | None = None
+    kind: MemoryKind = MemoryKind.FACT
+    source: Source = Source.AGENT
+    expires_at: datetime | None = None
+    pin: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Where it is remembered; `ignored` names what the plugin does not promise, and was left out."""
+
+    id: str
+    namespace: str
+    ignored: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """What a search found; `ignored` as of a commit."""
+
+    memories: Sequence[Memory] = ()
+    ignored: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as it is answered; `ignored` only where there is something."""
+        answer: dict[str, Any] = {"memories": [memory.as_json() for memory in self.memories]}
+        return answer | ({"ignored": list(self.ignored)} if self.ignored else {})
+
+
+class Perimeter:
+    """Stands between workspaces and one plugin. What a caller reaches is read from the tree at every call.
+
+    Every call raises TreeError, InvalidCall, NotPermitted, NotConfigured (`plugin` None), and what the plugin's client
+    raises. `redaction` says which secrets are replaced before a text leaves.
+    """
+
+    def __init__(
+        self,
+        plugin: PluginClient | None,
+        tree: WorkspaceTree,
+        audit: OrganisationAudit,
+        *,
+        redaction: Redaction = Redaction.ALL,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._plugin, self._tree, self._audit, self._redaction, self._clock = plugin, tree, audit, redaction, clock
+        self._made: dict[str, None] = {}
+
+    async def readable(self, caller: Caller) -> Sequence[Entry]:
+        """Return the namespaces that the caller reads."""
+        self._wired()
+        return derive_namespaces(await self._tree.path_to_root(caller.workspace))
+
+    async def writable(self, caller: Caller) -> Sequence[Entry]:
+        """Return the namespaces that the caller writes."""
+        return tuple(entry for entry in await self.readable(caller) if entry.writable)
+
+    async def capabilities(self) -> frozenset[str]:
+        """Return what the plugin promises."""
+        return await self._wired().capabilities()
+
+    async def commit(self, caller: Caller, commit: Commit) -> Committed:
+        """Remember a text: without secrets, and without what imitates the organisation's mark."""
+        plugin = self._wired()
+        write = make(
+            MemoryWrite,
+            content=await off_loop(len(commit.content), self.clean, commit.content, caller),
+            kind=commit.kind,
+            source=commit.source,
+            expires_at=self._end(commit),
+            pin=commit.pin,
+        )
+        entry = writable_entry(await self.readable(caller), commit.namespace)
+        write, ignored = _degrade(write, await plugin.capabilities())
+        written = await self._write(plugin, entry, write)
+        if entry.kind is NamespaceKind.ORG:
+            await self._note(
+                OrganisationWrite.of(self._clock(), caller.workspace, entry.name, written.id, write.content)
+            )
+        return Committed(written.id, entry.name, ignored)
+
+    async def search(
+        self,
+        caller: Caller,
+        query: str | None = None,
+        namespaces: Sequence[str] = (),
+        kinds: Sequence[MemoryKind] = (),
+        limit: int = 0,
+    ) -> Hits:
+        """Return memories of the namespaces that the caller reads; of an organisation marked as such."""
+        plugin = self._wired()
+        entries = readable_entries(await self.readable(caller), namespaces)
+        if not entries:
+            return Hits()
+        names = {entry.name: entry.kind for entry in entries}
+        request = make(SearchRequest, namespaces=tuple(names), query=query or None, kinds=tuple(kinds), limit=limit)
+        ignored: tuple[str, ...] = ()
+        if request.query is not None and Capability.FTS not in await plugin.capabilities():
+            request, ignored = request.model_copy(update={"query": None}), ("query",)
+        found = (await plugin.search(request)).memories
+        now = self._clock()
+        # A plugin that answers with more than it was asked for changes nothing of what a workspace reads.
+        shown = (
+            _shown(memory, names[memory.namespace])
+            for memory in found
+            if memory.namespace in names and (memory.expires_at is None or memory.expires_at > now)
+        )
+        return Hits(tuple(shown), ignored)
+
+    async def forget(self, caller: Caller, memory_id: UUID, namespace: str | None = None) -> None:
+        """Forget a memory of a namespace that the caller writes."""
+        plugin = self._wired()
+        entry = writable_entry(await self.readable(caller), namespace)
+        await plugin.forget(memory_id, make(ForgetRequest, requested_by_namespace=entry.name))
+
+    def clean(self, content: str, caller: Caller | None = None) -> str:
+        """Return a text as it is stored: its secrets replaced, the caller's own key among them, its marks disarmed."""
+        return clean(content, self._redaction, (caller.key,) if caller and caller.key else ())
+
+    def _wired(self) -> PluginClient:
+        if self._plugin is None:
+            raise NotConfigured
+        return self._plugin
+
+    def _end(self, commit: Commit) -> datetime | None:
+        now = self._clock()
+        if commit.expires_at is not None and commit.expires_at <= now:
+            raise InvalidCall("expires_at: must be in the future")
+        return commit.expires_at or (now + SUMMARY_TTL if commit.kind is MemoryKind.SUMMARY else None)
+
+    async def _write(self, plugin: PluginClient, entry: Entry, write: MemoryWrite) -> Written:
+        """Write to a namespace, which is made where it is not known to be there.
+
+        It is not made before every write: some plugins forget a namespace's metadata and end when it is made again.
+        """
+        if entry.name not in self._made:
+            await self._make(plugin, entry)
+        try:
+            return await plugin.write(entry.name, write)
+        except PluginRefused as error:
+            if error.status != _NOT_FOUND:
+                raise
+        await self._make(plugin, entry)
+        return await plugin.write(entry.name, write)
+
+    async def _make(self, plugin: PluginClient, entry: Entry) -> None:
+        await plugin.upsert_namespace(entry.name, NamespaceUpsert(kind=entry.kind))
+        if len(self._made) >= MOST_KNOWN:
+            self._made.clear()
+        self._made[entry.name] = None
+
+    async def _note(self, write: OrganisationWrite) -> None:
+        """Note a write that was done; it is not undone where that fails."""
+        try:
+            await self._audit.record(write)
+        except Exception as error:  # noqa: BLE001 - an audit of any kind fails no write
+            # Without the traceback: an audit's error may repeat what it was given.
+            log.error("organisation_write_not_audited", error=type(error).__name__, memory_id=write.memory_id)  # noqa: TRY400
+
+
+def clean(content: str, redaction: Redaction, own_keys: Sequence[str] = ()) -> str:
+    """Return a text as it is stored: its secrets replaced, its marks disarmed."""
+    return disarm_marks(redact(content, redaction, own_keys))
+
+
+def _degrade(write: MemoryWrite, promised: frozenset[str]) -> tuple[MemoryWrite, tuple[str, ...]]:
+    """Return the write without what the plugin does not promise to keep, and the names of that."""
+    ignored = {
+        field: default
+        for field, default, capability in (("expires_at", None, Capability.TTL), ("pin", False, Capability.PIN))
+        if capability not in promised and getattr(write, field) != default
+    }
+    return (write.model_copy(update=ignored), tuple(ignored)) if ignored else (write, ())
+
+
+def _shown(memory: Memory, kind: NamespaceKind) -> Memory:
+    """Return a memory as a workspace sees it: only what is an organisation's has the organisation's mark."""
+    content = memory.content
+    shown = (
+        mark_organisation(memory.id, memory.namespace, content) if kind is NamespaceKind.ORG else disarm_marks(content)
+    )
+    return memory.model_copy(update={"content": shown})

@@ -1,0 +1,245 @@
+"""The perimeter's tools as agents are shown them: names, schemas and answers, for any server of MCP.
+
+The surface follows the plugin: what it does not promise to keep is in no schema. An agent that sends such an argument
+all the same (its list of tools may be older) is served without it, and the answer says so under `ignored`.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+
+from producers.perimeter.callers import Caller
+from producers.perimeter.client import make
+from producers.perimeter.errors import InvalidCall, PerimeterError, PluginUnavailable
+from producers.perimeter.perimeter import Commit, Committed, Perimeter
+from producers.plugin.wire import LARGEST_LIMIT, Capability, Memory, MemoryKind, NamespaceKind, Time, format_time
+
+NAMESPACE = "A namespace of list_writable_namespaces; the default is the workspace's own."
+NO_MEMORIES = "No memories found."
+REFUSED_SCOPE = "scope: GLOBAL is not served here; use LOCAL or TEAM"
+#: Memories that the older recall tool returns, at most.
+RECALL_LIMIT = 50
+
+
+class _Arguments(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class CommitArguments(_Arguments):
+    """What commit_memory takes; `scope` is the older word for a namespace."""
+
+    content: StrictStr = Field(description="What is to be remembered, in a sentence that stands by itself.")
+    namespace: StrictStr | None = Field(None, description=NAMESPACE)
+    kind: MemoryKind = Field(MemoryKind.FACT, description="fact, summary or checkpoint")
+    expires_at: Time | None = Field(None, description="When it is forgotten, in RFC 3339; without it, never.")
+    pin: StrictBool = Field(default=False, description="Show it before others.")
+    scope: StrictStr | None = Field(None, description="LOCAL (the workspace) or TEAM, instead of a namespace.")
+
+
+class SummaryArguments(_Arguments):
+    """What commit_summary takes."""
+
+    content: StrictStr = Field(description="The summary.")
+    namespace: StrictStr | None = Field(None, description=NAMESPACE)
+    expires_at: Time | None = Field(None, description="When it is forgotten, in RFC 3339; the default is in 30 days.")
+
+
+class SearchArguments(_Arguments):
+    """What search_memory takes."""
+
+    query: StrictStr | None = Field(None, description="What to look for; without it, the newest are listed.")
+    namespaces: tuple[StrictStr, ...] = Field((), description="Where to look; the default is all that are readable.")
+    kinds: tuple[MemoryKind, ...] = Field((), description="Only memories of these kinds.")
+    limit: StrictInt = Field(20, ge=1, le=LARGEST_LIMIT, description="Memories to return, at most.")
+
+
+class ForgetArguments(_Arguments):
+    """What forget_memory takes."""
+
+    memory_id: UUID = Field(description="The id of the memory.")
+    namespace: StrictStr | None = Field(None, description=NAMESPACE)
+
+
+class NoArguments(_Arguments):
+    """For tools that take nothing."""
+
+
+class RecallArguments(_Arguments):
+    """What the older recall_memory takes."""
+
+    query: StrictStr | None = Field(None, description="What to look for; without it, the newest are listed.")
+    scope: StrictStr | None = Field(None, description="LOCAL, TEAM (which finds LOCAL as well), or all without one.")
+
+
+Answer = dict[str, Any] | list[dict[str, Any]] | str
+Run = Callable[[Perimeter, Caller, Any], Awaitable[Answer]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One tool: `schema` is the JSON schema of its arguments, `read_only` and `idempotent` are MCP's hints."""
+
+    name: str
+    description: str
+    arguments: type[BaseModel]
+    run: Run
+    read_only: bool = False
+    idempotent: bool = False
+
+    def schema(self, promised: frozenset[str] | None = None) -> dict[str, Any]:
+        """Return the schema without what a plugin with these capabilities does not keep; None: with everything."""
+        schema = self.arguments.model_json_schema()
+        for name, capability in _NEEDS.items():
+            if promised is not None and capability not in promised:
+                schema["properties"].pop(name, None)
+        return schema
+
+
+#: Arguments that are of use only where a plugin promises this.
+_NEEDS = {
+    "expires_at": Capability.TTL,
+    "pin": Capability.PIN,
+    "query": Capability.FTS,
+}
+
+
+async def _commit(perimeter: Perimeter, caller: Caller, given: CommitArguments) -> Answer:
+    if given.scope and given.namespace:
+        raise InvalidCall("name a namespace or a scope, not both")
+    namespace = await _namespace_of(perimeter, caller, given.scope) if given.scope else given.namespace
+    commit = Commit(given.content, namespace, given.kind, expires_at=given.expires_at, pin=given.pin)
+    done = await perimeter.commit(caller, commit)
+    return {"id": done.id, "scope": given.scope} if given.scope else _committed(done)
+
+
+async def _summarise(perimeter: Perimeter, caller: Caller, given: SummaryArguments) -> Answer:
+    commit = Commit(given.content, given.namespace, MemoryKind.SUMMARY, expires_at=given.expires_at)
+    return _committed(await perimeter.commit(caller, commit))
+
+
+async def _search(perimeter: Perimeter, caller: Caller, given: SearchArguments) -> Answer:
+    hits = await perimeter.search(caller, given.query, given.namespaces, given.kinds, given.limit)
+    return hits.as_json()
+
+
+async def _forget(perimeter: Perimeter, caller: Caller, given: ForgetArguments) -> Answer:
+    await perimeter.forget(caller, given.memory_id, given.namespace)
+    return {"forgotten": True}
+
+
+async def _list_readable(perimeter: Perimeter, caller: Caller, _: NoArguments) -> Answer:
+    return {"namespaces": [entry.as_json() for entry in await perimeter.readable(caller)]}
+
+
+async def _list_writable(perimeter: Perimeter, caller: Caller, _: NoArguments) -> Answer:
+    return {"namespaces": [entry.as_json() for entry in await perimeter.writable(caller)]}
+
+
+async def _recall(perimeter: Perimeter, caller: Caller, given: RecallArguments) -> Answer:
+    """Answer as the older tool did: a list with scopes, or a sentence where there is nothing."""
+    if (given.scope or "") not in _READ_BY_SCOPE:
+        raise _unknown_scope(given.scope)
+    kinds = _READ_BY_SCOPE[given.scope or ""]
+    names = {entry.name: entry.kind for entry in await perimeter.readable(caller) if entry.kind in kinds}
+    hits = await perimeter.search(caller, given.query, tuple(names), limit=RECALL_LIMIT)
+    return [_recalled(memory, names[memory.namespace]) for memory in hits.memories] or NO_MEMORIES
+
+
+_SCOPES = {NamespaceKind.WORKSPACE: "LOCAL", NamespaceKind.TEAM: "TEAM", NamespaceKind.ORG: "GLOBAL"}
+_READ_BY_SCOPE = {
+    "LOCAL": {NamespaceKind.WORKSPACE},
+    "TEAM": {NamespaceKind.TEAM, NamespaceKind.WORKSPACE},
+    "": set(_SCOPES),
+}
+
+
+async def _namespace_of(perimeter: Perimeter, caller: Caller, scope: str) -> str:
+    """Return the namespace that an older scope means."""
+    if scope not in {"LOCAL", "TEAM"}:
+        raise _unknown_scope(scope)
+    return next(entry.name for entry in await perimeter.readable(caller) if _SCOPES[entry.kind] == scope)
+
+
+def _unknown_scope(scope: str | None) -> InvalidCall:
+    return InvalidCall(REFUSED_SCOPE if scope == "GLOBAL" else "scope: must be LOCAL or TEAM")
+
+
+def _committed(done: Committed) -> dict[str, Any]:
+    answer: dict[str, Any] = {"id": done.id, "namespace": done.namespace}
+    return answer | ({"ignored": list(done.ignored)} if done.ignored else {})
+
+
+def _recalled(memory: Memory, kind: NamespaceKind) -> dict[str, Any]:
+    return {
+        "id": memory.id,
+        "content": memory.content,
+        "scope": _SCOPES[kind],
+        "created_at": format_time(memory.created_at),
+    }
+
+
+TOOLS: Sequence[Tool] = (
+    Tool("commit_memory", "Remember something.", CommitArguments, _commit),
+    Tool("search_memory", "Find memories, or list the newest.", SearchArguments, _search, read_only=True),
+    Tool("commit_summary", "Remember a summary, for 30 days unless it says otherwise.", SummaryArguments, _summarise),
+    Tool("list_writable_namespaces", "List where you may remember.", NoArguments, _list_writable, read_only=True),
+    Tool("list_readable_namespaces", "List where you may look.", NoArguments, _list_readable, read_only=True),
+    Tool("forget_memory", "Forget a memory for good.", ForgetArguments, _forget, idempotent=True),
+)
+#: For agents that know the older words (LOCAL, TEAM).
+LEGACY_TOOLS: Sequence[Tool] = (
+    Tool("recall_memory", "Find memories by the older scopes.", RecallArguments, _recall, read_only=True),
+)
+
+
+class ToolFailed(Exception):
+    """A tool that failed, as an agent is told: `body` is the JSON of the answer, with isError set."""
+
+    def __init__(self, code: str, message: str, *, retryable: bool, details: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.body = {"code": code, "message": message, "retryable": retryable}
+        if details:
+            self.body["details"] = details
+
+
+class Toolbox:
+    """The tools before one perimeter; `legacy` adds the older recall tool."""
+
+    def __init__(self, perimeter: Perimeter, *, legacy: bool = False) -> None:
+        self._perimeter = perimeter
+        self._tools = {tool.name: tool for tool in (*TOOLS, *(LEGACY_TOOLS if legacy else ()))}
+
+    async def listed(self) -> Sequence[dict[str, Any]]:
+        """Return the tools as MCP lists them; while the plugin cannot be asked, with all their arguments."""
+        try:
+            promised = await self._perimeter.capabilities()
+        except PerimeterError:
+            promised = None
+        return [
+            {
+                "name": tool.name,
+                "description": tool.description,
+                "inputSchema": tool.schema(promised),
+                "annotations": {
+                    "readOnlyHint": tool.read_only,
+                    "idempotentHint": tool.read_only or tool.idempotent,
+                    "destructiveHint": tool.name == "forget_memory",
+                },
+            }
+            for tool in self._tools.values()
+        ]
+
+    async def call(self, caller: Caller, name: str, arguments: Mapping[str, Any]) -> Answer:
+        """Run a tool and return its answer, ready for JSON. Raises ToolFailed."""
+        tool = self._tools.get(name)
+        if tool is None:
+            raise ToolFailed("bad_request", "there is no such tool", retryable=False)
+        try:
+            return await tool.run(self._perimeter, caller, make(tool.arguments, **dict(arguments)))
+        except PluginUnavailable as error:
+            raise ToolFailed(error.wire_code, f"memory is unavailable: {error}", retryable=True) from None
+        except PerimeterError as error:
+            raise ToolFailed(error.wire_code, str(error), retryable=error.retryable, details=error.details) from None

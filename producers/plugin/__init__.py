@@ -1,0 +1,1 @@
+"""Memory plugin contract v1 on our side: `wire` has the objects that cross it, checked as the contract says."""

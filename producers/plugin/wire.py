@@ -1,0 +1,282 @@
+"""The objects of memory plugin contract v1, checked before they are sent and after they came. Pure rules.
+
+Requests refuse what the contract refuses, unknown fields included; answers take what the contract takes and leave the
+rest aside. `as_json` gives the least JSON: a field that is not set is not sent.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Any, Self
+from uuid import UUID
+
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    model_validator,
+)
+
+VERSION = "1.0.0"
+#: Bytes of a namespace's name, at most.
+LONGEST_NAME = 256
+LARGEST_LIMIT = 100
+DEFAULT_LIMIT = 20
+#: Numbers of one embedding, at most.
+LARGEST_EMBEDDING = 4096
+
+#: For fullmatch: with match and `$` a name could end in a line end.
+_NAME = re.compile(r"[a-z]+:[A-Za-z0-9_:.\-]+")
+_RFC3339 = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:([Zz])|([+-]\d\d:\d\d))", re.ASCII)
+
+
+class Capability(StrEnum):
+    """What a plugin may promise beyond storing and listing; other words are passed over.
+
+    The last two are not of contract v1: a plugin that lists them takes `created_at` in a write, and answers a listing
+    with `next_cursor`, which the next request sends as `cursor`.
+    """
+
+    EMBEDDING = "embedding"
+    FTS = "fts"
+    TTL = "ttl"
+    PIN = "pin"
+    PROPAGATION = "propagation"
+    CREATED_AT = "created_at"
+    CURSOR = "cursor"
+
+
+class NamespaceKind(StrEnum):
+    """Who shares a namespace; its name's prefix and its kind need not agree."""
+
+    WORKSPACE = "workspace"
+    TEAM = "team"
+    ORG = "org"
+    CUSTOM = "custom"
+
+
+class MemoryKind(StrEnum):
+    """What a memory is."""
+
+    FACT = "fact"
+    SUMMARY = "summary"
+    CHECKPOINT = "checkpoint"
+
+
+class Source(StrEnum):
+    """Who wrote a memory."""
+
+    AGENT = "agent"
+    RUNTIME = "runtime"
+    USER = "user"
+
+
+def is_namespace(name: str) -> bool:
+    """Say whether a text may name a namespace: `workspace:abc`, at most 256 bytes, no trailing line end."""
+    return len(name) <= LONGEST_NAME and _NAME.fullmatch(name) is not None
+
+
+def parse_time(text: str) -> datetime:
+    """Return the instant of an RFC 3339 text, to the microsecond. Raises ValueError for anything else."""
+    found = _RFC3339.fullmatch(text)
+    if found is None:
+        raise ValueError("must be a time in RFC 3339, 2026-11-05T10:00:00Z")
+    day, time, fraction, _, offset = found.groups()
+    return datetime.fromisoformat(f"{day}T{time}.{(fraction or '0')[:6].ljust(6, '0')}{offset or '+00:00'}")
+
+
+def format_time(time: datetime) -> str:
+    """Return an instant in RFC 3339, in UTC."""
+    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _check_name(name: str) -> str:
+    if not is_namespace(name):
+        raise ValueError(f"must be like workspace:abc, in at most {LONGEST_NAME} bytes")
+    return name
+
+
+def _check_text(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("must be Unicode text without lone surrogates") from None
+    return text
+
+
+def _check_content(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be blank")
+    return _check_text(text)
+
+
+def _read_time(value: object) -> object:
+    return value if isinstance(value, datetime | None) else parse_time(value if isinstance(value, str) else "")
+
+
+def _check_embedding(numbers: Sequence[float]) -> Sequence[float]:
+    if numbers and (not all(map(math.isfinite, numbers)) or not any(numbers)):
+        raise ValueError("must hold finite numbers, not all of them zero")
+    return numbers
+
+
+def _check_object(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    try:
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError, RecursionError):
+        raise ValueError("must be JSON: texts without lone surrogates, finite numbers") from None
+    return value
+
+
+def _none_as_empty(value: object) -> object:
+    return () if value is None else value
+
+
+NamespaceName = Annotated[StrictStr, AfterValidator(_check_name)]
+Content = Annotated[StrictStr, AfterValidator(_check_content)]
+Text = Annotated[StrictStr, AfterValidator(_check_text)]
+Time = Annotated[AwareDatetime, BeforeValidator(_read_time), PlainSerializer(format_time, return_type=str)]
+JsonObject = Annotated[Mapping[str, Any], AfterValidator(_check_object)]
+Embedding = Annotated[
+    tuple[StrictFloat | StrictInt, ...], Field(max_length=LARGEST_EMBEDDING), AfterValidator(_check_embedding)
+]
+
+
+class _Request(BaseModel):
+    """What is sent; null and absent are the same, unless a class says otherwise."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the least JSON that says it."""
+        return self.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+
+
+class NamespaceUpsert(_Request):
+    """Makes a namespace, or changes what is named of one."""
+
+    kind: NamespaceKind
+    expires_at: Time | None = None
+    metadata: JsonObject | None = None
+
+
+class NamespacePatch(_Request):
+    """Changes what is named; here null clears."""
+
+    expires_at: Time | None = None
+    metadata: JsonObject | None = None
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> Self:
+        if not self.model_fields_set:
+            raise ValueError("the patch has no fields set: name expires_at or metadata")
+        return self
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields that were named, null included."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+class MemoryWrite(_Request):
+    """Writes a memory; the same `id` again replaces every field of it. `created_at` is for plugins that list it."""
+
+    id: UUID | None = None
+    content: Content
+    kind: MemoryKind
+    source: Source
+    expires_at: Time | None = None
+    propagation: JsonObject | None = None
+    pin: StrictBool = False
+    embedding: Embedding | None = None
+    created_at: Time | None = None
+
+
+class SearchRequest(_Request):
+    """Asks for memories of these namespaces, and of no other; limit 0 is the plugin's default of 20."""
+
+    namespaces: tuple[NamespaceName, ...] = Field(min_length=1)
+    query: Text | None = None
+    kinds: tuple[MemoryKind, ...] = ()
+    limit: StrictInt = Field(default=0, ge=0, le=LARGEST_LIMIT)
+    embedding: Embedding | None = None
+    cursor: Text | None = None
+
+
+class ForgetRequest(_Request):
+    """Forgets a memory of this namespace."""
+
+    requested_by_namespace: NamespaceName
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+
+
+class Health(_Answer):
+    """Whether the plugin can work, and what it promises."""
+
+    status: StrictStr
+    version: StrictStr = ""
+    capabilities: Annotated[tuple[StrictStr, ...], BeforeValidator(_none_as_empty)] = ()
+
+
+class Namespace(_Answer):
+    """A namespace as the plugin keeps it."""
+
+    name: StrictStr
+    kind: StrictStr
+    created_at: Time
+    expires_at: Time | None = None
+    metadata: Mapping[str, Any] | None = None
+
+
+class Written(_Answer):
+    """Where a memory was written."""
+
+    id: StrictStr
+    namespace: StrictStr
+
+
+class Memory(_Answer):
+    """A memory as the plugin returns it."""
+
+    id: StrictStr
+    namespace: StrictStr
+    content: StrictStr
+    kind: StrictStr
+    source: StrictStr
+    created_at: Time
+    expires_at: Time | None = None
+    propagation: Mapping[str, Any] | None = None
+    pin: StrictBool | None = None
+    score: float | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it with the fields that are set."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+class Found(_Answer):
+    """What a search found; null is none. `next_cursor`: there is more, for plugins that list `cursor`."""
+
+    memories: Annotated[tuple[Memory, ...], BeforeValidator(_none_as_empty)]
+    next_cursor: StrictStr | None = None
+
+
+class Problem(_Answer):
+    """The body of a refusal."""
+
+    code: StrictStr
+    message: StrictStr
+    details: Mapping[str, Any] | None = None
