@@ -63,6 +63,8 @@ class Door:
             await visit.failed(error, receive)
         finally:
             visit.leave()
+            # The server keeps a connection while anything refers to a body that is not read to its end: no cycle may.
+            del scope[ENTER]
         visit.note(self._recorder)
 
     def _admit(self, scope: Scope) -> None:

@@ -127,6 +127,35 @@ def test_what_was_acknowledged_outlives_the_process_that_said_so(
     assert token not in log
 
 
+def test_a_request_that_runs_when_it_is_told_to_stop_is_answered_first(
+    postgres: TestPostgres, valkey: TestValkey, token: str, tmp_path: Path
+) -> None:
+    port, body = free_port(), orjson.dumps({**TURN, "turn_id": "while it stops"})
+    head = (
+        f"POST /api/v1/turns HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n"
+        f"Expect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with api(environment(tmp_path, postgres, valkey, port), tmp_path) as process:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client:
+            live(client, process)
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
+            connection.sendall(head.encode())
+            assert connection.recv(1000).startswith(b"HTTP/1.1 100 ")
+            process.send_signal(signal.SIGTERM)
+            wait_until(lambda: refuses(port), "nobody else is let in")
+            connection.sendall(body)
+            assert connection.recv(1000).startswith(b"HTTP/1.1 201 ")
+        assert process.wait(PATIENCE_S) == 0
+
+
+def refuses(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
 def test_a_taken_address_is_said_and_ends_with_two(postgres: TestPostgres, valkey: TestValkey, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

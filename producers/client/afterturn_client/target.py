@@ -18,9 +18,11 @@ T = TypeVar("T")
 #: How long a recall waits for the client's own last write, in milliseconds, unless it says otherwise.
 OWN_WRITE_WAIT_MS = 1000
 
-#: How long an idle connection is kept, in seconds: shorter than servers keep theirs (uvicorn: 5), so that none
+#: How long an idle connection is kept, in seconds: shorter than servers keep theirs (the service: 10), so that none
 #: is cut while a request is on its way.
 KEEPALIVE_S = 4.0
+#: Calls at a time: as many as the service takes from one address. Further ones wait here, and are not refused there.
+MAX_CONNECTIONS = 64
 
 
 @dataclass
@@ -52,7 +54,9 @@ class Target:
             "headers": {"authorization": f"Bearer {self.key}", "accept": "application/json"},
             "trust_env": not is_loopback(self.base_url),
             "follow_redirects": False,
-            "limits": httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=KEEPALIVE_S),
+            "limits": httpx.Limits(
+                max_connections=MAX_CONNECTIONS, max_keepalive_connections=20, keepalive_expiry=KEEPALIVE_S
+            ),
         }
 
     def add_turn(self, session_id: str, messages: Messages, options: TurnOptions) -> Call[answers.TurnReceipt]:
