@@ -22,7 +22,7 @@ from redis.retry import Retry
 
 from deploy import logs
 from deploy.broker_fitness import Watch
-from deploy.gateways import gateway_recall
+from deploy.gateways import following_settings, gateway_recall
 from deploy.health import ApiHealth
 from deploy.http_server import serve
 from deploy.long_lived import keep_loaded
@@ -66,7 +66,6 @@ from store.units import Units
 from store.words import KeptShort
 from workers.embedding import EmbeddingStage
 from workers.micro_batch import MicroBatch
-from workers.settings import GatewayMode
 
 #: A nudge is not worth waiting for: patience with Redis, in seconds.
 REDIS_S = 0.5
@@ -107,7 +106,7 @@ def compose(settings: Settings, owned: "_Owned") -> FastAPI:
     counts = LedgerCounts(Ledger(owned.database), partial(Backlog(owned.database).newly_failed, window))
     looks = {"broker": owned.watch.wrong, "embedding": owned.model.wrong, "rerank": owned.last.wrong}
     return create_app(
-        Memory(_parts(settings, owned), settings.api, gateway=settings.gateway.mode is not GatewayMode.OFF),
+        Memory(_parts(settings, owned), settings.api),
         Keys(owned.database),
         ApiHealth(owned.database, owned.doorbell, counts, looks, settings.health),
         Exposition(settings.metrics_dir, counts, settings.health),
@@ -131,7 +130,7 @@ class _Owned:
     watch: Watch
     recorder: CallRecorder
     keeping: Keeping
-    others: GatewayRecall | None
+    others: GatewayRecall
     pressure: Pressure
     batch: MicroBatch
     words: KeptShort
@@ -197,6 +196,7 @@ async def _opened(settings: Settings, owned: _Owned) -> AsyncGenerator[None]:
         owned.clock.running(),
         owned.watch.running(),
         noting_models(owned.database, settings, owned.embedder),
+        following_settings(owned.database, settings.gateway),
         owned.model.loading(),
         owned.last.loading(),
         owned.recorder.writing(),
@@ -204,8 +204,7 @@ async def _opened(settings: Settings, owned: _Owned) -> AsyncGenerator[None]:
         yield
     await owned.batch.close(MODEL_S)
     await owned.words.close()
-    if owned.others is not None:
-        await owned.others.close()
+    await owned.others.close()
     await owned.doorbell.close()
     await owned.keeping.close()
     await owned.carrying.close()

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cryptography.fernet import Fernet
 from pydantic import SecretStr
 
 from deploy.embedded import PostgresEndpoint
@@ -11,6 +12,7 @@ from deploy.private_files import write_private
 from store import migrations
 from store.database import Database
 from store.events.reader import restamp
+from store.identity import host_id
 from store.keys import Keys
 from store.settings import DatabaseSettings
 
@@ -18,46 +20,56 @@ HOST = "default"
 API_KEY_FILE = "api-key"
 GATEWAY_USER = "self"
 GATEWAY_KEY_FILE = "gateway-key"
+SEALING_KEY_FILE = "sealing-key"
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Keys of the default host: the API's, and that of the user `--gateway self` delivers as."""
+    """Keys: the API's of the default host, that of the user `--gateway self` delivers as, the one that seals others."""
 
     api_key: str = field(repr=False)
     gateway_user: str
     gateway_key: str = field(repr=False)
+    sealing_key: str = field(repr=False)
 
 
-def bootstrap(data: Path, endpoint: PostgresEndpoint) -> Credentials:
+def bootstrap(data: Path, endpoint: PostgresEndpoint, gateway_host: str = HOST) -> Credentials:
     """Migrate, and make the keys kept in DIR/api-key and DIR/gateway-key (0600) if they open nothing yet.
 
-    A log that was restored from another cluster is stamped for this one. Blocks, and must not be called from a
-    running event loop.
+    DIR/sealing-key is made once: gateway keys that were sealed with it open with nothing else. A log that was restored
+    from another cluster is stamped for this one. Blocks, and must not be called from a running event loop.
     """
     migrations.upgrade(endpoint.owner_url)
     asyncio.run(restamp(endpoint.owner_url))
-    api_key = _kept_key(data / API_KEY_FILE, endpoint, "afterturn up", None)
-    gateway_key = _kept_key(data / GATEWAY_KEY_FILE, endpoint, "afterturn up --gateway self", GATEWAY_USER)
-    return Credentials(api_key, GATEWAY_USER, gateway_key)
+    api_key = _kept_key(data / API_KEY_FILE, endpoint, (HOST, "afterturn up", None))
+    own = (gateway_host, "afterturn up --gateway self", GATEWAY_USER)
+    gateway_key = _kept_key(data / GATEWAY_KEY_FILE, endpoint, own)
+    return Credentials(api_key, GATEWAY_USER, gateway_key, _kept_sealing_key(data / SEALING_KEY_FILE))
 
 
-def _kept_key(path: Path, endpoint: PostgresEndpoint, label: str, gateway_user: str | None) -> str:
-    """Return the key in a file if it opens this database, else make one and keep it there."""
+def _kept_sealing_key(path: Path) -> str:
+    if not path.exists():
+        write_private(path, Fernet.generate_key().decode())
+    return path.read_text(encoding="ascii").strip()
+
+
+def _kept_key(path: Path, endpoint: PostgresEndpoint, wanted: tuple[str, str, str | None]) -> str:
+    """Return the key in a file if it opens this database for the host `wanted`, else make one and keep it there."""
     kept = path.read_text(encoding="ascii").strip() if path.exists() else ""
-    token = asyncio.run(_working_key(endpoint, kept, label, gateway_user))
+    token = asyncio.run(_working_key(endpoint, kept, *wanted))
     if token != kept:
         write_private(path, token)
     return token
 
 
-async def _working_key(endpoint: PostgresEndpoint, kept: str, label: str, gateway_user: str | None) -> str:
+async def _working_key(endpoint: PostgresEndpoint, kept: str, host: str, label: str, gateway_user: str | None) -> str:
     app, operator = SecretStr(endpoint.app_url), SecretStr(endpoint.operator_url)
     database = Database(DatabaseSettings(url=app, operator_url=operator, pool_size=1))
     try:
         keys = Keys(database)
-        if kept and await keys.authenticate(kept) is not None:
+        grant = await keys.authenticate(kept) if kept else None
+        if grant is not None and grant.host_id == host_id(host):
             return kept
-        return await keys.create(HOST, label, gateway_user=gateway_user)
+        return await keys.create(host, label, gateway_user=gateway_user)
     finally:
         await database.close()

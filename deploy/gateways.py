@@ -1,37 +1,108 @@
-"""The Memory Gateway as the processes use it: turns are delivered by workers, recalls are asked by both."""
+"""Memory Gateways as the processes use them: turns are delivered by workers, recalls are asked by both."""
 
-from afterturn_client.gateway import GatewayClient
-from afterturn_client.transport import check_base_url
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
+import structlog
+
+from producers.gateway_clients import Access, Calling, GatewayClients, TargetUnusable, canonical_url
 from producers.gateway_recall import GatewayRecall
-from producers.kept_posts import KeptPosts
-from store import identity
 from store.database import Database
-from workers.gateway import gate_of
-from workers.settings import GatewayMode, GatewaySettings
+from store.errors import SealBroken, TargetTaken
+from store.gateway_targets import GatewayTargets, GatewayUser, Target
+from store.outage import is_outage
+from store.sealing import Sealer
+from workers.gateway import gate_policy
+from workers.settings import GatewayMode, GatewaySettings, sealing_keys
+
+log = structlog.get_logger(__name__)
+
+#: How long a starting API waits for the settings' target to be laid down, and until it is tried again, in seconds.
+AT_START_S = 2.0
+TRY_AGAIN_S = 5.0
+BY_SETTINGS = "settings"
 
 
-def gateway_client(settings: GatewaySettings, timeout_s: float | None = None) -> GatewayClient | None:
-    """Return a client, or None where no gateway is configured."""
+class TargetAccess:
+    """How this process reaches targets: it opens sealed keys; of the settings' own target it has the key itself."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self._settings = settings
+        self._sealer = Sealer(sealing_keys(settings.sealing_keys))
+        self._own = user_of(settings)
+
+    def __call__(self, target: Target) -> Access:
+        """Return where a target is and its key. Raises TargetUnusable."""
+        if target.sealed_key is not None:
+            try:
+                return Access(target.user.base_url or "", self._sealer.open(target.sealed_key, target.seal_place))
+            except SealBroken as error:
+                raise TargetUnusable(f"the key of the gateway target cannot be opened: {error}") from None
+        if not target.of_settings or target.user != self._own:
+            raise TargetUnusable("the settings of this process (gateway.*) name another gateway, or none")
+        base_url = target.user.base_url or self._settings.base_url
+        return Access(base_url, self._settings.user_key.get_secret_value())
+
+    def opens(self, target: Target) -> bool:
+        """Say whether this process can call a target."""
+        try:
+            self(target)
+        except TargetUnusable:
+            return False
+        return True
+
+
+def user_of(settings: GatewaySettings) -> GatewayUser | None:
+    """Return whose memory at which gateway the settings name; None where they name none."""
     if settings.mode is GatewayMode.OFF:
         return None
-    patience_s = timeout_s or settings.timeout_seconds
-    return GatewayClient(
-        settings.base_url,
-        settings.user_id,
-        settings.user_key.get_secret_value(),
-        settings.app_id,
-        settings.project_id,
-        patience_s,
-        posts=KeptPosts(check_base_url(settings.base_url), patience_s, settings.keep_seconds),
-    )
+    base_url = None if settings.mode is GatewayMode.SELF else canonical_url(settings.base_url)
+    return GatewayUser(base_url, settings.user_id, settings.app_id, settings.project_id)
 
 
-def gateway_recall(settings: GatewaySettings, database: Database, timeout_s: float) -> GatewayRecall | None:
-    """Return what recalls ask, waiting at most `timeout_s`, or None where no gateway is configured."""
-    client = gateway_client(settings, timeout_s)
-    if client is None:
-        return None
-    host = identity.host_id(settings.recall_host)
-    # A gate of its own: one that searches too slowly for those who wait can take turns all the same.
-    return GatewayRecall(client, gate_of(database, settings, "search"), database, settings.scope, host)
+def delivery_clients(settings: GatewaySettings, database: Database) -> GatewayClients:
+    """Return the clients that hand turns over."""
+    calling = Calling(settings.timeout_seconds, settings.keep_seconds, gate_policy(settings))
+    return GatewayClients(database, TargetAccess(settings), calling)
+
+
+def gateway_recall(settings: GatewaySettings, database: Database, timeout_s: float) -> GatewayRecall:
+    """Return what recalls ask, waiting at most `timeout_s`."""
+    calling = Calling(timeout_s, settings.keep_seconds, gate_policy(settings))
+    # Gates of their own: a gateway that searches too slowly for those who wait can take turns all the same.
+    clients = GatewayClients(database, TargetAccess(settings), calling, "search")
+    return GatewayRecall(GatewayTargets(database), clients, database)
+
+
+@asynccontextmanager
+async def following_settings(database: Database, settings: GatewaySettings) -> AsyncGenerator[None]:
+    """Make the settings' gateway the target of their host, before the block if the database answers soon.
+
+    Where they name none, the target that earlier settings made ends.
+    """
+    task = asyncio.create_task(_follow(GatewayTargets(database), settings), name="follow the gateway settings")
+    await asyncio.wait({task}, timeout=AT_START_S)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def _follow(targets: GatewayTargets, settings: GatewaySettings) -> None:
+    user = user_of(settings)
+    while True:
+        try:
+            found = await targets.follow_settings(settings.host, user, settings.scope, BY_SETTINGS)
+        except TargetTaken as error:
+            log.error("gateway_target_refused", reason=str(error))  # noqa: TRY400 - no tracebacks
+            return
+        except Exception as error:  # noqa: BLE001 - whatever the driver raises, it is tried again
+            if not is_outage(error):
+                log.warning("gateway_settings_not_followed", error=type(error).__name__)
+            await asyncio.sleep(TRY_AGAIN_S)
+        else:
+            if user is not None and found is not None and not found.of_settings:
+                log.warning("gateway_settings_ignored", reason="an operator set a gateway target for this host")
+            return

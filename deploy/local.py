@@ -91,7 +91,8 @@ class LocalStack:
         await asyncio.to_thread(self._make_servers)
         await self._supervisor.start(self._postgres.child(), self._valkey.child())
         await asyncio.to_thread(self._postgres.create_database)
-        credentials = await asyncio.to_thread(self._parts.bootstrap, self._data, self._postgres.endpoint)
+        gateway_host = self._settings.gateway.host
+        credentials = await asyncio.to_thread(self._parts.bootstrap, self._data, self._postgres.endpoint, gateway_host)
         services = await self._start_api(credentials)
         await self._supervisor.start(*self._parts.workers(services, self._worker_count))
         await self._loaded(services)
@@ -160,6 +161,7 @@ class LocalStack:
             recall=self._settings.recall,
             embedding=self._settings.embedding,
             enrichment=self._settings.enrichment,
+            gateway_sealing_keys=SecretStr(services.sealing_keys),
         )
 
     def _save(self, running: tuple[Running, ...]) -> None:

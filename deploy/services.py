@@ -11,7 +11,7 @@ from deploy.bootstrap import Credentials
 from deploy.embedded import Child, PostgresEndpoint, survivors
 from deploy.embedded.ports import LOOPBACK
 from deploy.settings import Settings
-from workers.settings import GatewayMode
+from workers.settings import GatewayMode, sealing_keys
 
 ANY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104  (recognised, not bound)
 LIVE, READY = "/health/live", "/health/ready"
@@ -42,6 +42,12 @@ class Services:
         """Return the API's base URL."""
         host = f"[{self.address}]" if ":" in self.address else self.address
         return f"http://{host}:{self.port}"
+
+    @property
+    def sealing_keys(self) -> str:
+        """Return the keys that seal gateway keys: those of the settings before the one that was made for this stack."""
+        own = sealing_keys(self.settings.gateway.sealing_keys)
+        return ",".join(dict.fromkeys([*own, self.credentials.sealing_key]))
 
     def environment(self) -> dict[str, str]:
         """Return our environment with this stack's settings on top; the owner's URL is not among them."""
@@ -88,7 +94,10 @@ class Services:
 
     def _gateway(self) -> dict[str, str]:
         gateway = self.settings.gateway
-        told = {"AFTERTURN_GATEWAY__MODE": gateway.mode.value}
+        told = {
+            "AFTERTURN_GATEWAY__MODE": gateway.mode.value,
+            "AFTERTURN_GATEWAY__SEALING_KEYS": self.sealing_keys,
+        }
         if gateway.mode is GatewayMode.URL:
             told["AFTERTURN_GATEWAY__BASE_URL"] = gateway.base_url
         if gateway.mode is GatewayMode.SELF:

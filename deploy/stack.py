@@ -16,7 +16,7 @@ from store.recall.settings import RecallSettings
 from workers.settings import EnrichmentSettings
 
 FILE = "stack.json"
-SECRET_FIELDS = ("database_url", "operator_url", "owner_url", "redis_url")
+SECRET_FIELDS = ("database_url", "operator_url", "owner_url", "redis_url", "gateway_sealing_keys")
 PASSWORD = re.compile(r"(?<=://)([^:@/]*):[^@/]*@")
 
 
@@ -54,6 +54,8 @@ class Stack(BaseModel):
     recall: RecallSettings = Field(default_factory=RecallSettings)
     embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
     enrichment: EnrichmentSettings = Field(default_factory=EnrichmentSettings)
+    #: What `afterturn gateway set` seals with; separated by commas.
+    gateway_sealing_keys: SecretStr = SecretStr("")
     processes: tuple[StackProcess, ...] = ()
 
     @field_serializer(*SECRET_FIELDS, when_used="json")

@@ -19,13 +19,12 @@ from uuid import uuid4
 import dramatiq
 import structlog
 import uvloop
-from afterturn_client.gateway import GatewayClient
 from dramatiq.asyncio import EventLoopThread, set_event_loop_thread
 from dramatiq.brokers.redis import RedisBroker
 
 from deploy import logs
 from deploy.broker_fitness import Watch
-from deploy.gateways import gateway_client, gateway_recall
+from deploy.gateways import delivery_clients, gateway_recall
 from deploy.linking import linking_of
 from deploy.long_lived import keep_loaded
 from deploy.outside import note_models
@@ -34,6 +33,7 @@ from deploy.stepping_back import half_with_me
 from embeddings.errors import EmbeddingError
 from embeddings.registry import Owned, OwnedEmbedder, create_embedder, create_reranker
 from producers.doorbell import Doorbell
+from producers.gateway_clients import GatewayClients
 from producers.gateway_recall import GatewayRecall
 from producers.recalls import Recalls
 from store.clock import DatabaseClock
@@ -51,7 +51,7 @@ from workers.embedding import EmbeddingStage
 from workers.enrichment import EnrichmentStage, model_gate
 from workers.extraction.llm_reader import LlmReader, reader_of
 from workers.extraction.stage import ExtractionStage
-from workers.gateway import GatewayStage, gate_of
+from workers.gateway import GatewayStage
 from workers.maintenance import Maintainer, Needs, checking, tasks_of
 from workers.projection import ProjectionStage
 from workers.recall import RecallWork
@@ -77,8 +77,8 @@ class Parts:
     database: Database
     embedder: OwnedEmbedder
     reranker: Owned | None
-    gateway: GatewayClient | None
-    others: GatewayRecall | None
+    gateways: GatewayClients
+    others: GatewayRecall
     reader: LlmReader | None
     doorbell: Doorbell
     dependencies: Dependencies
@@ -94,8 +94,7 @@ class Parts:
     async def dispose(self) -> None:
         """Close everything; nothing may be working any more."""
         await self.doorbell.close()
-        if self.gateway is not None:
-            await self.gateway.aclose()
+        await self.gateways.aclose()
         for one in (self.others, self.reader, self.reranker):
             if one is not None:
                 await one.close()
@@ -118,7 +117,7 @@ def run(settings: Settings, stages: Callable[..., Sequence[StageWork]] | None = 
     """Work until SIGTERM or SIGINT, then end within seconds; returns the exit code.
 
     `stages` makes others than the real ones, of the same things (settings, database, embedder,
-    gateway, reader).
+    gateways, reader).
     """
     logs.configure(settings.log)
     logging.getLogger("dramatiq.broker.ListeningBroker").addFilter(_is_news)
@@ -151,7 +150,7 @@ def run(settings: Settings, stages: Callable[..., Sequence[StageWork]] | None = 
 def _work(loop: EventLoopThread, parts: Parts, workers: Sequence[dramatiq.Worker], ending: threading.Event) -> int:
     for one in workers:
         one.start()
-    log.info("working", pid=os.getpid(), gateway=parts.gateway is not None)
+    log.info("working", pid=os.getpid())
     try:
         if not _loaded(loop, parts.embedder, ending):
             return 0
@@ -203,14 +202,14 @@ async def _build(
     database = Database(settings.database, half_with_me(nice) if nice else None)
     clock = DatabaseClock(database)
     embedder = create_embedder(settings.embedding, settings.data)
-    gateway, reader = gateway_client(settings.gateway), reader_of(settings.enrichment)
+    gateways, reader = delivery_clients(settings.gateway, database), reader_of(settings.enrichment)
     others = gateway_recall(settings.gateway, database, settings.gateway.timeout_seconds)
     doorbell, ledger, jobs = Doorbell(broker), Ledger(database), RecallJobs(database, clock)
     reranker = create_reranker(settings.embedding.reranker, settings.data)
     recaller = Recaller(database, embedder, settings.recall, reranker=reranker, clock=clock)
     recalls = Recalls(database, recaller, Waiter(database), others)
     lease = timedelta(seconds=settings.worker.lease_seconds)
-    runners = _runners(settings, ledger, stages(settings, database, embedder, gateway, reader), doorbell, clock)
+    runners = _runners(settings, ledger, stages(settings, database, embedder, gateways, reader), doorbell, clock)
     recall = RecallWork(jobs, recalls, lease, embedder.load)
     sweeper = Sweeper(
         ledger=ledger,
@@ -235,7 +234,7 @@ async def _build(
             ("models", note_models(database, settings, embedder)),
         )
     ]
-    return Parts(database, embedder, reranker, gateway, others, reader, doorbell, dependencies, looking)
+    return Parts(database, embedder, reranker, gateways, others, reader, doorbell, dependencies, looking)
 
 
 async def _maintaining(maintainer: Maintainer, clock: DatabaseClock) -> None:
@@ -248,18 +247,11 @@ def _stages(
     settings: Settings,
     database: Database,
     embedder: OwnedEmbedder,
-    gateway: GatewayClient | None,
+    gateways: GatewayClients,
     reader: LlmReader | None,
 ) -> Sequence[StageWork]:
     return (
-        GatewayStage(
-            database,
-            Deliveries(database),
-            gateway,
-            settings.gateway,
-            _verdict(settings),
-            gate_of(database, settings.gateway),
-        ),
+        GatewayStage(database, Deliveries(database), gateways, settings.gateway, _verdict(settings)),
         ExtractionStage(database, None if reader is None else reader.version),
         EnrichmentStage(database, reader, model_gate(database, settings.enrichment)),
         EmbeddingStage(database, embedder),

@@ -41,11 +41,11 @@ class Asking:
         """Answer a question from one bank. Raises Invalid, PermissionDenied, PositionBeyondLog."""
         with _asked():
             body = read(RecallBody, asked)
-            self._parts.recalls.judge(grant, body)
             if body.across_banks:
                 return await self._across(grant, body)
             bank = await self._parts.reach(grant, body.bank)
-            return await self._parts.recalls.answer(grant.host_id, body.model_copy(update={"bank": bank}))
+            target = await self._parts.recalls.choose_target(grant, body, bank)
+            return await self._parts.recalls.answer(grant.host_id, body.model_copy(update={"bank": bank}), target)
 
     async def _across(self, grant: Grant, body: RecallBody) -> Answer:
         """Answer from the banks a user wrote to last, of those the key reaches."""
@@ -62,7 +62,10 @@ class Asking:
         return {"user_id": user, "banks": banks}
 
     async def _one(self, grant: Grant, body: RecallBody) -> dict[str, Any]:
-        return {"bank": await self._parts.reach(grant, body.bank)}
+        """Return the bank that is asked, and through which gateway target, if through one."""
+        bank = await self._parts.reach(grant, body.bank)
+        target = await self._parts.recalls.choose_target(grant, body, bank)
+        return {"bank": bank} | ({} if target is None else {"target": str(target)})
 
     async def request_recall(self, grant: Grant, asked: Any) -> JobTicket:
         """Have a worker answer a question; `recall_job` has the answer until it expires.
@@ -72,7 +75,6 @@ class Asking:
         self._parts.admit(grant, Shed.RECALL_JOBS)
         with _asked():
             body = read(RecallJobBody, asked)
-            self._parts.recalls.judge(grant, body)
             whose = await (self._whose(grant, body) if body.across_banks else self._one(grant, body))
             request = {name: value for name, value in asked.items() if name != "ttl_s"} | whose
             ticket = await self._parts.jobs.open(grant.host_id, request, timedelta(seconds=body.ttl_s))

@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
+from uuid import UUID
 
 import orjson
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -16,6 +17,7 @@ from producers.errors import Invalid, Problem, TooLarge
 from producers.fields import BANK_BYTES, SESSION_BYTES, Moment, Name, Text, refuse, session_name
 from producers.settings import ApiSettings
 from producers.turns import ContentField, size_of
+from store.identity import digested
 from store.recall.query import Recalled, RecallQuery
 from store.turns import NewMessage, NewTurn
 
@@ -24,8 +26,6 @@ CURRENT_CHAT, ALL_USER_MEMORY = "current_chat", "all_user_memory"
 MAX_MESSAGES = 500
 #: An agent asks with its user's whole prompt: so many characters of it are looked at.
 LONGEST_QUESTION = 16_384
-#: Of a name that is too long or holds what ours may not, so many bytes are kept before the digest.
-KEPT_BYTES = 64
 
 
 class Credentials(BaseModel):
@@ -87,8 +87,12 @@ def _in_order(messages: list[AddedMessage]) -> list[AddedMessage]:
 
 
 class AddBody(Scoped):
-    """Messages of a session to remember, in their order."""
+    """Messages of a session to remember, in their order.
 
+    `afterturn_turn_id`: they are of this turn of the same tenant, which a service that hands its turns to itself names.
+    """
+
+    afterturn_turn_id: UUID | None = Field(None, strict=False)
     session_id: Text = Field(min_length=1)
     messages: Annotated[list[AddedMessage], AfterValidator(_in_order)] = Field(min_length=1, max_length=MAX_MESSAGES)
 
@@ -110,7 +114,7 @@ class SearchBody(Scoped):
 
 def shortened(name: str, limit: int) -> str:
     """Return a name of at most `limit` bytes: a longer one is its first 64 bytes, `~` and 32 hex of its sha256."""
-    return name if len(name.encode()) <= limit else _digested(name)
+    return name if len(name.encode()) <= limit else digested(name)
 
 
 def session_of(name: str) -> str:
@@ -120,12 +124,7 @@ def session_of(name: str) -> str:
         return session_name(short)
     except ValueError:
         safe = "".join("_" if c in "/\\" or not c.isprintable() else c for c in name)
-        return _digested(safe, name)
-
-
-def _digested(shown: str, name: str | None = None) -> str:
-    kept = shown.encode()[:KEPT_BYTES].decode(errors="ignore")
-    return f"{kept}~{hashlib.sha256((name or shown).encode()).hexdigest()[:32]}"
+        return digested(safe, name)
 
 
 def turns_of(body: AddBody, settings: ApiSettings) -> list[NewTurn]:

@@ -11,14 +11,16 @@ from typing import Any
 from uuid import UUID
 
 from afterturn_client.errors import GatewayError, InvalidRequestError
-from afterturn_client.gateway import GatewayClient, GatewayHit
+from afterturn_client.gateway import GatewayHit
 from afterturn_client.reference import SHORTEST_CUT, cut
 
-from producers.errors import PermissionDenied
+from producers.errors import Invalid, PermissionDenied, Problem
+from producers.gateway_clients import GatewayClients, TargetUnusable
 from store import identity
 from store.database import Database
 from store.delivery import note
 from store.gates import Gate
+from store.gateway_targets import CHAT, GatewayTargets
 from store.keys import Grant
 
 SUCCEEDED, FAILED = "memory_gateway_recall_succeeded", "memory_gateway_recall_failed"
@@ -29,13 +31,14 @@ SERVER_ERRORS, TOO_MANY_REQUESTS = 500, 429
 
 @dataclass(frozen=True, slots=True)
 class GatewayQuestion:
-    """What a gateway is asked: about which bank's session, by whom."""
+    """What a gateway is asked: about which bank's session, and through which target, which the asker may ask."""
 
     host: UUID
     bank: str
     session: str
     query: str = field(repr=False)
     k: int
+    target: UUID | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,48 +53,72 @@ class GatewayFinding:
 
 @dataclass(frozen=True, slots=True)
 class GatewayRecall:
-    """Asks one gateway, whose memory is one host's: it cannot tell tenants apart. `client` keeps the deadline."""
+    """Asks the gateway of a bank or tenant. `clients` keep the deadline."""
 
-    client: GatewayClient
-    gate: Gate
+    targets: GatewayTargets
+    clients: GatewayClients
     database: Database
-    scope: Sequence[str]
-    host: UUID
 
-    def judge(self, grant: Grant) -> None:
-        """Refuse keys that reach less than the gateway would show. Raises PermissionDenied."""
-        if grant.host_id != self.host or grant.banks is not None or grant.user is not None or grant.agent is not None:
-            raise PermissionDenied("the gateway tells neither hosts, banks nor users apart: this key may not ask it")
+    async def choose(self, grant: Grant, bank: str) -> UUID:
+        """Return the target a key may ask about a bank it reaches.
+
+        A gateway user's memory is all that was ever said in the target's place. So the target of one bank may be asked
+        by every key that reaches the bank, that of a tenant only by keys that reach all of the tenant.
+
+        Raises Invalid where there is none, PermissionDenied.
+        """
+        target = await self.targets.of_bank(grant.host_id, identity.bank_id(grant.host_id, bank))
+        if target is None:
+            raise Invalid(Problem("sources", "this bank has no gateway to ask; use local"))
+        restricted = grant.banks is not None or grant.user is not None or grant.agent is not None
+        if target.bank_id is None and restricted:
+            raise PermissionDenied(
+                "the gateway holds the memory of all banks of this tenant, and this key does not reach them all"
+            )
+        return target.target_id
 
     async def find(self, question: GatewayQuestion) -> GatewayFinding:
         """Ask once. Never raises for what the gateway does or leaves undone."""
         start = time.perf_counter()
-        finding = await self._ask(question)
+        finding, scopes = await self._ask(question)
         took = round((time.perf_counter() - start) * 1000, 2)
         finding = fitting(replace(finding, took_ms=took), MOST_CHARACTERS)
-        await self._note(question, finding)
+        await self._note(question, finding, scopes)
         return finding
 
     async def close(self) -> None:
-        """Close the client."""
-        await self.client.aclose()
+        """Close the clients."""
+        await self.clients.aclose()
 
-    async def _ask(self, question: GatewayQuestion) -> GatewayFinding:
-        passage = await self.gate.enter()
-        if not passage.granted:
-            return GatewayFinding((), 0.0, "circuit_open" if self.gate.failing else "rate_limited")
+    async def _ask(self, question: GatewayQuestion) -> tuple[GatewayFinding, Sequence[str]]:
+        """Return what the target finds, and the scopes that were looked in."""
+        bank = identity.bank_id(question.host, question.bank)
+        target = await self.targets.of_bank(question.host, bank)
+        if target is None or target.target_id != question.target:
+            # Whoever asked was let in for another one.
+            return GatewayFinding((), 0.0, "target_changed"), ()
         try:
-            hits = await self.client.search(question.session, question.query, self.scope, question.k)
+            client = self.clients.client(target)
+        except TargetUnusable:
+            return GatewayFinding((), 0.0, "unusable_target"), target.scope
+        gate = self.clients.gate(target)
+        passage = await gate.enter()
+        if not passage.granted:
+            return GatewayFinding((), 0.0, "circuit_open" if gate.failing else "rate_limited"), target.scope
+        # What a search calls the session, a gateway reads as `chat:` and that.
+        conversation = target.session(question.bank, question.session).removeprefix(CHAT)
+        try:
+            hits = await client.search(conversation, question.query, target.scope, question.k)
         except GatewayError as error:
-            await told(self.gate, error)
-            return GatewayFinding((), 0.0, error.category, error.status)
+            await told(gate, error)
+            return GatewayFinding((), 0.0, error.category, error.status), target.scope
         except InvalidRequestError:
-            return GatewayFinding((), 0.0, "invalid_request")
-        await told(self.gate, None)
-        return GatewayFinding(hits[: question.k], 0.0)
+            return GatewayFinding((), 0.0, "invalid_request"), target.scope
+        await told(gate, None)
+        return GatewayFinding(hits[: question.k], 0.0), target.scope
 
-    async def _note(self, question: GatewayQuestion, finding: GatewayFinding) -> None:
-        payload: dict[str, Any] = {"scopes": list(self.scope), "results": len(finding.hits)}
+    async def _note(self, question: GatewayQuestion, finding: GatewayFinding, scopes: Sequence[str]) -> None:
+        payload: dict[str, Any] = {"scopes": list(scopes), "results": len(finding.hits)}
         if finding.category is not None:
             payload = {"operation": "search", "category": finding.category}
             if finding.status is not None:

@@ -38,11 +38,10 @@ BUSY_LOOKS = 40
 class Intake:
     """Takes in completed turns, and says how far they have come."""
 
-    def __init__(self, parts: Parts, settings: ApiSettings, *, gateway: bool) -> None:
-        """Stand on these parts; `gateway` says whether turns are delivered to a gateway where nothing else is said."""
+    def __init__(self, parts: Parts, settings: ApiSettings) -> None:
+        """Stand on these parts."""
         self._parts = parts
         self._settings = settings
-        self._gateway = gateway
 
     async def after_turn(self, grant: Grant, turn: Any) -> Appended:
         """Take in one completed turn: durable, readable and on its way through the stages when this returns.
@@ -65,13 +64,18 @@ class Intake:
     async def add_messages(self, grant: Grant, added: Any) -> int:
         """Take in messages as a gateway's client adds them, each as a turn; returns how many are now remembered.
 
-        The same message again is the same turn. Raises Invalid, TooLarge, PermissionDenied; TurnBusy, QuotaExceeded
-        and RateLimited, whose details say how many are remembered all the same: they need not be added again.
+        The same message again is the same turn. What this service hands to itself (`--gateway self`) is remembered as
+        the turn it is of: there is no second copy, which an erasure of the turn would have to find.
+
+        Raises Invalid, TooLarge, PermissionDenied, NotFound; TurnBusy, QuotaExceeded and RateLimited, whose details say
+        how many are remembered all the same: they need not be added again.
         """
         body = read(AddBody, added)
         require_write(grant)
         await self._parts.reach(grant, body.bank)
         turns = turns_of(body, self._settings)
+        if body.afterturn_turn_id is not None:
+            return await self._held_already(grant, body.afterturn_turn_id, len(turns))
         with _timed(len(turns)):
             answers = _counted(await self._insist(grant, turns))
         if refused := [answer for answer in answers if isinstance(answer, StoreError)]:
@@ -95,7 +99,7 @@ class Intake:
     async def _judge(self, grant: Grant, value: Any, known: set[tuple[str, UUID]]) -> Judged:
         """Return the turn or why it is none; `known` are documents that were looked up already."""
         try:
-            turn = read_turn(value, self._settings, gateway=self._gateway)
+            turn = read_turn(value, self._settings)
             turn = written_by(grant, turn, await self._parts.reach(grant, turn.bank))
             await self._require_pin(grant, turn)
             if turn.doc_id is not None and (turn.bank, turn.doc_id) not in known:
@@ -113,6 +117,11 @@ class Intake:
             await self._parts.authorisation.require(grant, Action.PIN, turn.bank)
         except PermissionDenied as refusal:
             raise PermissionDenied(f"metadata.{PINNED}: {refusal}, or leave it out") from None
+
+    async def _held_already(self, grant: Grant, turn: UUID, messages: int) -> int:
+        if not await self._parts.turns.holds(grant.host_id, turn):
+            raise NotFound("afterturn_turn_id names no turn of this tenant; leave it out to have the messages stored")
+        return messages
 
     async def _insist(self, grant: Grant, turns: list[NewTurn]) -> list[Appended | StoreError]:
         """Append turns; what another request is just writing is offered again until that has ended."""
@@ -137,7 +146,7 @@ class Intake:
             self._parts.doorbell.ring(Stage.EXTRACTION)
             if not self._embeds(grant.host_id, new):
                 self._parts.doorbell.ring(Stage.EMBEDDING)
-        if any(turn.gateway for turn in new):
+        if any(isinstance(answer, Appended) and answer.delivers for answer in answers):
             self._parts.doorbell.ring(Stage.GATEWAY)
         if self._parts.words is not None:
             await self._parts.words.brought(grant.host_id, _units(grant.host_id, new))

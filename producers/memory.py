@@ -25,10 +25,10 @@ from store.persons import Person
 class Memory:
     """What an agent can do with its memory: tell it, ask it, revise it, and lay down what it is to know."""
 
-    def __init__(self, parts: Parts, settings: ApiSettings, *, gateway: bool) -> None:
-        """Stand on these parts; `gateway` says whether turns are delivered to a gateway where nothing else is said."""
+    def __init__(self, parts: Parts, settings: ApiSettings) -> None:
+        """Stand on these parts."""
         self._parts = parts
-        self.intake = Intake(parts, settings, gateway=gateway)
+        self.intake = Intake(parts, settings)
         self.asking = Asking(parts)
         self.revisions = Revisions(parts, settings)
         self.knowledge = Knowledge(parts)

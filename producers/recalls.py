@@ -115,9 +115,13 @@ class RecallJobBody(RecallBody):
 
 
 class RecallJobRequest(RecallBody):
-    """A question as it waits for a worker; `banks` are those that whoever asked could reach when they asked."""
+    """A question as it waits for a worker; `banks` are those that whoever asked could reach when they asked.
+
+    `target` is the gateway target they could ask then.
+    """
 
     banks: list[str] | None = None
+    target: UUID | None = None
 
 
 class Recaller(Protocol):
@@ -165,21 +169,29 @@ class Recalls:
         self._waiter = waiter
         self._gateway = gateway
 
-    def judge(self, grant: Grant, body: RecallBody) -> None:
-        """Say whether a key may ask the sources it names. Raises Invalid, PermissionDenied."""
-        if "gateway" in body.sources:
-            self._other().judge(grant)
+    async def choose_target(self, grant: Grant, body: RecallBody, bank: str) -> UUID | None:
+        """Return the gateway target that a question to this bank is asked through; None where it asks no gateway.
 
-    async def answer(self, host: UUID, body: RecallBody) -> Answer:
+        Raises Invalid, PermissionDenied.
+        """
+        if "gateway" not in body.sources:
+            return None
+        if self._gateway is None:
+            raise Invalid(Problem("sources", "this service asks no gateways; use local"))
+        return await self._gateway.choose(grant, bank)
+
+    async def answer(self, host: UUID, body: RecallBody, target: UUID | None = None) -> Answer:
         """Answer a question from all its sources, at once; a gateway that fails is told of in the answer.
+
+        `target` is the gateway target that was chosen for whoever asked.
 
         Raises PositionBeyondLog for a position that was never issued, Unavailable when the gateway alone was asked
         and did not answer.
         """
-        if "gateway" not in body.sources:
+        if "gateway" not in body.sources or self._gateway is None:
             return await self._here(host, body)
-        asked = GatewayQuestion(host, body.bank, body.session_id or "", body.query, body.k)
-        asking = asyncio.ensure_future(self._other().find(asked))
+        asked = GatewayQuestion(host, body.bank, body.session_id or "", body.query, body.k, target)
+        asking = asyncio.ensure_future(self._gateway.find(asked))
         try:
             answer = await (self._here(host, body) if "local" in body.sources else self._nothing(host, body))
             fair_queue.give_back()
@@ -193,11 +205,6 @@ class Recalls:
             used += sum(len(one.content) for one in answer.directives)
             finding = fitting(finding, body.max_tokens * CHARACTERS_PER_TOKEN - used)
         return replace(answer, gateway=finding, took_ms=max(answer.took_ms, finding.took_ms))
-
-    def _other(self) -> GatewayRecall:
-        if self._gateway is None:
-            raise Invalid(Problem("sources", "this service has no gateway to ask; use local"))
-        return self._gateway
 
     async def _nothing(self, host: UUID, body: RecallBody) -> Answer:
         """Return what a question that is not asked here is answered with: how fresh an answer would have been."""

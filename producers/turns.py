@@ -144,8 +144,8 @@ def _path(place: tuple[int | str, ...]) -> str:
     return ".".join(str(step)[:64].encode(errors="replace").decode() for step in place)
 
 
-def read_turn(value: Any, settings: ApiSettings, *, gateway: bool) -> NewTurn:
-    """Return the turn a JSON value is; `gateway` says whether there is a gateway to deliver to.
+def read_turn(value: Any, settings: ApiSettings) -> NewTurn:
+    """Return the turn a JSON value is.
 
     Raises Invalid, or TooLarge for a message past its limit.
     """
@@ -169,7 +169,7 @@ def read_turn(value: Any, settings: ApiSettings, *, gateway: bool) -> NewTurn:
         user_id=body.user_id,
         occurred_at=body.occurred_at,
         metadata=_metadata(body),
-        gateway=gateway and body.gateway is not False,
+        gateway=body.gateway is not False,
         gateway_asked=body.gateway,
         doc_id=body.doc_id,
     )

@@ -1,7 +1,7 @@
 """What operators look at: the ledger's rows that wait, run, failed or are unknown, and the whole story of one turn.
 
-Read as the operator, over all hosts: ids, statuses, categories and sanitised reasons, never content. Only names of
-banks are the tenants' own, so each is asked for as its tenant.
+Read as the operator, over all hosts: ids, statuses, categories and sanitised reasons, never content. Names of banks and
+sessions are the tenants' own, so each is asked for as its tenant.
 """
 
 from collections import defaultdict
@@ -14,6 +14,7 @@ from uuid import UUID
 from sqlalchemy import Row, text
 
 from store.database import Database
+from store.gateway_targets import Destination, destination
 from store.ledger import PUBLIC, Stage, public_status
 
 #: Statuses that can be asked for, as users see them; what is done or skipped is nobody's work any more.
@@ -76,6 +77,20 @@ HISTORY = text("""
 BANKS = text("""
     select bank_id, bank_name from afterturn.agent_memory_bank_t
      where host_id = :host and bank_id = any(cast(:banks as uuid[]))""")
+
+# Of turns that left the ledger, the guard keeps which target had them.
+DELIVERIES = text("""
+    select w.item_id, g.*, coalesce(b.bank_name, '') as bank_name, coalesce(s.session_name, '') as session_name
+      from (select i.item as item_id, coalesce(l.bank_id, t.bank_id) as bank_id,
+                   coalesce(l.session_id, t.session_id) as session_id,
+                   coalesce(l.target_id, cast(t.ended->'gateway'->>'target' as uuid)) as target_id
+              from unnest(cast(:items as uuid[])) i(item)
+              left join afterturn.ledger_t l on l.host_id = :host and l.stage = 'gateway' and l.item_id = i.item
+              left join afterturn.turn_t t on t.host_id = :host and t.turn_id = i.item) w
+      join afterturn.gateway_target_t g on g.host_id = :host and g.target_id = w.target_id
+      left join afterturn.agent_memory_bank_t b on b.host_id = :host and b.bank_id = w.bank_id
+      left join afterturn.agent_session_history_t s
+        on s.host_id = :host and s.bank_id = w.bank_id and s.session_id = w.session_id""")
 
 #: Rows of one turn that are shown at most: a turn has one a stage and a few follow-ups.
 ROWS_OF_A_TURN = 100
@@ -227,6 +242,19 @@ class Backlog:
                 found = await connection.execute(BANKS, {"host": host, "banks": list(banks)})
                 names |= {row.bank_id: row.bank_name for row in found}
         return names
+
+    async def deliveries(self, entries: Iterable[Entry]) -> dict[UUID, Destination]:
+        """Return where deliveries among these rows go to, or went to, by their item."""
+        by_host: dict[UUID, list[UUID]] = defaultdict(list)
+        for entry in entries:
+            if entry.stage is Stage.GATEWAY:
+                by_host[entry.host_id].append(entry.item_id)
+        found: dict[UUID, Destination] = {}
+        for host, items in by_host.items():
+            async with self._database.tenant(host) as connection:
+                rows = await connection.execute(DELIVERIES, {"host": host, "items": items})
+                found |= {row["item_id"]: destination(row) for row in rows.mappings()}
+        return found
 
 
 def _states(statuses: Sequence[str]) -> list[str]:

@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
 from store.errors import LeaseLost
+from store.gateway_targets import Destination, destination
 from store.ledger import Claim, LedgerRow, Outcome
 from store.together import Together
 from store.turn_units import TurnMessage, messages
@@ -27,6 +28,9 @@ ENDS = """
     select afterturn.delivery_ends($1, p_streams => $2, p_epochs => $3, p_items => $4, p_statuses => $5,
                                    p_events => $6, p_payloads => $7,
                                    p_categories => $8, p_reasons => $9, p_retry_ins => $10)"""
+#: Host, and the items of deliveries.
+DESTINATIONS = """
+    select d.item_id, (d.target).*, d.bank_name, d.session_name from afterturn.destinations($1, $2) d"""
 NOTE = text("""
     insert into afterturn.audit_event_t (host_id, event, bank_id, session_id, turn_id, payload)
     values (:host, :event, :bank, :session, :turn, cast(:payload as jsonb))""")
@@ -67,6 +71,7 @@ class Deliveries:
         self._database = database
         # By host: what one call writes is written together or not at all.
         self._reads: WeakValueDictionary[UUID, Together[LedgerRow, list[TurnMessage]]] = WeakValueDictionary()
+        self._ways: WeakValueDictionary[UUID, Together[LedgerRow, Destination | None]] = WeakValueDictionary()
         self._steps: WeakValueDictionary[UUID, Together[_Move, bool]] = WeakValueDictionary()
         self._ends: WeakValueDictionary[UUID, Together[_Move, bool]] = WeakValueDictionary()
 
@@ -74,6 +79,11 @@ class Deliveries:
         """Return the messages of the turn that is to be delivered, in their order; forgotten ones are not there."""
         host = claim.host_id
         return await self._reads.setdefault(host, Together(partial(self._read, host))).ask(row)
+
+    async def destination(self, claim: Claim, row: LedgerRow) -> Destination | None:
+        """Return where a turn is handed to, as it stands now; None where it was opened for no target."""
+        host = claim.host_id
+        return await self._ways.setdefault(host, Together(partial(self._destinations, host))).ask(row)
 
     async def step(
         self, claim: Claim, item: UUID, status: str, event: str | None = None, payload: Mapping[str, Any] | None = None
@@ -92,6 +102,11 @@ class Deliveries:
     async def _read(self, host: UUID, rows: Sequence[LedgerRow]) -> list[list[TurnMessage]]:
         found = await messages(self._database, host, [(row.bank_id, row.turn_id) for row in rows])
         return [found[row.turn_id] for row in rows]
+
+    async def _destinations(self, host: UUID, rows: Sequence[LedgerRow]) -> list[Destination | None]:
+        found = await self._database.fetch(DESTINATIONS, host, [row.item_id for row in rows])
+        by_item = {one["item_id"]: destination(one) for one in found}
+        return [by_item.get(row.item_id) for row in rows]
 
     async def _write(self, statement: str, moves: Sequence[_Move]) -> list[bool]:
         """Write moves of one host; say of each whether its claim was held."""

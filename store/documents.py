@@ -152,7 +152,7 @@ class Documents:
                 return AddedDocument(doc, known, duplicate=True, units=len(chunks))
             rules = writing(await self._languages.of(host), bank)
             offered = await in_steps(len(text), _offered(host, document, doc, chunks, now, rules=rules))
-            [(outcome, position)] = await write_offered(self._database, host, [offered])
+            [(outcome, position, _)] = await write_offered(self._database, host, [offered])
             if error := refusal_of(outcome):
                 raise error
             if outcome in ("accepted", "duplicate") and position is not None:

@@ -9,6 +9,8 @@ StoreError
 ├── NotFound            no such thing for this tenant; a foreign one does not exist either
 ├── IsReflection        a reflection says what facts say; it is these that are changed
 ├── NotSettled          a delivery does not stand where it could be settled so
+├── TargetTaken         another tenant or bank has, or had, this user of the gateway
+├── SealBroken          a sealed secret cannot be opened, or none sealed, with the keys of the settings
 ├── LeaseLost           the claim belongs to somebody else by now; nothing was written
 ├── PositionBeyondLog   a read asked for a position that was never issued
 ├── SchemaMismatch      the database holds another schema version than this code
@@ -83,6 +85,14 @@ class IsReflection(StoreError):
 
 class NotSettled(StoreError):
     """A delivery does not stand where it could be settled in this way; nothing was written."""
+
+
+class TargetTaken(StoreError):
+    """Another tenant or bank has, or had, this user of the gateway: what it remembers is theirs."""
+
+
+class SealBroken(StoreError):
+    """A sealed secret cannot be opened, or none be sealed, with the keys of the settings."""
 
 
 class LeaseLost(StoreError):

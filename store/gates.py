@@ -7,7 +7,7 @@ The state stands in one row a service, in the database: it has one clock for eve
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
@@ -30,7 +30,9 @@ LONGEST_PAUSE_S = 3600.0
 ENTER = text("select * from afterturn.gate_enter(:gate, :threshold, :cooldown, :rate, :burst, :patience)")
 PUT_OFF = text("""
     select afterturn.put_off(:host, :stage, :stream, :epoch, array[cast(:item as uuid)], :status,
-                             cast(:retry_in as interval))""")
+                             cast(:retry_in as interval), cast(:target as uuid))""")
+SHUT = text("""
+    select gate from public.afterturn_gate where gate = any(:gates) and shut_until > clock_timestamp() order by gate""")
 REPORT = text("select * from afterturn.gate_report(:gate, :threshold, :cooldown, :well, :pause)")
 
 
@@ -64,6 +66,12 @@ def gate_name(kind: str, *identity: str) -> str:
     """Return the name of a service's gate: its kind and a digest of where and as whom it is called."""
     digest = hashlib.sha256("\0".join(identity).encode()).hexdigest()
     return f"{kind}:{digest[:32]}"
+
+
+async def shut_gates(database: Database, names: Sequence[str]) -> list[str]:
+    """Return those of these gates that let nobody through now, as the operator."""
+    async with database.operator() as connection:
+        return list((await connection.execute(SHUT, {"gates": list(names)})).scalars())
 
 
 class Gate:
@@ -141,13 +149,15 @@ class Gate:
         return {"gate": self._name, "threshold": self._policy.threshold, "cooldown": self._policy.cooldown_s}
 
 
-async def put_off(database: Database, claim: Claim, item: UUID, status: str, wait: timedelta) -> None:
+async def put_off(
+    database: Database, claim: Claim, item: UUID, status: str, wait: timedelta, *, target: UUID | None = None
+) -> None:
     """Leave a row for so long as it was before it was claimed, this attempt not counted, and give the claim back.
 
-    Raises LeaseLost, having written nothing.
+    What else waits for the same gateway `target` waits as long. Raises LeaseLost, having written nothing.
     """
     whose = {"host": claim.host_id, "stage": claim.stage.value, "stream": claim.stream_id, "epoch": claim.epoch}
     async with database.call() as connection:
-        arguments = {**whose, "item": item, "status": status, "retry_in": wait}
+        arguments = {**whose, "item": item, "status": status, "retry_in": wait, "target": target}
         if not (await connection.execute(PUT_OFF, arguments)).scalar():
             raise LeaseLost("the lease ran out and the work was given to somebody else")

@@ -1,11 +1,14 @@
 """Names become uuids: the same name in the same place is the same thing, on every machine and in every replay."""
 
+import hashlib
 from functools import lru_cache
 from uuid import UUID, uuid5
 
 NAMESPACE = UUID("6f1b2c1e-6c1d-5f0e-9a57-8c8a0f2d7b11")
 #: Names whose ids need not be computed again, of each kind that turn after turn has.
 NAMES_KEPT = 4096
+#: Of a name that is too long, so many bytes are kept before its digest.
+KEPT_BYTES = 64
 
 
 def host_id(name: str) -> UUID:
@@ -57,3 +60,9 @@ def entity_id(bank: UUID, normalised: str) -> UUID:
 def event_id(host: UUID, aggregate_id: str, version: str) -> UUID:
     """Return the id of the event that brought the aggregate to `version`."""
     return uuid5(host, f"{aggregate_id}@{version}")
+
+
+def digested(shown: str, name: str | None = None) -> str:
+    """Return the first 64 bytes of what is shown of a name, `~`, and 32 hex of the sha256 of the name."""
+    kept = shown.encode()[:KEPT_BYTES].decode(errors="ignore")
+    return f"{kept}~{hashlib.sha256((shown if name is None else name).encode()).hexdigest()[:32]}"

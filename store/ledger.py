@@ -3,7 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
@@ -16,7 +16,7 @@ from store.errors import LeaseLost
 
 
 class Stage(StrEnum):
-    """What is done with turns; `TURN_STAGES` are those every turn must pass."""
+    """What is done with turns; `TURN_STAGES` are those that are told of every turn."""
 
     GATEWAY = "gateway"
     EXTRACTION = "extraction"
@@ -26,7 +26,7 @@ class Stage(StrEnum):
     PROJECTION = "projection"
 
 
-#: The stages every turn must pass.
+#: The stages every turn passes. The gateway's has rows only of turns that a gateway is to get.
 TURN_STAGES = (Stage.GATEWAY, Stage.EXTRACTION, Stage.EMBEDDING, Stage.PROJECTION)
 
 #: Stages that see the turns of a session in the order they were accepted.
@@ -207,7 +207,12 @@ class Ledger:
 
     async def counts(self) -> dict[Stage, StageCounts]:
         """Count the turns of every stage by public status, done ones included (reads the whole ledger)."""
-        return await self._count(COUNTS)
+        found = await self._count(COUNTS)
+        gateway = found[Stage.GATEWAY]
+        turns, handed = sum(found[Stage.EXTRACTION].counts.values()), sum(gateway.counts.values())
+        # A turn that no gateway is to get has no row for it.
+        skipped = gateway.counts["skipped"] + max(0, turns - handed)
+        return {**found, Stage.GATEWAY: replace(gateway, counts={**gateway.counts, "skipped": skipped})}
 
     async def gauges(self) -> dict[Stage, StageCounts]:
         """Count only what is undone or failed: cheap at any size of the ledger."""

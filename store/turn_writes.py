@@ -8,14 +8,14 @@ from store.database import Database
 from store.quotas import charged
 from store.turn_offers import Offer
 
-#: What became of a turn, and its position.
-Outcome = tuple[str, int | None]
+#: What became of a turn, its position, and whether it is handed to a gateway if it was accepted.
+Outcome = tuple[str, int | None, bool]
 
 #: How many arguments the function takes.
 ARGUMENTS = 21
 _PLACES = ", ".join(f"${n}" for n in range(1, ARGUMENTS + 1))
 #: Takes what `call` returns.
-APPEND = f"select outcomes, positions from afterturn.append_turns({_PLACES})"  # noqa: S608 - numbers alone
+APPEND = f"select outcomes, positions, delivers from afterturn.append_turns({_PLACES})"  # noqa: S608 - numbers alone
 
 
 async def write_together(database: Database, host: UUID, turns: Sequence[Sequence[Offer]]) -> list[list[Outcome]]:
@@ -45,8 +45,8 @@ async def _write(database: Database, host: UUID, turns: Sequence[Offer], *, wait
     arguments = call(host, turns, wait=wait)
 
     async def write() -> list[Outcome]:
-        [(outcomes, positions)] = await database.fetch(APPEND, *arguments)
-        return list(zip(outcomes, positions, strict=True))
+        [(outcomes, positions, delivers)] = await database.fetch(APPEND, *arguments)
+        return list(zip(outcomes, positions, delivers, strict=True))
 
     return await charged(write)
 

@@ -1,7 +1,7 @@
 """Completed turns: accepted once, durable and readable when `append` returns."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from uuid import UUID
@@ -31,6 +31,7 @@ MOST_BYTES = 262_144
 MAX_LIVING = 10_000
 
 DIGEST_KEY = text("select digest_key from afterturn.host_t where host_id = :host")
+HOLDS = text("select true from afterturn.turn_t where host_id = :host and turn_id = :turn")
 TURN_STATUS = text("""
     select t.position as turn_position, t.accepted_at as turn_accepted_at, l.stage, l.status, l.attempts, l.updated_at,
            l.error_category, l.error_reason
@@ -50,6 +51,8 @@ class Appended:
 
     position: int
     duplicate: bool
+    #: Whether it is now to be handed to a gateway.
+    delivers: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +105,8 @@ class TurnStore:
         known = Known(await self._digest_key(host), self._living, await self._languages.of(host))
         offered = await in_steps(effort(turns), offers(host, turns, now, known))
         found = await self._write(host, offered)
-        unborn = [n for n, (outcome, _) in enumerate(found) if outcome == "unborn"]
-        answers = [_answer(outcome, position) for outcome, position in found]
+        unborn = [n for n, (outcome, *_) in enumerate(found) if outcome == "unborn"]
+        answers = [_answer(outcome) for outcome in found]
         if unborn or len(self._living) > MAX_LIVING:
             self._living.clear()
         if unborn:
@@ -111,14 +114,14 @@ class TurnStore:
             for n, answer in zip(unborn, again, strict=True):
                 answers[n] = answer
         self._living.update(
-            turn.session for turn, (outcome, _) in zip(offered, found, strict=True) if outcome == "accepted"
+            turn.session for turn, (outcome, *_) in zip(offered, found, strict=True) if outcome == "accepted"
         )
         return answers
 
     async def _write(self, host: UUID, offered: list[Offer]) -> list[Outcome]:
         """Write turns with those of others; wait alone where somebody holds their bank or session."""
         found = await self._together(host).ask(offered)
-        if held := [n for n, (outcome, _) in enumerate(found) if outcome == "held"]:
+        if held := [n for n, (outcome, *_) in enumerate(found) if outcome == "held"]:
             again = await write_offered(self._database, host, [offered[n] for n in held])
             for n, outcome in zip(held, again, strict=True):
                 found[n] = outcome
@@ -144,7 +147,15 @@ class TurnStore:
             )
             for row in rows
         }
-        return TurnStatus(rows[0].turn_position, rows[0].turn_accepted_at, stages)
+        accepted_at = rows[0].turn_accepted_at
+        # A turn that no gateway is to get has no row for it.
+        stages.setdefault(Stage.GATEWAY, StageStatus("skipped", 0, accepted_at, None, None))
+        return TurnStatus(rows[0].turn_position, accepted_at, stages)
+
+    async def holds(self, host: UUID, turn: UUID) -> bool:
+        """Say whether the host ever accepted the turn of this id; one that was erased counts, too."""
+        async with self._database.tenant(host) as connection:
+            return (await connection.execute(HOLDS, {"host": host, "turn": turn})).scalar() is not None
 
     async def _digest_key(self, host: UUID) -> bytes:
         if host not in self._digest_keys:
@@ -160,11 +171,13 @@ def _weight(turns: list[Offer]) -> int:
     return sum(turn.weight for turn in turns)
 
 
-def _answer(outcome: str, position: int | None) -> Appended | Refused:
+def _answer(found: Outcome) -> Appended | Refused:
+    outcome, position, delivers = found
     if outcome == "busy":
         return Refused(TurnBusy("this turn is being written by another request"))
     if over := refusal_of(outcome):
         return Refused(over)
     if outcome == "conflict" or position is None:
         return Refused(TurnConflict("this turn was accepted before with another body"))
-    return Appended(position, outcome == "duplicate")
+    duplicate = outcome == "duplicate"
+    return Appended(position, duplicate, delivers and not duplicate)

@@ -1,4 +1,4 @@
-"""The gateway stage: each turn is handed to a Memory Gateway at most once, in the order of its session."""
+"""The gateway stage: each turn is handed to its tenant's or bank's Memory Gateway at most once, in session order."""
 
 import asyncio
 import random
@@ -10,14 +10,14 @@ from typing import ClassVar
 
 from afterturn_client.errors import GatewayError, InvalidRequestError
 from afterturn_client.gateway import GatewayClient, GatewayMessage
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
 
+from producers.gateway_clients import GatewayClients, TargetUnusable
 from producers.gateway_recall import told
 from store.database import Database
 from store.delivery import Deliveries
 from store.errors import LeaseLost
-from store.gates import LONGEST_PAUSE_S, Gate, GatePolicy, Passage, gate_name, put_off
+from store.gates import LONGEST_PAUSE_S, GatePolicy, Passage, put_off
+from store.gateway_targets import CHAT, UNSET, Destination, Target
 from store.ledger import Claim, LedgerRow, Outcome, Stage
 from workers import gateway_machine as machine
 from workers.errors import Untold
@@ -25,10 +25,6 @@ from workers.metrics import GATEWAY_BREAKER, GATEWAY_CALLS, GATEWAY_SECONDS, GAT
 from workers.retry import Verdict
 from workers.settings import GatewayRetry, GatewaySettings
 from workers.stage_work import Shape, Worked
-
-SESSION_NAME = text("""
-    select session_name from afterturn.agent_session_history_t
-     where host_id = :host and bank_id = :bank and session_id = :session""")
 
 #: A turn whose turn to be sent comes within so many seconds waits for it; one that would wait longer is put off.
 PATIENCE_S = 5.0
@@ -44,29 +40,34 @@ BEGUN = frozenset({"adding", "added", "flushing"})
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """One turn on its way to the gateway."""
+    """One turn on its way to a gateway; `session` is its session's name there."""
 
     claim: Claim
     row: LedgerRow
+    target: Target
     session: str
     client: GatewayClient
     passage: Passage
 
+    @property
+    def conversation(self) -> str:
+        """The session as the client is told it, which puts the prefix before it."""
+        return self.session.removeprefix(CHAT)
+
 
 @dataclass(frozen=True, slots=True)
 class GatewayStage:
-    """Delivers turns by the rules of `gateway_machine`; without a client, every turn is skipped.
+    """Delivers turns, each to the target it was accepted for, by the rules of `gateway_machine`.
 
-    While the gate is shut (the gateway fails, asked to be left alone, or is called often enough already), turns wait in
-    the ledger, and that counts as no attempt: nothing is claimed, and what was claimed is put off.
+    While the gate of a target is shut (the gateway fails, asked to be left alone, or is called often enough already),
+    its turns wait in the ledger, and that counts as no attempt. Those of other targets go on.
     """
 
     database: Database
     deliveries: Deliveries
-    client: GatewayClient | None
+    clients: GatewayClients
     settings: GatewaySettings
     verdict: Verdict
-    gate: Gate | None = None
     chance: Callable[[], float] = random.random
     stage: ClassVar[Stage] = Stage.GATEWAY
 
@@ -78,54 +79,71 @@ class GatewayStage:
         """
         return Shape(streams=self.settings.at_once, rows=1, grace_s=self.settings.stop_seconds)
 
-    def at_most(self, streams: int) -> int:
-        """Return how many sessions to claim: none while the gate is known to be shut."""
-        return streams if self.gate is None else self.gate.at_most(streams)
-
     async def work(self, claims: Sequence[Claim]) -> Worked:
         """Take the first turn of a session to its end, or as far as it goes now."""
         claim = claims[0]
         row = claim.rows[0]
         if row.status in BEGUN:
             return await _irrevocable(self._resume(claim, row))
-        if self.client is None:
-            return await self._skip(claim, row, "no gateway is configured")
-        return await self._begin(claim, row, self.client)
+        return await self._begin(claim, row)
 
     async def _resume(self, claim: Claim, row: LedgerRow) -> Worked:
         """Go on where a worker stopped: what was under way then is unknown for ever, and not sent again."""
-        async with self.database.tenant(claim.host_id) as connection:
-            session = await _session_name(connection, claim, row)
+        to = await self.deliveries.destination(claim, row)
+        session = to.session if to else ""
         if row.status == "adding":
             return await self._finish(claim, row, machine.unknown_add(session, "unknown"))
-        if row.status == "flushing" or self.client is None or not session:
+        if row.status == "flushing":
             return await self._finish(claim, row, machine.unknown_flush(session))
-        passage = await self._enter()
-        if not passage.granted:
-            return await self._put_off(claim, row, "added", passage.wait_s)
-        return await self._flush(Handover(claim, row, session, self.client, passage))
+        if to is None or to.target.unset_at:
+            return await self._finish(claim, row, machine.unflushed(session, "unset", UNSET))
+        if not session:
+            return await self._finish(claim, row, machine.unflushed(session, "erased", "its session was erased"))
+        return await self._resume_flush(claim, row, to)
 
-    async def _begin(self, claim: Claim, row: LedgerRow, client: GatewayClient) -> Worked:
-        """Commit that the turn is being added, then add it."""
-        turn = await self.deliveries.said(claim, row)
-        sent = machine.delivery([machine.Said(m.role, m.content, m.event_date) for m in turn], self.settings.user_id)
-        if sent is None:
-            return await self._skip(claim, row, "the turn has no user text or no final answer")
-        passage = await self._enter()
+    async def _resume_flush(self, claim: Claim, row: LedgerRow, to: Destination) -> Worked:
+        """Flush what was added, as soon as its target can be called."""
+        try:
+            client = self.clients.client(to.target)
+        except TargetUnusable as error:
+            return await self._finish(claim, row, machine.unusable_target(to.session, "flush", str(error)))
+        passage = await self._enter(to.target)
         if not passage.granted:
-            return await self._put_off(claim, row, "pending", passage.wait_s)
+            return await self._put_off(claim, row, "added", passage.wait_s, to.target)
+        return await self._flush(Handover(claim, row, to.target, to.session, client, passage))
+
+    async def _begin(self, claim: Claim, row: LedgerRow) -> Worked:
+        """Commit that the turn is being added, then add it."""
+        to = await self.deliveries.destination(claim, row)
+        if to is None or to.target.unset_at:
+            return await self._skip(claim, row, UNSET, "unset")
+        turn = await self.deliveries.said(claim, row)
+        said = [machine.Said(m.role, m.content, m.event_date) for m in turn]
+        sent = machine.delivery(said, to.target.user.user_id)
+        if sent is None or not to.session:
+            return await self._skip(claim, row, "the turn has no user text or no final answer")
+        try:
+            client = self.clients.client(to.target)
+        except TargetUnusable as error:
+            return await self._finish(claim, row, machine.unusable_target(to.session, "add", str(error)))
+        passage = await self._enter(to.target)
+        if not passage.granted:
+            return await self._put_off(claim, row, "pending", passage.wait_s, to.target)
         await self.deliveries.step(claim, row.item_id, "adding")
-        return await _irrevocable(self._add(Handover(claim, row, turn[0].session_name, client, passage), sent))
+        way = Handover(claim, row, to.target, to.session, client, passage)
+        return await _irrevocable(self._add(way, sent))
 
     async def _add(self, way: Handover, sent: tuple[GatewayMessage, GatewayMessage]) -> Worked:
         claim, row, session = way.claim, way.row, way.session
+        # This service knows its own turns, and keeps no second copy of them.
+        turn_id = str(row.turn_id) if way.target.user.base_url is None else None
         try:
-            error = await _called("add", way.client.add(session, sent))
+            error = await _called("add", way.client.add(way.conversation, sent, turn_id=turn_id))
         except InvalidRequestError:
             return await self._finish(claim, row, machine.refused_add(session))
-        await self._report(error)
-        if (pause_s := self._pause_s(error, way.passage)) is not None:
-            return await self._put_off(claim, row, "pending", pause_s)
+        await self._report(way.target, error)
+        if (pause_s := self._pause_s(error, way)) is not None:
+            return await self._put_off(claim, row, "pending", pause_s, way.target)
         ending = machine.after_add(session, error, self.settings.retry)
         if ending.status != "added":
             return await self._finish(claim, row, ending)
@@ -135,44 +153,41 @@ class GatewayStage:
         """Commit that the turn is being flushed, and in the same breath how its add went; then flush it."""
         told = () if added is None else (added.event, added.payload)
         await self.deliveries.step(way.claim, way.row.item_id, "flushing", *told)
-        error = await _called("flush", way.client.flush(way.session))
-        await self._report(error)
-        if (pause_s := self._pause_s(error, way.passage)) is not None:
-            return await self._put_off(way.claim, way.row, "added", pause_s)
+        error = await _called("flush", way.client.flush(way.conversation))
+        await self._report(way.target, error)
+        if (pause_s := self._pause_s(error, way)) is not None:
+            return await self._put_off(way.claim, way.row, "added", pause_s, way.target)
         return await self._finish(way.claim, way.row, machine.after_flush(way.session, error, self.settings.retry))
 
-    async def _enter(self) -> Passage:
+    async def _enter(self, target: Target) -> Passage:
         """Ask the gate, and wait for one's turn if it comes soon."""
-        if self.gate is None:
-            return Passage(granted=True)
-        passage = await self.gate.enter(PATIENCE_S)
-        GATEWAY_BREAKER.set(self.gate.failing)
+        passage = await self.clients.gate(target).enter(PATIENCE_S)
+        GATEWAY_BREAKER.set(self.clients.failing)
         if passage.granted and passage.wait_s > 0:
             GATEWAY_WAITS.labels("turn").inc()
             await asyncio.sleep(passage.wait_s)
         return passage
 
-    async def _report(self, error: GatewayError | None) -> None:
-        if self.gate is not None:
-            await told(self.gate, error)
-            GATEWAY_BREAKER.set(self.gate.failing)
+    async def _report(self, target: Target, error: GatewayError | None) -> None:
+        await told(self.clients.gate(target), error)
+        GATEWAY_BREAKER.set(self.clients.failing)
 
-    def _pause_s(self, error: GatewayError | None, passage: Passage) -> float | None:
+    def _pause_s(self, error: GatewayError | None, way: Handover) -> float | None:
         """Return how long a turn waits that met a gateway which is away or asked for time; None: it was its attempt."""
         if error is None or self.settings.retry is not GatewayRetry.UNSENT:
             return None
         if machine.asks_for_time(error):
             return error.retry_after
-        away = error.unsent and self.gate is not None and (passage.probing or self.gate.failing)
+        away = error.unsent and (way.passage.probing or self.clients.gate(way.target).failing)
         return 0.0 if away else None
 
-    async def _put_off(self, claim: Claim, row: LedgerRow, status: str, wait_s: float) -> Worked:
-        """Leave the turn in the ledger for later, as if it had not been looked at."""
+    async def _put_off(self, claim: Claim, row: LedgerRow, status: str, wait_s: float, target: Target) -> Worked:
+        """Leave the turn, and what else waits for its target, for later, as if it had not been looked at."""
         GATEWAY_WAITS.labels("shut").inc()
-        wait = wait_s or (self.gate.shut_s if self.gate else 0.0)
+        wait = wait_s or self.clients.gate(target).shut_s
         wait = min(LONGEST_PAUSE_S, max(SHORTEST_PAUSE_S, wait))
         retry_in = timedelta(seconds=wait + SPREAD_S * self.chance())
-        await put_off(self.database, claim, row.item_id, status, retry_in)
+        await put_off(self.database, claim, row.item_id, status, retry_in, target=target.target_id)
         return Worked([Outcome(row.item_id, status, None, None, retry_in)])
 
     async def _finish(self, claim: Claim, row: LedgerRow, ending: machine.Ending) -> Worked:
@@ -186,21 +201,20 @@ class GatewayStage:
             await self.deliveries.end(claim, outcome, ending.event, ending.payload)
         return Worked([outcome])
 
-    async def _skip(self, claim: Claim, row: LedgerRow, reason: str) -> Worked:
-        outcome = Outcome(row.item_id, "skipped", None, reason)
+    async def _skip(self, claim: Claim, row: LedgerRow, reason: str, category: str | None = None) -> Worked:
+        outcome = Outcome(row.item_id, "skipped", category, reason)
         await self.deliveries.end(claim, outcome)
         return Worked([outcome])
 
 
-def gate_of(database: Database, settings: GatewaySettings, *use: str) -> Gate:
-    """Return the gate before the gateway these settings name: one for each address, user and use made of it."""
-    policy = GatePolicy(
+def gate_policy(settings: GatewaySettings) -> GatePolicy:
+    """Return when the gate of each target shuts, and how fast it lets through."""
+    return GatePolicy(
         threshold=settings.breaker_failures,
         cooldown_s=settings.breaker_seconds,
         rate=settings.turns_per_second,
         burst=settings.burst,
     )
-    return Gate(database, gate_name("gateway", settings.base_url, settings.user_id, *use), policy)
 
 
 async def _irrevocable(work: Awaitable[Worked]) -> Worked:
@@ -211,12 +225,6 @@ async def _irrevocable(work: Awaitable[Worked]) -> Worked:
         raise
     except Exception as error:
         raise Untold("gateway", "a call was made and its outcome could not be written") from error
-
-
-async def _session_name(connection: AsyncConnection, claim: Claim, row: LedgerRow) -> str:
-    arguments = {"host": claim.host_id, "bank": row.bank_id, "session": row.session_id}
-    # A session that was erased meanwhile has no name any more.
-    return str((await connection.execute(SESSION_NAME, arguments)).scalar_one() or "")
 
 
 async def _called(operation: str, call: Awaitable[None]) -> GatewayError | None:

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from afterturn_client.errors import GatewayError
-from afterturn_client.gateway import SESSION_PREFIX, GatewayMessage
+from afterturn_client.gateway import GatewayMessage
 
 from workers.settings import GatewayRetry
 
@@ -79,8 +79,8 @@ def delivery(turn: Sequence[Said], user_id: str) -> tuple[GatewayMessage, Gatewa
 
 
 def after_add(session: str, error: GatewayError | None, retry: GatewayRetry) -> Ending:
-    """Say what the answer to `add` makes of the row."""
-    where = {"gateway_session": SESSION_PREFIX + session}
+    """Say what the answer to `add` makes of the row; `session` is its name at the gateway, here and below."""
+    where = {"gateway_session": session}
     if error is None:
         return Ending("added", Event.ADD_SUCCEEDED, {**where, "messages": 2})
     if error.unknown:
@@ -91,13 +91,13 @@ def after_add(session: str, error: GatewayError | None, retry: GatewayRetry) -> 
 
 def unknown_add(session: str, category: str) -> Ending:
     """Say what an `add` nobody saw the answer of makes of the row: it is left to a person."""
-    payload = {"gateway_session": SESSION_PREFIX + session, "operation": "add", "category": category}
+    payload = {"gateway_session": session, "operation": "add", "category": category}
     return Ending("add_unknown", Event.ADD_UNKNOWN, payload, category, "nobody knows whether the gateway has it")
 
 
 def after_flush(session: str, error: GatewayError | None, retry: GatewayRetry) -> Ending:
     """Say what the answer to `flush` makes of the row."""
-    where = {"gateway_session": SESSION_PREFIX + session}
+    where = {"gateway_session": session}
     if error is None:
         return Ending("flushed", Event.FLUSH_SUCCEEDED, where)
     ending = Ending("flush_failed", Event.FLUSH_FAILED, {**where, "add_succeeded": True}, back="added")
@@ -106,13 +106,28 @@ def after_flush(session: str, error: GatewayError | None, retry: GatewayRetry) -
 
 def refused_add(session: str) -> Ending:
     """Say what a turn that cannot be written as a request makes of the row: nothing was sent."""
-    payload = {"gateway_session": SESSION_PREFIX + session, "operation": "add", "category": "invalid_request"}
+    payload = {"gateway_session": session, "operation": "add", "category": "invalid_request"}
     return Ending("add_failed", Event.ADD_FAILED, payload, "invalid_request", "it cannot be written as a request")
+
+
+def unusable_target(session: str, operation: str, why: str) -> Ending:
+    """Say what a target that this process cannot call makes of the row: nothing was sent, and it may be tried again."""
+    payload: dict[str, Any] = {"gateway_session": session, "operation": operation, "category": "unusable_target"}
+    if operation == "add":
+        return Ending("add_failed", Event.ADD_FAILED, payload, "unusable_target", why, back="pending")
+    payload["add_succeeded"] = True
+    return Ending("flush_failed", Event.FLUSH_FAILED, payload, "unusable_target", why, back="added")
+
+
+def unflushed(session: str, category: str, why: str) -> Ending:
+    """Say what an added turn that is not to be flushed any more makes of the row: nothing was sent."""
+    payload = {"gateway_session": session, "add_succeeded": True, "operation": "flush", "category": category}
+    return Ending("flush_failed", Event.FLUSH_FAILED, payload, category, why)
 
 
 def unknown_flush(session: str) -> Ending:
     """Say what a `flush` nobody saw the answer of makes of the row."""
-    where = {"gateway_session": SESSION_PREFIX + session, "add_succeeded": True}
+    where = {"gateway_session": session, "add_succeeded": True}
     payload = {**where, "operation": "flush", "category": "unknown"}
     return Ending("flush_failed", Event.FLUSH_FAILED, payload, "unknown", "the worker died while it waited")
 

@@ -42,7 +42,7 @@ GATEWAY_WAITS = Counter(
 )
 GATEWAY_BREAKER = Gauge(
     "afterturn_gateway_breaker_open",
-    "1 while the Memory Gateway is not called because it fails, by who looked last",
+    "Gateway targets that are not called because they fail, as the worker that looked last knows",
     multiprocess_mode="mostrecent",
 )
 MODEL_CALLS = Counter("afterturn_extraction_model_calls_total", "Turns a model was asked to read", ["outcome"])

@@ -8,13 +8,14 @@ from afterturn_client.transport import check_base_url
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
 
 from embeddings.endpoint import endpoint_url
+from store.sealing import Sealer
 
 #: Where an OpenAI-compatible service has a model answer.
 RESPONSES_PATH = "/v1/responses"
 
 
 class GatewayMode(StrEnum):
-    """Whether a turn is also handed to a Memory Gateway."""
+    """Whether turns of the settings' host are also handed to a Memory Gateway."""
 
     OFF = "off"
     #: To this service's own /memories/add and /memories/flush.
@@ -29,6 +30,11 @@ class GatewayRetry(StrEnum):
     #: Only when it is known that it was not processed.
     UNSENT = "unsent"
     NEVER = "never"
+
+
+def sealing_keys(keys: SecretStr) -> list[str]:
+    """Return the keys a setting lists."""
+    return [key.strip() for key in keys.get_secret_value().split(",") if key.strip()]
 
 
 Scope = Literal["current_chat", "resources", "all_user_memory"]
@@ -49,12 +55,26 @@ class ServiceSettings(BaseModel):
 
 
 class GatewaySettings(ServiceSettings):
-    """The Memory Gateway every turn is delivered to, if there is one."""
+    """The Memory Gateway of one host (tenant), and how all gateways are called.
+
+    Other hosts, and single banks, have gateway targets of their own: `afterturn gateway set`.
+    """
 
     mode: GatewayMode = Field(default=GatewayMode.OFF, description="off, self or url")
+    host: str = Field(
+        default="default",
+        min_length=1,
+        max_length=256,
+        description="the host (tenant) whose turns go to the gateway of these settings; no other host's do",
+    )
     base_url: str = Field(default="", description="where the gateway is; /memories/add is appended")
     user_id: str = Field(default="", description="whose memories they are")
     user_key: SecretStr = Field(default=SecretStr(""), description="that user's key")
+    sealing_keys: SecretStr = Field(
+        default=SecretStr(""),
+        description="keys that seal what `afterturn gateway set` is given: 32 bytes in URL-safe base64 each, separated "
+        "by commas; the first seals, every one opens",
+    )
     app_id: str = Field(default="default", pattern=r"\S", max_length=128, description="application scope")
     project_id: str = Field(default="default", pattern=r"\S", max_length=128, description="project scope")
     timeout_seconds: float = Field(default=10.0, gt=0, le=600, description="patience with one call")
@@ -70,20 +90,25 @@ class GatewaySettings(ServiceSettings):
     retry: GatewayRetry = Field(default=GatewayRetry.UNSENT, description="unsent or never")
     breaker_failures: int = Field(default=5, ge=1, le=1000, description="failures in a row that shut the gateway off")
     breaker_seconds: float = Field(default=30.0, gt=0, le=3600, description="until it is tried again after that")
-    turns_per_second: float = Field(default=0.0, ge=0, le=100_000, description="turns handed over; 0 sets no limit")
+    turns_per_second: float = Field(
+        default=0.0, ge=0, le=100_000, description="turns handed to one gateway target; 0 sets no limit"
+    )
     burst: int = Field(default=10, ge=1, le=100_000, description="turns at once within that limit")
     scope: tuple[Scope, ...] = Field(
         default=("current_chat", "resources"), min_length=1, description="where a recall there looks"
     )
     recall_seconds: float = Field(default=2.0, gt=0, le=60, description="patience of a recall with the gateway")
-    recall_host: str = Field(
-        default="default", max_length=256, description="the one host that may recall there: it tells hosts not apart"
-    )
 
     @field_validator("scope")
     @classmethod
     def _each_scope_once(cls, scope: tuple[Scope, ...]) -> tuple[Scope, ...]:
         return tuple(dict.fromkeys(scope))
+
+    @field_validator("sealing_keys")
+    @classmethod
+    def _keys_that_seal(cls, keys: SecretStr) -> SecretStr:
+        Sealer(sealing_keys(keys))
+        return keys
 
     @model_validator(mode="after")
     def _url_needs_an_address_and_credentials(self) -> Self:

@@ -138,6 +138,7 @@ class Bench:
     async def backlog(self, banks: int) -> tuple[UUID, list[NewTurn]]:
         """Append the conversation to so many banks of a new host, the banks in turns."""
         host, store = await self.here.new_host(self.database), TurnStore(self.database, now)
+        await self.on.hand_over(self.database, host)
         turns = list(chain.from_iterable(zip(*conversations(banks), strict=True)))
         for start in range(0, len(turns), APPENDED_TOGETHER):
             await append(store, host, *turns[start : start + APPENDED_TOGETHER])

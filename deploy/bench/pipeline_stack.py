@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from uuid import UUID
 
 import psutil
 
@@ -14,6 +15,11 @@ from deploy.bench.servers import BenchServers, of_stack
 from deploy.embedded import Child, child, ports, survivors
 from deploy.private_stack import running
 from deploy.stack import Stack, StackProcess
+from producers.gateway_clients import canonical_url
+from store.database import Database
+from store.gateway_targets import GatewayTargets, GatewayUser, seal_place
+from store.sealing import Sealer
+from workers.settings import sealing_keys
 
 GATEWAY_USER, GATEWAY_KEY = "bench", "uk_of_the_bench"
 IDLE = "deploy.bench.idle_worker"
@@ -42,6 +48,13 @@ class PipelineStack:
     def data(self) -> Path:
         """The stack's data folder."""
         return self.stack.api_key_file.parent
+
+    async def hand_over(self, database: Database, host: UUID) -> None:
+        """Have the turns of a host handed to the gateway, as a user of its own."""
+        user = GatewayUser(canonical_url(self.gateway_url), GATEWAY_USER, project_id=str(host))
+        sealer = Sealer(sealing_keys(self.stack.gateway_sealing_keys))
+        sealed = sealer.seal(GATEWAY_KEY, seal_place(host, user))
+        await GatewayTargets(database).set(host, None, user, ("current_chat",), sealed)
 
     def cpu_seconds(self) -> dict[str, float]:
         """Return the processor time that each part has used: workers, postgres, valkey, api, gateway."""

@@ -21,7 +21,7 @@ from deploy.bench.pipeline_stack import cpu_seconds
 from store import vectors
 
 #: Tables of the book-keeping, and of what belongs to a host from its beginning.
-LEFT_OUT = frozenset({"ledger_t", "claim_t", "host_t", "api_key_t", "quota_t"})
+LEFT_OUT = frozenset({"ledger_t", "claim_t", "host_t", "api_key_t", "quota_t", "gateway_target_t"})
 
 # The first transaction of those to come: whatever a row says of its last writer, it is this one or later.
 MARK = text("select pg_current_xact_id()::text::bigint")

@@ -13,7 +13,6 @@ from uuid import UUID
 
 import httpx
 import orjson
-from afterturn_client.gateway import SESSION_PREFIX
 from sqlalchemy import text
 
 from deploy.bench.ground import Ground
@@ -21,6 +20,7 @@ from deploy.bench.pipeline_stack import GATEWAY_KEY, GATEWAY_USER, PipelineStack
 from embeddings.batching import batches
 from embeddings.model_files import model_folder
 from embeddings.settings import EmbeddingSettings, Variant
+from store.gateway_targets import CHAT
 from store.turns import NewTurn
 from workers import gateway_machine as machine
 from workers.extraction import MessageText, TurnText, extract
@@ -108,7 +108,7 @@ def posts(turn: NewTurn) -> Iterator[tuple[str, bytes]]:
     sent = machine.delivery(said, GATEWAY_USER)
     if sent is None:
         return
-    session = f"{SESSION_PREFIX}{turn.session_id}"
+    session = f"{CHAT}{turn.bank}/{turn.session_id}"
     of_session = {"user_id": GATEWAY_USER, "user_key": GATEWAY_KEY, "session_id": session}
     scope = {"app_id": "default", "project_id": "default"}
     messages = [

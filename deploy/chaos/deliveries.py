@@ -8,8 +8,7 @@ from uuid import UUID
 from deploy.chaos.gateway import Recorded
 from deploy.chaos.gateway_process import Mode
 from deploy.chaos.talk import Turn
-
-SESSION_PREFIX = "chat:"
+from store.gateway_targets import CHAT
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ def count(
             foreign += 1
     taken = {turn for turn, mode in adds if mode is Mode.OK}
     sent = Counter(turn for turn, _ in adds)
-    added = Counter(SESSION_PREFIX + turn.session for turn in taken)
+    added = Counter(_session(turn) for turn in taken)
     return Deliveries(
         sent_twice=sum(times > 1 for times in sent.values()),
         flushed_twice=sum(max(0, times - added[session]) for session, times in flushes.items()),
@@ -63,9 +62,14 @@ def _turn_of(call: Recorded, words: Mapping[tuple[str, str], Turn]) -> Turn | No
     try:
         asked, answered = (message["content"] for message in call.body["messages"])
         turn = words.get((asked, answered))
-        return turn if turn and call.body["session_id"] == SESSION_PREFIX + turn.session else None
+        return turn if turn and call.body["session_id"] == _session(turn) else None
     except (KeyError, TypeError, ValueError):
         return None
+
+
+def _session(turn: Turn) -> str:
+    """Return what a turn's session is called at the gateway of its tenant."""
+    return f"{CHAT}{turn.bank}/{turn.session}"
 
 
 def _late(adds: Iterable[Turn], positions: Mapping[Turn, int]) -> int:

@@ -69,7 +69,7 @@ def _fix(owner_url: str) -> None:
 async def _examined(patient: Patient) -> list[Finding]:
     found = [*examination.folders(patient), *examination.packages(patient), await examination.model(patient)]
     found += [*examination.processes(patient), *left_behind(patient)]
-    for look in (examination.postgresql, examination.redis, examination.api):
+    for look in (examination.postgresql, examination.gateways, examination.redis, examination.api):
         found += [one async for one in look(patient)]
     return found
 

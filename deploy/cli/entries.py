@@ -17,6 +17,8 @@ from deploy.cli.existing import host_named
 from deploy.cli.printing import printable
 from store import identity
 from store.backlog import Backlog, Entry, Noted, Selection
+from store.gateway_targets import Destination
+from store.ledger import Stage
 
 HostOption = Annotated[str | None, typer.Option(metavar="NAME", help="Of this host (tenant) alone.")]
 BankOption = Annotated[str | None, typer.Option(metavar="NAME", help="In this bank alone (of --host, or the default).")]
@@ -29,6 +31,9 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before 
 TurnArgument = Annotated[
     str, typer.Argument(metavar="TURN", help="A turn's id, or SESSION/TURN: the names the agent gave (with --bank).")
 ]
+
+#: What a target is called that is this service itself.
+SELF = "self"
 
 _COLOURS = {"dead": "red", "unknown": "yellow"}
 MINUTE, HOUR, DAY = 60, 3600, 86_400
@@ -78,8 +83,12 @@ async def rows_of(backlog: Backlog, place: Place, names: Sequence[str], selectio
     return list(found.values())
 
 
-def as_json(entry: Entry, banks: Mapping[UUID, str]) -> dict[str, Any]:
-    """Return a row as `--json` shows it: ids, names of host and bank, status, category, reason; no content."""
+def as_json(entry: Entry, banks: Mapping[UUID, str], deliveries: Mapping[UUID, Destination]) -> dict[str, Any]:
+    """Return a row as `--json` shows it: ids, names of host and bank, status, category, reason; no content.
+
+    Of a delivery also where it goes to: the target, and the session's name there.
+    """
+    to = deliveries.get(entry.item_id) if entry.stage is Stage.GATEWAY else None
     return {
         "id": str(entry.item_id),
         "turn_id": str(entry.turn_id),
@@ -100,7 +109,15 @@ def as_json(entry: Entry, banks: Mapping[UUID, str]) -> dict[str, Any]:
         "next_attempt_at": _moment(entry.next_attempt_at) if entry.status in {"pending", "running"} else None,
         "waits_for": entry.waits_for and entry.waits_for.value,
         "worker": entry.worker,
+        **({} if to is None else {"gateway": destination_json(to)}),
     }
+
+
+def destination_json(to: Destination) -> dict[str, str]:
+    """Return where a turn is handed to as `--json` shows it; `session` is '' where its name was erased."""
+    user = to.target.user
+    where = {"url": user.base_url or SELF, "user_id": user.user_id, "session": to.session}
+    return {"target_id": str(to.target.target_id), **where}
 
 
 def noted_json(noted: Noted) -> dict[str, Any]:
@@ -108,8 +125,8 @@ def noted_json(noted: Noted) -> dict[str, Any]:
     return {"at": noted.at.isoformat(), "event": noted.event, **orjson.loads(noted.payload)}
 
 
-def table(entries: Sequence[Entry], banks: Mapping[UUID, str]) -> Table:
-    """Return rows as a table for people."""
+def table(entries: Sequence[Entry], banks: Mapping[UUID, str], deliveries: Mapping[UUID, Destination]) -> Table:
+    """Return rows as a table for people; a delivery is followed by where it goes to."""
     shown = Table("stage", "status", "turn", "bank", "host", box=None, pad_edge=False, header_style="bold")
     for name in ("age", "tries"):
         shown.add_column(name, justify="right")
@@ -125,6 +142,9 @@ def table(entries: Sequence[Entry], banks: Mapping[UUID, str]) -> Table:
             str(entry.attempts),
             printable(why(entry)),
         )
+        if entry.stage is Stage.GATEWAY and (to := deliveries.get(entry.item_id)):
+            place = f"to {to.session or '(erased)'} of {to.target.user.user_id} at {to.target.user.base_url or SELF}"
+            shown.add_row(*[""] * 7, Text(printable(place), style="dim"))
     return shown
 
 

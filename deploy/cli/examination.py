@@ -1,4 +1,4 @@
-"""What `afterturn doctor` looks at: folders, packages, the model, PostgreSQL, Redis, the API."""
+"""What `afterturn doctor` looks at: folders, packages, the model, PostgreSQL, gateway targets, Redis, the API."""
 
 import asyncio
 import os
@@ -20,8 +20,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from deploy import broker_fitness
 from deploy.cli import findings
 from deploy.cli.findings import Finding, fail, ok, warn
+from deploy.cli.gateway_targets import named
 from deploy.embedded.errors import PartMissing
 from deploy.embedded.wheels import POSTGRES_WHEEL, package_folder, valkey_server
+from deploy.gateways import TargetAccess
 from deploy.settings import Settings
 from deploy.stack import FILE, Stack
 from embeddings.errors import EmbeddingError
@@ -30,8 +32,12 @@ from embeddings.settings import Variant
 from producers.settings import BrokerSettings
 from store import migrations
 from store.connections import is_local, tls_mode
-from store.database import service_engine
+from store.database import Database, service_engine
 from store.events.reader import AT_HOME
+from store.gates import gate_name, shut_gates
+from store.gateway_targets import GatewayTargets
+from store.settings import DatabaseSettings
+from workers.settings import GatewaySettings
 
 SECONDS = 5.0
 #: For a connection, which the service gives five seconds, and a question.
@@ -66,6 +72,13 @@ class Patient:
         own = {"database_url": "url", "operator_url": "operator_url", "owner_url": "owner_url"}[name]
         return str(getattr(self.settings.database, own).get_secret_value())
 
+    @property
+    def gateway(self) -> GatewaySettings:
+        """The settings of gateways, with the sealing keys of the running stack."""
+        if self.stack is None:
+            return self.settings.gateway
+        return self.settings.gateway.model_copy(update={"sealing_keys": self.stack.gateway_sealing_keys})
+
 
 def folders(patient: Patient) -> Iterator[Finding]:
     """Look at the data folder: there, ours alone, writable, on a disk with space."""
@@ -77,7 +90,7 @@ def folders(patient: Patient) -> Iterator[Finding]:
     else:
         yield ok("data folder", str(data))
         yield findings.of_privacy(str(data), data.stat().st_mode, holds_secrets=False)
-        for name in (FILE, "api-key", "gateway-key"):
+        for name in (FILE, "api-key", "gateway-key", "sealing-key"):
             if (data / name).exists():
                 yield findings.of_privacy(str(data / name), (data / name).stat().st_mode, holds_secrets=True)
     places = [data, *([patient.stack.postgres_dir] if patient.stack else [])]
@@ -169,6 +182,28 @@ async def postgresql(patient: Patient) -> AsyncIterator[Finding]:
     yield await _migrations(owner_url)
     if home is not None:
         yield findings.of_home(at_home=home)
+
+
+async def gateways(patient: Patient) -> AsyncIterator[Finding]:
+    """Look at the gateway targets: whether their keys can be opened here, and whether they are called."""
+    app, operator = SecretStr(patient.url("database_url")), SecretStr(patient.url("operator_url"))
+    if not app or not operator:
+        return
+    database = Database(DatabaseSettings(url=app, operator_url=operator, pool_size=1))
+    try:
+        targets = [one for one in await GatewayTargets(database).list() if one.target.replaced_at is None]
+        gates = {gate_name("gateway", str(one.target.target_id)): one for one in targets}
+        shut = await shut_gates(database, list(gates))
+    except (SQLAlchemyError, OSError, TimeoutError):
+        # What is the matter with the database is said beside this.
+        return
+    finally:
+        await database.close()
+    access = TargetAccess(patient.gateway)
+    unreadable = [one for one in targets if one.target.sealed_key is not None and not access.opens(one.target)]
+    yield findings.of_gateway_keys(len(targets), [named(one) for one in unreadable])
+    for name in shut:
+        yield findings.of_shut_gateway(named(gates[name]))
 
 
 async def redis(patient: Patient) -> AsyncIterator[Finding]:

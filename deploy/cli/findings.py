@@ -1,6 +1,7 @@
 """What `afterturn doctor` makes of what it sees: pure rules, each with what to do."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -10,6 +11,7 @@ from store.connections import TlsMode
 LEAST_POSTGRESQL = 16
 #: Earlier ones corrupt an HNSW index under vacuum.
 LEAST_PGVECTOR = (0, 8, 5)
+GATEWAYS = "gateway targets"
 LOW_DISK_BYTES = 2 * 1024**3
 NO_DISK_BYTES = 256 * 1024**2
 
@@ -106,6 +108,22 @@ def of_tls(role: str, mode: TlsMode, *, local: bool) -> Finding:
     seen = "may be read on the way" if mode in UNENCRYPTED else "is encrypted to a server that proves nothing"
     remedy = f"set sslmode={TlsMode.VERIFY_FULL} in the {role}'s URL, and sslrootcert=FILE for an authority of your own"
     return warn(subject, f"{role}: sslmode={mode}: the connection to another machine {seen}", remedy)
+
+
+def of_gateway_keys(targets: int, unreadable: Sequence[str]) -> Finding:
+    """Judge whether the keys of gateway targets in force can be opened; `unreadable` names those that cannot."""
+    if not unreadable:
+        return ok(GATEWAYS, f"{targets} in force; every key that was set can be opened")
+    return fail(
+        GATEWAYS,
+        f"the key cannot be opened with gateway.sealing_keys: {'; '.join(unreadable)}",
+        "put the key that sealed it back into gateway.sealing_keys, or give it again with `afterturn gateway set`",
+    )
+
+
+def of_shut_gateway(named: str) -> Finding:
+    """Judge a gateway target that is not called for now; its deliveries wait."""
+    return warn(GATEWAYS, f"not called for now, it failed or asked for time: {named}", "ask whoever runs the gateway")
 
 
 def of_space(folder: str, free: int) -> Finding:

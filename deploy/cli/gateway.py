@@ -1,4 +1,4 @@
-"""`afterturn gateway`: deliveries to the Memory Gateway that failed, or of which nobody knows how they ended."""
+"""`afterturn gateway`: where turns are handed to, and deliveries that failed or whose outcome is unknown."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from deploy.cli import gateway_targets
 from deploy.cli.changing import Change, Targets, change
 from deploy.cli.entries import (
     BankOption,
@@ -17,6 +18,7 @@ from deploy.cli.entries import (
     Place,
     TurnArgument,
     YesOption,
+    destination_json,
     rows_of,
 )
 from deploy.cli.existing import must_exist
@@ -24,11 +26,12 @@ from deploy.cli.finding import DataOption, JsonOption, running_stack
 from deploy.cli.jobs import AllOption, DryRunOption, TurnsArgument
 from deploy.cli.looking import look, tell
 from deploy.cli.operating import Act, acted, operator
-from deploy.cli.printing import answer, ended
+from deploy.cli.printing import answer, ended, printable
 from store.backlog import Backlog, Entry, Selection
 from store.call_audit import NOBODY
 from store.database import Database
 from store.errors import NotFound, NotSettled
+from store.gateway_targets import Destination
 from store.ledger import Stage
 from store.quarantine import SETTLEMENTS, UNSETTLED, Found, Quarantine, Then
 
@@ -42,13 +45,17 @@ class State(StrEnum):
     DEAD = "dead"
 
 
-StateOption = Annotated[list[State] | None, typer.Option("--state", help="That stand so; may be repeated.")]
+StateOption = Annotated[list[State] | None, typer.Option("--state", help="Filter by delivery state (repeatable).")]
 
 gateway_app = typer.Typer(
-    help="Deliveries to the Memory Gateway that failed or are unknown: look, settle by hand, try again.",
+    help="Memory Gateways: set whose turns go where; list deliveries that failed or are unknown, settle or retry them.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
+gateway_app.command("set")(gateway_targets.set_command)
+gateway_app.command("unset")(gateway_targets.unset_command)
+gateway_app.command("list-targets")(gateway_targets.list_command)
+gateway_app.command("reseal")(gateway_targets.reseal_command)
 
 
 @gateway_app.command("list")
@@ -114,24 +121,27 @@ def resolve_command(
     stack = running_stack(data)
     must_exist(stack, host, bank)
 
-    async def settle(database: Database, act: Act) -> tuple[Entry, str]:
-        rows = await rows_of(Backlog(database), place, [turn], _selection(place))
+    async def settle(database: Database, act: Act) -> tuple[Entry, Destination | None, str]:
+        backlog = Backlog(database)
+        rows = await rows_of(backlog, place, [turn], _selection(place))
         if not rows:
             raise NotFound("there is no failed or unknown delivery of this turn")
         # Delivered, it goes on to its flush, unless it is the flush that failed.
         usual = Then.DONE if rows[0].state == "flush_failed" else Then.FLUSH
         state = await Quarantine(database, operator()).resolve(rows[0], found, then or usual)
         act.rows = 1
-        return rows[0], state
+        return rows[0], (await backlog.deliveries(rows)).get(rows[0].item_id), state
 
     try:
-        before, state = acted(stack, "gateway resolve", place.host_id or NOBODY, settle)
+        before, to, state = acted(stack, "gateway resolve", place.host_id or NOBODY, settle)
     except (NotFound, NotSettled) as error:
         raise ended(str(error), 1) from None
     if as_json:
-        answer({"turn_id": str(before.turn_id), "was": before.state, "state": state})
+        where = {} if to is None else {"gateway": destination_json(to)}
+        answer({"turn_id": str(before.turn_id), "was": before.state, "state": state, **where})
     else:
-        print(f"{before.turn_id}: {before.state} is {state} now")
+        at = f" (session {printable(to.session)} at the gateway)" if to and to.session else ""
+        print(f"{before.turn_id}: {before.state} is {state} now{at}")
 
 
 @gateway_app.command("retry")

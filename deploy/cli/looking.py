@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from rich.console import Group
@@ -17,15 +18,17 @@ from deploy.cli.operating import on_database
 from deploy.cli.printing import answer, console, ended, say
 from store.backlog import Backlog, Entry, Noted, Selection
 from store.database import Database
+from store.gateway_targets import Destination
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """All about one turn: its rows, what was noted, and the names of the banks."""
+    """Rows of one turn or of a list: what was noted, the names of their banks, and where deliveries go to."""
 
     rows: Sequence[Entry]
     notes: Sequence[Noted]
     banks: Mapping[UUID, str]
+    deliveries: Mapping[UUID, Destination]
 
 
 def look(data: Path | None, place: Place, selection: Selection, limit: int, *, as_json: bool) -> None:
@@ -33,17 +36,17 @@ def look(data: Path | None, place: Place, selection: Selection, limit: int, *, a
     stack = running_stack(data)
     must_exist(stack, place.host, place.bank)
 
-    async def read(database: Database) -> tuple[list[Entry], bool, dict[UUID, str]]:
+    async def read(database: Database) -> tuple[Story, bool]:
         backlog = Backlog(database)
         rows, more = await backlog.rows(selection, limit)
-        return rows, more, await backlog.bank_names(rows)
+        return Story(rows, (), await backlog.bank_names(rows), await backlog.deliveries(rows)), more
 
-    rows, more, banks = on_database(stack, read)
+    found, more = on_database(stack, read)
     if as_json:
-        answer({"jobs": [entries.as_json(row, banks) for row in rows], "has_more": more})
+        answer({"jobs": _rows_json(found), "has_more": more})
         return
-    if rows:
-        console().print(entries.table(rows, banks))
+    if found.rows:
+        console().print(entries.table(found.rows, found.banks, found.deliveries))
     else:
         say("nothing of the kind waits, runs or failed")
     if more:
@@ -60,7 +63,7 @@ def tell(data: Path | None, turn: str, place: Place, *, as_json: bool) -> None:
         backlog = Backlog(database)
         rows = await backlog.of_turn(item, place.host_id)
         notes = await backlog.history(rows[0].host_id, rows[0].turn_id) if rows else []
-        return Story(rows, notes, await backlog.bank_names(rows))
+        return Story(rows, notes, await backlog.bank_names(rows), await backlog.deliveries(rows))
 
     story = on_database(stack, read)
     if not story.rows:
@@ -77,11 +80,15 @@ def _as_json(story: Story) -> dict[str, object]:
         "turn_id": str(first.turn_id),
         "host": first.host,
         "bank": story.banks.get(first.bank_id),
-        "jobs": [entries.as_json(row, story.banks) for row in story.rows],
+        "jobs": _rows_json(story),
         "history": [entries.noted_json(noted) for noted in story.notes],
     }
 
 
 def _in_words(story: Story) -> Group:
     told: list[Text | Table] = [Text(""), entries.history(story.notes)] if story.notes else []
-    return Group(entries.table(story.rows, story.banks), *told)
+    return Group(entries.table(story.rows, story.banks, story.deliveries), *told)
+
+
+def _rows_json(story: Story) -> list[dict[str, Any]]:
+    return [entries.as_json(row, story.banks, story.deliveries) for row in story.rows]

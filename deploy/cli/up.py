@@ -37,7 +37,10 @@ def up_command(
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="The API's port; 0 picks a free one.")] = None,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Worker processes.")] = WORKERS,
     gateway: Annotated[
-        str | None, typer.Option(metavar="self|off|URL", help="The Memory Gateway turns are handed to.")
+        str | None,
+        typer.Option(
+            metavar="self|off|URL", help="The Memory Gateway that turns of the host `gateway.host` are handed to."
+        ),
     ] = None,
     log_format: Annotated[LogFormat | None, typer.Option(help="How log lines look.")] = None,
     config: Annotated[Path | None, typer.Option(help="A YAML or JSON file of settings.")] = None,

@@ -117,7 +117,7 @@ def application(database: Database, doorbell: Doorbell, clock: Callable[[], date
         curation=Curation(database, clock),
         persons=Persons(database),
     )
-    memory = Memory(parts, settings, gateway=False)
+    memory = Memory(parts, settings)
     return create_app(memory, Keys(database), _Unasked(), _nothing, settings)
 
 

@@ -30,6 +30,8 @@ from store.errors import (
     ReplayError,
     RestoredElsewhere,
     SchemaMismatch,
+    SealBroken,
+    TargetTaken,
     TurnBusy,
     TurnConflict,
 )
@@ -83,6 +85,9 @@ WIRES: Mapping[type[Exception], Wire] = {
     SchemaMismatch: UNAVAILABLE,
     InvalidDatabaseUrl: UNAVAILABLE,
     ReplayError: UNAVAILABLE,
+    # The text of these two is for operators: it may name another tenant.
+    SealBroken: UNAVAILABLE,
+    TargetTaken: UNAVAILABLE,
     EmbeddingError: UNAVAILABLE,
 }
 

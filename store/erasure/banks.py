@@ -3,7 +3,6 @@
 from sqlalchemy import text
 
 from store.erasure.units import (
-    DELIVERED,
     END_TURNS,
     ERASE_AT,
     ERASE_GUARDS,
@@ -12,6 +11,7 @@ from store.erasure.units import (
     SCRUB,
     SCRUB_SESSIONS,
     Place,
+    count_delivered,
 )
 from store.errors import NotFound
 from store.events.catalog import Aggregate, EventType
@@ -62,9 +62,7 @@ async def begin_bank(place: Place) -> None:
     [weight] = await place.ask(WEIGHT)
     place.erasure.counts.update({"words": weight.words, "vectors": weight.vectors})
     place.erasure.counts.update(await sent(place.connection, place.erasure.host, place.bank))
-    turns = [row.turn_id for row in await place.ask(TURNS)]
-    for row in await place.ask(DELIVERED, turns=turns):
-        place.erasure.delivered[row.session] += row.turns
+    await count_delivered(place, [row.turn_id for row in await place.ask(TURNS)])
     undone = [row.turn_id for row in await place.ask(UNDONE)]
     await place.count("work", END_TURNS, turns=undone, ended=undone)
     await place.count("recall_jobs", FORGET_JOBS)

@@ -88,8 +88,8 @@ class Receipt:
     """What an erasure came to, without a word of what it erased.
 
     `counts`: rows and events by kind. `delivered`: sessions at a foreign gateway that were told erased turns, by the
-    agent's own name, with how many turns; they must be erased there. `models`: machines that were sent erased texts, to
-    embed or to read them. `unreached`: where else copies may be.
+    names they have there, with how many turns; they must be erased there. `models`: machines that were sent erased
+    texts, to embed or to read them. `unreached`: where else copies may be.
     """
 
     erasure_id: UUID

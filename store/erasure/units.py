@@ -17,6 +17,7 @@ from store.erasure.requests import Erasure
 from store.events.catalog import EventType, aggregate_id
 from store.events.envelope import Origin, offer
 from store.events.log import append_events
+from store.gateway_targets import destination
 from store.outside_models import sent
 
 TO_ERASE = text("select * from afterturn.units_to_erase(:host, :bank, cast(:units as uuid[]))")
@@ -61,21 +62,26 @@ EMPTIED = text("""
              where u.host_id = :host and u.bank_id = :bank and u.turn_id = t.turn_id
                and u.origin in ('message', 'document') and u.active limit 1) is null""")
 END_TURNS = text("select afterturn.end_turns(:host, cast(:turns as uuid[]), cast(:ended as uuid[]))")
-# Of a turn whose ledger rows are pruned, its guard says how the gateway's stage ended.
+# Of a turn whose ledger rows are pruned, its guard says how the gateway's stage ended; one that was made again from the
+# log knows no target. What this service handed to itself is kept here once.
 DELIVERED = text("""
     with told as (
-        select l.session_id from afterturn.ledger_t l
+        select l.session_id, l.target_id from afterturn.ledger_t l
          where l.host_id = :host and l.stage = 'gateway' and l.turn_id = any(:turns)
            and l.status in ('adding', 'added', 'flushing', 'flushed', 'flush_failed', 'add_unknown')
         union all
-        select t.session_id from afterturn.turn_t t
+        select t.session_id, cast(t.ended->'gateway'->>'target' as uuid) from afterturn.turn_t t
          where t.host_id = :host and t.turn_id = any(:turns) and t.ended->'gateway'->>'status' = 'flushed'
+    ), counted as (
+        select t.session_id, t.target_id, count(*) as turns from told t group by 1, 2
     )
-    select coalesce(s.session_name, '') as session, count(*) as turns
-      from told l
+    select g.*, c.turns, coalesce(b.bank_name, '') as bank_name, coalesce(s.session_name, '') as session_name
+      from counted c
+      left join afterturn.gateway_target_t g on g.host_id = :host and g.target_id = c.target_id
+      left join afterturn.agent_memory_bank_t b on b.host_id = :host and b.bank_id = :bank
       left join afterturn.agent_session_history_t s
-        on s.host_id = :host and s.bank_id = :bank and s.session_id = l.session_id
-     group by 1""")
+        on s.host_id = :host and s.bank_id = :bank and s.session_id = c.session_id
+     where c.target_id is null or g.base_url is not null""")
 FORGET_JOBS = text("""
     delete from afterturn.recall_job_t j using afterturn.agent_memory_bank_t b
      where j.host_id = :host and b.host_id = :host and b.bank_id = :bank
@@ -161,10 +167,17 @@ async def end_turns(place: Place, turns: Sequence[UUID]) -> None:
     if not turns:
         return
     emptied = [row.turn_id for row in await place.ask(EMPTIED, turns=list(turns))]
-    for row in await place.ask(DELIVERED, turns=list(turns)):
-        place.erasure.delivered[row.session] += row.turns
+    await count_delivered(place, turns)
     await place.count("turns", ERASE_GUARDS, turns=list(turns))
     await place.count("work", END_TURNS, turns=list(turns), ended=emptied)
+
+
+async def count_delivered(place: Place, turns: Sequence[UUID]) -> None:
+    """Note in the receipt which sessions at a gateway were told these turns, by the names they have there."""
+    for row in await place.ask(DELIVERED, turns=list(turns)):
+        known = row.target_id is not None
+        session = destination(row._mapping).session if known else row.session_name  # noqa: SLF001 - public, says SQLAlchemy
+        place.erasure.delivered[session] += row.turns
 
 
 async def _count(place: Place, found: Sequence[Row[Any]], units: Sequence[UUID]) -> None:

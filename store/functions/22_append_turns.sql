@@ -6,6 +6,9 @@ drop function if exists afterturn.number_turn_events(uuid, jsonb, int[]);
 drop function if exists afterturn.open_turns(uuid, jsonb, int[], afterturn.event_store_t[]);
 drop function if exists afterturn.append_turns(uuid, jsonb);
 drop function if exists afterturn.append_turns(uuid, jsonb, boolean);
+drop function if exists afterturn.append_turns(
+    uuid, boolean, uuid[], uuid[], uuid[], uuid[], bytea[], boolean[], timestamptz[], bigint[], boolean[], int[], int[], uuid[],
+    text[], text[], text[], text[], uuid[], text[], int[]);
 drop function if exists afterturn.lock_turns(uuid, jsonb);
 drop function if exists afterturn.lock_turns(uuid, jsonb, boolean);
 drop function if exists afterturn.look_at_turns(uuid, jsonb);
@@ -14,25 +17,28 @@ drop type if exists afterturn.offered_turn cascade;
 drop type if exists afterturn.accepted_turn cascade;
 drop type if exists afterturn.said_unit cascade;
 create type afterturn.accepted_turn as (
-    turn uuid, bank uuid, session uuid, "user" uuid, digest bytea, gateway boolean, accepted_at timestamptz, "position" bigint);
+    turn uuid, bank uuid, session uuid, "user" uuid, digest bytea, target uuid, accepted_at timestamptz, "position" bigint);
 create type afterturn.said_unit as (bank uuid, unit uuid, session uuid, seq int, length int, terms jsonb);
 
--- Accepts turns, none of them named twice. Of each: its ids, a keyed digest of its body, whether the gateway gets it, when
+-- Accepts turns, none of them named twice. Of each: its ids, a keyed digest of its body, whether a gateway may get it, when
 -- it came, the bytes of its messages, whether it brings what makes its bank and session where they do not live
 -- (`p_begins`), the number of the turn before it for the same session (`p_follows`, 0 for none), and of its last event
 -- (`p_ends`). Of each event, turn after turn: its id, type, subject and aggregate, and its envelope as JSON that ends within
 -- its data, two braces short; of what is said, too, the unit, its terms and its length in words. Answers each turn:
 -- accepted, duplicate (with the first position), conflict, busy (another request is writing it right now), unborn (bank or
 -- session do not live, and nothing was brought to make them), held (somebody else writes to its bank or session, and p_wait
--- does not say to wait for that), or `over ...` (a quota is used up; see 21_quota.sql).
+-- does not say to wait for that), or `over ...` (a quota is used up; see 21_quota.sql). `delivers`: whether the turn, if
+-- it is accepted, is handed to a gateway.
 create or replace function afterturn.append_turns(
     p_host uuid, p_wait boolean,
     p_turns uuid[], p_banks uuid[], p_sessions uuid[], p_users uuid[], p_digests bytea[], p_gateway boolean[],
     p_at timestamptz[], p_bytes bigint[], p_begins boolean[], p_follows int[], p_ends int[],
     p_ids uuid[], p_types text[], p_subjects text[], p_aggregates text[], p_envelopes text[],
-    p_units uuid[], p_terms text[], p_lengths int[], out outcomes text[], out positions bigint[])
+    p_units uuid[], p_terms text[], p_lengths int[], out outcomes text[], out positions bigint[],
+    out delivers boolean[])
 language plpgsql set plan_cache_mode to force_generic_plan set search_path to afterturn, public as $$
 declare
+    v_targets uuid[];
     v_priced jsonb;
     v_over jsonb;
     v_new record;
@@ -54,8 +60,10 @@ begin
         outcomes := array(select coalesce(o.outcome, v_over->>(o.nth - 1)::text)
                             from unnest(outcomes) with ordinality as o(outcome, nth) order by o.nth);
     end if;
+    v_targets := afterturn.targets_of(p_host, p_banks, p_gateway);
+    delivers := array(select t.target is not null from unnest(v_targets) with ordinality as t(target, nth) order by t.nth);
     v_new := afterturn.number_turns(
-        p_host, outcomes, p_turns, p_banks, p_sessions, p_users, p_digests, p_gateway, p_at, p_begins, p_follows, p_ends,
+        p_host, outcomes, p_turns, p_banks, p_sessions, p_users, p_digests, v_targets, p_at, p_begins, p_follows, p_ends,
         p_ids, p_types, p_subjects, p_aggregates, p_envelopes, p_units, p_terms, p_lengths);
     outcomes := v_new.outcomes;
     positions := v_new.positions;
@@ -120,7 +128,7 @@ end $$;
 -- event. `living`: whether all banks and sessions of accepted turns lived before.
 create or replace function afterturn.number_turns(
     p_host uuid, inout outcomes text[], p_turns uuid[], p_banks uuid[], p_sessions uuid[], p_users uuid[], p_digests bytea[],
-    p_gateway boolean[], p_at timestamptz[], p_begins boolean[], p_follows int[], p_ends int[], p_ids uuid[], p_types text[],
+    p_targets uuid[], p_at timestamptz[], p_begins boolean[], p_follows int[], p_ends int[], p_ids uuid[], p_types text[],
     p_subjects text[], p_aggregates text[], p_envelopes text[], p_units uuid[], p_terms text[], p_lengths int[],
     out positions bigint[], out living boolean, out events afterturn.event_store_t[], out turns afterturn.accepted_turn[],
     out said afterturn.said_unit[])
@@ -205,12 +213,31 @@ begin
                 null, p_banks[t], v_position, pg_current_xact_id())::afterturn.event_store_t);
         end loop;
         positions[t] := v_position;
-        turns := array_append(turns, row (p_turns[t], p_banks[t], p_sessions[t], p_users[t], p_digests[t], p_gateway[t],
+        turns := array_append(turns, row (p_turns[t], p_banks[t], p_sessions[t], p_users[t], p_digests[t], p_targets[t],
                                           p_at[t], v_position)::afterturn.accepted_turn);
     end loop;
 end $$;
 
--- What stands beside the projections of an accepted turn: its guard, its words, and a ledger row for each stage.
+-- The gateway target of each of these banks: its own, else the tenant's; null where there is none or none is wanted. A host
+-- without targets pays one probe an append.
+create or replace function afterturn.targets_of(p_host uuid, p_banks uuid[], p_wanted boolean[]) returns uuid[]
+language plpgsql stable as $$
+begin
+    if not true = any (p_wanted)
+       or not exists (select from afterturn.gateway_target_t g where g.host_id = p_host and g.replaced_at is null
+                         and g.unset_at is null) then
+        return array_fill(null::uuid, array[cardinality(p_banks)]);
+    end if;
+    return array(
+        select (select g.target_id from afterturn.gateway_target_t g
+                 where w.wanted and g.host_id = p_host and coalesce(g.bank_id, g.host_id) in (w.bank, p_host)
+                   and g.replaced_at is null and g.unset_at is null
+                 order by g.bank_id nulls last limit 1)
+          from unnest(p_banks, p_wanted) with ordinality as w(bank, wanted, nth) order by w.nth);
+end $$;
+
+-- What stands beside the projections of an accepted turn: its guard, its words, and a ledger row for each stage. There is
+-- none for the gateway where the turn is handed to none.
 create or replace function afterturn.open_turns(
     p_host uuid, p_turns afterturn.accepted_turn[], p_said afterturn.said_unit[]) returns void
 language plpgsql as $$
@@ -221,13 +248,14 @@ begin
     select p_host, w.bank, w.unit, w.session, w.seq, w.length, w.terms from unnest(p_said) w;
     -- The projection row waits (infinity) until extraction has said what the turn names.
     insert into afterturn.ledger_t (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position,
-                                    status, next_attempt_at, accepted_at, updated_at)
+                                    next_attempt_at, accepted_at, updated_at, target_id)
     select p_host, s.stage, t.turn, s.stream, t.bank, t.session, t.turn, t.position,
-           s.status, s.ready, t.accepted_at, t.accepted_at
+           s.ready, t.accepted_at, t.accepted_at, s.target
       from unnest(p_turns) t,
-           lateral (values ('gateway', t.session, case when t.gateway then 'pending' else 'skipped' end, now()),
-                           ('extraction', t.session, 'pending', now()),
-                           ('embedding', t.turn, 'pending', now()),
-                           ('projection', t.bank, 'pending', 'infinity'))
-                as s(stage, stream, status, ready);
+           lateral (values ('gateway', t.session, now(), t.target),
+                           ('extraction', t.session, now(), null),
+                           ('embedding', t.turn, now(), null),
+                           ('projection', t.bank, 'infinity', null))
+                as s(stage, stream, ready, target)
+     where s.stage <> 'gateway' or s.target is not null;
 end $$;

@@ -40,7 +40,7 @@ begin
         update afterturn.turn_t t
            set ended = (select jsonb_object_agg(l.stage, jsonb_strip_nulls(jsonb_build_object(
                                    'status', l.status, 'attempts', l.attempts, 'at', l.updated_at,
-                                   'category', l.error_category, 'reason', l.error_reason)))
+                                   'category', l.error_category, 'reason', l.error_reason, 'target', l.target_id)))
                           from afterturn.ledger_t l
                          where l.host_id = p_host and l.turn_id = t.turn_id and l.item_id = t.turn_id)
           from page p
@@ -72,17 +72,18 @@ language plpgsql as $$
 begin
     with back as (
         select t.*, e.key as stage, e.value->>'status' as status, (e.value->>'attempts')::int as attempts,
-               (e.value->>'at')::timestamptz as at, e.value->>'category' as category, e.value->>'reason' as reason
+               (e.value->>'at')::timestamptz as at, e.value->>'category' as category, e.value->>'reason' as reason,
+               (e.value->>'target')::uuid as target
           from afterturn.turn_t t, jsonb_each(t.ended) e
          where t.host_id = p_host and t.turn_id = any (p_turns) and t.ended is not null
     ), opened as (
         insert into afterturn.ledger_t (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position,
                                         status, attempts, error_category, error_reason, next_attempt_at, accepted_at,
-                                        updated_at)
+                                        updated_at, target_id)
         select b.host_id, b.stage, b.turn_id,
                case b.stage when 'embedding' then b.turn_id when 'projection' then b.bank_id else b.session_id end,
                b.bank_id, b.session_id, b.turn_id, b.position, b.status, b.attempts, b.category, b.reason, b.at,
-               b.accepted_at, b.at
+               b.accepted_at, b.at, b.target
           from back b
         on conflict do nothing
     )

@@ -7,7 +7,7 @@
 create or replace function afterturn.surely_unprocessed(p_status text, p_category text, p_reason text) returns boolean
 language sql immutable parallel safe
 return p_status in ('add_failed', 'flush_failed')
-   and coalesce(p_category in ('unauthorized', 'invalid_request')
+   and coalesce(p_category in ('unauthorized', 'invalid_request', 'unusable_target')
                 or p_reason in ('no connection was made', 'status 401', 'status 403', 'status 429'), false);
 
 -- Puts quarantined rows back to the start, with all their attempts. A flush is repeated without its add.
@@ -102,6 +102,36 @@ begin
         perform afterturn.audit_by_hand(array[v_row], 'operator_resolved', p_told);
     end if;
     return v_row.status;
+end $$;
+
+-- Ends as skipped what waits for gateway targets that were unset, up to p_limit rows; whoever works on one finds its claim
+-- gone. A delivery that may have begun is left to end by its own rules. Returns how many rows ended.
+create or replace function afterturn.end_deliveries(p_host uuid, p_targets uuid[], p_by text, p_reason text, p_limit int)
+returns bigint language plpgsql as $$
+declare
+    v_items uuid[];
+    v_rows afterturn.ledger_t[];
+begin
+    perform set_config('afterturn.host', p_host::text, true);
+    v_items := array(select l.item_id from afterturn.ledger_t l
+                      where l.host_id = p_host and l.target_id = any (p_targets) and l.undone and l.stage = 'gateway'
+                        and l.status in ('pending', 'running') order by l.position limit p_limit);
+    perform afterturn.hold_claims(p_host, 'gateway', array(
+        select l.stream_id from afterturn.ledger_t l
+         where l.host_id = p_host and l.stage = 'gateway' and l.item_id = any (v_items)));
+    select coalesce(array_agg(b.l), '{}') into v_rows
+      from (select l from afterturn.ledger_t l
+             where l.host_id = p_host and l.stage = 'gateway' and l.item_id = any (v_items)
+               and l.status in ('pending', 'running')
+             order by l.item_id for update) b;
+    perform afterturn.take_back(p_host, 'gateway', array(
+        select b.item_id from unnest(v_rows) b where b.status = 'running'));
+    update afterturn.ledger_t l
+       set status = 'skipped', error_category = 'unset', error_reason = p_reason, updated_at = now()
+      from unnest(v_rows) b
+     where l.host_id = p_host and l.stage = 'gateway' and l.item_id = b.item_id;
+    perform afterturn.audit_by_hand(v_rows, 'operator_unset_gateway', jsonb_build_object('by', p_by));
+    return cardinality(v_rows);
 end $$;
 
 -- Locks the claims of streams, so that no worker moves their rows meanwhile; the next statement sees where they stand.

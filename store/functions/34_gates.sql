@@ -67,11 +67,14 @@ begin
     returning greatest(0, extract(epoch from t.shut_until - v_now))::float8, t.failures;
 end $$;
 
--- Puts rows off for so long and gives their claim back: nothing was tried, so no attempt is counted. False: the
--- claim belongs to somebody else, and nothing was written.
+-- Puts rows off for so long and gives their claim back: nothing was tried, so no attempt is counted. With a gateway
+-- target, what else waits for that one and is ready waits as long, a bounded part of it: it would only be claimed in vain.
+-- False: the claim belongs to somebody else, and nothing was written.
 drop function if exists afterturn.put_off(uuid, text, uuid, bigint, uuid[], text, timestamptz);
+drop function if exists afterturn.put_off(uuid, text, uuid, bigint, uuid[], text, interval);
 create or replace function afterturn.put_off(p_host uuid, p_stage text, p_stream uuid, p_epoch bigint, p_items uuid[],
-                                             p_status text, p_retry_in interval) returns boolean
+                                             p_status text, p_retry_in interval, p_target uuid default null)
+returns boolean
 language plpgsql as $$
 begin
     perform set_config('afterturn.host', p_host::text, true);
@@ -81,5 +84,13 @@ begin
     update afterturn.ledger_t l
        set status = p_status, attempts = greatest(0, l.attempts - 1), next_attempt_at = now() + p_retry_in, updated_at = now()
      where l.host_id = p_host and l.stage = p_stage and l.item_id = any (p_items);
+    if p_target is not null then
+        update afterturn.ledger_t l set next_attempt_at = now() + p_retry_in
+          from (select w.item_id from afterturn.ledger_t w
+                 where w.host_id = p_host and w.target_id = p_target and w.undone and w.stage = p_stage
+                   and w.status = 'pending' and w.next_attempt_at <= now()
+                 order by w.position limit 500 for update skip locked) o
+         where l.host_id = p_host and l.stage = p_stage and l.item_id = o.item_id;
+    end if;
     return true;
 end $$;

@@ -19,6 +19,24 @@ begin
      order by u.turn_id, u.ordinal;
 end $$;
 
+-- Where turns are handed to: the target each delivery was opened for, and the names of its bank and session. Erased names
+-- are empty.
+create or replace function afterturn.destinations(p_host uuid, p_items uuid[])
+returns table (item_id uuid, target afterturn.gateway_target_t, bank_name text, session_name text)
+language plpgsql set plan_cache_mode to force_generic_plan as $$
+#variable_conflict use_column
+begin
+    perform set_config('afterturn.host', p_host::text, true);
+    return query
+    select l.item_id, g, coalesce(b.bank_name, '')::text, coalesce(s.session_name, '')
+      from unnest(p_items) i(item)
+      join afterturn.ledger_t l on l.host_id = p_host and l.stage = 'gateway' and l.item_id = i.item
+      join afterturn.gateway_target_t g on g.host_id = p_host and g.target_id = l.target_id
+      left join afterturn.agent_memory_bank_t b on b.host_id = p_host and b.bank_id = l.bank_id
+      left join afterturn.agent_session_history_t s
+        on s.host_id = p_host and s.bank_id = l.bank_id and s.session_id = l.session_id;
+end $$;
+
 -- Moves deliveries on, keeping their claims; each in turn, whatever the others' fate. Returns the epochs of those that
 -- are still held: for the others, nothing was written.
 create or replace function afterturn.delivery_steps(p_host uuid, p_streams uuid[], p_epochs bigint[], p_items uuid[],

@@ -38,7 +38,8 @@ end $$;
 --
 -- A body that the log does not tell gets a digest that no body has: whoever sends such a turn again is told of a conflict.
 -- The ledger is not in the log: a turn of which it has no row counts as ended, well, as all did that left it; its gateway
--- stage as flushed where the audit says that the gateway took it, else as skipped, so that nothing is ever sent twice.
+-- stage as flushed where the audit says that a gateway took it, else as that of a turn that no gateway is to get, so that
+-- nothing is ever sent twice. To which target it was sent is not known any more.
 create or replace function afterturn.rebuild_turns(p_host uuid, p_bank uuid) returns void
 language plpgsql as $$
 begin
@@ -63,12 +64,12 @@ begin
     update afterturn.turn_t t
        set ended = (select jsonb_object_agg(s.stage, jsonb_build_object(
                                'status', s.status, 'attempts', 0, 'at', t.accepted_at))
-                      from (values ('gateway', case when exists (
-                                        select from afterturn.audit_event_t a
-                                         where a.host_id = t.host_id and a.turn_id = t.turn_id
-                                           and a.event in ('memory_gateway_add_succeeded', 'memory_gateway_flush_succeeded'))
-                                        then 'flushed' else 'skipped' end),
-                                   ('extraction', 'done'), ('embedding', 'done'), ('projection', 'done')) s(stage, status))
+                      from (values ('gateway', 'flushed'),
+                                   ('extraction', 'done'), ('embedding', 'done'), ('projection', 'done')) s(stage, status)
+                     where s.stage <> 'gateway'
+                        or exists (select from afterturn.audit_event_t a
+                                    where a.host_id = t.host_id and a.turn_id = t.turn_id
+                                      and a.event in ('memory_gateway_add_succeeded', 'memory_gateway_flush_succeeded')))
      where (p_host is null or t.host_id = p_host) and (p_bank is null or t.bank_id = p_bank) and t.ended is null
        and not exists (select from afterturn.ledger_t l
                         where l.host_id = t.host_id and l.turn_id = t.turn_id and l.item_id = t.turn_id);

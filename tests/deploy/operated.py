@@ -25,6 +25,7 @@ from store.settings import DatabaseSettings
 from store.turns import NewMessage, NewTurn, TurnStore
 from tests.client.loopback import closed_port
 from tests.servers import TestPostgres, TestValkey
+from tests.workers.targets import SEALING, hand_to
 
 HOST_ID = identity.host_id(HOST)
 LEASE = timedelta(seconds=30)
@@ -53,13 +54,13 @@ class Operated:
         finally:
             await database.close()
 
-    async def run(self, *arguments: str) -> Result:
-        """Run a command in a thread: it has an event loop of its own."""
+    async def run(self, *arguments: str, said: str | None = None) -> Result:
+        """Run a command in a thread: it has an event loop of its own; `said` is its standard input."""
         command = [*arguments, "--data", str(self.folder)]
-        return await asyncio.to_thread(CliRunner().invoke, build(arguments[0]), command)
+        return await asyncio.to_thread(CliRunner().invoke, build(arguments[0]), command, said)
 
-    async def answer(self, *arguments: str) -> dict[str, Any]:
-        result = await self.run(*arguments, "--json")
+    async def answer(self, *arguments: str, said: str | None = None) -> dict[str, Any]:
+        result = await self.run(*arguments, "--json", said=said)
         assert len(result.stdout.splitlines()) == 1, result.stderr
         return dict(json.loads(result.stdout))
 
@@ -76,6 +77,7 @@ def stack(folder: Path, postgres: TestPostgres, valkey_url: str) -> Stack:
         owner_url=SecretStr(postgres.owner_url),
         redis_url=SecretStr(valkey_url),
         postgres_dir=folder / "pg",
+        gateway_sealing_keys=SecretStr(SEALING),
     )
 
 
@@ -129,9 +131,10 @@ def laid_out(folder: Path, postgres: TestPostgres, valkey_url: str) -> Iterator[
 
 @asynccontextmanager
 async def busy_stack(folder: Path, postgres: TestPostgres, valkey: TestValkey) -> AsyncIterator[Busy]:
-    """Lend a stack with a host and nothing in it."""
+    """Lend a stack with a host, whose turns go to a gateway, and nothing in it."""
     with laid_out(folder, postgres, valkey.url):
         busy = Busy(folder, postgres)
         async with busy.opened() as database:
             await Keys(database).create(HOST, "test")
+            await hand_to(database, HOST_ID, closed_port())
         yield busy

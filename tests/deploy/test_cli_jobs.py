@@ -109,6 +109,14 @@ async def test_an_unknown_delivery_is_not_retried_and_the_way_out_is_named(busy:
         assert "gateway resolve" in refused.stderr
     assert await busy.states(Stage.GATEWAY) == ["add_unknown"]
     [job] = (await busy.answer("gateway", "list"))["jobs"]
+    [target] = (await busy.answer("gateway", "list-targets"))["targets"]
+    assert job["gateway"] == {
+        "target_id": target["target_id"],
+        "url": target["url"],
+        "user_id": target["user_id"],
+        "session": "chat:default/monday",
+    }
+    assert "chat:default/monday" in (await busy.run("gateway", "list")).stdout
     assert (job["status"], job["state"], job["category"]) == ("unknown", "add_unknown", "timeout")
     assert "timeout" in (await busy.run("gateway", "show", "monday/1")).stdout
 
@@ -119,6 +127,7 @@ async def test_an_unknown_delivery_is_settled_by_hand(busy: Busy) -> None:
     for wrong in (["not-delivered"], ["delivered", "--then", "retry"], ["not-delivered", "--then", "flush"], ["maybe"]):
         assert (await busy.run("gateway", "resolve", "monday/1", "--as", *wrong)).exit_code == 2
     settled = await busy.answer("gateway", "resolve", "monday/1", "--as", "delivered")
+    assert settled.pop("gateway")["session"] == "chat:default/monday"
     assert settled == {"turn_id": str(turn_id("monday", "1")), "was": "add_unknown", "state": "added"}
     assert (await busy.run("gateway", "resolve", "monday/1", "--as", "delivered")).exit_code == 1
     [noted] = (await busy.answer("gateway", "show", "monday/1"))["history"]

@@ -4,11 +4,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cryptography.fernet import Fernet
 
 from deploy.bootstrap import Credentials
 from deploy.embedded import PostgresEndpoint
 from deploy.services import Services, api, workers
 from deploy.settings import load
+
+SEALING = Fernet.generate_key().decode()
 
 
 def services(data: Path, **environ: str) -> Services:
@@ -19,7 +22,7 @@ def services(data: Path, **environ: str) -> Services:
         port=8301,
         database=PostgresEndpoint("127.0.0.1", 5432, *(url.format(role) for role in ("owner", "app", "op", "super"))),
         broker_url="redis://:hush@127.0.0.1:6379/0",
-        credentials=Credentials("at_key", "self", "uk_key"),
+        credentials=Credentials("at_key", "self", "uk_key", SEALING),
     )
 
 
@@ -60,6 +63,13 @@ def test_the_gateway_self_is_this_api_with_the_key_made_for_it(tmp_path: Path) -
     assert gateway.user_key.get_secret_value() == "uk_key"
 
 
+def test_what_seals_gateway_keys_is_the_settings_key_before_the_stacks_own(tmp_path: Path) -> None:
+    assert load(api(services(tmp_path)).environment).settings.gateway.sealing_keys.get_secret_value() == SEALING
+    own = Fernet.generate_key().decode()
+    told = services(tmp_path, AFTERTURN_GATEWAY__SEALING_KEYS=own)
+    assert load(api(told).environment).settings.gateway.sealing_keys.get_secret_value() == f"{own},{SEALING}"
+
+
 def test_each_worker_has_a_name_and_a_log_of_its_own_and_no_working_folder_on_its_path(tmp_path: Path) -> None:
     found = workers(services(tmp_path), 3)
     assert [worker.name for worker in found] == ["worker-1", "worker-2", "worker-3"]
@@ -73,7 +83,9 @@ def test_no_password_stands_on_a_command_line_or_in_a_repr(tmp_path: Path) -> No
     for child in (api(told), *workers(told, 1)):
         assert "hush" not in " ".join(child.command()) + repr(child)
         assert "uk_key" not in repr(child)
+        assert SEALING not in " ".join(child.command()) + repr(child)
     assert "uk_key" not in repr(told)
+    assert SEALING not in repr(told)
     assert "hush" not in repr(told.database)
 
 

@@ -28,7 +28,8 @@ from tests.patience import PATIENCE_S, until
 from tests.processes import dumps_no_core, spawned
 from tests.servers import TestPostgres, TestValkey
 from tests.workers.conftest import HOST, World, dialogue, now, open_world
-from tests.workers.gateways import KEY, USER, gateway
+from tests.workers.gateways import gateway
+from tests.workers.targets import SEALING, hand_to
 from workers.broker import create_broker
 from workers.settings import WorkerSettings
 
@@ -163,7 +164,7 @@ async def test_a_killed_worker_loses_nothing_and_its_successor_does_nothing_twic
     start(**BRIEF_LEASE)
     await all_done(world)
     statuses = await world.sql("select distinct stage, status from afterturn.ledger_t")
-    assert {row.status for row in statuses} == {"done", "skipped"}
+    assert {row.status for row in statuses} == {"done"}
     units = await world.sql("select count(*) as n from afterturn.agent_memory_unit_t where origin = 'message'")
     assert units[0].n == 120
 
@@ -220,7 +221,7 @@ async def test_a_database_that_cuts_connections_again_and_again_loses_no_turn(
     await all_done(world)
     assert worker.poll() is None
     statuses = await world.sql("select distinct status from afterturn.ledger_t")
-    assert {row.status for row in statuses} == {"done", "skipped"}
+    assert {row.status for row in statuses} == {"done"}
 
 
 SECRETS = ("Xanthippe", "Quillaja", "uk_distinctive-key-4711")
@@ -252,12 +253,10 @@ async def test_content_and_secrets_stay_out_of_logs_metrics_redis_ledger_and_aud
             JSONResponse({"status": "ok", "echo": body}),
         )[next(turn) % 3]
         worker = start(
-            AFTERTURN_GATEWAY__MODE="url",
-            AFTERTURN_GATEWAY__BASE_URL=server.url,
-            AFTERTURN_GATEWAY__USER_ID=USER,
-            AFTERTURN_GATEWAY__USER_KEY=KEY,
+            AFTERTURN_GATEWAY__SEALING_KEYS=SEALING,
             AFTERTURN_LOG__LEVEL="debug",
         )
+        await hand_to(world.database, HOST, server.url)
         await world.sql("revoke insert on afterturn.agent_memory_entity_t from afterturn_app")
         for n in range(9):
             await world.append("s", f"t{n}", messages=dialogue(f"I met Xanthippe {n}.", f"With Quillaja {n}."))
@@ -273,7 +272,9 @@ async def test_content_and_secrets_stay_out_of_logs_metrics_redis_ledger_and_aud
     sinks = await everything_written(world, valkey, tmp_path)
     assert b"work failed" in sinks["worker.log"]
     assert sinks["public.afterturn_gate"] != b"[]"
-    leaks = [(place, secret) for place, text in sinks.items() for secret in SECRETS if secret.encode() in text]
+    leaks = [
+        (place, secret) for place, text in sinks.items() for secret in (*SECRETS, SEALING) if secret.encode() in text
+    ]
     assert leaks == []
 
 
@@ -291,9 +292,12 @@ def test_a_broker_that_throws_messages_away_is_refused_with_the_remedy(
 
 
 def test_a_worker_that_cannot_be_built_ends(start: Start, tmp_path: Path) -> None:
-    told = {"MODE": "url", "BASE_URL": "https://gateway.test", "USER_ID": USER, "USER_KEY": KEY}
-    nowhere = str(tmp_path / "none.pem")
-    worker = start(SSL_CERT_FILE=nowhere, **{f"AFTERTURN_GATEWAY__{name}": value for name, value in told.items()})
+    worker = start(
+        SSL_CERT_FILE=str(tmp_path / "none.pem"),
+        AFTERTURN_EMBEDDING__PROVIDER="remote",
+        AFTERTURN_EMBEDDING__REMOTE__BASE_URL="https://models.test",
+        AFTERTURN_EMBEDDING__REMOTE__MODEL="any",
+    )
     assert worker.wait(PATIENCE_S) == 1
 
 

@@ -144,4 +144,22 @@ FAULTS = (
         held_by="tests/producers/test_leaks.py",
         tests=("test_no_value_of_a_caller_reaches_the_call_audit",),
     ),
+    Mutant(
+        law="L6",
+        fault="a key of one bank asks the gateway that holds the memory of all of the tenant's",
+        file="producers/gateway_recall.py",
+        before="        if target.bank_id is None and restricted:\n",
+        after="        if target.bank_id is None and not restricted and not grant.write:\n",
+        held_by="tests/producers/test_gateway_recall.py",
+        tests=("test_only_a_key_to_all_of_a_tenant_may_ask_the_tenants_gateway",),
+    ),
+    Mutant(
+        law="L11",
+        fault="what the service hands to itself is stored a second time",
+        file="producers/intake.py",
+        before="        if body.afterturn_turn_id is not None:\n",
+        after="        if body.afterturn_turn_id is not None and not turns:\n",
+        held_by="tests/workers/test_gateway_self.py",
+        tests=("test_after_an_erasure_the_text_stands_nowhere_in_the_database",),
+    ),
 )

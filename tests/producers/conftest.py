@@ -121,7 +121,6 @@ def build(
     postgres: TestPostgres,
     broker: RedisBroker,
     *,
-    gateway: bool = True,
     settings: ApiSettings,
     pressure: Pressure | None = None,
     embed: Callable[[UUID, Sequence[UUID], int], bool] | None = None,
@@ -143,7 +142,7 @@ def build(
         return b"# nothing\n"
 
     recorder = CallRecorder(CallAudit(database).write, clock)
-    memory = Memory(parts, settings, gateway=gateway)
+    memory = Memory(parts, settings)
     app = create_app(memory, keys, health, metrics, settings, recorder=recorder, fair=fair)
     return World(postgres, database, keys, broker, doorbell, recalls, jobs, app, clock, health, recorder)
 

@@ -34,7 +34,6 @@ async def test_a_document_becomes_units_that_are_found_at_once(world: World, ana
     assert [tuple(row) for row in rows] == [
         ("embedding", "pending"),
         ("extraction", "pending"),
-        ("gateway", "skipped"),
         ("projection", "pending"),
     ]
 

@@ -7,7 +7,10 @@ from urllib.parse import quote
 import pytest
 
 from producers import metrics
+from store.identity import host_id
+from tests.client.loopback import closed_port
 from tests.producers.conftest import Tenant, World
+from tests.workers.targets import hand_to
 
 TURNS = "/api/v1/turns"
 BATCH = "/api/v1/turns:batch"
@@ -102,7 +105,8 @@ async def test_what_is_no_batch_is_refused_whole(ana: Tenant, body: Any) -> None
     assert reply.json()["error"]["code"] == "INVALID_ARGUMENT"
 
 
-async def test_a_turns_status_names_all_stages(ana: Tenant, turn: dict[str, Any]) -> None:
+async def test_a_turns_status_names_all_stages(world: World, ana: Tenant, turn: dict[str, Any]) -> None:
+    await hand_to(world.database, host_id(ana.host), closed_port(), user=ana.host)
     accepted = (await ana.http.post(TURNS, json={**turn, "turn_id": "a/b c?/ü", "bank": "b/1"})).json()
     reply = await ana.http.get(f"{TURNS}/monday/a/b%20c%3F/%C3%BC", params={"bank": "b/1"})
     assert reply.status_code == 200
@@ -126,12 +130,14 @@ async def test_what_was_accepted_by_a_name_is_asked_for_by_it(
     assert changed.json()["bank"] == bank
 
 
-async def test_a_turn_that_wants_no_gateway_skips_it(ana: Tenant, turn: dict[str, Any]) -> None:
+async def test_a_turn_that_wants_no_gateway_skips_it(world: World, ana: Tenant, turn: dict[str, Any]) -> None:
+    await hand_to(world.database, host_id(ana.host), closed_port(), user=ana.host)
     await ana.http.post(TURNS, json={**turn, "gateway": False})
     assert (await ana.http.get(f"{TURNS}/monday/1")).json()["stages"]["gateway"]["status"] == "skipped"
 
 
 async def test_a_failed_stage_shows_its_category(world: World, ana: Tenant, turn: dict[str, Any]) -> None:
+    await hand_to(world.database, host_id(ana.host), closed_port(), user=ana.host)
     await ana.http.post(TURNS, json=turn)
     await world.sql(
         "update afterturn.ledger_t set status = 'add_failed', error_category = 'timeout', error_reason = 'no answer'"

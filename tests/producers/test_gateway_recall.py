@@ -8,18 +8,19 @@ from uuid import UUID, uuid4
 import orjson
 import pytest
 import pytest_asyncio
-from afterturn_client.gateway import GatewayClient
 from afterturn_client.reference import CUT, cut
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from producers.gateway_recall import MOST_CHARACTERS, GatewayRecall
 from producers.settings import ApiSettings
 from store import identity
-from store.gates import Gate, GatePolicy, gate_name
+from store.gates import GatePolicy
+from store.gateway_targets import GatewayTargets, Target
 from tests.client.loopback import Loopback, closed_port, loopback, silence
 from tests.producers.conftest import Tenant, World, broker_of, build
 from tests.servers import TestPostgres, TestValkey
 from tests.workers.gateways import KEY, USER
+from tests.workers.targets import Clients, hand_to
 from workers.recall import RecallWork
 
 RECALL = "/api/v1/recall"
@@ -67,15 +68,14 @@ async def ana(world: World) -> AsyncIterator[Tenant]:
     await tenant.http.aclose()
 
 
-def through(world: World, url: str, timeout_s: float = 30.0, policy: GatePolicy | None = None) -> None:
-    """Let the world's recalls ask the gateway at a URL, whose memory is Ana's."""
-    world.recalls._gateway = GatewayRecall(
-        GatewayClient(url, USER, KEY, timeout_seconds=timeout_s),
-        Gate(world.database, gate_name("gateway", url), policy or GatePolicy()),
-        world.database,
-        ("current_chat", "resources"),
-        identity.host_id("ana"),
-    )
+async def through(
+    world: World, url: str, timeout_s: float = 30.0, policy: GatePolicy | None = None, bank: str | None = None
+) -> Target:
+    """Set the gateway at a URL for Ana's tenant or one of its banks, and let the world's recalls ask it."""
+    clients = Clients(world.database, timeout_s, policy or GatePolicy())
+    world.recalls._gateway = GatewayRecall(GatewayTargets(world.database), clients, world.database)
+    host = identity.host_id("ana")
+    return await hand_to(world.database, host, url, bank=None if bank is None else identity.bank_id(host, bank))
 
 
 async def audited(world: World) -> list[tuple[str, dict[str, Any]]]:
@@ -85,7 +85,11 @@ async def audited(world: World) -> list[tuple[str, dict[str, Any]]]:
 
 async def ended_job(world: World, tenant: Tenant, asked: dict[str, Any]) -> Any:
     """Ask by way of a job, let a worker answer it, and return how it ended."""
-    job = UUID((await tenant.http.post(JOBS, json=asked)).json()["job_id"])
+    return await answered(world, tenant, UUID((await tenant.http.post(JOBS, json=asked)).json()["job_id"]))
+
+
+async def answered(world: World, tenant: Tenant, job: UUID) -> Any:
+    """Let a worker answer a job, and return how it ended."""
 
     async def ready() -> None:
         return
@@ -103,7 +107,7 @@ async def done_job(world: World, tenant: Tenant, asked: dict[str, Any]) -> Any:
 
 
 async def test_both_sources_answer_together_and_in_one_reference(world: World, ana: Tenant, server: Loopback) -> None:
-    through(world, server.url)
+    await through(world, server.url)
     reply = await ana.http.post(RECALL, json=BOTH)
     answer = reply.json()
     assert answer["results"][0]["text"] == "We fly to Lisbon on Friday"
@@ -122,14 +126,14 @@ async def test_both_sources_answer_together_and_in_one_reference(world: World, a
 
 
 async def test_the_gateway_is_asked_as_the_contract_says(world: World, ana: Tenant, server: Loopback) -> None:
-    through(world, server.url)
+    await through(world, server.url)
     await ana.http.post(RECALL, json={**ALONE, "k": 7})
     seen = server.seen[0]
     assert (seen.method, seen.path) == ("POST", "/memories/search")
     assert seen.json == {
         "user_id": USER,
         "user_key": KEY,
-        "conversation_id": "monday",
+        "conversation_id": "default/monday",
         "query": QUESTION,
         "scope": ["current_chat", "resources"],
         "top_k": 7,
@@ -139,7 +143,7 @@ async def test_the_gateway_is_asked_as_the_contract_says(world: World, ana: Tena
 
 
 async def test_the_gateway_alone_gives_no_local_results(world: World, ana: Tenant, server: Loopback) -> None:
-    through(world, server.url)
+    await through(world, server.url)
     answer = (await ana.http.post(RECALL, json=ALONE)).json()
     assert answer["results"] == []
     assert [hit["id"] for hit in answer["gateway"]["results"]] == ["e1"]
@@ -159,7 +163,7 @@ async def test_the_gateway_alone_gives_no_local_results(world: World, ana: Tenan
 async def test_a_gateway_that_fails_is_a_note_beside_the_local_results(
     world: World, ana: Tenant, server: Loopback, reply: Response, error: dict[str, Any]
 ) -> None:
-    through(world, server.url)
+    await through(world, server.url)
     server.answers(reply)
     answered = await ana.http.post(RECALL, json=BOTH)
     assert answered.status_code == 200
@@ -170,7 +174,7 @@ async def test_a_gateway_that_fails_is_a_note_beside_the_local_results(
 
 
 async def test_a_slow_gateway_costs_no_more_than_its_deadline(world: World, ana: Tenant, server: Loopback) -> None:
-    through(world, server.url, timeout_s=0.3)
+    await through(world, server.url, timeout_s=0.3)
     with silence() as nothing_said:
         server.answer = lambda seen: nothing_said(seen) or JSONResponse({"results": []})
         answer = (await ana.http.post(RECALL, json=BOTH)).json()
@@ -179,7 +183,7 @@ async def test_a_slow_gateway_costs_no_more_than_its_deadline(world: World, ana:
 
 
 async def test_a_gateway_alone_that_fails_is_unavailable(world: World, ana: Tenant) -> None:
-    through(world, closed_port())
+    await through(world, closed_port())
     reply = await ana.http.post(RECALL, json=ALONE)
     assert reply.status_code == 503
     assert reply.json()["error"]["code"] == "UNAVAILABLE"
@@ -189,7 +193,7 @@ async def test_a_gateway_alone_that_fails_is_unavailable(world: World, ana: Tena
 async def test_a_gateway_that_keeps_failing_is_not_asked_for_a_while(
     world: World, ana: Tenant, server: Loopback
 ) -> None:
-    through(world, server.url, policy=GatePolicy(threshold=2, cooldown_s=60.0))
+    await through(world, server.url, policy=GatePolicy(threshold=2, cooldown_s=60.0))
     server.answers(Response(status_code=503))
     notes = [(await ana.http.post(RECALL, json=BOTH)).json()["gateway"]["error"]["category"] for _ in range(4)]
     assert notes == ["http_error", "http_error", "circuit_open", "circuit_open"]
@@ -198,36 +202,89 @@ async def test_a_gateway_that_keeps_failing_is_not_asked_for_a_while(
 
 @pytest.mark.law("L6")
 @pytest.mark.usefixtures("ana")
-async def test_only_a_key_to_all_of_the_gateways_host_may_ask_it(world: World, server: Loopback) -> None:
-    through(world, server.url)
-    strangers = [
-        await world.tenant(),
+async def test_only_a_key_to_all_of_a_tenant_may_ask_the_tenants_gateway(world: World, server: Loopback) -> None:
+    await through(world, server.url)
+    restricted = [
         await world.tenant("ana", banks=["default"]),
         await world.tenant("ana", user="ben"),
         await world.tenant("ana", agent="scout"),
     ]
-    for stranger in strangers:
+    for one in restricted:
         for path in (RECALL, JOBS):
-            reply = await stranger.http.post(path, json=BOTH)
+            reply = await one.http.post(path, json=BOTH)
             assert (reply.status_code, reply.json()["error"]["code"]) == (403, "PERMISSION_DENIED")
-        await stranger.http.aclose()
+        await one.http.aclose()
+    stranger = await world.tenant()
+    for path in (RECALL, JOBS):
+        reply = await stranger.http.post(path, json=BOTH)
+        assert (reply.status_code, reply.json()["error"]["code"]) == (422, "INVALID_ARGUMENT")
+    await stranger.http.aclose()
     assert server.seen == []
 
 
+@pytest.mark.law("L6")
+async def test_the_gateway_of_one_bank_is_asked_by_every_key_that_reaches_the_bank_and_about_no_other(
+    world: World, ana: Tenant, server: Loopback
+) -> None:
+    await through(world, server.url, bank="plans")
+    reader = await world.tenant("ana", banks=["plans"], write=False)
+    other = await world.tenant("ana", banks=["default"])
+    asked = {**BOTH, "bank": "plans"}
+    assert (await reader.http.post(RECALL, json=asked)).json()["gateway"]["error"] is None
+    assert [seen.json["conversation_id"] for seen in server.seen] == ["monday"]
+    assert (await other.http.post(RECALL, json=asked)).status_code == 403
+    assert (await ana.http.post(RECALL, json=BOTH)).status_code == 422, "its target is of another bank"
+    assert len(server.seen) == 1
+    for one in (reader, other):
+        await one.http.aclose()
+
+
+@pytest.mark.law("L6")
+@pytest.mark.usefixtures("ana")
+async def test_a_job_is_answered_through_the_target_it_was_let_in_for_and_no_other(
+    world: World, server: Loopback
+) -> None:
+    """A key of one bank asks that bank's gateway; then the bank's target is unset, and the tenant's holds for it."""
+    with loopback() as tenants:
+        tenants.answers(JSONResponse({"results": [FOUND]}))
+        await through(world, tenants.url)
+        host = identity.host_id("ana")
+        bank = identity.bank_id(host, "default")
+        await hand_to(world.database, host, server.url, bank=bank)
+        reader = await world.tenant("ana", banks=["default"])
+        job = UUID((await reader.http.post(JOBS, json=BOTH)).json()["job_id"])
+        await GatewayTargets(world.database).unset(host, bank, "ops")
+        result = await answered(world, reader, job)
+        assert result["result"]["gateway"]["error"] == {"category": "target_changed", "http_status": None}
+        assert tenants.seen == server.seen == []
+        await reader.http.aclose()
+
+
+async def test_a_search_names_the_session_as_the_delivery_did(world: World, ana: Tenant, server: Loopback) -> None:
+    target = await through(world, server.url)
+    for session in ("monday", "x" * 128):
+        await ana.http.post(RECALL, json={**ALONE, "session_id": session})
+    asked = ["chat:" + seen.json["conversation_id"] for seen in server.seen]
+    assert asked == [target.session("default", session) for session in ("monday", "x" * 128)]
+    assert [len(name) for name in asked] == [len("chat:default/monday"), 64 + 1 + 32]
+
+
 async def test_a_question_to_a_gateway_names_its_session(world: World, ana: Tenant, server: Loopback) -> None:
-    through(world, server.url)
+    await through(world, server.url)
     reply = await ana.http.post(RECALL, json={"query": QUESTION, "sources": ["gateway"]})
     assert (reply.status_code, reply.json()["error"]["code"]) == (422, "INVALID_ARGUMENT")
 
 
-async def test_without_a_gateway_there_is_nothing_to_ask(ana: Tenant) -> None:
+async def test_without_a_target_there_is_nothing_to_ask(world: World, ana: Tenant) -> None:
+    clients = Clients(world.database)
+    world.recalls._gateway = GatewayRecall(GatewayTargets(world.database), clients, world.database)
     for path in (RECALL, JOBS):
         reply = await ana.http.post(path, json=BOTH)
         assert (reply.status_code, reply.json()["error"]["code"]) == (422, "INVALID_ARGUMENT")
 
 
 async def test_what_a_gateway_says_is_bounded_by_the_askers_tokens(world: World, ana: Tenant, server: Loopback) -> None:
-    through(world, server.url)
+    await through(world, server.url)
     server.answers(JSONResponse({"results": [{"text": "x" * 4000}, {"text": "short"}, {"text": "y" * 100_000}]}))
     few = (await ana.http.post(RECALL, json={**BOTH, "max_tokens": 100})).json()
     [hit] = few["gateway"]["results"]
@@ -244,7 +301,7 @@ async def test_what_a_gateway_says_is_bounded_by_the_askers_tokens(world: World,
 
 @pytest.mark.law("L10")
 async def test_no_connection_is_held_while_the_gateway_is_asked(world: World, ana: Tenant, server: Loopback) -> None:
-    through(world, server.url)
+    await through(world, server.url)
     busy: list[int] = []
     pools = (world.database._app.pool, world.database._operator.pool)
 
@@ -258,26 +315,26 @@ async def test_no_connection_is_held_while_the_gateway_is_asked(world: World, an
 
 
 async def test_a_recall_job_asks_the_gateway_too(world: World, ana: Tenant, server: Loopback) -> None:
-    through(world, server.url)
+    await through(world, server.url)
     result = await done_job(world, ana, BOTH)
     assert len(result["results"]) == 1
     assert [hit["id"] for hit in result["gateway"]["results"]] == ["e1"]
 
 
 async def test_a_recall_job_of_the_gateway_alone_has_its_answer(world: World, ana: Tenant, server: Loopback) -> None:
-    through(world, server.url)
+    await through(world, server.url)
     result = await done_job(world, ana, ALONE)
     assert result["results"] == []
     assert [hit["id"] for hit in result["gateway"]["results"]] == ["e1"]
 
 
 async def test_a_recall_job_of_a_gateway_alone_that_fails_is_unavailable(world: World, ana: Tenant) -> None:
-    through(world, closed_port())
+    await through(world, closed_port())
     assert await ended_job(world, ana, ALONE) == {"status": "failed", "error": {"category": "unavailable"}}
 
 
 async def test_whatever_a_gateway_sends_can_be_answered_and_kept(world: World, ana: Tenant, server: Loopback) -> None:
-    through(world, server.url)
+    await through(world, server.url)
     server.answers(Response(orjson.dumps({"results": [{"text": "NUL \0, torn TORN"}]}).replace(b"TORN", rb"\ud83d")))
     now = (await ana.http.post(RECALL, json=BOTH)).json()
     later = await done_job(world, ana, BOTH)
@@ -287,14 +344,14 @@ async def test_whatever_a_gateway_sends_can_be_answered_and_kept(world: World, a
 
 
 async def test_a_job_whose_gateway_is_away_ends_with_what_is_here(world: World, ana: Tenant) -> None:
-    through(world, closed_port())
+    await through(world, closed_port())
     result = await done_job(world, ana, BOTH)
     assert (len(result["results"]), result["gateway"]["error"]["category"]) == (1, "connection")
 
 
 @pytest.mark.law("L7")
 async def test_neither_question_nor_key_is_written_down(world: World, ana: Tenant, server: Loopback) -> None:
-    through(world, server.url)
+    await through(world, server.url)
     server.answers(Response("echo: " + QUESTION + KEY, status_code=500))
     await ana.http.post(RECALL, json=BOTH)
     written = str(await audited(world)) + str(await world.sql("select * from public.afterturn_gate"))

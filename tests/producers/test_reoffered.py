@@ -209,7 +209,7 @@ def _told(event: LoggedEvent) -> dict[str, Any]:
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def logs(servers: tuple[TestPostgres, TestValkey], administrator: AsyncConnection) -> AsyncIterator[Logs]:
     here, there = [await servers[0].create(f"log_{uuid4().hex}", by=administrator) for _ in range(2)]
-    world = build(here, broker_of(servers[1].url, f"log-{uuid4().hex}"), gateway=False, settings=ApiSettings())
+    world = build(here, broker_of(servers[1].url, f"log-{uuid4().hex}"), settings=ApiSettings())
     workers = WorkersWorld(
         here, world.database, Ledger(world.database), TurnStore(world.database, lambda: datetime.now(UTC))
     )
@@ -320,7 +320,7 @@ async def test_a_turn_of_a_log_that_was_offered_again_is_a_duplicate_there_too(l
         "update afterturn.host_t set digest_key = :key where host_id = :host", key=key.digest_key, host=host
     )
     await repair(logs.other_url, Scope(host))
-    turn = read_turn(body, ApiSettings(), gateway=False)
+    turn = read_turn(body, ApiSettings())
     [answer] = await TurnStore(logs.other, lambda: datetime.now(UTC)).append(host, [turn])
     assert isinstance(answer, Appended)
     assert answer.duplicate

@@ -17,7 +17,7 @@ def a_turn(text: str) -> None:
     parts = [{"type": "text", "text": text}, {"type": "tool", "input": {"a": [text, {text[:40]: text}]}}]
     messages = [{"role": "user", "name": text[:20] or "a", "content": one} for one in (text or "a", parts)]
     turn = {"session_id": "s", "turn_id": "t", "messages": messages, "metadata": {"k": text[:2000]}}
-    read_turn(orjson.loads(orjson.dumps(turn)), SETTINGS, gateway=True)
+    read_turn(orjson.loads(orjson.dumps(turn)), SETTINGS)
 
 
 READ: dict[str, Callable[[str], object]] = {

@@ -25,8 +25,8 @@ def message(**fields: Any) -> dict[str, Any]:
     return turn(messages=[{**SAID, **fields}])
 
 
-def judged(value: Any, *, gateway: bool = True) -> NewTurn:
-    return read_turn(value, SETTINGS, gateway=gateway)
+def judged(value: Any) -> NewTurn:
+    return read_turn(value, SETTINGS)
 
 
 def echo(text: str = "what was recalled") -> str:
@@ -156,14 +156,9 @@ def test_defaults_are_the_contracts() -> None:
     assert (read.bank, read.user_id, read.occurred_at, dict(read.metadata)) == ("default", None, None, {})
 
 
-@pytest.mark.parametrize(
-    "asked, configured, delivered",
-    [(None, True, True), (False, True, False), (True, True, True), (None, False, False), (True, False, False)],
-)
-def test_a_turn_goes_to_the_gateway_as_configured_unless_it_says_no(
-    *, asked: bool | None, configured: bool, delivered: bool
-) -> None:
-    assert judged(turn(gateway=asked), gateway=configured).gateway is delivered
+@pytest.mark.parametrize("asked, delivered", [(None, True), (False, False), (True, True)])
+def test_a_turn_may_go_to_a_gateway_unless_it_says_no(*, asked: bool | None, delivered: bool) -> None:
+    assert judged(turn(gateway=asked)).gateway is delivered
 
 
 def test_text_parts_become_one_text_and_others_are_kept_beside_it() -> None:

@@ -10,9 +10,11 @@ from sqlalchemy import text
 from store.database import Database
 from store.depth import DEPTH, OWN, Depth, depths
 from store.turns import TurnStore
+from tests.client.loopback import closed_port
 from tests.servers import TestPostgres
 from tests.store.conftest import new_host, turn
 from tests.store.test_claim_plans import READ, fill
+from tests.workers.targets import hand_to
 
 #: The one that `fill` fills.
 THE_HOST = UUID(md5(b"host", usedforsecurity=False).hexdigest())
@@ -30,6 +32,7 @@ async def host(lonely: Database) -> UUID:
 async def test_rows_that_wait_for_a_gateway_or_for_another_stage_are_not_counted(lonely: Database, host: UUID) -> None:
     assert await depth(lonely, host, 100) == Depth(0, 0.0)
     hour_ago = datetime.now(UTC) - timedelta(hours=1)
+    await hand_to(lonely, host, closed_port())
     await TurnStore(lonely, lambda: hour_ago).append(host, [turn("t1", gateway=True), turn("t2")])
     found = await depth(lonely, host, 100)
     assert found.rows == 4

@@ -12,7 +12,9 @@ from store.delivery import Deliveries
 from store.errors import LeaseLost
 from store.ledger import Claim, Ledger, Outcome, Stage, close, held_together
 from store.turns import Appended, NewTurn, TurnStore
+from tests.client.loopback import closed_port
 from tests.store.conftest import NOON, new_host, rows, turn
+from tests.workers.targets import hand_to
 
 LEASE = timedelta(seconds=30)
 # Columns that an index names, be it in its condition.
@@ -158,6 +160,7 @@ async def test_a_projection_begins_when_the_extraction_of_its_turn_has_ended_eit
 async def test_an_intermediate_status_survives_the_death_of_its_worker(
     lonely: Database, ledger: Ledger, host: UUID
 ) -> None:
+    await hand_to(lonely, host, closed_port())
     await accepted(lonely, host, [turn("t1", gateway=True)])
     [claim] = await claimed(ledger, Stage.GATEWAY, lease=timedelta(seconds=1))
     await Deliveries(lonely).step(claim, claim.rows[0].item_id, "adding")

@@ -10,12 +10,14 @@ import pytest_asyncio
 from pydantic import SecretStr
 
 from store import identity
+from store.gateway_targets import Target
 from store.ledger import Ledger, Stage
 from store.settings import DatabaseSettings
 from store.turns import Appended, NewMessage, NewTurn, TurnStore
 from tests.patience import BLOCKED, until
 from tests.servers import TestPostgres
 from tests.watched import Watched
+from tests.workers.targets import hand_to
 
 HOST = identity.host_id("default")
 BANK = identity.bank_id(HOST, "default")
@@ -56,6 +58,11 @@ class World:
         answer = (await self.turns.append(HOST, [new]))[0]
         assert isinstance(answer, Appended)
         return answer
+
+    async def hand_to(self, url: str, *, bank: str | None = None, **who: str) -> Target:
+        """Have turns of the host, or of one bank, handed to the gateway at an address."""
+        bank_id = None if bank is None else identity.bank_id(HOST, bank)
+        return await hand_to(self.database, HOST, url, bank=bank_id, **who)
 
     async def sql(self, statement: str, **arguments: Any) -> list[Any]:
         return await self.database.sql(statement, **arguments)

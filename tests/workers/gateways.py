@@ -22,6 +22,8 @@ class Gateway:
     """
 
     server: Loopback
+    user: str = USER
+    key: str = KEY
     fault: Fault = lambda _operation, _body: None
     added: dict[str, list[tuple[str, str]]] = field(default_factory=lambda: defaultdict(list))
     flushed: list[str] = field(default_factory=list)
@@ -46,7 +48,7 @@ class Gateway:
         fields = {"sender_id", "role", "timestamp", "content"}
         if set(user) != fields or set(assistant) != fields:
             self.complaints.append(f"fields {sorted(user)} {sorted(assistant)}")
-        if (user["sender_id"], user["role"]) != (USER, "user"):
+        if (user["sender_id"], user["role"]) != (self.user, "user"):
             self.complaints.append("the first message is not the user's")
         if (assistant["sender_id"], assistant["role"]) != ("beaver", "assistant"):
             self.complaints.append("the second message is not the agent's")
@@ -61,16 +63,16 @@ class Gateway:
     def _envelope(self, body: dict[str, Any], more: set[str]) -> None:
         if set(body) != {"user_id", "user_key", "session_id", "app_id", "project_id"} | more:
             self.complaints.append(f"fields {sorted(body)}")
-        if (body["user_id"], body["user_key"]) != (USER, KEY):
+        if (body["user_id"], body["user_key"]) != (self.user, self.key):
             self.complaints.append("credentials")
         if not body["session_id"].startswith("chat:"):
             self.complaints.append("session_id without chat:")
 
 
 @contextmanager
-def gateway() -> Iterator[Gateway]:
+def gateway(user: str = USER, key: str = KEY) -> Iterator[Gateway]:
     with loopback() as server:
-        running = Gateway(server)
+        running = Gateway(server, user, key)
         server.answer = running.answer
         yield running
     assert running.complaints == []

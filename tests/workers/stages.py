@@ -5,17 +5,19 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Self
 
 import numpy as np
-from afterturn_client.gateway import GatewayClient
 from numpy.typing import NDArray
 
 from embeddings.errors import EmbeddingError
+from producers.gateway_clients import GatewayClients
 from store.delivery import Deliveries
 from store.gates import Gate
 from store.ledger import Ledger, Stage
 from tests.patience import PATIENCE_S
 from tests.workers.conftest import World, now
+from tests.workers.targets import SETTINGS, Clients
 from workers.embedding import EmbeddingStage
 from workers.enrichment import EnrichmentStage, model_gate
 from workers.extraction.llm_reader import LlmReader
@@ -85,9 +87,8 @@ class Crew:
 
     world: World
     embedder: KnownEmbedder = field(default_factory=KnownEmbedder)
-    gateway: GatewayClient | None = None
-    settings: GatewaySettings = field(default_factory=lambda: GatewaySettings(user_id="user-1"))
-    gate: Gate | None = None
+    gateways: GatewayClients | None = None
+    settings: GatewaySettings = SETTINGS
     reader: LlmReader | None = None
     model_gate: Gate | None = None
     max_attempts: int = 5
@@ -99,10 +100,9 @@ class Crew:
         database = self.world.database
         match stage:
             case Stage.GATEWAY:
+                self.gateways = self.gateways or Clients(database)
                 rules = verdict(self.max_attempts)
-                return GatewayStage(
-                    database, Deliveries(database), self.gateway, self.settings, rules, self.gate, lambda: 0.0
-                )
+                return GatewayStage(database, Deliveries(database), self.gateways, self.settings, rules, lambda: 0.0)
             case Stage.EXTRACTION:
                 return ExtractionStage(database, self.reader.version if self.reader else None)
             case Stage.ENRICHMENT:
@@ -130,3 +130,10 @@ class Crew:
         """Work through these stages (all of them, in their order) until nothing is ready."""
         for stage in stages or EACH:
             await self.runner(stage).drain()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self.gateways is not None:
+            await self.gateways.aclose()

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -16,15 +17,18 @@ from starlette.responses import Response
 from store import derived
 from store.backlog import Backlog, Entry, Selection
 from store.errors import NotSettled
+from store.gateway_targets import Target, seal_place
 from store.ledger import Claim, Outcome, Stage, close
 from store.quarantine import DROPPABLE, UNSETTLED, Changed, Found, Quarantine, Then
+from store.sealing import Sealer
 from store.turns import NewMessage
 from tests.client.loopback import closed_port, silent_server
 from tests.patience import PATIENCE_S
 from tests.workers.conftest import BANK, HOST, World, turn_uuid
-from tests.workers.gateways import KEY, USER, Gateway, gateway
+from tests.workers.gateways import KEY, Gateway, gateway
 from tests.workers.stages import Crew
-from workers.settings import GatewayRetry, GatewaySettings
+from tests.workers.targets import SEALING, SETTINGS, Clients
+from workers.settings import GatewayRetry
 
 LEASE = timedelta(seconds=30)
 FACT = [NewMessage("user", "I moved to Lisbon."), NewMessage("assistant", "Noted.")]
@@ -36,10 +40,29 @@ def server() -> Iterator[Gateway]:
         yield running
 
 
+@pytest_asyncio.fixture(loop_scope="session", autouse=True)
+async def target(world: World) -> Target:
+    """The default bank's gateway; nobody listens there yet."""
+    return await world.hand_to(closed_port(), bank="default")
+
+
 @pytest_asyncio.fixture(loop_scope="session")
 async def crew(world: World, server: Gateway) -> AsyncIterator[Crew]:
-    async with GatewayClient(server.url, USER, KEY) as client:
-        yield Crew(world, gateway=client)
+    async with Crew(world, gateways=At(world, server.url)) as working:
+        yield working
+
+
+class At(Clients):
+    """Clients to whom every target is at one address, whatever its row says."""
+
+    def __init__(self, world: World, url: str, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        super().__init__(world.database, PATIENCE_S, transport=transport)
+        self.url = url
+
+    def client(self, target: Target) -> GatewayClient:
+        user = replace(target.user, base_url=self.url)
+        key = Sealer([SEALING]).seal(KEY, seal_place(target.host_id, user))
+        return super().client(replace(target, user=user, sealed_key=key))
 
 
 class ByHand:
@@ -172,9 +195,9 @@ async def test_a_dropped_row_says_who_ended_it_and_why(world: World, hand: ByHan
 
 
 async def deliver(world: World, url: str, transport: httpx.AsyncBaseTransport | None = None) -> None:
-    async with GatewayClient(url, USER, KEY, timeout_seconds=PATIENCE_S, transport=transport) as client:
-        settings = GatewaySettings(retry=GatewayRetry.NEVER, user_id=USER)
-        await Crew(world, gateway=client, settings=settings).drain(Stage.GATEWAY)
+    settings = SETTINGS.model_copy(update={"retry": GatewayRetry.NEVER})
+    async with Crew(world, gateways=At(world, url, transport), settings=settings) as working:
+        await working.drain(Stage.GATEWAY)
 
 
 async def unknown(world: World) -> None:

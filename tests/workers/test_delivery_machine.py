@@ -14,7 +14,6 @@ import httpx
 import hypothesis.strategies as st
 import orjson
 import pytest
-from afterturn_client.gateway import GatewayClient
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
@@ -24,12 +23,11 @@ from store.ledger import Claim, Outcome, Stage
 from tests.examples import examples
 from tests.servers import TestPostgres
 from tests.workers.conftest import World, dialogue, open_world, turn_uuid
-from tests.workers.gateways import KEY, USER
 from tests.workers.loops import LoopThread, loop_thread
 from tests.workers.stages import verdict
+from tests.workers.targets import SETTINGS, Clients
 from tests.workers.test_ledger_machine import TABLES, jump
 from workers.gateway import GatewayStage
-from workers.settings import GatewaySettings
 
 SESSIONS = ("a", "b")
 UNDONE = {"pending", "running", "adding", "added", "flushing"}
@@ -103,7 +101,7 @@ class Recording(httpx.AsyncBaseTransport):
         return httpx.Response(**told.get(answer, {"status_code": 200, "json": {}}))
 
     def _take(self, operation: str, body: Mapping[str, Any]) -> None:
-        session = body["session_id"].removeprefix("chat:")
+        session = body["session_id"].removeprefix("chat:default/")
         if operation == "add":
             self.added.append((session, body["messages"][0]["content"]))
         else:
@@ -133,7 +131,7 @@ class Bench:
     world: World
     loop: LoopThread
     gateway: Recording
-    client: GatewayClient
+    clients: Clients
 
 
 class DeliveryMachine(RuleBasedStateMachine):
@@ -151,6 +149,7 @@ class DeliveryMachine(RuleBasedStateMachine):
         self.turns: dict[UUID, tuple[str, str]] = {}
         self.ended: dict[UUID, str] = {}
         self.run(self.world.sql(f"truncate {TABLES} cascade"))
+        self.run(self.world.hand_to("http://gateway.test"))
         for session in SESSIONS * 2:
             self.append(session)
 
@@ -217,9 +216,8 @@ class DeliveryMachine(RuleBasedStateMachine):
 
     async def _deliver(self, claim: Claim, fate: Fate) -> None:
         FATE.set(fate)
-        deliveries, told = Stopped(self.world, fate), GatewaySettings(user_id=USER)
-        client = self.bench.client
-        stage = GatewayStage(self.world.database, deliveries, client, told, verdict(3), None, lambda: 0.0)
+        deliveries = Stopped(self.world, fate)
+        stage = GatewayStage(self.world.database, deliveries, self.bench.clients, SETTINGS, verdict(3), lambda: 0.0)
         with suppress(Killed, LeaseLost):
             await stage.work([claim])
 
@@ -271,9 +269,9 @@ def bench(servers: tuple[TestPostgres, object]) -> Iterator[Bench]:
         database = loop.run(servers[0].create("delivery_machine"))
         world = loop.run(open_world(database))
         gateway = Recording()
-        client = GatewayClient("http://gateway.test", USER, KEY, transport=gateway)
-        yield Bench(world, loop, gateway, client)
-        loop.run(client.aclose())
+        clients = Clients(world.database, transport=gateway)
+        yield Bench(world, loop, gateway, clients)
+        loop.run(clients.aclose())
         loop.run(world.database.close())
         loop.run(database.drop())
 

@@ -3,24 +3,26 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from afterturn_client.gateway import GatewayClient
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from store.delivery import Deliveries
+from store.gateway_targets import Target
 from store.ledger import Claim, Stage
 from store.turns import NewMessage
 from tests.client.loopback import closed_port, raw_server, silent_server
 from tests.patience import PATIENCE_S, until
 from tests.workers.conftest import START, World, dialogue
-from tests.workers.gateways import KEY, USER, Gateway, gateway
+from tests.workers.gateways import Gateway, gateway
 from tests.workers.stages import Crew
+from tests.workers.targets import SETTINGS, Clients, move_to
 from workers.metrics import STAGE_FAILURES
-from workers.settings import GatewayRetry, GatewaySettings
+from workers.settings import GatewayRetry
 
 
 @pytest.fixture
@@ -29,22 +31,34 @@ def server() -> Iterator[Gateway]:
         yield running
 
 
+@pytest_asyncio.fixture(loop_scope="session", autouse=True)
+async def target(world: World) -> Target:
+    """The default bank's gateway; nobody listens there yet."""
+    return await world.hand_to(closed_port(), bank="default")
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def crew(world: World, server: Gateway) -> AsyncIterator[Crew]:
-    client = client_of(server.url)
-    yield Crew(world, gateway=client)
-    await client.aclose()
-
-
-def client_of(url: str, timeout_seconds: float = 30.0) -> GatewayClient:
-    return GatewayClient(url, USER, KEY, timeout_seconds=timeout_seconds)
+async def crew(world: World, target: Target, server: Gateway) -> AsyncIterator[Crew]:
+    del target
+    await move_to(world.database, server.url)
+    async with Crew(world) as working:
+        yield working
 
 
 async def deliver(world: World, url: str, retry: GatewayRetry = GatewayRetry.UNSENT, attempts: int = 5) -> None:
-    client = client_of(url)
-    settings = GatewaySettings(user_id=USER, retry=retry)
-    await Crew(world, gateway=client, settings=settings, max_attempts=attempts).drain(Stage.GATEWAY)
-    await client.aclose()
+    await move_to(world.database, url)
+    settings = SETTINGS.model_copy(update={"retry": retry})
+    async with Crew(world, settings=settings, max_attempts=attempts) as working:
+        await working.drain(Stage.GATEWAY)
+
+
+@asynccontextmanager
+async def crew_at(world: World, url: str, timeout_s: float, **settings: Any) -> AsyncIterator[Crew]:
+    """Workers whose patience with the gateway at an address is this long."""
+    await move_to(world.database, url)
+    told = SETTINGS.model_copy(update=settings)
+    async with Crew(world, gateways=Clients(world.database, timeout_s), settings=told) as working:
+        yield working
 
 
 async def audits(world: World) -> list[tuple[str, dict[str, Any]]]:
@@ -96,26 +110,28 @@ async def test_a_turn_without_a_prompt_or_an_answer_is_skipped(world: World, ser
     assert [row.error_reason for row in rows] == ["the turn has no user text or no final answer"]
 
 
-async def test_without_a_gateway_every_turn_is_skipped(world: World) -> None:
-    await world.append()
-    await Crew(world).drain(Stage.GATEWAY)
-    assert await world.statuses(Stage.GATEWAY) == ["skipped"]
+async def test_a_turn_of_a_bank_without_a_target_opens_no_delivery(world: World) -> None:
+    answer = await world.append(bank="other")
+    assert not answer.delivers
+    assert await world.statuses(Stage.GATEWAY) == []
 
 
 @pytest.mark.law("L3")
 async def test_turns_of_a_session_arrive_in_their_order_whoever_works(world: World, server: Gateway) -> None:
     for n in range(40):
         await world.append(f"s{n % 4}", f"t{n}", messages=dialogue(f"question {n}", f"answer {n}"))
-    clients = [client_of(server.url) for _ in range(4)]
-    workers = [Crew(world, gateway=client).runner(Stage.GATEWAY) for client in clients]
+    await move_to(world.database, server.url)
+    crews = [Crew(world) for _ in range(4)]
+    workers = [one.runner(Stage.GATEWAY) for one in crews]
     while set(await world.statuses(Stage.GATEWAY)) != {"flushed"}:
         await asyncio.gather(*(one.drain() for one in workers))
     for session in range(4):
         assert server.added[f"chat:s{session}"] == [
             (f"question {n}", f"answer {n}") for n in range(40) if n % 4 == session
         ]
-    for client in clients:
-        await client.aclose()
+    for one in crews:
+        async with one:
+            pass
 
 
 @pytest.mark.law("L9")
@@ -213,6 +229,7 @@ async def test_a_429_that_says_when_is_followed_and_is_no_attempt(world: World, 
     assert (rows[0].attempts, 100 < rows[0].wait < 130) == (0, True)
     for _ in range(12):
         await world.forget_backoff()
+        await world.sql("update public.afterturn_gate set shut_until = clock_timestamp()")
         await crew.drain(Stage.GATEWAY)
     assert await world.statuses(Stage.GATEWAY) == ["flushed"]
     assert calls == ["add"] * 7 + ["flush"] * 7
@@ -301,17 +318,15 @@ async def test_an_accident_after_sending_never_makes_the_turn_look_unsent(
 async def test_being_told_to_stop_cuts_a_hanging_call_and_leaves_it_unknown(world: World) -> None:
     await world.append()
     with raw_server(b"", linger_s=600.0) as (url, received):
-        client = client_of(url, 600.0)
-        settings = GatewaySettings(user_id=USER, stop_seconds=0.0)
-        runner = Crew(world, gateway=client, settings=settings).runner(Stage.GATEWAY)
-        draining = asyncio.ensure_future(runner.drain())
-        await until(lambda: len(received) == 1, "the call is under way")
-        async with asyncio.timeout(PATIENCE_S):
-            await runner.stop(grace_s=0.2)
-            await draining
-        await client.aclose()
+        async with crew_at(world, url, 600.0, stop_seconds=0.0) as crew:
+            runner = crew.runner(Stage.GATEWAY)
+            draining = asyncio.ensure_future(runner.drain())
+            await until(lambda: len(received) == 1, "the call is under way")
+            async with asyncio.timeout(PATIENCE_S):
+                await runner.stop(grace_s=0.2)
+                await draining
     assert await world.sql("select 1 from afterturn.claim_t") == []
-    await Crew(world, gateway=client).drain(Stage.GATEWAY)
+    await Crew(world).drain(Stage.GATEWAY)
     assert await world.statuses(Stage.GATEWAY) == ["add_unknown"]
 
 
@@ -326,16 +341,14 @@ async def test_being_told_to_stop_lets_a_call_end_that_takes_no_longer_than_it_m
         may_answer.wait(PATIENCE_S)
 
     server.fault = slow
-    client = client_of(server.url, PATIENCE_S)
-    settings = GatewaySettings(user_id=USER, stop_seconds=PATIENCE_S)
-    runner = Crew(world, gateway=client, settings=settings).runner(Stage.GATEWAY)
-    draining = asyncio.ensure_future(runner.drain())
-    await until(called.is_set, "the call is under way")
-    stopping = asyncio.ensure_future(runner.stop(grace_s=0.0))
-    await asyncio.sleep(0.05)
-    may_answer.set()
-    await asyncio.gather(stopping, draining)
-    await client.aclose()
+    async with crew_at(world, server.url, PATIENCE_S, stop_seconds=PATIENCE_S) as crew:
+        runner = crew.runner(Stage.GATEWAY)
+        draining = asyncio.ensure_future(runner.drain())
+        await until(called.is_set, "the call is under way")
+        stopping = asyncio.ensure_future(runner.stop(grace_s=0.0))
+        await asyncio.sleep(0.05)
+        may_answer.set()
+        await asyncio.gather(stopping, draining)
     assert await world.statuses(Stage.GATEWAY) == ["flushed"]
 
 
@@ -344,18 +357,16 @@ async def test_a_worker_has_no_more_turns_under_way_than_it_is_told(world: World
     for session in "abc":
         await world.append(session)
     with raw_server(b"", linger_s=600.0) as (url, _received):
-        client = client_of(url, 600.0)
-        settings = GatewaySettings(user_id=USER, at_once=2, stop_seconds=0.0)
-        runner = Crew(world, gateway=client, settings=settings).runner(Stage.GATEWAY)
-        draining = asyncio.ensure_future(runner.drain())
+        async with crew_at(world, url, 600.0, at_once=2, stop_seconds=0.0) as crew:
+            runner = crew.runner(Stage.GATEWAY)
+            draining = asyncio.ensure_future(runner.drain())
 
-        async def two_are_under_way() -> bool:
-            return (await world.statuses(Stage.GATEWAY)).count("adding") == 2
+            async def two_are_under_way() -> bool:
+                return (await world.statuses(Stage.GATEWAY)).count("adding") == 2
 
-        await until(two_are_under_way, "as many calls as may be are under way")
-        async with asyncio.timeout(PATIENCE_S):
-            await runner.stop(grace_s=0.0)
-            await draining
-        await client.aclose()
+            await until(two_are_under_way, "as many calls as may be are under way")
+            async with asyncio.timeout(PATIENCE_S):
+                await runner.stop(grace_s=0.0)
+                await draining
     rows = await world.sql("select status, attempts from afterturn.ledger_t where stage = 'gateway' order by position")
     assert [tuple(row) for row in rows] == [("adding", 1), ("adding", 1), ("pending", 0)]

@@ -5,15 +5,16 @@ recall through the gateway in tests/producers/test_gateway_recall.py; the state 
 """
 
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from afterturn_client.gateway import GatewayClient
 from pydantic import ValidationError
 from starlette.responses import Response
 
-from deploy.gateways import gateway_client
+from deploy.gateways import TargetAccess, user_of
+from store.gateway_targets import Target
 from store.ledger import Stage
 from tests.workers.conftest import START, World, dialogue
 from tests.workers.gateways import KEY, USER, Gateway, gateway
@@ -32,9 +33,9 @@ def server() -> Iterator[Gateway]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def crew(world: World, server: Gateway) -> AsyncIterator[Crew]:
-    client = GatewayClient(server.url + "/", USER, KEY, "app", "project", timeout_seconds=5.0)
-    yield Crew(world, gateway=client)
-    await client.aclose()
+    await world.hand_to(server.url + "/", bank="default", project="project")
+    async with Crew(world) as working:
+        yield working
 
 
 def settings(**changed: Any) -> GatewaySettings:
@@ -43,11 +44,11 @@ def settings(**changed: Any) -> GatewaySettings:
 
 def test_config_no_gateway_is_the_default_and_makes_no_client() -> None:
     assert GatewaySettings().mode is GatewayMode.OFF
-    assert gateway_client(GatewaySettings()) is None
+    assert user_of(GatewaySettings()) is None
 
 
 def test_config_a_gateway_that_is_off_ignores_the_rest_of_its_block() -> None:
-    assert gateway_client(settings(mode="off", base_url="nonsense")) is None
+    assert user_of(settings(mode="off", base_url="nonsense")) is None
 
 
 def test_config_a_full_block_is_taken_as_it_is() -> None:
@@ -101,8 +102,13 @@ def test_config_a_value_out_of_range_is_refused(wrong: dict[str, Any]) -> None:
 
 
 def test_config_no_repr_shows_the_key() -> None:
-    client = gateway_client(settings())
-    assert KEY not in f"{settings()!r}{settings()}{client!r}"
+    whose = user_of(settings())
+    assert whose is not None
+    row = {**asdict(whose), "scope": [], "of_settings": True, "sealed_key": None, "bank_id": None}
+    target = Target.of(row | dict.fromkeys(("host_id", "target_id", "set_at", "replaced_at", "unset_at")))
+    access = TargetAccess(settings())(target)
+    assert access.user_key == KEY
+    assert KEY not in f"{settings()!r}{settings()}{access!r}{whose!r}"
 
 
 async def test_http_add_and_flush_have_exactly_the_contracts_paths_and_bodies(
@@ -111,7 +117,7 @@ async def test_http_add_and_flush_have_exactly_the_contracts_paths_and_bodies(
     await world.append(messages=dialogue("Where is Anna?", "In Kyoto."))
     await crew.drain(Stage.GATEWAY)
     add, flush = server.server.seen
-    who = {"user_id": USER, "user_key": KEY, "session_id": "chat:s", "app_id": "app", "project_id": "project"}
+    who = {"user_id": USER, "user_key": KEY, "session_id": "chat:s", "app_id": "default", "project_id": "project"}
     assert (add.raw_path, flush.raw_path) == ("/memories/add", "/memories/flush")
     assert flush.json == who
     assert add.json == {

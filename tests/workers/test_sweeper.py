@@ -14,6 +14,7 @@ from store.freshness import Freshness, Waiter
 from store.ledger import Stage
 from store.recall.query import RecallAnswer, RecallQuery
 from store.recall_jobs import RecallJobs
+from tests.client.loopback import closed_port
 from tests.patience import PATIENCE_S, until
 from tests.workers.conftest import HOST, World, now
 from tests.workers.stages import Crew
@@ -68,6 +69,7 @@ def sweeper(world: World, ears: Ears) -> Sweeper:
 
 @pytest.mark.law("L1")
 async def test_lost_nudges_are_made_good(world: World) -> None:
+    await world.hand_to(closed_port())
     await world.append()
     ears = Ears()
     await sweeper(world, ears).sweep()

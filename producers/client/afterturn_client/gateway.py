@@ -89,10 +89,14 @@ class GatewayClient:
     def __repr__(self) -> str:
         return f"GatewayClient({self._base_url!r})"
 
-    async def add(self, session_id: str, messages: Sequence[GatewayMessage]) -> None:
-        """Store the messages of one run. Returns when the gateway has confirmed with a JSON object."""
+    async def add(self, session_id: str, messages: Sequence[GatewayMessage], *, turn_id: str | None = None) -> None:
+        """Store the messages of one run. Returns when the gateway has confirmed with a JSON object.
+
+        `turn_id` is for an Afterturn that hands its turns to itself: it names the turn the messages are of, so that
+        they are not stored a second time. The contract of other gateways has no such field.
+        """
         body = {**self._of_session(session_id), "messages": [_wire(message) for message in messages]}
-        await self._call("add", body)
+        await self._call("add", body if turn_id is None else {**body, "afterturn_turn_id": turn_id})
 
     async def flush(self, session_id: str) -> None:
         """Ask the gateway to extract what it holds of the session. It may take seconds."""

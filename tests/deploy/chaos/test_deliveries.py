@@ -17,11 +17,11 @@ EVERYONE = [turn.id for turn in POSITIONS]
 
 def add(turn: Turn, mode: Mode = Mode.OK) -> Recorded:
     messages = [{"role": "user", "content": turn.asked}, {"role": "assistant", "content": turn.answered}]
-    return Recorded("add", mode, {"session_id": f"chat:{turn.session}", "messages": messages})
+    return Recorded("add", mode, {"session_id": f"chat:{turn.bank}/{turn.session}", "messages": messages})
 
 
 def flush(turn: Turn) -> Recorded:
-    return Recorded("flush", Mode.OK, {"session_id": f"chat:{turn.session}"})
+    return Recorded("flush", Mode.OK, {"session_id": f"chat:{turn.bank}/{turn.session}"})
 
 
 GOOD = [add(FIRST), flush(FIRST), add(SECOND), flush(SECOND), add(THIRD), flush(THIRD)]

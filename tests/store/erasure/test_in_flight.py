@@ -5,7 +5,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from afterturn_client.gateway import GatewayClient
 
 from store.curation import Curation, NewDirective
 from store.delivery import Deliveries
@@ -14,10 +13,12 @@ from store.errors import NotFound
 from store.ledger import Outcome, Stage
 from store.recall_jobs import RecallJobs
 from store.replay import verify
+from tests.client.loopback import closed_port
 from tests.store.erasure.conftest import Scene
 from tests.store.erasure.dump import dump, lines_with
 from tests.workers.conftest import HOST, dialogue, now
-from tests.workers.gateways import KEY, USER, gateway
+from tests.workers.gateways import gateway
+from tests.workers.targets import move_to
 from workers.extraction import stage as extraction
 
 pytestmark = pytest.mark.law("L11")
@@ -104,19 +105,22 @@ async def test_an_answer_that_waits_goes_with_the_directive_it_tells(scene: Scen
 
 
 async def test_a_delivery_not_begun_is_never_made(scene: Scene) -> None:
+    await scene.world.hand_to(closed_port())
     await say(scene)
     claims = await scene.world.ledger.claim(
         Stage.GATEWAY, streams=1, rows=1, lease=timedelta(seconds=30), worker="slow", max_attempts=5
     )
     await scene.erase(Kind.SESSION, "s")
     with gateway() as foreign:
-        async with GatewayClient(foreign.url, USER, KEY) as scene.crew.gateway:
-            await scene.crew.runner(Stage.GATEWAY)._one(claims)
+        await move_to(scene.world.database, foreign.url)
+        async with scene.crew as crew:
+            await crew.runner(Stage.GATEWAY)._one(claims)
         assert foreign.added == {}
     assert await scene.world.statuses(Stage.GATEWAY) == ["skipped"]
 
 
 async def test_a_delivery_that_began_ends_by_its_own_rules(scene: Scene) -> None:
+    await scene.world.hand_to(closed_port())
     await say(scene)
     [claim] = await scene.world.ledger.claim(
         Stage.GATEWAY, streams=1, rows=1, lease=timedelta(seconds=30), worker="slow", max_attempts=5
@@ -124,7 +128,7 @@ async def test_a_delivery_that_began_ends_by_its_own_rules(scene: Scene) -> None
     deliveries, item = Deliveries(scene.world.database), claim.rows[0].item_id
     await deliveries.step(claim, item, "adding")
     receipt = await scene.erase(Kind.SESSION, "s")
-    assert receipt.delivered == {"s": 1}
+    assert receipt.delivered == {"chat:default/s": 1}
     await deliveries.end(claim, Outcome(item, "flushed"))
     assert await scene.world.statuses(Stage.GATEWAY) == ["flushed"]
 
@@ -146,10 +150,11 @@ async def test_what_is_said_in_a_session_while_it_is_erased_begins_it_anew(scene
 
 
 async def test_a_delivery_that_was_made_is_on_the_receipt(scene: Scene) -> None:
+    await scene.world.hand_to(closed_port())
     await say(scene)
     await scene.world.sql("update afterturn.ledger_t set status = 'flushed' where stage = 'gateway'")
     receipt = await scene.erase(Kind.SESSION, "s")
-    assert receipt.delivered == {"s": 1}
+    assert receipt.delivered == {"chat:default/s": 1}
 
 
 async def test_what_is_erased_ends_and_what_shares_its_stream_goes_on(scene: Scene) -> None:

@@ -11,6 +11,7 @@ from store.recall_jobs import RecallJobs
 from store.replay import Scope, swap, verify
 from store.turns import Appended, NewTurn, Refused
 from tests.workers.conftest import BANK, HOST, World, dialogue, now, turn_uuid
+from tests.workers.gateways import gateway
 from tests.workers.maintenance.conftest import Yard
 from tests.workers.stages import Crew
 from workers.settings import MaintenanceSettings
@@ -26,7 +27,8 @@ async def status(world: World, turn: str) -> object:
 async def worked_off(yard: Yard, turns: int = 3) -> None:
     for n in range(turns):
         await yard.world.append(turn=f"t{n}")
-    await Crew(yard.world).drain()
+    async with Crew(yard.world) as crew:
+        await crew.drain()
     yard.ahead = 8 * DAY
 
 
@@ -127,13 +129,14 @@ async def test_a_replay_after_pruning_is_equal_and_a_mended_text_is_embedded_aga
 
 @pytest.mark.law("L11")
 async def test_an_erasure_of_pruned_turns_takes_everything_and_names_the_gateways_sessions(yard: Yard) -> None:
-    await worked_off(yard, 2)
-    await yard.world.sql("update afterturn.ledger_t set status = 'flushed' where stage = 'gateway'")
+    with gateway() as foreign:
+        await yard.world.hand_to(foreign.url)
+        await worked_off(yard, 2)
     await yard.by_hand("ledger")
     erasures = Erasures(yard.world.database, now)
     erasure = await erasures.request(HOST, Target(Kind.SESSION, "default", "s"))
     receipt = await erasures.run(HOST, erasure)
-    assert (receipt.done, dict(receipt.delivered)) == (True, {"s": 2})
+    assert (receipt.done, dict(receipt.delivered)) == (True, {"chat:default/s": 2})
     await Crew(yard.world).drain()
     left = await yard.world.sql(
         "select (select count(*) from afterturn.agent_memory_unit_t where content <> '' and active) as units, "

@@ -1,0 +1,301 @@
+"""`afterturn gateway set|unset|list-targets|reseal`: to which Memory Gateway turns of a tenant or bank are handed."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+from uuid import UUID
+
+import typer
+from afterturn_client.errors import InvalidRequestError
+from pydantic import TypeAdapter, ValidationError
+from rich.table import Table
+
+from deploy.bootstrap import HOST
+from deploy.cli import names
+from deploy.cli.entries import SELF
+from deploy.cli.existing import host_called, host_named
+from deploy.cli.finding import DataOption, JsonOption, running_stack
+from deploy.cli.operating import Act, acted, on_database, operator
+from deploy.cli.printing import answer, console, ended, printable, say
+from deploy.stack import Stack
+from producers.gateway_clients import canonical_url
+from store import identity
+from store.database import Database
+from store.errors import NotFound, SealBroken, TargetTaken
+from store.gateway_targets import GatewayTargets, GatewayUser, Listed, Target, seal_place
+from store.sealing import Sealer
+from workers.settings import GatewaySettings, Scope, sealing_keys
+
+T = TypeVar("T")
+
+TenantOption = Annotated[
+    str, typer.Option(parser=names.name, metavar="NAME", help="The host (tenant) whose turns are handed over.")
+]
+OneBankOption = Annotated[
+    str | None,
+    typer.Option(
+        parser=names.bank, metavar="NAME", help="This bank alone: its target goes before the tenant's (default: all)."
+    ),
+]
+ScopeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="WORD",
+        help="Where a recall through it looks: current_chat, resources or all_user_memory; may be repeated.",
+    ),
+]
+GatewayName = Annotated[str, typer.Option(parser=names.name, metavar="NAME", help="The application scope there.")]
+ProjectName = Annotated[str, typer.Option(parser=names.name, metavar="NAME", help="The project scope there.")]
+SCOPES: TypeAdapter[tuple[Scope, ...]] = TypeAdapter(tuple[Scope, ...])
+#: A key is one line of a file; more than this is another file.
+LONGEST_KEY = 4096
+
+
+def set_command(
+    url: Annotated[str, typer.Argument(metavar="URL", help="The gateway's address; /memories/add is appended.")],
+    *,
+    user_id: Annotated[str, typer.Option(parser=names.name, metavar="NAME", help="Whose memory it is at the gateway.")],
+    user_key_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Read that user's key from here (default: from standard input)."),
+    ] = None,
+    app_id: GatewayName = "default",
+    project_id: ProjectName = "default",
+    scope: ScopeOption = None,
+    host: TenantOption = HOST,
+    bank: OneBankOption = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Hand the turns of a tenant, or of one bank, to a Memory Gateway from now on.
+
+    The session `s` of bank `b` is called `chat:b/s` at the gateway of a tenant and `chat:s` at that of one bank. A user
+    of a gateway (with its application and project) belongs to one tenant or bank for good: the memory of two would
+    merge there.
+
+    The user's key is read from standard input, or asked for, and never shown again. It is kept in the database, sealed
+    with the first of `gateway.sealing_keys` (`afterturn up` makes one, DIR/sealing-key: back it up, without it the key
+    must be given again). To rotate the user's key, set the same target with the new key: deliveries that wait use it,
+    too. To rotate the sealing key, see `afterturn gateway reseal --help`.
+
+    Another address or user replaces the target: turns that were accepted before still go to the old one. To skip them,
+    run `afterturn gateway unset` first. For this service itself use `afterturn up --gateway self`.
+
+    **Example:** `afterturn gateway set https://gateway.example.com --host acme --user-id acme < acme-key`
+    """
+    user = _user(url, user_id, app_id, project_id)
+    scopes = _scopes(scope)
+    stack = running_stack(data)
+    sealer = _sealer(stack)
+    if not sealer:
+        raise ended("there is no key to seal with: set gateway.sealing_keys and restart", 2)
+    host_id = host_named(host)
+    sealed = sealer.seal(_key(user_key_file), seal_place(host_id, user))
+
+    async def put(database: Database, act: Act) -> Listed:
+        targets = GatewayTargets(database)
+        made = await targets.set(host_id, _bank_id(host_id, bank), user, scopes, sealed)
+        act.rows = 1
+        return next(one for one in await targets.list(host_id) if one.target.target_id == made.target_id)
+
+    found = _changed(stack, "gateway set", host_id, put)
+    if bank is not None and found.bank is None:
+        say(f"host {host!r} has no bank {bank!r} yet: its first turn makes it")
+    _print([found], as_json=as_json)
+
+
+def unset_command(
+    *,
+    host: TenantOption = HOST,
+    bank: OneBankOption = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Hand no more turns of a tenant, or of one bank, to a gateway, and forget the key.
+
+    Deliveries that wait end as skipped (`unset`), those for earlier targets of the same place too; a call under way
+    comes to its end. When a bank's own target is unset, the tenant's holds for the bank, if there is one. A target that
+    the settings name comes back when the API starts, unless `gateway.mode` is off.
+
+    **Example:** `afterturn gateway unset --host acme`
+    """
+    stack = running_stack(data)
+    host_id = host_named(host)
+
+    async def end(database: Database, act: Act) -> tuple[list[UUID], int]:
+        targets, skipped = await GatewayTargets(database).unset(host_id, _bank_id(host_id, bank), operator())
+        act.rows = len(targets)
+        return targets, skipped
+
+    targets, skipped = _changed(stack, "gateway unset", host_id, end)
+    if as_json:
+        answer({"targets": [str(one) for one in targets], "skipped": skipped})
+    elif targets:
+        print(f"{len(targets)} targets unset, {skipped} deliveries skipped")
+    if not targets:
+        say("no gateway target is set there; look with `afterturn gateway list-targets`")
+        raise typer.Exit(1)
+
+
+def list_command(
+    *,
+    host: Annotated[str | None, typer.Option(metavar="NAME", help="Of this host (tenant) alone.")] = None,
+    unset: Annotated[bool, typer.Option("--unset", help="Also those that are unset.")] = False,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List gateway targets: whose turns go where, and how many deliveries wait. No key is ever shown.
+
+    `replaced`: another took its place, and it still gets what was accepted before. `breaker` is open while the gateway
+    is not called because it fails.
+
+    **Example:** `afterturn gateway list-targets --json`
+    """
+    stack = running_stack(data)
+    chosen = None if host is None else host_named(host_called(stack, host))
+
+    async def read(database: Database) -> list[Listed]:
+        return await GatewayTargets(database).list(chosen, unset=unset)
+
+    _print(on_database(stack, read), as_json=as_json)
+
+
+def reseal_command(*, data: DataOption = None, as_json: JsonOption = False) -> None:
+    """Seal every gateway key anew, with the first of `gateway.sealing_keys`.
+
+    To rotate a sealing key: put the new one before the old one in `gateway.sealing_keys` (with `afterturn up`, the old
+    one may be DIR/sealing-key), restart, run this, then remove the old one and restart. A new key is made by
+    `head -c 32 /dev/urandom | base64 | tr '+/' '-_'`.
+
+    **Example:** `afterturn gateway reseal`
+    """
+    stack = running_stack(data)
+    sealer = _sealer(stack)
+
+    async def all_of_them(database: Database, act: Act) -> tuple[int, int]:
+        targets = GatewayTargets(database)
+        sealed = lost = 0
+        for target in await targets.sealed():
+            try:
+                key = sealer.open(target.sealed_key or "", target.seal_place)
+                sealed += await targets.reseal(target, sealer.seal(key, target.seal_place))
+            except SealBroken:
+                lost += 1
+        act.rows = sealed
+        return sealed, lost
+
+    sealed, lost = acted(stack, "gateway reseal", UUID(int=0), all_of_them)
+    if as_json:
+        answer({"resealed": sealed, "lost": lost})
+    else:
+        print(f"{sealed} keys sealed anew")
+    if lost:
+        say(f"{lost} keys cannot be opened with the sealing keys of this stack: set those targets again")
+        raise typer.Exit(1)
+
+
+def _changed(stack: Stack, operation: str, host: UUID, work: Any) -> Any:
+    try:
+        return acted(stack, operation, host, work)
+    except (NotFound, TargetTaken) as error:
+        raise ended(str(error), 1) from None
+
+
+def _user(url: str, user_id: str, app_id: str, project_id: str) -> GatewayUser:
+    try:
+        return GatewayUser(canonical_url(url), user_id, app_id, project_id)
+    except InvalidRequestError as error:
+        raise typer.BadParameter(str(error), param_hint="URL") from None
+
+
+def _scopes(wanted: Sequence[str] | None) -> tuple[str, ...]:
+    if not wanted:
+        return tuple(GatewaySettings().scope)
+    try:
+        return tuple(dict.fromkeys(SCOPES.validate_python(wanted)))
+    except ValidationError:
+        allowed = "current_chat, resources or all_user_memory"
+        raise typer.BadParameter(f"must be {allowed}", param_hint="--scope") from None
+
+
+def _key(file: Path | None) -> str:
+    """Return the key that is handed in: one line. Ends with status 2 where there is none."""
+    try:
+        if file is not None:
+            with file.open(encoding="utf-8") as opened:
+                said = opened.read(LONGEST_KEY + 1)
+        elif sys.stdin.isatty():
+            said = typer.prompt("The user's key at the gateway", hide_input=True, err=True)
+        else:
+            said = sys.stdin.read(LONGEST_KEY + 1)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ended(f"the key cannot be read ({type(error).__name__})", 2) from None
+    key = said.strip()
+    if not key or len(said) > LONGEST_KEY or len(key.splitlines()) != 1:
+        raise ended(f"the key must be one line of at most {LONGEST_KEY} characters", 2)
+    return key
+
+
+def _sealer(stack: Stack) -> Sealer:
+    return Sealer(sealing_keys(stack.gateway_sealing_keys))
+
+
+def _bank_id(host: UUID, bank: str | None) -> UUID | None:
+    return None if bank is None else identity.bank_id(host, bank)
+
+
+def _print(found: Sequence[Listed], *, as_json: bool) -> None:
+    if as_json:
+        answer({"targets": [_as_json(one) for one in found]})
+    elif found:
+        console().print(_table(found))
+    else:
+        say("no gateway target is set: no turn is handed to a gateway")
+
+
+def _as_json(one: Listed) -> dict[str, Any]:
+    target = one.target
+    return {
+        "target_id": str(target.target_id),
+        "host": one.host,
+        "bank_id": target.bank_id and str(target.bank_id),
+        "bank": one.bank,
+        "url": target.user.base_url or SELF,
+        "user_id": target.user.user_id,
+        "app_id": target.user.app_id,
+        "project_id": target.user.project_id,
+        "scope": list(target.scope),
+        "sessions": _sessions(target),
+        "key": _held(target),
+        "state": target.state,
+        "set_at": target.set_at.isoformat(),
+        "waiting": one.waiting,
+    }
+
+
+def _table(found: Sequence[Listed]) -> Table:
+    table = Table("host", "bank", "gateway", "user", "sessions", "key", "state", box=None, pad_edge=False)
+    table.add_column("waiting", justify="right")
+    for one in found:
+        target, user = one.target, one.target.user
+        bank = "all" if target.bank_id is None else one.bank or str(target.bank_id)
+        shown = [one.host, bank, user.base_url or SELF, f"{user.user_id} ({user.app_id}/{user.project_id})"]
+        table.add_row(*map(printable, shown), _sessions(target), _held(target), target.state, str(one.waiting))
+    return table
+
+
+def named(one: Listed) -> str:
+    """Return a target in words: whose it is, and where."""
+    user = one.target.user
+    bank = f", bank {one.bank or one.target.bank_id}" if one.target.bank_id else ""
+    return f"host {one.host}{bank}, {user.user_id} at {user.base_url or SELF}"
+
+
+def _sessions(target: Target) -> str:
+    return "chat:<session>" if target.bank_id else "chat:<bank>/<session>"
+
+
+def _held(target: Target) -> str:
+    """Return where the key is: sealed here, in the settings, or nowhere any more."""
+    return "none" if target.unset_at else "sealed" if target.sealed_key else "settings"
