@@ -19,13 +19,15 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from deploy.stack import Stack
 from store import identity
 
-#: Another address than the victim's, where the system has more than one for itself: limits by address must tell them
+#: Other addresses than the victim's, where the system has more than one for itself: limits by address must tell them
 #: apart.
-ADDRESS = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
+ADDRESS, BYSTANDERS_ADDRESS = ("127.0.0.2", "127.0.0.3") if sys.platform == "linux" else ("127.0.0.1", "127.0.0.1")
 BANK = "attack"
 #: The longest a call is waited for, in seconds.
 PATIENCE_S = 30.0
-CLOSED, ABORTED, NO_ANSWER = "closed", "aborted", "no answer"
+#: The longest that stages are waited for, in seconds.
+WORK_S = 60.0
+CLOSED, ABORTED, NO_ANSWER, NOT_WORKED_OFF = "closed", "aborted", "no answer", "not worked off"
 CHUNK = 65_536
 
 
@@ -40,8 +42,8 @@ class Attacker:
     key: str = field(repr=False)
     read_only_key: str = field(repr=False)
     client: httpx.AsyncClient
-    #: A second tenant without any load of its own: what is refused to it because of the attack is counted.
-    bystander_key: str = field(repr=False)
+    #: A second tenant without any load of its own, and another client: what is refused to it is counted.
+    bystander_client: httpx.AsyncClient
     endings: Counter[str] = field(default_factory=Counter)
     bystander_refused: int = 0
     until: float = 0.0
@@ -101,15 +103,16 @@ class Attacker:
         )
 
     async def worked_off(self, answer: httpx.Response | None) -> None:
-        """Wait until every stage is through with what was just taken, for as long as a call is waited for."""
+        """Wait until every stage is through with what was just taken; counts a call when that takes too long."""
         if answer is None or not answer.is_success:
             return
         path = f"/api/v1/freshness?bank={BANK}&position={answer.json()['position']}&wait_ms=1000"
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + WORK_S
         while time.monotonic() < until:
             seen = await self.call("GET", path, counted=False)
             if seen is not None and seen.is_success and seen.json()["met"]:
                 return
+        self.ended(NOT_WORKED_OFF)
 
     async def keep_at(self, lanes: int, action: Callable[[], Awaitable[object]], most: int = 1_000_000) -> None:
         """Repeat an action in so many lanes side by side until the attack is over, at most so often in all."""
@@ -138,8 +141,7 @@ class Attacker:
 
     async def bystander(self, method: str, path: str, body: Any) -> None:
         """Make a call as the tenant that does nothing else, and count when it is refused."""
-        headers = {"authorization": f"Bearer {self.bystander_key}"}
-        answer = await self.client.request(method, path, json=body, headers=headers, timeout=PATIENCE_S)
+        answer = await self.bystander_client.request(method, path, json=body)
         self.bystander_refused += not answer.is_success
 
 

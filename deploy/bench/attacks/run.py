@@ -13,7 +13,7 @@ from sqlalchemy import NullPool, text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from deploy.bench.attacks.attack import Attack
-from deploy.bench.attacks.attacker import ADDRESS, PATIENCE_S, Attacker
+from deploy.bench.attacks.attacker import ADDRESS, BYSTANDERS_ADDRESS, PATIENCE_S, Attacker
 from deploy.bench.attacks.floods import RECALL_JOB_ROWS
 from deploy.bench.attacks.memory import MemoryWatch
 from deploy.bench.attacks.registry import ATTACKS
@@ -80,7 +80,7 @@ def servers(_data: Path | None = None) -> Iterator[AttackedStack]:
 async def run(on: AttackedStack, say: Say, sizes: Sizes) -> AttackOutcome:
     """Make every attack, one after the other."""
     attacks = [attack for attack in ATTACKS if not sizes.only or attack.name in sizes.only]
-    async with _tenants(on.stack) as tenants:
+    async with tenants_of(on.stack) as tenants:
         victims_key, _ = await tenants.new("victim")
         async with victim(on.stack.api, victims_key) as watched:
             say(f"{sizes.quiet} s of quiet, then {len(attacks)} attacks")
@@ -123,17 +123,23 @@ class Tenants:
         """Lend a tenant that attacks, beside one that does nothing; both are removed with all their rows afterwards."""
         (key, name), (bystander, other) = await self.new("attacker"), await self.new("bystander")
         reading = await self.keys.create(name, "bench", write=False)
-        transport = httpx.AsyncHTTPTransport(
-            local_address=ADDRESS, limits=httpx.Limits(max_connections=None, max_keepalive_connections=512)
-        )
         try:
-            async with httpx.AsyncClient(
-                base_url=self.stack.api, transport=transport, timeout=2 * PATIENCE_S, trust_env=False
-            ) as client:
-                yield Attacker(self.stack, self.owner, name, key, reading, client, bystander)
+            async with self._client(ADDRESS) as client, self._client(BYSTANDERS_ADDRESS, bystander) as beside:
+                yield Attacker(self.stack, self.owner, name, key, reading, client, beside)
         finally:
             hosts = [identity.host_id(one) for one in (name, other)]
             await remove_hosts(self.stack.owner_url.get_secret_value(), hosts)
+
+    def _client(self, address: str, key: str = "") -> httpx.AsyncClient:
+        """Return a client that calls from an address of this machine."""
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=512)
+        return httpx.AsyncClient(
+            base_url=self.stack.api,
+            headers={"authorization": f"Bearer {key}"} if key else {},
+            transport=httpx.AsyncHTTPTransport(local_address=address, limits=limits),
+            timeout=2 * PATIENCE_S,
+            trust_env=False,
+        )
 
     async def megabytes(self) -> float:
         """Return the size of the database in MiB."""
@@ -143,7 +149,8 @@ class Tenants:
 
 
 @asynccontextmanager
-async def _tenants(stack: Stack) -> AsyncGenerator[Tenants]:
+async def tenants_of(stack: Stack) -> AsyncGenerator[Tenants]:
+    """Lend what makes tenants on a running stack."""
     owner = create_owner_engine(stack.owner_url.get_secret_value(), poolclass=NullPool)
     database = Database(DatabaseSettings(url=stack.database_url, operator_url=stack.operator_url, pool_size=1))
     try:

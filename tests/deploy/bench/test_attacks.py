@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from deploy.bench.attacks import run
 from deploy.bench.attacks.attack import Attack, Must
-from deploy.bench.attacks.attacker import ABORTED, CLOSED, NO_ANSWER, Attacker, ending_of
+from deploy.bench.attacks.attacker import ABORTED, CLOSED, NO_ANSWER, NOT_WORKED_OFF, Attacker, ending_of
 from deploy.bench.attacks.registry import ATTACKS
 from deploy.bench.attacks.report import AttackOutcome, AttackReport, Quiet
 from deploy.bench.attacks.victim import Felt, p95_of
@@ -68,7 +68,7 @@ def test_the_bench_ends_within_six_minutes_where_every_attack_is_held() -> None:
 )
 def test_how_a_call_may_end(must: Must, right: list[str], wrong: list[str]) -> None:
     assert [ending for ending in [*right, *wrong] if must.allows(ending)] == right
-    assert not any(must.allows(ending) for ending in (NO_ANSWER, "500 INTERNAL", "500", "502", ""))
+    assert not any(must.allows(ending) for ending in (NO_ANSWER, NOT_WORKED_OFF, "500 INTERNAL", "500", "502", ""))
 
 
 @pytest.mark.parametrize(
