@@ -1,0 +1,241 @@
+"""Copies the rows of `agent_memories` into a memory plugin, each under its own id, so that it may be run again."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from producers.cutover.checkpoint import Checkpoint
+from producers.cutover.errors import GaveUp
+from producers.cutover.legacy import SCOPES, LegacyMemories, LegacyMemory
+from producers.perimeter.client import PluginClient, make
+from producers.perimeter.errors import (
+    InvalidCall,
+    PerimeterError,
+    PluginOverloaded,
+    PluginRefused,
+    PluginUnavailable,
+    TreeError,
+    TreeUnreadable,
+)
+from producers.perimeter.namespaces import Entry, derive_namespaces
+from producers.perimeter.perimeter import clean
+from producers.perimeter.trees import WorkspaceTree
+from producers.plugin.wire import Capability, MemoryKind, MemoryWrite, NamespaceUpsert, Source
+from store.off_loop import off_loop
+from store.text.redaction import Redaction
+
+#: Seconds for which a plugin that is away is waited for, and pauses between two looks at it.
+PATIENCE_S = 600.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 10.0
+#: A row that fails so often while the plugin says that it is well is left behind.
+ATTEMPTS = 3
+_NOT_FOUND = 404
+
+Say = Callable[[str], None]
+Result = TypeVar("Result")
+
+
+@dataclass
+class Tally:
+    """What became of the rows; `left` are rows beyond the limit, which were not looked at."""
+
+    scanned: int = 0
+    copied: int = 0
+    skipped: int = 0
+    errors: int = 0
+    left: int = 0
+
+    def __str__(self) -> str:
+        counts = f"scanned={self.scanned} copied={self.copied} skipped={self.skipped} errors={self.errors}"
+        return f"Backfill complete: {counts}"
+
+    @property
+    def clean(self) -> bool:
+        """Whether every row was copied."""
+        return not (self.skipped or self.errors or self.left)
+
+
+class Unmappable(Exception):
+    """A row that has no namespace; its text says why."""
+
+
+class NamespaceMap:
+    """From a row to its namespace, by the tree as it is at the first row of each workspace."""
+
+    def __init__(self, tree: WorkspaceTree) -> None:
+        self._tree = tree
+        self._known: dict[str, tuple[Entry, ...] | Unmappable] = {}
+
+    async def namespace_of(self, workspace: str, scope: str) -> Entry:
+        """Return where a row belongs. Raises Unmappable, TreeUnreadable.
+
+        A GLOBAL row belongs to the organisation, whichever workspace wrote it: all of them could read it before.
+        """
+        if scope not in SCOPES:
+            raise Unmappable("unknown scope")
+        return next(entry for entry in await self.entries(workspace) if entry.kind is SCOPES[scope])
+
+    async def entries(self, workspace: str) -> tuple[Entry, ...]:
+        """Return the namespaces of a workspace. Raises Unmappable, TreeUnreadable."""
+        if workspace not in self._known:
+            self._known[workspace] = await self._derive(workspace)
+        known = self._known[workspace]
+        if isinstance(known, Unmappable):
+            raise known
+        return known
+
+    async def _derive(self, workspace: str) -> tuple[Entry, ...] | Unmappable:
+        try:
+            return derive_namespaces(await self._tree.path_to_root(workspace))
+        except TreeUnreadable:
+            raise
+        except (TreeError, InvalidCall) as error:
+            return Unmappable(str(error))
+
+
+@dataclass
+class Patience:
+    """Waits for a plugin that is away, for so many seconds in all of one outage."""
+
+    plugin: PluginClient
+    say: Say
+    seconds: float = PATIENCE_S
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    async def insist(self, call: Callable[[], Awaitable[Result]]) -> Result:
+        """Return what the call returns, after every outage again.
+
+        Raises GaveUp; PluginUnavailable where it alone fails, again and again, while the plugin is well.
+        """
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return await self._obey(call)
+            except PluginUnavailable:
+                await self._outlast()
+                if attempt == ATTEMPTS:
+                    raise
+                await self.sleep(attempt * FIRST_PAUSE_S)
+        raise AssertionError  # the loop ends in it
+
+    async def _obey(self, call: Callable[[], Awaitable[Result]]) -> Result:
+        """Come again when the plugin says so."""
+        left = self.seconds
+        while True:
+            try:
+                return await call()
+            except PluginOverloaded as busy:
+                pause_s = max(busy.retry_after_s, FIRST_PAUSE_S)
+                if pause_s > left:
+                    raise GaveUp(f"the plugin was overloaded for {self.seconds:.0f} s") from None
+            left -= pause_s
+            await self.sleep(pause_s)
+
+    async def _outlast(self) -> None:
+        """Wait until the plugin is well. Raises GaveUp."""
+        left, pause_s = self.seconds, FIRST_PAUSE_S
+        while True:
+            try:
+                await self.plugin.health()
+            except PerimeterError as problem:
+                if left <= 0:
+                    raise GaveUp(f"the plugin was away for {self.seconds:.0f} s: {problem}") from None
+                if pause_s == FIRST_PAUSE_S:
+                    self.say(f"waiting for the plugin: {problem}")
+            else:
+                return
+            await self.sleep(min(pause_s, left))
+            left -= pause_s
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+
+@dataclass
+class Backfill:
+    """One run. Without a `plugin` it is a dry one: nothing is asked of any, and nothing is written.
+
+    `say` is told of every row that a person should see; `advance` of how many rows are done, and of how many.
+    """
+
+    source: LegacyMemories
+    tree: WorkspaceTree
+    plugin: PluginClient | None
+    checkpoint: Checkpoint | None = None
+    workspace: str | None = None
+    limit: int = 1_000_000
+    redaction: Redaction = Redaction.ALL
+    patience_s: float = PATIENCE_S
+    say: Say = print
+    advance: Callable[[int, int], None] = lambda _done, _all: None
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    tally: Tally = field(default_factory=Tally)
+
+    async def run(self) -> Tally:
+        """Copy the rows, the oldest first. Raises LegacyUnreadable, TreeUnreadable, GaveUp, UnusableFile."""
+        checkpoint = self.checkpoint
+        ids = await self.source.ids(self.workspace, checkpoint.after if checkpoint else None)
+        self.tally.left = max(0, len(ids) - self.limit)
+        ids = ids[: self.limit]
+        self._map, self._made = NamespaceMap(self.tree), set[str]()
+        try:
+            async for row in self.source.rows(ids):
+                self.tally.scanned += 1
+                done = await self._copy(row)
+                if checkpoint:
+                    checkpoint.passed(row.place) if done else checkpoint.failed()
+                self.advance(self.tally.scanned, len(ids))
+        except BaseException:
+            if checkpoint:
+                checkpoint.save()
+            raise
+        if checkpoint:
+            checkpoint.save() if self.tally.left else checkpoint.end()
+        return self.tally
+
+    async def _copy(self, row: LegacyMemory) -> bool:
+        """Copy a row; return whether it needs no second try."""
+        try:
+            entry = await self._map.namespace_of(row.workspace, row.scope)
+            content = await off_loop(len(row.content), clean, row.content, self.redaction)
+            write = make(MemoryWrite, id=row.id, content=content, kind=MemoryKind.FACT, source=Source.AGENT)
+        except (Unmappable, InvalidCall) as problem:
+            self.tally.skipped += 1
+            self.say(f"[skip] id={row.id} scope={row.scope!r} {problem}")
+            return True
+        if self.plugin is None:
+            self.tally.copied += 1
+            self.say(f"[dry] id={row.id} scope={row.scope} → ns={entry.name}")
+            return True
+        return await self._write(self.plugin, row, entry, write)
+
+    async def _write(self, plugin: PluginClient, row: LegacyMemory, entry: Entry, write: MemoryWrite) -> bool:
+        patience = Patience(plugin, self.say, self.patience_s, self.sleep)
+        step = "err-ns"
+        try:
+            if Capability.CREATED_AT in await patience.insist(plugin.capabilities):
+                write = write.model_copy(update={"created_at": row.created_at})
+            if entry.name not in self._made:
+                await patience.insist(lambda: self._make(plugin, entry))
+            step = "err-mem"
+            await patience.insist(lambda: self._put(plugin, entry, write))
+        except PerimeterError as problem:
+            self.tally.errors += 1
+            self.say(f"[{step}] id={row.id} ns={entry.name} {problem}")
+            return False
+        self.tally.copied += 1
+        return True
+
+    async def _make(self, plugin: PluginClient, entry: Entry) -> None:
+        await plugin.upsert_namespace(entry.name, NamespaceUpsert(kind=entry.kind))
+        self._made.add(entry.name)
+
+    async def _put(self, plugin: PluginClient, entry: Entry, write: MemoryWrite) -> None:
+        """Write, and make the namespace again where it was deleted meanwhile."""
+        try:
+            await plugin.write(entry.name, write)
+        except PluginRefused as refusal:
+            if refusal.status != _NOT_FOUND:
+                raise
+        else:
+            return
+        await self._make(plugin, entry)
+        await plugin.write(entry.name, write)

@@ -1,0 +1,182 @@
+"""Export and import of what a memory plugin holds for the workspaces of a tree: JSON Lines, every memory under its id.
+
+The first line names the format, the last one how many memories there are: a file that was cut off is seen as one. A
+plugin does not show callers' vectors, so that these are not in it.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+from uuid import UUID
+
+from producers.cutover.backfill import NamespaceMap, Patience, Say, Unmappable
+from producers.cutover.errors import GaveUp, UnusableFile
+from producers.cutover.listing import list_memories
+from producers.perimeter.client import PluginClient, make
+from producers.perimeter.errors import InvalidCall, PerimeterError
+from producers.perimeter.perimeter import clean
+from producers.perimeter.trees import WorkspaceTree
+from producers.plugin.wire import VERSION, Capability, Memory, MemoryWrite, NamespaceKind, NamespaceUpsert
+from store.off_loop import off_loop
+from store.text.redaction import Redaction
+
+FORMAT = "afterturn-plugin-export-1"
+#: Bytes of one line, at most.
+LONGEST_LINE = 16_777_216
+
+
+@dataclass
+class TransferTally:
+    """What was exported or imported; as it is printed: `total` is the sum of the other three."""
+
+    imported: int = 0
+    skipped: int = 0
+    errors: int = 0
+
+    @property
+    def total(self) -> int:
+        """Memories that were looked at."""
+        return self.imported + self.skipped + self.errors
+
+    def as_json(self) -> dict[str, int]:
+        """Return the four counts."""
+        return {"imported": self.imported, "skipped": self.skipped, "errors": self.errors, "total": self.total}
+
+
+async def export_memories(
+    plugin: PluginClient, tree: WorkspaceTree, out: BinaryIO, redaction: Redaction = Redaction.ALL, say: Say = print
+) -> tuple[int, int]:
+    """Write every memory of every workspace's namespaces once; return how many, and how many namespaces are cut off.
+
+    Secrets are replaced again: what was written past the perimeter may hold some. Raises TreeUnreadable and what the
+    plugin's client raises.
+    """
+    namespaces = await _namespaces_of(tree, say)
+    _put(out, {"format": FORMAT, "contract": VERSION})
+    count, cut_off = 0, list[str]()
+    for name, kind in namespaces.items():
+        listing = await list_memories(plugin, name)
+        if not listing.complete:
+            cut_off.append(name)
+            say(f"[cut] ns={name} has more memories than the plugin lists (no capability cursor)")
+        if listing.memories:
+            _put(out, {"namespace": name, "kind": kind})
+        for memory in sorted(listing.memories.values(), key=lambda one: (one.created_at, one.id)):
+            content = await off_loop(len(memory.content), clean, memory.content, redaction)
+            _put(out, {"memory": memory.model_copy(update={"content": content}).as_json()})
+            count += 1
+    _put(out, {"end": count, "cut_off": cut_off})
+    return count, len(cut_off)
+
+
+async def _namespaces_of(tree: WorkspaceTree, say: Say) -> dict[str, NamespaceKind]:
+    found, map_ = dict[str, NamespaceKind](), NamespaceMap(tree)
+    for workspace in await tree.workspace_ids():
+        try:
+            found |= {entry.name: entry.kind for entry in await map_.entries(workspace)}
+        except Unmappable as problem:
+            say(f"[skip] workspace={workspace} {problem}")
+    return found
+
+
+def _put(out: BinaryIO, line: dict[str, Any]) -> None:
+    out.write(json.dumps(line, ensure_ascii=True, allow_nan=False).encode() + b"\n")
+
+
+def check_export(lines: Iterable[bytes]) -> int:
+    """Read a whole export and return how many memories it has. Raises UnusableFile for one that is cut off."""
+    count, end = 0, None
+    for number, line in enumerate(lines, 1):
+        kept = _parsed(line, number)
+        if (number == 1) != (kept.get("format") == FORMAT):
+            raise UnusableFile(f"line {number}: this is no export of memories ({FORMAT})")
+        if end is not None:
+            raise UnusableFile(f"line {number}: something stands behind the end")
+        count += "memory" in kept
+        end = kept.get("end")
+    if end != count:
+        raise UnusableFile(f"the export is cut off: it has {count} memories and no line that says so")
+    return count
+
+
+def _parsed(line: bytes, number: int) -> dict[str, Any]:
+    try:
+        kept = json.loads(line) if len(line) <= LONGEST_LINE else None
+    except (ValueError, RecursionError):
+        kept = None
+    if not isinstance(kept, dict):
+        raise UnusableFile(f"line {number}: it is no JSON object of at most {LONGEST_LINE} bytes")
+    return kept
+
+
+@dataclass
+class Import:
+    """One run: every memory is written under its id, so that it may be run again."""
+
+    plugin: PluginClient
+    redaction: Redaction = Redaction.ALL
+    patience_s: float = 0.0
+    say: Say = print
+    tally: TransferTally = field(default_factory=TransferTally)
+
+    async def run(self, lines: Iterable[bytes]) -> TransferTally:
+        """Write the memories of an export that `check_export` has read. Raises UnusableFile, GaveUp."""
+        patience, made = Patience(self.plugin, self.say, self.patience_s), dict[str, bool]()
+        promised = await patience.insist(self.plugin.capabilities)
+        for kept in self._lines(lines):
+            if "namespace" in kept:
+                made[kept["namespace"]] = await self._make(patience, kept)
+            elif "memory" in kept:
+                await self._write(patience, kept["memory"], promised, made)
+        return self.tally
+
+    def _lines(self, lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+        for number, line in enumerate(lines, 1):
+            yield _parsed(line, number)
+
+    async def _make(self, patience: Patience, kept: dict[str, Any]) -> bool:
+        name = str(kept["namespace"])
+        try:
+            upsert = make(NamespaceUpsert, kind=kept.get("kind"))
+            await patience.insist(lambda: self.plugin.upsert_namespace(name, upsert))
+        except GaveUp:
+            raise
+        except PerimeterError as problem:
+            self.say(f"[err-ns] ns={name} {problem}")
+            return False
+        return True
+
+    async def _write(
+        self, patience: Patience, kept: dict[str, Any], promised: frozenset[str], made: dict[str, bool]
+    ) -> None:
+        try:
+            memory = make(Memory, **kept)
+            write = await self._as_write(memory, promised)
+        except (InvalidCall, TypeError, ValueError) as problem:
+            self.tally.skipped += 1
+            self.say(f"[skip] {problem}")
+            return
+        try:
+            if not made.get(memory.namespace):
+                raise InvalidCall("its namespace could not be made")
+            await patience.insist(lambda: self.plugin.write(memory.namespace, write))
+        except PerimeterError as problem:
+            self.tally.errors += 1
+            self.say(f"[err-mem] id={memory.id} ns={memory.namespace} {problem}")
+            return
+        self.tally.imported += 1
+
+    async def _as_write(self, memory: Memory, promised: frozenset[str]) -> MemoryWrite:
+        """Return the write that makes a memory again. Raises InvalidCall, ValueError."""
+        return make(
+            MemoryWrite,
+            id=UUID(memory.id),
+            content=await off_loop(len(memory.content), clean, memory.content, self.redaction),
+            kind=memory.kind,
+            source=memory.source,
+            expires_at=memory.expires_at,
+            propagation=memory.propagation,
+            pin=memory.pin or False,
+            created_at=memory.created_at if Capability.CREATED_AT in promised else None,
+        )
