@@ -38,6 +38,7 @@ COMMANDS = {
     "bench": "deploy.cli.bench:bench_command",
     "chaos": "deploy.cli.chaos:chaos_command",
     "generate": "deploy.cli.generate:generate_command",
+    "plugin": "deploy.cli.plugin:plugin_app",
     "contract-test": "producers.contract_kit.command:contract_test_command",
 }
 

@@ -1,0 +1,335 @@
+"""`afterturn plugin`: from a platform's own table of memories to a memory plugin, and what a plugin holds as a file."""
+
+import asyncio
+import hashlib
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+from uuid import UUID
+
+import platformdirs
+import typer
+import yaml
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from sqlalchemy import make_url
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from deploy.cli.durations import duration
+from deploy.cli.printing import answer, ended, printable, say
+from producers.cutover.backfill import PATIENCE_S, Backfill
+from producers.cutover.checkpoint import Checkpoint
+from producers.cutover.errors import CutoverError
+from producers.cutover.legacy import LegacyMemories
+from producers.cutover.reverse import Reverse
+from producers.cutover.transfer import Import, check_export, export_memories
+from producers.cutover.verify import SAMPLE, Verify
+from producers.perimeter.client import PluginAddress, PluginClient, parse_timeout
+from producers.perimeter.errors import PerimeterError
+from producers.perimeter.trees import FileTree, TableTree, TreeTable, WorkspaceTree
+from store.connections import create_engine
+from store.errors import InvalidDatabaseUrl
+from store.text.redaction import Redaction
+
+#: Seconds that one request to the plugin may take where MEMORY_PLUGIN_TIMEOUT is not set.
+TIMEOUT = "10s"
+CONNECT_S = 5.0
+#: Seconds between two lines about how far it is, where no terminal shows it.
+TELL_EVERY_S = 10.0
+
+WorkspacesOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="The tree of workspaces (JSON or YAML): `workspaces`, a list of id, parent, name; or `table`, how the "
+        "table of DATABASE_URL is called (default: the table workspaces, with id, parent_id, name, status).",
+    ),
+]
+RedactionOption = Annotated[
+    Redaction, typer.Option(help="Which secrets are replaced in texts: all, keys (no runs of base64), or off.")
+]
+PatienceOption = Annotated[
+    timedelta, typer.Option(parser=duration, metavar="TIME", help="How long a plugin that is away is waited for.")
+]
+
+plugin_app = typer.Typer(
+    help="Move memories to a memory plugin (contract v1), and back.", no_args_is_help=True, rich_markup_mode="markdown"
+)
+
+
+@plugin_app.command("backfill")
+def backfill_command(
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be copied; ask no plugin.")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Copy; with --reverse, write back.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare a sample of workspaces; change nothing.")] = False,
+    reverse: Annotated[
+        bool, typer.Option("--reverse", help="List what was written to the plugin since; with --apply, add it.")
+    ] = False,
+    verify_sample: Annotated[int, typer.Option(min=1, metavar="N", help="Workspaces to compare.")] = SAMPLE,
+    workspace: Annotated[UUID | None, typer.Option(metavar="UUID", help="Only this workspace.")] = None,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Rows to copy, at most.")] = 1_000_000,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 for a row that was skipped or failed, too.")] = False,
+    state: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where to note how far it came (default: one for each pair).")
+    ] = None,
+    restart: Annotated[bool, typer.Option("--restart", help="Begin at the first row, whatever was noted.")] = False,
+    redaction: RedactionOption = Redaction.ALL,
+    patience: PatienceOption = timedelta(seconds=PATIENCE_S),
+    workspaces: WorkspacesOption = None,
+) -> None:
+    """Copy the table `agent_memories` into a memory plugin, compare the two, or go back.
+
+    Needs DATABASE_URL and MEMORY_PLUGIN_URL; MEMORY_PLUGIN_TOKEN, _CA_FILE and _TIMEOUT are used where they are set.
+    Every row keeps its id, so that the command may be run again; one that was killed goes on where it was. Exits 0 when
+    it came to its end, 1 when it did not, when a comparison found a mismatch, or with --strict when a row was skipped
+    or failed; 2 for wrong usage. `memory-backfill` is the same command.
+
+    **Example:** `afterturn plugin backfill --verify --verify-sample 200`
+    """
+    modes = [dry_run and not reverse, apply and not reverse, verify, reverse]
+    if sum(modes) != 1:
+        raise ended("specify exactly one of -dry-run, -apply, -verify (or -reverse, alone or with -apply)", 2)
+    only = str(workspace) if workspace else None
+    patience_s = patience.total_seconds()
+
+    async def copy(source: LegacyMemories, tree: WorkspaceTree, plugin: PluginClient) -> bool:
+        checkpoint = None if dry_run else _checkpoint(state, only, restart=restart)
+        with _progress() as advance:
+            run = Backfill(
+                source,
+                tree,
+                None if dry_run else plugin,
+                checkpoint,
+                only,
+                limit,
+                redaction,
+                patience_s,
+                _print_line,
+                advance,
+            )
+            try:
+                await run.run()
+            finally:
+                print(run.tally, flush=True)
+        if run.tally.left:
+            say(f"{run.tally.left} rows are beyond -limit and were not copied; run it again to go on")
+        return run.tally.clean or not strict
+
+    async def compare(source: LegacyMemories, tree: WorkspaceTree, plugin: PluginClient) -> bool:
+        run = Verify(source, tree, plugin, only, verify_sample, redaction, patience_s, _print_line)
+        print(await run.run(), flush=True)
+        return run.verdict.holds and not (strict and run.verdict.skipped)
+
+    async def go_back(source: LegacyMemories, tree: WorkspaceTree, plugin: PluginClient) -> bool:
+        run = Reverse(source, tree, plugin, only, apply, _print_line)
+        print(await run.run(), flush=True)
+        return run.tally.clean or not strict
+
+    _run(copy if modes[0] or modes[1] else compare if verify else go_back, workspaces)
+
+
+@plugin_app.command("export")
+def export_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")],
+    *,
+    redaction: RedactionOption = Redaction.ALL,
+    workspaces: WorkspacesOption = None,
+) -> None:
+    """Write what a memory plugin holds for all workspaces into a file: JSON Lines, each memory once, under its id.
+
+    Exits 1 where the plugin does not list a namespace to its end; the file says so, too. Needs MEMORY_PLUGIN_URL, and
+    DATABASE_URL unless --workspaces has the tree itself.
+
+    **Example:** `afterturn plugin export memories.jsonl`
+    """
+
+    async def write(_: LegacyMemories | None, tree: WorkspaceTree, plugin: PluginClient) -> bool:
+        try:
+            opened = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except OSError as error:
+            raise ended(f"{file} cannot be made ({error.strerror})", 2) from None
+        with os.fdopen(opened, "wb") as out:
+            count, cut_off = await export_memories(plugin, tree, out, redaction, _print_line)
+        answer({"exported": count, "cut_off": cut_off})
+        return not cut_off
+
+    _run(write, workspaces, needs_source=False)
+
+
+@plugin_app.command("import")
+def import_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="A file of `export`.")],
+    *,
+    redaction: RedactionOption = Redaction.ALL,
+    patience: PatienceOption = timedelta(seconds=PATIENCE_S),
+) -> None:
+    """Write an exported file into a memory plugin, each memory under its id: running it twice changes nothing.
+
+    A file that was cut off is refused before anything is written. Exits 1 where a memory was skipped or failed. Needs
+    MEMORY_PLUGIN_URL.
+
+    **Example:** `afterturn plugin import memories.jsonl`
+    """
+
+    async def read() -> bool:
+        run: Import | None = None
+        async with _plugin() as plugin:
+            run = Import(plugin, redaction, patience.total_seconds(), _print_line)
+            with file.open("rb") as lines:
+                check_export(lines)
+                lines.seek(0)
+                try:
+                    await run.run(lines)
+                finally:
+                    answer(run.tally.as_json())
+        return run.tally.imported == run.tally.total
+
+    _end(read)
+
+
+# -- how they are run
+
+Work = Callable[[Any, WorkspaceTree, PluginClient], Awaitable[bool]]
+
+
+def _run(work: Work, workspaces: Path | None, *, needs_source: bool = True) -> None:
+    """Do the work with what the environment names, and exit with 0 or 1; 2 where it cannot begin."""
+    described = _described(workspaces)
+    database = os.environ.get("DATABASE_URL", "")
+    if not database and (needs_source or "workspaces" not in described):
+        raise ended("DATABASE_URL is required", 2)
+
+    async def with_all() -> bool:
+        async with _plugin() as plugin, _engine(database) as engine:
+            source = LegacyMemories(engine) if engine else None
+            tree = _tree(workspaces, described, engine)
+            return await work(source, tree, plugin)
+
+    _end(with_all)
+
+
+def _end(work: Callable[[], Awaitable[bool]]) -> None:
+    async def done() -> bool:
+        return await work()
+
+    try:
+        holds = asyncio.run(done())
+    except InvalidDatabaseUrl as error:
+        raise ended(f"DATABASE_URL {error}", 2) from None
+    except (CutoverError, PerimeterError) as error:
+        raise ended(str(error), 1) from None
+    raise typer.Exit(0 if holds else 1)
+
+
+@asynccontextmanager
+async def _plugin() -> AsyncIterator[PluginClient]:
+    """Lend a client of the plugin that the environment names; it tries every call, and is waited for elsewhere."""
+    url = os.environ.get("MEMORY_PLUGIN_URL", "")
+    if not url:
+        raise ended("MEMORY_PLUGIN_URL is required", 2)
+    ca_file = os.environ.get("MEMORY_PLUGIN_CA_FILE")
+    address = PluginAddress(
+        url,
+        parse_timeout(os.environ.get("MEMORY_PLUGIN_TIMEOUT") or TIMEOUT),
+        os.environ.get("MEMORY_PLUGIN_TOKEN") or None,
+        Path(ca_file) if ca_file else None,
+    )
+    try:
+        client = PluginClient(address)
+    except PerimeterError as error:
+        raise ended(str(error), 2) from None
+    async with client:
+        yield client
+
+
+@asynccontextmanager
+async def _engine(url: str) -> AsyncIterator[AsyncEngine | None]:
+    if not url:
+        yield None
+        return
+    engine = create_engine(url, timeout_s=CONNECT_S, driver={"server_settings": {"timezone": "UTC"}}, pool_size=2)
+    try:
+        yield engine
+    finally:
+        await engine.dispose()
+
+
+def _described(workspaces: Path | None) -> dict[str, Any]:
+    """Return what the file of --workspaces says, or end with status 2."""
+    try:
+        described = yaml.safe_load(workspaces.read_text()) if workspaces else {"table": {}}
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise ended(f"--workspaces {workspaces}: it cannot be read ({type(error).__name__})", 2) from None
+    if not isinstance(described, dict) or not described.keys() & {"workspaces", "table"}:
+        raise ended(f"--workspaces {workspaces}: it must have `workspaces` or `table`", 2)
+    return described
+
+
+def _tree(file: Path | None, described: dict[str, Any], engine: AsyncEngine | None) -> WorkspaceTree:
+    if file is not None and "workspaces" in described:
+        return FileTree(file)
+    if engine is None:
+        raise ended("DATABASE_URL is required", 2)
+    try:
+        return TableTree(engine, TreeTable(**described["table"]))
+    except (TypeError, AttributeError):
+        fields = ", ".join(TreeTable.__dataclass_fields__)
+        raise ended(f"--workspaces {file}: `table` may have {fields}", 2) from None
+
+
+def _checkpoint(state: Path | None, workspace: str | None, *, restart: bool) -> Checkpoint:
+    """Return the checkpoint of this pair of source and target."""
+    source = make_url(os.environ["DATABASE_URL"])
+    named = f"{source.host}:{source.port}/{source.database} {workspace or 'all workspaces'}"
+    target = os.environ["MEMORY_PLUGIN_URL"].rstrip("/")
+    number = hashlib.sha256(f"{named} {target}".encode()).hexdigest()[:16]
+    file = state or platformdirs.user_state_path("afterturn") / "memory-backfill" / f"{number}.json"
+    checkpoint = Checkpoint(file, named, target)
+    if not restart:
+        checkpoint.load()
+    if checkpoint.after:
+        say(f"going on behind id={checkpoint.after.id} ({file}; --restart begins anew)")
+    return checkpoint
+
+
+def _print_line(line: str) -> None:
+    print(printable(line), flush=True)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None]]:
+    """Show how far it is, and when it will be over: as a bar in a terminal, else in a line every few seconds."""
+    console = Console(stderr=True, markup=False, highlight=False, emoji=False)
+    columns = (TextColumn("rows"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task("rows", total=None)
+        yield partial(_advance, progress, task, _Pace())
+
+
+class _Pace:
+    """When to tell how far it is."""
+
+    def __init__(self) -> None:
+        self.began = self.told = time.monotonic()
+
+    def line(self, done: int, total: int) -> str | None:
+        """Return a line, where it is time for one."""
+        now = time.monotonic()
+        if now - self.told < TELL_EVERY_S:
+            return None
+        self.told = now
+        left_s = (now - self.began) / done * (total - done)
+        return f"{done:,} of {total:,} rows, about {timedelta(seconds=round(left_s))} left"
+
+
+def _advance(progress: Progress, task: Any, pace: _Pace, done: int, total: int) -> None:
+    progress.update(task, completed=done, total=total)
+    if progress.disable and (line := pace.line(done, total)):
+        say(line)
