@@ -10,7 +10,7 @@ from deploy.chaos.eye import Eye
 from deploy.chaos.knowledge import Paper, Rule
 from store.ledger import public_status
 
-#: The stages every turn must pass, whatever others there are.
+#: The stages every turn of a run must pass, whatever others there are: its host has a gateway target from the start.
 EVERY_TURNS = frozenset({"gateway", "extraction", "embedding", "projection"})
 #: The stages every document must pass: it is not handed to a gateway.
 EVERY_DOCUMENTS = EVERY_TURNS - {"gateway"}

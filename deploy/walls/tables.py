@@ -16,6 +16,7 @@ MAY_BE_EMPTY = {
     "bank_language_t": "only after a change of language; a code, no words of anybody's",
     "call_audit_t": "written by the API process behind its answers; read by operators alone",
     "claim_t": "work in flight",
+    "gateway_target_t": "set by operators; where turns are handed to, no words of a tenant's",
     "forgotten_unit_t": "work to do, of units that ended",
     "pruned_turns_t": "counts, after the ledger was pruned",
     "quota_t": "limits, set by operators; numbers alone",

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from uuid import uuid4
 
 import pytest_asyncio
+from sqlalchemy import text
 
 from deploy.chaos import undisturbed
 from deploy.chaos.eye import Eye, eye_on
@@ -15,6 +16,13 @@ SESSIONS = conversations(24, seed=1)
 CHANGES = [change for lane in knowledge(400, seed=1) for change in lane]
 PAPERS = [change for change in CHANGES if isinstance(change, Paper)]
 RULES = [change for change in CHANGES if isinstance(change, Rule)]
+#: What the gateway's stage leaves of turns that it took; the undisturbed run hands them to none.
+HANDED_OVER = """
+    insert into afterturn.ledger_t (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position, status,
+                                    next_attempt_at, accepted_at, updated_at)
+    select host_id, 'gateway', item_id, session_id, bank_id, session_id, turn_id, position, 'flushed', next_attempt_at,
+           accepted_at, updated_at
+      from afterturn.ledger_t where stage = 'extraction' and item_id = turn_id returning 1"""
 TURNS = sorted((turn for session in SESSIONS for turn in session), key=lambda turn: turn.number)
 
 
@@ -23,6 +31,8 @@ async def ingested(servers: tuple[TestPostgres, object]) -> AsyncIterator[TestPo
     """A database with some turns in it, through every stage, to which nobody is connected."""
     database = await servers[0].create(f"chaos_{uuid4().hex}")
     await undisturbed.ingest(database.app_url, database.operator_url, TURNS, PAPERS, RULES)
+    async with eye_on(database.owner_url) as eye:
+        assert await eye.see(text(HANDED_OVER))
     yield database
     await database.drop()
 

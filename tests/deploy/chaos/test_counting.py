@@ -69,6 +69,7 @@ NONE_IN_A_RUN = {"messages_without_units"}
 LOST = {
     "its guard is gone": "delete from afterturn.turn_t where turn_id = :turn returning 1",
     "a stage is gone": "delete from afterturn.ledger_t where turn_id = :turn and stage = 'embedding' returning 1",
+    "its delivery is gone": "delete from afterturn.ledger_t where turn_id = :turn and stage = 'gateway' returning 1",
     "a stage has not ended": """
         update afterturn.ledger_t set status = 'pending' where turn_id = :turn and stage = 'projection' returning 1""",
     "a message is gone": """
