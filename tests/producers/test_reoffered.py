@@ -294,6 +294,11 @@ FACTS = "select unit_id, key, value, valid_from, valid_to, superseded_by from af
 
 
 async def test_guards_words_and_facts_of_a_log_that_was_offered_again_are_made_by_a_replay(logs: Logs) -> None:
+    tenant = await logs.world.tenant()
+    for what, body in (a_turn(), ("POST /api/v1/docs", {"content": "Ann Moore lives in Kyoto."}), ("stages", None)):
+        await logs.ask(tenant, tenant, what, body)
+    await logs.offer_again(tenant)
+    await tenant.http.aclose()
     assert (await verify(logs.other_url)).equal
     await logs.settle()
     await swap(logs.other_url)
