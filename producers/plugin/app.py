@@ -1,0 +1,332 @@
+"""The seven routes of memory plugin contract v1, in plain ASGI, before a store.
+
+A path is split first and decoded then, once: `%2F` is no slash, `%253A` no colon. Fields of capabilities that the store
+does not claim are passed over, as are fields that the contract does not know; what it refuses is 400 and reaches no
+store. A 5xx opens a caller's circuit breaker, so that nothing but an outage, or a fault of ours, is one.
+"""
+
+import asyncio
+import json
+import math
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, TypeVar
+from urllib.parse import unquote_to_bytes
+from uuid import UUID
+
+import structlog
+from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from producers.errors import Invalid, Overloaded, TooLarge, TooSlow, Unauthenticated
+from producers.http.limits import Answer, Body
+from producers.plugin.store import PluginStore
+from producers.plugin.wire import (
+    VERSION,
+    Capability,
+    ForgetRequest,
+    MemoryWrite,
+    NamespacePatch,
+    NamespaceUpsert,
+    SearchRequest,
+    is_namespace,
+)
+from producers.settings import ApiSettings
+from store.errors import NotFound, OverQuota, RateLimited
+from store.outage import is_outage
+
+#: How long the store may take to say how it is, in seconds.
+HEALTH_S = 2.0
+#: Namespaces whose names begin so are the service's own.
+RESERVED = "gateway:"
+#: Fields of a body that are of use only where the store claims a capability.
+FIELDS = {
+    "expires_at": Capability.TTL,
+    "pin": Capability.PIN,
+    "propagation": Capability.PROPAGATION,
+    "embedding": Capability.EMBEDDING,
+    "created_at": Capability.CREATED_AT,
+    "cursor": Capability.CURSOR,
+}
+
+log = structlog.get_logger("afterturn.plugin")
+
+Request_ = TypeVar("Request_", bound=BaseModel)
+
+
+class _Upsert(NamespaceUpsert):
+    model_config = ConfigDict(extra="ignore")
+
+
+class _Patch(NamespacePatch):
+    model_config = ConfigDict(extra="ignore")
+
+
+class _Write(MemoryWrite):
+    model_config = ConfigDict(extra="ignore")
+
+
+class _Search(SearchRequest):
+    model_config = ConfigDict(extra="ignore")
+
+
+class _Forget(ForgetRequest):
+    model_config = ConfigDict(extra="ignore")
+
+
+class Refusal(Exception):
+    """A request that ends in an Error body."""
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        details: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.code, self.details, self.headers = status, code, details, headers
+
+    def response(self) -> Response:
+        """Return the answer."""
+        body: dict[str, Any] = {"code": self.code, "message": str(self)}
+        if self.details:
+            body["details"] = dict(self.details)
+        return JSONResponse(body, self.status, dict(self.headers or {}))
+
+
+#: Returns the store of whoever asks, by the Authorization header; raises Unauthenticated.
+StoreOf = Callable[[str | None], Awaitable[PluginStore]]
+
+
+class PluginApp:
+    """The application. `store_of` finds the store of a request; limits of a body and of its time are the API's."""
+
+    def __init__(self, store_of: StoreOf, settings: ApiSettings) -> None:
+        self._store_of, self._settings = store_of, settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            raise NotImplementedError(f"{scope['type']} is not served")
+        try:
+            response = await self._answer(scope, receive)
+        except ClientDisconnect:
+            return
+        try:
+            await response(scope, receive, Answer(send, self._settings))
+        except TooSlow:
+            log.info("answer_not_taken", status=response.status_code)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Response:
+        request = Request(scope, Body(receive, self._settings))
+        try:
+            raw = await request.body()
+            store = await self._store_of(request.headers.get("authorization"))
+            return await _Visit(store, raw).route(request.method, _segments(scope))
+        except ClientDisconnect:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, its text must not reach the server's log
+            return _refusal_of(error).response()
+
+
+class _Visit:
+    """One request before its store."""
+
+    def __init__(self, store: PluginStore, raw: bytes) -> None:
+        self._store, self._raw = store, raw
+
+    async def route(self, method: str, path: Sequence[str]) -> Response:  # noqa: PLR0911 - one for each route
+        match (method, *path):
+            case "GET", "v1", "health":
+                return await self._health()
+            case "PUT", "v1", "namespaces", name:
+                return await self._upsert(_name(name))
+            case "PATCH", "v1", "namespaces", name:
+                return await self._patch(_name(name))
+            case "DELETE", "v1", "namespaces", name:
+                await self._store.delete_namespace(_name(name))
+                return _nothing()
+            case "POST", "v1", "namespaces", name, "memories":
+                return await self._write(_name(name))
+            case "POST", "v1", "search":
+                found = await self._store.search(self._read(_Search))
+                body: dict[str, Any] = {"memories": [one.as_json() for one in found.memories]}
+                return JSONResponse(body | ({"next_cursor": found.next_cursor} if found.next_cursor else {}))
+            case "DELETE", "v1", "memories", memory_id:
+                namespace = self._read(_Forget).requested_by_namespace
+                await self._store.forget(namespace, _uuid(memory_id))
+                return _nothing()
+            case _, "v1", "namespaces", _:
+                raise Refusal(405, "bad_request", "a namespace knows PUT, PATCH and DELETE", None, _ALLOW)
+        raise Refusal(404, "not_found", "no such path")
+
+    async def _health(self) -> Response:
+        """Answer how the store is; while it is away, in both shapes: as HealthResponse and as Error."""
+        try:
+            async with asyncio.timeout(HEALTH_S):
+                health = await self._store.health()
+        except Exception as error:  # noqa: BLE001 - the caller learns that it is away, the log why
+            log.warning("plugin_unhealthy", error=type(error).__name__)
+            degraded = {"status": "degraded", "version": VERSION, "capabilities": sorted(self._store.capabilities)}
+            told = {"code": "unavailable", "message": "the database cannot answer now"}
+            return JSONResponse(degraded | told, 503)
+        return JSONResponse(
+            {"status": health.status, "version": health.version, "capabilities": list(health.capabilities)}
+        )
+
+    async def _upsert(self, name: str) -> Response:
+        if name.startswith(RESERVED):
+            raise _bad(f"namespaces that begin with {RESERVED} are the service's own: choose another prefix")
+        body = self._read(_Upsert)
+        changes = {field: value for field, value in _changes(body).items() if value is not None}
+        return JSONResponse(_shown(await self._store.upsert_namespace(name, body.kind, changes)))
+
+    async def _patch(self, name: str) -> Response:
+        return JSONResponse(_shown(await self._store.patch_namespace(name, _changes(self._read(_Patch)))))
+
+    async def _write(self, name: str) -> Response:
+        written = await self._store.write(name, self._read(_Write))
+        return JSONResponse({"id": written.id, "namespace": written.namespace}, 201)
+
+    def _read(self, model: type[Request_]) -> Request_:
+        """Return the body as what it must be. Raises Refusal, which names fields and never values."""
+        claimed = self._store.capabilities
+        body = {
+            name: value
+            for name, value in _object(self._raw).items()
+            # In a patch null clears; anywhere else it is as good as absent.
+            if (name not in FIELDS or FIELDS[name] in claimed) and (value is not None or model is _Patch)
+        }
+        for name in ("metadata", "propagation"):
+            if any(isinstance(one, _Rounded) for one in _leaves(body.get(name))):
+                raise _bad(f"{name}: a number has more digits than can be kept; send it as a text")
+        try:
+            return model.model_validate(body)
+        except ValidationError as error:
+            problems = error.errors(include_input=False, include_url=False, include_context=False)
+        told = (
+            f"{'.'.join(map(str, one['loc']))}: {one['msg'].removeprefix('Value error, ')}" for one in problems[:10]
+        )
+        raise _bad("; ".join(one.removeprefix(": ") for one in told))
+
+
+_ALLOW = {"allow": "PUT, PATCH, DELETE"}
+
+
+def _segments(scope: Scope) -> Sequence[str]:
+    """Return the parts of the path behind the first slash, decoded once; what is no UTF-8 names nothing."""
+    parts = (scope.get("raw_path") or scope["path"].encode()).partition(b"?")[0].split(b"/")[1:]
+    return [unquote_to_bytes(part).decode(errors="replace") for part in parts]
+
+
+def _name(name: str) -> str:
+    if not is_namespace(name):
+        raise _bad("the namespace must be like workspace:abc, in at most 256 bytes")
+    return name
+
+
+def _uuid(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise _bad("the memory's id must be a UUID") from None
+
+
+def _changes(body: NamespaceUpsert | NamespacePatch) -> dict[str, Any]:
+    """Return what a body names beside the kind; metadata without a field is as good as none."""
+    named: dict[str, Any] = {
+        field: getattr(body, field) for field in ("expires_at", "metadata") if field in body.model_fields_set
+    }
+    return named | ({"metadata": None} if named.get("metadata") == {} else {})
+
+
+def _shown(answer: BaseModel) -> dict[str, Any]:
+    return answer.model_dump(mode="json", exclude_none=True)
+
+
+def _nothing() -> Response:
+    return Response(status_code=204, media_type="application/json")
+
+
+# -- JSON
+
+
+class _Rounded(float):
+    """A number that a double cannot keep digit for digit."""
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    """Return the object that a body is. Raises Refusal."""
+    try:
+        value = json.loads(raw, parse_constant=_refuse_constant, parse_float=_number)
+        json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no text
+    except (ValueError, RecursionError):
+        raise _bad("the body must be JSON, in UTF-8, and not nested too deeply") from None
+    if not isinstance(value, dict):
+        raise _bad("the body must be a JSON object")
+    if any(isinstance(one, str) and "\0" in one for one in _leaves(value)):
+        raise _bad("the body holds the character NUL, which cannot be kept")
+    return value
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number if Decimal(text) == Decimal(repr(number)) else _Rounded(number)
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(name)
+
+
+def _leaves(value: object) -> Iterator[object]:
+    """Yield what a JSON value is made of: texts, keys of objects among them, and numbers."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, dict):
+            waiting += one.keys()
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
+        else:
+            yield one
+
+
+# -- refusals
+
+
+def _bad(message: str) -> Refusal:
+    return Refusal(400, "bad_request", message)
+
+
+def _refusal_of(error: Exception) -> Refusal:  # noqa: PLR0911 - one for each kind
+    """Return how an error looks outside; of one that is not ours, only that it happened is told."""
+    match error:
+        case Refusal():
+            return error
+        case Unauthenticated():
+            return Refusal(401, "forbidden", str(error), None, {"www-authenticate": "Bearer"})
+        case NotFound():
+            return Refusal(404, "not_found", str(error) or "it does not exist")
+        case Invalid():
+            return Refusal(400, "bad_request", str(error), error.details)
+        case TooLarge():
+            return Refusal(413, "bad_request", str(error), error.details, {"connection": "close"})
+        case TooSlow():
+            return Refusal(408, "bad_request", str(error), None, {"connection": "close"})
+        case Overloaded() | RateLimited():
+            return Refusal(429, "unavailable", str(error), None, {"retry-after": str(error.retry_after_s)})
+        case OverQuota():
+            # A 5xx, or a 429, would have the caller try again what cannot succeed.
+            return Refusal(403, "forbidden", str(error), getattr(error, "details", None))
+    if is_outage(error):
+        log.warning("plugin_outage", error=type(error).__name__)
+        return Refusal(503, "unavailable", "the database cannot answer now; whether it was done is not known")
+    log.error("plugin_failed", error=type(error).__name__)
+    return Refusal(500, "internal", "an unexpected error")

@@ -1,0 +1,254 @@
+"""Our seven routes of contract v1 over HTTP, judged by our own contract kit, and what the kit does not ask."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import httpx
+import pytest
+from structlog.testing import capture_logs
+
+from deploy.embedded.ports import LOOPBACK, free_port
+from deploy.http_server import serve
+from producers.contract_kit.catalog import CASES
+from producers.contract_kit.flat_plugin import PluginError
+from producers.errors import Invalid, Overloaded, Problem, Unauthenticated
+from producers.perimeter.client import PluginAddress, PluginClient, make
+from producers.plugin.app import PluginApp
+from producers.plugin.store import PluginStore
+from producers.plugin.wire import (
+    Found,
+    Health,
+    Memory,
+    MemoryWrite,
+    Namespace,
+    NamespaceKind,
+    SearchRequest,
+    Written,
+    format_time,
+)
+from producers.settings import ApiSettings
+from store.errors import NotFound, QuotaExceeded, RateLimited
+from tests.patience import PATIENCE_S, until
+from tests.producers.contract_kit.judging import judge
+from tests.producers.contract_kit.reference import ReferenceStore
+
+MEMORY = {"content": "x", "kind": "fact", "source": "agent"}
+
+
+class InMemory:
+    """A store that takes what the routes checked: were anything else to reach it, that would be a 500."""
+
+    def __init__(self, away: Path, capabilities: tuple[str, ...] = ReferenceStore.capabilities) -> None:
+        self.kept = ReferenceStore(away)
+        self.capabilities = frozenset(capabilities)
+        self.fails: Exception | None = None
+
+    async def health(self) -> Health:
+        self.check()
+        return Health(status="ok", version="1.0.0", capabilities=tuple(self.capabilities))
+
+    async def upsert_namespace(self, name: str, kind: NamespaceKind, changes: Mapping[str, Any]) -> Namespace:
+        return Namespace.model_validate(self.call("upsert_namespace", name, {"kind": kind.value} | wired(changes)))
+
+    async def patch_namespace(self, name: str, changes: Mapping[str, Any]) -> Namespace:
+        return Namespace.model_validate(self.call("patch_namespace", name, wired(changes)))
+
+    async def delete_namespace(self, name: str) -> None:
+        self.call("delete_namespace", name)
+
+    async def write(self, namespace: str, memory: MemoryWrite) -> Written:
+        return Written.model_validate(self.call("write", namespace, memory.as_json()))
+
+    async def search(self, request: SearchRequest) -> Found:
+        found = self.call("search", request.as_json())["memories"]
+        return Found(memories=tuple(Memory.model_validate(one) for one in found))
+
+    async def forget(self, namespace: str, memory_id: UUID) -> None:
+        self.call("forget", str(memory_id), {"requested_by_namespace": namespace})
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        self.check()
+        try:
+            return getattr(self.kept, name)(*arguments)
+        except PluginError as error:
+            assert error.status == 404, error
+            raise NotFound(str(error)) from None
+
+    def check(self) -> None:
+        if self.fails is not None:
+            raise self.fails
+        if self.kept.away.exists():
+            raise ConnectionRefusedError("hush: the database is away")
+
+
+def wired(changes: Mapping[str, Any]) -> dict[str, Any]:
+    end = changes.get("expires_at")
+    return {**changes} | ({"expires_at": format_time(end)} if end else {})
+
+
+TOKEN = "Bearer letmein"
+
+
+@asynccontextmanager
+async def serving(store: PluginStore, *, keyed: bool = False, **limits: Any) -> AsyncIterator[str]:
+    """Serve as production does, and lend the URL."""
+
+    async def store_of(authorization: str | None) -> PluginStore:
+        if keyed and authorization != TOKEN:
+            raise Unauthenticated("a valid key is needed: Authorization: Bearer <key>")
+        return store
+
+    settings, ending, port = ApiSettings(**limits), asyncio.Event(), free_port()
+    server = asyncio.create_task(serve(PluginApp(store_of, settings), LOOPBACK, port, settings, ending))
+
+    async def listens() -> bool:
+        try:
+            _, writer = await asyncio.open_connection(LOOPBACK, port)
+        except OSError:
+            return False
+        writer.close()
+        return True
+
+    await until(listens, "the plugin listens")
+    try:
+        yield f"http://{LOOPBACK}:{port}"
+    finally:
+        ending.set()
+        await server
+
+
+@asynccontextmanager
+async def asking(store: PluginStore, **named: Any) -> AsyncIterator[httpx.AsyncClient]:
+    async with (
+        serving(store, **named) as url,
+        httpx.AsyncClient(base_url=url, trust_env=False, timeout=PATIENCE_S) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> InMemory:
+    return InMemory(tmp_path / "away")
+
+
+async def test_every_case_of_the_contract_kit_passes_with_every_capability_and_with_none(
+    store: InMemory, tmp_path: Path
+) -> None:
+    async with serving(store) as url, serving(InMemory(tmp_path / "never", ())) as flat_url:
+        full, flat = await asyncio.gather(judge(url, store.kept.away), judge(flat_url))
+    assert full.counts() == {"passed": len(CASES), "failed": 0, "skipped": 0}, full.failed
+    assert not full.left_behind
+    claimable = sum(bool(case.needs) for case in CASES)
+    assert flat.counts()["failed"] == 0, flat.failed
+    assert flat.counts()["skipped"] >= claimable > 0
+
+
+async def test_a_store_without_capabilities_is_handed_none_of_their_fields(tmp_path: Path) -> None:
+    store = InMemory(tmp_path / "away", ())
+    async with asking(store) as client:
+        await client.put("/v1/namespaces/team:a", json={"kind": "team", "expires_at": "nonsense"})
+        odd = {"pin": "yes", "embedding": ["x"], "propagation": 7, "expires_at": 5, "created_at": 5, "more": 1}
+        answer = await client.post("/v1/namespaces/team:a/memories", json=MEMORY | odd)
+    assert answer.status_code == 201
+    (kept,) = store.kept.memories.values()
+    assert {name for name, value in kept.items() if value is not None} == {"id", "namespace", "created_at", *MEMORY}
+
+
+async def test_the_perimeters_client_and_the_server_understand_each_other(store: InMemory) -> None:
+    async with serving(store) as url, PluginClient(PluginAddress(url, PATIENCE_S)) as plugin:
+        assert await plugin.capabilities() == frozenset(ReferenceStore.capabilities)
+        with pytest.raises(Exception, match="no namespace") as caught:
+            await plugin.write("team:a", make(MemoryWrite, **MEMORY))
+        assert getattr(caught.value, "status", None) == 404
+
+
+@pytest.mark.parametrize(
+    "path, status",
+    [("team:a", 200), ("team%3Aa", 200), ("team%253Aa", 400), ("team:a%0A", 400), ("team:a%2Fb", 400), ("team:a/", 404),
+     ("team:%D0%B0", 400), ("team:%FF", 400), ("gateway:a", 400), ("TEAM:a", 400), ("..%2Fteam:a", 400)],
+)  # fmt: skip
+async def test_a_name_is_decoded_once_and_no_look_alike_is_taken(store: InMemory, path: str, status: int) -> None:
+    async with asking(store) as client:
+        answer = await client.put(f"/v1/namespaces/{path}", json={"kind": "team"})
+        assert answer.status_code == status, answer.text
+    assert set(store.kept.namespaces) == ({"team:a"} if status == 200 else set())
+
+
+FAILURES = [
+    (QuotaExceeded("max_turns", "host", 5), 403, "forbidden", None),
+    (RateLimited("turns_per_minute", "host", 5, 17), 429, "unavailable", "17"),
+    (Overloaded("too much at a time", 3), 429, "unavailable", "3"),
+    (ConnectionRefusedError("hush"), 503, "unavailable", None),
+    (TimeoutError("hush"), 503, "unavailable", None),
+    (Invalid(Problem("content", "is too long")), 400, "bad_request", None),
+    (RuntimeError("hush"), 500, "internal", None),
+]
+
+
+@pytest.mark.parametrize("error, status, code, wait", FAILURES)
+async def test_a_failure_of_the_store_is_what_a_caller_can_act_upon_and_leaks_nothing(
+    store: InMemory, error: Exception, status: int, code: str, wait: str | None
+) -> None:
+    with capture_logs() as logs:
+        async with asking(store) as client:
+            store.fails = error
+            answer = await client.post("/v1/namespaces/team:a/memories", json=MEMORY)
+    assert (answer.status_code, answer.json()["code"], answer.headers.get("retry-after")) == (status, code, wait)
+    assert "hush" not in answer.text + str(logs)
+    if status == 403:
+        assert answer.json()["details"] == {"limit": "max_turns", "scope": "host", "allowed": 5}
+
+
+async def test_health_while_the_store_is_away_is_503_in_both_shapes(store: InMemory) -> None:
+    store.kept.away.touch()
+    async with asking(store) as client:
+        answer = await client.get("/v1/health")
+    assert answer.status_code == 503
+    assert answer.json().keys() == {"status", "version", "capabilities", "code", "message"}
+    assert (answer.json()["status"], answer.json()["code"]) == ("degraded", "unavailable")
+
+
+async def test_with_keys_no_route_answers_without_one(store: InMemory) -> None:
+    async with asking(store, keyed=True) as client:
+        for method, path in (("GET", "/v1/health"), ("POST", "/v1/search"), ("PUT", "/v1/namespaces/team:a")):
+            answer = await client.request(method, path, json={"kind": "team", "namespaces": ["team:a"]})
+            assert (answer.status_code, answer.json()["code"]) == (401, "forbidden")
+        known = {"authorization": TOKEN}
+        assert (await client.get("/v1/health", headers=known)).status_code == 200
+
+
+async def test_a_body_past_the_limit_is_refused_and_reaches_no_store(store: InMemory) -> None:
+    async with asking(store, max_request_bytes=4096) as client:
+        await client.put("/v1/namespaces/team:a", json={"kind": "team"})
+        answer = await client.post("/v1/namespaces/team:a/memories", json=MEMORY | {"content": "x" * 5000})
+    assert (answer.status_code, answer.json()["code"]) == (413, "bad_request")
+    assert not store.kept.memories
+
+
+@pytest.mark.parametrize("number", ["0.1000000000000000055511151231257827", "1e400", "123456789.12345678901234567"])
+async def test_a_number_that_could_not_be_returned_digit_for_digit_is_refused(store: InMemory, number: str) -> None:
+    async with asking(store) as client:
+        await client.put("/v1/namespaces/team:a", json={"kind": "team"})
+        for name in ("propagation", "metadata"):
+            raw = json.dumps(MEMORY | {"kind": "fact", name: {"a": [0]}}).replace("[0]", f"[{number}]").encode()
+            path, method = ("/v1/namespaces/team:a/memories", "POST") if name == "propagation" else (
+                "/v1/namespaces/team:a", "PATCH"
+            )  # fmt: skip
+            answer = await client.request(method, path, content=raw)
+            assert answer.status_code == 400, answer.text
+        vector = json.dumps(MEMORY | {"embedding": [0, 1]}).replace("[0,", "[0.1000000000000000055511151231257827,")
+        assert (await client.post("/v1/namespaces/team:a/memories", content=vector.encode())).status_code == 201
+
+
+async def test_what_is_wrong_is_named_and_not_repeated(store: InMemory) -> None:
+    async with asking(store) as client:
+        await client.put("/v1/namespaces/team:a", json={"kind": "team"})
+        answer = await client.post("/v1/namespaces/team:a/memories", json=MEMORY | {"kind": "hush", "source": 7})
+    assert answer.status_code == 400
+    assert {"kind", "source"} <= {word.rstrip(":") for word in answer.json()["message"].split()}
+    assert "hush" not in answer.text
