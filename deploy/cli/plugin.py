@@ -15,13 +15,19 @@ from uuid import UUID
 
 import platformdirs
 import typer
-import yaml
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from sqlalchemy import make_url
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from deploy.cli.durations import duration
+from deploy.cli.perimeter import perimeter_command
+from deploy.cli.plugin_environment import (
+    WorkspacesOption,
+    describe_workspaces,
+    make_tree,
+    open_engine,
+    plugin_address,
+)
 from deploy.cli.printing import answer, ended, printable, say
 from producers.cutover.backfill import PATIENCE_S, Backfill
 from producers.cutover.checkpoint import Checkpoint
@@ -30,27 +36,17 @@ from producers.cutover.legacy import LegacyMemories
 from producers.cutover.reverse import Reverse
 from producers.cutover.transfer import Import, check_export, export_memories
 from producers.cutover.verify import SAMPLE, Verify
-from producers.perimeter.client import PluginAddress, PluginClient, parse_timeout
+from producers.perimeter.client import PluginClient
 from producers.perimeter.errors import PerimeterError
-from producers.perimeter.trees import FileTree, TableTree, TreeTable, WorkspaceTree
-from store.connections import create_engine
+from producers.perimeter.trees import WorkspaceTree
 from store.errors import InvalidDatabaseUrl
 from store.text.redaction import Redaction
 
 #: Seconds that one request to the plugin may take where MEMORY_PLUGIN_TIMEOUT is not set.
 TIMEOUT = "10s"
-CONNECT_S = 5.0
 #: Seconds between two lines about how far it is, where no terminal shows it.
 TELL_EVERY_S = 10.0
 
-WorkspacesOption = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="The tree of workspaces (JSON or YAML): `workspaces`, a list of id, parent, name; or `table`, how the "
-        "table of DATABASE_URL is called (default: the table workspaces, with id, parent_id, name, status).",
-    ),
-]
 RedactionOption = Annotated[
     Redaction, typer.Option(help="Which secrets are replaced in texts: all, keys (no runs of base64), or off.")
 ]
@@ -61,6 +57,8 @@ PatienceOption = Annotated[
 plugin_app = typer.Typer(
     help="Move memories to a memory plugin (contract v1), and back.", no_args_is_help=True, rich_markup_mode="markdown"
 )
+
+plugin_app.command("perimeter")(perimeter_command)
 
 
 @plugin_app.command("backfill")
@@ -201,15 +199,15 @@ Work = Callable[[Any, WorkspaceTree, PluginClient], Awaitable[bool]]
 
 def _run(work: Work, workspaces: Path | None, *, needs_source: bool = True) -> None:
     """Do the work with what the environment names, and exit with 0 or 1; 2 where it cannot begin."""
-    described = _described(workspaces)
+    described = describe_workspaces(workspaces)
     database = os.environ.get("DATABASE_URL", "")
     if not database and (needs_source or "workspaces" not in described):
         raise ended("DATABASE_URL is required", 2)
 
     async def with_all() -> bool:
-        async with _plugin() as plugin, _engine(database) as engine:
+        async with _plugin() as plugin, open_engine(database) as engine:
             source = LegacyMemories(engine) if engine else None
-            tree = _tree(workspaces, described, engine)
+            tree = make_tree(workspaces, described, engine)
             return await work(source, tree, plugin)
 
     _end(with_all)
@@ -231,57 +229,15 @@ def _end(work: Callable[[], Awaitable[bool]]) -> None:
 @asynccontextmanager
 async def _plugin() -> AsyncIterator[PluginClient]:
     """Lend a client of the plugin that the environment names; it tries every call, and is waited for elsewhere."""
-    url = os.environ.get("MEMORY_PLUGIN_URL", "")
-    if not url:
+    address = plugin_address(TIMEOUT)
+    if address is None:
         raise ended("MEMORY_PLUGIN_URL is required", 2)
-    ca_file = os.environ.get("MEMORY_PLUGIN_CA_FILE")
-    address = PluginAddress(
-        url,
-        parse_timeout(os.environ.get("MEMORY_PLUGIN_TIMEOUT") or TIMEOUT),
-        os.environ.get("MEMORY_PLUGIN_TOKEN") or None,
-        Path(ca_file) if ca_file else None,
-    )
     try:
         client = PluginClient(address)
     except PerimeterError as error:
         raise ended(str(error), 2) from None
     async with client:
         yield client
-
-
-@asynccontextmanager
-async def _engine(url: str) -> AsyncIterator[AsyncEngine | None]:
-    if not url:
-        yield None
-        return
-    engine = create_engine(url, timeout_s=CONNECT_S, driver={"server_settings": {"timezone": "UTC"}}, pool_size=2)
-    try:
-        yield engine
-    finally:
-        await engine.dispose()
-
-
-def _described(workspaces: Path | None) -> dict[str, Any]:
-    """Return what the file of --workspaces says, or end with status 2."""
-    try:
-        described = yaml.safe_load(workspaces.read_text()) if workspaces else {"table": {}}
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise ended(f"--workspaces {workspaces}: it cannot be read ({type(error).__name__})", 2) from None
-    if not isinstance(described, dict) or not described.keys() & {"workspaces", "table"}:
-        raise ended(f"--workspaces {workspaces}: it must have `workspaces` or `table`", 2)
-    return described
-
-
-def _tree(file: Path | None, described: dict[str, Any], engine: AsyncEngine | None) -> WorkspaceTree:
-    if file is not None and "workspaces" in described:
-        return FileTree(file)
-    if engine is None:
-        raise ended("DATABASE_URL is required", 2)
-    try:
-        return TableTree(engine, TreeTable(**described["table"]))
-    except (TypeError, AttributeError):
-        fields = ", ".join(TreeTable.__dataclass_fields__)
-        raise ended(f"--workspaces {file}: `table` may have {fields}", 2) from None
 
 
 def _checkpoint(state: Path | None, workspace: str | None, *, restart: bool) -> Checkpoint:

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import socket
+import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,10 +12,9 @@ from uuid import UUID
 
 import httpx
 import pytest
+import uvicorn
 from structlog.testing import capture_logs
 
-from deploy.embedded.ports import LOOPBACK, free_port
-from deploy.http_server import serve
 from producers.contract_kit.catalog import CASES
 from producers.contract_kit.flat_plugin import PluginError
 from producers.errors import Invalid, Overloaded, Problem, Unauthenticated
@@ -96,30 +97,25 @@ TOKEN = "Bearer letmein"
 
 @asynccontextmanager
 async def serving(store: PluginStore, *, keyed: bool = False, **limits: Any) -> AsyncIterator[str]:
-    """Serve as production does, and lend the URL."""
+    """Serve it over HTTP in a thread, and lend the URL."""
 
     async def store_of(authorization: str | None) -> PluginStore:
         if keyed and authorization != TOKEN:
             raise Unauthenticated("a valid key is needed: Authorization: Bearer <key>")
         return store
 
-    settings, ending, port = ApiSettings(**limits), asyncio.Event(), free_port()
-    server = asyncio.create_task(serve(PluginApp(store_of, settings), LOOPBACK, port, settings, ending))
-
-    async def listens() -> bool:
+    app = PluginApp(store_of, ApiSettings(**limits))
+    config = uvicorn.Config(app, log_level="critical", lifespan="off", ws="none", timeout_graceful_shutdown=1)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
         try:
-            _, writer = await asyncio.open_connection(LOOPBACK, port)
-        except OSError:
-            return False
-        writer.close()
-        return True
-
-    await until(listens, "the plugin listens")
-    try:
-        yield f"http://{LOOPBACK}:{port}"
-    finally:
-        ending.set()
-        await server
+            await until(lambda: server.started, "the plugin listens")
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await asyncio.to_thread(thread.join)
 
 
 @asynccontextmanager

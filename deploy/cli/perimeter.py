@@ -1,0 +1,160 @@
+"""`afterturn plugin perimeter`: the perimeter's pages over HTTP, before the memory plugin of the environment."""
+
+import asyncio
+import ipaddress
+import os
+import signal
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+import structlog
+import typer
+import uvloop
+
+from deploy import logs
+from deploy.cli.plugin_environment import (
+    WorkspacesOption,
+    describe_workspaces,
+    make_tree,
+    open_engine,
+    plugin_address,
+)
+from deploy.cli.printing import answer, ended
+from deploy.embedded.ports import free_port, is_free
+from deploy.http_server import serve
+from deploy.settings import LogSettings
+from producers.perimeter.audit import AuditFile
+from producers.perimeter.breaker import CircuitBreaker
+from producers.perimeter.callers import CallerFile
+from producers.perimeter.client import PluginAddress, PluginClient
+from producers.perimeter.errors import PerimeterError
+from producers.perimeter.http import create_perimeter_app
+from producers.perimeter.perimeter import Perimeter
+from producers.settings import ApiSettings
+from store.errors import InvalidDatabaseUrl
+from store.text.redaction import Redaction
+
+#: Seconds that one request to the plugin may take where MEMORY_PLUGIN_TIMEOUT is not set.
+TIMEOUT = "2s"
+#: How long the plugin's first health is waited for, in seconds.
+BOOT_S = 5.0
+LAST_PORT = 65_535
+
+log = structlog.get_logger("afterturn.perimeter")
+
+
+def perimeter_command(
+    *,
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to listen; port 0 takes a free one.")] = (
+        "127.0.0.1:9101"
+    ),
+    keys: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE",
+            help='Who may call, read at every call: `{"keys": [{"sha256": ..., "workspace": ...}]}`, digests of keys.',
+        ),
+    ],
+    audit: Annotated[Path, typer.Option(metavar="FILE", help="Where writes for an organisation are noted.")],
+    redaction: Annotated[
+        Redaction, typer.Option(help="Which secrets are replaced in texts: all, keys (no runs of base64), or off.")
+    ] = Redaction.ALL,
+    workspaces: WorkspacesOption = None,
+) -> None:
+    """Serve what a platform's pages ask of a memory plugin, each workspace what it reaches, until Ctrl-C.
+
+    `GET /workspaces/{id}/v2/namespaces` and `.../memories`, `DELETE .../memories/{memory_id}`. MEMORY_PLUGIN_URL names
+    the plugin; without it every call is answered 503. Prints one line of JSON when it listens.
+
+    **Example:** `afterturn plugin perimeter --keys keys.json --audit audit.jsonl --workspaces tree.yaml`
+    """
+    host, port = _address(listen)
+    if not is_free(port, host):
+        raise ended(f"--listen {listen}: something listens there already", 1)
+    described = describe_workspaces(workspaces)
+    database = os.environ.get("DATABASE_URL", "")
+    if not database and "workspaces" not in described:
+        raise ended("DATABASE_URL is required, or --workspaces with the tree itself", 2)
+    address = _plugin_address()
+    logs.configure(LogSettings())
+    if not ipaddress.ip_address(host).is_loopback:
+        log.warning("keys_unencrypted", next_step="put a proxy with TLS in front, and listen on loopback")
+
+    async def run() -> None:
+        async with AsyncExitStack() as stack:
+            engine = await stack.enter_async_context(open_engine(database))
+            plugin = await _plugin(stack, address)
+            tree = make_tree(workspaces, described, engine)
+            perimeter = Perimeter(plugin, tree, AuditFile(audit), redaction=redaction)
+            await _serve(create_perimeter_app(perimeter, CallerFile(keys)), host, port)
+
+    try:
+        # As the API: on asyncio's own loop, Granian aborts one process in six when it ends.
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(run())
+    except InvalidDatabaseUrl as error:
+        raise ended(f"DATABASE_URL {error}", 2) from None
+    except PerimeterError as error:
+        raise ended(str(error), 2) from None
+
+
+def _address(listen: str) -> tuple[str, int]:
+    """Return an address (numbers) and a port; ends with status 2 for anything else."""
+    host, _, port = listen.rpartition(":")
+    host = host.strip("[]").replace("localhost", "127.0.0.1")
+    with suppress(ValueError):
+        ipaddress.ip_address(host)
+        if port.isascii() and port.isdigit() and int(port) <= LAST_PORT:
+            return host, int(port) or free_port()
+    raise ended(f"--listen {listen}: give an address and a port, like 127.0.0.1:9101", 2)
+
+
+def _plugin_address() -> PluginAddress | None:
+    """Return where the plugin listens, checked; ends with status 2 where the URL names none."""
+    address = plugin_address(TIMEOUT)
+    try:
+        return address if address is None or address.target else None
+    except PerimeterError as error:
+        raise ended(str(error), 2) from None
+
+
+async def _plugin(stack: AsyncExitStack, address: PluginAddress | None) -> PluginClient | None:
+    """Return the client of the plugin; one that does not answer now may do so later."""
+    if address is None:
+        log.warning("no_memory_plugin", next_step="set MEMORY_PLUGIN_URL")
+        return None
+    plugin = await stack.enter_async_context(PluginClient(address, breaker=CircuitBreaker()))
+    try:
+        async with asyncio.timeout(BOOT_S):
+            health = await plugin.health()
+    except (PerimeterError, TimeoutError) as error:
+        log.warning("memory_plugin_unavailable", error=type(error).__name__)
+    else:
+        log.info("memory_plugin", status=health.status, capabilities=list(health.capabilities))
+    return plugin
+
+
+async def _serve(app: Any, host: str, port: int) -> None:
+    ending, loop = asyncio.Event(), asyncio.get_running_loop()
+    for stop in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(stop, ending.set)
+    telling = asyncio.create_task(_tell_when_ready(host, port))
+    try:
+        await serve(app, host, port, ApiSettings(), ending)
+    finally:
+        telling.cancel()
+
+
+async def _tell_when_ready(host: str, port: int) -> None:
+    """Print where it listens, when it does."""
+    while True:
+        try:
+            _, writer = await asyncio.open_connection(host, port)
+        except OSError:
+            await asyncio.sleep(0.02)
+        else:
+            writer.close()
+            break
+    shown = f"[{host}]" if ":" in host else host
+    answer({"perimeter": f"http://{shown}:{port}"})

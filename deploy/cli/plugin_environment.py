@@ -1,0 +1,77 @@
+"""What the commands about memory plugins read of the environment: DATABASE_URL and MEMORY_PLUGIN_*."""
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from deploy.cli.printing import ended
+from producers.perimeter.client import PluginAddress, parse_timeout
+from producers.perimeter.trees import FileTree, TableTree, TreeTable, WorkspaceTree
+from store.connections import create_engine
+
+CONNECT_S = 5.0
+
+WorkspacesOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="The tree of workspaces (JSON or YAML): `workspaces`, a list of id, parent, name; or `table`, how the "
+        "table of DATABASE_URL is called (default: the table workspaces, with id, parent_id, name, status).",
+    ),
+]
+
+
+def plugin_address(timeout: str) -> PluginAddress | None:
+    """Return where the plugin listens; None where MEMORY_PLUGIN_URL is not set. `timeout`: where that is not set."""
+    url, ca_file = os.environ.get("MEMORY_PLUGIN_URL"), os.environ.get("MEMORY_PLUGIN_CA_FILE")
+    if not url:
+        return None
+    return PluginAddress(
+        url,
+        parse_timeout(os.environ.get("MEMORY_PLUGIN_TIMEOUT") or timeout),
+        os.environ.get("MEMORY_PLUGIN_TOKEN") or None,
+        Path(ca_file) if ca_file else None,
+    )
+
+
+@asynccontextmanager
+async def open_engine(url: str) -> AsyncIterator[AsyncEngine | None]:
+    """Lend an engine for the platform's database, its sessions in UTC; None where no URL is set."""
+    if not url:
+        yield None
+        return
+    engine = create_engine(url, timeout_s=CONNECT_S, driver={"server_settings": {"timezone": "UTC"}}, pool_size=2)
+    try:
+        yield engine
+    finally:
+        await engine.dispose()
+
+
+def describe_workspaces(file: Path | None) -> Mapping[str, Any]:
+    """Return what the file of --workspaces says; ends with status 2 where it says nothing."""
+    try:
+        described = yaml.safe_load(file.read_text()) if file else {"table": {}}
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise ended(f"--workspaces {file}: it cannot be read ({type(error).__name__})", 2) from None
+    if not isinstance(described, dict) or not described.keys() & {"workspaces", "table"}:
+        raise ended(f"--workspaces {file}: it must have `workspaces` or `table`", 2)
+    return described
+
+
+def make_tree(file: Path | None, described: Mapping[str, Any], engine: AsyncEngine | None) -> WorkspaceTree:
+    """Return the tree that was described; ends with status 2 where that cannot be one."""
+    if file is not None and "workspaces" in described:
+        return FileTree(file)
+    if engine is None:
+        raise ended("DATABASE_URL is required", 2)
+    try:
+        return TableTree(engine, TreeTable(**described["table"]))
+    except (TypeError, AttributeError):
+        fields = ", ".join(TreeTable.__dataclass_fields__)
+        raise ended(f"--workspaces {file}: `table` may have {fields}", 2) from None
