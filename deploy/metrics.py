@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector
 from deploy.settings import HealthSettings
 from deploy.strain import Kind, Seen, strains
 from store.ledger import Ledger
-from store.outage import is_outage
+from store.outage import may_pass
 
 #: How long counts of the ledger are believed, in seconds.
 COUNTS_S = 5.0
@@ -58,7 +58,7 @@ class LedgerCounts:
         try:
             return Seen(await self._ledger.gauges(), await self._newly_failed())
         except Exception as error:
-            if is_outage(error):
+            if may_pass(error):
                 return Seen()
             raise
 

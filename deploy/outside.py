@@ -16,7 +16,7 @@ from embeddings.remote import generation_of
 from embeddings.settings import Provider
 from store.database import Database
 from store.live_model import note_live_model
-from store.outage import is_outage
+from store.outage import may_pass
 from store.outside_models import EMBEDDING, EXTRACTION, OutsideModel, note
 from workers.extraction.llm_request import version_of
 
@@ -44,7 +44,7 @@ async def note_models(database: Database, settings: Settings, embedder: Embedder
             await note(database, outside_models(settings))
             return await note_live_model(database, embedder)
         except Exception as error:  # noqa: BLE001 - whatever the driver raises, it is tried again
-            if not is_outage(error):
+            if not may_pass(error):
                 log.warning("models could not be noted", error=type(error).__name__)
             await asyncio.sleep(TRY_AGAIN_S)
 

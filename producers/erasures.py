@@ -73,6 +73,7 @@ def as_json(receipt: Receipt) -> dict[str, Any]:
             "models": [asdict(one) for one in receipt.models],
             "elsewhere": list(receipt.unreached),
         },
+        "stays": list(receipt.stays),
         "requested_at": receipt.requested_at.isoformat(),
         "finished_at": receipt.finished_at and receipt.finished_at.isoformat(),
     }

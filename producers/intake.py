@@ -27,12 +27,10 @@ from store.turns import Appended, NewTurn, Refused, TurnStatus
 Accepted = Appended | ProducerError | StoreError
 A = TypeVar("A", bound=Accepted)
 
-#: How often a waiting call looks again, in seconds.
-LOOK_AGAIN_S = 0.025
 #: Turns of a batch that are judged in one go.
 SLICE = 16
-#: How often a message is offered again that another request is just writing.
-BUSY_LOOKS = 40
+#: How often a message is offered again that another request is just writing, and for how long, in seconds.
+LOOK_AGAIN_S, BUSY_S = 0.025, 1.0
 
 
 class Intake:
@@ -125,10 +123,10 @@ class Intake:
 
     async def _insist(self, grant: Grant, turns: list[NewTurn]) -> list[Appended | StoreError]:
         """Append turns; what another request is just writing is offered again until that has ended."""
+        until = time.monotonic() + BUSY_S
         answers = await self._append(grant, turns)
-        for _ in range(BUSY_LOOKS):
-            busy = [n for n, answer in enumerate(answers) if isinstance(answer, TurnBusy)]
-            if not busy:
+        while busy := [n for n, answer in enumerate(answers) if isinstance(answer, TurnBusy)]:
+            if time.monotonic() >= until:
                 break
             await fair_queue.sleep(LOOK_AGAIN_S)
             again = await self._append(grant, [turns[n] for n in busy])

@@ -12,7 +12,7 @@ from producers.settings import ApiSettings
 from producers.turns import read
 from store.corrections import Corrected
 from store.erasure import Kind, Receipt, Target
-from store.errors import NotFound
+from store.errors import NotFound, ResourceBusy
 from store.keys import Grant
 from store.ledger import Stage
 from store.units import Forgotten, Unit
@@ -74,13 +74,19 @@ class Revisions:
     async def erase(self, grant: Grant, asked: Any) -> Receipt:
         """Erase a unit, a session, a user or a bank for good; a large one goes on after this returns.
 
-        Asked for again, it goes on where it is, or finds nothing left. Raises Invalid, NotFound, PermissionDenied.
+        Asked for again, it goes on where it is, or finds nothing left. Raises Invalid, NotFound, PermissionDenied;
+        ResourceBusy where it could not even be taken in.
         """
         require_write(grant)
         body = read(ErasureBody, asked)
         target = await self._target(grant, body)
-        erasure = await self._parts.erasures.request(grant.host_id, target)
-        return await self._parts.erasures.run(grant.host_id, erasure, ERASE_FOR)
+        erasures, host = self._parts.erasures, grant.host_id
+        erasure = await erasures.request(host, target)
+        try:
+            return await erasures.run(host, erasure, ERASE_FOR)
+        except ResourceBusy:
+            # It is accepted: the sweeper goes on with it.
+            return await erasures.receipt(host, erasure)
 
     async def _reach(self, grant: Grant, action: Action, bank: str, unit: UUID) -> str:
         """Return the whole name of the bank of a unit that a key may change. Raises NotFound, PermissionDenied."""

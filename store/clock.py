@@ -15,7 +15,7 @@ import structlog
 from sqlalchemy import text
 
 from store.database import Database
-from store.outage import is_outage
+from store.outage import may_pass
 
 log = structlog.get_logger(__name__)
 
@@ -100,7 +100,7 @@ class DatabaseClock:
             try:
                 await self.ask()
             except Exception as error:  # noqa: BLE001 - whatever the driver raises, it is asked again
-                if not is_outage(error):
+                if not may_pass(error):
                     log.warning("the database's time could not be asked for", error=type(error).__name__)
                 await asyncio.sleep(TRY_AGAIN_S)
             else:

@@ -26,7 +26,7 @@ from store.readings import FollowUp, open_follow_ups
 # As an append does, and in its order, and as who links units with entities or each other: all before anything is
 # written. Whoever forgot a unit beside them would not see what they just link it with, and leave that behind.
 LOCK = text("""
-    select pg_advisory_xact_lock_shared(afterturn.log_lock()),
+    select afterturn.enter_log(),
            pg_advisory_xact_lock_shared(afterturn.lock_key('quota', :host)),
            pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
            pg_advisory_xact_lock(afterturn.lock_key('session', :session)),
@@ -137,6 +137,33 @@ async def pin(connection: AsyncConnection, origin: Origin, unit: UUID, *, pinned
     await _reopen(connection, origin, found, position, [Stage.EMBEDDING])
     await charge(connection, origin.host, origin.bank, size)
     return Corrected(position, changed=True, facts_ended=0)
+
+
+async def restore(connection: AsyncConnection, origin: Origin, unit: UUID, state: Mapping[str, Any]) -> None:
+    """Make a living unit what `state` says (the fields of an event), in a transaction that holds its bank alone.
+
+    As with a correction, it is found by its new words when the transaction ends, and stages read and embed it anew.
+    What was drawn from the text before is the caller's to end.
+    """
+    found = await _state(connection, origin, unit)
+    told = {name: value for name, value in state.items() if value is not None}
+    event = command(
+        origin,
+        EventType.UNIT_UPDATED,
+        {"unitId": unit, **told},
+        version=found.aggregate_version + 1,
+        identity=uuid4(),
+    )
+    content = str(state["content"])
+    reworded = content != found.content
+    events = [event, *(await _unlinked(connection, origin, found, content) if reworded else ())]
+    position = await append_events(connection, origin.host, sorted(events, key=lambda one: str(one["subject"])))
+    if position is None:
+        raise NotFound("no such unit")
+    if reworded:
+        await _follow(connection, origin, found, content, position)
+    else:
+        await _reopen(connection, origin, found, position, [Stage.EMBEDDING])
 
 
 def corrected_id(turn: UUID, position: int) -> UUID:

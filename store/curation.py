@@ -23,7 +23,7 @@ LINK_BYTES = 128
 
 # Commands of one bank follow each other, so that each sees what the one before it made.
 LOCK = text("""
-    select pg_advisory_xact_lock_shared(afterturn.log_lock()),
+    select afterturn.enter_log(),
            pg_advisory_xact_lock_shared(afterturn.lock_key('quota', :host)),
            pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
            pg_advisory_xact_lock(afterturn.lock_key('entities', :bank))""")

@@ -16,6 +16,7 @@ from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 from sqlalchemy.util.concurrency import greenlet_spawn, in_greenlet
 
 from store.connections import create_engine
+from store.outage import lock_timeouts
 from store.settings import DatabaseSettings
 from store.vectors import register
 
@@ -28,6 +29,8 @@ SET_TENANT_NO_SYNC = text("""
            set_config('plan_cache_mode', 'force_generic_plan', true)""")
 SET_SCOPE = text("select set_config('afterturn.user', :user, true), set_config('afterturn.agent', :agent, true)")
 
+#: How long a statement waits for a lock that another transaction holds, in seconds: then it ends with ResourceBusy.
+LOCK_TIMEOUT_S = 5
 #: What every connection is told at its start. A transaction that idles holds back every reader of the log.
 SERVER_SETTINGS = {
     "search_path": "afterturn,public",
@@ -35,6 +38,7 @@ SERVER_SETTINGS = {
     "jit": "off",
     "application_name": "afterturn",
     "idle_in_transaction_session_timeout": "30s",
+    "lock_timeout": f"{LOCK_TIMEOUT_S}s",
 }
 
 
@@ -46,7 +50,7 @@ class Database:
     """Two pools on one database: the application's, behind the tenants' wall, and the operator's.
 
     The operator passes the wall for the ledger, claims and keys alone and reads no column that holds content.
-    An instance belongs to one event loop.
+    An instance belongs to one event loop. Whatever waits for a lock raises ResourceBusy after LOCK_TIMEOUT_S seconds.
     """
 
     def __init__(self, settings: DatabaseSettings, begun: Begun | None = None) -> None:
@@ -60,9 +64,10 @@ class Database:
 
         `opening` may set more than the tenant, for this transaction.
         """
-        async with self._app.begin() as connection:
-            await connection.execute(opening, {"host": str(host)})
-            yield connection
+        with lock_timeouts():
+            async with self._app.begin() as connection:
+                await connection.execute(opening, {"host": str(host)})
+                yield connection
 
     @asynccontextmanager
     async def scoped(self, host: UUID, user: UUID | None, agent: UUID | None) -> AsyncGenerator[AsyncConnection]:
@@ -77,31 +82,36 @@ class Database:
 
         The function must set the tenant itself; without that, every table raises.
         """
-        async with self._app.connect() as connection:
-            yield await connection.execution_options(isolation_level="AUTOCOMMIT")
+        with lock_timeouts():
+            async with self._app.connect() as connection:
+                yield await connection.execution_options(isolation_level="AUTOCOMMIT")
 
     async def fetch(self, query: str, *arguments: object) -> list[Record]:
         """Make one self-contained function call, as `call` does, at half the cost: the driver itself is asked.
 
-        Arguments stand in the query as $1, $2 and so on. Raises what the driver raises.
+        Arguments stand in the query as $1, $2 and so on. Raises what the driver raises, and ResourceBusy.
         """
-        return await _fetch(self._app, query, arguments)
+        with lock_timeouts():
+            return await _fetch(self._app, query, arguments)
 
     async def operator_fetch(self, query: str, *arguments: object) -> list[Record]:
         """Make one call over all hosts, otherwise as `fetch` does."""
-        return await _fetch(self._operator, query, arguments)
+        with lock_timeouts():
+            return await _fetch(self._operator, query, arguments)
 
     @asynccontextmanager
     async def operator_call(self) -> AsyncGenerator[AsyncConnection]:
         """Lend a connection over all hosts for one statement, which is a transaction of its own."""
-        async with self._operator.connect() as connection:
-            yield await connection.execution_options(isolation_level="AUTOCOMMIT")
+        with lock_timeouts():
+            async with self._operator.connect() as connection:
+                yield await connection.execution_options(isolation_level="AUTOCOMMIT")
 
     @asynccontextmanager
     async def operator(self) -> AsyncGenerator[AsyncConnection]:
         """Open one transaction over the ledger, claims and keys of all hosts; content is out of its reach."""
-        async with self._operator.begin() as connection:
-            yield connection
+        with lock_timeouts():
+            async with self._operator.begin() as connection:
+                yield connection
 
     async def close(self) -> None:
         """Give every connection back; call it on the loop that used them."""

@@ -14,7 +14,7 @@ from store.identity import event_id
 # Deriving writers of one bank meet on its entities. Whoever waited for another's entity after it had written itself
 # would commit later under a smaller xid, and a reader of the log would see a link before the entity it names.
 LOCK = text("""
-    select pg_advisory_xact_lock_shared(afterturn.log_lock()),
+    select afterturn.enter_log(),
            pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
            pg_advisory_xact_lock(afterturn.lock_key('entities', :bank))""")
 FIRST_FACTS = text("""

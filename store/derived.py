@@ -19,11 +19,11 @@ from store.unit_words import rebuild_words
 
 # Whoever rebuilds a bank keeps its writers out; whoever counts on keeps out who rebuilds or ends it, and who links.
 LOCK = text("""
-    select pg_advisory_xact_lock_shared(afterturn.log_lock()),
+    select afterturn.enter_log(),
            pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
            pg_advisory_xact_lock(afterturn.lock_key('entities', :bank))""")
 LOCK_ALONE = text("""
-    select pg_advisory_xact_lock_shared(afterturn.log_lock()),
+    select afterturn.enter_log(:host),
            pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))""")
 
 # A row that is no turn: its item is its own, so that nobody counts it as one.
@@ -135,7 +135,7 @@ async def rebuild(connection: AsyncConnection, host: UUID, bank: UUID) -> None:
     Keeps the bank's writers waiting for as long as it takes. Reflections are events and stay as they are.
     """
     place = {"host": host, "bank": bank}
-    await connection.execute(LOCK_ALONE, {"bank": bank})
+    await connection.execute(LOCK_ALONE, place)
     await rebuild_words(connection, host, bank)
     for statement in RECOUNT:
         await connection.execute(statement, place)

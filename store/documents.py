@@ -36,13 +36,13 @@ from store.turn_writes import write_offered
 MOST_LIVES = 64
 
 LOCK = text("""
-    select pg_advisory_xact_lock_shared(afterturn.log_lock()),
+    select afterturn.enter_log(),
            pg_advisory_xact_lock_shared(afterturn.lock_key('quota', :host)),
            pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
            pg_advisory_xact_lock(afterturn.lock_key('document', :document))""")
 # Bank-wide: units of the document come with turns, and whoever names or links them would leave that behind.
 LOCK_ALONE = text("""
-    select pg_advisory_xact_lock_shared(afterturn.log_lock()),
+    select afterturn.enter_log(),
            pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))""")
 # A document of which something was erased is not the content any more, whatever of it is left.
 LIVING = text("""

@@ -2,7 +2,8 @@
 
 StoreError
 ├── TurnConflict        the turn is known with another body
-├── TurnBusy            another request is writing this turn right now (try again)
+├── ResourceBusy        another transaction holds what is needed, for longer than is waited (try again)
+│   └── TurnBusy            another request is writing this turn right now
 ├── OverQuota           a limit that the operator set would be passed; nothing was written
 │   ├── QuotaExceeded       of what may be held
 │   └── RateLimited         of what may come in a minute (try again later)
@@ -41,7 +42,11 @@ class TurnConflict(StoreError):
     """The turn is known with another body."""
 
 
-class TurnBusy(StoreError):
+class ResourceBusy(StoreError):
+    """Another transaction holds what is needed for longer than `store.database.LOCK_TIMEOUT_S`; nothing was written."""
+
+
+class TurnBusy(ResourceBusy):
     """Another request is writing this turn right now."""
 
 

@@ -28,7 +28,7 @@ MOST_HOSTS = 10_000
 OF_HOST = text("select bank_id, language, former from afterturn.bank_language_t where host_id = :host")
 # As an append does, and in its order; whoever changes a bank keeps out who does the same.
 LOCK = text("""
-    select pg_advisory_xact_lock_shared(afterturn.log_lock()),
+    select afterturn.enter_log(),
            pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))""")
 BANK = text("""
     select b.bank_name, b.agent_def_id, b.user_id, b.disposition, b.background, b.aggregate_version,

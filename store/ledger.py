@@ -190,11 +190,13 @@ class Ledger:
         async with self._database.operator_call() as connection:
             return set((await connection.execute(RENEW, arguments)).scalars())
 
-    async def release(self, claims: Iterable[Claim]) -> None:
-        """Give claims back unworked: their rows are ready for anybody at once, and the attempt was none."""
-        await self.end(list(claims), ())
+    async def release(self, claims: Iterable[Claim], wait: timedelta | None = None) -> None:
+        """Give claims back unworked: their rows are ready at once, or after `wait`, and the attempt was none."""
+        await self.end(list(claims), (), wait)
 
-    async def end(self, claims: Sequence[Claim], outcomes: Sequence[Outcome]) -> list[Claim]:
+    async def end(
+        self, claims: Sequence[Claim], outcomes: Sequence[Outcome], wait: timedelta | None = None
+    ) -> list[Claim]:
         """Record outcomes that wrote nothing else, as `close_together` does, of any hosts and stages."""
         of: dict[tuple[UUID, Stage], list[Claim]] = defaultdict(list)
         for claim in claims:
@@ -202,7 +204,7 @@ class Ledger:
         held: list[Claim] = []
         for ours in of.values():
             async with self._database.operator_call() as connection:
-                held += await close_together(connection, ours, outcomes)
+                held += await close_together(connection, ours, outcomes, wait)
         return held
 
     async def counts(self) -> dict[Stage, StageCounts]:
@@ -248,16 +250,17 @@ async def close(connection: AsyncConnection, claim: Claim, outcomes: Sequence[Ou
 
 
 async def close_together(
-    connection: AsyncConnection, claims: Sequence[Claim], outcomes: Sequence[Outcome]
+    connection: AsyncConnection, claims: Sequence[Claim], outcomes: Sequence[Outcome], wait: timedelta | None = None
 ) -> list[Claim]:
     """End rows of many claims of one host and stage at once, as `close` does, and give the claims back.
 
+    Rows without an outcome are ready at once, or after `wait`.
     For results that anybody may write twice. Returns the claims that were still held; the others' rows stay as
     whoever took them over left them.
     """
     if not claims:
         return []
-    arguments = {**_all_of(claims), **_ends(claims, outcomes)}
+    arguments = {**_all_of(claims), **_ends(claims, outcomes, wait)}
     held = set((await connection.execute(CLOSE, arguments)).scalar_one())
     return [claim for claim in claims if claim.epoch in held]
 
@@ -282,7 +285,7 @@ def _all_of(claims: Sequence[Claim]) -> dict[str, object]:
     }
 
 
-def _ends(claims: Sequence[Claim], outcomes: Sequence[Outcome]) -> dict[str, object]:
+def _ends(claims: Sequence[Claim], outcomes: Sequence[Outcome], wait: timedelta | None) -> dict[str, object]:
     """Return how the rows of these claims end: the many that went well are told by their names alone."""
     told = {outcome.item_id: outcome for outcome in outcomes}
     rows = [(row.item_id, told.get(row.item_id)) for claim in claims for row in claim.rows]
@@ -293,5 +296,5 @@ def _ends(claims: Sequence[Claim], outcomes: Sequence[Outcome]) -> dict[str, obj
         "status": [end and end.status for _, end in others],
         "category": [end and end.category for _, end in others],
         "reason": [end and end.reason for _, end in others],
-        "retry_in": [end and end.retry_in for _, end in others],
+        "retry_in": [wait if end is None else end.retry_in for _, end in others],
     }

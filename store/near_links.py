@@ -71,7 +71,7 @@ TEXTS_BEHIND = text(f"""
 # As an append does, and in its order; and as who corrects, forgets or links by hand, before anything is held.
 # Whoever changes several units of a bank does so in another order than they are held in here.
 LOCK = text("""
-    select pg_advisory_xact_lock_shared(afterturn.log_lock()),
+    select afterturn.enter_log(),
            (select count(pg_advisory_xact_lock_shared(k.key))
               from (select distinct afterturn.lock_key('bank', b.bank) as key
                       from unnest(cast(:banks as uuid[])) as b(bank) order by 1) k),

@@ -1,13 +1,20 @@
 """Tells a database that cannot answer now from a statement that is wrong."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from asyncpg.exceptions import InterfaceError, InternalClientError, PostgresError
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from store.errors import ResourceBusy
+
 #: Classes of SQLSTATE that another try may not meet: connection, resources, operator's hand, system, rollback.
 PASSING_CLASSES = ("08", "53", "57", "58", "40")
-#: A standby after a failover; a lock that was not to be had.
-PASSING_STATES = frozenset({"25006", "55P03"})
+#: A standby after a failover.
+PASSING_STATES = frozenset({"25006"})
+#: SQLSTATE of a lock that was not to be had in time.
+LOCK_NOT_AVAILABLE = "55P03"
 
 
 def state_of(error: BaseException) -> str:
@@ -25,6 +32,24 @@ def is_outage(error: BaseException) -> bool:
         return _passing(state)
     # Opening a connection raises what the socket and the driver raise, unwrapped.
     return isinstance(error, PoolTimeout | OSError | TimeoutError | InterfaceError | InternalClientError)
+
+
+def may_pass(error: BaseException) -> bool:
+    """Say whether the same may go well a little later: an outage, or something that another transaction holds."""
+    return isinstance(error, ResourceBusy) or state_of(error) == LOCK_NOT_AVAILABLE or is_outage(error)
+
+
+@contextmanager
+def lock_timeouts() -> Iterator[None]:
+    """Turn a lock that was not to be had in time into ResourceBusy; the transaction it ended is the caller's."""
+    try:
+        yield
+    except (DBAPIError, PostgresError) as error:
+        if state_of(error) != LOCK_NOT_AVAILABLE:
+            raise
+    else:
+        return
+    raise ResourceBusy("another transaction holds what this needs: try again")
 
 
 def _passing(state: str) -> bool:

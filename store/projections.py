@@ -96,7 +96,7 @@ REDATE_PAIRS = text("""
 UNITS_LIMIT = 500
 # Whoever carries words keeps out whoever rebuilds or ends the bank, and nobody else.
 LIVING = text("""
-    select pg_advisory_xact_lock_shared(afterturn.log_lock()),
+    select afterturn.enter_log(),
            pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank))""")
 LOCK_WORDS = text("select pg_advisory_xact_lock(afterturn.lock_key('words', :bank))")
 POST_WORDS = text("select carried, forgotten, terms from afterturn.post_words(:host, :bank, :units, :back)")

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from store.outage import is_outage
+from store.outage import may_pass
 
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
@@ -17,9 +17,9 @@ class Together(Generic[Asked, Answer]):
     """Answers at once who asks alone; what is asked while `lanes` answers are under way shares the next one.
 
     `answer` takes what weighs up to `most` at a time, in order, and gives as many answers; what weighs more than that
-    goes alone. What fails for all together is tried for each alone, unless the database is out of reach: one that
-    cannot be answered spoils it for no other. Who is `eager` does not look whether others come in the same moment:
-    each one who comes alone is answered sooner. Belongs to one event loop.
+    goes alone. What fails for all together is tried for each alone, unless the database is out of reach or a lock was
+    not to be had: one that cannot be answered spoils it for no other. Who is `eager` does not look whether others come
+    in the same moment: each one who comes alone is answered sooner. Belongs to one event loop.
     """
 
     answer: Callable[[Sequence[Asked]], Awaitable[Sequence[Answer]]]
@@ -86,7 +86,7 @@ class Together(Generic[Asked, Answer]):
                 future.set_result(answer)
 
     async def _failed(self, some: Sequence[tuple[Asked, "asyncio.Future[Answer]"]], error: Exception) -> None:
-        if len(some) > 1 and not is_outage(error):
+        if len(some) > 1 and not may_pass(error):
             for one in some:
                 await self._answer([one])
             return

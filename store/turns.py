@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from store import identity
 from store.database import Database
-from store.errors import NotFound, QuotaExceeded, StoreError, TurnBusy, TurnConflict
+from store.errors import NotFound, QuotaExceeded, ResourceBusy, StoreError, TurnBusy, TurnConflict
 from store.languages import Languages
 from store.ledger import Stage, StageStatus, public_status
 from store.off_loop import in_steps
@@ -122,10 +122,17 @@ class TurnStore:
         """Write turns with those of others; wait alone where somebody holds their bank or session."""
         found = await self._together(host).ask(offered)
         if held := [n for n, (outcome, *_) in enumerate(found) if outcome == "held"]:
-            again = await write_offered(self._database, host, [offered[n] for n in held])
+            again = await self._write_alone(host, [offered[n] for n in held])
             for n, outcome in zip(held, again, strict=True):
                 found[n] = outcome
         return found
+
+    async def _write_alone(self, host: UUID, offered: list[Offer]) -> list[Outcome]:
+        """Write turns whose bank or session another transaction holds, once it lets go; what it keeps is busy."""
+        try:
+            return await write_offered(self._database, host, offered)
+        except ResourceBusy:
+            return [("busy", None, False)] * len(offered)
 
     def _together(self, host: UUID) -> Together[list[Offer], list[Outcome]]:
         """Return where turns of a host meet that come at the same time: the busier we are, the less each one costs."""
@@ -174,7 +181,7 @@ def _weight(turns: list[Offer]) -> int:
 def _answer(found: Outcome) -> Appended | Refused:
     outcome, position, delivers = found
     if outcome == "busy":
-        return Refused(TurnBusy("this turn is being written by another request"))
+        return Refused(TurnBusy("another request is writing this turn, or holds its bank or session: try again"))
     if over := refusal_of(outcome):
         return Refused(over)
     if outcome == "conflict" or position is None:

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from uuid import UUID
 
 import structlog
@@ -16,6 +17,7 @@ from sqlalchemy import text
 
 from store import projections
 from store.database import SET_TENANT_NO_SYNC, Database
+from store.errors import ResourceBusy
 
 log = structlog.get_logger(__name__)
 
@@ -42,16 +44,20 @@ class WaitingWords:
         self._database = database
 
     async def carry(self, seconds: float) -> int:
-        """Carry for about so long, a bounded transaction at a time; returns how many transactions that were."""
+        """Carry for about so long, a bounded transaction at a time; returns how many transactions that were.
+
+        A bank that another transaction holds is left for the next time.
+        """
         until = time.monotonic() + seconds
         async with self._database.operator() as connection:
             laden = (await connection.execute(LADEN, {"many": MANY})).all()
         done = 0
         for row in laden:
             more = True
-            while more and time.monotonic() < until:
-                more = await carried(self._database, row.host_id, row.bank_id)
-                done += 1
+            with suppress(ResourceBusy):
+                while more and time.monotonic() < until:
+                    more = await carried(self._database, row.host_id, row.bank_id)
+                    done += 1
         return done
 
 

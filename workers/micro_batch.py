@@ -18,7 +18,7 @@ from store.claim_items import claim_items
 from store.database import Database
 from store.errors import LeaseLost
 from store.ledger import Claim, Ledger, Stage
-from store.outage import is_outage
+from store.outage import may_pass
 from workers.embedding import EmbeddingStage
 from workers.metrics import MICRO_BATCH, STAGE_AGE, STAGE_TOTAL
 
@@ -101,7 +101,7 @@ class MicroBatch:
             try:
                 return await Ledger(self.database).release(claims)
             except Exception as error:
-                if not is_outage(error) or time.monotonic() > until:
+                if not may_pass(error) or time.monotonic() > until:
                     raise
                 await asyncio.sleep(self.pause_s)
 

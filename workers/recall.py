@@ -14,7 +14,7 @@ from producers.errors import ProducerError, Unavailable
 from producers.recall_json import as_json
 from producers.recalls import Answer, RecallJobRequest, Recalls
 from store.errors import PositionBeyondLog
-from store.outage import is_outage
+from store.outage import may_pass
 from store.recall_jobs import RecallJobs, TakenJob
 from workers.metrics import RECALL_JOBS
 
@@ -95,7 +95,7 @@ class RecallWork:
             body = RecallJobRequest.model_validate_json(orjson.dumps(taken.request))
             answer = await self._recalled(taken.host_id, body)
         except Exception as error:
-            if is_outage(error):
+            if may_pass(error):
                 raise
             category = _category(error)
             log.warning("a recall job failed", category=category, error=type(error).__name__)

@@ -9,6 +9,7 @@ from asyncpg.exceptions import PostgresError
 from sqlalchemy.exc import SQLAlchemyError
 
 from embeddings.errors import EmbeddingError
+from store.errors import ResourceBusy
 from store.ledger import LedgerRow, Outcome
 from store.outage import is_outage
 from workers.errors import Permanent, WorkError
@@ -68,6 +69,8 @@ def named(error: Exception) -> tuple[str, str]:
     if isinstance(error, WorkError):
         return error.category, error.reason
     kind = type(error).__name__
+    if isinstance(error, ResourceBusy):
+        return "busy", kind
     if isinstance(error, EmbeddingError):
         return "embedding", kind
     if isinstance(error, SQLAlchemyError | PostgresError) or is_outage(error):

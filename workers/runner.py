@@ -15,9 +15,9 @@ from uuid import UUID
 import structlog
 
 from embeddings.errors import ModelUnreachable
-from store.errors import LeaseLost
+from store.errors import LeaseLost, ResourceBusy
 from store.ledger import Claim, Ledger, LedgerRow, Outcome, Stage, public_status
-from store.outage import is_outage
+from store.outage import is_outage, may_pass
 from workers.errors import Untold
 from workers.leases import lost, renewed
 from workers.metrics import STAGE_AGE, STAGE_FAILURES, STAGE_TOTAL
@@ -30,6 +30,8 @@ log = structlog.get_logger(__name__)
 LONGEST_NUDGE_S = 5.0
 #: Pause after the database could not be reached, in seconds.
 OUTAGE_PAUSE_S = 1.0
+#: How long work waits that another transaction's lock stood in the way of.
+BUSY_PAUSE = timedelta(seconds=10)
 
 
 Clock = Callable[[], datetime]
@@ -202,7 +204,9 @@ class Runner:
         stage = self.work.stage.value
         STAGE_FAILURES.labels(stage, category).inc()
         log.warning("work failed", stage=stage, category=category, error=type(error).__name__)
-        if is_outage(error) or isinstance(error, Untold | ModelUnreachable):
+        if isinstance(error, ResourceBusy):
+            await self._retry_later(claims)
+        elif is_outage(error) or isinstance(error, Untold | ModelUnreachable):
             await self._release(claims)
             await asyncio.sleep(self.pause_s)
         elif len(claims) > 1:
@@ -210,6 +214,20 @@ class Runner:
                 await self._one([claim])
         else:
             await self._record(claims[0], error)
+
+    async def _retry_later(self, claims: Sequence[Claim]) -> None:
+        """Leave claims for a while in whose way another transaction's lock stands; that is no attempt.
+
+        Claims of other banks go on without them.
+        """
+        banks: dict[tuple[UUID, UUID], list[Claim]] = defaultdict(list)
+        for claim in claims:
+            banks[claim.host_id, claim.rows[0].bank_id].append(claim)
+        if len(banks) > 1:
+            for of_bank in banks.values():
+                await self._one(of_bank)
+        else:
+            await self._release(claims, BUSY_PAUSE)
 
     async def _record(self, claim: Claim, error: Exception) -> None:
         alone = len(claim.rows) == 1
@@ -224,15 +242,18 @@ class Runner:
         else:
             lost([claim])
 
-    async def _release(self, claims: Sequence[Claim]) -> None:
-        """Give claims back; a database that is away is asked again until the leases are over by themselves."""
+    async def _release(self, claims: Sequence[Claim], wait: timedelta | None = None) -> None:
+        """Give claims back, to be ready after `wait`.
+
+        A database that is away is asked again until the leases are over by themselves.
+        """
         until = time.monotonic() + self.lease.total_seconds()
         while claims:
             try:
-                await self.ledger.release(claims)
+                await self.ledger.release(claims, wait)
             except Exception as error:  # noqa: BLE001 - the lease runs out by itself
                 log.warning("claims could not be given back", stage=self.work.stage.value, error=type(error).__name__)
-                if self.stopping or not is_outage(error) or time.monotonic() > until:
+                if self.stopping or not may_pass(error) or time.monotonic() > until:
                     return
                 await asyncio.sleep(self.pause_s)
             else:

@@ -105,7 +105,9 @@ def user_command(
     data: DataOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Erase every turn of a user, in all banks. Names of sessions and banks stay unless those are erased themselves.
+    """Erase what a user said and began, in all banks, with the user's own banks; revoke the user's keys.
+
+    Of what others began, the user's corrections and pins go. The receipt says what stays.
 
     **Example:** `afterturn erase user ana --yes --json`
     """
@@ -214,4 +216,6 @@ def _in_words(receipt: Receipt, *, dry_run: bool) -> Group:
         for one in receipt.models
     ]
     lines += [Text(f"  {place}") for place in receipt.unreached]
+    if receipt.stays:
+        lines += [Text("stays here:"), *(Text(f"  {one}") for one in receipt.stays)]
     return Group(*lines, Text("" if dry_run else f"receipt {receipt.erasure_id}"))

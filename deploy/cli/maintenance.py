@@ -23,6 +23,7 @@ from embeddings.registry import create_embedder
 from store.clock import DatabaseClock
 from store.database import Database
 from store.erasure import Erasures
+from store.errors import ResourceBusy
 from store.maintenance import Pruning, Schedule, WordsAnew
 from store.recall_jobs import RecallJobs
 from store.vector_indexes import VectorIndexes
@@ -68,7 +69,7 @@ def maintenance_command(
         raise ended(f"these settings cannot be used:\n{error}", 2) from None
     try:
         told = asyncio.run(_run(running_stack(data), settings, task, counted if dry_run else worked))
-    except (SQLAlchemyError, OSError) as error:
+    except (SQLAlchemyError, OSError, ResourceBusy) as error:
         raise ended(f"the database of the stack does not answer ({type(error).__name__})", 1) from None
     if as_json:
         answer({"dry_run": dry_run, "tasks": [_as_json(one) for one in told]})

@@ -22,6 +22,7 @@ from deploy.stack import Stack
 from store.call_audit import NOBODY, Call, CallAudit, Door
 from store.clock import DatabaseClock
 from store.database import Database
+from store.errors import ResourceBusy
 
 T = TypeVar("T")
 
@@ -42,6 +43,8 @@ def on_database(stack: Stack, work: Callable[[Database], Awaitable[T]]) -> T:
         raise
     except (SQLAlchemyError, OSError) as error:
         raise ended(f"the database of the stack does not answer ({type(error).__name__})", 1) from None
+    except ResourceBusy as error:
+        raise ended(f"{error}; the database's view pg_locks shows which session holds what", 1) from None
 
 
 def acted(stack: Stack, operation: str, host: UUID, work: Callable[[Database, "Act"], Awaitable[T]]) -> T:

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from store.errors import ResourceBusy
 from store.ledger import PUBLIC_STATUSES, Stage, StageCounts
 
 T = TypeVar("T")
@@ -60,7 +61,7 @@ async def looks(look: Callable[[], Awaitable[T]], every: timedelta, say: Callabl
         began = time.monotonic()
         try:
             seen = await look()
-        except (SQLAlchemyError, OSError) as error:
+        except (SQLAlchemyError, OSError, ResourceBusy) as error:
             if not away:
                 say(f"the database of the stack does not answer ({type(error).__name__}); looking again")
             away = True

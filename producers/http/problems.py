@@ -28,11 +28,11 @@ from store.errors import (
     QuotaExceeded,
     RateLimited,
     ReplayError,
+    ResourceBusy,
     RestoredElsewhere,
     SchemaMismatch,
     SealBroken,
     TargetTaken,
-    TurnBusy,
     TurnConflict,
 )
 from store.outage import is_outage
@@ -71,8 +71,8 @@ WIRES: Mapping[type[Exception], Wire] = {
     MissingParent: Wire(409, "PARENT_MISSING"),
     NotSettled: Wire(409, "VERSION_CONFLICT"),
     RestoredElsewhere: Wire(409, "RESTORED_ELSEWHERE"),
-    TurnBusy: Wire(409, "RESOURCE_BUSY", retryable=True),
-    LeaseLost: Wire(409, "RESOURCE_BUSY", retryable=True),
+    ResourceBusy: Wire(409, "RESOURCE_BUSY", retryable=True, headers=AGAIN),
+    LeaseLost: Wire(409, "RESOURCE_BUSY", retryable=True, headers=AGAIN),
     TooLarge: Wire(413, "PAYLOAD_TOO_LARGE", headers=CLOSE),
     Invalid: Wire(422, "INVALID_ARGUMENT"),
     InvalidEvent: Wire(422, "INVALID_EVENT"),

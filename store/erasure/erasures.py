@@ -12,17 +12,19 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store import reflections
 from store.database import Database
 from store.erasure import requests
 from store.erasure.ages import count_old, erase_old, old_enough
-from store.erasure.banks import ISSUED, begin_bank, erase_page
+from store.erasure.banks import BANK, ISSUED, begin_bank, erase_page
 from store.erasure.requests import Erasure, Kind, Receipt, Target
 from store.erasure.units import ERASE_EVENTS, SCRUB_SESSIONS, Place, erase_units
-from store.erasure.users import begin_user, by_bank, erase_written, next_page
+from store.erasure.users import by_bank, erase_keys, erase_written, next_page
 from store.errors import NotFound
 from store.events.catalog import EventType
 from store.events.log import append_events
 from store.outage import state_of
+from store.together import Together
 
 #: Units of a session that go in one transaction.
 PAGE_UNITS = 100
@@ -31,18 +33,28 @@ LEFT_ALONE = timedelta(seconds=30)
 DEADLOCK = "40P01"
 TRIES = 5
 
-# Bank-wide: whoever appends to, counts or embeds for the bank holds its lock shared for as long as it writes.
-LOCK_LOG = text("select pg_advisory_xact_lock_shared(afterturn.log_lock())")
-# Before the bank, where that ends: it is counted anew then.
+# The order of locks is that of store/SCHEMA.md. Whoever appends to, counts or embeds for a bank holds it shared for as
+# long as that takes.
+LOCK_LOG = text("select afterturn.enter_log()")
+# For a moment, and for the one host: what was begun to be written of it is in the log then.
+LOCK_HOST = text("""
+    select pg_advisory_xact_lock_shared(afterturn.log_lock()),
+           pg_advisory_xact_lock(afterturn.lock_key('host', :host))""")
+# Where a bank ends: it is counted anew then.
 LOCK_QUOTA = text("select afterturn.lock_quota(:host)")
+SHARE_QUOTA = text("select pg_advisory_xact_lock_shared(afterturn.lock_key('quota', :host))")
 LOCK_BANK = text("select pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))")
 # In the order in which everybody locks banks.
 LOCK_BANKS = text("""
     select pg_advisory_xact_lock(k.key)
       from (select distinct afterturn.lock_key('bank', b.bank) as key
               from unnest(cast(:banks as uuid[])) as b(bank) order by 1) k""")
-# For a moment: what was begun to be written is in the log then.
-LOCK_LOG_ALONE = text("select pg_advisory_xact_lock(afterturn.log_lock())")
+KNOWN = text("""
+    select exists (select from afterturn.event_store_t e where e.host_id = :host and e.user_id = :thing)
+        or exists (select from afterturn.agent_memory_bank_t b
+                    where b.host_id = :host and b.user_id = :thing and b.bank_name <> '')
+        or afterturn.has_key_of(:name)""")
+FORGET_JOBS_OF = text("delete from afterturn.recall_job_t where host_id = :host and request->>'user_id' = :name")
 HAS_UNIT = text("""
     select exists (select from afterturn.agent_memory_unit_t u
                     where u.host_id = :host and u.bank_id = :bank and u.unit_id = :thing)""")
@@ -56,27 +68,49 @@ UNITS_OF_SESSION = text("""
      where u.host_id = :host and u.bank_id = :bank and u.session_id = :session
        and u.position > :reached and u.position <= :upto
      order by u.position limit :limit""")
+# The user's own banks that are not erased yet, those under way first.
+OWN_BANK = text("""
+    select b.bank_id, r.erasure_id
+      from afterturn.agent_memory_bank_t b
+      left join afterturn.erasure_t r
+        on r.host_id = b.host_id and r.target_id = b.bank_id and r.kind = 'bank' and r.status = 'running'
+     where b.host_id = :host and b.user_id = :user and (b.active or b.bank_name <> '')
+       and not exists (select from afterturn.erasure_t d
+                        where d.host_id = b.host_id and d.parent_id = :erasure and d.target_id = b.bank_id
+                          and d.status = 'done')
+     order by r.erasure_id is null, b.bank_id limit 1""")
 SEES_BANK = text("""
     select exists (select from afterturn.agent_memory_bank_t b where b.host_id = :host and b.bank_id = :bank)""")
 GIVE_BACK = text("select afterturn.recount_quota(:host, :now, interval '0')")
 SAMPLES = text("select afterturn.erase_samples(:erasure)")
 LEFT = text("""
-    select host_id, erasure_id from afterturn.erasure_t where status = 'running' and updated_at < :before
+    select host_id, erasure_id from afterturn.erasure_t
+     where status = 'running' and updated_at < :before and parent_id is null
      order by updated_at limit 20""")
 
 
 class Erasures:
-    """Opens erasures, goes on with them, and accounts for them. An instance may be shared."""
+    """Opens erasures, goes on with them, and accounts for them. An instance may be shared within one event loop.
+
+    Each call may raise ResourceBusy, where another transaction holds a bank, a session or the host for long; what was
+    accepted goes on later.
+    """
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
         self._clock = clock
+        self._samples = Together(self._erase_samples, eager=True)
 
     async def request(self, host: UUID, target: Target) -> UUID:
         """Take an erasure in; returns its id. What is to be gone is then refused to come back, and `run` makes it so.
 
-        The same asked for again while it runs is the same erasure. Raises NotFound for what is unknown or foreign.
+        The same asked for again while it runs is the same erasure. Raises NotFound for what is unknown or foreign,
+        before anything is locked.
         """
+        async with self._database.tenant(host) as connection:
+            if running := await requests.find_running(connection, host, target.kind, target.ids(host)[1]):
+                return running
+            await self._look(connection, host, target)
         async with self._database.tenant(host) as connection:
             return await self._open(connection, host, target)
 
@@ -100,12 +134,14 @@ class Erasures:
     async def estimate(self, host: UUID, target: Target) -> Receipt:
         """Say what an erasure would come to, and write nothing: it is done in one transaction and undone.
 
-        Keeps the bank's writers waiting meanwhile. Raises NotFound.
+        Keeps the writers of the bank, or of the host for a user, waiting meanwhile. Raises NotFound.
         """
         async with self._database.tenant(host) as connection:
+            await self._look(connection, host, target)
             erasure = await self._open(connection, host, target)
             while await self._step(connection, host, erasure):
                 pass
+            await requests.save(connection, await self._with_parts(connection, host, erasure))
             found = await requests.receipt(connection, host, erasure)
             await connection.rollback()
         return found
@@ -163,26 +199,30 @@ class Erasures:
         async with self._database.tenant(host) as connection:
             if await self._step(connection, host, erasure):
                 return False
-        async with self._database.tenant(host) as connection:
-            await self._end(connection, host, erasure)
+        await self._end(host, erasure)
         return True
+
+    async def _look(self, connection: AsyncConnection, host: UUID, target: Target) -> None:
+        bank, thing = target.ids(host)
+        erasure = Erasure(host, uuid4(), target.kind, bank, thing, self._clock())
+        await _find(Place(connection, erasure, bank or host), target)
 
     async def _open(self, connection: AsyncConnection, host: UUID, target: Target) -> UUID:
         """Write the request, and make sure that nothing of what is to be gone is on its way into the log."""
         bank, thing = target.ids(host)
-        await connection.execute(LOCK_LOG_ALONE if bank is None else LOCK_LOG)
-        if target.kind is Kind.BANK:
-            await connection.execute(LOCK_QUOTA, {"host": host})
+        await connection.execute(LOCK_HOST if bank is None else LOCK_LOG, {"host": host})
+        await connection.execute(LOCK_QUOTA if target.kind is Kind.BANK else SHARE_QUOTA, {"host": host})
         if bank is not None:
             await connection.execute(LOCK_BANK, {"bank": bank})
         if running := await requests.find_running(connection, host, target.kind, thing):
             return running
         erasure = await requests.write(connection, host, target, self._clock())
         erasure.upto = int((await connection.execute(ISSUED)).scalar_one())
-        if bank is None:
-            await begin_user(connection, erasure)
-        else:
+        if bank is not None:
             await _begin(Place(connection, erasure, bank))
+        else:
+            forgotten = await connection.execute(FORGET_JOBS_OF, {"host": host, "name": target.name})
+            erasure.counts["recall_jobs"] += forgotten.rowcount
         await requests.save(connection, erasure)
         return erasure.erasure_id
 
@@ -192,22 +232,68 @@ class Erasures:
         erasure = await requests.hold(connection, host, erasure_id, self._clock())
         if erasure.done:
             return False
-        more = await (_page_of_user if erasure.bank is None else _page_of_bank)(connection, erasure)
+        if erasure.bank is None and not erasure.reached and await _own_bank(connection, erasure):
+            more = True
+        else:
+            await connection.execute(SHARE_QUOTA, {"host": host})
+            more = await (_page_of_user if erasure.bank is None else _page_of_bank)(connection, erasure)
         await requests.save(connection, erasure)
         return more
 
-    async def _end(self, connection: AsyncConnection, host: UUID, erasure_id: UUID) -> None:
-        """Count what is free again, and end; holding no bank, since who is counted may be waiting for one."""
-        await connection.execute(LOCK_LOG)
+    async def _end(self, host: UUID, erasure_id: UUID) -> None:
+        """Count what is free again, have the planner's samples taken anew, and end.
+
+        Both look at much of the database. They hold none of the locks that writers take, and nothing of another host.
+        """
+        async with self._database.tenant(host) as connection:
+            erasure = await self._with_parts(connection, host, erasure_id)
+        if erasure.done:
+            return
+        if any(erasure.counts.values()):
+            async with self._database.call() as connection:
+                await connection.execute(GIVE_BACK, {"host": host, "now": erasure.at})
+            await self._samples.ask((host, erasure_id))
+        async with self._database.tenant(host) as connection:
+            erasure = await self._with_parts(connection, host, erasure_id)
+            if not erasure.done:
+                await requests.save(connection, erasure)
+                await requests.finish(connection, erasure)
+
+    async def _with_parts(self, connection: AsyncConnection, host: UUID, erasure_id: UUID) -> Erasure:
+        """Return an erasure, held, with what became of its parts."""
         erasure = await requests.hold(connection, host, erasure_id, self._clock())
         if not erasure.done:
-            await connection.execute(GIVE_BACK, {"host": host, "now": erasure.at})
-            await connection.execute(SAMPLES, {"erasure": erasure_id})
-            await requests.finish(connection, erasure)
+            await requests.add_parts(connection, erasure)
+        return erasure
+
+    async def _erase_samples(self, ended: Sequence[tuple[UUID, UUID]]) -> Sequence[None]:
+        """Have samples taken anew, once for all whose rows are gone by now."""
+        host, erasure = ended[0]
+        async with self._database.tenant(host) as connection:
+            await connection.execute(SAMPLES, {"erasure": erasure})
+        return [None] * len(ended)
 
 
 async def _sees(connection: AsyncConnection, host: UUID, bank: UUID) -> bool:
     return bool((await connection.execute(SEES_BANK, {"host": host, "bank": bank})).scalar())
+
+
+async def _find(place: Place, target: Target) -> None:
+    """See that there is something to erase, without any lock. Raises NotFound, IsReflection."""
+    host, thing = place.erasure.host, place.erasure.target
+    match target.kind:
+        case Kind.BANK:
+            known = bool(await place.ask(BANK))
+        case Kind.SESSION:
+            known = bool(await place.ask(SESSION, session=thing))
+        case Kind.USER:
+            found = await place.connection.execute(KNOWN, {"host": host, "thing": thing, "name": target.name})
+            known = bool(found.scalar())
+        case _:
+            await reflections.refuse(place.connection, host, place.bank, thing)
+            known = bool((await place.ask(HAS_UNIT, thing=thing))[0][0])
+    if not known:
+        raise NotFound(f"no such {target.kind.value}")
 
 
 async def _begin(place: Place) -> None:
@@ -276,3 +362,33 @@ async def _page_of_user(connection: AsyncConnection, erasure: Erasure) -> bool:
     if page:
         erasure.reached = page[-1].position
     return bool(page)
+
+
+async def _own_bank(connection: AsyncConnection, erasure: Erasure) -> bool:
+    """Go on with the next bank that is the user's own, by an erasure that is part of this one; False: there is none.
+
+    Keys that name the user, or such a bank, open nothing any more before that.
+    """
+    await erase_keys(connection, erasure)
+    whose = {"host": erasure.host, "user": erasure.target, "erasure": erasure.erasure_id}
+    row = (await connection.execute(OWN_BANK, whose)).one_or_none()
+    if row is None:
+        return False
+    if row.erasure_id is None:
+        await connection.execute(LOCK_QUOTA, {"host": erasure.host})
+        await connection.execute(LOCK_BANK, {"bank": row.bank_id})
+        part = Erasure(
+            erasure.host, uuid4(), Kind.BANK, row.bank_id, row.bank_id, erasure.at, parent=erasure.erasure_id
+        )
+        await begin_bank(Place(connection, await requests.begin(connection, part), row.bank_id))
+        await requests.save(connection, part)
+        return True
+    await requests.adopt(connection, row.erasure_id, erasure)
+    part = await requests.hold(connection, erasure.host, row.erasure_id, erasure.at)
+    await connection.execute(SHARE_QUOTA, {"host": erasure.host})
+    await connection.execute(LOCK_BANK, {"bank": row.bank_id})
+    more = await erase_page(Place(connection, part, row.bank_id))
+    await requests.save(connection, part)
+    if not more:
+        await requests.finish(connection, part)
+    return True

@@ -24,10 +24,19 @@ BEYOND_REACH = (
     "old row versions on disk, until the next VACUUM",
     "ids: whoever knows a name can compute the id made from it",
 )
+#: What of a user stays in this service, since it is not the user's alone.
+STAYS = (
+    "what others said of the user",
+    "names of banks that others share, of sessions in which others wrote, and of things that others spoke of, too",
+    "names of sessions at a gateway, in this receipt, so that they can be erased there",
+    "labels of keys that are not the user's",
+    "targets at a gateway that an operator set, with the gateway's own names of users",
+)
 
 OPEN = text("""
-    insert into afterturn.erasure_t (host_id, erasure_id, kind, bank_id, target_id, upto, requested_at, updated_at)
-    values (:host, :erasure, :kind, :bank, :target, :upto, :now, :now)""")
+    insert into afterturn.erasure_t
+           (host_id, erasure_id, kind, bank_id, target_id, upto, requested_at, updated_at, parent_id)
+    values (:host, :erasure, :kind, :bank, :target, :upto, :now, :now, :parent)""")
 RUNNING = text("""
     select erasure_id from afterturn.erasure_t
      where host_id = :host and target_id = :target and kind = :kind and status = 'running'""")
@@ -44,6 +53,13 @@ SAVE = text("""
 PUT_OFF = text("""
     update afterturn.erasure_t set updated_at = :since
      where host_id = :host and erasure_id = :erasure and status = 'running'""")
+# Somebody else may have asked for the same: it is part of both then.
+ADOPT = text("""
+    update afterturn.erasure_t set parent_id = :parent
+     where host_id = :host and erasure_id = :erasure and status = 'running'""")
+PARTS = text("""
+    select cast(counts as text) as counts, cast(delivered as text) as delivered from afterturn.erasure_t
+     where host_id = :host and parent_id = :erasure""")
 FINISH = text("""
     update afterturn.erasure_t set status = 'done', finished_at = :now, updated_at = :now
      where host_id = :host and erasure_id = :erasure""")
@@ -89,7 +105,7 @@ class Receipt:
 
     `counts`: rows and events by kind. `delivered`: sessions at a foreign gateway that were told erased turns, by the
     names they have there, with how many turns; they must be erased there. `models`: machines that were sent erased
-    texts, to embed or to read them. `unreached`: where else copies may be.
+    texts, to embed or to read them. `unreached`: where else copies may be. `stays`: what of a user stays here.
     """
 
     erasure_id: UUID
@@ -103,6 +119,7 @@ class Receipt:
     finished_at: datetime | None
     models: tuple[Sent, ...] = ()
     unreached: tuple[str, ...] = BEYOND_REACH
+    stays: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -120,6 +137,8 @@ class Erasure:
     done: bool = False
     counts: Counter[str] = field(default_factory=Counter)
     delivered: Counter[str] = field(default_factory=Counter)
+    #: The user's erasure that this one is part of.
+    parent: UUID | None = None
 
 
 async def find_running(connection: AsyncConnection, host: UUID, kind: Kind, target: UUID) -> UUID | None:
@@ -140,7 +159,9 @@ async def write(connection: AsyncConnection, host: UUID, target: Target, now: da
 async def begin(connection: AsyncConnection, erasure: Erasure) -> Erasure:
     """Write an erasure of which nothing is done yet."""
     arguments = {"host": erasure.host, "erasure": erasure.erasure_id, "kind": erasure.kind.value, "bank": erasure.bank}
-    await connection.execute(OPEN, {**arguments, "target": erasure.target, "upto": erasure.upto, "now": erasure.at})
+    await connection.execute(
+        OPEN, {**arguments, "target": erasure.target, "upto": erasure.upto, "now": erasure.at, "parent": erasure.parent}
+    )
     return erasure
 
 
@@ -178,6 +199,18 @@ async def save(connection: AsyncConnection, erasure: Erasure) -> None:
     )
 
 
+async def adopt(connection: AsyncConnection, erasure: UUID, parent: Erasure) -> None:
+    """Make a running erasure part of a user's."""
+    await connection.execute(ADOPT, {"host": parent.host, "erasure": erasure, "parent": parent.erasure_id})
+
+
+async def add_parts(connection: AsyncConnection, erasure: Erasure) -> None:
+    """Add what became of the parts of an erasure to its own counts."""
+    for row in await connection.execute(PARTS, {"host": erasure.host, "erasure": erasure.erasure_id}):
+        erasure.counts.update(orjson.loads(row.counts))
+        erasure.delivered.update(orjson.loads(row.delivered))
+
+
 async def put_off(connection: AsyncConnection, host: UUID, erasure: UUID, since: datetime) -> None:
     """Write that an erasure was gone on with last at `since`, and no more."""
     await connection.execute(PUT_OFF, {"host": host, "erasure": erasure, "since": since})
@@ -204,6 +237,7 @@ async def receipt(connection: AsyncConnection, host: UUID, erasure: UUID) -> Rec
         delivered=orjson.loads(row.delivered),
         requested_at=row.requested_at,
         finished_at=row.finished_at,
+        stays=STAYS if row.kind == Kind.USER else (),
     )
 
 

@@ -53,6 +53,7 @@ DOCS = text("""
 ERASE_EVENTS = text("select afterturn.erase_events(:erasure, cast(:subjects as text[]), cast(:upto as bigint))")
 ERASE_AT = text("select afterturn.erase_at(:erasure, cast(:positions as bigint[]))")
 ERASE_MESSAGES = text("select afterturn.erase_messages(:erasure, :bank, cast(:units as uuid[]))")
+ERASE_WORDS = text("select afterturn.erase_words_of(:erasure, cast(:positions as bigint[]))")
 ERASE_GUARDS = text("select afterturn.erase_guards(:erasure, cast(:turns as uuid[]))")
 SCRUB = text("select afterturn.scrub(:host, cast(:subjects as text[]))")
 SCRUB_SESSIONS = text("select afterturn.scrub_sessions(:host, :bank, cast(:sessions as uuid[]))")
@@ -148,9 +149,9 @@ async def erase_units(place: Place, seeds: Sequence[UUID]) -> None:
     units = [row.unit_id for row in found]
     await _count(place, found, units)
     await place.end(EventType.UNIT_DELETED, [(row.unit_id, row.version) for row in found], "unitId")
-    await _follow(place, units)
+    await settle_derived(place, units)
     subjects = [place.subject(unit) for unit in units]
-    subjects += await _ties(place, units) + await _orphans(place, units) + await _documents(place, found)
+    subjects += await _ties(place, units) + await end_orphans(place, units) + await _documents(place, found)
     reflections, positions = await _reflections(place, units)
     await place.count("events", ERASE_EVENTS, subjects=subjects, upto=None)
     await place.count("events", ERASE_AT, positions=positions)
@@ -189,7 +190,7 @@ async def _count(place: Place, found: Sequence[Row[Any]], units: Sequence[UUID])
     place.erasure.counts.update(await sent(place.connection, place.erasure.host, place.bank, units))
 
 
-async def _follow(place: Place, units: Sequence[UUID]) -> None:
+async def settle_derived(place: Place, units: Sequence[UUID]) -> None:
     """Bring derived state up to the units' end, all of it: nothing of it may be left for later."""
     await derived.advance(place.connection, place.origin, [])
     while (await place.ask(UNCOUNTED))[0][0]:
@@ -204,8 +205,8 @@ async def _ties(place: Place, units: Sequence[UUID]) -> list[str]:
     return [tie.subject for tie in ties]
 
 
-async def _orphans(place: Place, units: Sequence[UUID]) -> list[str]:
-    """End the entities that no living unit names any more."""
+async def end_orphans(place: Place, units: Sequence[UUID]) -> list[str]:
+    """End the entities that these units named and no living unit names any more; return their aggregate ids."""
     orphans = await place.ask(ORPHANS, units=units)
     await place.end(EventType.ENTITY_DELETED, [(row.entity_id, row.version) for row in orphans], "entityId")
     place.erasure.counts["entities"] += len(orphans)

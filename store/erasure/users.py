@@ -1,4 +1,9 @@
-"""Erasing what a user said, in all banks of the host: the user's events are walked in order of the log."""
+"""Erasing what a user said, in all banks of the host: the user's events are walked in order of the log.
+
+A thing is the user's where the event that began it is; of what somebody else began, the user's versions go. The user's
+own banks go with all that is in them, whoever said it, and so do the user's names: of sessions in which nobody else
+wrote, and with keys, which open nothing any more.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,40 +13,70 @@ from uuid import UUID
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from store import identity
 from store.erasure.requests import Erasure
-from store.erasure.units import ERASE_EVENTS, FORGET_JOBS, SCRUB, SCRUB_SESSIONS, Place, erase_units
-from store.errors import NotFound
+from store.erasure.take_back import remainder, say_again, take_back_unit
+from store.erasure.units import (
+    ERASE_AT,
+    ERASE_EVENTS,
+    ERASE_WORDS,
+    FORGET_JOBS,
+    SCRUB,
+    SCRUB_SESSIONS,
+    Place,
+    erase_units,
+)
 from store.events.catalog import Aggregate, EventType
+from store.events.log import append_events, versions
 
 #: Events of one transaction.
 PAGE_EVENTS = 300
 
 # WHY nonce: it is the position, and the log has an index on it by user.
-KNOWN = text("select exists (select from afterturn.event_store_t where host_id = :host and user_id = :user)")
 PAGE = text("""
-    select e.position, e.bank_id, e.event_type, e.aggregate_type,
+    select e.position, e.bank_id, e.event_type, e.aggregate_type, afterturn.begins(e.event_type)
+           and not exists (select from afterturn.event_store_t o
+                            where o.host_id = e.host_id and o.aggregate_id = e.aggregate_id and o.user_id <> e.user_id)
+               as theirs,
+           d ? 'erased' as erased, cast(d->>'sessionId' as uuid) as session_id,
            cast(coalesce(d->>'unitId', d->>'docId', d->>'directiveId', d->>'reflectionId', d->>'sessionId') as uuid)
                as thing
       from afterturn.event_store_t e, lateral (select e.payload->'data') as x(d)
      where e.host_id = :host and e.user_id = :user and e.nonce > :reached and e.nonce <= :upto
      order by e.nonce limit :limit""")
-# What ends with its writer: versions in the log of those that are not erased, and whether they live.
-THINGS = text("""
-    select t.id,
-           afterturn.logged_version(:host, cast(:host as uuid) || '|' || cast(:bank as uuid) || '|' || t.id) as version
-      from unnest(cast(:things as uuid[])) t(id)
+# Units of others that name a document or were read from it: they stay.
+OTHERS_IN_DOC = text("""
+    select exists (select from afterturn.agent_memory_unit_t u
+                    where u.host_id = :host and u.bank_id = :bank and u.doc_id = :doc and u.active
+                      and u.user_id <> :user)""")
+# Sessions of which nobody else wrote anything, and nothing is left to be erased but what the history itself keeps.
+THEIR_SESSIONS = text("""
+    select h.session_id, h.active, s.subject, afterturn.logged_version(h.host_id, s.subject) as version
+      from unnest(cast(:sessions as uuid[])) t(session_id),
+           lateral (select h.* from afterturn.agent_session_history_t h
+                     where h.host_id = :host and h.bank_id = :bank and h.session_id = t.session_id offset 0) h,
+           lateral (select h.host_id || '|' || h.bank_id || '|' || h.session_id as subject) s
      where exists (select from afterturn.event_store_t e
-                    where e.host_id = :host
-                      and e.aggregate_id = cast(:host as uuid) || '|' || cast(:bank as uuid) || '|' || t.id
-                      and not e.payload->'data' ? 'erased')
-     order by 1""")
-ERASE_WORDS = text("select afterturn.erase_words_of(:erasure, cast(:positions as bigint[]))")
+                    where e.host_id = :host and e.aggregate_id = s.subject and not e.payload->'data' ? 'erased')
+       and not exists (select from afterturn.event_store_t e
+                        where e.host_id = :host and e.aggregate_id = s.subject and not e.payload->'data' ? 'erased'
+                          and (e.user_id <> :user or e.position > :upto))
+       and not exists (select from afterturn.agent_memory_unit_t u
+                        where u.host_id = :host and u.bank_id = :bank and u.session_id = h.session_id
+                          and u.content <> '')
+     order by h.session_id""")
+KEYS = text("select key_id, user_name, gateway_user from afterturn.named_keys(:erasure)")
+NAMED_BANKS = text("""
+    select b.bank_id, b.bank_name from afterturn.agent_memory_bank_t b
+     where b.host_id = :host and b.user_id = :user and b.bank_name <> ''""")
+ERASE_KEYS = text("""
+    select afterturn.erase_keys(:erasure, cast(:keys as uuid[]), cast(:banks as uuid[]), cast(:names as text[]))""")
 
 #: What a user makes beside turns: how its end is called, by which field it is named, what a receipt calls it.
-MADE: Mapping[str, tuple[EventType, str, str]] = {
-    Aggregate.DOC.value: (EventType.DOC_DELETED, "docId", "documents"),
-    Aggregate.DIRECTIVE.value: (EventType.DIRECTIVE_DELETED, "directiveId", "directives"),
-    Aggregate.REFLECTION.value: (EventType.REFLECTION_DELETED, "reflectionId", "reflections"),
+MADE: Mapping[Aggregate, tuple[EventType, str, str]] = {
+    Aggregate.DOC: (EventType.DOC_DELETED, "docId", "documents"),
+    Aggregate.DIRECTIVE: (EventType.DIRECTIVE_DELETED, "directiveId", "directives"),
+    Aggregate.REFLECTION: (EventType.REFLECTION_DELETED, "reflectionId", "reflections"),
 }
 
 
@@ -49,27 +84,25 @@ MADE: Mapping[str, tuple[EventType, str, str]] = {
 class Written:
     """What a page of the log holds of a user in one bank."""
 
-    units: set[UUID] = field(default_factory=set)
-    made: dict[str, set[UUID]] = field(default_factory=dict)
-    histories: list[Row[Any]] = field(default_factory=list)
+    #: Units of which every event is the user's, and those of which others wrote some.
+    theirs: set[UUID] = field(default_factory=set)
+    shared: set[UUID] = field(default_factory=set)
+    made: dict[Aggregate, set[UUID]] = field(default_factory=dict)
+    histories: list[int] = field(default_factory=list)
+    sessions: set[UUID] = field(default_factory=set)
 
     def add(self, row: Row[Any]) -> None:
-        """Take in one event of the user; whoever says anew what a thing is has made it as it is."""
-        if row.event_type.endswith("DeletedEvent"):
+        """Take in one event of the user."""
+        if row.erased or row.event_type.endswith("DeletedEvent"):
             return
+        if row.session_id:
+            self.sessions.add(row.session_id)
         if row.aggregate_type == Aggregate.UNIT.value:
-            self.units.add(row.thing)
+            (self.theirs if row.theirs else self.shared).add(row.thing)
         elif row.aggregate_type in MADE:
-            self.made.setdefault(row.aggregate_type, set()).add(row.thing)
+            self.made.setdefault(Aggregate(row.aggregate_type), set()).add(row.thing)
         elif row.aggregate_type == Aggregate.SESSION.value:
-            self.histories.append(row)
-
-
-async def begin_user(connection: AsyncConnection, erasure: Erasure) -> None:
-    """See that there is something of the user. Raises NotFound."""
-    known = await connection.execute(KNOWN, {"host": erasure.host, "user": erasure.target})
-    if not known.scalar():
-        raise NotFound("no such user")
+            self.histories.append(row.position)
 
 
 async def next_page(connection: AsyncConnection, erasure: Erasure) -> Sequence[Row[Any]]:
@@ -89,21 +122,65 @@ def by_bank(page: Sequence[Row[Any]]) -> dict[UUID, Written]:
 async def erase_written(place: Place, written: Written) -> None:
     """Erase what a user wrote in one bank, as far as one page of the log tells of it."""
     for kind, things in written.made.items():
-        await _end(place, MADE[kind], sorted(things))
-    if written.made:
+        for thing in sorted(things):
+            await _erase_made(place, kind, thing)
+    theirs = set(written.theirs)
+    for unit in sorted(written.shared - theirs):
+        if await take_back_unit(place, unit):
+            theirs.add(unit)
+    if written.made or written.shared:
         await place.count("recall_jobs", FORGET_JOBS)
-    await erase_units(place, sorted(written.units))
-    positions = [row.position for row in written.histories]
-    await place.count("events", ERASE_WORDS, positions=positions)
-    sessions = sorted({row.thing for row in written.histories})
-    await place.count("history_messages", SCRUB_SESSIONS, sessions=sessions)
+    await erase_units(place, sorted(theirs))
+    await place.count("events", ERASE_WORDS, positions=written.histories)
+    await place.count("history_messages", SCRUB_SESSIONS, sessions=sorted(written.sessions))
+    await _end_sessions(place, sorted(written.sessions))
 
 
-async def _end(place: Place, how: tuple[EventType, str, str], things: Sequence[UUID]) -> None:
-    end, name, kind = how
-    found = await place.ask(THINGS, things=list(things))
-    await place.end(end, [(row.id, row.version) for row in found], name)
-    subjects = [place.subject(row.id) for row in found]
-    await place.count("events", ERASE_EVENTS, subjects=subjects, upto=None)
-    await place.ask(SCRUB, subjects=subjects)
-    place.erasure.counts[kind] += len(found)
+async def erase_keys(connection: AsyncConnection, erasure: Erasure) -> None:
+    """Revoke the keys of a user and take the user's names from them, from other keys' scopes and from quotas."""
+    host, user = erasure.host, erasure.target
+    keys = (await connection.execute(KEYS, {"erasure": erasure.erasure_id})).all()
+    theirs = [
+        key.key_id
+        for key in keys
+        if user in {identity.user_id(host, name) for name in (key.user_name, key.gateway_user) if name}
+    ]
+    banks = (await connection.execute(NAMED_BANKS, {"host": host, "user": user})).all()
+    arguments = {"keys": theirs, "banks": [bank.bank_id for bank in banks], "names": [bank.bank_name for bank in banks]}
+    await connection.execute(ERASE_KEYS, {"erasure": erasure.erasure_id, **arguments})
+    erasure.counts["keys"] += len(theirs)
+
+
+async def _erase_made(place: Place, kind: Aggregate, thing: UUID) -> None:
+    """Erase what a user made beside turns, or their versions of what somebody else made."""
+    end, name, label = MADE[kind]
+    left = await remainder(place, kind, thing)
+    if not left.positions:
+        return
+    subject = place.subject(thing)
+    version = (await versions(place.connection, place.erasure.host, [subject]))[subject]
+    if left.theirs and kind is Aggregate.DOC and (await _others_stand_in(place, thing)):
+        marker = place.marked(EventType.DOC_UPDATED, (thing,), {name: str(thing)}, version + 1)
+        await append_events(place.connection, place.erasure.host, [marker])
+    elif left.theirs:
+        await place.end(end, [(thing, version)], name)
+    elif left.state is not None:
+        await say_again(place, kind, thing, left.state)
+    await place.count("events", ERASE_AT, positions=left.positions)
+    await place.ask(SCRUB, subjects=[subject])
+    place.erasure.counts[label if left.theirs else "versions"] += 1
+
+
+async def _others_stand_in(place: Place, doc: UUID) -> bool:
+    return bool((await place.ask(OTHERS_IN_DOC, doc=doc, user=place.erasure.target))[0][0])
+
+
+async def _end_sessions(place: Place, sessions: Sequence[UUID]) -> None:
+    """End sessions that are the user's alone, with their names."""
+    erasure = place.erasure
+    found = await place.ask(THEIR_SESSIONS, sessions=list(sessions), user=erasure.target, upto=erasure.upto)
+    living = [(row.session_id, row.version) for row in found if row.active]
+    await place.end(EventType.SESSION_DELETED, living, "sessionId")
+    await place.count("events", ERASE_EVENTS, subjects=[row.subject for row in found], upto=None)
+    await place.count("history_messages", SCRUB_SESSIONS, sessions=[row.session_id for row in found])
+    erasure.counts["sessions"] += len(found)

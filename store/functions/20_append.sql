@@ -12,6 +12,15 @@ create or replace function afterturn.log_lock() returns bigint
 language sql immutable parallel safe
 return 4713650204827::bigint;
 
+-- What every writer of the log takes first (store/SCHEMA.md, "Locks"): the log's lock, and that of its tenant, both shared.
+-- What must see all that a tenant has under way takes the tenant's alone; that keeps no other tenant waiting.
+create or replace function afterturn.enter_log(p_host uuid default afterturn.current_host()) returns void
+language plpgsql as $$
+begin
+    perform pg_advisory_xact_lock_shared(afterturn.log_lock());
+    perform pg_advisory_xact_lock_shared(afterturn.lock_key('host', p_host));
+end $$;
+
 -- Whether an event begins an aggregate's life, or begins it again.
 create or replace function afterturn.begins(p_type text) returns boolean
 language sql immutable parallel safe
@@ -39,7 +48,7 @@ language plpgsql set plan_cache_mode to force_generic_plan set search_path to af
 declare
     v_new afterturn.event_store_t[];
 begin
-    perform pg_advisory_xact_lock_shared(afterturn.log_lock());
+    perform afterturn.enter_log();
     -- A bank ends alone: whatever is being accepted for it is there before, and ends with it.
     perform pg_advisory_xact_lock(k.key)
        from (select distinct afterturn.lock_key('bank', o.bank) as key

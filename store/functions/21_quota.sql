@@ -134,7 +134,8 @@ language plpgsql set search_path to afterturn, public as $$
 declare
     v_version bigint;
 begin
-    perform set_config('afterturn.host', p_host::text, true), pg_advisory_xact_lock_shared(afterturn.log_lock());
+    perform set_config('afterturn.host', p_host::text, true);
+    perform afterturn.enter_log();
     perform afterturn.lock_quota(p_host);
     perform pg_advisory_xact_lock_shared(afterturn.lock_key('bank', p_bank));
     perform pg_advisory_xact_lock(afterturn.lock_key('new bank', p_bank));
@@ -226,46 +227,50 @@ language sql stable as $$
          where j.host_id = p_host and (p_name is null or (j.request->>'bank' = p_name and not j.request ? 'banks'))) h
 $$;
 
--- Counts anew what a host and its banks hold: turns and documents of which something is left, bytes, banks that live.
--- p_now: when that was, null where it is no answer to a full quota. The caller holds the quota's lock alone.
+-- Counts anew what a host and its banks hold: turns and documents of which something is left, bytes, banks that live; p_now:
+-- when that was. Writers go on meanwhile. What they write and what they pay become visible together, so one statement sees
+-- by how much the quota is wrong, whatever they add until that is put right. One counts at a time; rows in their order.
 create or replace function afterturn.count_quota(p_host uuid, p_now timestamptz) returns void
 language plpgsql set search_path to afterturn, public as $$
+declare
+    v_off record;
 begin
-    update quota_t q
-       set turns = (select count(distinct u.turn_id) from agent_memory_unit_t u
-                     where u.host_id = p_host and u.origin in ('message', 'document') and u.active
-                       and (q.bank_name is null or u.bank_id = q.scope_id)),
-           bytes = afterturn.bytes_held(p_host, q.scope_id, q.bank_name),
-           banks = (select count(*) from agent_memory_bank_t b where b.host_id = p_host and b.active
-                       and q.bank_name is null),
-           counted_at = coalesce(p_now, q.counted_at)
-     where q.host_id = p_host;
+    perform pg_advisory_xact_lock(afterturn.lock_key('recount', p_host));
+    for v_off in
+        select q.scope_id,
+               (select count(distinct u.turn_id) from agent_memory_unit_t u
+                 where u.host_id = p_host and u.origin in ('message', 'document') and u.active
+                   and (q.bank_name is null or u.bank_id = q.scope_id)) - q.turns as turns,
+               afterturn.bytes_held(p_host, q.scope_id, q.bank_name) - q.bytes as bytes,
+               (select count(*) from agent_memory_bank_t b where b.host_id = p_host and b.active
+                   and q.bank_name is null) - q.banks as banks
+          from quota_t q where q.host_id = p_host order by q.scope_id
+    loop
+        update quota_t q
+           set turns = greatest(q.turns + v_off.turns, 0), bytes = greatest(q.bytes + v_off.bytes, 0),
+               banks = greatest(q.banks + v_off.banks, 0), counted_at = p_now
+         where q.host_id = p_host and q.scope_id = v_off.scope_id;
+    end loop;
 end $$;
 
--- Counts banks that began or ended otherwise than with a turn, once these events are projected. Refuses (ZQ002) what
--- began past the host's quota. Nobody who calls this may hold the quota's lock shared, and whoever holds a bank alone
+-- Counts banks that began or ended otherwise than with a turn, once these events are projected; what a bank that ended held is
+-- free again with the next count. Refuses (ZQ002) what began past the host's quota. Nobody who calls this may hold the quota's lock shared, and whoever holds a bank alone
 -- by then holds the quota (lock_quota), too.
 create or replace function afterturn.account_banks(p_host uuid, p_new afterturn.event_store_t[]) returns void
 language plpgsql as $$
 declare
     v_began boolean;
-    v_ended boolean;
     v_allowed bigint;
 begin
-    select bool_or(e.event_type = 'AgentMemoryBankCreatedEvent'), bool_or(e.event_type = 'AgentMemoryBankDeletedEvent')
-      into v_began, v_ended from unnest(p_new) e
+    select bool_or(e.event_type = 'AgentMemoryBankCreatedEvent') into v_began from unnest(p_new) e
      where e.event_type in ('AgentMemoryBankCreatedEvent', 'AgentMemoryBankDeletedEvent');
     if v_began is null or (select true from afterturn.quota_t q where q.host_id = p_host limit 1) is null then
         return;
     end if;
     perform pg_advisory_xact_lock(afterturn.lock_key('quota', p_host));
-    if v_ended then
-        perform afterturn.count_quota(p_host, null);
-    else
-        update afterturn.quota_t q
-           set banks = (select count(*) from afterturn.agent_memory_bank_t b where b.host_id = p_host and b.active)
-         where q.host_id = p_host and q.bank_name is null;
-    end if;
+    update afterturn.quota_t q
+       set banks = (select count(*) from afterturn.agent_memory_bank_t b where b.host_id = p_host and b.active)
+     where q.host_id = p_host and q.bank_name is null;
     v_allowed := (select q.max_banks from afterturn.quota_t q
                    where q.host_id = p_host and q.bank_name is null and q.banks > q.max_banks);
     if v_began and v_allowed is not null then
@@ -287,7 +292,6 @@ begin
     if (select true from quota_t q where q.host_id = p_host limit 1) is null then
         return false;
     end if;
-    perform pg_advisory_xact_lock(afterturn.lock_key('quota', p_host));
     perform afterturn.count_quota(p_host, p_now);
     return true;
 end $$;

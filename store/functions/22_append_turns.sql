@@ -98,7 +98,7 @@ declare
     v_done boolean;
 begin
     v_done := set_config('afterturn.host', p_host::text, true) is null
-           or pg_advisory_xact_lock_shared(afterturn.log_lock()) is null
+           or afterturn.enter_log() is null
            or pg_advisory_xact_lock_shared(afterturn.lock_key('quota', p_host)) is null;
     for v_nth in 1..cardinality(p_turns) loop
         if not pg_try_advisory_xact_lock(afterturn.lock_key('turn', p_turns[v_nth])) then

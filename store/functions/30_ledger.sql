@@ -113,7 +113,8 @@ begin
 end $$;
 
 -- Gives claims of one stage back and ends their rows: p_done went well; p_items end as they are told, or wait for so long
--- by this clock, by which it is looked what is ready; one without a status was not worked on, and its attempt was none.
+-- by this clock, by which it is looked what is ready; one without a status was not worked on (and may wait, too), and its
+-- attempt was none.
 -- A row whose claim is not held any more stays as it is. Whatever way a turn's extraction ended, its projection may begin.
 -- Each attempt that failed leaves an audit row: the ledger tells of the last one alone.
 -- Returns the epochs of the claims that were held.
@@ -150,8 +151,10 @@ begin
        and p.host_id = p_host and p.stage = 'projection' and p.turn_id = s.turn_id and p.next_attempt_at = 'infinity';
 
     if cardinality(p_items) > 0 then
-        update afterturn.ledger_t l set status = 'pending', attempts = l.attempts - 1, updated_at = now()
-          from unnest(p_items, p_status) as o(item, status)
+        update afterturn.ledger_t l
+           set status = 'pending', attempts = l.attempts - 1, updated_at = now(),
+               next_attempt_at = coalesce(now() + o.retry_in, l.next_attempt_at)
+          from unnest(p_items, p_status, p_retry_in) as o(item, status, retry_in)
          where o.status is null and l.host_id = p_host and l.stage = p_stage and l.item_id = o.item
            and (v_streams is null or l.stream_id = any (v_streams)) and l.status = 'running' and l.attempts > 0;
     end if;

@@ -27,7 +27,7 @@ begin
     if not p_wait then
         perform set_config('synchronous_commit', 'off', true);
     end if;
-    perform pg_advisory_xact_lock_shared(afterturn.log_lock());
+    perform afterturn.enter_log();
     perform afterturn.lock_quota(p_host)
       where (select true from bulk_event o where o.aggregate = 'AgentMemoryBank' limit 1);
     perform pg_advisory_xact_lock(k.key)

@@ -144,6 +144,45 @@ begin
     return v_count;
 end $$;
 
+-- Keys that name a user, which no role of the service reads otherwise.
+create or replace function afterturn.named_keys(p_erasure uuid)
+returns table (key_id uuid, user_name text, gateway_user text)
+language plpgsql security definer set search_path to pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+    v_host uuid := afterturn.erasing(p_erasure);
+begin
+    return query
+    select k.key_id, k.user_name, k.gateway_user from afterturn.api_key_t k
+     where k.host_id = v_host and (k.user_name <> '' or k.gateway_user <> '');
+end $$;
+
+-- Revokes keys for good and takes all from them that a user chose; takes banks out of what other keys reach, and their quotas.
+-- WHY '' and not null: a key without a user is everybody's, and one without a list of banks reaches all.
+create or replace function afterturn.erase_keys(p_erasure uuid, p_keys uuid[], p_banks uuid[], p_names text[]) returns void
+language plpgsql security definer set search_path to pg_catalog, pg_temp as $$
+declare
+    v_host uuid := afterturn.erasing(p_erasure);
+begin
+    update afterturn.api_key_t k
+       set revoked_at = coalesce(k.revoked_at, now()), label = '', banks = '{}',
+           user_name = case when k.user_name is not null then '' end,
+           gateway_user = case when k.gateway_user is not null then '' end
+     where k.host_id = v_host and k.key_id = any (p_keys);
+    update afterturn.api_key_t k set banks = array(select b from unnest(k.banks) b where b <> all (p_names))
+     where k.host_id = v_host and k.banks && p_names;
+    delete from afterturn.quota_t q where q.host_id = v_host and q.scope_id = any (p_banks);
+end $$;
+
+-- Whether a key of the tenant names this user.
+create or replace function afterturn.has_key_of(p_user text) returns boolean
+language sql stable security definer set search_path to pg_catalog, pg_temp
+as $$
+    select exists (select from afterturn.api_key_t k
+                    where k.host_id = afterturn.current_host() and p_user <> ''
+                      and p_user in (k.user_name, k.gateway_user))
+$$;
+
 -- The planner keeps samples of what stood in a column. Those of words and vectors are thrown away and taken anew, of every
 -- table that was ever sampled; of one that is empty now, ANALYZE alone would keep the old ones. (Before PostgreSQL 18 it
 -- does.) WHY by the catalog: pg_stats shows nothing of a table whose policies hold its reader.
@@ -178,7 +217,8 @@ do $$
 declare f text;
 begin
     foreach f in array array['erase_events(uuid, text[], bigint)', 'erase_at(uuid, bigint[])', 'erase_messages(uuid, uuid, uuid[])',
-                             'erase_words_of(uuid, bigint[])', 'erase_guards(uuid, uuid[])', 'erase_samples(uuid)'] loop
+                             'erase_words_of(uuid, bigint[])', 'erase_guards(uuid, uuid[])', 'erase_samples(uuid)',
+                             'named_keys(uuid)', 'erase_keys(uuid, uuid[], uuid[], text[])', 'has_key_of(text)'] loop
         execute 'revoke all on function afterturn.' || f || ' from public';
         execute 'grant execute on function afterturn.' || f || ' to afterturn_app';
     end loop;

@@ -129,14 +129,15 @@ language sql stable as $$
     select e from afterturn.event_store_t e
      where e.host_id = p_host and e.aggregate_id = p_subject
        and (e.event_type like '%UpdatedEvent'
-            or case e.event_type
-               when 'AgentMemoryUnitRetainedEvent' then exists (
+            or case
+               when e.event_type = 'AgentMemoryUnitRetainedEvent' then exists (
                    select from afterturn.agent_memory_unit_t u
                     where u.host_id = p_host and u.bank_id = e.bank_id and u.position = e.position
                       and u.unit_id = (e.payload->'data'->>'unitId')::uuid)
-               when 'AgentMemoryReflectionCreatedEvent' then exists (
+               when e.event_type in ('AgentMemoryReflectionCreatedEvent', 'AgentMemoryDirectiveCreatedEvent',
+                                     'AgentMemoryDocCreatedEvent') then exists (
                    select from afterturn.effective_events(
-                       p_host, e.bank_id, (e.payload->'data'->>'reflectionId')::uuid) s where s.position = e.position)
+                       p_host, e.bank_id, (split_part(e.aggregate_id, '|', 3))::uuid) s where s.position = e.position)
                else afterturn.begins(e.event_type) end)
      order by e.aggregate_version desc limit 1
 $$;

@@ -15,7 +15,7 @@ from store.database import Database
 from store.freshness import Freshness, freshness
 from store.languages import Languages
 from store.off_loop import off_loop
-from store.outage import is_outage
+from store.outage import may_pass
 from store.persons import number
 from store.recall import filters
 from store.recall.arms import Arm, Search
@@ -187,7 +187,7 @@ class Recaller:
             async with self._database.tenant(search.host, opened) as connection:
                 return await self._search(connection, search, query, steps, wanted, apart=False)
         except ArmFailed as failure:
-            if failure.__cause__ is not None and is_outage(failure.__cause__):
+            if failure.__cause__ is not None and may_pass(failure.__cause__):
                 raise failure.__cause__ from None
         async with self._database.tenant(search.host, opened) as connection:
             return await self._search(connection, search, query, steps, wanted, apart=True)

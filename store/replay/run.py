@@ -18,21 +18,16 @@ from store.replay.digest import Bank
 from store.replay.expected import TURNS
 from store.replay.mend import mend, note_changes
 from store.replay.report import Report
-from store.replay.shadow import ErasedMeanwhileError, Progress, Scope, Shadow
+from store.replay.shadow import ATTEMPTS, LOCK_TIMEOUT, PAUSE_S, ErasedMeanwhileError, Progress, Scope, Shadow
 
 EVERYTHING = Scope()
 VERIFIED, SWAPPED, REPAIRED = "afterturn_replay", "afterturn_swap", "afterturn_repair"
-#: How long a swap waits for running writers and readers, and how often it tries before it gives up.
-LOCK_TIMEOUT_MS = 1500
-ATTEMPTS = 20
-PAUSE_S = 0.25
 #: How often a replay begins anew because something was erased while it was made.
 BEGINNINGS = 3
 TRY_AGAIN = frozenset({"55P03", "40P01"})  # a lock was not to be had in time, or a deadlock
 
 Act = Callable[[AsyncConnection, Shadow, Report], Awaitable[Sequence[Bank]]]
 
-LOCK_TIMEOUT = text(f"set local lock_timeout = {LOCK_TIMEOUT_MS}")
 TAKE_LOG = text("select pg_advisory_xact_lock(afterturn.log_lock())")
 TAKE_COUNTS = text("lock table afterturn.agent_memory_unit_entity_t in exclusive mode")
 # What is left of the log, in the transaction that puts the shadow in place.

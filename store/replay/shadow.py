@@ -1,14 +1,17 @@
 """The shadow: the event-backed tables in a schema of their own, filled from the log by the live projectors."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from uuid import UUID
 
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from store.errors import ReplayError
+from store.outage import LOCK_NOT_AVAILABLE, state_of
 
 #: Events of one step, which is one transaction.
 STEP = 1000
@@ -17,7 +20,14 @@ FIRST_STEP = 200
 #: Statistics are taken when the shadow holds so many events, and again when they have doubled.
 FIRST_ANALYZE = FIRST_STEP
 
+#: How long the log is waited for, in milliseconds; writers of all tenants wait behind this. Then they go first.
+LOCK_TIMEOUT_MS = 1500
+#: How often the log is asked for, and how long writers go first, in seconds.
+ATTEMPTS, PAUSE_S = 20, 0.25
+
 Progress = Callable[[int, int], None]
+
+LOCK_TIMEOUT = text(f"set local lock_timeout = {LOCK_TIMEOUT_MS}")
 
 LOCK_LOG = text("select pg_advisory_lock(afterturn.log_lock())")
 UNLOCK_LOG = text("select pg_advisory_unlock(afterturn.log_lock())")
@@ -89,7 +99,7 @@ class Shadow:
         Every position up to there is committed: the log is held for a moment while it is asked.
         """
         async with self._engine.connect() as connection:
-            await connection.execute(LOCK_LOG)
+            await _hold_log(connection)
             upto = int((await connection.execute(ISSUED)).scalar_one())
             await connection.execute(UNLOCK_LOG)
         return await self._replay(upto, progress)
@@ -103,7 +113,7 @@ class Shadow:
         """
         async with self._engine.connect() as keeper, self._engine.connect() as reader:
             await reader.execution_options(isolation_level="REPEATABLE READ")
-            await keeper.execute(LOCK_LOG)
+            await _hold_log(keeper)
             try:
                 await self.unless_erased(keeper)
                 await self._replay(int((await keeper.execute(ISSUED)).scalar_one()), None)
@@ -155,3 +165,19 @@ class Shadow:
         async with self._engine.begin() as connection:
             for table in (await connection.execute(TABLES)).scalars():
                 await connection.execute(text(f"analyze {self.schema}.{table}"))
+
+
+async def _hold_log(connection: AsyncConnection) -> None:
+    """Hold the log alone, for this session, as soon as running transactions leave a moment. Raises ReplayError."""
+    for _ in range(ATTEMPTS):
+        try:
+            await connection.execute(LOCK_TIMEOUT)
+            await connection.execute(LOCK_LOG)
+        except DBAPIError as error:
+            if state_of(error) != LOCK_NOT_AVAILABLE:
+                raise
+            await connection.rollback()
+            await asyncio.sleep(PAUSE_S)
+        else:
+            return
+    raise ReplayError("running transactions left no moment to look at the end of the log")

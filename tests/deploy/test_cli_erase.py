@@ -49,6 +49,12 @@ async def test_a_receipt_can_be_read(operated: Operated) -> None:
     assert SECRET not in shown
 
 
+async def test_the_receipt_of_a_user_says_what_stays(operated: Operated) -> None:
+    shown = (await operated.run("erase", "user", "ana", "--yes")).stdout
+    assert "stays here:" in shown
+    assert "what others said of the user" in shown
+
+
 async def test_nothing_is_erased_unasked(operated: Operated) -> None:
     refused = await operated.run("erase", "bank", "default")
     assert refused.exit_code == 2
@@ -56,7 +62,9 @@ async def test_nothing_is_erased_unasked(operated: Operated) -> None:
     assert lines_with(await dump(operated.postgres), SECRET)
 
 
-@pytest.mark.parametrize("kind, name", [("unit", str(HOST_ID)), ("session", "sunday"), ("user", "bob"), ("bank", "no")])
+@pytest.mark.parametrize(
+    "kind, name", [("unit", str(HOST_ID)), ("session", "sunday"), ("user", "carl"), ("bank", "no")]
+)
 async def test_what_is_not_there_ends_with_1(operated: Operated, kind: str, name: str) -> None:
     for how in ("--yes", "--dry-run"):
         result = await operated.run("erase", kind, name, how)

@@ -5,6 +5,7 @@ from uuid import uuid4
 
 import pytest
 
+from tests.patience import until
 from tests.producers.conftest import Tenant, World
 
 pytestmark = pytest.mark.law("L11")
@@ -135,9 +136,33 @@ async def test_a_key_erases_within_its_reach_only(world: World, ana: Tenant, tur
     assert (await elsewhere.http.get(f"/api/v1/erasures/{receipt['erasure_id']}")).status_code == 404
 
 
-async def test_a_users_key_erases_what_its_user_said(world: World, ana: Tenant, turn: Turn) -> None:
+async def test_a_users_key_erases_what_its_user_said_and_opens_nothing_from_then_on(
+    world: World, ana: Tenant, turn: Turn
+) -> None:
     bob = await world.tenant(ana.host, user="bob")
     await bob.http.post("/api/v1/turns", json=turn)
     answer = await erase(bob, kind="user", user_id="bob")
-    assert answer.json()["counts"]["turns"] == 1
-    assert (await bob.http.get(f"/api/v1/erasures/{answer.json()['erasure_id']}")).status_code == 200
+    told = answer.json()
+    assert (told["status"], [told["counts"][name] for name in ("turns", "banks", "keys")]) == ("done", [1, 1, 1])
+    assert "labels of keys that are not the user's" in told["stays"]
+    assert (await ana.http.get(f"/api/v1/erasures/{told['erasure_id']}")).json() == told
+
+    async def refused() -> bool:
+        return (await bob.http.get("/api/v1/banks")).status_code == 401
+
+    await until(refused, "the key of the erased user opens nothing")
+    assert "~bob" not in (await ana.http.get("/api/v1/banks")).text
+
+
+async def test_who_pins_anothers_unit_and_erases_himself_takes_the_pin_alone_along(
+    world: World, ana: Tenant, turn: Turn
+) -> None:
+    bob = await world.tenant(ana.host, user="bob")
+    eva = await world.tenant(ana.host, user="eva", curate=True)
+    assert (await ana.http.post("/api/v1/turns", json={**turn, "user_id": "ana"})).status_code == 201
+    unit = await unit_of(ana)
+    assert (await eva.http.put(f"/api/v1/units/{unit}/pin")).status_code == 200
+    answer = await erase(eva, kind="user", user_id="eva")
+    assert (answer.json()["status"], answer.json()["counts"]["versions"]) == ("done", 1)
+    shown = (await bob.http.get(f"/api/v1/units/{unit}")).json()
+    assert (shown["text"], shown["metadata"]) == ("We fly to Lisbon on Friday", {})

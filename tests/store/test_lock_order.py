@@ -1,4 +1,4 @@
-"""Everybody takes locks in one order: the log, the quota of a host, its banks by the keys of their locks, the rest."""
+"""Everybody takes locks in one order: the log, the host, its quota, its banks by the keys of their locks, the rest."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -49,7 +49,7 @@ async def loaded(database: Database, host: UUID) -> None:
     await append_bulk(database, host, [offer(origin, EventType.BANK_CREATED, (), {"bankName": "new"})])
 
 
-@pytest.mark.parametrize("counting", [new_bank, ended_bank, erased_session, loaded])
+@pytest.mark.parametrize("counting", [new_bank, ended_bank, loaded])
 async def test_a_writer_that_meets_who_counts_the_quota_is_served(
     database: Database, counting: Callable[[Database, UUID], Awaitable[Any]]
 ) -> None:
@@ -70,6 +70,23 @@ async def test_a_writer_that_meets_who_counts_the_quota_is_served(
     living = await rows(database, host, "select count(*) from agent_memory_bank_t where active")
     counted = await Quotas(database, lambda: NOON).show(name)
     assert counted[0].banks == living[0][0]
+
+
+async def test_what_is_free_after_an_erasure_is_counted_while_writers_go_on(database: Database) -> None:
+    name = f"host-{uuid4().hex}"
+    await Keys(database).create(name, "test")
+    host = identity.host_id(name)
+    await TurnStore(database, lambda: NOON).append(host, [turn(), turn("t2", session="s2")])
+    await Quotas(database, lambda: NOON).set(name, None, Limits(max_turns=9))
+    offered = all_at_once(offers(host, [turn("t3", session="s3", bank="other")], NOON, Known(b"", (), {})))
+    async with database.tenant(host) as writer:
+        driver: Any = (await writer.get_raw_connection()).driver_connection
+        assert await driver.fetchval(APPEND, *call(host, offered, wait=True)) == ["accepted"]
+        # The writer has paid for its turn and not committed yet: only the quota's row is waited for.
+        task = asyncio.ensure_future(erased_session(database, host))
+        await blocked(database, host)
+    await task
+    assert (await Quotas(database, lambda: NOON).show(name))[0].turns == 2
 
 
 async def test_who_erases_in_many_banks_holds_none_that_a_writer_takes_after_the_one_it_holds(

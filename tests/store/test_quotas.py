@@ -18,7 +18,7 @@ from store.events.catalog import EventType
 from store.events.envelope import Origin, command
 from store.events.log import append_events
 from store.keys import Keys
-from store.quotas import Limits, Quotas
+from store.quotas import Limits, Quotas, recounted
 from store.turns import Appended, Refused, TurnStore
 from store.units import Units
 from tests.store.conftest import NOON, rows, turn
@@ -209,6 +209,9 @@ async def test_banks_that_begin_or_end_by_an_event_count_at_once(
         await say(EventType.BANK_CREATED, "three")
     assert reasons(await limited.turns.append(limited.host, [turn("t1", bank="three")])) == ["max_banks"]
     await say(EventType.BANK_DELETED, "two", 2)
+    assert (await limited.used())[2] == 1
+    # What was in it is free with the next count, which a bank that ends keeps nobody waiting for.
+    assert await recounted(database, limited.host, limited.clock() + timedelta(hours=1))
     assert await limited.used() == (0, 0, 1)
     await say(EventType.BANK_CREATED, "three")
     assert (await limited.used())[2] == 2

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -145,11 +146,11 @@ async def test_what_an_outage_of_the_database_interrupts_is_given_back_when_that
     class Restarted(Ledger):
         refused = 0
 
-        async def release(self, claims: Iterable[Claim]) -> None:
+        async def release(self, claims: Iterable[Claim], wait: timedelta | None = None) -> None:
             if Restarted.refused < 2:
                 Restarted.refused += 1
                 raise ConnectionRefusedError
-            await super().release(claims)
+            await super().release(claims, wait)
 
     monkeypatch.setattr("workers.micro_batch.Ledger", Restarted)
     api = Api(world, KnownEmbedder(poison="Anna"))

@@ -153,11 +153,11 @@ class Away(Ledger):
     def __post_init__(self) -> None:
         super().__init__(self.world.database)
 
-    async def release(self, claims: Iterable[Claim]) -> None:
+    async def release(self, claims: Iterable[Claim], wait: timedelta | None = None) -> None:
         if (claims := list(claims)) and self.away:
             self.away -= 1
             raise ConnectionResetError
-        await super().release(claims)
+        await super().release(claims, wait)
 
 
 async def test_what_an_outage_interrupted_is_given_back_as_soon_as_the_database_is_there_again(world: World) -> None:

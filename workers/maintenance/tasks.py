@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from store.erasure import Erasures
+from store.errors import ResourceBusy
 from store.maintenance import MORE, Page, Pruning, WordsAnew
 from store.recall_jobs import RecallJobs
 from workers.settings import MaintenanceSettings
@@ -86,6 +87,9 @@ def _erasures(needs: Needs) -> Task:
             return Page(0, None)
         try:
             receipt = await needs.erasures.run(*left[0], ERASE_FOR)
+        except ResourceBusy:
+            await needs.erasures.put_off(*left[0])
+            return Page(0, MORE)
         except Exception:
             # One that fails, and may fail for ever, keeps no other from its end.
             await needs.erasures.put_off(*left[0])
@@ -147,10 +151,13 @@ def _said(needs: Needs) -> Task:
         if found is None:
             return Page(0, None)
         host, bank = found
-        erasure = await erasures.age(host, bank, before)
-        if erasure is None:
+        try:
+            erasure = await erasures.age(host, bank, before)
+            receipt = None if erasure is None else await erasures.run(host, erasure, ERASE_FOR)
+        except ResourceBusy:
+            receipt = None  # another transaction holds the bank: it has its turn in the next run
+        if receipt is None:
             return Page(0, f"{host} {bank}")
-        receipt = await erasures.run(host, erasure, ERASE_FOR)
         # The same bank again: of what is old, one erasure takes a part.
         return Page(receipt.counts.get("turns", 0) if receipt.done else 0, place or FIRST)
 

@@ -49,6 +49,8 @@ steps = st.lists(
         st.tuples(st.just("forget"), st.integers(0, 20), st.booleans()),
         st.tuples(st.just("hand_in"), st.sampled_from(USERS), st.integers(0, len(SENTENCES) - 1)),
         st.tuples(st.just("correct"), st.integers(0, 20), st.integers(0, len(SENTENCES) - 1)),
+        st.tuples(st.just("rewrite"), st.integers(0, 20), st.sampled_from(USERS), st.integers(0, len(SENTENCES) - 1)),
+        st.tuples(st.just("pin"), st.integers(0, 20), st.sampled_from(USERS)),
         st.tuples(st.just("link"), st.integers(0, 20), st.integers(0, 20)),
         st.tuples(st.just("compact"), st.sampled_from(SESSIONS)),
         st.tuples(st.just("session"), st.sampled_from(SESSIONS)),
@@ -69,6 +71,9 @@ class Said:
     user: str
     unit: UUID
     gone: bool = False
+    #: Who made it say something else, with a word that no other text holds, and whether that is gone.
+    rewritten: list[tuple[str, str]] = field(default_factory=list)
+    erased: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -110,6 +115,24 @@ class Story:
                 text = f"Once more: {SENTENCES[sentence].format(word=one.word)}"
                 await Units(self.world.database, now).correct(HOST, self.name, one.unit, text)
 
+    async def rewrite(self, which: int, user: str, sentence: int) -> None:
+        """Make a message, whosesoever it is, say something else as this user."""
+        if self.said:
+            one = self.said[which % len(self.said)]
+            word = f"Zw{sum(len(each.rewritten) + len(each.erased) for each in self.said)}x{self.name}"
+            with suppress(NotFound):
+                text = SENTENCES[sentence].format(word=word)
+                units = Units(self.world.database, now)
+                await units.correct(HOST, self.name, one.unit, text, user=f"{user}-{self.name}")
+                one.rewritten.append((user, word))
+
+    async def pin(self, which: int, user: str) -> None:
+        if self.said:
+            one = self.said[which % len(self.said)]
+            with suppress(NotFound):
+                units = Units(self.world.database, now)
+                await units.pin(HOST, self.name, one.unit, pinned=True, user=f"{user}-{self.name}")
+
     async def link(self, first: int, second: int) -> None:
         if self.said:
             one, other = (self.said[which % len(self.said)].unit for which in (first, second))
@@ -150,6 +173,9 @@ class Story:
     async def user(self, user: str) -> None:
         if await self.erase(Kind.USER, f"{user}-{self.name}"):
             self._gone(lambda one: one.user == user)
+            for one in self.said:
+                one.erased += [word for by, word in one.rewritten if by == user]
+                one.rewritten = [(by, word) for by, word in one.rewritten if by != user]
 
     async def bank_(self, _: str) -> None:
         if await self.erase(Kind.BANK, ""):
@@ -171,11 +197,12 @@ class Story:
     async def check(self) -> None:
         await self.crew.drain()
         dumped = await dump(self.world.postgres)
-        assert lines_with(dumped, *(one.word for one in self.said if one.gone), "never said") == []
-        for one in self.said:
-            if not one.gone:
-                shown = any(one.word in line and "unit_t" in line for line in dumped.split("\n"))
-                assert shown, "what was not erased is there"
+        words = [one.word for one in self.said if one.gone] + [word for one in self.said for word in one.erased]
+        words += [word for one in self.said if one.gone for _, word in one.rewritten]
+        assert lines_with(dumped, *words, "never said") == []
+        living = [one for one in self.said if not one.gone]
+        for word in [one.word for one in living] + [word for one in living for _, word in one.rewritten]:
+            assert any(word in line and ("unit_t" in line or "event_store_t" in line) for line in dumped.split("\n"))
         report = await verify(self.world.postgres.owner_url)
         assert [table for table in report.tables if not table.equal] == []
         async with self.world.database.tenant(HOST) as connection:

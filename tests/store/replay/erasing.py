@@ -50,13 +50,33 @@ class Erasing:
         for bank in sorted({offer.bank for offer in theirs}):
             here = [offer for offer in theirs if offer.bank == bank and not offer.kind.endswith("DeletedEvent")]
             for kind, end in MADE.items():
-                for key in sorted({offer.key for offer in here if offer.aggregate is kind}):
-                    if self._says_something(key):
-                        self._end(key, end)
-                        self._erase(lambda offer, key=key: offer.key == key)  # type: ignore[misc]  # a bound default
-            self._units(bank, {offer.parts[0] for offer in here if offer.aggregate is A.UNIT})
+                for key in sorted({offer.key for offer in here if offer.aggregate is kind and not offer.erased}):
+                    self._end(key, E.DOC_UPDATED if self._others_stand_in(key, user) else end)
+                    self._erase(lambda offer, key=key: offer.key == key and not offer.kind.endswith("DeletedEvent"))  # type: ignore[misc]  # a bound default
+            self._units(bank, {offer.parts[0] for offer in here if offer.aggregate is A.UNIT and not offer.erased})
             ids = {offer.id for offer in here if offer.aggregate is A.SESSION}
+            spoken_in = {o.parts[0] for o in here if o.id in ids or (o.kind is E.UNIT_RETAINED and not o.erased)}
             self._erase(lambda offer, ids=ids: offer.id in ids)  # type: ignore[misc]  # a bound default
+            for name in sorted(spoken_in):
+                self._end_session((A.SESSION.value, bank, name), user)
+
+    def _end_session(self, key: Key, user: str) -> None:
+        """End a session of which only this user's events, and no message, say something."""
+        left = [offer for offer in self.model.events if offer.key == key and not offer.erased]
+        unit = self.model.rows.get((A.UNIT.value, *key[1:]))
+        if left and all(offer.user == user for offer in left) and not (unit and unit.said):
+            if self.model.rows[key].active:
+                self._end(key, E.SESSION_DELETED)
+            self._erase(lambda offer: offer.key == key)
+
+    def _others_stand_in(self, key: Key, user: str) -> bool:
+        """Say whether a document has living units of somebody else."""
+        authors = {offer.key: offer.user for offer in self.model.events if offer.user}
+        return key[0] == A.DOC.value and any(
+            row.active and row.doc == key[2] and authors[unit] != user
+            for unit, row in self.model.rows.items()
+            if unit[:2] == (A.UNIT.value, key[1])
+        )
 
     def bank(self, bank: str) -> None:
         """End a bank and erase all that was ever in it."""

@@ -148,9 +148,12 @@ class LogMachine(RuleBasedStateMachine):
         trial, offers = self.model, list[Offer]()
         for kind, bank, one, other, step, doc, source, user, anyway in drawn:
             parts = (one, other)[: min(2, len(ID_FIELDS[Aggregate(aggregate_type(kind))]))]
-            version = max(1, max(trial.log.get((aggregate_type(kind), bank, *parts), {0: ""})) + step)
             n = len(self.offers) + len(offers)
-            offer = Offer(f"event {n}", kind, bank, parts, version, f"<said {n}>", n, user=user)
+            # One author a thing: what remains of a thing of several is held in tests/store/erasure.
+            key = (aggregate_type(kind), bank, *parts)
+            version = max(1, max(trial.log.get(key, {0: ""})) + step)
+            author = next((known.user for known in trial.events if known.key == key), user)
+            offer = Offer(f"event {n}", kind, bank, parts, version, f"<said {n}>", n, user=author)
             if kind in {EventType.UNIT_RETAINED, EventType.UNIT_UPDATED}:
                 offer = replace(offer, doc=doc, source=source if source != one else None)
             try:

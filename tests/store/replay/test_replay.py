@@ -15,7 +15,7 @@ from store.replay import Report, Scope, repair, swap, verify
 from store.turns import TurnStore
 from store.unit_words import rebuild_words
 from tests.servers import TestPostgres
-from tests.store.conftest import NOON, new_host, rows, turn
+from tests.store.conftest import NOON, blocked, new_host, rows, turn
 from tests.store.events.test_append import BANK, append, event
 from tests.store.events.test_projectors import LIVES
 
@@ -203,6 +203,19 @@ async def test_a_swap_during_writes_loses_nothing(said: UUID, lonely: Database, 
     written = sum(await asyncio.gather(*writers))
     assert await rows(lonely, said, "select count(*) from turn_t") == [(written + 6,)]
     assert (await verify(fresh_database.owner_url)).equal
+
+
+async def test_writers_go_on_while_a_comparison_waits_for_a_long_transaction(
+    said: UUID, lonely: Database, fresh_database: TestPostgres
+) -> None:
+    async with lonely.tenant(said) as long_one:
+        await long_one.execute(text("select afterturn.enter_log()"))
+        compared = asyncio.ensure_future(verify(fresh_database.owner_url))
+        await blocked(lonely, said)
+        for n in range(3):
+            await TurnStore(lonely, lambda: NOON).append(await new_host(lonely), [turn(f"meanwhile {n}")])
+        assert not compared.done()
+    assert wrong(await compared) == []
 
 
 async def test_words_and_vectors_stay_with_what_says_the_same_and_are_made_again_for_the_rest(

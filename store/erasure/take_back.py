@@ -1,0 +1,165 @@
+"""Taking a user's words out of what somebody else began: a correction or a pin goes, what others said stays.
+
+What the thing says now, where that holds words of the user, is said anew without them, as one more version. What was
+drawn from their words while they stood there goes for good; the stages draw anew from what is there then.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+import orjson
+from sqlalchemy import text
+
+from store import corrections
+from store.erasure.units import (
+    ERASE_AT,
+    ERASE_EVENTS,
+    ERASE_WORDS,
+    SCRUB,
+    SCRUB_SESSIONS,
+    Place,
+    end_orphans,
+    erase_units,
+    settle_derived,
+)
+from store.erasure.versions import Remainder, Version, without_user
+from store.events.catalog import ID_FIELDS, Aggregate, EventType
+from store.events.data import MODELS
+from store.events.envelope import command, offer
+from store.events.log import append_events, versions
+from store.outside_models import sent
+
+#: The event that says what a thing of each kind is from then on.
+UPDATED: Mapping[Aggregate, EventType] = {
+    Aggregate.UNIT: EventType.UNIT_UPDATED,
+    Aggregate.DOC: EventType.DOC_UPDATED,
+    Aggregate.DIRECTIVE: EventType.DIRECTIVE_UPDATED,
+    Aggregate.REFLECTION: EventType.REFLECTION_UPDATED,
+}
+#: Which thing and which version it is, and what it was charged with: not what it says.
+BESIDE = frozenset({"hostId", "bankId", "aggregateVersion", "newAggregateVersion", "bytes"})
+
+VERSIONS = text("""
+    select s.position, s.kind, cast(s.d as text) as data, e.user_id = :user as by_user
+      from afterturn.effective_events(:host, :bank, :thing) s
+      join afterturn.event_store_t e on e.host_id = :host and e.position = s.position
+     where s.kind not like '%DeletedEvent' order by s.position""")
+# Also what changed nothing: a beginning of what lived already.
+BY_USER = text("""
+    select e.position from afterturn.event_store_t e
+     where e.host_id = :host and e.aggregate_id = :subject and e.user_id = :user
+       and e.event_type not like '%DeletedEvent' and not e.payload->'data' ? 'erased'""")
+UNIT = text("""
+    select u.content, u.active, u.session_id, u.turn_id from afterturn.agent_memory_unit_t u
+     where u.host_id = :host and u.bank_id = :bank and u.unit_id = :unit""")
+_IN_SPANS = """
+    exists (select from unnest(cast(:since as bigint[]), cast(:until as bigint[])) s(since, until)
+             where {position} > s.since and {position} < s.until)"""
+FACTS = text(f"""
+    select f.unit_id from afterturn.agent_memory_unit_t f
+     where f.host_id = :host and f.bank_id = :bank and f.turn_id = :turn and f.origin = 'extraction'
+       and :unit = any(f.source_memory_ids) and {_IN_SPANS.format(position="f.position")}""")  # noqa: S608 - constants
+MENTIONS = text(f"""
+    select l.entity_id, l.removed_at is null as linked, s.subject, p.positions,
+           afterturn.logged_version(l.host_id, s.subject) as version
+      from afterturn.agent_memory_unit_entity_t l,
+           lateral (select l.host_id || '|' || l.bank_id || '|' || l.unit_id || '|' || l.entity_id as subject) s,
+           lateral (select array_agg(e.position) as positions from afterturn.event_store_t e
+                     where e.host_id = :host and e.aggregate_id = s.subject and not e.payload->'data' ? 'erased'
+                       and {_IN_SPANS.format(position="e.position")}) p
+     where l.host_id = :host and l.bank_id = :bank and l.unit_id = :unit and p.positions is not null""")  # noqa: S608 - as above
+# What was compacted meanwhile may repeat it.
+COMPACTED = text(f"""
+    select e.position from afterturn.event_store_t e
+     where e.host_id = :host and e.aggregate_id = :subject
+       and e.event_type = 'AgentSessionHistoryCompactedEvent' and {_IN_SPANS.format(position="e.position")}""")  # noqa: S608 - as above
+TAKE_BACK = text("select afterturn.end_turns(:host, array[cast(:turn as uuid)], '{}')")
+
+FOR_EVER = 2**63 - 1
+
+
+async def remainder(place: Place, kind: Aggregate, thing: UUID) -> Remainder:
+    """Return what is left of a thing without the words of the user who is erased."""
+    user = place.erasure.target
+    rows = await place.ask(VERSIONS, thing=thing, user=user)
+    left = without_user(
+        [
+            Version(row.position, row.kind != UPDATED[kind].value, row.by_user, _state_of(kind, orjson.loads(row.data)))
+            for row in rows
+        ]
+    )
+    known = {row.position for row in await place.ask(BY_USER, subject=place.subject(thing), user=user)}
+    left.positions = sorted(known.union(left.positions))
+    return left
+
+
+async def say_again(place: Place, kind: Aggregate, thing: UUID, state: Mapping[str, Any]) -> None:
+    """Append what a thing says from now on, behind its version in the log."""
+    [name], subject = ID_FIELDS[kind], place.subject(thing)
+    version = (await versions(place.connection, place.erasure.host, [subject]))[subject]
+    told = {field: value for field, value in state.items() if value is not None}
+    event = command(place.origin, UPDATED[kind], {name: thing, **told}, version=version + 1)
+    await append_events(place.connection, place.erasure.host, [event])
+
+
+async def take_back_unit(place: Place, unit: UUID) -> bool:
+    """Take a user's words out of a unit that somebody else began; True: the user began it, and nothing was done."""
+    left = await remainder(place, Aggregate.UNIT, unit)
+    if left.theirs or not left.positions:
+        return left.theirs
+    [row] = await place.ask(UNIT, unit=unit)
+    spans = {"since": [a for a, _ in left.spans], "until": [FOR_EVER if b is None else b for _, b in left.spans]}
+    facts = await place.ask(FACTS, unit=unit, turn=row.turn_id, **spans) if row.turn_id else ()
+    await erase_units(place, [fact.unit_id for fact in facts])
+    place.erasure.counts.update(await sent(place.connection, place.erasure.host, place.bank, [unit]))
+    mentions = await place.ask(MENTIONS, unit=unit, **spans)
+    await _unlink(place, unit, mentions)
+    if left.state is not None and row.active:
+        await corrections.restore(place.connection, place.origin, unit, left.state)
+    elif left.state is not None:
+        await say_again(place, Aggregate.UNIT, unit, left.state)
+    await settle_derived(place, [unit])
+    orphans = await end_orphans(place, [unit]) if mentions else []
+    positions = [*left.positions, *(position for mention in mentions for position in mention.positions)]
+    await place.count("events", ERASE_AT, positions=positions)
+    await place.count("events", ERASE_EVENTS, subjects=orphans, upto=None)
+    await place.ask(SCRUB, subjects=[place.subject(unit), *(mention.subject for mention in mentions), *orphans])
+    if row.session_id:
+        repeated = await place.ask(COMPACTED, subject=place.subject(row.session_id), **spans)
+        await place.count("events", ERASE_WORDS, positions=[one.position for one in repeated])
+        await place.count("history_messages", SCRUB_SESSIONS, sessions=[row.session_id])
+    if row.turn_id:
+        # Whoever reads the turn just now has read what is gone.
+        await place.ask(TAKE_BACK, turn=row.turn_id)
+    place.erasure.counts["mentions"] += len(mentions)
+    place.erasure.counts["versions"] += 1
+    return False
+
+
+async def _unlink(place: Place, unit: UUID, mentions: Sequence[Any]) -> None:
+    events = [
+        offer(
+            place.origin,
+            EventType.UNIT_ENTITY_UNLINKED,
+            (unit, one.entity_id),
+            {"unitId": str(unit), "entityId": str(one.entity_id)},
+            nth=str(one.version + 1),
+        )
+        for one in mentions
+        if one.linked
+    ]
+    await append_events(place.connection, place.erasure.host, sorted(events, key=lambda event: str(event["subject"])))
+
+
+def _state_of(kind: Aggregate, data: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return every field of the state that an event tells, in one form; None for one that was erased."""
+    if data.get("erased"):
+        return None
+    model = MODELS[UPDATED[kind]]
+    known = {field.alias or name for name, field in model.model_fields.items()}
+    told = model.model_validate(
+        {name: value for name, value in data.items() if name in known}, by_alias=True, by_name=False
+    )
+    beside = {*BESIDE, *ID_FIELDS[kind]}
+    return {name: one for name, one in told.model_dump(mode="json", by_alias=True).items() if name not in beside}
