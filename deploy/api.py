@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from deploy.core_dumps import forbid_core_dumps
-from deploy.settings import Settings, load
+from deploy.samples import share_samples
+from deploy.settings import load
 from deploy.settings_errors import SettingsError
 
 
@@ -30,7 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    _share_samples(settings)
+    if not share_samples(settings.metrics_dir):
+        print("deploy.api: the disk is full: /metrics goes without this process's samples", file=sys.stderr)
     # Only now: the library of metrics decides at its import whether processes share their samples.
     from deploy.api_process import run  # noqa: PLC0415
 
@@ -50,11 +52,6 @@ def _free_address(host: str, port: int) -> tuple[str, int] | OSError:
             return str(found[0]), int(found[1])
     except OSError as error:
         return error
-
-
-def _share_samples(settings: Settings) -> None:
-    settings.metrics_dir.mkdir(parents=True, exist_ok=True)
-    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(settings.metrics_dir)
 
 
 if __name__ == "__main__":

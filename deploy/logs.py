@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -54,5 +55,25 @@ def _rendered(form: LogFormat) -> list[Processor]:
 
 def _factory(form: LogFormat) -> Any:
     if form is LogFormat.JSON:
-        return structlog.BytesLoggerFactory(sys.stderr.buffer)
-    return structlog.PrintLoggerFactory(sys.stderr)
+        return structlog.BytesLoggerFactory(_dropping(sys.stderr.buffer))
+    return structlog.PrintLoggerFactory(_dropping(sys.stderr))
+
+
+def _dropping(stream: Any) -> Any:
+    """Return a stream of which structlog asks for no more than `write` and `flush`."""
+    return _BestEffort(stream)
+
+
+class _BestEffort:
+    """A stream that drops what it cannot write: a full disk fails no call for the sake of its log line."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, said: Any) -> None:
+        with suppress(OSError):
+            self._stream.write(said)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()

@@ -7,6 +7,8 @@ from typing import Any
 
 from prometheus_client.mmap_dict import MmapedDict, mmap_key
 
+from deploy.samples import reserve
+
 #: Untyped where it is from.
 FILE_OF_SAMPLES: Any = MmapedDict
 METRIC = "afterturn_process_deaths"
@@ -22,7 +24,9 @@ class DeathCounter:
 
     def __init__(self, folder: Path, names: Iterable[str]) -> None:
         """Begin at zero for each name, in a folder that exists."""
-        self._file: Any = FILE_OF_SAMPLES(str(folder / f"counter_{os.getpid()}.db"))
+        path = folder / f"counter_{os.getpid()}.db"
+        reserve(path)
+        self._file: Any = FILE_OF_SAMPLES(str(path))
         for name in names:
             self._file.read_value(self._key(name))
 

@@ -2,7 +2,8 @@
 
 One child is kept by one task: prepare, start, wait until ready, wait for its death, back off, again.
 A child that dies before it was ever ready ends everything at once, since its configuration is wrong
-rather than its luck; later, the fifth death of one child within a minute does.
+rather than its luck; later, the fifth death of one child within a minute does, unless it is a server, which is
+started again for ever: PostgreSQL ends itself where it cannot write its log. A disk that is full ends nothing here.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 
 from deploy.embedded.child import Child, end_group
 from deploy.embedded.errors import DidNotStart
+from deploy.samples import NO_SPACE
 
 DEATHS_ALLOWED = 5
 WINDOW_SECONDS = 60.0
@@ -103,13 +105,18 @@ class Supervisor:
 
     def changed(self) -> None:
         """Pass on that the list of running children is another."""
-        self._on_change(self.running)
+        try:
+            self._on_change(self.running)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            self.say(f"the list of processes cannot be written: {error.strerror}")
 
     def died(self, child: Child, deaths: int, how: str) -> float | None:
         """Count a death; returns the seconds to back off, or None when that was one too many."""
         name = child.name
         self._on_death(name)
-        if deaths >= DEATHS_ALLOWED:
+        if deaths >= DEATHS_ALLOWED and not child.for_ever:
             where = f"; what it said is in {child.log}" if child.log else ""
             self.say(f"{name} {how}: {deaths} deaths within a minute, giving up{where}")
             self.end(1)
@@ -169,7 +176,12 @@ class _Keeper:
 
     async def _keep(self) -> None:
         while True:
-            how = await self._live()
+            try:
+                how = await self._live()
+            except OSError as error:
+                if not self._ready.done() or error.errno not in NO_SPACE:
+                    raise
+                how = f"cannot be started: {error.strerror}"
             self._supervisor.changed()
             if not self._ready.done():
                 return

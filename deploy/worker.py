@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from deploy.core_dumps import forbid_core_dumps
+from deploy.samples import share_samples
 from deploy.settings import Settings, load
 from deploy.settings_errors import SettingsError
 from deploy.stepping_back import step_back
@@ -38,8 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def prepare(settings: Settings) -> None:
     """Say in the environment what libraries read when they are imported."""
-    settings.metrics_dir.mkdir(parents=True, exist_ok=True)
-    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(settings.metrics_dir)
+    if not share_samples(settings.metrics_dir):
+        print("deploy.worker: the disk is full: /metrics goes without this process's samples", file=sys.stderr)
     os.environ.setdefault("dramatiq_restart_delay", str(RECONNECT_MS))
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -58,6 +59,8 @@ class Child:
     account: Account | None = None
     folder: Path | None = None
     log: Path | None = None
+    #: Started again for ever, however often it dies: a server that ends where its disk is full comes back with space.
+    for_ever: bool = False
 
     def command(self) -> list[str]:
         """Return the argument vector that starts this child tied to our own process."""
@@ -86,8 +89,9 @@ class Child:
     def trim_log(self) -> None:
         """Put a large log aside; safe while the child writes, since it appends."""
         if self.log is not None and self.log.exists() and self.log.stat().st_size > LOG_BYTES:
-            shutil.copy2(self.log, self.log.with_suffix(".log.1"))
-            os.truncate(self.log, 0)
+            with suppress(OSError):  # the next time, then: there may be no space for a copy
+                shutil.copy2(self.log, self.log.with_suffix(".log.1"))
+                os.truncate(self.log, 0)
 
     def last_words(self) -> str:
         """Return the end of the log, for an error message."""

@@ -111,6 +111,7 @@ class EmbeddedPostgres:
             account=self.cluster.account,
             folder=Path("/"),
             log=self._log,
+            for_ever=True,
         )
 
     def is_ready(self, pid: int) -> bool:
