@@ -4,13 +4,15 @@ Two rules. Names that differ in case and accents only are one ("Zoë", "Zoe"). A
 the bank whose full name begins with it ("Ana" is "Ana Lima"), unless there are two of them.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
 #: What can have several spellings; addresses and days are written one way only.
 NAMED = frozenset({"person", "place", "organisation", "name"})
+#: Entities of one stem that are compared with each other: a word that more names begin with tells nothing.
+COMPARED = 256
 #: What can be a person.
 PERSONAL = frozenset({"person", "name"})
 
@@ -34,11 +36,13 @@ class Profile:
 def canonical(profiles: Sequence[Profile]) -> dict[UUID, UUID]:
     """Return for each entity the one it is the same as, itself unless it is an alias.
 
-    Takes all profiles of the stems concerned, in any order. Of several spellings the most mentioned is canonical.
+    Takes all profiles of the stems concerned, in any order; of a stem that more than COMPARED entities share, at least
+    one more than these: none of them is an alias. Of several spellings the most mentioned is canonical.
     """
+    sharing = Counter(profile.stem for profile in profiles)
     spellings: dict[tuple[str, bool], list[Profile]] = defaultdict(list)
     for profile in profiles:
-        if profile.kind in NAMED:
+        if profile.kind in NAMED and sharing[profile.stem] <= COMPARED:
             spellings[profile.folded, _apart(profile)].append(profile)
     heads = {key: min(same, key=lambda one: (-one.mentions, one.entity_id)) for key, same in spellings.items()}
     people = _people(list(heads.values()))

@@ -21,6 +21,11 @@ from store.reflection_vectors import Drawn, open_rows
 
 Event = Mapping[str, Any]
 
+#: Statements of one identity that are read together, the last of them: each is named by the reflection's event.
+STATED = 64
+#: Identities whose statements are read at a time.
+AT_ONCE = 256
+
 STATEMENTS = text("""
     select f.fact_id, f.subject, f.key as identity_key, u.unit_id, coalesce(u.turn_id, u.unit_id) as turn_id,
            u.metadata->>'key' as key, u.metadata->>'value' as value, f.value as folded, u.content, f.valid_from as at,
@@ -29,7 +34,8 @@ STATEMENTS = text("""
                as t(fact_id, subject, key),
            lateral (select f.* from afterturn.fact_t f
                      where f.host_id = :host and f.bank_id = :bank and f.fact_id = t.fact_id
-                       and f.subject = t.subject and f.key = t.key offset 0) f,
+                       and f.subject = t.subject and f.key = t.key
+                     order by f.valid_from desc, f.said desc, f.position desc, f.unit_id desc limit :statements) f,
            lateral (select u.* from afterturn.agent_memory_unit_t u
                      where u.host_id = :host and u.bank_id = :bank and u.unit_id = f.unit_id and u.active offset 0) u
      order by f.fact_id, f.subject, f.key, f.valid_from, f.said, f.position, f.unit_id""")
@@ -59,11 +65,17 @@ def reflection_id(bank: UUID, identity: Identity) -> UUID:
 async def consolidate(connection: AsyncConnection, origin: Origin, identities: Sequence[Identity]) -> bool:
     """Bring the reflections and links of these identities up to their facts; says whether some are to be embedded.
 
-    The caller holds the bank against other writers of the same, and the log's locks.
+    Of an identity that was stated more often, the last STATED statements are read together. The caller holds the bank
+    against other writers of the same, and the log's locks.
     """
-    if not identities:
-        return False
-    place = {"host": origin.host, "bank": origin.bank}
+    opened = False
+    for at in range(0, len(identities), AT_ONCE):
+        opened |= await _consolidate(connection, origin, identities[at : at + AT_ONCE])
+    return opened
+
+
+async def _consolidate(connection: AsyncConnection, origin: Origin, identities: Sequence[Identity]) -> bool:
+    place = {"host": origin.host, "bank": origin.bank, "statements": STATED}
     rows = (await connection.execute(STATEMENTS, {**place, **columns(identities)})).all()
     stated: dict[Identity, list[Row[Any]]] = {identity: [] for identity in identities}
     for key, found in groupby(rows, lambda row: Identity(row.fact_id, row.subject, row.identity_key)):

@@ -1,7 +1,7 @@
 """Connections to PostgreSQL: one helper opens every transaction, and it names the tenant first."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -10,13 +10,14 @@ import orjson
 from asyncpg import Record
 from asyncpg.exceptions import PostgresError
 from sqlalchemy import TextClause, event, text
-from sqlalchemy.exc import InvalidatePoolError
+from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 from sqlalchemy.util.concurrency import greenlet_spawn, in_greenlet
 
 from store.connections import create_engine
-from store.outage import lock_timeouts
+from store.errors import StatementTimeout
+from store.outage import lock_timeouts, timed_out
 from store.settings import DatabaseSettings
 from store.vectors import register
 
@@ -31,6 +32,9 @@ SET_SCOPE = text("select set_config('afterturn.user', :user, true), set_config('
 
 #: How long a statement waits for a lock that another transaction holds, in seconds: then it ends with ResourceBusy.
 LOCK_TIMEOUT_S = 5
+#: How long a statement may take; more is too much for what one transaction should do.
+COMMAND_TIMEOUT_S = 60.0
+
 #: What every connection is told at its start. A transaction that idles holds back every reader of the log.
 SERVER_SETTINGS = {
     "search_path": "afterturn,public",
@@ -66,8 +70,9 @@ class Database:
         """
         with lock_timeouts():
             async with self._app.begin() as connection:
-                await connection.execute(opening, {"host": str(host)})
-                yield connection
+                with _timeouts():
+                    await connection.execute(opening, {"host": str(host)})
+                    yield connection
 
     @asynccontextmanager
     async def scoped(self, host: UUID, user: UUID | None, agent: UUID | None) -> AsyncGenerator[AsyncConnection]:
@@ -84,7 +89,8 @@ class Database:
         """
         with lock_timeouts():
             async with self._app.connect() as connection:
-                yield await connection.execution_options(isolation_level="AUTOCOMMIT")
+                with _timeouts():
+                    yield await connection.execution_options(isolation_level="AUTOCOMMIT")
 
     async def fetch(self, query: str, *arguments: object) -> list[Record]:
         """Make one self-contained function call, as `call` does, at half the cost: the driver itself is asked.
@@ -104,14 +110,16 @@ class Database:
         """Lend a connection over all hosts for one statement, which is a transaction of its own."""
         with lock_timeouts():
             async with self._operator.connect() as connection:
-                yield await connection.execution_options(isolation_level="AUTOCOMMIT")
+                with _timeouts():
+                    yield await connection.execution_options(isolation_level="AUTOCOMMIT")
 
     @asynccontextmanager
     async def operator(self) -> AsyncGenerator[AsyncConnection]:
         """Open one transaction over the ledger, claims and keys of all hosts; content is out of its reach."""
         with lock_timeouts():
             async with self._operator.begin() as connection:
-                yield connection
+                with _timeouts():
+                    yield connection
 
     async def close(self) -> None:
         """Give every connection back; call it on the loop that used them."""
@@ -119,10 +127,27 @@ class Database:
         await self._operator.dispose()
 
 
+@contextmanager
+def _timeouts() -> Iterator[None]:
+    """Raise StatementTimeout for a statement whose time was over: by the driver's clock, or by the server's.
+
+    Around what is done with an open connection alone: of a server that does not answer any more, the rollback that
+    follows raises what the driver raises.
+    """
+    try:
+        yield
+    except TimeoutError:
+        raise StatementTimeout(f"a statement took longer than {COMMAND_TIMEOUT_S} s") from None
+    except DBAPIError as error:
+        if timed_out(error):
+            raise StatementTimeout("a statement was cancelled when its time was over") from None
+        raise
+
+
 def service_engine(url: str, **options: Any) -> AsyncEngine:
     """Return an engine that connects exactly as the service does; `options` are those of its pool."""
-    driver = {"server_settings": SERVER_SETTINGS, "prepared_statement_cache_size": 500, "command_timeout": 60}
-    return create_engine(url, timeout_s=5, driver=driver, **options)
+    driver = {"server_settings": SERVER_SETTINGS, "prepared_statement_cache_size": 500}
+    return create_engine(url, timeout_s=5, driver={**driver, "command_timeout": COMMAND_TIMEOUT_S}, **options)
 
 
 def _engine(url: str, pool_size: int, begun: Begun | None) -> AsyncEngine:

@@ -13,6 +13,7 @@ StoreError
 ├── TargetTaken         another tenant or bank has, or had, this user of the gateway
 ├── SealBroken          a sealed secret cannot be opened, or none sealed, with the keys of the settings
 ├── LeaseLost           the claim belongs to somebody else by now; nothing was written
+├── StatementTimeout    the database was still at a statement when its time was over, and nothing of it was written
 ├── PositionBeyondLog   a read asked for a position that was never issued
 ├── SchemaMismatch      the database holds another schema version than this code
 ├── InvalidDatabaseUrl  a URL of the settings does not say which PostgreSQL, or how it is secured
@@ -102,6 +103,10 @@ class SealBroken(StoreError):
 
 class LeaseLost(StoreError):
     """The claim belongs to somebody else by now; the transaction that learned it writes nothing."""
+
+
+class StatementTimeout(StoreError):
+    """The database was still at a statement when its time was over: it answers, and this was too much for it."""
 
 
 class PositionBeyondLog(StoreError):

@@ -110,7 +110,7 @@ class StageCounts:
     oldest_undone_s: float
 
 
-CLAIM = "select * from afterturn.claim_work($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+CLAIM = "select * from afterturn.claim_work($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 RENEW = text("""
     update afterturn.claim_t c set lease_until = now() + :lease
       from unnest(cast(:epochs as bigint[])) as e(epoch)
@@ -163,19 +163,20 @@ class Ledger:
         max_attempts: int,
         valve: timedelta | None = None,
         by_bank: bool = False,
+        most_bytes: int | None = None,
     ) -> list[Claim]:
         """Claim up to `streams` streams with ready work and hand out at most `rows` first rows of each.
 
         Hosts take turns, whatever each has waiting. Within a host the oldest stream comes first; with a `valve` the
         newest, after all that was accepted longer ago than that; `by_bank`: the oldest and all others of its bank, then
-        those of the next.
+        those of the next. The turns of all rows together weigh at most `most_bytes`, unless it is one row.
         The attempt of each row is counted before it is handed out; a row that has used up `max_attempts` is put
         into quarantine instead. A stream whose lease ran out is taken over under a new epoch.
         """
         ordered = stage in ORDERED
         async with self._claiming:
             found = await self._database.operator_fetch(
-                CLAIM, stage.value, streams, rows, lease, worker, ordered, max_attempts, valve, by_bank
+                CLAIM, stage.value, streams, rows, lease, worker, ordered, max_attempts, valve, by_bank, most_bytes
             )
         claims: dict[tuple[UUID, UUID, int], list[LedgerRow]] = defaultdict(list)
         for host, stream, epoch, *row in found:

@@ -7,7 +7,7 @@ from asyncpg.exceptions import InterfaceError, InternalClientError, PostgresErro
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from store.errors import ResourceBusy
+from store.errors import ResourceBusy, StatementTimeout
 
 #: Classes of SQLSTATE that another try may not meet: connection, resources, operator's hand, system, rollback.
 PASSING_CLASSES = ("08", "53", "57", "58", "40")
@@ -15,6 +15,8 @@ PASSING_CLASSES = ("08", "53", "57", "58", "40")
 PASSING_STATES = frozenset({"25006"})
 #: SQLSTATE of a lock that was not to be had in time.
 LOCK_NOT_AVAILABLE = "55P03"
+#: A statement was cancelled, nearly always because its time was over: the next try takes as long.
+CANCELLED = "57014"
 
 
 def state_of(error: BaseException) -> str:
@@ -52,5 +54,10 @@ def lock_timeouts() -> Iterator[None]:
     raise ResourceBusy("another transaction holds what this needs: try again")
 
 
+def timed_out(error: BaseException) -> bool:
+    """Say whether a database that answers was given too much: a statement was cancelled when its time was over."""
+    return isinstance(error, StatementTimeout) or state_of(error) == CANCELLED
+
+
 def _passing(state: str) -> bool:
-    return state.startswith(PASSING_CLASSES) or state in PASSING_STATES
+    return state != CANCELLED and (state.startswith(PASSING_CLASSES) or state in PASSING_STATES)

@@ -6,8 +6,11 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.aliases import Profile, canonical
+from store.aliases import COMPARED, Profile, canonical
 from store.projections import FORGET_NAMES
+
+#: Entities whose profiles one statement writes.
+AT_ONCE = 512
 
 TAKE_STALE = text("""
     delete from afterturn.stale_entity_t where host_id = :host and bank_id = :bank returning entity_id""")
@@ -35,7 +38,7 @@ REMOVE = text("""
 OF_STEMS = text("""
     select p.entity_id, p.name, p.kind, p.folded, p.mentions from unnest(cast(:stems as text[])) t(stem),
            lateral (select p.* from afterturn.entity_profile_t p
-                     where p.host_id = :host and p.bank_id = :bank and p.stem = t.stem offset 0) p""")
+                     where p.host_id = :host and p.bank_id = :bank and p.stem = t.stem limit :most) p""")
 WRITE = text("""
     insert into afterturn.entity_profile_t as p
         (host_id, bank_id, entity_id, canonical_id, name, kind, folded, stem, mentions)
@@ -59,7 +62,7 @@ async def refresh(connection: AsyncConnection, host: UUID, bank: UUID, changed: 
     if entities := sorted({*changed, *stale}):
         await connection.execute(FORGET_NAMES, {**place, "entities": entities})
         before = set((await connection.execute(REMOVE, {**place, "entities": entities})).scalars())
-        await _profile(connection, host, bank, entities, before)
+        await _profile_all(connection, host, bank, entities, before)
 
 
 async def rebuild(connection: AsyncConnection, host: UUID, bank: UUID) -> None:
@@ -68,18 +71,30 @@ async def rebuild(connection: AsyncConnection, host: UUID, bank: UUID) -> None:
     await connection.execute(TAKE_STALE, place)
     await connection.execute(CLEAR, place)
     entities = list((await connection.execute(MENTIONED, place)).scalars())
-    await _profile(connection, host, bank, entities, set())
+    await _profile_all(connection, host, bank, entities, set())
+
+
+async def _profile_all(
+    connection: AsyncConnection, host: UUID, bank: UUID, entities: Sequence[UUID], stems: set[str]
+) -> None:
+    """Write the profiles of these entities, so many at a time, and say anew what is the same among these stems."""
+    left = sorted(stems)
+    for at in range(0, max(len(entities), len(left)), AT_ONCE):
+        await _profile(connection, host, bank, entities[at : at + AT_ONCE], set(left[at : at + AT_ONCE]))
 
 
 async def _profile(
     connection: AsyncConnection, host: UUID, bank: UUID, entities: Sequence[UUID], stems: set[str]
 ) -> None:
-    """Write the profiles of these entities, and say anew what is the same among their stems and these."""
+    """Write the profiles of these entities, and say anew what is the same among their stems and these.
+
+    Of a stem that more entities share than are compared, each is its own already, and none but these are written.
+    """
     place = {"host": host, "bank": bank}
     read = [Profile(*row) for row in await connection.execute(READ, {**place, "entities": list(entities)})]
     stems = stems | {profile.stem for profile in read}
-    beside = [Profile(*row) for row in await connection.execute(OF_STEMS, {**place, "stems": sorted(stems)})]
-    profiles = sorted([*read, *beside], key=lambda one: one.entity_id)
+    found = await connection.execute(OF_STEMS, {**place, "stems": sorted(stems), "most": COMPARED + 1})
+    profiles = sorted([*read, *(Profile(*row) for row in found)], key=lambda one: one.entity_id)
     same = canonical(profiles)
     await connection.execute(
         WRITE,

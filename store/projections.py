@@ -14,10 +14,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 #: Units whose links changed otherwise (a unit was forgotten) that one run takes along.
 OTHERS_LIMIT = 1000
 
-# A link's state before is `counted`, after is "not removed". A pair of links holds when both do; the change of a
-# pair's count is what it is after less what it was before.
+#: Entities of a unit that make pairs, those it names first: pairs grow with the square, and what names more is a list.
+PAIRED = 32
+# The order in which a unit names its entities.
+_PLACE = "{0}.place, {0}.entity_id"
+
+# A link's state before is `counted`, after is "not removed". A pair of links holds when both do and are among the first
+# that do; the change of a pair's count is what it is after less what it was before.
 # What is changed is named by its keys once more: a plan that was made for many links would read those of every bank.
-COUNT_LINKS = text("""
+COUNT_LINKS = text(f"""
     with touched as (
         select u.unit_id from afterturn.agent_memory_unit_t u
          where u.host_id = :host and u.bank_id = :bank and u.turn_id = any(cast(:turns as uuid[]))
@@ -28,21 +33,26 @@ COUNT_LINKS = text("""
         (select l.unit_id from afterturn.agent_memory_unit_entity_t l
           where l.host_id = :host and l.bank_id = :bank and l.counted <> (l.removed_at is null) limit :others)
     ), links as materialized (
-        select t.unit_id, l.entity_id, l.mentions, l.name, l.kind, l.counted as before, l.after, u.event_date
+        select t.unit_id, l.entity_id, l.mentions, l.name, l.kind, l.counted as before, l.after, u.event_date,
+               l.counted and row_number() over (
+                   partition by t.unit_id, l.counted order by {_PLACE.format("l")}) <= {PAIRED} as paired_before,
+               l.after and row_number() over (
+                   partition by t.unit_id, l.after order by {_PLACE.format("l")}) <= {PAIRED} as paired_after
           from touched t,
                lateral (select l.entity_id, l.mentions, coalesce(l.name, '') as name, coalesce(l.kind, '') as kind,
-                               l.counted, l.removed_at is null as after
+                               l.place, l.counted, l.removed_at is null as after
                           from afterturn.agent_memory_unit_entity_t l
                          where l.host_id = :host and l.bank_id = :bank and l.unit_id = t.unit_id offset 0) l,
                lateral (select u.event_date from afterturn.agent_memory_unit_t u
                          where u.host_id = :host and u.bank_id = :bank and u.unit_id = t.unit_id offset 0) u
     ), pairs as (
         select a.entity_id as first, b.entity_id as second,
-               sum((a.after and b.after)::int - (a.before and b.before)::int) as change,
-               max(a.event_date) filter (where a.after and b.after) as newest,
-               bool_or(a.before and b.before) as lost
+               sum((a.paired_after and b.paired_after)::int - (a.paired_before and b.paired_before)::int) as change,
+               max(a.event_date) filter (where a.paired_after and b.paired_after) as newest,
+               bool_or(a.paired_before and b.paired_before) as lost
           from links a join links b on b.unit_id = a.unit_id and a.entity_id < b.entity_id
-         where (a.after and b.after) <> (a.before and b.before)
+         where (a.paired_before or a.paired_after) and (b.paired_before or b.paired_after)
+           and (a.paired_after and b.paired_after) <> (a.paired_before and b.paired_before)
          group by 1, 2
     ), marked as (
         update afterturn.agent_memory_unit_entity_t l set counted = k.after
@@ -73,14 +83,17 @@ COUNT_LINKS = text("""
     )
     select p.first, p.second from pairs p where p.lost
     union all
-    select distinct k.entity_id, cast(null as uuid) from links k where k.before <> k.after""")
+    select distinct k.entity_id, cast(null as uuid) from links k where k.before <> k.after""")  # noqa: S608 - constants
 FORGET_PAIRS = text("""
     delete from afterturn.agent_memory_entity_cooccur_t c
      using unnest(cast(:first as uuid[]), cast(:second as uuid[])) as p(first, second)
      where c.host_id = :host and c.bank_id = :bank and c.entity_id_1 = p.first and c.entity_id_2 = p.second
        and c.cooccur_count = 0""")
 # A pair that lost a unit may have lost its newest.
-REDATE_PAIRS = text("""
+_AMONG_FIRST = f"""(select count(*) from afterturn.agent_memory_unit_entity_t o
+                       where o.host_id = {{0}}.host_id and o.bank_id = {{0}}.bank_id and o.unit_id = {{0}}.unit_id
+                         and o.counted and ({_PLACE.format("o")}) <= ({_PLACE.format("{0}")})) <= {PAIRED}"""  # noqa: S608 - constants
+REDATE_PAIRS = text(f"""
     update afterturn.agent_memory_entity_cooccur_t c
        set last_cooccurred = (
             select max(u.event_date)
@@ -88,9 +101,9 @@ REDATE_PAIRS = text("""
               join afterturn.agent_memory_unit_entity_t b using (host_id, bank_id, unit_id)
               join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)
              where a.host_id = :host and a.bank_id = :bank and a.entity_id = p.first and b.entity_id = p.second
-               and a.counted and b.counted)
+               and a.counted and b.counted and {_AMONG_FIRST.format("a")} and {_AMONG_FIRST.format("b")})
       from unnest(cast(:first as uuid[]), cast(:second as uuid[])) as p(first, second)
-     where c.host_id = :host and c.bank_id = :bank and c.entity_id_1 = p.first and c.entity_id_2 = p.second""")
+     where c.host_id = :host and c.bank_id = :bank and c.entity_id_1 = p.first and c.entity_id_2 = p.second""")  # noqa: S608 - constants
 
 #: Units whose words one statement carries into the index of words.
 UNITS_LIMIT = 500
@@ -107,15 +120,24 @@ FORGET_NAMES = text("""
     delete from afterturn.entity_name_t t using unnest(cast(:entities as uuid[])) f(entity_id)
      where t.host_id = :host and t.bank_id = :bank and t.entity_id = f.entity_id and t.mentions = 0""")
 
-EXPECTED_PAIRS = text("""
+# Of the links that hold by `which`, those of the first entities of their units.
+FIRST_LINKS = f"""
+    select l.host_id, l.bank_id, l.unit_id, l.entity_id
+      from (select l.*, row_number() over (partition by l.host_id, l.bank_id, l.unit_id
+                                           order by {_PLACE.format("l")}) as nth
+              from afterturn.agent_memory_unit_entity_t l where {{which}}) l
+     where l.nth <= {PAIRED}"""  # noqa: S608 - constants
+EXPECTED_PAIRS = text(f"""
+    with links as materialized ({
+    FIRST_LINKS.format(which="l.host_id = :host and l.bank_id = :bank and l.removed_at is null")
+})
     select a.entity_id as entity_id_1, b.entity_id as entity_id_2, count(*)::int as cooccur_count,
            max(u.event_date) as last_cooccurred
-      from afterturn.agent_memory_unit_entity_t a
-      join afterturn.agent_memory_unit_entity_t b using (host_id, bank_id, unit_id)
+      from links a
+      join links b using (host_id, bank_id, unit_id)
       join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)
-     where host_id = :host and bank_id = :bank and a.entity_id < b.entity_id
-       and a.removed_at is null and b.removed_at is null
-     group by 1, 2 order by 1, 2""")
+     where a.entity_id < b.entity_id
+     group by 1, 2 order by 1, 2""")  # noqa: S608 - constants
 EXPECTED_MENTIONS = text("""
     select e.entity_id, coalesce(sum(l.mentions) filter (where l.removed_at is null), 0)::int as mention_count
       from afterturn.agent_memory_entity_t e

@@ -11,7 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from embeddings.errors import EmbeddingError
 from store.errors import ResourceBusy
 from store.ledger import LedgerRow, Outcome
-from store.outage import is_outage
+from store.outage import is_outage, timed_out
 from workers.errors import Permanent, WorkError
 
 #: The longest a Retry-After is followed, in seconds.
@@ -68,6 +68,8 @@ def named(error: Exception) -> tuple[str, str]:
     """Return category and reason of any failure; of what was not foreseen only the class is told."""
     if isinstance(error, WorkError):
         return error.category, error.reason
+    if timed_out(error):
+        return "timeout", "a statement was cancelled when its time was over"
     kind = type(error).__name__
     if isinstance(error, ResourceBusy):
         return "busy", kind

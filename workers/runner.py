@@ -167,6 +167,7 @@ class Runner:
                 max_attempts=self.verdict.max_attempts,
                 valve=shape.valve,
                 by_bank=shape.by_bank,
+                most_bytes=shape.most_bytes,
             )
         except Exception as error:  # noqa: BLE001 - whatever the driver raises, this process stays
             log.warning("no work could be claimed", stage=self.work.stage.value, error=type(error).__name__)

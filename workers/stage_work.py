@@ -16,6 +16,7 @@ class Shape:
     `at_once`: so many pieces are worked on, the others wait: each one more takes a connection more, on which the server
     plans every statement anew.
     `valve`: the newest first, unless something was accepted longer ago than that; without it the oldest first.
+    `most_bytes`: what the turns of a claim may weigh together, so that many large ones are not read at once.
     `grace_s`: what is under way may take so long to end when the worker is told to stop.
     """
 
@@ -25,6 +26,7 @@ class Shape:
     by_bank: bool = False
     at_once: int | None = None
     valve: timedelta | None = None
+    most_bytes: int = 1_048_576
     grace_s: float = 0.0
 
 

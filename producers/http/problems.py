@@ -35,7 +35,7 @@ from store.errors import (
     TargetTaken,
     TurnConflict,
 )
-from store.outage import is_outage
+from store.outage import is_outage, timed_out
 
 
 class Malformed(Exception):
@@ -100,7 +100,7 @@ def wire(error: Exception) -> Wire:
     for kind in type(error).__mro__:
         if kind in WIRES:
             return WIRES[kind]
-    return UNAVAILABLE if is_outage(error) else INTERNAL
+    return UNAVAILABLE if is_outage(error) or timed_out(error) else INTERNAL
 
 
 def described(error: Exception) -> dict[str, Any]:

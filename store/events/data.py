@@ -150,6 +150,7 @@ class UnitEntity(UnitEntityKey):
     """How often and where the unit names the entity, what it calls it, and which rules found it."""
 
     mentions: int = Field(1, ge=1)
+    place: int = Field(0, ge=0)
     name: str | None = None
     kind: str | None = None
     spans: tuple[tuple[int, int], ...] = ()

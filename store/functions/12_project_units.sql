@@ -221,6 +221,8 @@ begin
      where n.host_id = c.host_id and n.bank_id = c.bank_id and n.entity_id = c.entity_id and c.change <> 0;
 end $$;
 
+-- Its place in the text stays the first one: which entities of a unit make pairs follows from it (store/projections.py),
+-- and what was counted is taken back by it.
 -- The seed deletes the row of an unlinked mention; here it stays as a tombstone with its version, so that a Linked(1)
 -- that comes again does not undo Unlinked(2), and Linked(3) does.
 create or replace function afterturn.project_unit_entity_linked(p_events afterturn.event_store_t[]) returns void
@@ -230,10 +232,10 @@ begin
         perform afterturn.settle_back(p_events);
     end if;
     insert into agent_memory_unit_entity_t as l
-        (host_id, bank_id, unit_id, entity_id, mentions, name, kind, aggregate_version, removed_at)
+        (host_id, bank_id, unit_id, entity_id, mentions, name, kind, place, aggregate_version, removed_at)
     select distinct on (e.aggregate_id)
            e.host_id, e.bank_id, (d->>'unitId')::uuid, (d->>'entityId')::uuid, coalesce((d->>'mentions')::int, 1),
-           d->>'name', d->>'kind', e.aggregate_version,
+           d->>'name', d->>'kind', coalesce((d->>'place')::int, 0), e.aggregate_version,
            case when coalesce((select u.active from agent_memory_unit_t u where u.host_id = e.host_id
                                   and u.bank_id = e.bank_id and u.unit_id = (d->>'unitId')::uuid), true)
                  and coalesce((select n.active from agent_memory_entity_t n where n.host_id = e.host_id

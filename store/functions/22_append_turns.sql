@@ -17,7 +17,8 @@ drop type if exists afterturn.offered_turn cascade;
 drop type if exists afterturn.accepted_turn cascade;
 drop type if exists afterturn.said_unit cascade;
 create type afterturn.accepted_turn as (
-    turn uuid, bank uuid, session uuid, "user" uuid, digest bytea, target uuid, accepted_at timestamptz, "position" bigint);
+    turn uuid, bank uuid, session uuid, "user" uuid, digest bytea, target uuid, accepted_at timestamptz, bytes bigint,
+    "position" bigint);
 create type afterturn.said_unit as (bank uuid, unit uuid, session uuid, seq int, length int, terms jsonb);
 
 -- Accepts turns, none of them named twice. Of each: its ids, a keyed digest of its body, whether a gateway may get it, when
@@ -63,8 +64,8 @@ begin
     v_targets := afterturn.targets_of(p_host, p_banks, p_gateway);
     delivers := array(select t.target is not null from unnest(v_targets) with ordinality as t(target, nth) order by t.nth);
     v_new := afterturn.number_turns(
-        p_host, outcomes, p_turns, p_banks, p_sessions, p_users, p_digests, v_targets, p_at, p_begins, p_follows, p_ends,
-        p_ids, p_types, p_subjects, p_aggregates, p_envelopes, p_units, p_terms, p_lengths);
+        p_host, outcomes, p_turns, p_banks, p_sessions, p_users, p_digests, v_targets, p_at, p_bytes, p_begins, p_follows,
+        p_ends, p_ids, p_types, p_subjects, p_aggregates, p_envelopes, p_units, p_terms, p_lengths);
     outcomes := v_new.outcomes;
     positions := v_new.positions;
     if v_new.turns = '{}' then
@@ -128,8 +129,8 @@ end $$;
 -- event. `living`: whether all banks and sessions of accepted turns lived before.
 create or replace function afterturn.number_turns(
     p_host uuid, inout outcomes text[], p_turns uuid[], p_banks uuid[], p_sessions uuid[], p_users uuid[], p_digests bytea[],
-    p_targets uuid[], p_at timestamptz[], p_begins boolean[], p_follows int[], p_ends int[], p_ids uuid[], p_types text[],
-    p_subjects text[], p_aggregates text[], p_envelopes text[], p_units uuid[], p_terms text[], p_lengths int[],
+    p_targets uuid[], p_at timestamptz[], p_bytes bigint[], p_begins boolean[], p_follows int[], p_ends int[], p_ids uuid[],
+    p_types text[], p_subjects text[], p_aggregates text[], p_envelopes text[], p_units uuid[], p_terms text[], p_lengths int[],
     out positions bigint[], out living boolean, out events afterturn.event_store_t[], out turns afterturn.accepted_turn[],
     out said afterturn.said_unit[])
 language plpgsql as $$
@@ -214,7 +215,7 @@ begin
         end loop;
         positions[t] := v_position;
         turns := array_append(turns, row (p_turns[t], p_banks[t], p_sessions[t], p_users[t], p_digests[t], p_targets[t],
-                                          p_at[t], v_position)::afterturn.accepted_turn);
+                                          p_at[t], p_bytes[t], v_position)::afterturn.accepted_turn);
     end loop;
 end $$;
 
@@ -248,9 +249,9 @@ begin
     select p_host, w.bank, w.unit, w.session, w.seq, w.length, w.terms from unnest(p_said) w;
     -- The projection row waits (infinity) until extraction has said what the turn names.
     insert into afterturn.ledger_t (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position,
-                                    next_attempt_at, accepted_at, updated_at, target_id)
+                                    next_attempt_at, accepted_at, updated_at, target_id, bytes)
     select p_host, s.stage, t.turn, s.stream, t.bank, t.session, t.turn, t.position,
-           s.ready, t.accepted_at, t.accepted_at, s.target
+           s.ready, t.accepted_at, t.accepted_at, s.target, t.bytes
       from unnest(p_turns) t,
            lateral (values ('gateway', t.session, now(), t.target),
                            ('extraction', t.session, now(), null),

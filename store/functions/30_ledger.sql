@@ -6,14 +6,18 @@
 -- p_ordered: nothing overtakes a row of its stream that waits for its next attempt.
 -- p_valve: what is newest comes first, and before it what is older than that; null: the oldest first.
 -- p_by_bank: streams of few banks rather than of many.
+-- p_bytes: what their turns may weigh together; a claim gets its first row all the same, and a stream that no row of is
+-- handed out is not held.
 -- What was tried before is handed out alone, so that a row that kills its worker takes no other into quarantine.
 -- Of two who claim at the same time each passes over what the other is about to take. The insert alone would be right, but
 -- both would reach for the same streams, and wait at each for whoever touched it first, only to find it taken.
 drop function if exists afterturn.claim_work(text, int, int, interval, text, boolean, int);
 drop function if exists afterturn.claim_work(text, int, int, interval, text, boolean, int, interval);
+drop function if exists afterturn.claim_work(text, int, int, interval, text, boolean, int, interval, boolean);
 create or replace function afterturn.claim_work(p_stage text, p_streams int, p_rows int, p_lease interval,
                                                 p_worker text, p_ordered boolean, p_max_attempts int,
-                                                p_valve interval default null, p_by_bank boolean default false)
+                                                p_valve interval default null, p_by_bank boolean default false,
+                                                p_bytes bigint default null)
 returns table (host_id uuid, stream_id uuid, epoch bigint, item_id uuid, bank_id uuid, session_id uuid, turn_id uuid,
                "position" bigint, status text, attempts int, accepted_at timestamptz)
 language plpgsql set plan_cache_mode to force_generic_plan set enable_seqscan to off as $$
@@ -47,10 +51,11 @@ begin
     select array_agg(w.host_id), array_agg(w.stream_id), array_agg(w.epoch) into v_hosts, v_streams, v_epochs from won w;
 
     return query
-    with mine as (
-        select c.host_id, c.stream_id, c.epoch, r.item_id, r.attempts >= p_max_attempts as exhausted
+    with held as (
+        select c.host_id, c.stream_id, c.epoch, r.item_id, r.attempts >= p_max_attempts as exhausted,
+               sum(r.bytes) over (order by c.epoch, r.nth) as bytes, row_number() over (order by c.epoch, r.nth) as place
           from unnest(v_hosts, v_streams, v_epochs) as c(host_id, stream_id, epoch),
-               lateral (select l.item_id, l.attempts, row_number() over o as nth, bool_or(l.attempts > 0) over o as tried,
+               lateral (select l.item_id, l.attempts, l.bytes, row_number() over o as nth, bool_or(l.attempts > 0) over o as tried,
                                bool_or(l.next_attempt_at > now()) over o as waits
                           from (select l.* from afterturn.ledger_t l
                                  where l.host_id = c.host_id and l.stage = p_stage and l.stream_id = c.stream_id
@@ -59,6 +64,8 @@ begin
                                  order by l.position limit p_rows) l
                         window o as (order by l.position rows unbounded preceding)) r
          where not r.waits and (r.nth = 1 or not r.tried)
+    ), mine as (
+        select h.* from held h where p_bytes is null or h.bytes <= p_bytes or h.place = 1
     ), counted as (
         update afterturn.ledger_t l
            set attempts = l.attempts + (not m.exhausted)::int,

@@ -17,7 +17,7 @@ return (select jsonb_object_agg(a.key, a.value) from jsonb_each(p_payload) a
         || coalesce((select jsonb_object_agg(d.key, d.value) from jsonb_each(p_payload->'data') d
                       where d.key = any (array['hostId', 'bankId', 'aggregateVersion', 'newAggregateVersion', 'agentDefId',
                                 'userId', 'docId', 'unitId', 'entityId', 'fromUnitId', 'toUnitId', 'linkType',
-                                'directiveId', 'reflectionId', 'sessionId', 'turnId', 'ordinal', 'sequence', 'origin',
+                                'directiveId', 'reflectionId', 'sessionId', 'turnId', 'ordinal', 'sequence', 'place', 'origin',
                                 'factType', 'sourceMemoryIds'])), '{}')
         || case when p_payload->'data' ? 'messages' then jsonb_build_object('messages',
                      coalesce((select jsonb_agg(afterturn.marked_message(m.value) order by m.nth)

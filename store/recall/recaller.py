@@ -15,7 +15,7 @@ from store.database import Database
 from store.freshness import Freshness, freshness
 from store.languages import Languages
 from store.off_loop import off_loop
-from store.outage import may_pass
+from store.outage import may_pass, timed_out
 from store.persons import number
 from store.recall import filters
 from store.recall.arms import Arm, Search
@@ -187,8 +187,9 @@ class Recaller:
             async with self._database.tenant(search.host, opened) as connection:
                 return await self._search(connection, search, query, steps, wanted, apart=False)
         except ArmFailed as failure:
-            if failure.__cause__ is not None and may_pass(failure.__cause__):
-                raise failure.__cause__ from None
+            cause = failure.__cause__
+            if cause is not None and (may_pass(cause) or timed_out(cause)):
+                raise cause from None
         async with self._database.tenant(search.host, opened) as connection:
             return await self._search(connection, search, query, steps, wanted, apart=True)
 

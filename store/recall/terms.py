@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from itertools import chain, groupby, pairwise
+from itertools import chain, groupby, islice, pairwise
 
 import Stemmer
 
@@ -16,6 +16,8 @@ from store.recall.stopwords import STOP_WORDS
 from store.recall.word_rules import AUTO, FIRST, WordRules, rules_of
 
 MAX_TERM_BYTES = 64
+#: Terms of one text that are looked up, words before pairs and the first of each: every one is a row of the index.
+MOST_TERMS = 16_384
 BIGRAM_PREFIX = "2:"
 #: Words whose stems need not be found again.
 WORDS_KEPT = 16_384
@@ -56,11 +58,14 @@ def analyse(text: str, rules: WordRules = _AUTO) -> Terms:
     """Return the terms of a text: lower case, accents and stop words out, stems by the bank's rules, word pairs.
 
     Adjacent words also give a pair `2:a_b`; scripts without spaces give overlapping pairs of characters.
-    A term longer than 64 bytes is cut and ends in a digest, so no two of them become one. Never raises.
+    A term longer than 64 bytes is cut and ends in a digest, so no two of them become one. Of a text with more than
+    MOST_TERMS different terms the first are kept. Never raises.
     """
     plain = text.isascii()
     words, pairs = _ascii(text.lower(), rules) if plain else _unicode(_read(text, rules), rules)
     terms = words + pairs
+    if len(terms) > MOST_TERMS:
+        terms = _first_of(terms)
     if max(map(len, terms), default=0) > (MAX_TERM_BYTES if plain else MAX_TERM_BYTES // 4):
         terms = list(map(_bounded, terms))
     return Terms(Counter(terms), len(words))
@@ -164,6 +169,12 @@ def _folded(text: str) -> str:
     """Compatibility forms, case and Latin accents gone; a dakuten or a Hangul syllable stays whole."""
     plain = normalized("NFKD", text.casefold())
     return _APOSTROPHES.sub("'", normalized("NFC", _ACCENTS.sub("", plain)).casefold())
+
+
+def _first_of(terms: Sequence[str]) -> list[str]:
+    """Return the terms without those that are not among the first MOST_TERMS different ones."""
+    first = frozenset(islice(dict.fromkeys(terms), MOST_TERMS))
+    return [term for term in terms if term in first]
 
 
 def _bounded(term: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from store.facts import LINED_UP, STATED
+from store.projections import FIRST_LINKS
 
 OF = "(cast(:host as uuid) is null or {0}.host_id = :host) and (cast(:bank as uuid) is null or {0}.bank_id = :bank)"
 _SCOPES = {f"of_{alias}": OF.format(alias) for alias in "flruw"}
@@ -61,15 +62,15 @@ _PAIRS = Expected(
         select r.host_id, r.bank_id, r.entity_id_1, r.entity_id_2,
                jsonb_build_object('cooccur_count', r.cooccur_count, 'last_cooccurred', r.last_cooccurred) as told
           from afterturn.agent_memory_entity_cooccur_t r where {of_r}""",
-    derived="""
+    derived=f"""
+        with links as materialized ({FIRST_LINKS.format(which="{of_l} and l.counted")})
         select l.host_id, l.bank_id, l.entity_id as entity_id_1, b.entity_id as entity_id_2,
                jsonb_build_object('cooccur_count', count(*), 'last_cooccurred', max(u.event_date)) as told
-          from afterturn.agent_memory_unit_entity_t l
-          join afterturn.agent_memory_unit_entity_t b
-            on b.host_id = l.host_id and b.bank_id = l.bank_id and b.unit_id = l.unit_id
+          from links l
+          join links b on b.host_id = l.host_id and b.bank_id = l.bank_id and b.unit_id = l.unit_id
           join afterturn.agent_memory_unit_t u
             on u.host_id = l.host_id and u.bank_id = l.bank_id and u.unit_id = l.unit_id
-         where {of_l} and l.entity_id < b.entity_id and l.counted and b.counted group by 1, 2, 3, 4""",
+         where l.entity_id < b.entity_id group by 1, 2, 3, 4""",  # noqa: S608 - constants
 )
 _MENTIONS = Expected(
     ("host_id", "bank_id", "entity_id"),

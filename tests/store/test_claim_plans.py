@@ -51,7 +51,7 @@ async def as_owner(postgres: TestPostgres, *statements: TextClause) -> None:
 
 async def claim(connection: AsyncConnection, stage: Stage, *, ordered: bool) -> int:
     valve = timedelta(seconds=30) if stage is Stage.EMBEDDING else None
-    arguments = stage.value, 8, 20, timedelta(seconds=30), "w", ordered, 5, valve, stage is Stage.EXTRACTION
+    arguments = stage.value, 8, 20, timedelta(seconds=30), "w", ordered, 5, valve, stage is Stage.EXTRACTION, 1_048_576
     return len((await connection.exec_driver_sql(CLAIM, arguments)).all())
 
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from store import derived, identity, postings
+from store import aliases, derived, identity, postings, profiles
 from store.connections import create_owner_engine
 from store.database import Database
 from store.errors import EventRefused
@@ -22,6 +22,7 @@ from store.events.envelope import Origin, offer
 from store.events.log import append_events, versions
 from store.keys import Keys
 from store.postings import terms_of
+from store.projections import PAIRED
 from store.recall.word_rules import AUTO, rules_of
 from store.replay import Scope
 from store.replay import derived as replay_derived
@@ -61,6 +62,7 @@ steps = st.lists(
         st.tuples(st.just("turn"), st.integers(0, len(SAID) - 1), small),
         st.tuples(st.just("fact"), small, st.integers(0, 11)),
         st.tuples(st.just("link"), small, small),
+        st.tuples(st.just("name many"), small, small),
         st.tuples(st.just("unlink"), small, small),
         st.tuples(st.just("forget"), small, small),
         st.tuples(st.just("reword"), small, small),
@@ -104,6 +106,7 @@ class Play:
             "turn": self.turn,
             "fact": self.fact,
             "link": self.link,
+            "name many": self.name_many,
             "unlink": self.unlink,
             "forget": self.forget,
             "reword": self.reword,
@@ -173,6 +176,17 @@ class Play:
         data = {"unitId": str(one), "entityId": str(entity), "mentions": 1 + unit % 3}
         said = {"name": NAMES[(number + unit) % len(NAMES)], "kind": KINDS[unit % len(KINDS)]} if unit % 2 else {}
         await self.offer(E.UNIT_ENTITY_LINKED, (one, entity), data | said)
+
+    async def name_many(self, unit: int, number: int) -> None:
+        """Have a unit name more entities than make pairs, in an order of its own."""
+        if not self.units:
+            return
+        one = self.units[unit % len(self.units)]
+        for nth in range(PAIRED + 2):
+            entity = self.entity(number + nth)
+            await self.offer(E.ENTITY_CREATED, (entity,), {"entityId": str(entity), "canonicalName": f"Zoe {nth}"})
+            data = {"unitId": str(one), "entityId": str(entity), "place": nth * (1 + unit) % (PAIRED + 3)}
+            await self.offer(E.UNIT_ENTITY_LINKED, (one, entity), data)
 
     async def unlink(self, unit: int, number: int) -> None:
         if self.units:
@@ -276,10 +290,13 @@ async def play(database: Database, owner: AsyncEngine, played: list[tuple[str, i
 
 
 @pytest.mark.law("L5")
+@pytest.mark.parametrize("compared", [aliases.COMPARED, 2])
 def test_derived_state_made_step_by_step_equals_that_made_from_nothing(
-    stage: tuple[LoopThread, Database, AsyncEngine],
+    stage: tuple[LoopThread, Database, AsyncEngine], monkeypatch: pytest.MonkeyPatch, compared: int
 ) -> None:
     loop, database, owner = stage
+    for module in (aliases, profiles):
+        monkeypatch.setattr(module, "COMPARED", compared)
 
     @settings(
         max_examples=examples(60),

@@ -118,7 +118,9 @@ async def test_who_claims_at_the_same_time_gets_other_streams_and_waits_for_nobo
 ) -> None:
     given = await accepted(lonely, await new_host(lonely), [f"t{n}" for n in range(4)])
     async with lonely.operator() as connection:
-        held = (await connection.exec_driver_sql(CLAIM, ("extraction", 2, 1, LEASE, "w", True, 5, None, False))).all()
+        held = (
+            await connection.exec_driver_sql(CLAIM, ("extraction", 2, 1, LEASE, "w", True, 5, None, False, None))
+        ).all()
         assert positions(await claimed(ledger, Stage.EXTRACTION, 2)) == given[2:]
     assert sorted(row.position for row in held) == given[:2]
 

@@ -221,3 +221,25 @@ async def test_no_index_of_the_ledger_names_what_is_written_while_a_row_is_worke
         indexed = set((await connection.execute(INDEXED)).scalars())
     assert {"stage", "undone", "failed_at"} <= indexed
     assert not {"status", "attempts", "updated_at", "error_category", "error_reason"} & indexed
+
+
+async def test_the_turns_of_a_claim_weigh_no_more_than_it_says_and_it_has_a_row_all_the_same(
+    lonely: Database, ledger: Ledger, host: UUID
+) -> None:
+    given = await accepted(lonely, host, [turn(f"t{n}", "x" * 1000, session=f"s{n // 4}") for n in range(8)])
+
+    async def weighing(most: int) -> list[Claim]:
+        return await ledger.claim(
+            Stage.EXTRACTION, streams=9, rows=9, lease=LEASE, worker="w", max_attempts=5, most_bytes=most
+        )
+
+    [first] = await weighing(3500)
+    assert [row.position for row in first.rows] == given[:3]
+    # What was not handed out is not held: another worker has the other session at once.
+    [second] = await weighing(1)
+    assert [row.position for row in second.rows] == given[4:5]
+    for one in (first, second):
+        await finished(lonely, one)
+    rest = await weighing(10_000)
+    assert sorted(row.position for one in rest for row in one.rows) == [given[3], *given[5:]]
+    assert all(row.attempts == 1 for one in rest for row in one.rows)

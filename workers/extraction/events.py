@@ -129,6 +129,7 @@ def _mentions(
                 "unitId": str(unit),
                 "entityId": str(entity),
                 "mentions": len(named),
+                "place": _place(named),
                 **_reading(named),
                 "spans": [[m.span.start, m.span.end] for m in named if m.span is not None],
                 "extractor": version,
@@ -165,6 +166,11 @@ def _fact(origin: Origin, unit: UUID, fact: Fact, source: TurnMessage, version: 
         },
     }
     return offer(origin, EventType.UNIT_RETAINED, (unit,), data)
+
+
+def _place(named: Sequence[Mention]) -> int:
+    """Return where the unit first names the entity: characters before it, 0 for the speaker, who stands before all."""
+    return min(0 if mention.span is None else 1 + mention.span.start for mention in named)
 
 
 def _reading(named: Sequence[Mention]) -> dict[str, str]:

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime
+from itertools import islice
 
 from workers.extraction.addresses import addresses, masked
 from workers.extraction.canonical import canonical, shown
@@ -23,6 +24,8 @@ from workers.extraction.names import names_in
 VERSION = "rules-2"
 #: The first so many mentions of a message are kept: what names more is a list, and pairs grow with the square.
 MAX_MENTIONS = 256
+#: What one turn or document gives at most, the first of it: each is an event, and rows beside it.
+MAX_MENTIONS_OF_TURN, MAX_FACTS_OF_TURN = 4096, 512
 
 
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]{1,200}`", re.DOTALL)
@@ -32,14 +35,15 @@ def extract(turn: TurnText) -> Extraction:
     """Return the mentions, entities and facts of a turn; what it returns depends on the turn alone.
 
     Never raises, whatever the text; takes time in proportion to the text; keeps the first 256 mentions of a
-    message. Mentions come in the order of the text (the speaker of a message first) and no two overlap;
-    entities are sorted by normalised name. Facts come from messages of role `user` only.
+    message, 4,096 mentions and 512 facts of a turn. Mentions come in the order of the text (the speaker of a
+    message first) and no two overlap; entities are sorted by normalised name. Facts come from messages of role
+    `user` only.
     """
     said = _day(turn.occurred_at)
     mentions = [*_speakers(turn.messages), *_first(_written(turn.messages, said))]
-    mentions.sort(key=_place)
-    found = [fact for ordinal, message in enumerate(turn.messages) for fact in facts(message, ordinal)]
-    return Extraction(tuple(mentions), as_entities(mentions), tuple(found))
+    mentions = sorted(mentions, key=_place)[:MAX_MENTIONS_OF_TURN]
+    found = (fact for ordinal, message in enumerate(turn.messages) for fact in facts(message, ordinal))
+    return Extraction(tuple(mentions), as_entities(mentions), tuple(islice(found, MAX_FACTS_OF_TURN)))
 
 
 def _day(moment: datetime | None) -> date | None:
