@@ -15,6 +15,7 @@ from producers.gateway import SearchBody, question_of, results_of
 from producers.parts import Parts
 from producers.pressure import Shed
 from producers.recalls import Answer, Freshly, RecallBody, RecallJobBody
+from producers.settings import ApiSettings
 from producers.turns import read
 from store.errors import NotFound
 from store.freshness import look_after
@@ -33,9 +34,10 @@ class JobTicket:
 class Asking:
     """Answers questions, and says how fresh what it answers is."""
 
-    def __init__(self, parts: Parts) -> None:
-        """Stand on these parts."""
+    def __init__(self, parts: Parts, settings: ApiSettings) -> None:
+        """Stand on these parts; as many recall jobs may wait as the settings say."""
         self._parts = parts
+        self._settings = settings
 
     async def recall(self, grant: Grant, asked: Any) -> Answer:
         """Answer a question from one bank. Raises Invalid, PermissionDenied, PositionBeyondLog."""
@@ -70,14 +72,15 @@ class Asking:
     async def request_recall(self, grant: Grant, asked: Any) -> JobTicket:
         """Have a worker answer a question; `recall_job` has the answer until it expires.
 
-        Raises as `recall`, and Overloaded.
+        Raises as `recall`, Overloaded, QuotaExceeded, and RateLimited where too many of the tenant's wait already.
         """
         self._parts.admit(grant, Shed.RECALL_JOBS)
         with _asked():
             body = read(RecallJobBody, asked)
             whose = await (self._whose(grant, body) if body.across_banks else self._one(grant, body))
             request = {name: value for name, value in asked.items() if name != "ttl_s"} | whose
-            ticket = await self._parts.jobs.open(grant.host_id, request, timedelta(seconds=body.ttl_s))
+            ttl, waiting = timedelta(seconds=body.ttl_s), self._settings.max_recall_jobs
+            ticket = await self._parts.jobs.open(grant.host_id, request, ttl, most_waiting=waiting)
         self._parts.doorbell.ask(grant.host_id, ticket[0])
         return JobTicket(*ticket)
 

@@ -4,10 +4,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from producers.errors import Invalid, Problem, TooLarge
+from producers.errors import Invalid, Problem
 from producers.fields import Text
 from producers.settings import ApiSettings
-from producers.turns import read
+from producers.turns import limit_text, read
 
 
 class CorrectionBody(BaseModel):
@@ -24,6 +24,5 @@ def correction_of(value: Any, settings: ApiSettings) -> CorrectionBody:
     body = read(CorrectionBody, value)
     if not body.content.strip():
         raise Invalid(Problem("content", "must not be blank; to remove a unit, delete it"))
-    if len(body.content.encode()) > settings.max_message_bytes:
-        raise TooLarge("content", "max_message_bytes", settings.max_message_bytes)
+    limit_text("content", len(body.content.encode()), settings)
     return body

@@ -13,10 +13,11 @@ from uuid import UUID
 import orjson
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from producers.errors import Invalid, Problem, TooLarge
+from producers.errors import Invalid, Problem
 from producers.fields import BANK_BYTES, SESSION_BYTES, Moment, Name, Text, refuse, session_name
+from producers.recall_json import MOST_BYTES
 from producers.settings import ApiSettings
-from producers.turns import ContentField, size_of
+from producers.turns import ContentField, limit_text, size_of
 from store.identity import digested
 from store.recall.query import Recalled, RecallQuery
 from store.turns import NewMessage, NewTurn
@@ -26,6 +27,8 @@ CURRENT_CHAT, ALL_USER_MEMORY = "current_chat", "all_user_memory"
 MAX_MESSAGES = 500
 #: An agent asks with its user's whole prompt: so many characters of it are looked at.
 LONGEST_QUESTION = 16_384
+#: Bytes of an answer beside its results.
+ROOM_AROUND = 64
 
 
 class Credentials(BaseModel):
@@ -134,8 +137,7 @@ def turns_of(body: AddBody, settings: ApiSettings) -> list[NewTurn]:
     """
     kept = [message for message in body.messages if message.content.parts or message.content.text.strip()]
     for n, message in enumerate(kept):
-        if size_of(message.content) > settings.max_message_bytes:
-            raise TooLarge(f"messages.{n}.content", "max_message_bytes", settings.max_message_bytes)
+        limit_text(f"messages.{n}.content", size_of(message.content), settings)
     return [_turn(body, message) for message in kept]
 
 
@@ -177,16 +179,21 @@ def question_of(body: SearchBody) -> RecallQuery | None:
 
 
 def results_of(body: SearchBody, found: Sequence[Recalled]) -> list[dict[str, Any]]:
-    """Return what was found as the contract's results."""
+    """Return what was found as the contract's results: the best, as many as an answer has room for."""
     own = session_of(CHAT + body.conversation_id)
-    return [
-        {
+    results, room = list[dict[str, Any]](), MOST_BYTES - ROOM_AROUND
+    for item in found:
+        here = CURRENT_CHAT in body.scope and item.session_id == own
+        result = {
             "id": str(item.unit_id),
             "session_id": item.session_id,
             "text": item.text,
             "score": item.score,
-            "source_scope": CURRENT_CHAT if CURRENT_CHAT in body.scope and item.session_id == own else ALL_USER_MEMORY,
+            "source_scope": CURRENT_CHAT if here else ALL_USER_MEMORY,
             "resource_uri": None,
         }
-        for item in found
-    ]
+        room -= len(orjson.dumps(result)) + 1
+        if room < 0:
+            break
+        results.append(result)
+    return results

@@ -13,7 +13,8 @@ from producers.authorisation import Action, require_write
 from producers.banks import keeper, speaker
 from producers.fields import BankName, Moment, Name, Text, refuse
 from producers.parts import Parts
-from producers.turns import limit_metadata, read
+from producers.settings import ApiSettings
+from producers.turns import limit_metadata, limit_text, read
 from store.curation import Directive, NewDirective, NewLink, Reflection
 from store.documents import AddedDocument, Document, DocumentPlace, NewDocument, content_hash
 from store.keys import Grant
@@ -116,9 +117,10 @@ class DocumentPage:
 class Knowledge:
     """Commands upon banks; every call takes the grant of a key, as the facade's do."""
 
-    def __init__(self, parts: Parts) -> None:
-        """Stand on these parts."""
+    def __init__(self, parts: Parts, settings: ApiSettings) -> None:
+        """Stand on these parts; a directive has the limit of a message."""
         self._parts = parts
+        self._settings = settings
         self._documents = parts.documents
         self._curation = parts.curation
         self._banks = parts.banks
@@ -170,9 +172,13 @@ class Knowledge:
         self._doorbell.ring(Stage.PROJECTION)
 
     async def lay_down(self, grant: Grant, asked: Any) -> tuple[Directive, bool]:
-        """Make or change a directive; returns it and whether anything changed. Raises Invalid, PermissionDenied."""
+        """Make or change a directive; returns it and whether anything changed.
+
+        Raises Invalid, TooLarge for a text past a message's limit, PermissionDenied, QuotaExceeded.
+        """
         require_write(grant)
         body = read(DirectiveBody, asked)
+        limit_text("content", len(body.content.encode()), self._settings)
         bank = await self._parts.reach(grant, body.bank)
         await self._parts.authorisation.require(grant, Action.DIRECT, bank)
         await self._banks.create(grant.host_id, grant.user, bank)

@@ -29,9 +29,9 @@ class Memory:
         """Stand on these parts."""
         self._parts = parts
         self.intake = Intake(parts, settings)
-        self.asking = Asking(parts)
+        self.asking = Asking(parts, settings)
         self.revisions = Revisions(parts, settings)
-        self.knowledge = Knowledge(parts)
+        self.knowledge = Knowledge(parts, settings)
 
     async def create_bank(self, grant: Grant, asked: Any) -> tuple[Bank, bool]:
         """Make a bank before its first turn; returns it and whether it is new.

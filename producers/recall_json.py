@@ -1,22 +1,61 @@
 """How an answer to a question looks: JSON as the contract writes it, and the message that is ready for a prompt."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from types import MappingProxyType
 from typing import Any
 
 import orjson
+from afterturn_client.reference import cut
 
 from producers.framing import ReferenceDirective, ReferenceItem, frame
 from producers.gateway_recall import GatewayFinding
 from producers.recalls import Answer, Freshly
+from store.off_loop import off_loop
 from store.recall.query import Recalled
+
+#: Bytes of an answer at once, and of one that waits in its job.
+MOST_BYTES, MOST_BYTES_OF_JOB = 8_388_608, 2_097_152
+#: Bytes of the note that something was left out, and of one character in a result and in the frame, escaped in both.
+ROOM_FOR_NOTE, LONGEST_CHARACTER = 512, 24
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 #: What a frame says of a directive that does not tell who laid it down: it came with events from elsewhere.
 UNKNOWN = "unknown"
 
 
-def as_json(answer: Answer) -> bytes:
-    """Return the answer as the contract writes it, with the reference message ready for a prompt."""
+async def answer_as_json(answer: Answer, most_bytes: int) -> bytes:
+    """Return what `as_json` does, made off the event loop where its texts are long."""
+    return await off_loop(sum(len(item.text) for item in answer.items), as_json, answer, most_bytes)
+
+
+def as_json(answer: Answer, most_bytes: int = MOST_BYTES) -> bytes:
+    """Return the answer as the contract writes it, with the reference message ready for a prompt.
+
+    Where it would have more than `most_bytes`, it says that it is `truncated` and holds the best results alone, as many
+    as there is room for; of the first, if there is none for it, the beginning.
+    """
+    if sum(len(item.text) for item in answer.items) <= most_bytes and len(whole := _written(answer)) <= most_bytes:
+        return whole
+    room = left = most_bytes - len(_written(replace(answer, items=()))) - ROOM_FOR_NOTE
+    kept = list[Recalled]()
+    for item in answer.items:
+        left -= len(_written(replace(answer, items=(item,), gateway=None)))
+        if left < 0:
+            break
+        kept.append(item)
+    if not kept and answer.items:
+        first = answer.items[0]
+        kept = [replace(first, text=cut(first.text, max(0, room) // LONGEST_CHARACTER), cut=True)]
+    return _written(replace(answer, items=kept), _note(len(answer.items), len(kept), most_bytes))
+
+
+def _note(found: int, kept: int, most_bytes: int) -> Mapping[str, Any]:
+    held = f"{kept} of {found} results: an answer has at most {most_bytes} bytes"
+    return {"truncated": True, "note": f"{held}; ask for fewer (k) or for less text (max_tokens)"}
+
+
+def _written(answer: Answer, note: Mapping[str, Any] = NOTHING) -> bytes:
     items = [reference_item(item) for item in answer.items]
     standing = [ReferenceDirective(one.name, one.content, one.laid_down_by or UNKNOWN) for one in answer.directives]
     value: dict[str, Any] = {
@@ -24,6 +63,7 @@ def as_json(answer: Answer) -> bytes:
         "reference": frame([*items, *_from_gateway(answer.gateway)], standing),
         "freshness": freshness_json(answer.freshly),
         "took_ms": answer.took_ms,
+        **note,
     }
     if answer.directives:
         value["directives"] = [asdict(one) for one in answer.directives]
@@ -96,6 +136,8 @@ def _result(item: Recalled, *, explain: bool) -> Mapping[str, Any]:
         result["confidence"] = item.confidence
     if item.bank is not None:
         result["bank"] = item.bank
+    if item.cut:
+        result["cut"] = True
     if len(item.turn_ids) > 1:
         result["turn_ids"] = item.turn_ids
     if explain and item.explain is not None:

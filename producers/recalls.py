@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from producers import fair_queue, metrics
 from producers.errors import Invalid, Problem, Unavailable
-from producers.fields import POSITION_MAX, BankName, Moment, Name, SessionName, Text, refuse
+from producers.fields import NAME_BYTES, POSITION_MAX, BankName, Moment, Name, SessionName, refuse
 from producers.gateway_recall import GatewayFinding, GatewayQuestion, GatewayRecall, fitting
 from store import identity
 from store.curation import Directive
@@ -31,7 +31,7 @@ from store.storable import check_text
 MAX_QUERY_BYTES = 16_384
 MAX_WAIT_MS = 10_000
 MAX_TTL_S = 86_400
-MAX_METADATA = 16
+MAX_METADATA, MAX_KINDS = 16, 16
 #: As many messages as a session's history shows at once, and some.
 MAX_RECENT = 64
 #: Banks that are asked at a time when several are.
@@ -44,6 +44,15 @@ def _question(text: str) -> str:
     if not check_text(text).strip() or len(text.encode()) > MAX_QUERY_BYTES:
         raise refuse(f"must not be blank, and have at most {MAX_QUERY_BYTES} bytes")
     return text
+
+
+def _filter_value(text: str) -> str:
+    if len(check_text(text).encode()) > NAME_BYTES:
+        raise refuse(f"must have at most {NAME_BYTES} bytes")
+    return text
+
+
+FilterValue = Annotated[str, AfterValidator(_filter_value)]
 
 
 def _local() -> list[Source]:
@@ -62,9 +71,11 @@ class RecallBody(BaseModel):
     exclude_session: bool = False
     skip_recent: int = Field(0, ge=0, le=MAX_RECENT)
     max_tokens: int | None = Field(None, ge=1, le=1_000_000)
-    kinds: list[Literal["world", "experience", "opinion", "observation", "mental_model"]] = Field(default_factory=list)
+    kinds: list[Literal["world", "experience", "opinion", "observation", "mental_model"]] = Field(
+        default_factory=list, max_length=MAX_KINDS
+    )
     tags: list[Name] = Field(default_factory=list, max_length=64)
-    metadata: dict[Text, Text] = Field(default_factory=dict, max_length=MAX_METADATA, repr=False)
+    metadata: dict[FilterValue, FilterValue] = Field(default_factory=dict, max_length=MAX_METADATA, repr=False)
     user_id: Name | None = None
     across_banks: bool = False
     as_of: Moment | None = None
@@ -223,16 +234,19 @@ class Recalls:
 
     async def _of_banks(self, host: UUID, query: RecallQuery, banks: Sequence[str]) -> RecallAnswer:
         asked = [replace(query, bank=bank, without=(*query.without, DIRECTIVES)) for bank in banks]
-        answers: list[RecallAnswer] = []
+        items, fresh, degraded = list[Recalled](), list[Freshness](), dict[str, None]()
         for at in range(0, len(asked), BANKS_TOGETHER):
-            answers += await asyncio.gather(*(self.find(host, one) for one in asked[at : at + BANKS_TOGETHER]))
-        items = [replace(item, bank=bank) for bank, one in zip(banks, answers, strict=True) for item in one.items]
-        items = _merged(items, query.k)
+            some = asked[at : at + BANKS_TOGETHER]
+            answers = await asyncio.gather(*(self.find(host, one) for one in some))
+            found = [replace(item, bank=of.bank) for of, one in zip(some, answers, strict=True) for item in one.items]
+            # WHY at once: what is not among the best `k` of some banks is not among those of all, and is long.
+            items = _merged([*items, *found], query.k)
+            fresh += [one.freshness for one in answers]
+            degraded |= dict.fromkeys(part for one in answers for part in one.degraded)
         if query.max_tokens is not None:
             sizes, pinned = [item.tokens or 0 for item in items], [item.pinned for item in items]
             items = [items[n] for n in which_fit(sizes, pinned, query.max_tokens)]
-        degraded = dict.fromkeys(part for one in answers for part in one.degraded)
-        return RecallAnswer(tuple(items), least([a.freshness for a in answers]), degraded=tuple(degraded))
+        return RecallAnswer(tuple(items), least(fresh), degraded=tuple(degraded))
 
     async def _here(self, host: UUID, body: RecallBody, banks: Sequence[str] = ()) -> Answer:
         start = time.perf_counter()

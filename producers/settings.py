@@ -28,6 +28,13 @@ class ApiSettings(BaseModel):
     port: int = Field(default=8300, ge=0, le=65535, description="port to listen on; 0 picks a free one")
     max_messages: int = Field(default=64, ge=1, le=1024, description="messages of one turn")
     max_message_bytes: int = Field(default=262_144, ge=1024, le=16_777_216, description="UTF-8 bytes of one message")
+    max_recall_jobs: int = Field(
+        default=256,
+        ge=1,
+        le=100_000,
+        description="recall jobs of one tenant that may wait for a worker; more are answered with 429. Raise it where "
+        "a tenant asks for many recalls at a time and workers keep up",
+    )
     max_request_bytes: int = Field(default=2_097_152, ge=4096, le=67_108_864, description="bytes of one request's body")
     max_head_bytes: int = Field(
         default=32_768, ge=8192, le=1_048_576, description="bytes of a request's line and headers together; more is 431"

@@ -156,8 +156,7 @@ def read_turn(value: Any, settings: ApiSettings) -> NewTurn:
     if body.tags and TAGS in body.metadata:
         raise Invalid(Problem("tags", "are given twice: among the metadata too"))
     for n, message in enumerate(body.messages):
-        if size_of(message.content) > settings.max_message_bytes:
-            raise TooLarge(f"messages.{n}.content", "max_message_bytes", settings.max_message_bytes)
+        limit_text(f"messages.{n}.content", size_of(message.content), settings)
     said = [_message(message) for message in body.messages if message.content.parts or message.content.text.strip()]
     if not said:
         raise Invalid(Problem("messages", "nothing to remember: every message is blank or recalled text"))
@@ -173,6 +172,12 @@ def read_turn(value: Any, settings: ApiSettings) -> NewTurn:
         gateway_asked=body.gateway,
         doc_id=body.doc_id,
     )
+
+
+def limit_text(field: str, size: int, settings: ApiSettings) -> None:
+    """Raise TooLarge for a text of more bytes than a message may have."""
+    if size > settings.max_message_bytes:
+        raise TooLarge(field, "max_message_bytes", settings.max_message_bytes)
 
 
 def limit_metadata(metadata: Mapping[str, str]) -> None:

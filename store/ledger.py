@@ -169,7 +169,8 @@ class Ledger:
 
         Hosts take turns, whatever each has waiting. Within a host the oldest stream comes first; with a `valve` the
         newest, after all that was accepted longer ago than that; `by_bank`: the oldest and all others of its bank, then
-        those of the next. The turns of all rows together weigh at most `most_bytes`, unless it is one row.
+        those of the next. The turns of all rows together weigh at most `most_bytes`, unless it is one row; each
+        stream has a row before any has two.
         The attempt of each row is counted before it is handed out; a row that has used up `max_attempts` is put
         into quarantine instead. A stream whose lease ran out is taken over under a new epoch.
         """

@@ -15,7 +15,7 @@ import orjson
 from sqlalchemy import text
 
 from store.database import Database
-from store.errors import NotFound
+from store.errors import NotFound, RateLimited
 from store.events.refusals import refusals
 from store.quotas import within_quota
 
@@ -25,6 +25,12 @@ MAX_ATTEMPTS = 3
 REMEMBERED = timedelta(days=1)
 SWEEP_LIMIT = 500
 
+#: Bytes that the jobs of a tenant, their answers included, may hold until they expire; and when to come again.
+MOST_KEPT_BYTES, RETRY_AFTER_S = 67_108_864, 5
+
+HELD = text("""
+    select count(*) filter (where status in ('pending', 'running')) as waiting, coalesce(sum(bytes), 0) as bytes
+      from afterturn.recall_job_t where host_id = :host and expires_at > :now""")
 OPEN = text("""
     insert into afterturn.recall_job_t (host_id, job_id, request, created_at, expires_at)
     values (:host, :job, cast(:request as jsonb), :now, :expires_at)""")
@@ -104,10 +110,12 @@ class RecallJobs:
         self._database = database
         self._clock = clock
 
-    async def open(self, host: UUID, request: Mapping[str, Any], ttl: timedelta) -> tuple[UUID, datetime]:
+    async def open(
+        self, host: UUID, request: Mapping[str, Any], ttl: timedelta, *, most_waiting: int | None = None
+    ) -> tuple[UUID, datetime]:
         """Open a job; returns its id and when it expires. The request must name its `bank`, or its `banks`.
 
-        Raises QuotaExceeded.
+        Raises QuotaExceeded, and RateLimited where so many jobs of the tenant wait already, or hold too much.
         """
         job, now = uuid4(), self._clock()
         arguments = {"host": host, "job": job, "request": orjson.dumps(request).decode()}
@@ -115,6 +123,11 @@ class RecallJobs:
         async def write() -> None:
             with refusals():
                 async with self._database.tenant(host) as connection:
+                    held = (await connection.execute(HELD, {"host": host, "now": now})).one()
+                    if most_waiting is not None and held.waiting >= most_waiting:
+                        raise RateLimited("max_recall_jobs", "host", most_waiting, RETRY_AFTER_S)
+                    if held.bytes >= MOST_KEPT_BYTES:
+                        raise RateLimited("max_bytes_of_recall_jobs", "host", MOST_KEPT_BYTES, RETRY_AFTER_S)
                     await connection.execute(OPEN, {**arguments, "now": now, "expires_at": now + ttl})
 
         await within_quota(self._database, host, now, write)

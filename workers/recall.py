@@ -11,7 +11,7 @@ import structlog
 from pydantic import ValidationError
 
 from producers.errors import ProducerError, Unavailable
-from producers.recall_json import as_json
+from producers.recall_json import MOST_BYTES_OF_JOB, answer_as_json
 from producers.recalls import Answer, RecallJobRequest, Recalls
 from store.errors import PositionBeyondLog
 from store.outage import may_pass
@@ -100,7 +100,8 @@ class RecallWork:
             category = _category(error)
             log.warning("a recall job failed", category=category, error=type(error).__name__)
             return "failed" if await self.jobs.fail(taken, category) else "lost"
-        return "done" if await self.jobs.finish(taken, as_json(answer)) else "lost"
+        result = await answer_as_json(answer, MOST_BYTES_OF_JOB)
+        return "done" if await self.jobs.finish(taken, result) else "lost"
 
     async def _recalled(self, host: UUID, body: RecallJobRequest) -> Answer:
         if body.banks is None:

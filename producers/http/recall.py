@@ -16,7 +16,7 @@ from producers.http.reading import (
     replied,
 )
 from producers.memory import Memory
-from producers.recall_json import as_json, freshness_json
+from producers.recall_json import MOST_BYTES, answer_as_json, freshness_json
 from producers.recalls import RecallBody, RecallJobBody
 from producers.turns import read
 from store.keys import Grant, Keys
@@ -30,7 +30,8 @@ def routes(memory: Memory, keys: Keys) -> APIRouter:
     @router.post("/recall", **documented("Recall from a bank", RecallBody))
     async def recall(request: Request) -> Response:
         grant = await grant_of(request, keys, RECALL)
-        return _raw(as_json(await memory.asking.recall(grant, await body_of(request))))
+        answer = await memory.asking.recall(grant, await body_of(request))
+        return _raw(await answer_as_json(answer, MOST_BYTES))
 
     @router.post("/recall/jobs", **documented("Have a worker recall", RecallJobBody))
     async def request_recall(request: Request) -> Response:

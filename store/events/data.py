@@ -283,6 +283,7 @@ class Erased(EventData):
     turn_id: UUID | None = None
     ordinal: int | None = None
     sequence: int | None = None
+    place: int | None = None
     origin: UnitOrigin | None = None
     fact_type: FactType | None = None
     source_memory_ids: tuple[UUID, ...] | None = None

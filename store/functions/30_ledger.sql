@@ -6,8 +6,8 @@
 -- p_ordered: nothing overtakes a row of its stream that waits for its next attempt.
 -- p_valve: what is newest comes first, and before it what is older than that; null: the oldest first.
 -- p_by_bank: streams of few banks rather than of many.
--- p_bytes: what their turns may weigh together; a claim gets its first row all the same, and a stream that no row of is
--- handed out is not held.
+-- p_bytes: what their turns may weigh together. The first row of each stream comes before the second of any, in the order in
+-- which hosts take turns; the very first is handed out whatever it weighs, and a stream without any is not held.
 -- What was tried before is handed out alone, so that a row that kills its worker takes no other into quarantine.
 -- Of two who claim at the same time each passes over what the other is about to take. The insert alone would be right, but
 -- both would reach for the same streams, and wait at each for whoever touched it first, only to find it taken.
@@ -35,10 +35,11 @@ begin
          where pg_try_advisory_xact_lock(afterturn.lock_key(p_stage, w.stream_id)) limit p_streams
     ), ready as (
         -- Two rows of one position head their stream together.
-        select distinct w.host_id, w.stream_id
+        select w.host_id, w.stream_id, min(w.nth) as nth
           from (select w.*, row_number() over o as place, bool_or(w.attempts > 0) over o as tried
                   from waiting w window o as (order by w.nth rows unbounded preceding)) w
          where w.place = 1 or not w.tried
+         group by w.host_id, w.stream_id
     ), won as (
         insert into afterturn.claim_t as c (host_id, stage, stream_id, epoch, lease_until, worker)
         select r.host_id, p_stage, r.stream_id, nextval('afterturn.claim_epoch_seq'), now() + p_lease, p_worker
@@ -48,15 +49,17 @@ begin
          where c.lease_until <= now()
         returning c.host_id, c.stream_id, c.epoch
     )
-    select array_agg(w.host_id), array_agg(w.stream_id), array_agg(w.epoch) into v_hosts, v_streams, v_epochs from won w;
+    select array_agg(w.host_id order by r.nth), array_agg(w.stream_id order by r.nth), array_agg(w.epoch order by r.nth)
+      into v_hosts, v_streams, v_epochs
+      from won w join ready r using (host_id, stream_id);
 
     return query
     with held as (
         select c.host_id, c.stream_id, c.epoch, r.item_id, r.attempts >= p_max_attempts as exhausted,
-               sum(r.bytes) over (order by c.epoch, r.nth) as bytes, row_number() over (order by c.epoch, r.nth) as place
-          from unnest(v_hosts, v_streams, v_epochs) as c(host_id, stream_id, epoch),
-               lateral (select l.item_id, l.attempts, l.bytes, row_number() over o as nth, bool_or(l.attempts > 0) over o as tried,
-                               bool_or(l.next_attempt_at > now()) over o as waits
+               sum(r.bytes) over given as bytes, row_number() over given as place
+          from unnest(v_hosts, v_streams, v_epochs) with ordinality as c(host_id, stream_id, epoch, turn),
+               lateral (select l.item_id, l.attempts, l.bytes, row_number() over o as nth,
+                               bool_or(l.attempts > 0) over o as tried, bool_or(l.next_attempt_at > now()) over o as waits
                           from (select l.* from afterturn.ledger_t l
                                  where l.host_id = c.host_id and l.stage = p_stage and l.stream_id = c.stream_id
                                    and l.undone and l.next_attempt_at < 'infinity'
@@ -64,6 +67,7 @@ begin
                                  order by l.position limit p_rows) l
                         window o as (order by l.position rows unbounded preceding)) r
          where not r.waits and (r.nth = 1 or not r.tried)
+        window given as (order by r.nth, c.turn rows unbounded preceding)
     ), mine as (
         select h.* from held h where p_bytes is null or h.bytes <= p_bytes or h.place = 1
     ), counted as (

@@ -14,6 +14,8 @@ from store.recall.settings import RecallSettings
 
 #: English text, where the embedder does not count.
 CHARACTERS_PER_TOKEN = 4
+#: So many characters of a text are counted in tokens: all of what is not very long.
+COUNTED_CHARACTERS = 16_384
 
 
 def fitting(sizes: Sequence[int], room: int) -> list[int]:
@@ -60,7 +62,12 @@ async def standing(
 
 
 async def _tokens(texts: Sequence[str], embedder: Embedder) -> Sequence[int]:
+    """Return the tokens of each text; a very long one has as many as its beginning has, in proportion."""
     if isinstance(embedder, TokenCounter):
         with suppress(EmbeddingError):
-            return await asyncio.to_thread(embedder.count_tokens, texts)
+            counted = await asyncio.to_thread(embedder.count_tokens, [text[:COUNTED_CHARACTERS] for text in texts])
+            return [
+                -(-tokens * len(text) // min(len(text), COUNTED_CHARACTERS)) if text else tokens
+                for tokens, text in zip(counted, texts, strict=True)
+            ]
     return [-(-len(text) // CHARACTERS_PER_TOKEN) for text in texts]

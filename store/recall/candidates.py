@@ -19,6 +19,9 @@ from store.recall.reflections import with_reflections
 #: The rules judge a text by its beginning; a message may be 256 KiB.
 CHARACTERS = 4000
 
+#: Bytes of long texts that an answer holds, which tells each twice and has 8 MiB; of the others it tells the beginning.
+MOST_BYTES = 4_194_304
+
 #: The first columns of a row are a Candidate's fields, in their order; the last is of reflections alone.
 _FIELDS = len(fields(Candidate)) - 1
 
@@ -101,8 +104,12 @@ VECTORS = text("""
      where v.host_id = :host and v.bank_id = :bank and v.generation = :generation
        and v.unit_id = any(cast(:units as uuid[])) and v.chunk = 0""")
 TEXTS = text("""
-    select u.unit_id, u.content from afterturn.agent_memory_unit_t u
-     where u.host_id = :host and u.bank_id = :bank and u.unit_id = any(cast(:units as uuid[]))""")
+    select t.unit_id, t.content
+      from (select u.unit_id, u.content, sum(octet_length(u.content)) over (order by w.nth) as bytes
+              from unnest(cast(:units as uuid[])) with ordinality w(unit_id, nth),
+                   lateral (select u.unit_id, u.content from afterturn.agent_memory_unit_t u
+                             where u.host_id = :host and u.bank_id = :bank and u.unit_id = w.unit_id offset 0) u) t
+     where t.bytes <= :most""")
 
 
 async def load(connection: AsyncConnection, search: Search, found: Sequence[Found]) -> Pool:
@@ -135,8 +142,8 @@ async def load(connection: AsyncConnection, search: Search, found: Sequence[Foun
 
 
 async def whole_texts(connection: AsyncConnection, search: Search, units: Sequence[UUID]) -> Mapping[UUID, str]:
-    """Return the full texts of these units."""
-    arguments = {"host": search.host, "bank": search.bank, "units": list(units)}
+    """Return the full texts of these units, of the first of them as many as an answer has room for."""
+    arguments = {"host": search.host, "bank": search.bank, "units": list(units), "most": MOST_BYTES}
     if not units:
         return {}
     return {row.unit_id: row.content for row in await connection.execute(TEXTS, arguments)}

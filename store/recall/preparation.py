@@ -30,6 +30,8 @@ from store.recall.waiting import PACKED, RELATED_WAITING, WAITING
 
 #: What a question calls the bank's directives to leave them out.
 DIRECTIVES = "directives"
+#: A directive that has more for each token there is room for is not read: no text has so few tokens.
+BYTES_PER_TOKEN = 16
 #: Of those who speak where the words asked for stand, so many are looked for in the question.
 MOST_SPEAKERS = 500
 #: When the projection stage has not counted yet.
@@ -89,6 +91,7 @@ STANDING = """
     select v.directive_id, v.name, v.content, v.priority, v.laid_down_by from afterturn.agent_memory_directive_t v
      where v.host_id = :host and v.bank_id = :bank and v.active
        and (cast(:known_at as timestamptz) is null or v.update_ts <= cast(:known_at as timestamptz))
+       and octet_length(v.content) <= :directive_bytes
      order by v.priority desc, v.name, v.directive_id limit :directives"""
 
 NEWEST = """
@@ -223,6 +226,7 @@ def _tail_arguments(
         "exact_units": settings.exact_units,
         "read_units": settings.read_units,
         "pinned": MOST if settings.ranking.pinned else 0,
+        "directive_bytes": settings.directive_tokens * BYTES_PER_TOKEN,
         "directives": 0 if DIRECTIVES in query.without else settings.directives,
         "generation": generation,
     }

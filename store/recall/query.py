@@ -66,7 +66,7 @@ class Recalled:
 
     `turn_ids` are all turns the unit stands for, its own first; `arms` those that found something in it. `bank` is told
     where several were asked, `tokens` where there is a budget of them; `confidence` is how sure a fact is, from 0 to 1,
-    where that is known; `pinned`: it stands where it does because it is pinned.
+    where that is known; `pinned`: it stands where it does because it is pinned; `cut`: the text is only the beginning.
     """
 
     unit_id: UUID
@@ -85,6 +85,7 @@ class Recalled:
     tokens: int | None = None
     confidence: float | None = None
     pinned: bool = False
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)

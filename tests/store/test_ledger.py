@@ -228,18 +228,26 @@ async def test_the_turns_of_a_claim_weigh_no_more_than_it_says_and_it_has_a_row_
 ) -> None:
     given = await accepted(lonely, host, [turn(f"t{n}", "x" * 1000, session=f"s{n // 4}") for n in range(8)])
 
-    async def weighing(most: int) -> list[Claim]:
-        return await ledger.claim(
+    async def weighing(most: int) -> list[list[int]]:
+        claims = await ledger.claim(
             Stage.EXTRACTION, streams=9, rows=9, lease=LEASE, worker="w", max_attempts=5, most_bytes=most
         )
+        assert all(row.attempts == 1 for claim in claims for row in claim.rows)
+        for claim in claims:
+            await finished(lonely, claim)
+        return sorted([row.position for row in claim.rows] for claim in claims)
 
-    [first] = await weighing(3500)
-    assert [row.position for row in first.rows] == given[:3]
-    # What was not handed out is not held: another worker has the other session at once.
-    [second] = await weighing(1)
-    assert [row.position for row in second.rows] == given[4:5]
-    for one in (first, second):
-        await finished(lonely, one)
-    rest = await weighing(10_000)
-    assert sorted(row.position for one in rest for row in one.rows) == [given[3], *given[5:]]
-    assert all(row.attempts == 1 for one in rest for row in one.rows)
+    assert await weighing(1) == [given[:1]]
+    # One of each session before the second of any.
+    assert await weighing(3500) == [given[1:3], given[4:5]]
+    assert await weighing(10_000) == [given[3:4], given[5:]]
+
+
+async def test_what_a_claim_has_no_room_for_is_not_held(lonely: Database, ledger: Ledger, host: UUID) -> None:
+    given = await accepted(lonely, host, [turn(f"t{n}", session=f"s{n}") for n in range(3)])
+    # The oldest first, whatever the ids of their sessions.
+    for position in given:
+        [one] = await ledger.claim(
+            Stage.EXTRACTION, streams=9, rows=9, lease=LEASE, worker="w", max_attempts=5, most_bytes=1
+        )
+        assert [row.position for row in one.rows] == [position]

@@ -141,7 +141,8 @@ class RecallAnswer:
 
     `reference` is the ready-made message for the prompt (role user, framed as untrusted; the `directives` of the bank
     stand before it in a frame of their own) or None. `degraded` names the
-    parts that did not answer, such as "rerank: late". `raw` is the service's answer as it came.
+    parts that did not answer, such as "rerank: late". `truncated`: there was no room for all results in one answer.
+    `raw` is the service's answer as it came.
     """
 
     results: tuple[Recalled, ...]
@@ -151,6 +152,7 @@ class RecallAnswer:
     raw: Mapping[str, Any] = field(repr=False, compare=False)
     degraded: tuple[str, ...] = ()
     directives: tuple[Directive, ...] = ()
+    truncated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +239,7 @@ def read_recall(value: object) -> RecallAnswer:
         fields.values,
         fields.texts("degraded"),
         tuple(_directive(one) for one in (fields.objects("directives") if "directives" in fields.values else ())),
+        fields.values.get("truncated") is True,
     )
 
 

@@ -1,4 +1,4 @@
-"""Work is bounded: pairs by the place of a mention, claims by the bytes of their turns."""
+"""Work is bounded: pairs by the place of a mention, claims by the bytes of their turns, recall jobs by their number."""
 
 from pathlib import Path
 
@@ -15,5 +15,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    op.execute("drop index afterturn.recall_job_of_host")
     op.execute("alter table afterturn.agent_memory_unit_entity_t drop column place")
     op.execute("alter table afterturn.ledger_t drop column bytes")
