@@ -22,48 +22,48 @@ from redis.retry import Retry
 
 from deploy import logs
 from deploy.broker_fitness import Watch
+from deploy.external_models import noting_models
 from deploy.gateways import following_settings, gateway_recall
 from deploy.health import ApiHealth
 from deploy.http_server import serve
 from deploy.long_lived import keep_loaded
 from deploy.metrics import Exposition, LedgerCounts
-from deploy.outside import noting_models
+from deploy.process_priority import half_with_me
 from deploy.settings import Settings
-from deploy.stepping_back import half_with_me
 from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder
 from embeddings.registry import Owned, OwnedEmbedder, create_embedder, create_reranker
 from embeddings.rerank import CrossEncoder
 from producers import fair_queue
-from producers.auditing import CallRecorder
-from producers.doorbell import Doorbell
 from producers.fair_queue import FairQueue
-from producers.gateway_recall import GatewayRecall
 from producers.http.app import create_app
-from producers.memory import Memory
-from producers.parts import Parts
-from producers.pressure import Pressure, Shed
-from producers.recalls import Recalls
+from producers.notifications import Doorbell
+from producers.service.auditing import CallRecorder
+from producers.service.dependencies import Parts
+from producers.service.gateway_recall import GatewayRecall
+from producers.service.load_shedding import Pressure, Shed
+from producers.service.memory import Memory
+from producers.service.recalls import Recalls
 from producers.settings import BrokerSettings
-from store.backlog import Backlog
-from store.banks import Banks
-from store.call_audit import CallAudit
 from store.clock import DatabaseClock
-from store.curation import Curation
 from store.database import Database
-from store.depth import depths
-from store.documents import Documents
+from store.derived.pending_words import KeptShort
+from store.derived.persons import Persons
 from store.erasure import Erasures
-from store.freshness import Waiter
-from store.keys import Keys
-from store.ledger import Ledger
-from store.persons import Persons
-from store.recall.keeping import Keeping
+from store.ledger.depth import depths
+from store.ledger.freshness import Waiter
+from store.ledger.ledger import Ledger
+from store.ledger.listing import Backlog
+from store.memory.directives import Curation
+from store.memory.documents import Documents
+from store.memory.turns import TurnStore
+from store.memory.units import Units
+from store.recall.jobs import RecallJobs
 from store.recall.recaller import Recaller
-from store.recall_jobs import RecallJobs
-from store.turns import TurnStore
-from store.units import Units
-from store.words import KeptShort
+from store.recall.vector_writeback import Keeping
+from store.tenancy.banks import Banks
+from store.tenancy.call_audit import CallAudit
+from store.tenancy.keys import Keys
 from workers.embedding import EmbeddingStage
 from workers.micro_batch import MicroBatch
 

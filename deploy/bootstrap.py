@@ -7,14 +7,14 @@ from pathlib import Path
 from cryptography.fernet import Fernet
 from pydantic import SecretStr
 
-from deploy.embedded import PostgresEndpoint
-from deploy.private_files import write_private
+from deploy.local import PostgresEndpoint
+from deploy.local.private_files import write_private
 from store import migrations
 from store.database import Database
-from store.events.reader import restamp
 from store.identity import host_id
-from store.keys import Keys
+from store.log.reader import restamp
 from store.settings import DatabaseSettings
+from store.tenancy.keys import Keys
 
 HOST = "default"
 API_KEY_FILE = "api-key"

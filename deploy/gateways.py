@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 
 import structlog
 
-from producers.gateway_clients import Access, Calling, GatewayClients, TargetUnusable, canonical_url
-from producers.gateway_recall import GatewayRecall
+from producers.service.gateway_clients import Access, Calling, GatewayClients, TargetUnusable, canonical_url
+from producers.service.gateway_recall import GatewayRecall
 from store.database import Database
+from store.database_outage import is_outage
 from store.errors import SealBroken, TargetTaken
-from store.gateway_targets import GatewayTargets, GatewayUser, Target
-from store.outage import is_outage
-from store.sealing import Sealer
+from store.tenancy.gateway_targets import GatewayTargets, GatewayUser, Target
+from store.tenancy.sealing import Sealer
 from workers.gateway import gate_policy
 from workers.settings import GatewayMode, GatewaySettings, sealing_keys
 

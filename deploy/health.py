@@ -5,13 +5,13 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from sqlalchemy import text
 
+from deploy.health_rules import Seen, strains
 from deploy.metrics import LedgerCounts
 from deploy.settings import HealthSettings
-from deploy.strain import Seen, strains
-from producers.doorbell import Doorbell
 from producers.http.service import Readiness
+from producers.notifications import Doorbell
 from store.database import Database
-from store.turn_writes import ARGUMENTS
+from store.memory.turn_writes import ARGUMENTS
 
 #: A part that does not answer within this many seconds does not answer.
 PATIENCE_S = 2.0

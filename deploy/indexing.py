@@ -5,12 +5,12 @@ import socket
 
 from pydantic import SecretStr
 
-from deploy.embedded.postgres import PostgresEndpoint
+from deploy.local.postgres import PostgresEndpoint
 from deploy.settings import Settings
 from store.database import Database
+from store.derived.vector_indexes import VectorIndexes
 from store.maintenance import Schedule
 from store.settings import DatabaseSettings
-from store.vector_indexes import VectorIndexes
 from workers.maintenance import Maintainer, indexing
 
 #: An index is a matter of minutes, and a bank grows to need one over days.

@@ -6,8 +6,8 @@ from datetime import datetime
 from deploy.settings import Settings
 from embeddings.protocol import Embedder
 from store.database import Database
-from store.near_links import NearLinks
-from store.nearness import Nearness
+from store.derived.nearest_units import Nearness
+from store.derived.semantic_links import NearLinks
 from workers.maintenance import Task, linking
 
 

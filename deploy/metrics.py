@@ -19,11 +19,11 @@ from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
+from deploy.health_rules import Kind, Seen, strains
 from deploy.samples import NO_SPACE, reserve
 from deploy.settings import HealthSettings
-from deploy.strain import Kind, Seen, strains
-from store.ledger import Ledger
-from store.outage import may_pass
+from store.database_outage import may_pass
+from store.ledger.ledger import Ledger
 
 #: How long counts of the ledger are believed, in seconds.
 COUNTS_S = 5.0

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from deploy.core_dumps import forbid_core_dumps
+from deploy.process_priority import step_back
 from deploy.samples import share_samples
 from deploy.settings import Settings, load
 from deploy.settings_errors import SettingsError
-from deploy.stepping_back import step_back
 
 #: How long dramatiq waits before it looks for Redis again, in milliseconds.
 RECONNECT_MS = 500

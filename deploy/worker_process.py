@@ -24,32 +24,32 @@ from dramatiq.brokers.redis import RedisBroker
 
 from deploy import logs
 from deploy.broker_fitness import Watch
+from deploy.external_models import note_models
 from deploy.gateways import delivery_clients, gateway_recall
 from deploy.linking import linking_of
 from deploy.long_lived import keep_loaded
-from deploy.outside import note_models
+from deploy.process_priority import half_with_me
 from deploy.settings import Settings
-from deploy.stepping_back import half_with_me
 from embeddings.errors import EmbeddingError
 from embeddings.registry import Owned, OwnedEmbedder, create_embedder, create_reranker
-from producers.doorbell import Doorbell
-from producers.gateway_clients import GatewayClients
-from producers.gateway_recall import GatewayRecall
-from producers.recalls import Recalls
+from producers.notifications import Doorbell
+from producers.service.gateway_clients import GatewayClients
+from producers.service.gateway_recall import GatewayRecall
+from producers.service.recalls import Recalls
 from store.clock import DatabaseClock
 from store.database import Database
-from store.delivery import Deliveries
+from store.derived.pending_words import WaitingWords
 from store.erasure import Erasures
-from store.freshness import Waiter
-from store.ledger import Ledger, Stage
+from store.ledger.deliveries import Deliveries
+from store.ledger.freshness import Waiter
+from store.ledger.ledger import Ledger, Stage
 from store.maintenance import Pruning, Schedule, WordsAnew
+from store.recall.jobs import RecallJobs
 from store.recall.recaller import Recaller
-from store.recall_jobs import RecallJobs
-from store.words import WaitingWords
 from workers.broker import Dependencies, create_broker, pools, register, worker
 from workers.embedding import EmbeddingStage
 from workers.enrichment import EnrichmentStage, model_gate
-from workers.extraction.llm_reader import LlmReader, reader_of
+from workers.extraction.llm.reader import LlmReader, reader_of
 from workers.extraction.stage import ExtractionStage
 from workers.gateway import GatewayStage
 from workers.maintenance import Maintainer, Needs, checking, tasks_of

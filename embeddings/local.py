@@ -14,9 +14,9 @@ from tokenizers import Tokenizer
 
 from embeddings.batching import batches
 from embeddings.errors import EmbedderClosed, ModelMismatch
+from embeddings.minilm.reference import LEAST_COSINE, TEXTS, least_cosine
 from embeddings.model_files import MAX_TOKENS, model_folder
 from embeddings.pace import Pace
-from embeddings.reference import LEAST_COSINE, TEXTS, least_cosine
 from embeddings.settings import EmbeddingSettings, Variant
 
 if TYPE_CHECKING:

@@ -50,7 +50,7 @@ def model_folder(settings: EmbeddingSettings, cache: Path) -> Path:
 def _edition() -> str:
     """Return what changes with the code that makes the lean variant: what an older one made is not taken for it."""
     made_by = (
-        Path(__file__).with_name(name) for name in ("lean.py", "lean_graph.py", "lean_weights.py", "reference.py")
+        Path(__file__).with_name("minilm") / name for name in ("make.py", "graph.py", "weights.py", "reference.py")
     )
     return hashlib.blake2b(b"".join(file.read_bytes() for file in made_by), digest_size=4).hexdigest()
 
@@ -87,11 +87,11 @@ def _assemble(settings: EmbeddingSettings, folder: Path) -> None:
 def _fill(settings: EmbeddingSettings, work: Path) -> None:
     source, tokenizer = _package(_MODEL_PACKAGE) / "model.onnx", _package(_TOKENIZER_PACKAGE) / _TOKENIZER
     if settings.variant is Variant.LEAN:
-        from embeddings.lean import make_lean  # noqa: PLC0415 - 60 MB that only a first start needs
+        from embeddings.minilm.make import make_lean  # noqa: PLC0415 - 60 MB that only a first start needs
 
         make_lean(source, tokenizer, work / "model.onnx")
     elif settings.variant is Variant.DYNAMIC:
-        from embeddings.quantise import quantise  # noqa: PLC0415 - as above
+        from embeddings.minilm.quantise import quantise  # noqa: PLC0415 - as above
 
         quantise(source, work / "model.onnx")
     else:

@@ -18,7 +18,7 @@ from uuid import UUID
 
 from dramatiq import Message
 
-from store.ledger import Stage
+from store.ledger.ledger import Stage
 
 #: How long a ring may stay unanswered before the next ringer enqueues again, in milliseconds: of a stage, of a job.
 #: A stage's one message is for all its work; those of jobs wait behind each other, and one more makes that longer.

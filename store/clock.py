@@ -15,7 +15,7 @@ import structlog
 from sqlalchemy import text
 
 from store.database import Database
-from store.outage import may_pass
+from store.database_outage import may_pass
 
 log = structlog.get_logger(__name__)
 

@@ -16,8 +16,8 @@ from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 from sqlalchemy.util.concurrency import greenlet_spawn, in_greenlet
 
 from store.connections import create_engine
+from store.database_outage import lock_timeouts, timed_out
 from store.errors import StatementTimeout
-from store.outage import lock_timeouts, timed_out
 from store.settings import DatabaseSettings
 from store.vectors import register
 

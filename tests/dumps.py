@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from deploy.embedded.wheels import postgres_binaries
+from deploy.local.wheels import postgres_binaries
 
 #: What makes the policies show the owner every tenant's rows, and pg_dump go by them (store/ROLES.md).
 AS_OWNER = ("--enable-row-security", "--exclude-extension=vector", "--no-comments")

@@ -15,8 +15,8 @@ import psutil
 from sqlalchemy import NullPool, text
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
-from deploy.embedded import EmbeddedPostgres, EmbeddedValkey
-from deploy.embedded.postgres import OWNER
+from deploy.local import EmbeddedPostgres, EmbeddedValkey
+from deploy.local.postgres import OWNER
 from store import migrations
 
 #: A run whose environment names servers under this (JSON, as `Servers.urls` tells them) starts none of its own.

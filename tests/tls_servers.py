@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from deploy.embedded.ports import LOOPBACK, free_port
+from deploy.local.ports import LOOPBACK, free_port
 from tests.certificates import Certificate
 from tests.packages import program
 from tests.patience import wait_until

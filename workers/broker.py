@@ -15,10 +15,10 @@ from dramatiq.middleware import TimeLimit
 
 from producers.jobs import QUEUES, RECALL_ACTOR, STAGE_ACTORS, Queue
 from producers.settings import BrokerSettings
-from store.ledger import Stage
-from workers.ear import ListeningBroker
+from store.ledger.ledger import Stage
 from workers.recall import RecallWork
 from workers.runner import Runner
+from workers.wakeup import ListeningBroker
 
 #: Commands of a million that look after messages of dead processes: soon enough, and cheap on a small keyspace.
 MAINTENANCE_CHANCE = 50_000

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from embeddings.protocol import Embedder
-from store import reflection_vectors
-from store.corrections import corrected_id
 from store.database import SET_TENANT_NO_SYNC, Database
+from store.derived import reflection_vectors
+from store.derived.reflection_vectors import reflection_of
+from store.derived.unit_vectors import Unembedded, Wanted, again_id, insert, missing
 from store.errors import LeaseLost
-from store.ledger import Claim, LedgerRow, Outcome, Stage, close_together
-from store.reflection_vectors import reflection_of
-from store.unit_vectors import Unembedded, Wanted, again_id, insert, missing
+from store.ledger.ledger import Claim, LedgerRow, Outcome, Stage, close_together
+from store.memory.corrections import corrected_id
 from workers.metrics import EMBEDDED_TEXTS
 from workers.stage_work import Shape, Worked
 

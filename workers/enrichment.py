@@ -14,17 +14,17 @@ from typing import Any, ClassVar
 
 from embeddings.endpoint import EndpointError
 from store.database import Database
-from store.delivery import note
-from store.gates import Gate, GatePolicy, Passage, gate_name, put_off
-from store.ledger import Claim, LedgerRow, Outcome, Stage, close
-from store.readings import begin
-from store.turn_units import TurnMessage, messages
+from store.derived.extraction_runs import begin
+from store.ledger.circuit_breakers import Gate, GatePolicy, Passage, gate_name, put_off
+from store.ledger.deliveries import note
+from store.ledger.ledger import Claim, LedgerRow, Outcome, Stage, close
+from store.memory.turn_messages import TurnMessage, messages
+from store.text.rules import VERSION, Extraction, MessageText, TurnText, extract
 from workers.errors import Permanent, Transient
-from workers.extraction import VERSION, Extraction, MessageText, TurnText, extract
 from workers.extraction.events import reading_id
-from workers.extraction.llm_answer import NoAnswer
-from workers.extraction.llm_reader import LlmReader, worth_reading
-from workers.extraction.rereading import corrected_unit
+from workers.extraction.llm.answer import NoAnswer
+from workers.extraction.llm.reader import LlmReader, worth_reading
+from workers.extraction.reextraction import corrected_unit
 from workers.extraction.writing import noted, write_reading
 from workers.settings import EnrichmentSettings
 from workers.stage_work import Shape, Worked

@@ -11,14 +11,14 @@ from typing import ClassVar
 from afterturn_client.errors import GatewayError, InvalidRequestError
 from afterturn_client.gateway import GatewayClient, GatewayMessage
 
-from producers.gateway_clients import GatewayClients, TargetUnusable
-from producers.gateway_recall import told
+from producers.service.gateway_clients import GatewayClients, TargetUnusable
+from producers.service.gateway_recall import told
 from store.database import Database
-from store.delivery import Deliveries
 from store.errors import LeaseLost
-from store.gates import LONGEST_PAUSE_S, GatePolicy, Passage, put_off
-from store.gateway_targets import CHAT, UNSET, Destination, Target
-from store.ledger import Claim, LedgerRow, Outcome, Stage
+from store.ledger.circuit_breakers import LONGEST_PAUSE_S, GatePolicy, Passage, put_off
+from store.ledger.deliveries import Deliveries
+from store.ledger.ledger import Claim, LedgerRow, Outcome, Stage
+from store.tenancy.gateway_targets import CHAT, UNSET, Destination, Target
 from workers import gateway_machine as machine
 from workers.errors import Untold
 from workers.metrics import GATEWAY_BREAKER, GATEWAY_CALLS, GATEWAY_SECONDS, GATEWAY_WAITS

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import structlog
 
-from store.ledger import Claim, Ledger
+from store.ledger.ledger import Claim, Ledger
 from workers.metrics import LEASES_LOST
 
 log = structlog.get_logger(__name__)

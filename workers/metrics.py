@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from store.ledger import Stage
+from store.ledger.ledger import Stage
 
 
 class BatchHistogram(Histogram):

@@ -14,11 +14,11 @@ from uuid import UUID
 
 import structlog
 
-from store.claim_items import claim_items
 from store.database import Database
+from store.database_outage import may_pass
 from store.errors import LeaseLost
-from store.ledger import Claim, Ledger, Stage
-from store.outage import may_pass
+from store.ledger.item_claims import claim_items
+from store.ledger.ledger import Claim, Ledger, Stage
 from workers.embedding import EmbeddingStage
 from workers.metrics import MICRO_BATCH, STAGE_AGE, STAGE_TOTAL
 

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from store import derived
 from store.database import SET_TENANT_NO_SYNC, Database
-from store.events.envelope import Origin
+from store.derived import bank_state
 from store.identity import user_id
-from store.ledger import Claim, Outcome, Stage, close, held_together
+from store.ledger.ledger import Claim, Outcome, Stage, close, held_together
+from store.log.envelope import Origin
 from workers.stage_work import Shape, Worked
 
 
@@ -29,13 +29,13 @@ class ProjectionStage:
         origin = Origin(claim.host_id, bank, user_id(claim.host_id, None), max(row.accepted_at for row in claim.rows))
         outcomes = [Outcome(row.item_id) for row in claim.rows]
         async with self.database.tenant(claim.host_id, SET_TENANT_NO_SYNC) as connection:
-            await derived.lock(connection, bank)
+            await bank_state.lock(connection, bank)
             await held_together(connection, [claim])
-            done = await derived.advance(connection, origin, turns)
+            done = await bank_state.advance(connection, origin, turns)
             await close(connection, claim, outcomes)
         rings = frozenset({Stage.EMBEDDING} if done.reflected else ())
         while done.more:
             async with self.database.tenant(claim.host_id, SET_TENANT_NO_SYNC) as connection:
-                await derived.lock(connection, bank)
-                done = await derived.advance(connection, origin, ())
+                await bank_state.lock(connection, bank)
+                done = await bank_state.advance(connection, origin, ())
         return Worked(outcomes, rings)

@@ -11,11 +11,11 @@ import structlog
 from pydantic import ValidationError
 
 from producers.errors import ProducerError, Unavailable
-from producers.recall_json import MOST_BYTES_OF_JOB, answer_as_json
-from producers.recalls import Answer, RecallJobRequest, Recalls
+from producers.service.recall_json import MOST_BYTES_OF_JOB, answer_as_json
+from producers.service.recalls import Answer, RecallJobRequest, Recalls
+from store.database_outage import may_pass
 from store.errors import PositionBeyondLog
-from store.outage import may_pass
-from store.recall_jobs import RecallJobs, TakenJob
+from store.recall.jobs import RecallJobs, TakenJob
 from workers.metrics import RECALL_JOBS
 
 log = structlog.get_logger(__name__)

@@ -9,9 +9,9 @@ from asyncpg.exceptions import PostgresError
 from sqlalchemy.exc import SQLAlchemyError
 
 from embeddings.errors import EmbeddingError
+from store.database_outage import is_outage, timed_out
 from store.errors import ResourceBusy
-from store.ledger import LedgerRow, Outcome
-from store.outage import is_outage, timed_out
+from store.ledger.ledger import LedgerRow, Outcome
 from workers.errors import Permanent, WorkError
 
 #: The longest a Retry-After is followed, in seconds.

@@ -15,9 +15,9 @@ from uuid import UUID
 import structlog
 
 from embeddings.errors import ModelUnreachable
+from store.database_outage import is_outage, may_pass
 from store.errors import LeaseLost, ResourceBusy
-from store.ledger import Claim, Ledger, LedgerRow, Outcome, Stage, public_status
-from store.outage import is_outage, may_pass
+from store.ledger.ledger import Claim, Ledger, LedgerRow, Outcome, Stage, public_status
 from workers.errors import Untold
 from workers.leases import lost, renewed
 from workers.metrics import STAGE_AGE, STAGE_FAILURES, STAGE_TOTAL

@@ -8,7 +8,7 @@ from afterturn_client.transport import check_base_url
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
 
 from embeddings.endpoint import endpoint_url
-from store.sealing import Sealer
+from store.tenancy.sealing import Sealer
 
 #: Where an OpenAI-compatible service has a model answer.
 RESPONSES_PATH = "/v1/responses"

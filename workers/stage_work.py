@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol, runtime_checkable
 
-from store.ledger import Claim, Outcome, Stage
+from store.ledger.ledger import Claim, Outcome, Stage
 
 
 @dataclass(frozen=True, slots=True)

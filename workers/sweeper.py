@@ -8,9 +8,9 @@ from uuid import UUID
 
 import structlog
 
-from store.ledger import Ledger, Stage
-from store.recall_jobs import RecallJobs
-from store.words import WaitingWords
+from store.derived.pending_words import WaitingWords
+from store.ledger.ledger import Ledger, Stage
+from store.recall.jobs import RecallJobs
 from workers.metrics import RINGS, SWEEPS
 
 log = structlog.get_logger(__name__)

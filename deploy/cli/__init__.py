@@ -1,5 +1,5 @@
 """The command line: one file a command, `afterturn --help` explains them. Hands out `main`."""
 
-from deploy.cli.starting import main
+from deploy.cli.entry_point import main
 
 __all__ = ["main"]

@@ -9,7 +9,7 @@ from typing import Annotated
 import structlog
 import typer
 
-from deploy.cli.printing import say
+from deploy.cli.output import say
 
 #: Each command: where its function, or its group of commands, is.
 COMMANDS = {

@@ -9,13 +9,13 @@ from rich.table import Table
 from rich.text import Text
 
 from deploy.cli.durations import duration
-from deploy.cli.entries import HostOption, LimitOption
-from deploy.cli.existing import host_named, must_exist
-from deploy.cli.finding import DataOption, JsonOption, running_stack
-from deploy.cli.operating import on_database
-from deploy.cli.printing import answer, console, printable, say
-from store.call_audit import FIRST_REFUSAL, CallAudit, Door, Recorded, Sought
+from deploy.cli.existence import host_named, must_exist
+from deploy.cli.ledger_rows import HostOption, LimitOption
+from deploy.cli.operator_command import on_database
+from deploy.cli.output import answer, console, printable, say
+from deploy.cli.running_stack import DataOption, JsonOption, running_stack
 from store.database import Database
+from store.tenancy.call_audit import FIRST_REFUSAL, CallAudit, Door, Recorded, Sought
 
 audit_app = typer.Typer(
     help="Read the call audit: every call at a door and every operator's command. It holds no content.",

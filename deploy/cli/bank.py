@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from deploy.cli.finding import DataOption, JsonOption, client_of, ending_well, running_stack
-from deploy.cli.printing import answer
-from store.recall.word_rules import AUTO, NONE, languages
+from deploy.cli.output import answer
+from deploy.cli.running_stack import DataOption, JsonOption, client_of, ending_well, running_stack
+from store.text.word_rules import AUTO, NONE, languages
 
 LANGUAGES = ", ".join((AUTO, NONE, *languages()))
 

@@ -12,25 +12,25 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from deploy.bench.attacks.victim import VictimGone
-from deploy.bench.measures import Measure, Outcome
-from deploy.bench.quality.settling import NotSettled
-from deploy.cli.finding import JsonOption
-from deploy.cli.printing import answer, console, ended, say
+from deploy.cli.output import answer, console, ended, say
 from deploy.cli.quality import AblateFlag, FormatOption, LongOption, QualityFlag, QualityOptions, StackOption
 from deploy.cli.quality import quality as measure_quality
-from deploy.embedded import EmbeddedError
-from deploy.private_stack import PrivateStackError
+from deploy.cli.running_stack import JsonOption
+from deploy.lab.bench.attacks.victim import VictimGone
+from deploy.lab.bench.measures import Measure, Outcome
+from deploy.lab.bench.quality.settling import NotSettled
+from deploy.local import EmbeddedError
+from deploy.local.private_stack import PrivateStackError
 from deploy.settings import load
 from deploy.settings_errors import SettingsError
 
 #: Each bench: the module with its `run`, its `Sizes` and its `FULL` ones, and with the `servers` it runs on.
 BENCHES: Mapping[str, str] = {
-    "append": "deploy.bench.append",
-    "attacks": "deploy.bench.attacks.run",
-    "paraphrase": "deploy.bench.quality.paraphrase",
-    "pipeline": "deploy.bench.pipeline",
-    "recall": "deploy.bench.recall.speed",
+    "append": "deploy.lab.bench.append",
+    "attacks": "deploy.lab.bench.attacks.run",
+    "paraphrase": "deploy.lab.bench.quality.paraphrase",
+    "pipeline": "deploy.lab.bench.pipeline",
+    "recall": "deploy.lab.bench.recall.speed",
 }
 
 NameArgument = Annotated[str, typer.Argument(help=f"Which: {', '.join(BENCHES)}.")]

@@ -6,8 +6,8 @@ from typing import Annotated
 import structlog
 import typer
 
-from deploy.cli.finding import JsonOption
-from deploy.cli.printing import answer, ended, say
+from deploy.cli.output import answer, ended, say
+from deploy.cli.running_stack import JsonOption
 from workers.settings import WorkerSettings
 
 LEASE_S = WorkerSettings().lease_seconds
@@ -41,9 +41,9 @@ def chaos_command(
     **Example:** `afterturn chaos --turns 5000 --workers 4`
     """
     # WHY here: chaos imports the whole product, and `afterturn --help` should not.
-    from deploy.chaos.report import in_words  # noqa: PLC0415
-    from deploy.chaos.run import BROKE_OFF, Plan, rounds_for, unleash  # noqa: PLC0415
-    from deploy.chaos.sabotage import Sabotage  # noqa: PLC0415
+    from deploy.lab.chaos.report import in_words  # noqa: PLC0415
+    from deploy.lab.chaos.run import BROKE_OFF, Plan, rounds_for, unleash  # noqa: PLC0415
+    from deploy.lab.chaos.sabotage import Sabotage  # noqa: PLC0415
 
     if sabotage is not None and sabotage not in set(Sabotage):
         raise ended(f"no such sabotage: there is {', '.join(Sabotage)}", 2)

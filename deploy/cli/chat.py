@@ -8,8 +8,8 @@ from typing import Any, BinaryIO, Literal
 from afterturn_client.turns import Message, NewTurn
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from deploy.cli.bounded_lines import BOM
 from deploy.cli.chat_document import NotADocument, elements
-from deploy.cli.lines import BOM
 from deploy.cli.parsed import BadLine, Parsed, checked, first_problem, turn_name
 
 LONGEST_DOCUMENT = 256 * 1024 * 1024

@@ -12,15 +12,15 @@ import structlog
 import typer
 from sqlalchemy.exc import SQLAlchemyError
 
-from deploy.cli.finding import DataOption, JsonOption
-from deploy.cli.printing import answer, ended, say
-from deploy.private_stack import PrivateStackError, running
+from deploy.cli.output import answer, ended, say
+from deploy.cli.running_stack import DataOption, JsonOption
+from deploy.lab.isolation import Report
+from deploy.lab.isolation.run import run
+from deploy.lab.isolation.world import Unfit
+from deploy.local.private_stack import PrivateStackError, running
+from deploy.local.stack import NoStack, Stack, find_stack
 from deploy.settings import load
 from deploy.settings_errors import SettingsError
-from deploy.stack import NoStack, Stack, find_stack
-from deploy.walls import Report
-from deploy.walls.run import run
-from deploy.walls.world import Unfit
 
 check_app = typer.Typer(help="Try what is promised.", no_args_is_help=True, rich_markup_mode="markdown")
 

@@ -9,8 +9,8 @@ import typer
 from pydantic import BaseModel, SecretStr
 from rich.table import Table
 
-from deploy.cli.finding import JsonOption
-from deploy.cli.printing import answer, console, ended, printable, say
+from deploy.cli.output import answer, console, ended, printable, say
+from deploy.cli.running_stack import JsonOption
 from deploy.settings import load
 from deploy.settings_errors import SettingsError
 

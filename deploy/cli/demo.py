@@ -3,7 +3,7 @@
 import typer
 from rich.console import Console
 
-from deploy.cli.printing import console, ended
+from deploy.cli.output import console, ended
 
 
 def demo_command() -> None:
@@ -14,10 +14,10 @@ def demo_command() -> None:
     evidence among the first five results, and everything written was found at once.
     """
     # WHY here: the demo imports the whole product, and `afterturn --help` should not.
-    from deploy.demo.data import DemoDataError, load  # noqa: PLC0415
-    from deploy.demo.report import report  # noqa: PLC0415
-    from deploy.demo.run import play, progress_bar  # noqa: PLC0415
-    from deploy.private_stack import PrivateStackError  # noqa: PLC0415
+    from deploy.lab.demo.data import DemoDataError, load  # noqa: PLC0415
+    from deploy.lab.demo.report import report  # noqa: PLC0415
+    from deploy.lab.demo.run import play, progress_bar  # noqa: PLC0415
+    from deploy.local.private_stack import PrivateStackError  # noqa: PLC0415
 
     try:
         data = load()

@@ -9,16 +9,16 @@ from rich.console import Group
 from rich.text import Text
 from sqlalchemy.exc import SQLAlchemyError
 
-from deploy.cli import examination
-from deploy.cli.examination import Patient
-from deploy.cli.finding import DataOption, JsonOption
-from deploy.cli.findings import Finding, Verdict
-from deploy.cli.left_behind import left_behind
-from deploy.cli.printing import answer, console, ended, printable, say
+from deploy.cli import doctor_checks
+from deploy.cli.doctor_checks import Patient
+from deploy.cli.doctor_rules import Finding, Verdict
+from deploy.cli.orphaned_databases import left_behind
+from deploy.cli.output import answer, console, ended, printable, say
+from deploy.cli.running_stack import DataOption, JsonOption
+from deploy.local.stack import NoStack, Stack, find_stack
 from deploy.settings import load
 from deploy.settings_errors import SettingsError
-from deploy.stack import NoStack, Stack, find_stack
-from store.events.reader import restamp
+from store.log.reader import restamp
 
 _COLOURS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}
 
@@ -62,14 +62,14 @@ def _fix(owner_url: str) -> None:
     try:
         stamped = asyncio.run(restamp(owner_url))
     except (SQLAlchemyError, OSError, TimeoutError) as error:
-        raise ended(f"the log could not be stamped ({examination.kind(error)})", 1) from None
+        raise ended(f"the log could not be stamped ({doctor_checks.kind(error)})", 1) from None
     say(f"{stamped} events were stamped for this cluster")
 
 
 async def _examined(patient: Patient) -> list[Finding]:
-    found = [*examination.folders(patient), *examination.packages(patient), await examination.model(patient)]
-    found += [*examination.processes(patient), *left_behind(patient)]
-    for look in (examination.postgresql, examination.gateways, examination.redis, examination.api):
+    found = [*doctor_checks.folders(patient), *doctor_checks.packages(patient), await doctor_checks.model(patient)]
+    found += [*doctor_checks.processes(patient), *left_behind(patient)]
+    for look in (doctor_checks.postgresql, doctor_checks.gateways, doctor_checks.redis, doctor_checks.api):
         found += [one async for one in look(patient)]
     return found
 

@@ -6,11 +6,11 @@ from typing import BinaryIO
 from afterturn_client import Afterturn
 from afterturn_client.answers import DocumentReceipt
 
-from deploy.cli.feeding import Tally
+from deploy.cli.bounded_lines import BOM
 from deploy.cli.formats import LONGEST_LINE
-from deploy.cli.lines import BOM
-from deploy.cli.origins import registered
+from deploy.cli.ingest_sources import registered
 from deploy.cli.parsed import BadLine
+from deploy.cli.turn_sender import Tally
 
 
 @dataclass(frozen=True, slots=True)

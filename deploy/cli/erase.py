@@ -14,13 +14,13 @@ from sqlalchemy import NullPool, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from deploy.bootstrap import HOST
-from deploy.cli import names
-from deploy.cli.existing import host_named, must_exist
-from deploy.cli.finding import DataOption, JsonOption, running_stack
-from deploy.cli.operating import Act, acted, on_database
-from deploy.cli.printing import answer, console, ended, printable, say
-from deploy.stack import Stack
-from producers.erasures import as_json
+from deploy.cli import name_arguments
+from deploy.cli.existence import host_named, must_exist
+from deploy.cli.operator_command import Act, acted, on_database
+from deploy.cli.output import answer, console, ended, printable, say
+from deploy.cli.running_stack import DataOption, JsonOption, running_stack
+from deploy.local.stack import Stack
+from producers.service.erasures import as_json
 from store.clock import DatabaseClock
 from store.connections import create_owner_engine
 from store.database import Database
@@ -75,7 +75,10 @@ def unit_command(
 @erase_app.command("session")
 def session_command(
     session: Annotated[
-        str, typer.Argument(parser=names.session, metavar="SESSION", help="The session's name, as the agent calls it.")
+        str,
+        typer.Argument(
+            parser=name_arguments.session, metavar="SESSION", help="The session's name, as the agent calls it."
+        ),
     ],
     *,
     bank: BankOption = "default",
@@ -96,7 +99,8 @@ def session_command(
 @erase_app.command("user")
 def user_command(
     user: Annotated[
-        str, typer.Argument(parser=names.name, metavar="USER", help="The user's name, as in the user_id of turns.")
+        str,
+        typer.Argument(parser=name_arguments.name, metavar="USER", help="The user's name, as in the user_id of turns."),
     ],
     *,
     host: HostOption = HOST,
@@ -116,7 +120,7 @@ def user_command(
 
 @erase_app.command("bank")
 def bank_command(
-    bank: Annotated[str, typer.Argument(parser=names.bank, metavar="BANK", help="The bank's name.")],
+    bank: Annotated[str, typer.Argument(parser=name_arguments.bank, metavar="BANK", help="The bank's name.")],
     *,
     host: HostOption = HOST,
     dry_run: DryRunOption = False,

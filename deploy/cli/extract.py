@@ -9,23 +9,23 @@ import typer
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deploy.cli.durations import duration
-from deploy.cli.entries import Place
-from deploy.cli.existing import must_exist
-from deploy.cli.finding import DataOption, JsonOption, running_stack
-from deploy.cli.operating import Act, acted
-from deploy.cli.printing import answer, console, ended, say
-from deploy.history import Progress, Scope, run_over
-from deploy.stack import Stack
+from deploy.cli.existence import must_exist
+from deploy.cli.ledger_rows import Place
+from deploy.cli.operator_command import Act, acted
+from deploy.cli.output import answer, console, ended, say
+from deploy.cli.running_stack import DataOption, JsonOption, running_stack
+from deploy.local.stack import Stack
+from deploy.reprocessing import Progress, Scope, run_over
 from embeddings.registry import create_embedder
-from store import readings, reflection_vectors
-from store.call_audit import NOBODY
 from store.database import Database
-from store.ledger import Stage
-from store.readings import Unread
-from store.unit_vectors import again_id, lacking_vectors
-from workers.extraction import VERSION
+from store.derived import extraction_runs, reflection_vectors
+from store.derived.extraction_runs import Unread
+from store.derived.unit_vectors import again_id, lacking_vectors
+from store.ledger.ledger import Stage
+from store.tenancy.call_audit import NOBODY
+from store.text.rules import VERSION
 from workers.extraction.events import reading_id
-from workers.extraction.llm_request import version_of
+from workers.extraction.llm.request import version_of
 
 HostOption = Annotated[str | None, typer.Option(metavar="NAME", help="Only this host.")]
 BankOption = Annotated[str | None, typer.Option(metavar="NAME", help="Only this bank of the host.")]
@@ -45,7 +45,7 @@ class Reading:
         self, connection: AsyncConnection, host: UUID, bank: UUID | None, after: int, limit: int
     ) -> Sequence[Unread]:
         """Return turns the version has not read."""
-        return await readings.unread(connection, host, self.version, bank=bank, after=after, limit=limit)
+        return await extraction_runs.unread(connection, host, self.version, bank=bank, after=after, limit=limit)
 
     def item(self, one: Unread) -> UUID:
         """Return the id of the row of this version."""

@@ -14,8 +14,8 @@ from typing import Any, BinaryIO, Literal
 from afterturn_client.turns import Message, NewTurn
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from deploy.cli.bounded_lines import BOM, read_lines
 from deploy.cli.chat import chat_turns
-from deploy.cli.lines import BOM, read_lines
 from deploy.cli.parsed import BadLine, Parsed, checked, first_problem, turn_name
 
 #: The service's own default for a request; a line longer than that cannot be sent.

@@ -8,8 +8,11 @@ from typing import Annotated
 import typer
 
 from deploy.cli import gateway_targets
-from deploy.cli.changing import Change, Targets, change
-from deploy.cli.entries import (
+from deploy.cli.bulk_changes import Change, Targets, change
+from deploy.cli.existence import must_exist
+from deploy.cli.jobs import AllOption, DryRunOption, TurnsArgument
+from deploy.cli.ledger_listing import look, tell
+from deploy.cli.ledger_rows import (
     BankOption,
     CategoryOption,
     HostOption,
@@ -21,19 +24,16 @@ from deploy.cli.entries import (
     destination_json,
     rows_of,
 )
-from deploy.cli.existing import must_exist
-from deploy.cli.finding import DataOption, JsonOption, running_stack
-from deploy.cli.jobs import AllOption, DryRunOption, TurnsArgument
-from deploy.cli.looking import look, tell
-from deploy.cli.operating import Act, acted, operator
-from deploy.cli.printing import answer, ended, printable
-from store.backlog import Backlog, Entry, Selection
-from store.call_audit import NOBODY
+from deploy.cli.operator_command import Act, acted, operator
+from deploy.cli.output import answer, ended, printable
+from deploy.cli.running_stack import DataOption, JsonOption, running_stack
 from store.database import Database
 from store.errors import NotFound, NotSettled
-from store.gateway_targets import Destination
-from store.ledger import Stage
-from store.quarantine import SETTLEMENTS, UNSETTLED, Found, Quarantine, Then
+from store.ledger.ledger import Stage
+from store.ledger.listing import Backlog, Entry, Selection
+from store.ledger.quarantine import SETTLEMENTS, UNSETTLED, Found, Quarantine, Then
+from store.tenancy.call_audit import NOBODY
+from store.tenancy.gateway_targets import Destination
 
 
 class State(StrEnum):

@@ -12,30 +12,32 @@ from pydantic import TypeAdapter, ValidationError
 from rich.table import Table
 
 from deploy.bootstrap import HOST
-from deploy.cli import names
-from deploy.cli.entries import SELF
-from deploy.cli.existing import host_called, host_named
-from deploy.cli.finding import DataOption, JsonOption, running_stack
-from deploy.cli.operating import Act, acted, on_database, operator
-from deploy.cli.printing import answer, console, ended, printable, say
-from deploy.stack import Stack
-from producers.gateway_clients import canonical_url
+from deploy.cli import name_arguments
+from deploy.cli.existence import host_called, host_named
+from deploy.cli.ledger_rows import SELF
+from deploy.cli.operator_command import Act, acted, on_database, operator
+from deploy.cli.output import answer, console, ended, printable, say
+from deploy.cli.running_stack import DataOption, JsonOption, running_stack
+from deploy.local.stack import Stack
+from producers.service.gateway_clients import canonical_url
 from store import identity
 from store.database import Database
 from store.errors import NotFound, SealBroken, TargetTaken
-from store.gateway_targets import GatewayTargets, GatewayUser, Listed, Target, seal_place
-from store.sealing import Sealer
+from store.tenancy.gateway_targets import GatewayTargets, GatewayUser, Listed, Target, seal_place
+from store.tenancy.sealing import Sealer
 from workers.settings import GatewaySettings, Scope, sealing_keys
 
 T = TypeVar("T")
 
 TenantOption = Annotated[
-    str, typer.Option(parser=names.name, metavar="NAME", help="The host (tenant) whose turns are handed over.")
+    str, typer.Option(parser=name_arguments.name, metavar="NAME", help="The host (tenant) whose turns are handed over.")
 ]
 OneBankOption = Annotated[
     str | None,
     typer.Option(
-        parser=names.bank, metavar="NAME", help="This bank alone: its target goes before the tenant's (default: all)."
+        parser=name_arguments.bank,
+        metavar="NAME",
+        help="This bank alone: its target goes before the tenant's (default: all).",
     ),
 ]
 ScopeOption = Annotated[
@@ -45,8 +47,10 @@ ScopeOption = Annotated[
         help="Where a recall through it looks: current_chat, resources or all_user_memory; may be repeated.",
     ),
 ]
-GatewayName = Annotated[str, typer.Option(parser=names.name, metavar="NAME", help="The application scope there.")]
-ProjectName = Annotated[str, typer.Option(parser=names.name, metavar="NAME", help="The project scope there.")]
+GatewayName = Annotated[
+    str, typer.Option(parser=name_arguments.name, metavar="NAME", help="The application scope there.")
+]
+ProjectName = Annotated[str, typer.Option(parser=name_arguments.name, metavar="NAME", help="The project scope there.")]
 SCOPES: TypeAdapter[tuple[Scope, ...]] = TypeAdapter(tuple[Scope, ...])
 #: A key is one line of a file; more than this is another file.
 LONGEST_KEY = 4096
@@ -55,7 +59,9 @@ LONGEST_KEY = 4096
 def set_command(
     url: Annotated[str, typer.Argument(metavar="URL", help="The gateway's address; /memories/add is appended.")],
     *,
-    user_id: Annotated[str, typer.Option(parser=names.name, metavar="NAME", help="Whose memory it is at the gateway.")],
+    user_id: Annotated[
+        str, typer.Option(parser=name_arguments.name, metavar="NAME", help="Whose memory it is at the gateway.")
+    ],
     user_key_file: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Read that user's key from here (default: from standard input)."),

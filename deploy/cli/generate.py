@@ -10,16 +10,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 from sqlalchemy.exc import SQLAlchemyError
 
-from deploy.bench.history import History
 from deploy.bootstrap import HOST
-from deploy.cli import names
-from deploy.cli.finding import DataOption, JsonOption, database_of, running_stack
-from deploy.cli.printing import answer, ended, say
-from deploy.stack import Stack
+from deploy.cli import name_arguments
+from deploy.cli.output import answer, ended, say
+from deploy.cli.running_stack import DataOption, JsonOption, database_of, running_stack
+from deploy.lab.bench.history import History
+from deploy.local.stack import Stack
 from store import identity
 from store.database import Database
 from store.errors import StoreError
-from store.events.bulk import BATCH, append_bulk
+from store.log.bulk import BATCH, append_bulk
 
 
 def generate_command(
@@ -28,7 +28,9 @@ def generate_command(
     seed: Annotated[int, typer.Option(help="The same seed makes the same history.")] = 1,
     bank: Annotated[
         str | None,
-        typer.Option(parser=names.bank, metavar="NAME", help="The bank it is written into (default: generated-SEED)."),
+        typer.Option(
+            parser=name_arguments.bank, metavar="NAME", help="The bank it is written into (default: generated-SEED)."
+        ),
     ] = None,
     data: DataOption = None,
     as_json: JsonOption = False,

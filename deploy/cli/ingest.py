@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from deploy.cli.document import WholeFile
-from deploy.cli.feeding import PATIENCE_S, Feeder, GaveUp, Tally
-from deploy.cli.finding import BankOption, DataOption, JsonOption, client_of, ending_well, running_stack
 from deploy.cli.formats import LONGEST_LINE, Format, detect, parse, session_name
-from deploy.cli.origins import Origins, title_of
-from deploy.cli.printing import answer, console, ended, printable, say
+from deploy.cli.ingest_sources import Origins, title_of
+from deploy.cli.output import answer, console, ended, printable, say
+from deploy.cli.running_stack import BankOption, DataOption, JsonOption, client_of, ending_well, running_stack
+from deploy.cli.turn_sender import PATIENCE_S, Feeder, GaveUp, Tally
 
 HEAD_BYTES = 1 << 20
 TIMEOUT_S = 30.0

@@ -6,10 +6,12 @@ from typing import Annotated
 
 import typer
 
-from deploy.cli.changing import Change, Targets, change
-from deploy.cli.draining import Drained, drain
+from deploy.cli.bulk_changes import Change, Targets, change
+from deploy.cli.drain import Drained, drain
 from deploy.cli.durations import duration
-from deploy.cli.entries import (
+from deploy.cli.existence import must_exist
+from deploy.cli.ledger_listing import look, tell
+from deploy.cli.ledger_rows import (
     BankOption,
     CategoryOption,
     HostOption,
@@ -19,15 +21,13 @@ from deploy.cli.entries import (
     TurnArgument,
     YesOption,
 )
-from deploy.cli.existing import must_exist
-from deploy.cli.finding import DataOption, JsonOption, running_stack
-from deploy.cli.looking import look, tell
-from deploy.cli.operating import on_database
-from deploy.cli.printing import answer, printable, say
-from store.backlog import Backlog, Selection
+from deploy.cli.operator_command import on_database
+from deploy.cli.output import answer, printable, say
+from deploy.cli.running_stack import DataOption, JsonOption, running_stack
 from store.database import Database
-from store.ledger import Stage
-from store.quarantine import REASON_LENGTH
+from store.ledger.ledger import Stage
+from store.ledger.listing import Backlog, Selection
+from store.ledger.quarantine import REASON_LENGTH
 
 
 class Status(StrEnum):

@@ -9,23 +9,23 @@ import typer
 from rich.table import Table
 
 from deploy.bootstrap import HOST
-from deploy.cli import names
+from deploy.cli import name_arguments
 from deploy.cli.durations import duration
-from deploy.cli.existing import host_called
-from deploy.cli.finding import DataOption, JsonOption, running_stack
-from deploy.cli.operating import Act, acted, on_database
-from deploy.cli.printing import answer, console, ended, printable, say
-from deploy.private_files import write_private
-from deploy.stack import Stack
+from deploy.cli.existence import host_called
+from deploy.cli.operator_command import Act, acted, on_database
+from deploy.cli.output import answer, console, ended, printable, say
+from deploy.cli.running_stack import DataOption, JsonOption, running_stack
+from deploy.local.private_files import write_private
+from deploy.local.stack import Stack
 from store import identity
 from store.database import Database
 from store.errors import NotFound
-from store.keys import KeyInfo, Keys, Successor
+from store.tenancy.keys import KeyInfo, Keys, Successor
 
 T = TypeVar("T")
 
 HostOption = Annotated[
-    str, typer.Option(parser=names.name, metavar="NAME", help="The host (tenant) whose keys these are.")
+    str, typer.Option(parser=name_arguments.name, metavar="NAME", help="The host (tenant) whose keys these are.")
 ]
 ExpiresOption = Annotated[
     timedelta | None,
@@ -35,16 +35,22 @@ LabelOption = Annotated[str, typer.Option(help="What the key is for; shown in th
 BanksOption = Annotated[
     list[str] | None,
     typer.Option(
-        parser=names.bank, metavar="NAME", help="A bank the key may touch; may be repeated (default: every bank)."
+        parser=name_arguments.bank,
+        metavar="NAME",
+        help="A bank the key may touch; may be repeated (default: every bank).",
     ),
 ]
 UserOption = Annotated[
     str | None,
-    typer.Option(parser=names.name, metavar="NAME", help="Write as this user alone, reach no other user's banks."),
+    typer.Option(
+        parser=name_arguments.name, metavar="NAME", help="Write as this user alone, reach no other user's banks."
+    ),
 ]
 AgentOption = Annotated[
     str | None,
-    typer.Option(parser=names.name, metavar="NAME", help="Reach the banks of this agent and no other agent's."),
+    typer.Option(
+        parser=name_arguments.name, metavar="NAME", help="Reach the banks of this agent and no other agent's."
+    ),
 ]
 ReadOnlyFlag = Annotated[bool, typer.Option("--read-only", help="The key may recall and not write.")]
 CurateFlag = Annotated[
@@ -52,7 +58,9 @@ CurateFlag = Annotated[
 ]
 GatewayUserOption = Annotated[
     str | None,
-    typer.Option(parser=names.name, metavar="NAME", help="Make the user key of this Memory Gateway user instead."),
+    typer.Option(
+        parser=name_arguments.name, metavar="NAME", help="Make the user key of this Memory Gateway user instead."
+    ),
 ]
 
 keys_app = typer.Typer(help="Create, list, rotate and revoke keys.", no_args_is_help=True, rich_markup_mode="markdown")

@@ -12,21 +12,21 @@ import typer
 from rich.table import Table
 from sqlalchemy.exc import SQLAlchemyError
 
-from deploy.cli.finding import DataOption, JsonOption, database_of, running_stack
-from deploy.cli.operating import acting
-from deploy.cli.printing import answer, console, ended
+from deploy.cli.operator_command import acting
+from deploy.cli.output import answer, console, ended
+from deploy.cli.running_stack import DataOption, JsonOption, database_of, running_stack
 from deploy.linking import linking_of
+from deploy.local.stack import Stack
 from deploy.settings import Settings, load
 from deploy.settings_errors import SettingsError
-from deploy.stack import Stack
 from embeddings.registry import create_embedder
 from store.clock import DatabaseClock
 from store.database import Database
+from store.derived.vector_indexes import VectorIndexes
 from store.erasure import Erasures
 from store.errors import ResourceBusy
 from store.maintenance import Pruning, Schedule, WordsAnew
-from store.recall_jobs import RecallJobs
-from store.vector_indexes import VectorIndexes
+from store.recall.jobs import RecallJobs
 from workers.maintenance import Maintainer, Needs, Task, Told, checking, indexing, tasks_of
 
 TaskOption = Annotated[

@@ -4,7 +4,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 
-from deploy.cli.starting import main as run_command_line
+from deploy.cli.entry_point import main as run_command_line
 
 _GO_FLAG = re.compile(r"--?([a-z][a-z-]+)(?:=(.*))?", re.DOTALL)
 SWITCHES = frozenset({"dry-run", "apply", "verify", "reverse", "strict", "restart"})

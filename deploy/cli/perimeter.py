@@ -13,6 +13,7 @@ import typer
 import uvloop
 
 from deploy import logs
+from deploy.cli.output import answer, ended
 from deploy.cli.plugin_environment import (
     WorkspacesOption,
     describe_workspaces,
@@ -20,9 +21,8 @@ from deploy.cli.plugin_environment import (
     open_engine,
     plugin_address,
 )
-from deploy.cli.printing import answer, ended
-from deploy.embedded.ports import free_port, is_free
 from deploy.http_server import serve
+from deploy.local.ports import free_port, is_free
 from deploy.settings import LogSettings
 from producers.perimeter.audit import AuditFile
 from producers.perimeter.breaker import CircuitBreaker

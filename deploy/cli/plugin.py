@@ -20,6 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from sqlalchemy import make_url
 
 from deploy.cli.durations import duration
+from deploy.cli.output import answer, ended, printable, say
 from deploy.cli.perimeter import perimeter_command
 from deploy.cli.plugin_environment import (
     WorkspacesOption,
@@ -28,7 +29,6 @@ from deploy.cli.plugin_environment import (
     open_engine,
     plugin_address,
 )
-from deploy.cli.printing import answer, ended, printable, say
 from producers.cutover.backfill import PATIENCE_S, Backfill
 from producers.cutover.checkpoint import Checkpoint
 from producers.cutover.errors import CutoverError

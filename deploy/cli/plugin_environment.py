@@ -10,7 +10,7 @@ import typer
 import yaml
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from deploy.cli.printing import ended
+from deploy.cli.output import ended
 from producers.perimeter.client import PluginAddress, parse_timeout
 from producers.perimeter.trees import FileTree, TableTree, TreeTable, WorkspaceTree
 from store.connections import create_engine

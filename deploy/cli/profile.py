@@ -7,8 +7,8 @@ import typer
 from afterturn_client.profiles import Fact, Profile, ProfileOptions
 from rich.text import Text
 
-from deploy.cli.finding import DataOption, JsonOption, client_of, ending_well, running_stack
-from deploy.cli.printing import answer, console, ended, printable
+from deploy.cli.output import answer, console, ended, printable
+from deploy.cli.running_stack import DataOption, JsonOption, client_of, ending_well, running_stack
 
 
 def profile_command(

@@ -11,16 +11,16 @@ import typer
 from afterturn_client import AfterturnError
 from rich.table import Table
 
-from deploy.bench.quality.figures import NAMES, Figures
-from deploy.bench.quality.formats import FORMATS, read
-from deploy.bench.quality.long import joined
-from deploy.bench.quality.material import Dialogue, UnreadableData
-from deploy.bench.quality.run import Quality, measured
-from deploy.bench.quality.settling import NotSettled
-from deploy.cli.printing import answer, console, ended, say
-from deploy.private_stack import PrivateStackError, running
+from deploy.cli.output import answer, console, ended, say
+from deploy.lab.bench.quality.figures import NAMES, Figures
+from deploy.lab.bench.quality.formats import FORMATS, read
+from deploy.lab.bench.quality.long import joined
+from deploy.lab.bench.quality.material import Dialogue, UnreadableData
+from deploy.lab.bench.quality.run import Quality, measured
+from deploy.lab.bench.quality.settling import NotSettled
+from deploy.local.private_stack import PrivateStackError, running
+from deploy.local.stack import NoStack, Stack, find_stack
 from deploy.settings import load
-from deploy.stack import NoStack, Stack, find_stack
 
 #: Of a private stack.
 WORKERS = 2

@@ -8,18 +8,18 @@ from rich.table import Table
 from sqlalchemy.exc import IntegrityError
 
 from deploy.bootstrap import HOST
-from deploy.cli import names
-from deploy.cli.existing import host_called
-from deploy.cli.finding import DataOption, JsonOption, running_stack
-from deploy.cli.operating import Act, acted, on_database
-from deploy.cli.printing import answer, console, ended, printable, say
+from deploy.cli import name_arguments
+from deploy.cli.existence import host_called
+from deploy.cli.operator_command import Act, acted, on_database
+from deploy.cli.output import answer, console, ended, printable, say
+from deploy.cli.running_stack import DataOption, JsonOption, running_stack
 from store import identity
 from store.clock import DatabaseClock
 from store.database import Database
 from store.errors import NotFound
-from store.quotas import Limits, Quota, Quotas
+from store.tenancy.quotas import Limits, Quota, Quotas
 
-HostOption = Annotated[str, typer.Option(parser=names.name, metavar="NAME", help="The host (tenant).")]
+HostOption = Annotated[str, typer.Option(parser=name_arguments.name, metavar="NAME", help="The host (tenant).")]
 Limit = Annotated[int | None, typer.Option(min=0, max=2**63 - 1, metavar="N")]
 
 quota_app = typer.Typer(help="Set and show quotas.", no_args_is_help=True, rich_markup_mode="markdown")
@@ -29,7 +29,7 @@ quota_app = typer.Typer(help="Set and show quotas.", no_args_is_help=True, rich_
 def set_command(
     *,
     bank: Annotated[
-        str | None, typer.Option(parser=names.bank, metavar="NAME", help="A bank (default: the whole host).")
+        str | None, typer.Option(parser=name_arguments.bank, metavar="NAME", help="A bank (default: the whole host).")
     ] = None,
     max_turns: Limit = None,
     max_bytes: Limit = None,

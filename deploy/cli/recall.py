@@ -13,9 +13,9 @@ from afterturn_client.calls import RecallOptions
 from rich.table import Column, Table
 from rich.text import Text
 
-from deploy.cli.finding import BankOption, DataOption, JsonOption, client_of, ending_well, running_stack
-from deploy.cli.moments import moment
-from deploy.cli.printing import answer, console, ended, printable
+from deploy.cli.output import answer, console, ended, printable
+from deploy.cli.running_stack import BankOption, DataOption, JsonOption, client_of, ending_well, running_stack
+from deploy.cli.time_arguments import moment
 
 MARGIN = "    "
 #: How long an answer is waited for, waiting for a position left out, in seconds.

@@ -9,13 +9,13 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from deploy.cli.existing import no_such
-from deploy.cli.finding import DataOption, JsonOption, running_stack
-from deploy.cli.operating import on_database
-from deploy.cli.printing import answer, console, ended, say
+from deploy.cli.existence import no_such
+from deploy.cli.operator_command import on_database
+from deploy.cli.output import answer, console, ended, say
+from deploy.cli.running_stack import DataOption, JsonOption, running_stack
 from store.database import Database
+from store.recall.accuracy_check import Asked, StoredBank, compare, stored_banks
 from store.recall.settings import RecallSettings
-from store.recall_check import Asked, StoredBank, compare, stored_banks
 
 LEAST = 0.98
 #: From how many units on a bank belongs to the next class.

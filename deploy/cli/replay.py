@@ -10,16 +10,16 @@ from rich.table import Table
 from rich.text import Text
 
 from deploy.bootstrap import HOST
-from deploy.cli.existing import host_named, must_exist
-from deploy.cli.finding import DataOption, JsonOption, running_stack
-from deploy.cli.operating import Act, acted, on_database
-from deploy.cli.printing import answer, console, ended, say
+from deploy.cli.existence import host_named, must_exist
+from deploy.cli.operator_command import Act, acted, on_database
+from deploy.cli.output import answer, console, ended, say
+from deploy.cli.running_stack import DataOption, JsonOption, running_stack
 from store import identity
-from store.call_audit import NOBODY
 from store.database import Database
 from store.errors import ReplayError
 from store.replay import Report, Scope, repair, swap, verify
 from store.replay.report import Difference
+from store.tenancy.call_audit import NOBODY
 
 #: Seconds between two lines about progress.
 SAY_EVERY_S = 2.0

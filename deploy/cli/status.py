@@ -14,13 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from deploy.cli.durations import duration
-from deploy.cli.entries import short
-from deploy.cli.finding import DataOption, JsonOption, running_stack
-from deploy.cli.operating import on_database
-from deploy.cli.printing import answer, console, say
-from deploy.cli.watching import Speed, Speeds, looks
+from deploy.cli.ledger_rows import short
+from deploy.cli.operator_command import on_database
+from deploy.cli.output import answer, console, say
+from deploy.cli.running_stack import DataOption, JsonOption, running_stack
+from deploy.cli.stage_progress import Speed, Speeds, looks
 from store.database import Database
-from store.ledger import PUBLIC_STATUSES, TURN_STAGES, Ledger, Stage, StageCounts
+from store.ledger.ledger import PUBLIC_STATUSES, TURN_STAGES, Ledger, Stage, StageCounts
 
 
 @dataclass(frozen=True, slots=True)

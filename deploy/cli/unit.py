@@ -10,9 +10,9 @@ import typer
 from afterturn_client import Unit
 from rich.text import Text
 
-from deploy.cli.finding import DataOption, JsonOption, client_of, ending_well, running_stack
-from deploy.cli.operating import sure
-from deploy.cli.printing import answer, console, printable, say
+from deploy.cli.operator_command import sure
+from deploy.cli.output import answer, console, printable, say
+from deploy.cli.running_stack import DataOption, JsonOption, client_of, ending_well, running_stack
 
 MARGIN = "    "
 

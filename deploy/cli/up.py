@@ -11,12 +11,12 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from deploy.embedded.errors import EmbeddedError
-from deploy.folder_lock import FolderTaken
-from deploy.local import LocalStack, PortTaken
+from deploy.local.errors import EmbeddedError
+from deploy.local.folder_lock import FolderTaken
+from deploy.local.local_stack import LocalStack, PortTaken
+from deploy.local.stack import Stack
 from deploy.settings import LogFormat, load
 from deploy.settings_errors import SettingsError
-from deploy.stack import Stack
 from workers.settings import GatewayMode
 
 WORKERS = 2
@@ -89,7 +89,7 @@ def _speaker(log_format: LogFormat) -> Callable[[str], None]:
 
     def in_json(line: str) -> None:
         now = datetime.now(UTC).isoformat()
-        record = {"timestamp": now, "level": "warning", "logger": "deploy.supervisor", "event": line}
+        record = {"timestamp": now, "level": "warning", "logger": "deploy.local.supervisor", "event": line}
         _print(json.dumps(record), sys.stderr)
 
     return in_json if log_format is LogFormat.JSON else in_words

@@ -6,12 +6,7 @@ from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from producers.auditing import CallRecorder
-from producers.banks import BankBody, BankChange
-from producers.corrections import CorrectionBody
-from producers.erasures import ErasureBody
 from producers.fair_queue import FairQueue
-from producers.gateway import AddBody, FlushBody, SearchBody
 from producers.http import (
     banks,
     docs,
@@ -19,21 +14,26 @@ from producers.http import (
     knowledge,
     memories,
     names,
-    persons,
     problems,
+    profiles,
     recall,
     service,
     turns,
     units,
 )
-from producers.http.door import REQUEST_ID, Door
+from producers.http.middleware import REQUEST_ID, Door
 from producers.http.openapi import describe
-from producers.knowledge import DirectiveBody, DocumentBody, LinkBody
-from producers.memory import Memory
-from producers.recalls import RecallBody, RecallJobBody
+from producers.service.auditing import CallRecorder
+from producers.service.banks import BankBody, BankChange
+from producers.service.corrections import CorrectionBody
+from producers.service.erasures import ErasureBody
+from producers.service.gateway_calls import AddBody, FlushBody, SearchBody
+from producers.service.knowledge import DirectiveBody, DocumentBody, LinkBody
+from producers.service.memory import Memory
+from producers.service.recalls import RecallBody, RecallJobBody
+from producers.service.turns import BatchBody, TurnBody
 from producers.settings import ApiSettings, FairnessSettings
-from producers.turns import BatchBody, TurnBody
-from store.keys import Keys
+from store.tenancy.keys import Keys
 
 SUMMARY = "Remembers what agents and people said: durable when a turn ends, at hand when the next begins."
 #: What the calls take, for the page that describes them.
@@ -89,7 +89,7 @@ def create_app(
         erasures.routes(memory, keys),
         banks.routes(memory, keys),
         knowledge.routes(memory, keys),
-        persons.routes(memory, keys),
+        profiles.routes(memory, keys),
         memories.routes(memory, keys),
         service.routes(health, metrics),
         docs.routes(app.title, app.openapi_url or ""),

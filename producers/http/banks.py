@@ -2,11 +2,11 @@
 
 from fastapi import APIRouter, Request, Response
 
-from producers.banks import BankBody, BankChange, BanksParameters, as_json
 from producers.http.openapi import documented
 from producers.http.reading import BankPlace, body_of, grant_of, parameters, replied
-from producers.memory import Memory
-from store.keys import Keys
+from producers.service.banks import BankBody, BankChange, BanksParameters, as_json
+from producers.service.memory import Memory
+from store.tenancy.keys import Keys
 
 
 def routes(memory: Memory, keys: Keys) -> APIRouter:

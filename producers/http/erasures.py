@@ -2,12 +2,12 @@
 
 from fastapi import APIRouter, Request, Response
 
-from producers.erasures import ErasureBody, as_json
 from producers.http.openapi import documented
 from producers.http.reading import Nothing, body_of, grant_of, identifier, parameters, replied
-from producers.memory import Memory
+from producers.service.erasures import ErasureBody, as_json
+from producers.service.memory import Memory
 from store.erasure import Receipt
-from store.keys import Keys
+from store.tenancy.keys import Keys
 
 
 def routes(memory: Memory, keys: Keys) -> APIRouter:

@@ -4,11 +4,11 @@ from fastapi import APIRouter, Request, Response
 
 from producers.http.openapi import documented
 from producers.http.reading import BankParameters, body_of, grant_of, identifier, parameters, replied
-from producers.knowledge import DirectiveBody, DocumentBody, DocumentsParameters, LinkBody, ListParameters
-from producers.memory import Memory
-from store.curation import Directive
-from store.documents import Document
-from store.keys import Keys
+from producers.service.knowledge import DirectiveBody, DocumentBody, DocumentsParameters, LinkBody, ListParameters
+from producers.service.memory import Memory
+from store.memory.directives import Directive
+from store.memory.documents import Document
+from store.tenancy.keys import Keys
 
 
 def routes(memory: Memory, keys: Keys) -> APIRouter:

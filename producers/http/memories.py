@@ -7,13 +7,13 @@ from fastapi import APIRouter, Request, Response
 
 from producers.errors import Invalid, Unauthenticated
 from producers.fair_queue import RECALL
-from producers.gateway import AddBody, Credentials, FlushBody, SearchBody
-from producers.http.door import REQUEST_ID
+from producers.http.middleware import REQUEST_ID
 from producers.http.openapi import documented
 from producers.http.reading import body_of, enter, replied
-from producers.memory import Memory
-from producers.turns import read
-from store.keys import Grant, Keys
+from producers.service.gateway_calls import AddBody, Credentials, FlushBody, SearchBody
+from producers.service.memory import Memory
+from producers.service.turns import read
+from store.tenancy.keys import Grant, Keys
 
 REFUSAL = "these credentials open nothing"
 

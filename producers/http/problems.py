@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect
 
 from embeddings.errors import EmbeddingError
 from producers.errors import Invalid, Overloaded, PermissionDenied, TooLarge, TooSlow, Unauthenticated, Unavailable
+from store.database_outage import is_outage, timed_out
 from store.errors import (
     ConcurrencyError,
     EventRefused,
@@ -35,7 +36,6 @@ from store.errors import (
     TargetTaken,
     TurnConflict,
 )
-from store.outage import is_outage, timed_out
 
 
 class Malformed(Exception):

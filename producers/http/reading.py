@@ -10,12 +10,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from producers.errors import Invalid, PermissionDenied, Problem, Unauthenticated
 from producers.fair_queue import weight_of
-from producers.fields import POSITION_MAX, BankName
-from producers.http.door import ENTER, GRANT
+from producers.http.middleware import ENTER, GRANT
 from producers.http.problems import Malformed
-from producers.turns import read
+from producers.service.fields import POSITION_MAX, BankName
+from producers.service.turns import read
 from store.errors import NotFound
-from store.keys import Grant, Keys
+from store.tenancy.keys import Grant, Keys
 
 P = TypeVar("P", bound=BaseModel)
 

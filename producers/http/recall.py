@@ -15,12 +15,12 @@ from producers.http.reading import (
     parameters,
     replied,
 )
-from producers.memory import Memory
-from producers.recall_json import MOST_BYTES, answer_as_json, freshness_json
-from producers.recalls import RecallBody, RecallJobBody
-from producers.turns import read
-from store.keys import Grant, Keys
-from store.recall_jobs import RecallJob
+from producers.service.memory import Memory
+from producers.service.recall_json import MOST_BYTES, answer_as_json, freshness_json
+from producers.service.recalls import RecallBody, RecallJobBody
+from producers.service.turns import read
+from store.recall.jobs import RecallJob
+from store.tenancy.keys import Grant, Keys
 
 
 def routes(memory: Memory, keys: Keys) -> APIRouter:

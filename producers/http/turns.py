@@ -4,16 +4,16 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from producers.fields import SessionName, TurnName
 from producers.http import problems
 from producers.http.openapi import documented
 from producers.http.reading import BankParameters, body_of, grant_of, parameters, replied
-from producers.intake import Accepted
-from producers.memory import Memory
-from producers.turns import BatchBody, TurnBody, read
-from store.keys import Grant, Keys
-from store.ledger import StageStatus
-from store.turns import Appended, TurnStatus
+from producers.service.fields import SessionName, TurnName
+from producers.service.intake import Accepted
+from producers.service.memory import Memory
+from producers.service.turns import BatchBody, TurnBody, read
+from store.ledger.ledger import StageStatus
+from store.memory.turns import Appended, TurnStatus
+from store.tenancy.keys import Grant, Keys
 
 
 class TurnParameters(BankParameters):

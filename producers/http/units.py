@@ -5,14 +5,14 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from producers.corrections import CorrectionBody
 from producers.http.erasures import told
 from producers.http.openapi import documented
 from producers.http.reading import BankParameters, body_of, grant_of, identifier, parameters, replied
-from producers.memory import Memory
-from store.keys import Keys
-from store.links import Linked
-from store.units import Unit
+from producers.service.corrections import CorrectionBody
+from producers.service.memory import Memory
+from store.memory.links import Linked
+from store.memory.units import Unit
+from store.tenancy.keys import Keys
 
 
 class ForgetParameters(BankParameters):

@@ -34,8 +34,8 @@ from producers.plugin.wire import (
     is_namespace,
 )
 from producers.settings import ApiSettings
+from store.database_outage import is_outage
 from store.errors import NotFound, OverQuota, RateLimited
-from store.outage import is_outage
 
 #: How long the store may take to say how it is, in seconds.
 HEALTH_S = 2.0

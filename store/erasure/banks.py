@@ -14,9 +14,9 @@ from store.erasure.units import (
     count_delivered,
 )
 from store.errors import NotFound
-from store.events.catalog import Aggregate, EventType
-from store.events.log import append_events
-from store.outside_models import sent
+from store.log.append import append_events
+from store.log.catalog import Aggregate, EventType
+from store.tenancy.external_models import sent
 
 #: Events of one transaction.
 PAGE_EVENTS = 500

@@ -12,8 +12,9 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store import reflections
+from store.coalescing import Together
 from store.database import Database
+from store.database_outage import state_of
 from store.erasure import requests
 from store.erasure.ages import count_old, erase_old, old_enough
 from store.erasure.banks import BANK, ISSUED, begin_bank, erase_page
@@ -21,10 +22,9 @@ from store.erasure.requests import Erasure, Kind, Receipt, Target
 from store.erasure.units import ERASE_EVENTS, SCRUB_SESSIONS, Place, erase_units
 from store.erasure.users import by_bank, erase_keys, erase_written, next_page
 from store.errors import NotFound
-from store.events.catalog import EventType
-from store.events.log import append_events
-from store.outage import state_of
-from store.together import Together
+from store.log.append import append_events
+from store.log.catalog import EventType
+from store.memory import reflections
 
 #: Units of a session that go in one transaction.
 PAGE_UNITS = 100

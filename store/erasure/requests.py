@@ -11,9 +11,10 @@ import orjson
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store import identity, reflections
+from store import identity
 from store.errors import NotFound
-from store.outside_models import Sent, told_apart
+from store.memory import reflections
+from store.tenancy.external_models import Sent, told_apart
 
 #: Where copies may be that this service cannot reach, whatever was erased.
 BEYOND_REACH = (

@@ -11,7 +11,6 @@ from uuid import UUID
 import orjson
 from sqlalchemy import text
 
-from store import corrections
 from store.erasure.units import (
     ERASE_AT,
     ERASE_EVENTS,
@@ -24,11 +23,12 @@ from store.erasure.units import (
     settle_derived,
 )
 from store.erasure.versions import Remainder, Version, without_user
-from store.events.catalog import ID_FIELDS, Aggregate, EventType
-from store.events.data import MODELS
-from store.events.envelope import command, offer
-from store.events.log import append_events, versions
-from store.outside_models import sent
+from store.log.append import append_events, versions
+from store.log.catalog import ID_FIELDS, Aggregate, EventType
+from store.log.envelope import command, offer
+from store.log.event_data import MODELS
+from store.memory import corrections
+from store.tenancy.external_models import sent
 
 #: The event that says what a thing of each kind is from then on.
 UPDATED: Mapping[Aggregate, EventType] = {

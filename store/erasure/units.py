@@ -12,13 +12,14 @@ from uuid import UUID
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store import derived, identity
+from store import identity
+from store.derived import bank_state
 from store.erasure.requests import Erasure
-from store.events.catalog import EventType, aggregate_id
-from store.events.envelope import Origin, offer
-from store.events.log import append_events
-from store.gateway_targets import destination
-from store.outside_models import sent
+from store.log.append import append_events
+from store.log.catalog import EventType, aggregate_id
+from store.log.envelope import Origin, offer
+from store.tenancy.external_models import sent
+from store.tenancy.gateway_targets import destination
 
 TO_ERASE = text("select * from afterturn.units_to_erase(:host, :bank, cast(:units as uuid[]))")
 TIES = text("select * from afterturn.ties_of(:host, :bank, cast(:units as uuid[]))")
@@ -192,9 +193,9 @@ async def _count(place: Place, found: Sequence[Row[Any]], units: Sequence[UUID])
 
 async def settle_derived(place: Place, units: Sequence[UUID]) -> None:
     """Bring derived state up to the units' end, all of it: nothing of it may be left for later."""
-    await derived.advance(place.connection, place.origin, [])
+    await bank_state.advance(place.connection, place.origin, [])
     while (await place.ask(UNCOUNTED))[0][0]:
-        await derived.advance(place.connection, place.origin, [])
+        await bank_state.advance(place.connection, place.origin, [])
     await place.ask(FORGET_NOTES, units=units)
 
 

@@ -26,8 +26,8 @@ from store.erasure.units import (
     Place,
     erase_units,
 )
-from store.events.catalog import Aggregate, EventType
-from store.events.log import append_events, versions
+from store.log.append import append_events, versions
+from store.log.catalog import Aggregate, EventType
 
 #: Events of one transaction.
 PAGE_EVENTS = 300

@@ -11,10 +11,11 @@ from uuid import UUID
 
 from sqlalchemy import Row, text
 
-from store import derived, languages, postings, projections
 from store.database import Database
+from store.derived import bank_state, postings, projection
 from store.maintenance.pruning import MORE, Page
-from store.recall.word_rules import AUTO, WordRules, rules_of
+from store.tenancy import languages
+from store.text.word_rules import AUTO, WordRules, rules_of
 
 #: Units of one page.
 PAGE = 100
@@ -107,15 +108,15 @@ class WordsAnew:
     ) -> int:
         host, bank = key["host"], key["bank"]
         async with self._database.tenant(host) as connection:
-            await derived.lock(connection, bank)
-            await projections.lock_words(connection, bank)
+            await bank_state.lock(connection, bank)
+            await projection.lock_words(connection, bank)
             versions = {"units": list(cut), "versions": [version for version, _ in cut.values()]}
             same = (await connection.execute(UNCHANGED, {**key, **versions})).scalars().all() if cut else []
             if same:
                 terms = (await connection.execute(DROP, {**key, "units": same})).scalars().all()
-                await connection.execute(projections.FORGET_TERMS, {**key, "terms": terms})
+                await connection.execute(projection.FORGET_TERMS, {**key, "terms": terms})
                 await postings.insert(connection, host, bank, [cut[unit][1] for unit in same])
-                await projections.carry_words(connection, host, bank)
+                await projection.carry_words(connection, host, bank)
             await connection.execute(GO_ON, then)
             await connection.execute(SETTLED, {**key, "usual": AUTO})
         return len(same)

@@ -10,7 +10,7 @@ from sqlalchemy.pool import NullPool
 from store.connections import create_owner_engine
 from store.migrations.scripts import run_script
 
-FUNCTIONS = Path(__file__).parent.parent / "functions"
+FUNCTIONS = Path(__file__).parent.parent / "sql"
 #: Starters that arrive together wait here for the first one.
 MIGRATION_LOCK = 7_305_412_208_117
 

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.recall.earlier import Earlier
+from store.recall.as_of import Earlier
 from store.recall.lexical import Place, Statistics
 from store.recall.pool import Pool
 from store.recall.question import Question
 from store.recall.settings import RecallSettings
-from store.recall.times import Span
+from store.text.times import Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder, TokenCounter
-from store.curation import Directive
+from store.memory.directives import Directive
 from store.recall.pinned_arm import most_first
 from store.recall.query import Recalled
 from store.recall.settings import RecallSettings

@@ -20,7 +20,7 @@ from store.recall.arms import Found, Search
 from store.recall.filters import conditions
 from store.recall.pool import Pool
 from store.recall.settings import RecallSettings
-from store.recall.terms import words_of
+from store.text.terms import words_of
 
 #: An entity named in more units than this tells them apart no better than the words do.
 MOST_UNITS = 200

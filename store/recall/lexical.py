@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from store.recall.question import Question
 from store.recall.settings import RankingSettings
-from store.recall.terms import BIGRAM_PREFIX
+from store.text.terms import BIGRAM_PREFIX
 
 #: One posting as the database packs it. A unit that is not a message stands alone: its own id for a session, seq -1.
 POSTING = np.dtype([("session", "V16"), ("seq", ">i4"), ("tf", ">i4"), ("length", ">i4")])

@@ -8,7 +8,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.recall.arms import Found, Search
-from store.recall.earlier import reworded
+from store.recall.as_of import reworded
 from store.recall.filters import conditions, is_filtered
 from store.recall.lexical import POSTING, Postings, readable_terms, score
 from store.recall.pool import Pool

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder
 from store.off_loop import off_loop
-from store.recall.keeping import Keeping
 from store.recall.preparation import Preparation
 from store.recall.question import EFFORT, Question, as_told, named
 from store.recall.settings import RecallSettings
 from store.recall.tail import affordable, urgent
 from store.recall.tail_cache import TailCache
+from store.recall.vector_writeback import Keeping
 
 #: What answers and metrics call it.
 NAME = "embedding"

@@ -13,20 +13,20 @@ from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
-from store.curation import Directive
-from store.freshness import FRESHNESS, IN_PASSING, Freshness, freshness, of_row
+from store.ledger.freshness import FRESHNESS, IN_PASSING, Freshness, freshness, of_row
+from store.memory.directives import Directive
 from store.recall import filters
-from store.recall.earlier import Earlier, counted, earlier
-from store.recall.folding import Recent
-from store.recall.kin import kin, related
+from store.recall.as_of import Earlier, counted, earlier
+from store.recall.deduplication import Recent
 from store.recall.lexical import Statistics
 from store.recall.pinned_arm import MOST, PINNED
 from store.recall.query import RecallQuery
+from store.recall.query_expansion import kin, related
 from store.recall.question import Question, named
 from store.recall.settings import RecallSettings
 from store.recall.tail import CHARACTERS, TAIL, Fresh
-from store.recall.terms import asked
 from store.recall.waiting import PACKED, RELATED_WAITING, WAITING
+from store.text.terms import asked
 
 #: What a question calls the bank's directives to leave them out.
 DIRECTIVES = "directives"

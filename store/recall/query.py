@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from store.curation import Directive
-from store.freshness import Freshness
+from store.ledger.freshness import Freshness
+from store.memory.directives import Directive
 
 DEFAULT_K = 10
 

@@ -5,10 +5,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from store.recall.languages import ENGLISH, Language, languages
-from store.recall.terms import BIGRAM_PREFIX, asked, words_of
-from store.recall.tongues import spoken
-from store.recall.word_rules import AUTO, WordRules, plain, rules_of
+from store.text.language_detection import spoken
+from store.text.question_words import ENGLISH, Language, languages
+from store.text.terms import BIGRAM_PREFIX, asked, words_of
+from store.text.word_rules import AUTO, WordRules, plain, rules_of
 
 #: A question's terms beyond so many are not looked up, words before pairs: a pasted document is not a question.
 MAX_TERMS = 160

@@ -12,22 +12,19 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from embeddings.protocol import Embedder, Reranker
 from store import identity
 from store.database import Database
-from store.freshness import Freshness, freshness
-from store.languages import Languages
+from store.database_outage import may_pass, timed_out
+from store.derived.persons import number
+from store.ledger.freshness import Freshness, freshness
 from store.off_loop import off_loop
-from store.outage import may_pass, timed_out
-from store.persons import number
 from store.recall import filters
 from store.recall.arms import Arm, Search
+from store.recall.as_of import retold
 from store.recall.budget import standing, within
 from store.recall.candidates import load, whole_texts
-from store.recall.consulting import ArmFailed, consult, views
+from store.recall.deduplication import Folded, Recent, folded
 from store.recall.dense_arm import DenseArm, opening
-from store.recall.earlier import retold
 from store.recall.entity_arm import EntityArm
-from store.recall.folding import Folded, Recent, folded
 from store.recall.fusion import Ranking, rank
-from store.recall.keeping import Keeping
 from store.recall.lexical_arm import LexicalArm
 from store.recall.meaning import Meaning, Meanings
 from store.recall.pinned_arm import PinnedArm, most_first
@@ -38,10 +35,13 @@ from store.recall.question import EFFORT, Question, understand
 from store.recall.recent_arm import RecentArm
 from store.recall.reranking import NAME as RERANK
 from store.recall.reranking import LastLook
+from store.recall.run_arms import ArmFailed, consult, views
 from store.recall.settings import RankingSettings, RecallSettings
 from store.recall.steps import Steps
 from store.recall.time_arm import TimeArm
-from store.recall.times import spans
+from store.recall.vector_writeback import Keeping
+from store.tenancy.languages import Languages
+from store.text.times import spans
 
 #: A question is read so far; the sentence model reads less.
 MAX_CHARACTERS = 8192

@@ -13,12 +13,12 @@ import numpy as np
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.events.catalog import EventType
+from store.log.catalog import EventType
+from store.memory.reflections import KIND
 from store.recall.arms import Search
 from store.recall.dense import Products
 from store.recall.filters import conditions_of_any_kind
 from store.recall.pool import Candidate, Pool
-from store.reflections import KIND
 
 #: So many of the nearest are found beside the units where a filter has its say, and keep none of them out.
 NEAREST = 8

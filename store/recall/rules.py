@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from store.recall.pool import Pool
 from store.recall.question import Question, named
 from store.recall.settings import RankingSettings
-from store.recall.word_rules import plain
+from store.text.word_rules import plain
 
 Scores = NDArray[np.float64]
 Rule = Callable[[Scores, Pool, Question, RankingSettings], Scores]

@@ -13,9 +13,9 @@ from store.recall.arms import Found, Search
 from store.recall.filters import conditions
 from store.recall.pool import Pool
 from store.recall.settings import RecallSettings
-from store.recall.terms import BIGRAM_PREFIX, analyse, lexical_text
-from store.recall.times import DAY, Span, spans
-from store.recall.word_rules import WordRules
+from store.text.terms import BIGRAM_PREFIX, analyse, lexical_text
+from store.text.times import DAY, Span, spans
+from store.text.word_rules import WordRules
 
 Numbers = NDArray[np.float64]
 

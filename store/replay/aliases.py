@@ -7,7 +7,7 @@ from uuid import UUID
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.aliases import Profile, canonical
+from store.derived.aliases import Profile, canonical
 from store.replay.digest import NAMED
 from store.replay.expected import OF
 from store.replay.report import Difference

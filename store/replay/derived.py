@@ -7,14 +7,15 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from store import derived, languages, projections
-from store.facts import MANY_VALUED
+from store.derived import bank_state, projection
+from store.derived.facts import MANY_VALUED
+from store.derived.unit_words import wrong_words
 from store.replay import aliases
 from store.replay.digest import NAMED, Bank, first_differences
 from store.replay.expected import EXPECTED, OF, WORDS
 from store.replay.report import Derived, Difference
 from store.replay.shadow import Scope
-from store.unit_words import wrong_words
+from store.tenancy import languages
 
 BANKS = text(f"""
     select r.host_id, r.bank_id from afterturn.agent_memory_bank_t r where {OF.format("r")} order by 1, 2""")  # noqa: S608 - constants
@@ -73,6 +74,6 @@ async def rebuild(engine: AsyncEngine, concerned: Iterable[Bank]) -> None:
     """Make the derived state of banks again from nothing, words that wait included, a transaction for each bank."""
     for bank in concerned:
         async with engine.begin() as connection:
-            await derived.rebuild(connection, bank.host, bank.bank)
-            while (await projections.count_words(connection, bank.host, bank.bank)).more:
+            await bank_state.rebuild(connection, bank.host, bank.bank)
+            while (await projection.count_words(connection, bank.host, bank.bank)).more:
                 pass

@@ -7,8 +7,8 @@ forgotten and are still to be taken back, names that are to be looked at again, 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from store.facts import LINED_UP, STATED
-from store.projections import FIRST_LINKS
+from store.derived.facts import LINED_UP, STATED
+from store.derived.projection import FIRST_LINKS
 
 OF = "(cast(:host as uuid) is null or {0}.host_id = :host) and (cast(:bank as uuid) is null or {0}.bank_id = :bank)"
 _SCOPES = {f"of_{alias}": OF.format(alias) for alias in "flruw"}
@@ -30,7 +30,7 @@ class Expected:
 
     @property
     def sides(self) -> tuple[str, str]:
-        """Return both queries, of a scope given as `host` and `bank`, of `many` (store/facts.py) and of `languages`."""
+        """Return both queries, for `host` and `bank`, `many` (store/derived/facts.py) and `languages`."""
         return self.live.format(**_PARTS), self.derived.format(**_PARTS)
 
 

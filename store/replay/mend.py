@@ -12,11 +12,11 @@ from uuid import UUID
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store import languages
-from store.events.envelope import Origin
-from store.postings import UnitTerms, insert, terms_of
-from store.reflection_vectors import Drawn, open_rows
+from store.derived.postings import UnitTerms, insert, terms_of
+from store.derived.reflection_vectors import Drawn, open_rows
+from store.log.envelope import Origin
 from store.replay.shadow import Scope
+from store.tenancy import languages
 
 # Asked before the shadow's rows are put in place.
 CHANGED = """

@@ -11,8 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.pool import NullPool
 
 from store.connections import create_owner_engine
+from store.database_outage import state_of
 from store.errors import ReplayError
-from store.outage import state_of
 from store.replay import derived, digest
 from store.replay.digest import Bank
 from store.replay.expected import TURNS

@@ -10,8 +10,8 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from store.database_outage import LOCK_NOT_AVAILABLE, state_of
 from store.errors import ReplayError
-from store.outage import LOCK_NOT_AVAILABLE, state_of
 
 #: Events of one step, which is one transaction.
 STEP = 1000

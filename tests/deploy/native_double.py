@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import SecretStr
 from starlette.responses import JSONResponse, Response
 
-from deploy.folder_lock import FolderLock
-from deploy.stack import Stack
+from deploy.local.folder_lock import FolderLock
+from deploy.local.stack import Stack
 from tests.client.loopback import Loopback, Seen
 
 KEY = "at_double-key"

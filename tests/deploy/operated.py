@@ -15,14 +15,14 @@ from typer.testing import CliRunner, Result
 
 from deploy.bootstrap import HOST
 from deploy.cli.app import build
-from deploy.folder_lock import FolderLock
-from deploy.stack import Stack
+from deploy.local.folder_lock import FolderLock
+from deploy.local.stack import Stack
 from store import identity
 from store.database import Database
-from store.keys import Keys
-from store.ledger import Ledger, Outcome, Stage
+from store.ledger.ledger import Ledger, Outcome, Stage
+from store.memory.turns import NewMessage, NewTurn, TurnStore
 from store.settings import DatabaseSettings
-from store.turns import NewMessage, NewTurn, TurnStore
+from store.tenancy.keys import Keys
 from tests.client.loopback import closed_port
 from tests.servers import TestPostgres, TestValkey
 from tests.workers.targets import SEALING, hand_to

@@ -9,10 +9,9 @@ from functools import partial
 
 import typer
 
-from deploy import services
 from deploy.cli import up
-from deploy.embedded import Child
-from deploy.local import LocalStack, Parts
+from deploy.local import Child, services
+from deploy.local.local_stack import LocalStack, Parts
 
 API = """
 import http.server, os

@@ -19,17 +19,17 @@ from pydantic import SecretStr
 from sqlalchemy import text
 
 from deploy.api_process import _Model, _opened, _owned
-from deploy.embedded.ports import free_port
+from deploy.local.ports import free_port
 from deploy.settings import Settings
 from embeddings.registry import create_embedder
 from embeddings.settings import EmbeddingSettings, Provider, RemoteSettings
 from producers.settings import BrokerSettings
 from store.database import Database
-from store.keys import Keys
-from store.ledger import Stage
+from store.derived.pending_words import TOO_MANY
+from store.ledger.ledger import Stage
 from store.settings import DatabaseSettings
-from store.tokens import new_token
-from store.words import TOO_MANY
+from store.tenancy.keys import Keys
+from store.tenancy.tokens import new_token
 from tests.patience import PATIENCE_S, until, wait_until
 from tests.processes import dumps_no_core, spawned
 from tests.servers import TestPostgres, TestValkey

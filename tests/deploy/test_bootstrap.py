@@ -8,12 +8,12 @@ import pytest
 from pydantic import SecretStr
 
 from deploy.bootstrap import Credentials, bootstrap
-from deploy.embedded import PostgresEndpoint
+from deploy.local import PostgresEndpoint
 from store.database import Database
 from store.identity import host_id
-from store.keys import Grant, Keys
 from store.settings import DatabaseSettings
-from store.tokens import checksum
+from store.tenancy.keys import Grant, Keys
+from store.tenancy.tokens import checksum
 from tests.servers import TestPostgres
 
 BODY = "at_" + "A" * 43

@@ -10,10 +10,10 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from deploy.broker_fitness import Watch, flaws, of_eviction
-from deploy.cli.examination import Patient
-from deploy.cli.examination import redis as examine_redis
-from deploy.embedded import EmbeddedValkey
-from deploy.embedded.valkey import CONFIGURATION
+from deploy.cli.doctor_checks import Patient
+from deploy.cli.doctor_checks import redis as examine_redis
+from deploy.local import EmbeddedValkey
+from deploy.local.valkey import CONFIGURATION
 from deploy.settings import load
 from producers.settings import BrokerSettings
 from tests.patience import until
@@ -125,7 +125,7 @@ async def test_doctor_says_of_a_server_that_answers_what_it_refuses(
 async def test_a_broker_that_was_away_is_looked_at_when_it_is_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deploy.embedded.valkey.CONFIGURATION", CONFIGURATION.replace("noeviction", "allkeys-lru"))
+    monkeypatch.setattr("deploy.local.valkey.CONFIGURATION", CONFIGURATION.replace("noeviction", "allkeys-lru"))
     own = EmbeddedValkey(tmp_path)
     watch = Watch(settings_of(own), every_s=0.01)
     assert not watch.look()

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from store.ledger import Ledger, Outcome, Stage
+from store.ledger.ledger import Ledger, Outcome, Stage
 from tests.deploy.operated import LEASE, Busy
 
 

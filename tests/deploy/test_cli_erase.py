@@ -6,7 +6,7 @@ import pytest
 
 from store import identity
 from store.erasure import Erasures
-from store.turns import NewMessage, NewTurn, TurnStore
+from store.memory.turns import NewMessage, NewTurn, TurnStore
 from tests.deploy.operated import HOST_ID, SECRET, Busy, Operated, turn_id
 from tests.store.erasure.dump import dump, lines_with
 

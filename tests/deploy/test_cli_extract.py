@@ -8,12 +8,12 @@ from pydantic import SecretStr
 from typer.testing import CliRunner
 
 from deploy.cli.app import build
-from deploy.stack import find_stack
+from deploy.local.stack import find_stack
 from embeddings.registry import create_embedder
 from embeddings.settings import EmbeddingSettings, Provider, RemoteSettings
+from store.text.rules import VERSION
 from tests.deploy.operated import Busy, busy_stack
 from tests.servers import TestPostgres, TestValkey
-from workers.extraction import VERSION
 from workers.settings import EnrichmentSettings
 
 THERE = "https://models.example"

@@ -7,16 +7,16 @@ import pytest
 from cryptography.fernet import Fernet
 from pydantic import SecretStr
 
-from deploy.cli import examination
-from deploy.cli.examination import Patient
-from deploy.cli.findings import Finding, Verdict
+from deploy.cli import doctor_checks
+from deploy.cli.doctor_checks import Patient
+from deploy.cli.doctor_rules import Finding, Verdict
 from deploy.gateways import TargetAccess
+from deploy.local.stack import Stack
 from deploy.settings import Settings
-from deploy.stack import Stack
-from store.gates import Gate, GatePolicy, gate_name
-from store.gateway_targets import UNSET, GatewayTargets
-from store.keys import Keys
-from store.ledger import Stage
+from store.ledger.circuit_breakers import Gate, GatePolicy, gate_name
+from store.ledger.ledger import Stage
+from store.tenancy.gateway_targets import UNSET, GatewayTargets
+from store.tenancy.keys import Keys
 from tests.deploy.operated import HOST_ID, Busy
 from tests.workers.targets import SEALING
 from workers.settings import GatewaySettings
@@ -196,4 +196,4 @@ async def test_doctor_says_of_a_gateway_that_is_not_called_because_it_fails(busy
 async def findings(busy: Busy) -> list[Finding]:
     """What doctor finds of gateway targets."""
     stack = Stack.model_validate_json((busy.folder / "stack.json").read_text())
-    return [one async for one in examination.gateways(Patient(Settings(), stack))]
+    return [one async for one in doctor_checks.gateways(Patient(Settings(), stack))]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.cli.operating import operator
-from store.ledger import Stage
+from deploy.cli.operator_command import operator
+from store.ledger.ledger import Stage
 from tests.deploy.operated import HOST_ID, SECRET, Busy, turn_id
 from tests.patience import PATIENCE_S
 from tests.processes import spawned

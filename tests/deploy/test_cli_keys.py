@@ -10,7 +10,7 @@ import typer
 
 from deploy.cli import main
 from deploy.cli.durations import duration
-from store.keys import Grant, Keys
+from store.tenancy.keys import Grant, Keys
 from tests.deploy.operated import Operated
 
 

@@ -29,8 +29,8 @@ from afterturn_client import (
 from typer.testing import CliRunner, Result
 
 from deploy.cli.app import build
-from deploy.demo.data import FOLDER
-from deploy.stack import Stack, find_stack
+from deploy.lab.demo.data import FOLDER
+from deploy.local.stack import Stack, find_stack
 from tests.deploy.upper import remove
 from tests.faults.counting import UNDONE, wait_for
 from tests.patience import PATIENCE_S, until, wait_until

@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from deploy.cli.operating import operator
+from deploy.cli.operator_command import operator
 from store import identity
 from store.maintenance import Pruning
-from store.turns import NewMessage, NewTurn, TurnStore
+from store.memory.turns import NewMessage, NewTurn, TurnStore
 from tests.deploy.operated import HOST_ID, Busy, Operated
 from tests.store.erasure.dump import dump, rows_of
 

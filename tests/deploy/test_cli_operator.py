@@ -9,12 +9,12 @@ import pytest
 from sqlalchemy import NullPool, text
 
 from deploy.bootstrap import HOST
-from deploy.cli import findings
-from deploy.cli.findings import Verdict
+from deploy.cli import doctor_rules
+from deploy.cli.doctor_rules import Verdict
 from store import identity
 from store.connections import create_owner_engine
-from store.keys import Keys
-from store.turns import NewMessage, NewTurn, TurnStore
+from store.memory.turns import NewMessage, NewTurn, TurnStore
+from store.tenancy.keys import Keys
 from tests.client.loopback import closed_port
 from tests.deploy.operated import Operated, laid_out
 from tests.servers import TestPostgres
@@ -131,24 +131,24 @@ async def test_the_doctor_sees_what_others_could_read(operated: Operated) -> Non
 @pytest.mark.parametrize(
     "finding,verdict",
     [
-        (findings.of_postgresql(150_004, "15.4"), Verdict.FAIL),
-        (findings.of_postgresql(160_000, "16.0"), Verdict.OK),
-        (findings.of_pgvector(None), Verdict.FAIL),
-        (findings.of_pgvector("0.8.4"), Verdict.FAIL),
-        (findings.of_pgvector("0.8.5"), Verdict.OK),
-        (findings.of_pgvector("0.10"), Verdict.OK),
-        (findings.of_revision(None, "0001"), Verdict.FAIL),
-        (findings.of_revision("0001", "0002"), Verdict.FAIL),
-        (findings.of_revision("0002", "0002"), Verdict.OK),
-        (findings.of_role("application", above=True), Verdict.FAIL),
-        (findings.of_space("/", 10 * 1024**3), Verdict.OK),
-        (findings.of_space("/", 1024**3), Verdict.WARN),
-        (findings.of_space("/", 1024), Verdict.FAIL),
-        (findings.of_privacy("/x", 0o100600, holds_secrets=True), Verdict.OK),
-        (findings.of_privacy("/x", 0o100640, holds_secrets=True), Verdict.FAIL),
-        (findings.of_privacy("/x", 0o40755, holds_secrets=False), Verdict.WARN),
+        (doctor_rules.of_postgresql(150_004, "15.4"), Verdict.FAIL),
+        (doctor_rules.of_postgresql(160_000, "16.0"), Verdict.OK),
+        (doctor_rules.of_pgvector(None), Verdict.FAIL),
+        (doctor_rules.of_pgvector("0.8.4"), Verdict.FAIL),
+        (doctor_rules.of_pgvector("0.8.5"), Verdict.OK),
+        (doctor_rules.of_pgvector("0.10"), Verdict.OK),
+        (doctor_rules.of_revision(None, "0001"), Verdict.FAIL),
+        (doctor_rules.of_revision("0001", "0002"), Verdict.FAIL),
+        (doctor_rules.of_revision("0002", "0002"), Verdict.OK),
+        (doctor_rules.of_role("application", above=True), Verdict.FAIL),
+        (doctor_rules.of_space("/", 10 * 1024**3), Verdict.OK),
+        (doctor_rules.of_space("/", 1024**3), Verdict.WARN),
+        (doctor_rules.of_space("/", 1024), Verdict.FAIL),
+        (doctor_rules.of_privacy("/x", 0o100600, holds_secrets=True), Verdict.OK),
+        (doctor_rules.of_privacy("/x", 0o100640, holds_secrets=True), Verdict.FAIL),
+        (doctor_rules.of_privacy("/x", 0o40755, holds_secrets=False), Verdict.WARN),
     ],
 )
-def test_each_rule_says_what_to_do_unless_all_is_well(finding: findings.Finding, verdict: Verdict) -> None:
+def test_each_rule_says_what_to_do_unless_all_is_well(finding: doctor_rules.Finding, verdict: Verdict) -> None:
     assert finding.verdict is verdict
     assert bool(finding.remedy) == (verdict is not Verdict.OK)

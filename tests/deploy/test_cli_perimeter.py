@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from deploy.cli.app import build
-from deploy.embedded.ports import free_port
+from deploy.local.ports import free_port
 from producers.contract_kit.flat_plugin import FlatStore
 from tests.patience import PATIENCE_S
 from tests.processes import spawned

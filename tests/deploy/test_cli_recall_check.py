@@ -10,12 +10,12 @@ from sqlalchemy import text
 
 from deploy.cli import recall_check
 from deploy.cli.recall_check import NAMES, STEPS, size_class
-from deploy.stack import FILE, Stack
+from deploy.local.stack import FILE, Stack
 from store import identity
+from store.derived.unit_vectors import Wanted, insert, missing
 from store.recall import dense_arm
+from store.recall.accuracy_check import Asked
 from store.recall.settings import RecallSettings
-from store.recall_check import Asked
-from store.unit_vectors import Wanted, insert, missing
 from tests.deploy.operated import HOST_ID, Busy, busy_stack
 from tests.servers import TestPostgres, TestValkey
 

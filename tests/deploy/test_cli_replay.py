@@ -8,7 +8,7 @@ from sqlalchemy import text
 from deploy.bootstrap import HOST
 from store import identity
 from store.connections import create_owner_engine
-from store.turns import NewMessage, NewTurn, TurnStore
+from store.memory.turns import NewMessage, NewTurn, TurnStore
 from tests.deploy.operated import HOST_ID, Busy, Operated
 from tests.servers import TestPostgres
 

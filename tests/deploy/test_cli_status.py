@@ -12,8 +12,8 @@ from datetime import timedelta
 
 from sqlalchemy.exc import InterfaceError
 
-from deploy.cli.watching import WINDOW_S, Speed, Speeds, looks
-from store.ledger import PUBLIC_STATUSES, Stage, StageCounts
+from deploy.cli.stage_progress import WINDOW_S, Speed, Speeds, looks
+from store.ledger.ledger import PUBLIC_STATUSES, Stage, StageCounts
 from tests.deploy.operated import SECRET, Busy
 from tests.patience import PATIENCE_S
 from tests.processes import spawned

@@ -9,10 +9,10 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from deploy.embedded.ports import free_port
+from deploy.local.ports import free_port
 from store.database import Database
-from store.keys import Keys
 from store.settings import DatabaseSettings
+from store.tenancy.keys import Keys
 from tests.deploy.test_api_process import api, environment, live
 from tests.patience import PATIENCE_S
 from tests.servers import TestPostgres, TestValkey

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from deploy.embedded import Child
+from deploy.local import Child
 from deploy.metrics import merge_the_dead
 from deploy.samples import BYTES, share_samples
 from deploy.settings import LogFormat
-from tests.deploy.test_supervisor import Listener, run
+from tests.deploy.local.test_supervisor import Listener, run
 from tests.patience import PATIENCE_S, until
 
 COUNTING = """

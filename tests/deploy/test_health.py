@@ -9,13 +9,13 @@ import pytest
 from pydantic import SecretStr
 
 from deploy.health import ApiHealth
+from deploy.health_rules import Seen
 from deploy.metrics import LedgerCounts
 from deploy.settings import HealthSettings
-from deploy.strain import Seen
-from producers.doorbell import Doorbell
-from store.backlog import Backlog
+from producers.notifications import Doorbell
 from store.database import Database
-from store.ledger import PUBLIC_STATUSES, Ledger, Stage, StageCounts
+from store.ledger.ledger import PUBLIC_STATUSES, Ledger, Stage, StageCounts
+from store.ledger.listing import Backlog
 from store.settings import DatabaseSettings
 from tests.patience import PATIENCE_S
 from tests.producers.conftest import broker_of, database_of

@@ -12,7 +12,7 @@ import httpx
 import psutil
 import pytest
 
-from deploy.embedded.ports import free_port
+from deploy.local.ports import free_port
 from tests.deploy.test_api_process import api, environment, live
 from tests.patience import PATIENCE_S, wait_until
 from tests.servers import TestPostgres, TestValkey

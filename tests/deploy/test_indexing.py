@@ -7,12 +7,12 @@ import pytest
 from sqlalchemy import NullPool, text
 
 from deploy import indexing
-from deploy.embedded.postgres import PostgresEndpoint
 from deploy.indexing import keep_indexed
+from deploy.local.postgres import PostgresEndpoint
 from deploy.settings import Settings
 from store.connections import create_owner_engine
+from store.derived.vector_indexes import VectorIndexes
 from store.recall.settings import RecallSettings
-from store.vector_indexes import VectorIndexes
 from tests.patience import until
 from tests.servers import TestPostgres
 

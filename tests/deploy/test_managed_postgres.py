@@ -14,13 +14,13 @@ from sqlalchemy import NullPool, make_url, text
 
 from deploy.bootstrap import HOST, bootstrap
 from deploy.cli.erase import vacuum
-from deploy.embedded import EmbeddedPostgres, PostgresEndpoint, child
-from deploy.embedded.ports import free_port
+from deploy.local import EmbeddedPostgres, PostgresEndpoint, child
+from deploy.local.ports import free_port
 from store import identity, migrations
 from store.connections import create_engine
-from store.removal import remove_hosts
+from store.derived.vector_indexes import VectorIndexes
 from store.replay import Scope, repair, swap, verify
-from store.vector_indexes import VectorIndexes
+from store.tenancy.removal import remove_hosts
 from tests.dumps import AS_OWNER, EVERY_TENANT, dumped
 from tests.patience import until
 from tests.processes import spawned

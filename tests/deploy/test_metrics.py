@@ -17,7 +17,7 @@ import producers.metrics
 import workers.metrics
 from deploy.metrics import Exposition, LedgerCounts, merge_the_dead
 from deploy.settings import HealthSettings
-from store.ledger import Ledger, Stage, StageCounts
+from store.ledger.ledger import Ledger, Stage, StageCounts
 
 USUAL = HealthSettings()
 COUNTING = """

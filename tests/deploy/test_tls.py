@@ -18,23 +18,23 @@ from pydantic import SecretStr
 from redis.exceptions import ConnectionError as RedisConnectionError
 from sqlalchemy import make_url, text
 
-from deploy.bench.ground import ground
-from deploy.bench.servers import BenchServers
-from deploy.chaos.eye import eye_on
-from deploy.cli import examination
+from deploy.cli import doctor_checks
 from deploy.cli.erase import vacuum
-from deploy.embedded.child import Account, run_as
-from deploy.embedded.ports import LOOPBACK, free_port
+from deploy.lab.bench.ground import ground
+from deploy.lab.bench.servers import BenchServers
+from deploy.lab.chaos.eye import eye_on
+from deploy.local.child import Account, run_as
+from deploy.local.ports import LOOPBACK, free_port
 from producers.settings import BrokerSettings
 from store import migrations
 from store.connections import create_engine
 from store.database import Database
+from store.derived.vector_indexes import VectorIndexes
 from store.errors import InvalidDatabaseUrl
-from store.events.reader import restamp
-from store.removal import remove_hosts
+from store.log.reader import restamp
 from store.replay import run as replay
 from store.settings import DatabaseSettings
-from store.vector_indexes import VectorIndexes
+from store.tenancy.removal import remove_hosts
 from tests.certificates import Authority
 from tests.packages import program
 from tests.patience import wait_until
@@ -90,7 +90,7 @@ CONNECTING: dict[str, Callable[[str], Awaitable[Any]]] = {
     "vacuum": vacuum,
     "bench": by_a_bench,
     "chaos": by_the_eye_of_chaos,
-    "doctor": lambda url: examination.row(url, examination.SERVER),
+    "doctor": lambda url: doctor_checks.row(url, doctor_checks.SERVER),
 }
 
 

@@ -21,10 +21,10 @@ import redis
 from typer.testing import CliRunner
 
 from deploy.cli.app import build
-from deploy.embedded.ports import free_port
-from deploy.embedded.survivors import is_alive
-from deploy.stack import NoStack, StackProcess, find_stack
-from tests.deploy.test_embedded_postgres import ask
+from deploy.local.ports import free_port
+from deploy.local.stack import NoStack, StackProcess, find_stack
+from deploy.local.survivors import is_alive
+from tests.deploy.local.test_embedded_postgres import ask
 from tests.deploy.upper import STAND_IN, Up, remove
 from tests.patience import PATIENCE_S, wait_until
 from tests.processes import dumps_no_core, spawned

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from producers.recalls import RecallBody
-from store.recall_jobs import RecallJobs
+from producers.service.recalls import RecallBody
+from store.recall.jobs import RecallJobs
 from tests.deploy.test_worker_process import Start, found, models, namespace, start, world
 from tests.workers.conftest import HOST, World, now
 

@@ -17,13 +17,13 @@ import pytest_asyncio
 import redis
 from starlette.responses import JSONResponse, PlainTextResponse
 
-from deploy.embedded import EmbeddedValkey
-from deploy.embedded.valkey import CONFIGURATION
-from producers.doorbell import Doorbell
-from producers.recalls import RecallBody
+from deploy.local import EmbeddedValkey
+from deploy.local.valkey import CONFIGURATION
+from producers.notifications import Doorbell
+from producers.service.recalls import RecallBody
 from producers.settings import BrokerSettings
-from store.ledger import Stage
-from store.recall_jobs import RecallJobs
+from store.ledger.ledger import Stage
+from store.recall.jobs import RecallJobs
 from tests.patience import PATIENCE_S, until
 from tests.processes import dumps_no_core, spawned
 from tests.servers import TestPostgres, TestValkey
@@ -281,7 +281,7 @@ async def test_content_and_secrets_stay_out_of_logs_metrics_redis_ledger_and_aud
 def test_a_broker_that_throws_messages_away_is_refused_with_the_remedy(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deploy.embedded.valkey.CONFIGURATION", CONFIGURATION.replace("noeviction", "allkeys-lru"))
+    monkeypatch.setattr("deploy.local.valkey.CONFIGURATION", CONFIGURATION.replace("noeviction", "allkeys-lru"))
     own = EmbeddedValkey(tmp_path / "own")
     own.start()
     try:

@@ -13,9 +13,9 @@ from typing import Any, Self
 
 import psutil
 
-from deploy.embedded import survivors
-from deploy.embedded.cluster import cluster_of
-from deploy.stack import Stack, find_stack
+from deploy.local import survivors
+from deploy.local.cluster import cluster_of
+from deploy.local.stack import Stack, find_stack
 from tests.patience import PATIENCE_S, wait_until
 
 STAND_IN = Path(__file__).with_name("stand_in_up.py")

@@ -13,9 +13,9 @@ from onnx import numpy_helper
 
 from embeddings.errors import EmbedderClosed, ModelMismatch
 from embeddings.local import LocalEmbedder
+from embeddings.minilm.reference import TEXTS, least_cosine
 from embeddings.model_files import model_folder
 from embeddings.protocol import Embedder, TokenCounter
-from embeddings.reference import TEXTS, least_cosine
 from embeddings.registry import create_embedder
 from embeddings.settings import EmbeddingSettings, Variant
 from tests.patience import PATIENCE_S, until

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from sqlalchemy import NullPool, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from deploy.stack import Stack
+from deploy.local.stack import Stack
 from store.connections import create_owner_engine
 from tests.patience import PATIENCE_S, wait_until
 

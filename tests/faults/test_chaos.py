@@ -10,9 +10,9 @@ from typing import Any
 import psutil
 import pytest
 
-from deploy.chaos.faults import FAULTS
-from deploy.chaos.outcome import LONGEST_RECOVERY_S
-from deploy.embedded.survivors import is_alive
+from deploy.lab.chaos.faults import FAULTS
+from deploy.lab.chaos.outcome import LONGEST_RECOVERY_S
+from deploy.local.survivors import is_alive
 from tests.patience import PATIENCE_S
 from tests.processes import spawned
 

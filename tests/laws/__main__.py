@@ -26,7 +26,7 @@ LINES_LIMIT = 10
 #: When each planted file was changed: never twice at the same time.
 SECONDS = count(1)
 #: What the schema of a database is made of: a fault in it needs a template of its own.
-SCHEMA = ("store/functions/", "store/migrations/")
+SCHEMA = ("store/sql/", "store/migrations/")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ FAULTS = (
     Mutant(
         law="L6",
         fault="a question across no banks tells how fresh the bank is that it names",
-        file="producers/recalls.py",
+        file="producers/service/recalls.py",
         before="            return Answer((), Freshly(Freshness(0, 0, 0, 0, 0), 0, met=True), 0.0)\n",
         after="            return await self._nothing(host, body)\n",
         held_by="tests/producers/test_scopes.py",
@@ -15,7 +15,7 @@ FAULTS = (
     Mutant(
         law="L7",
         fault="an accident is told in its own words",
-        file="producers/http/door.py",
+        file="producers/http/middleware.py",
         before="            self._error = type(error).__name__\n",
         after="            self._error = repr(error)\n",
         held_by="tests/producers/test_api_errors.py",
@@ -24,7 +24,7 @@ FAULTS = (
     Mutant(
         law="L7",
         fault="the door's log tells the path that was asked for",
-        file="producers/http/door.py",
+        file="producers/http/middleware.py",
         before='        told = {"method": method, "route": route,',
         after='        told = {"method": method, "route": self._scope["path"],',
         held_by="tests/producers/test_leaks.py",
@@ -33,7 +33,7 @@ FAULTS = (
     Mutant(
         law="L8",
         fault="recalled text is kept as if somebody had said it",
-        file="producers/turns.py",
+        file="producers/service/turns.py",
         before="        return Content(strip(check_text(value)))\n",
         after="        return Content(check_text(value))\n",
         held_by="tests/producers/test_turn_rules.py",
@@ -54,25 +54,25 @@ FAULTS = (
     Mutant(
         law="L6",
         fault="a key's banks are not looked at",
-        file="producers/banks.py",
+        file="producers/service/banks.py",
         before="    if not (grant.allows(bank) or (",
         after="    if grant.banks == frozenset() and not (grant.allows(bank) or (",
-        held_by="tests/producers/test_tenant_walls.py",
+        held_by="tests/producers/test_tenant_isolation.py",
         tests=("test_a_scoped_key_reaches_its_banks_and_no_other",),
     ),
     Mutant(
         law="L6",
         fault="a name reaches whatever bank is called so",
-        file="producers/banks.py",
+        file="producers/service/banks.py",
         before="    return fitting(await banks.resolve(grant.host_id, space, bank))\n",
         after="    return fitting(bank)\n",
-        held_by="tests/deploy/walls/test_isolation.py",
+        held_by="tests/deploy/lab/isolation/test_trials.py",
         tests=("test_nothing_foreign_is_seen_nor_told_from_what_is_absent",),
     ),
     Mutant(
         law="L6",
         fault="a key of one user may write as another",
-        file="producers/banks.py",
+        file="producers/service/banks.py",
         before="    if grant.user is not None and user not in (None, grant.user):\n",
         after="    if grant.user == user == '':\n",
         held_by="tests/producers/test_scopes.py",
@@ -81,7 +81,7 @@ FAULTS = (
     Mutant(
         law="L2",
         fault="a message that is added again is another turn",
-        file="producers/gateway.py",
+        file="producers/service/gateway_calls.py",
         before="        turn_id=_digest(body, message),\n",
         after="        turn_id=str(id(message)),\n",
         held_by="tests/producers/test_gateway_door.py",
@@ -90,7 +90,7 @@ FAULTS = (
     Mutant(
         law="L4",
         fault="a read pretends that it shows the position it was told to",
-        file="producers/recalls.py",
+        file="producers/service/recalls.py",
         before="            met = await self._waiter.shown(host, body.min_position, body.wait_ms)\n",
         after="            await self._waiter.shown(host, body.min_position, body.wait_ms)\n",
         held_by="tests/producers/test_api_recall.py",
@@ -99,10 +99,10 @@ FAULTS = (
     Mutant(
         law="L1",
         fault="a ring whose flag is down is not enqueued again",
-        file="producers/doorbell.py",
+        file="producers/notifications.py",
         before="        with suppress(*FAULTS):\n            self._broker.client.delete(",
         after="        with suppress(*FAULTS):\n            self._broker.client.exists(",
-        held_by="tests/producers/test_doorbell.py",
+        held_by="tests/producers/test_notifications.py",
         tests=("test_whoever_commits_before_the_flag_falls_is_seen_or_rings_anew",),
     ),
     Mutant(
@@ -138,7 +138,7 @@ FAULTS = (
     Mutant(
         law="L7",
         fault="the call audit keeps paths with the names in them",
-        file="producers/http/door.py",
+        file="producers/http/middleware.py",
         before='                f"{method} {route}",\n',
         after="                f\"{method} {self._scope['path']}\",\n",
         held_by="tests/producers/test_leaks.py",
@@ -147,7 +147,7 @@ FAULTS = (
     Mutant(
         law="L6",
         fault="a key of one bank asks the gateway that holds the memory of all of the tenant's",
-        file="producers/gateway_recall.py",
+        file="producers/service/gateway_recall.py",
         before="        if target.bank_id is None and restricted:\n",
         after="        if target.bank_id is None and not restricted and not grant.write:\n",
         held_by="tests/producers/test_gateway_recall.py",
@@ -156,7 +156,7 @@ FAULTS = (
     Mutant(
         law="L11",
         fault="what the service hands to itself is stored a second time",
-        file="producers/intake.py",
+        file="producers/service/intake.py",
         before="        if body.afterturn_turn_id is not None:\n",
         after="        if body.afterturn_turn_id is not None and not turns:\n",
         held_by="tests/workers/test_gateway_self.py",

@@ -47,7 +47,7 @@ FAULTS = (
     Mutant(
         law="L8",
         fault="a turn can close the frame in which a model reads it",
-        file="workers/extraction/llm_request.py",
+        file="workers/extraction/llm/request.py",
         before="{escaped(body)}",
         after="{escaped(body).replace(chr(92) + 'u003c', '<').replace(chr(92) + 'u003e', '>')}",
         held_by="tests/workers/extraction/test_llm_answer.py",
@@ -77,13 +77,13 @@ FAULTS = (
         file="workers/gateway.py",
         before='        if row.status == "flushing":\n',
         after='        if row.status == "flushing" and to is None:\n',
-        held_by="tests/workers/test_delivery_machine.py",
+        held_by="tests/workers/test_gateway_machine.py",
         tests=("test_whatever_happens_to_workers_and_gateway_a_delivery_is_made_once_at_most_and_told_as_it_was",),
     ),
     Mutant(
         law="L9",
         fault="a delivery under way is sent to the target that took the place of its own",
-        file="store/functions/40_delivery.sql",
+        file="store/sql/40_delivery.sql",
         before="g on g.host_id = p_host and g.target_id = l.target_id\n",
         after="g on g.host_id = p_host and g.replaced_at is null\n",
         held_by="tests/workers/test_gateway_targets.py",
@@ -92,7 +92,7 @@ FAULTS = (
     Mutant(
         law="L6",
         fault="a gateway's user is given to a second tenant",
-        file="store/gateway_targets.py",
+        file="store/tenancy/gateway_targets.py",
         before="    if same is not None and (same.host_id, same.bank_id) != place:\n",
         after="    same = same if same is not None and (same.host_id, same.bank_id) == place else None\n"
         "    named |= {} if same is not None else {'app': str(uuid4())}\n    if same == place:\n",
@@ -102,7 +102,7 @@ FAULTS = (
     Mutant(
         law="L7",
         fault="a target shows its key when it is printed",
-        file="producers/gateway_clients.py",
+        file="producers/service/gateway_clients.py",
         before="    user_key: str = field(repr=False)\n",
         after="    user_key: str = field()\n",
         held_by="tests/workers/test_gateway_targets.py",

@@ -10,15 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producers.gateway import SearchBody, results_of
-from producers.recall_json import MOST_BYTES, as_json
-from producers.recalls import Answer, Freshly
+from producers.service.gateway_calls import SearchBody, results_of
+from producers.service.recall_json import MOST_BYTES, as_json
+from producers.service.recalls import Answer, Freshly
 from producers.settings import ApiSettings
-from store import recall_jobs
-from store.curation import Directive
-from store.freshness import Freshness
 from store.identity import host_id
-from store.recall import candidates
+from store.ledger.freshness import Freshness
+from store.memory.directives import Directive
+from store.recall import candidates, jobs
 from store.recall.query import Recalled
 from tests.producers.conftest import Tenant, World, broker_of, build
 from tests.servers import TestPostgres, TestValkey
@@ -153,7 +152,7 @@ async def test_so_many_jobs_of_a_tenant_wait_and_no_more(postgres: TestPostgres,
 async def test_answers_that_wait_hold_so_many_bytes_of_a_tenant_and_no_more(
     world: World, ana: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recall_jobs, "MOST_KEPT_BYTES", 2000)
+    monkeypatch.setattr(jobs, "MOST_KEPT_BYTES", 2000)
     job = UUID((await ana.http.post(JOBS, json={"query": "x"})).json()["job_id"])
     taken = await world.jobs.take(host_id(ana.host), job, timedelta(minutes=5))
     assert taken is not None

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 import store
 from producers.fair_queue import FairQueue
-from producers.http.door import Door
+from producers.http.middleware import Door
 from producers.http.problems import INTERNAL, answer, wire
 from producers.http.service import Readiness
 from producers.settings import ApiSettings, FairnessSettings

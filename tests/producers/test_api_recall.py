@@ -7,11 +7,11 @@ from typing import Any
 import orjson
 import pytest
 
-from producers.recall_json import as_json
-from producers.recalls import Answer, Freshly, RecallBody
-from producers.turns import read
-from store.freshness import Freshness
+from producers.service.recall_json import as_json
+from producers.service.recalls import Answer, Freshly, RecallBody
+from producers.service.turns import read
 from store.identity import host_id
+from store.ledger.freshness import Freshness
 from tests.producers.conftest import Tenant, World
 
 RECALL = "/api/v1/recall"

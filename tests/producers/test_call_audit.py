@@ -12,9 +12,9 @@ from prometheus_client import REGISTRY
 from sqlalchemy import text
 from sqlalchemy.exc import ProgrammingError
 
-from producers.auditing import BATCH, SUM_EVERY_S, SUMMED_UP, CallRecorder
+from producers.service.auditing import BATCH, SUM_EVERY_S, SUMMED_UP, CallRecorder
 from store import identity
-from store.call_audit import NOBODY, Call, CallAudit, Door, Sought
+from store.tenancy.call_audit import NOBODY, Call, CallAudit, Door, Sought
 from tests.patience import PATIENCE_S
 from tests.producers.conftest import Tenant, World
 

@@ -8,7 +8,7 @@ from afterturn_client.reference import visible
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producers.framing import ReferenceItem, frame, strip
+from producers.service.framing import ReferenceItem, frame, strip
 
 OPEN, CLOSE = "<memory_reference>\n", "\n</memory_reference>"
 

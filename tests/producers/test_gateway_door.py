@@ -8,9 +8,9 @@ import httpx
 import pytest
 from afterturn_client.gateway import GatewayClient, GatewayMessage
 
-from producers.gateway import AddBody, session_of, shortened, turns_of
+from producers.service.gateway_calls import AddBody, session_of, shortened, turns_of
+from producers.service.turns import read
 from producers.settings import ApiSettings
-from producers.turns import read
 from store.identity import host_id
 from tests.producers.conftest import Tenant, World
 

@@ -11,11 +11,11 @@ import pytest_asyncio
 from afterturn_client.reference import CUT, cut
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from producers.gateway_recall import MOST_CHARACTERS, GatewayRecall
+from producers.service.gateway_recall import MOST_CHARACTERS, GatewayRecall
 from producers.settings import ApiSettings
 from store import identity
-from store.gates import GatePolicy
-from store.gateway_targets import GatewayTargets, Target
+from store.ledger.circuit_breakers import GatePolicy
+from store.tenancy.gateway_targets import GatewayTargets, Target
 from tests.client.loopback import Loopback, closed_port, loopback, silence
 from tests.producers.conftest import Tenant, World, broker_of, build
 from tests.servers import TestPostgres, TestValkey

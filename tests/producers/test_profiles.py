@@ -9,10 +9,10 @@ import pytest
 import pytest_asyncio
 
 from producers.settings import ApiSettings
-from store.facts import Identity
-from store.ledger import Ledger, Stage
-from store.persons import Known, lined_up
-from store.turns import TurnStore
+from store.derived.facts import Identity
+from store.derived.persons import Known, lined_up
+from store.ledger.ledger import Ledger, Stage
+from store.memory.turns import TurnStore
 from tests.producers.conftest import Tenant, World, broker_of, build
 from tests.servers import TestPostgres, TestValkey
 from tests.workers.conftest import World as Workers

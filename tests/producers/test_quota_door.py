@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from store.identity import host_id
-from store.quotas import Limits, Quotas
+from store.tenancy.quotas import Limits, Quotas
 from tests.producers.conftest import Tenant, World
 
 

@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 from sqlalchemy import text as sql
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from producers.service.turns import read_turn
 from producers.settings import ApiSettings
-from producers.turns import read_turn
 from store.database import Database
-from store.events.bulk import append_bulk
-from store.events.envelope import reoffer
-from store.events.reader import LoggedEvent, Place, read
 from store.identity import bank_id, host_id
-from store.keys import Keys
-from store.ledger import Ledger
+from store.ledger.ledger import Ledger
+from store.log.bulk import append_bulk
+from store.log.envelope import reoffer
+from store.log.reader import LoggedEvent, Place, read
 from store.maintenance import WordsAnew
+from store.memory.turns import Appended, TurnStore
 from store.replay import Scope, repair, swap, verify
 from store.replay.digest import COMPARED
-from store.turns import Appended, TurnStore
+from store.tenancy.keys import Keys
 from tests.examples import examples
 from tests.patience import until
 from tests.producers.conftest import Tenant, World, broker_of, build

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from producers.framing import ReferenceDirective, ReferenceItem, frame, strip
+from producers.service.framing import ReferenceDirective, ReferenceItem, frame, strip
+from producers.service.turns import read_content, read_turn
 from producers.settings import ApiSettings
-from producers.turns import read_content, read_turn
 from tests.growth import outgrowing
 
 SETTINGS = ApiSettings(max_message_bytes=16_777_216)

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from producers.errors import Invalid, ProducerError, TooLarge
-from producers.framing import ReferenceItem, frame
+from producers.service.framing import ReferenceItem, frame
+from producers.service.turns import MAX_METADATA_BYTES_OF_CALL, limit_call, read_turn
 from producers.settings import ApiSettings
-from producers.turns import MAX_METADATA_BYTES_OF_CALL, limit_call, read_turn
-from store.turns import NewTurn
+from store.memory.turns import NewTurn
 
 SETTINGS = ApiSettings(max_message_bytes=1024)
 SAID = {"role": "user", "content": "hello"}

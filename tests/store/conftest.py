@@ -13,10 +13,10 @@ from sqlalchemy import text
 
 from store import identity
 from store.database import Database
-from store.keys import Keys
-from store.ledger import Ledger
+from store.ledger.ledger import Ledger
+from store.memory.turns import NewMessage, NewTurn, TurnStore
 from store.settings import DatabaseSettings
-from store.turns import NewMessage, NewTurn, TurnStore
+from store.tenancy.keys import Keys
 from tests.patience import BLOCKED, until
 from tests.servers import TestPostgres
 

@@ -10,7 +10,7 @@ from asyncpg.exceptions import PostgresError
 from sqlalchemy import text
 
 from store.database import Database
-from store.outage import is_outage, state_of
+from store.database_outage import is_outage, state_of
 from tests.patience import until
 from tests.servers import TestPostgres
 from tests.store.conftest import rows, settings_of

@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from store import identity
 from store.database import Database
-from store.documents import LIST
+from store.memory.documents import LIST
 from tests.servers import TestPostgres
 from tests.store.conftest import new_host
 

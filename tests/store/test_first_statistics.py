@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from store import identity
 from store.database import Database
-from store.turns import TurnStore
+from store.memory.turns import TurnStore
 from tests.servers import TestPostgres
 from tests.store.conftest import NOON, new_host, turn
 

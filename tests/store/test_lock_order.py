@@ -10,19 +10,20 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store import derivation, derived, identity
-from store.banks import Banks
+from store import identity
 from store.database import Database
+from store.derived import bank_state, locks
 from store.erasure import Erasures, Kind, Target
-from store.events.bulk import append_bulk
-from store.events.catalog import EventType
-from store.events.envelope import Origin, offer
-from store.keys import Keys
+from store.log.bulk import append_bulk
+from store.log.catalog import EventType
+from store.log.envelope import Origin, offer
+from store.memory.prepared_turns import Known, offers
+from store.memory.turn_writes import APPEND, call
+from store.memory.turns import TurnStore
 from store.off_loop import all_at_once
-from store.quotas import Limits, Quotas
-from store.turn_offers import Known, offers
-from store.turn_writes import APPEND, call
-from store.turns import TurnStore
+from store.tenancy.banks import Banks
+from store.tenancy.keys import Keys
+from store.tenancy.quotas import Limits, Quotas
 from tests.store.conftest import NOON, blocked, new_host, rows, turn
 
 WRITES = text("select pg_advisory_xact_lock_shared(afterturn.lock_key('quota', :host))")
@@ -109,7 +110,7 @@ async def test_who_erases_in_many_banks_holds_none_that_a_writer_takes_after_the
     assert free
 
 
-@pytest.mark.parametrize("lock", [derivation.lock, derived.lock])
+@pytest.mark.parametrize("lock", [locks.lock, bank_state.lock])
 async def test_who_derives_holds_no_bank_while_it_waits_for_the_log(
     lonely: Database, lock: Callable[[AsyncConnection, UUID], Awaitable[None]]
 ) -> None:

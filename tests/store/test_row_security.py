@@ -13,9 +13,9 @@ from sqlalchemy.exc import DBAPIError
 import store
 from store.connections import create_engine, create_owner_engine
 from store.database import Database
-from store.keys import Keys
+from store.memory.turns import TurnStore
 from store.replay import run as replay
-from store.turns import TurnStore
+from store.tenancy.keys import Keys
 from tests.servers import TestPostgres
 from tests.store.conftest import NOON, blocked, new_host, rows, turn
 

@@ -10,10 +10,10 @@ import pytest_asyncio
 from pydantic import SecretStr
 
 from store import identity
-from store.gateway_targets import Target
-from store.ledger import Ledger, Stage
+from store.ledger.ledger import Ledger, Stage
+from store.memory.turns import Appended, NewMessage, NewTurn, TurnStore
 from store.settings import DatabaseSettings
-from store.turns import Appended, NewMessage, NewTurn, TurnStore
+from store.tenancy.gateway_targets import Target
 from tests.patience import BLOCKED, until
 from tests.servers import TestPostgres
 from tests.watched import Watched

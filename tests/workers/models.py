@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from starlette.responses import JSONResponse, Response
 
 from tests.client.loopback import Loopback, Seen, loopback
-from workers.extraction.llm_reader import LlmReader, reader_of
+from workers.extraction.llm.reader import LlmReader, reader_of
 from workers.settings import EnrichmentSettings
 
 KEY, MODEL = "sk-distinctive-key-6613", "test/model-1"

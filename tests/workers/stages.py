@@ -11,16 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from embeddings.errors import EmbeddingError
-from producers.gateway_clients import GatewayClients
-from store.delivery import Deliveries
-from store.gates import Gate
-from store.ledger import Ledger, Stage
+from producers.service.gateway_clients import GatewayClients
+from store.ledger.circuit_breakers import Gate
+from store.ledger.deliveries import Deliveries
+from store.ledger.ledger import Ledger, Stage
 from tests.patience import PATIENCE_S
 from tests.workers.conftest import World, now
 from tests.workers.targets import SETTINGS, Clients
 from workers.embedding import EmbeddingStage
 from workers.enrichment import EnrichmentStage, model_gate
-from workers.extraction.llm_reader import LlmReader
+from workers.extraction.llm.reader import LlmReader
 from workers.extraction.stage import ExtractionStage
 from workers.gateway import GatewayStage
 from workers.projection import ProjectionStage

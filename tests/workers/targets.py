@@ -9,11 +9,11 @@ from cryptography.fernet import Fernet
 from pydantic import SecretStr
 
 from deploy.gateways import TargetAccess
-from producers.gateway_clients import Access, Calling, GatewayClients, canonical_url
+from producers.service.gateway_clients import Access, Calling, GatewayClients, canonical_url
 from store.database import Database
-from store.gates import GatePolicy
-from store.gateway_targets import GatewayTargets, GatewayUser, Target, seal_place
-from store.sealing import Sealer
+from store.ledger.circuit_breakers import GatePolicy
+from store.tenancy.gateway_targets import GatewayTargets, GatewayUser, Target, seal_place
+from store.tenancy.sealing import Sealer
 from tests.watched import Watched
 from tests.workers.gateways import KEY, USER
 from workers.settings import GatewaySettings

@@ -5,18 +5,18 @@ from itertools import product
 
 import pytest
 
-from store import consolidation
-from store.aliases import COMPARED, Profile, canonical
+from store.derived import reflections
+from store.derived.aliases import COMPARED, Profile, canonical
+from store.derived.projection import PAIRED
 from store.identity import entity_id
-from store.ledger import Stage
-from store.projections import PAIRED
-from store.recall.terms import MOST_TERMS, analyse
+from store.ledger.ledger import Stage
+from store.memory.turns import NewMessage
 from store.replay import verify
-from store.turns import NewMessage
+from store.text.rules import MessageText, TurnText, extract
+from store.text.rules.extract import MAX_FACTS_OF_TURN, MAX_MENTIONS, MAX_MENTIONS_OF_TURN
+from store.text.terms import MOST_TERMS, analyse
 from tests.workers.conftest import BANK, World, dialogue
 from tests.workers.stages import Crew
-from workers.extraction import MessageText, TurnText, extract
-from workers.extraction.extract import MAX_FACTS_OF_TURN, MAX_MENTIONS, MAX_MENTIONS_OF_TURN
 
 #: Names that no list knows: "Qaaax", "Qaabx" and so on.
 NAMES = [f"Q{''.join(letters)}x" for letters in product(string.ascii_lowercase, repeat=3)]
@@ -89,7 +89,7 @@ def test_of_a_stem_that_too_many_entities_share_none_is_an_alias() -> None:
 async def test_a_reflection_is_drawn_from_the_last_statements_alone(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consolidation, "STATED", 3)
+    monkeypatch.setattr(reflections, "STATED", 3)
     crew = Crew(world)
     for n in range(6):
         await world.append("s", f"t{n}", messages=dialogue("I prefer window seats.", "Noted."))

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from producers.jobs import QUEUES, Queue
 from producers.settings import BrokerSettings
 from workers.broker import IDLE_MS, Pool, create_broker, pools, worker
-from workers.ear import ListeningBroker
+from workers.wakeup import ListeningBroker
 
 THREADS = 3
 

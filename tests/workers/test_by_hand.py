@@ -14,14 +14,14 @@ from afterturn_client.gateway import GatewayClient
 from sqlalchemy import text
 from starlette.responses import Response
 
-from store import derived
-from store.backlog import Backlog, Entry, Selection
+from store.derived import bank_state
 from store.errors import NotSettled
-from store.gateway_targets import Target, seal_place
-from store.ledger import Claim, Outcome, Stage, close
-from store.quarantine import DROPPABLE, UNSETTLED, Changed, Found, Quarantine, Then
-from store.sealing import Sealer
-from store.turns import NewMessage
+from store.ledger.ledger import Claim, Outcome, Stage, close
+from store.ledger.listing import Backlog, Entry, Selection
+from store.ledger.quarantine import DROPPABLE, UNSETTLED, Changed, Found, Quarantine, Then
+from store.memory.turns import NewMessage
+from store.tenancy.gateway_targets import Target, seal_place
+from store.tenancy.sealing import Sealer
 from tests.client.loopback import closed_port, silent_server
 from tests.patience import PATIENCE_S
 from tests.workers.conftest import BANK, HOST, World, turn_uuid
@@ -106,7 +106,7 @@ def hand(world: World) -> ByHand:
 
 async def contents(world: World) -> dict[str, Any]:
     async with world.database.tenant(HOST) as connection:
-        return await derived.contents(connection, HOST, BANK)
+        return await bank_state.contents(connection, HOST, BANK)
 
 
 async def test_a_dead_row_starts_again_with_all_its_attempts_and_is_on_record(world: World, hand: ByHand) -> None:
@@ -148,7 +148,7 @@ async def test_what_a_retried_extraction_finds_is_projected(world: World, hand: 
     stepwise = await contents(world)
     assert stepwise["fact_t"]
     async with world.database.tenant(HOST) as connection:
-        await derived.rebuild(connection, HOST, BANK)
+        await bank_state.rebuild(connection, HOST, BANK)
     assert await contents(world) == stepwise
 
 

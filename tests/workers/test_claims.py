@@ -3,7 +3,7 @@
 from datetime import timedelta
 from uuid import UUID
 
-from store.ledger import Claim, Outcome, Stage, close, close_together
+from store.ledger.ledger import Claim, Outcome, Stage, close, close_together
 from tests.workers.conftest import HOST, World, turn_uuid
 
 

@@ -5,12 +5,12 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from store import derived
-from store.corrections import Corrected
+from store.derived import bank_state
 from store.errors import ConcurrencyError, NotFound, TurnBusy
-from store.ledger import Stage
+from store.ledger.ledger import Stage
+from store.memory.corrections import Corrected
+from store.memory.units import Units
 from store.replay import verify
-from store.units import Units
 from tests.workers.conftest import BANK, HOST, World, dialogue, now
 from tests.workers.stages import Crew, held
 
@@ -89,9 +89,9 @@ async def test_a_corrected_memory_is_what_its_log_says_and_its_counts_are_exact(
     assert report.equal
     assert all(one.equal for one in report.derived)
     async with world.database.tenant(HOST) as connection:
-        counted = await derived.contents(connection, HOST, BANK)
-        await derived.rebuild(connection, HOST, BANK)
-        assert await derived.contents(connection, HOST, BANK) == counted
+        counted = await bank_state.contents(connection, HOST, BANK)
+        await bank_state.rebuild(connection, HOST, BANK)
+        assert await bank_state.contents(connection, HOST, BANK) == counted
 
 
 async def test_a_corrected_fact_holds_no_place_in_time_and_stays_a_memory(world: World) -> None:
@@ -172,9 +172,9 @@ async def exact(world: World) -> None:
     assert all(one.equal for one in report.derived)
     assert await world.sql("select 1 from afterturn.ledger_t where undone") == []
     async with world.database.tenant(HOST) as connection:
-        counted = await derived.contents(connection, HOST, BANK)
-        await derived.rebuild(connection, HOST, BANK)
-        assert await derived.contents(connection, HOST, BANK) == counted
+        counted = await bank_state.contents(connection, HOST, BANK)
+        await bank_state.rebuild(connection, HOST, BANK)
+        assert await bank_state.contents(connection, HOST, BANK) == counted
 
 
 async def test_a_corrected_message_is_read_again(world: World) -> None:

@@ -6,11 +6,11 @@ from datetime import timedelta
 import pytest
 
 from store import identity
-from store.events.catalog import EventType
-from store.events.envelope import Origin, offer
-from store.events.log import append_events
-from store.freshness import freshness
-from store.ledger import Stage
+from store.ledger.freshness import freshness
+from store.ledger.ledger import Stage
+from store.log.append import append_events
+from store.log.catalog import EventType
+from store.log.envelope import Origin, offer
 from store.replay import verify
 from tests.workers.conftest import BANK, HOST, World, now
 from tests.workers.stages import Crew, held

@@ -11,18 +11,18 @@ from pydantic import ValidationError
 from sqlalchemy import text
 from starlette.responses import JSONResponse, Response
 
-from store.gates import Gate, GatePolicy, gate_name
-from store.ledger import Stage
-from store.turns import NewMessage
-from store.units import Units
+from store.ledger.circuit_breakers import Gate, GatePolicy, gate_name
+from store.ledger.ledger import Stage
+from store.memory.turns import NewMessage
+from store.memory.units import Units
+from store.text.rules import VERSION
 from tests.client.loopback import closed_port, silence
 from tests.workers.conftest import BANK, HOST, World, dialogue, now, turn_uuid
 from tests.workers.models import KEY, Model, called, fact, facts, model, reader
 from tests.workers.stages import Crew
 from tests.workers.test_stages import projections_hold, tables
-from workers.extraction import VERSION
 from workers.extraction.events import derive, reading_id
-from workers.extraction.llm_reader import reader_of
+from workers.extraction.llm.reader import reader_of
 from workers.settings import EnrichmentSettings
 
 SAID = "My name is Ana. We moved house to Porto in May with Karl Berger."

@@ -5,10 +5,10 @@ from uuid import uuid4
 
 import pytest
 
-from store.events.log import append_events
-from store.ledger import Claim, Stage
+from store.ledger.ledger import Claim, Stage
+from store.log.append import append_events
+from store.memory.turn_messages import messages
 from store.replay import verify
-from store.turn_units import messages
 from tests.workers.conftest import BANK, HOST, World, dialogue
 from tests.workers.stages import Crew
 from workers.extraction.stage import _derive

@@ -6,9 +6,9 @@ from typing import Any
 import orjson
 import pytest
 
-from store.backlog import Backlog
-from store.ledger import Claim, Outcome, Stage
-from store.quarantine import Quarantine
+from store.ledger.ledger import Claim, Outcome, Stage
+from store.ledger.listing import Backlog
+from store.ledger.quarantine import Quarantine
 from tests.workers.conftest import HOST, World, turn_uuid
 from tests.workers.stages import Crew
 

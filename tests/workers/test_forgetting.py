@@ -7,8 +7,8 @@ import pytest
 
 from store.erasure import Erasures, Kind, Target
 from store.errors import NotFound
+from store.memory.units import Units
 from store.replay import verify
-from store.units import Units
 from tests.workers.conftest import HOST, World, dialogue, now
 from tests.workers.stages import Crew
 

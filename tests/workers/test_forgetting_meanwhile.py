@@ -7,16 +7,18 @@ from uuid import UUID
 
 import pytest
 
-from store import curation, identity, ledger, off_loop, turn_offers, turn_writes
-from store.curation import NewLink
-from store.documents import Documents, NewDocument, content_hash
-from store.events import log
-from store.events.catalog import EventType
-from store.events.envelope import Origin
-from store.ledger import Stage
+from store import identity, off_loop
+from store.ledger import ledger
+from store.ledger.ledger import Stage
+from store.log import append
+from store.log.catalog import EventType
+from store.log.envelope import Origin
+from store.memory import directives, prepared_turns, turn_writes
+from store.memory.directives import NewLink
+from store.memory.documents import Documents, NewDocument, content_hash
+from store.memory.turns import NewTurn
+from store.memory.units import Units
 from store.replay import verify
-from store.turns import NewTurn
-from store.units import Units
 from tests.patience import BLOCKED, until
 from tests.workers.conftest import BANK, HOST, World, dialogue, now
 from tests.workers.stages import Crew
@@ -51,11 +53,11 @@ async def test_a_unit_forgotten_while_it_is_being_linked_takes_the_link_along(wo
     await world.append()
     first, second = await messages(world)
     async with world.database.tenant(HOST) as connection:
-        await connection.execute(curation.LOCK, {"host": HOST, "bank": BANK})
+        await connection.execute(directives.LOCK, {"host": HOST, "bank": BANK})
         link = NewLink(first, second, "causes")
         data = {"fromUnitId": str(first), "toUnitId": str(second), "linkType": link.kind, "weight": link.weight}
         origin = Origin(HOST, BANK, identity.user_id(HOST, None), now())
-        await curation._apply(connection, origin, EventType.LINK_CREATED, data, (first, second, link.kind))
+        await directives._apply(connection, origin, EventType.LINK_CREATED, data, (first, second, link.kind))
         forgetting = await goes_on(world, Units(world.database, now).forget(HOST, "default", first))
     await forgetting
     assert await world.sql("select 1 from afterturn.agent_memory_link_t where active") == []
@@ -66,7 +68,7 @@ async def test_a_unit_forgotten_while_its_names_are_written_is_named_by_nobody(w
     await world.append(messages=dialogue("Karl Berger met Ann Moore in Kyoto.", "I see."))
     first, _ = await messages(world)
     wrote: list[asyncio.Task[Any]] = []
-    append_events = log.append_events
+    append_events = append.append_events
 
     async def forgotten_meanwhile(*arguments: Any, **more: Any) -> object:
         """Forget when the mentions are written and not there for others yet."""
@@ -89,7 +91,7 @@ async def test_a_document_forgotten_while_a_turn_of_it_comes_takes_the_turn_alon
     documents = Documents(world.database, now)
     doc = (await documents.register(HOST, NewDocument("default", content_hash(b"a file")))).doc_id
     turn = NewTurn("default", "s", "of the file", dialogue(), doc_id=doc)
-    offered = off_loop.all_at_once(turn_offers.offers(HOST, [turn], now(), turn_offers.Known(b"", (), {})))
+    offered = off_loop.all_at_once(prepared_turns.offers(HOST, [turn], now(), prepared_turns.Known(b"", (), {})))
     async with world.database.tenant(HOST) as connection:
         driver: Any = (await connection.get_raw_connection()).driver_connection
         await driver.fetch(turn_writes.APPEND, *turn_writes.call(HOST, offered, wait=True))

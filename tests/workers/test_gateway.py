@@ -11,10 +11,10 @@ import pytest
 import pytest_asyncio
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from store.delivery import Deliveries
-from store.gateway_targets import Target
-from store.ledger import Claim, Stage
-from store.turns import NewMessage
+from store.ledger.deliveries import Deliveries
+from store.ledger.ledger import Claim, Stage
+from store.memory.turns import NewMessage
+from store.tenancy.gateway_targets import Target
 from tests.client.loopback import closed_port, raw_server, silent_server
 from tests.patience import PATIENCE_S, until
 from tests.workers.conftest import START, World, dialogue

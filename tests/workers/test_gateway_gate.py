@@ -11,10 +11,10 @@ import pytest_asyncio
 from starlette.responses import Response
 
 from deploy.gateways import gateway_recall
-from producers.gateway_recall import GatewayQuestion
-from store.gates import Gate, GatePolicy
-from store.gateway_targets import GatewayTargets
-from store.ledger import Claim, Stage
+from producers.service.gateway_recall import GatewayQuestion
+from store.ledger.circuit_breakers import Gate, GatePolicy
+from store.ledger.ledger import Claim, Stage
+from store.tenancy.gateway_targets import GatewayTargets
 from tests.client.loopback import closed_port, silence
 from tests.workers.conftest import HOST, World, dialogue, now
 from tests.workers.gateways import Gateway, gateway

@@ -15,8 +15,8 @@ from producers.settings import ApiSettings
 from store import identity
 from store.erasure import Erasures, Kind
 from store.erasure import Target as Erased
-from store.gateway_targets import GatewayTargets, GatewayUser, Target
-from store.ledger import Stage
+from store.ledger.ledger import Stage
+from store.tenancy.gateway_targets import GatewayTargets, GatewayUser, Target
 from tests.producers.conftest import World as Api
 from tests.producers.conftest import broker_of, build
 from tests.servers import TestPostgres, TestValkey

@@ -14,14 +14,14 @@ from pydantic import SecretStr
 from starlette.responses import Response
 
 from deploy.gateways import TargetAccess, delivery_clients
-from producers.gateway_clients import TargetUnusable, canonical_url
+from producers.service.gateway_clients import TargetUnusable, canonical_url
 from store import identity
-from store.delivery import Deliveries
 from store.errors import NotFound, SealBroken, TargetTaken
-from store.gateway_targets import UNSET, GatewayTargets, GatewayUser, Target
-from store.ledger import Claim, Stage
-from store.sealing import Sealer
-from store.turns import Appended, NewTurn
+from store.ledger.deliveries import Deliveries
+from store.ledger.ledger import Claim, Stage
+from store.memory.turns import Appended, NewTurn
+from store.tenancy.gateway_targets import UNSET, GatewayTargets, GatewayUser, Target
+from store.tenancy.sealing import Sealer
 from tests.client.loopback import closed_port
 from tests.store.erasure.dump import dump
 from tests.workers.conftest import BANK, HOST, World, dialogue

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from store.derived.extraction_runs import FollowUp, open_follow_ups
+from store.derived.reflection_vectors import lacking
+from store.derived.temporal_links import weight
+from store.derived.unit_vectors import again_id
 from store.erasure import Erasures, Kind, Target
-from store.events.catalog import EventType
-from store.ledger import Stage
+from store.ledger.ledger import Stage
 from store.live_model import note_live_model
-from store.readings import FollowUp, open_follow_ups
-from store.reflection_vectors import lacking
+from store.log.catalog import EventType
+from store.memory.units import Units
 from store.replay import swap, verify
-from store.succession import weight
-from store.unit_vectors import again_id
-from store.units import Units
 from tests.patience import PATIENCE_S
 from tests.workers.conftest import BANK, HOST, START, World, dialogue, now, turn_uuid
 from tests.workers.stages import Crew, KnownEmbedder, held

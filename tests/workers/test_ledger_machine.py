@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 from sqlalchemy import text
 
 from store.errors import LeaseLost
-from store.ledger import Claim, Outcome, Stage, close
+from store.ledger.ledger import Claim, Outcome, Stage, close
 from tests.examples import examples
 from tests.servers import TestPostgres
 from tests.workers.conftest import HOST, World, open_world

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from store.ledger import Stage
-from store.turns import NewMessage
+from store.ledger.ledger import Stage
+from store.memory.turns import NewMessage
+from store.text.rules.fact_rules import RULES
 from tests.workers.conftest import World, dialogue
 from tests.workers.models import fact, facts, model, reader
 from tests.workers.stages import Crew
-from workers.extraction.fact_rules import RULES
-from workers.extraction.llm_request import INSTRUCTIONS
+from workers.extraction.llm.request import INSTRUCTIONS
 
 
 def test_a_model_is_told_the_names_of_the_rules() -> None:

@@ -7,13 +7,13 @@ import pytest
 import pytest_asyncio
 from asyncpg.exceptions import ConnectionDoesNotExistError
 
-from deploy.outside import note_models, outside_models
+from deploy.external_models import note_models, outside_models
 from deploy.settings import load
 from embeddings.remote import generation_of
 from store.database import Database
 from store.erasure import Erasures, Kind, Receipt, Target
-from store.outside_models import EMBEDDING, EXTRACTION, OutsideModel, Sent, note
-from store.units import Units
+from store.memory.units import Units
+from store.tenancy.external_models import EMBEDDING, EXTRACTION, OutsideModel, Sent, note
 from tests.workers.conftest import HOST, World, dialogue, now, settings_of
 from tests.workers.models import Model, model, reader
 from tests.workers.stages import Crew, KnownEmbedder
@@ -91,7 +91,7 @@ async def test_they_are_noted_though_the_first_connection_breaks_while_it_is_ope
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then the driver's own error comes, wrapped by nobody."""
-    monkeypatch.setattr("deploy.outside.TRY_AGAIN_S", 0.0)
+    monkeypatch.setattr("deploy.external_models.TRY_AGAIN_S", 0.0)
     broken = iter([True])
 
     async def begun(_connection: Any) -> None:

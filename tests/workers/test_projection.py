@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from sqlalchemy import TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store import projections
-from store.ledger import Stage
-from store.units import Units
+from store.derived import projection
+from store.ledger.ledger import Stage
+from store.memory.units import Units
 from tests.examples import examples
 from tests.servers import TestPostgres
 from tests.workers.conftest import BANK, HOST, World, dialogue, now, open_world
@@ -99,9 +99,9 @@ async def _play(bench: Bench, played: list[tuple[str, Place, int]]) -> None:
             await connection.execute(ADD_ENTITY, {**PLACE, "entity": entity})
         for name, (unit, entity_number), mentions in [*played, ("count", (0, 0), 0)]:
             if name == "count":
-                await projections.count_links(connection, HOST, BANK, [])
-                await _same(connection, PAIRS, projections.EXPECTED_PAIRS)
-                await _same(connection, MENTIONS, projections.EXPECTED_MENTIONS)
+                await projection.count_links(connection, HOST, BANK, [])
+                await _same(connection, PAIRS, projection.EXPECTED_PAIRS)
+                await _same(connection, MENTIONS, projection.EXPECTED_MENTIONS)
                 continue
             link = {**PLACE, "unit": bench.units[unit], "entity": bench.entities[entity_number]}
             more = {"mentions": mentions} if name == "link" else {}
@@ -136,8 +136,8 @@ async def test_forgetting_a_unit_takes_its_pairs_back_when_the_bank_is_counted_a
     await world.append("s", "t2", messages=dialogue("Nothing new.", "Fine."))
     await crew.drain(Stage.EXTRACTION, Stage.PROJECTION)
     async with world.database.tenant(HOST) as connection:
-        await _same(connection, PAIRS, projections.EXPECTED_PAIRS)
-        await _same(connection, MENTIONS, projections.EXPECTED_MENTIONS)
+        await _same(connection, PAIRS, projection.EXPECTED_PAIRS)
+        await _same(connection, MENTIONS, projection.EXPECTED_MENTIONS)
     [after] = await world.sql(counted)
     assert 0 < after.pairs < before.pairs
 
@@ -150,7 +150,7 @@ async def test_a_bank_has_one_writer_at_a_time(world: World) -> None:
     await asyncio.gather(*(crew.runner(Stage.PROJECTION).drain() for _ in range(4)))
     assert set(await world.statuses(Stage.PROJECTION)) == {"done"}
     async with world.database.tenant(HOST) as connection:
-        await _same(connection, PAIRS, projections.EXPECTED_PAIRS)
+        await _same(connection, PAIRS, projection.EXPECTED_PAIRS)
     rows = await world.sql("select units from afterturn.bank_statistics_t")
     total = await world.sql("select count(*) as n from afterturn.agent_memory_unit_t")
     assert rows[0].units == total[0].n

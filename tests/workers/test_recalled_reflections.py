@@ -8,12 +8,12 @@ import pytest
 
 from store.erasure import Erasures, Kind, Target
 from store.errors import IsReflection, NotFound
-from store.events.catalog import EventType
+from store.log.catalog import EventType
+from store.memory.reflections import KIND
+from store.memory.units import Units
 from store.recall.query import Recalled, RecallQuery
 from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings
-from store.reflections import KIND
-from store.units import Units
 from tests.workers.conftest import HOST, START, World, now
 from tests.workers.stages import Crew, KnownEmbedder
 from tests.workers.test_insights import say

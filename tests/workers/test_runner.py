@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from store.database import Database
 from store.errors import LeaseLost
-from store.ledger import Claim, Outcome, Stage, close
-from store.turns import NewTurn, TurnStore
+from store.ledger.ledger import Claim, Outcome, Stage, close
+from store.memory.turns import NewTurn, TurnStore
 from tests.patience import PATIENCE_S, until
 from tests.servers import TestPostgres
 from tests.workers.conftest import HOST, World, dialogue, now, open_world, settings_of

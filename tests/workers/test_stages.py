@@ -4,11 +4,11 @@ import asyncio
 from typing import Any
 from uuid import UUID
 
-from store import projections
-from store.events.catalog import EventType
-from store.ledger import Stage
-from store.recall.terms import analyse
-from store.turns import NewTurn
+from store.derived import projection
+from store.ledger.ledger import Stage
+from store.log.catalog import EventType
+from store.memory.turns import NewTurn
+from store.text.terms import analyse
 from tests.patience import until
 from tests.workers.conftest import BANK, HOST, World, dialogue
 from tests.workers.gateways import gateway
@@ -219,11 +219,11 @@ async def projections_hold(world: World) -> None:
     await same(
         "select entity_id_1, entity_id_2, cooccur_count, last_cooccurred"
         f" from afterturn.agent_memory_entity_cooccur_t {where} order by 1, 2",
-        projections.EXPECTED_PAIRS,
+        projection.EXPECTED_PAIRS,
     )
     await same(
         f"select entity_id, mention_count from afterturn.agent_memory_entity_t {where} order by 1",
-        projections.EXPECTED_MENTIONS,
+        projection.EXPECTED_MENTIONS,
     )
-    await same(f"select term, df from afterturn.term_t {where} order by 1", projections.EXPECTED_TERMS)
-    await same(f"select units, tokens from afterturn.bank_statistics_t {where}", projections.EXPECTED_STATISTICS)
+    await same(f"select term, df from afterturn.term_t {where} order by 1", projection.EXPECTED_TERMS)
+    await same(f"select units, tokens from afterturn.bank_statistics_t {where}", projection.EXPECTED_STATISTICS)

@@ -9,9 +9,9 @@ from sqlalchemy import text
 
 from store import database
 from store.database import Database
+from store.database_outage import is_outage, timed_out
 from store.errors import StatementTimeout
-from store.ledger import Claim, Stage
-from store.outage import is_outage, timed_out
+from store.ledger.ledger import Claim, Stage
 from tests.servers import TestPostgres
 from tests.workers.conftest import HOST, World, open_world
 from tests.workers.stages import Crew

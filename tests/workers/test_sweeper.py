@@ -9,11 +9,11 @@ from uuid import UUID
 
 import pytest
 
-from producers.recalls import Recalls
-from store.freshness import Freshness, Waiter
-from store.ledger import Stage
+from producers.service.recalls import Recalls
+from store.ledger.freshness import Freshness, Waiter
+from store.ledger.ledger import Stage
+from store.recall.jobs import RecallJobs
 from store.recall.query import RecallAnswer, RecallQuery
-from store.recall_jobs import RecallJobs
 from tests.client.loopback import closed_port
 from tests.patience import PATIENCE_S, until
 from tests.workers.conftest import HOST, World, now

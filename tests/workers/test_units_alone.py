@@ -2,13 +2,13 @@
 
 import pytest
 
-from deploy.bench.history import History
 from deploy.cli.extract import Embedding
-from deploy.history import Progress, Scope, run_over
+from deploy.lab.bench.history import History
+from deploy.reprocessing import Progress, Scope, run_over
 from store import identity
-from store.events.bulk import append_bulk
-from store.ledger import Stage
-from store.units import Units
+from store.ledger.ledger import Stage
+from store.log.bulk import append_bulk
+from store.memory.units import Units
 from tests.workers.conftest import HOST, World, now
 from tests.workers.stages import Crew, KnownEmbedder
 

@@ -11,14 +11,14 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from store import identity
-from store.events.catalog import EventType
-from store.events.envelope import Origin, offer
-from store.postings import UnitTerms
-from store.recall.terms import analyse, lexical_text
-from store.recall.word_rules import AUTO, WordRules, rules_of
-from store.turn_units import TurnMessage
-from workers.extraction import VERSION, Extraction, Fact, Mention
-from workers.extraction.extract import shown_as
+from store.derived.postings import UnitTerms
+from store.log.catalog import EventType
+from store.log.envelope import Origin, offer
+from store.memory.turn_messages import TurnMessage
+from store.text.rules import VERSION, Extraction, Fact, Mention
+from store.text.rules.extract import shown_as
+from store.text.terms import analyse, lexical_text
+from store.text.word_rules import AUTO, WordRules, rules_of
 
 Event = Mapping[str, Any]
 

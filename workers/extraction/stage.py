@@ -8,18 +8,18 @@ from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store import derivation, postings
 from store.database import SET_TENANT_NO_SYNC, Database
-from store.events.envelope import Origin
-from store.events.log import append_events
-from store.languages import Languages, writing
-from store.ledger import Claim, LedgerRow, Outcome, Stage, close_together, held_together
-from store.readings import FollowUp, open_follow_ups
-from store.recall.word_rules import AUTO, WordRules, rules_of
-from store.turn_units import TurnMessage, messages
-from workers.extraction import MessageText, TurnText, extract
+from store.derived import locks, postings
+from store.derived.extraction_runs import FollowUp, open_follow_ups
+from store.ledger.ledger import Claim, LedgerRow, Outcome, Stage, close_together, held_together
+from store.log.append import append_events
+from store.log.envelope import Origin
+from store.memory.turn_messages import TurnMessage, messages
+from store.tenancy.languages import Languages, writing
+from store.text.rules import MessageText, TurnText, extract
+from store.text.word_rules import AUTO, WordRules, rules_of
 from workers.extraction.events import Derived, derive, follow_up_id, reading_id
-from workers.extraction.rereading import after_correction, corrected_unit, resumed
+from workers.extraction.reextraction import after_correction, corrected_unit, resumed
 from workers.stage_work import Shape, Worked
 
 _USUAL = rules_of(AUTO)
@@ -51,7 +51,7 @@ class ExtractionStage:
         async with self.reading:
             derived = await asyncio.to_thread(_derive, host, rows, turns, rules)
         async with self.database.tenant(host, SET_TENANT_NO_SYNC) as connection:
-            await derivation.lock(connection, bank)
+            await locks.lock(connection, bank)
             ours = await held_together(connection, claims)
             rows = [row for claim in ours for row in claim.rows]
             again = {row.item_id: unit for row in rows if (unit := corrected_unit(row, turns[row.turn_id])) is not None}
@@ -77,15 +77,13 @@ class ExtractionStage:
         """
         bank, found = rows[0].bank_id, [derived[t] for t in dict.fromkeys(r.turn_id for r in rows) if t in derived]
         entities = {subject: event for one in found for subject, event in one.entities.items()}
-        named = await derivation.begun_again(
-            connection, host, bank, [entities[subject] for subject in sorted(entities)]
-        )
+        named = await locks.begun_again(connection, host, bank, [entities[subject] for subject in sorted(entities)])
         events = [event for one in found for event in one.events]
         events = await resumed(connection, host, bank, events, again.values())
         await append_events(connection, host, [*named, *events], if_absent=True)
         await postings.insert(connection, host, bank, [words for one in found for words in one.words])
         with_facts = [one.turn_id for one in found if one.facts]
-        first = await derivation.first_facts(connection, host, bank, with_facts) if with_facts else {}
+        first = await locks.first_facts(connection, host, bank, with_facts) if with_facts else {}
         read = [row for row in rows if row.item_id not in again]
         wanted = [_embedding(row, first[row.turn_id]) for row in read if row.turn_id in first]
         wanted += [follow for row in rows if row.item_id in again for follow in after_correction(row)]

@@ -5,16 +5,17 @@ from uuid import UUID
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store import derivation, languages, postings, readings
-from store.events.envelope import Origin
-from store.events.log import append_events
-from store.ledger import Claim, LedgerRow, Stage
-from store.readings import FollowUp
-from store.turn_units import TurnMessage
+from store.derived import extraction_runs, locks, postings
+from store.derived.extraction_runs import FollowUp
+from store.ledger.ledger import Claim, LedgerRow, Stage
+from store.log.append import append_events
+from store.log.envelope import Origin
+from store.memory.turn_messages import TurnMessage
+from store.tenancy import languages
+from store.text.rules.model import Extraction
 from workers.extraction.events import Derived, derive, fact_unit_id, follow_up_id
-from workers.extraction.llm_answer import new
-from workers.extraction.model import Extraction
-from workers.extraction.rereading import after_correction, corrected_unit, resumed
+from workers.extraction.llm.answer import new
+from workers.extraction.reextraction import after_correction, corrected_unit, resumed
 
 
 async def write_reading(
@@ -33,15 +34,15 @@ async def write_reading(
     """
     host, bank = claim.host_id, row.bank_id
     again = corrected_unit(row, turn, version)
-    await derivation.lock(connection, bank)
-    if not await readings.begin(connection, host, bank, row.turn_id, noted(row, version, again)) or not turn:
+    await locks.lock(connection, bank)
+    if not await extraction_runs.begin(connection, host, bank, row.turn_id, noted(row, version, again)) or not turn:
         return frozenset()
     # What was forgotten no other version brings back; a text that was corrected may say again what it said before.
-    known = await readings.known(connection, host, bank, row.turn_id, ended=again is None)
+    known = await extraction_runs.known(connection, host, bank, row.turn_id, ended=again is None)
     found = new(found, known)
     rules = languages.writing(await languages.read(connection, host), bank)
     derived = derive(Origin(host, bank, turn[0].user_id, row.accepted_at), turn, found, version, rules=rules)
-    entities = await derivation.begun_again(
+    entities = await locks.begun_again(
         connection, host, bank, [derived.entities[subject] for subject in sorted(derived.entities)]
     )
     events = await resumed(connection, host, bank, derived.events, () if again is None else (again,))
@@ -50,9 +51,9 @@ async def write_reading(
         return frozenset()
     await postings.insert(connection, host, bank, derived.words)
     units = [fact_unit_id(row.turn_id, fact, version) for fact in found.facts]
-    first = await readings.first_position(connection, host, bank, units) or position
+    first = await extraction_runs.first_position(connection, host, bank, units) or position
     wanted = _follow_ups(row, derived, version, first) if again is None else after_correction(row)
-    await readings.open_follow_ups(connection, host, wanted)
+    await extraction_runs.open_follow_ups(connection, host, wanted)
     return frozenset(one.stage for one in wanted)
 
 

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 from store.database import Database
 from store.maintenance import Page
+from store.recall.accuracy_check import StoredBank, compare, stored_banks
 from store.recall.settings import RecallSettings
-from store.recall_check import StoredBank, compare, stored_banks
 from workers.maintenance.tasks import Task
 from workers.metrics import RECALL_COMPARED, RECALL_FOUND
 

@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
+from store.derived.vector_indexes import VectorIndexes
 from store.maintenance import MORE, Page
-from store.vector_indexes import VectorIndexes
 from workers.maintenance.tasks import Task
 
 

@@ -6,8 +6,8 @@ from uuid import UUID
 from sqlalchemy import text
 
 from store.database import Database
+from store.derived.semantic_links import NearLinks
 from store.maintenance import Page
-from store.near_links import NearLinks
 from workers.maintenance.tasks import Task
 from workers.settings import SemanticLinkSettings
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from store.erasure import Erasures
 from store.errors import ResourceBusy
 from store.maintenance import MORE, Page, Pruning, WordsAnew
-from store.recall_jobs import RecallJobs
+from store.recall.jobs import RecallJobs
 from workers.settings import MaintenanceSettings
 
 #: How long a worker goes on with an erasure in one batch; others may take the next.

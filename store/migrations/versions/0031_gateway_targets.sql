@@ -9,7 +9,7 @@ create table afterturn.gateway_target_t (
     app_id      text not null,
     project_id  text not null,
     scope       text[] not null,                   -- where a recall through the gateway looks
-    sealed_key  text,                              -- the user's key, sealed (store/sealing.py); null: the settings hold it
+    sealed_key  text,                              -- the user's key, sealed (store/tenancy/sealing.py); null: the settings hold it
     of_settings boolean not null default false,
     set_at      timestamptz not null default now(),
     replaced_at timestamptz,                       -- another took its place; what was opened for it still goes to it

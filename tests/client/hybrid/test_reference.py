@@ -10,7 +10,7 @@ from afterturn_client.reference import CUT, MAX_CHARACTERS, RULE, escaped, frame
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producers import framing
+from producers.service import framing
 
 OPEN, CLOSE = "<memory_reference>\n", "\n</memory_reference>"
 text = st.text(max_size=200)

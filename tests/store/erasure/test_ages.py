@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from store.erasure import Kind
+from store.memory.turns import NewMessage, NewTurn, TurnStore
 from store.replay import Scope, verify
-from store.turns import NewMessage, NewTurn, TurnStore
 from tests.store.erasure.conftest import Scene
 from tests.store.erasure.dump import dump, lines_with
 from tests.workers.conftest import BANK, HOST

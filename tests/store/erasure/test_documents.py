@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from store.documents import Documents, NewDocument, content_hash
 from store.erasure import Kind
-from store.ledger import Stage
+from store.ledger.ledger import Stage
+from store.memory.documents import Documents, NewDocument, content_hash
 from tests.store.erasure.conftest import Scene
 from tests.store.erasure.dump import dump, lines_with
 from tests.workers.conftest import BANK, HOST, dialogue, now

@@ -3,8 +3,8 @@
 import pytest
 
 from store.erasure import Kind
-from store.ledger import Stage
-from store.turns import Appended, NewMessage, NewTurn
+from store.ledger.ledger import Stage
+from store.memory.turns import Appended, NewMessage, NewTurn
 from tests.store.erasure.conftest import Scene
 from tests.store.erasure.dump import dump, lines_with
 from tests.workers.conftest import HOST, dialogue

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from store.curation import Curation, NewDirective
-from store.delivery import Deliveries
 from store.erasure import Kind, Target
 from store.errors import NotFound
-from store.ledger import Outcome, Stage
-from store.recall_jobs import RecallJobs
+from store.ledger.deliveries import Deliveries
+from store.ledger.ledger import Outcome, Stage
+from store.memory.directives import Curation, NewDirective
+from store.recall.jobs import RecallJobs
 from store.replay import verify
 from tests.client.loopback import closed_port
 from tests.store.erasure.conftest import Scene

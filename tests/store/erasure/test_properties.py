@@ -9,18 +9,19 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from store import derived, identity
-from store.curation import Curation, NewLink
-from store.documents import Documents, NewDocument, content_hash
+from store import identity
+from store.derived import bank_state
 from store.erasure import Erasures, Kind, Target
 from store.errors import NotFound
-from store.events.catalog import EventType
-from store.events.envelope import Origin, command
-from store.events.log import append_events, versions
-from store.ledger import Stage
+from store.ledger.ledger import Stage
+from store.log.append import append_events, versions
+from store.log.catalog import EventType
+from store.log.envelope import Origin, command
+from store.memory.directives import Curation, NewLink
+from store.memory.documents import Documents, NewDocument, content_hash
+from store.memory.turns import NewMessage, NewTurn
+from store.memory.units import Units
 from store.replay import verify
-from store.turns import NewMessage, NewTurn
-from store.units import Units
 from tests.examples import examples
 from tests.servers import TestPostgres
 from tests.store.erasure.dump import dump, lines_with
@@ -206,9 +207,9 @@ class Story:
         report = await verify(self.world.postgres.owner_url)
         assert [table for table in report.tables if not table.equal] == []
         async with self.world.database.tenant(HOST) as connection:
-            kept = await derived.contents(connection, HOST, self.bank)
-            await derived.rebuild(connection, HOST, self.bank)
-            made = await derived.contents(connection, HOST, self.bank)
+            kept = await bank_state.contents(connection, HOST, self.bank)
+            await bank_state.rebuild(connection, HOST, self.bank)
+            made = await bank_state.contents(connection, HOST, self.bank)
         for state in (kept, made):
             state["bank_statistics_t"] = [row for row in state["bank_statistics_t"] if row != (0, 0)]
         assert made == kept

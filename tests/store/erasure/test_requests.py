@@ -11,11 +11,11 @@ from sqlalchemy.exc import DBAPIError
 from store import identity
 from store.erasure import Erasures, Kind, Target, erasures
 from store.errors import NotFound
-from store.events.catalog import EventType
-from store.events.data import parse
-from store.events.envelope import Origin, command
-from store.events.log import append_events
-from store.ledger import Stage
+from store.ledger.ledger import Stage
+from store.log.append import append_events
+from store.log.catalog import EventType
+from store.log.envelope import Origin, command
+from store.log.event_data import parse
 from store.replay import verify
 from tests.store.erasure.conftest import Scene
 from tests.store.erasure.dump import dump, lines_with, rows_of

@@ -6,26 +6,27 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from store import derived, identity
-from store.banks import Banks
-from store.curation import Curation, NewDirective
-from store.documents import Documents, NewDocument, content_hash
+from store import identity
+from store.derived import bank_state
 from store.erasure import Erasures, Kind, Target
 from store.erasure.erasures import LEFT_ALONE
 from store.erasure.versions import Version, without_user
 from store.errors import NotFound
-from store.events.catalog import EventType as E
-from store.events.envelope import Origin, command
-from store.events.log import append_events
-from store.keys import Keys
-from store.ledger import Stage
-from store.quotas import Limits, Quotas
+from store.ledger.ledger import Stage
+from store.log.append import append_events
+from store.log.catalog import EventType as E
+from store.log.envelope import Origin, command
+from store.memory.directives import Curation, NewDirective
+from store.memory.documents import Documents, NewDocument, content_hash
+from store.memory.turns import Appended, NewMessage, NewTurn
+from store.memory.units import Units
 from store.replay import verify
-from store.turns import Appended, NewMessage, NewTurn
-from store.units import Units
+from store.tenancy.banks import Banks
+from store.tenancy.keys import Keys
+from store.tenancy.quotas import Limits, Quotas
 from tests.store.erasure.conftest import Scene
 from tests.store.erasure.dump import dump, lines_with
-from tests.store.events.samples import named, sample
+from tests.store.log.samples import named, sample
 from tests.workers.conftest import BANK, HOST, now
 from workers.extraction import stage as extraction
 
@@ -62,9 +63,9 @@ async def whole(scene: Scene) -> None:
     report = await verify(scene.world.postgres.owner_url)
     assert [table for table in report.tables if not table.equal] == []
     async with scene.world.database.tenant(HOST) as connection:
-        kept = await derived.contents(connection, HOST, BANK)
-        await derived.rebuild(connection, HOST, BANK)
-        assert await derived.contents(connection, HOST, BANK) == kept
+        kept = await bank_state.contents(connection, HOST, BANK)
+        await bank_state.rebuild(connection, HOST, BANK)
+        assert await bank_state.contents(connection, HOST, BANK) == kept
 
 
 @pytest.mark.law("L5")
@@ -149,7 +150,7 @@ async def test_a_beginning_of_what_lives_already_makes_it_nobody_elses(scene: Sc
         async with scene.world.database.tenant(HOST) as connection:
             await append_events(connection, HOST, events)
             # What comes by bare events gets its words so.
-            await derived.rebuild(connection, HOST, BANK)
+            await bank_state.rebuild(connection, HOST, BANK)
     receipt = await scene.erase(Kind.USER, "ana")
     assert receipt.counts["events"] == len(begun)
     assert lines_with(await dump(scene.world.postgres), "Zanzibarquux") == []

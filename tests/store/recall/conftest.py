@@ -16,11 +16,11 @@ from embeddings.registry import create_embedder
 from embeddings.settings import EmbeddingSettings, Variant
 from store import identity
 from store.database import Database
+from store.derived.unit_vectors import Wanted, insert, missing
+from store.memory.turns import Appended, NewMessage, NewTurn, TurnStore
 from store.recall.query import RecallAnswer, RecallQuery
 from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings
-from store.turns import Appended, NewMessage, NewTurn, TurnStore
-from store.unit_vectors import Wanted, insert, missing
 from tests.store.conftest import NOON, new_host, rows
 
 BANK = "home"

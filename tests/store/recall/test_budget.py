@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from embeddings.errors import ModelMissing
-from store.curation import Directive
+from store.memory.directives import Directive
 from store.recall.budget import fitting, standing, within
 from store.recall.query import Recalled
 from store.recall.settings import RecallSettings

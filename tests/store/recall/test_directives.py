@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from store.curation import Curation, NewDirective
+from store.memory.directives import Curation, NewDirective
 from store.recall.settings import RecallSettings
 from tests.store.conftest import NOON, new_host
 from tests.store.recall.conftest import BANK, Memory

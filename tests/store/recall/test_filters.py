@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from store.turns import NewMessage
+from store.memory.turns import NewMessage
 from tests.store.conftest import NOON
 from tests.store.recall.conftest import Memory
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from store.recall.arms import Found
-from store.recall.consulting import views
 from store.recall.dense import products
 from store.recall.fusion import rank
 from store.recall.pool import Candidate, Pool
 from store.recall.question import understand
+from store.recall.run_arms import views
 from store.recall.settings import RankingSettings
 from tests.store.conftest import NOON
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store import identity
-from store.recall.terms import analyse
-from store.recall.word_rules import AUTO, FIRST, NONE, languages, rules_of, script_of
+from store.text.terms import analyse
+from store.text.word_rules import AUTO, FIRST, NONE, languages, rules_of, script_of
 from tests.store.conftest import NOON, rows
 from tests.store.recall.conftest import BANK, Memory
 

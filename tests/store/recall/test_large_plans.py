@@ -12,13 +12,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from embeddings.protocol import Embedder
 from store import identity
-from store.banks import Banks
 from store.database import Database
-from store.persons import Persons, Whom
+from store.derived.persons import Persons, Whom
 from store.recall.query import RecallQuery
 from store.recall.recaller import Recaller
 from store.recall.settings import RankingSettings, RecallSettings
-from store.scopes import Space
+from store.tenancy.banks import Banks
+from store.tenancy.spaces import Space
 from tests.patience import until
 from tests.servers import TestPostgres
 from tests.store.conftest import NOON, settings_of

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from store.recall.lexical import POSTING, LexicalScores, Place, Postings, Statistics, readable_terms, score
 from store.recall.question import understand
 from store.recall.settings import RankingSettings
-from store.recall.terms import analyse
+from store.text.terms import analyse
 
 SPACE = UUID(int=7)
 WORDS = ("lemon", "banana", "plum", "dragon", "emerald")

@@ -2,7 +2,8 @@
 
 import pytest
 
-from store import derived, identity, projections
+from store import identity
+from store.derived import bank_state, projection
 from store.recall.query import RecallAnswer
 from store.recall.settings import RecallSettings
 from tests.store.recall.conftest import BANK, Memory
@@ -36,8 +37,8 @@ async def _settle(memory: Memory) -> None:
     await memory.embed_all()
     bank = identity.bank_id(memory.host, BANK)
     async with memory.database.tenant(memory.host) as connection:
-        await derived.lock(connection, bank)
-        await projections.carry_words(connection, memory.host, bank)
+        await bank_state.lock(connection, bank)
+        await projection.carry_words(connection, memory.host, bank)
 
 
 def _place(answer: RecallAnswer, text: str) -> int:

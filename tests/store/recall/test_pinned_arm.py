@@ -4,9 +4,9 @@ from datetime import timedelta
 from uuid import UUID
 
 from store.database import Database
+from store.memory.units import Units
 from store.recall.preparation import PREPARE
 from store.recall.settings import RankingSettings, RecallSettings
-from store.units import Units
 from tests.store.conftest import NOON, new_host, rows
 from tests.store.recall.conftest import BANK, Memory
 from tests.store.recall.test_plans import generic_plan

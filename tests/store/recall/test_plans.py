@@ -8,9 +8,9 @@ from sqlalchemy import TextClause, text
 
 from store import identity
 from store.database import Database
+from store.memory.turns import TurnStore
 from store.recall import dense_arm, lexical_arm
 from store.recall.preparation import PREPARE
-from store.turns import TurnStore
 from tests.store.conftest import NOON, new_host, turn
 
 

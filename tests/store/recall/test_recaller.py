@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
-from store.freshness import Freshness
+from store.ledger.freshness import Freshness
+from store.memory.turns import NewMessage
+from store.memory.units import Units
 from store.recall.candidates import POOL
 from store.recall.filters import parameters
 from store.recall.query import RecallQuery
 from store.recall.recaller import ARMS
 from store.recall.rules import RULES
 from store.recall.settings import RecallSettings
-from store.turns import NewMessage
-from store.units import Units
 from tests.store.conftest import NOON, new_host, rows
 from tests.store.recall.conftest import BANK, Memory
 

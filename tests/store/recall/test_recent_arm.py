@@ -6,10 +6,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from store.memory.turns import NewMessage
 from store.recall.query import Explanation
 from store.recall.recaller import Recaller
 from store.recall.recent_arm import MESSAGES, SOON, newness
-from store.turns import NewMessage
 from tests.store.conftest import NOON
 from tests.store.recall.conftest import Memory
 

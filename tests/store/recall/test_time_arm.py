@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from store.recall.dense import products
 from store.recall.pool import Candidate, Pool
 from store.recall.query import Explanation
-from store.recall.terms import analyse, lexical_text
 from store.recall.time_arm import TEXTS, TOLD_LATER, day_terms, said, tells_of, timeliness
-from store.recall.times import DAY, Span, spans
-from store.recall.word_rules import AUTO, languages, rules_of
+from store.text.terms import analyse, lexical_text
+from store.text.times import DAY, Span, spans
+from store.text.word_rules import AUTO, languages, rules_of
 from tests.store.recall.conftest import Memory
 
 MAY = Span(datetime(2023, 5, 1, tzinfo=UTC), datetime(2023, 6, 1, tzinfo=UTC))

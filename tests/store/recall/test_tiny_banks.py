@@ -7,8 +7,8 @@ from sqlalchemy import NullPool, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from store.database import Database
+from store.memory.turns import TurnStore
 from store.recall.candidates import POOL
-from store.turns import TurnStore
 from tests.servers import TestPostgres
 from tests.store.conftest import NOON, new_host, turn
 

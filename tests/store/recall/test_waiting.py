@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store import projections
+from store.derived import projection
 from store.recall.arms import Found, Search
 from store.recall.lexical_arm import LexicalArm
 from store.recall.pool import Pool
@@ -37,7 +37,7 @@ class Carrier:
 
     async def find(self, _connection: AsyncConnection, _search: Search) -> Found:
         async with self._memory.database.tenant(self._memory.host) as connection:
-            await projections.carry_words(connection, self._memory.host, self._memory.bank)
+            await projection.carry_words(connection, self._memory.host, self._memory.bank)
 
         def nothing(pool: Pool) -> NDArray[np.float64]:
             return np.zeros(len(pool))

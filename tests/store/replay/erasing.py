@@ -5,7 +5,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 
 from store.erasure import Kind
-from store.events.catalog import Aggregate, EventType
+from store.log.catalog import Aggregate, EventType
 from tests.store.replay.model import Key, Model, Offer
 
 E, A = EventType, Aggregate

@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from store.events.catalog import BEGINNINGS, Aggregate, EventType, aggregate_type
+from store.log.catalog import BEGINNINGS, Aggregate, EventType, aggregate_type
 
 E, A = EventType, Aggregate
 Key = tuple[str, ...]

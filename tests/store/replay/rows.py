@@ -5,8 +5,8 @@ from typing import Any
 from uuid import UUID
 
 from store import identity
-from store.events.catalog import Aggregate
-from tests.store.events.samples import named
+from store.log.catalog import Aggregate
+from tests.store.log.samples import named
 from tests.store.replay.model import Key, Model, Offer
 
 A = Aggregate

@@ -7,12 +7,13 @@ import pytest
 import pytest_asyncio
 from sqlalchemy import text
 
-from store import derived, languages
 from store.connections import create_owner_engine
-from store.events.envelope import Origin
+from store.derived import bank_state
+from store.log.envelope import Origin
 from store.maintenance import WordsAnew
 from store.replay import Scope, repair, swap, verify
 from store.replay.derived import check
+from store.tenancy import languages
 from tests.servers import TestPostgres
 from tests.workers.conftest import BANK, HOST, World, dialogue, now, open_world
 from tests.workers.stages import Crew
@@ -40,13 +41,13 @@ async def told(fresh_database: TestPostgres) -> AsyncIterator[World]:
 
 async def state(world: World) -> State:
     async with world.database.tenant(HOST) as connection:
-        return await derived.contents(connection, HOST, BANK)
+        return await bank_state.contents(connection, HOST, BANK)
 
 
 async def rebuilt(world: World) -> State:
     async with world.database.tenant(HOST) as connection:
-        await derived.rebuild(connection, HOST, BANK)
-        return await derived.contents(connection, HOST, BANK)
+        await bank_state.rebuild(connection, HOST, BANK)
+        return await bank_state.contents(connection, HOST, BANK)
 
 
 async def repaired(world: World) -> None:

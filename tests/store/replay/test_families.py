@@ -5,11 +5,11 @@ from uuid import UUID
 import pytest
 
 from store.database import Database
-from store.events.catalog import Aggregate, EventType
+from store.log.catalog import Aggregate, EventType
 from store.replay import Scope, verify
 from tests.servers import TestPostgres
-from tests.store.events.test_append import append, event
-from tests.store.events.test_projectors import project_again
+from tests.store.log.test_append import append, event
+from tests.store.log.test_projectors import project_again
 
 E, A = EventType, Aggregate
 PARENTS = (E.BANK_CREATED, E.UNIT_RETAINED, E.ENTITY_CREATED)

@@ -18,19 +18,20 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from sqlalchemy import text
 
-from store import derived, identity
+from store import identity
 from store.database import Database
+from store.derived import bank_state
+from store.derived.unit_words import rebuild_words
 from store.erasure import Erasures, Kind, Target
 from store.errors import EventRefused, NotFound
-from store.events.bulk import append_bulk
-from store.events.catalog import ID_FIELDS, Aggregate, EventType, aggregate_type
-from store.events.envelope import Origin, command
-from store.events.log import append_events
+from store.log.append import append_events
+from store.log.bulk import append_bulk
+from store.log.catalog import ID_FIELDS, Aggregate, EventType, aggregate_type
+from store.log.envelope import Origin, command
 from store.replay import Scope, verify
-from store.unit_words import rebuild_words
 from tests.servers import TestPostgres
 from tests.store.conftest import new_host, settings_of
-from tests.store.events.samples import named, sample
+from tests.store.log.samples import named, sample
 from tests.store.replay.erasing import NothingThere, erased
 from tests.store.replay.model import Model, Offer, RefusedByModel
 from tests.store.replay.rows import SAID, STATE, TABLES, expected, meant, says
@@ -202,17 +203,17 @@ class LogMachine(RuleBasedStateMachine):
     async def _count(self, bank: UUID) -> None:
         origin = Origin(self.host, bank, identity.user_id(self.host, None), at(len(self.offers)))
         async with self.database.tenant(self.host) as connection:
-            await derived.lock(connection, bank)
+            await bank_state.lock(connection, bank)
             # Interfaces write the words of what they bring; these units came as events alone.
             await rebuild_words(connection, self.host, bank)
-            await derived.advance(connection, origin, [])
+            await bank_state.advance(connection, origin, [])
 
     async def _derived_equals_its_rebuild(self, bank: UUID) -> None:
         await self._count(bank)
         async with self.database.tenant(self.host) as connection:
-            kept = await derived.contents(connection, self.host, bank)
-            await derived.rebuild(connection, self.host, bank)
-            assert meant(await derived.contents(connection, self.host, bank)) == meant(kept)
+            kept = await bank_state.contents(connection, self.host, bank)
+            await bank_state.rebuild(connection, self.host, bank)
+            assert meant(await bank_state.contents(connection, self.host, bank)) == meant(kept)
 
     async def _rows(self) -> dict[tuple[Any, ...], tuple[Any, ...]]:
         async with self.database.tenant(self.host) as connection:

@@ -9,15 +9,15 @@ from sqlalchemy import text
 from store import identity
 from store.connections import create_owner_engine
 from store.database import Database
+from store.derived.unit_words import rebuild_words
 from store.errors import ReplayError
-from store.events.catalog import EventType
+from store.log.catalog import EventType
+from store.memory.turns import TurnStore
 from store.replay import Report, Scope, repair, swap, verify
-from store.turns import TurnStore
-from store.unit_words import rebuild_words
 from tests.servers import TestPostgres
 from tests.store.conftest import NOON, blocked, new_host, rows, turn
-from tests.store.events.test_append import BANK, append, event
-from tests.store.events.test_projectors import LIVES
+from tests.store.log.test_append import BANK, append, event
+from tests.store.log.test_projectors import LIVES
 
 E = EventType
 NINE = [

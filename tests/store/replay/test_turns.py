@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from store.documents import Documents, NewDocument, content_hash
 from store.erasure import Erasures, Kind, Target
 from store.errors import TurnConflict
 from store.maintenance import Pruning
+from store.memory.documents import Documents, NewDocument, content_hash
+from store.memory.turns import Appended, NewMessage, NewTurn, Refused
 from store.replay import Report, Scope, repair, swap, verify
-from store.turns import Appended, NewMessage, NewTurn, Refused
 from tests.servers import TestPostgres
 from tests.workers.conftest import BANK, HOST, World, dialogue, now, open_world
 from tests.workers.stages import Crew

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from store.text.rules.model import Extraction, MessageText, Tier, TurnText
 from tests.workers.models import called, fact, facts
-from workers.extraction.llm_answer import NoAnswer, new, read
-from workers.extraction.llm_request import framed, request, version_of
-from workers.extraction.model import Extraction, MessageText, Tier, TurnText
+from workers.extraction.llm.answer import NoAnswer, new, read
+from workers.extraction.llm.request import framed, request, version_of
 
 TURN = TurnText(
     (

@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from store.erasure import Erasures
 from store.maintenance import Pruning, Schedule, WordsAnew
-from store.recall_jobs import RecallJobs
+from store.recall.jobs import RecallJobs
 from tests.servers import TestPostgres
 from tests.workers.conftest import World, open_world
 from workers.maintenance import Maintainer, Needs, Task, tasks_of

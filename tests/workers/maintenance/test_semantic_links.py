@@ -11,20 +11,20 @@ import pytest
 from numpy.typing import NDArray
 
 from store import identity
-from store.corrections import correct
-from store.curation import Curation, NewLink
+from store.derived.nearest_units import Later, Near, Nearness, size
+from store.derived.semantic_links import NearLinks
+from store.derived.vector_indexes import VectorIndexes
 from store.erasure import Erasures, Kind, Target
-from store.events.catalog import EventType
-from store.events.envelope import Origin, offer
-from store.events.log import append_events
-from store.ledger import Stage
-from store.near_links import NearLinks
-from store.nearness import Later, Near, Nearness, size
+from store.ledger.ledger import Stage
+from store.log.append import append_events
+from store.log.catalog import EventType
+from store.log.envelope import Origin, offer
+from store.memory.corrections import correct
+from store.memory.directives import Curation, NewLink
+from store.memory.turns import NewMessage
+from store.memory.units import Units
 from store.recall.settings import RecallSettings
 from store.replay import verify
-from store.turns import NewMessage
-from store.units import Units
-from store.vector_indexes import VectorIndexes
 from tests.patience import until
 from tests.store.conftest import blocked
 from tests.workers.conftest import BANK, HOST, World, now, turn_uuid
@@ -312,7 +312,7 @@ async def test_an_index_by_nearness_is_asked_in_a_large_bank(yard: Yard) -> None
 async def test_every_host_has_its_turn_and_a_dry_run_counts_what_is_left(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("store.near_links.EVENTS", 3)
+    monkeypatch.setattr("store.derived.semantic_links.EVENTS", 3)
     for name in ("a", "b", "c"):
         await yard.world.sql(
             "insert into afterturn.host_t (host_id, name) values (:host, :name)", host=uuid4(), name=name
@@ -326,7 +326,7 @@ async def test_every_host_has_its_turn_and_a_dry_run_counts_what_is_left(
 
 
 async def test_a_long_run_is_cut_and_rests_before_it_goes_on(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("store.near_links.EVENTS", 3)
+    monkeypatch.setattr("store.derived.semantic_links.EVENTS", 3)
     await say(yard.world, "boats one", "boats two")
     await settled(yard.world)
     hasty = replace(task(yard), longest_s=1e-9)

@@ -6,10 +6,10 @@ from uuid import UUID, uuid4
 import pytest
 
 from store.erasure import Erasures, Kind, Receipt, Target
-from store.ledger import Stage
-from store.recall_jobs import RecallJobs
+from store.ledger.ledger import Stage
+from store.memory.turns import Appended, NewTurn, Refused
+from store.recall.jobs import RecallJobs
 from store.replay import Scope, swap, verify
-from store.turns import Appended, NewTurn, Refused
 from tests.workers.conftest import BANK, HOST, World, dialogue, now, turn_uuid
 from tests.workers.gateways import gateway
 from tests.workers.maintenance.conftest import Yard

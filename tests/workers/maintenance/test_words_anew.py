@@ -5,12 +5,12 @@ from uuid import uuid4
 
 import pytest
 
-from store import derived
-from store.banks import Banks
+from store.derived import bank_state
 from store.errors import NotFound, TurnBusy
-from store.recall.word_rules import AUTO
+from store.memory.units import Units
 from store.replay import verify
-from store.units import Units
+from store.tenancy.banks import Banks
+from store.text.word_rules import AUTO
 from tests.workers.conftest import BANK, HOST, dialogue, now
 from tests.workers.maintenance.conftest import Yard
 from tests.workers.stages import Crew
@@ -52,9 +52,9 @@ async def test_the_words_of_a_bank_follow_its_language_and_are_counted_as_if_fro
     facts = await yard.world.sql("select value from afterturn.fact_t")
     assert [row.value for row in facts] == ["anna"]
     async with yard.world.database.tenant(HOST) as connection:
-        counted = await derived.contents(connection, HOST, BANK)
-        await derived.rebuild(connection, HOST, BANK)
-        assert await derived.contents(connection, HOST, BANK) == counted
+        counted = await bank_state.contents(connection, HOST, BANK)
+        await bank_state.rebuild(connection, HOST, BANK)
+        assert await bank_state.contents(connection, HOST, BANK) == counted
     report = await verify(yard.world.postgres.owner_url)
     assert report.equal
     assert all(one.equal for one in report.derived)
@@ -113,9 +113,9 @@ async def test_a_unit_that_is_corrected_or_forgotten_meanwhile_has_no_words_twic
     assert report.equal
     assert all(one.equal for one in report.derived)
     async with yard.world.database.tenant(HOST) as connection:
-        counted = await derived.contents(connection, HOST, BANK)
-        await derived.rebuild(connection, HOST, BANK)
-        assert await derived.contents(connection, HOST, BANK) == counted
+        counted = await bank_state.contents(connection, HOST, BANK)
+        await bank_state.rebuild(connection, HOST, BANK)
+        assert await bank_state.contents(connection, HOST, BANK) == counted
 
 
 async def test_a_bank_that_is_not_there_has_no_language(yard: Yard) -> None:

@@ -1,8 +1,0 @@
-"""Benches: the product beside its floor, in the same run, on the same server.
-
-Hands out `Measure` and `Target`, what a bench finds; each bench is a module of its own (`append`).
-"""
-
-from deploy.bench.measures import Machine, Measure, Outcome, Target
-
-__all__ = ["Machine", "Measure", "Outcome", "Target"]

@@ -1,0 +1,68 @@
+"""Names that an operator gives: what is named but is not there is a slip, and no empty success."""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from uuid import UUID
+
+from deploy.bootstrap import HOST
+from deploy.cli.operator_command import on_database
+from deploy.cli.output import ended
+from deploy.local.stack import Stack
+from store import identity
+from store.clock import DatabaseClock
+from store.database import Database
+from store.tenancy.banks import Banks
+from store.tenancy.keys import Keys
+from store.tenancy.spaces import Space
+
+#: Names that are told to somebody who named what is not there.
+TOLD = 10
+#: Banks among which a name like the one that was given is looked for.
+LOOKED_AT = 1000
+
+
+def must_exist(stack: Stack, host: str | None, bank: str | None) -> None:
+    """End with status 2 where a host (by name or id), or a bank of it, is named that there never was.
+
+    A bank without a host is one of the default host. The line says which names there are.
+    """
+    if host is not None or bank is not None:
+        wrong = on_database(stack, lambda database: _missing(database, host or HOST, bank))
+        if wrong is not None:
+            raise ended(wrong, 2)
+
+
+def host_called(stack: Stack, host: str) -> str:
+    """Return the name of a host that is named by it or by its id; ends with status 2 where there is none."""
+    must_exist(stack, host, None)
+    return on_database(stack, lambda database: Keys(database).hosts())[host_named(host)]
+
+
+def host_named(host: str) -> UUID:
+    """Return the id of a host, by name or id."""
+    try:
+        return UUID(host)
+    except ValueError:
+        return identity.host_id(host)
+
+
+def no_such(missing: str, introduced: str, name: str, there: Sequence[str]) -> str:
+    """Return a line that says what is missing, and which names there are, those like `name` first."""
+    if not there:
+        return f"{missing}: there is none yet; a first turn makes one"
+    alike = get_close_matches(name, there, TOLD)
+    shown = [*alike, *(one for one in there if one not in alike)][:TOLD]
+    more = " and more" if len(there) > len(shown) else ""
+    return f"{missing}: name one that is there; {introduced} {', '.join(shown)}{more}"
+
+
+async def _missing(database: Database, host: str, bank: str | None) -> str | None:
+    """Return what to say where one of the two is not there."""
+    hosts = await Keys(database).hosts()
+    if host_named(host) not in hosts:
+        return no_such(f"there is no host {host!r}", "the hosts are", host, sorted(hosts.values()))
+    banks = Banks(database, await DatabaseClock.asked(database))
+    if bank is None or await banks.known(host_named(host), bank):
+        return None
+    there = await banks.list(host_named(host), Space(), limit=LOOKED_AT)
+    return no_such(f"host {host!r} has no bank {bank!r}", "it has", bank, [one.name for one in there])

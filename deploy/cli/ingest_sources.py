@@ -1,0 +1,82 @@
+"""Which document a turn comes from: a file that is ingested is a document, named by its content."""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import chain, repeat
+from pathlib import Path
+
+from afterturn_client import Afterturn, AfterturnError, ApiError
+from afterturn_client.answers import DocumentReceipt
+
+from deploy.cli.parsed import Parsed, ParsedTurn
+from deploy.cli.turn_sender import PATIENCE_S, PAUSES_S, GaveUp, passing
+
+_PIECE = 1 << 20
+#: What `"doc_id":"<36 signs>",` takes on the wire.
+_NAMED_BYTES = 48
+TITLE_BYTES = 256
+
+
+@dataclass
+class Origins:
+    """Names one file in every bank its turns go to, when the first of them does."""
+
+    client: Afterturn
+    file: Path
+    bank: str
+    patience_s: float = PATIENCE_S
+    _named: dict[str, str] = field(default_factory=dict)
+    _digest: str = ""
+
+    def mark(self, items: Iterable[Parsed]) -> Iterator[Parsed]:
+        """Yield what was parsed, each turn with the document it comes from."""
+        for item in items:
+            if not isinstance(item, ParsedTurn):
+                yield item
+                continue
+            turn = replace(item.turn, doc_id=self._document(item.turn.bank or self.bank))
+            yield replace(item, turn=turn, size=item.size + _NAMED_BYTES)
+
+    def _document(self, bank: str) -> str:
+        if bank not in self._named:
+            self._digest = self._digest or digest_of(self.file)
+            self._named[bank] = self._registered(bank)
+        return self._named[bank]
+
+    def _registered(self, bank: str) -> str:
+        title = title_of(self.file)
+        return registered(
+            lambda: self.client.add_document(content_hash=self._digest, title=title, bank=bank), self.patience_s
+        ).doc_id
+
+
+def registered(ask: Callable[[], DocumentReceipt], patience_s: float) -> DocumentReceipt:
+    """Return a document's receipt, however often that must be asked for. Raises GaveUp, and ApiError for good."""
+    deadline = time.monotonic() + patience_s
+    for pause in chain(PAUSES_S, repeat(PAUSES_S[-1])):
+        try:
+            return ask()
+        except AfterturnError as error:
+            if isinstance(error, ApiError) and not passing(error):
+                raise
+            if time.monotonic() + pause > deadline:
+                raise GaveUp(str(error)) from None
+        time.sleep(pause)
+    raise GaveUp("the document could not be named")
+
+
+def digest_of(file: Path) -> str:
+    """Return the sha256 of a file, hexadecimal."""
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        while piece := stream.read(_PIECE):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def title_of(file: Path) -> str:
+    """Return what a file is called in memory: its name, cut where it is too long."""
+    name = file.name.encode(errors="replace").decode()
+    return name.encode()[:TITLE_BYTES].decode(errors="ignore") or "file"

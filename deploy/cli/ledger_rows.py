@@ -1,0 +1,182 @@
+"""Rows of the ledger on the command line: which ones are meant, and how they are shown."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+from uuid import UUID
+
+import orjson
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from deploy.bootstrap import HOST
+from deploy.cli.durations import duration
+from deploy.cli.existence import host_named
+from deploy.cli.output import printable
+from store import identity
+from store.ledger.ledger import Stage
+from store.ledger.listing import Backlog, Entry, Noted, Selection
+from store.tenancy.gateway_targets import Destination
+
+HostOption = Annotated[str | None, typer.Option(metavar="NAME", help="Of this host (tenant) alone.")]
+BankOption = Annotated[str | None, typer.Option(metavar="NAME", help="In this bank alone (of --host, or the default).")]
+CategoryOption = Annotated[str | None, typer.Option(metavar="WORD", help="That failed for this: timeout, internal, …")]
+OlderOption = Annotated[
+    timedelta | None, typer.Option(parser=duration, metavar="LENGTH", help="Accepted longer ago than this: 10m, 2h.")
+]
+LimitOption = Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before more than one is changed.")]
+TurnArgument = Annotated[
+    str, typer.Argument(metavar="TURN", help="A turn's id, or SESSION/TURN: the names the agent gave (with --bank).")
+]
+
+#: What a target is called that is this service itself.
+SELF = "self"
+
+_COLOURS = {"dead": "red", "unknown": "yellow"}
+MINUTE, HOUR, DAY = 60, 3600, 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where names are meant: a host (its name or id) and a bank, as far as they were given."""
+
+    host: str | None
+    bank: str | None
+
+    @property
+    def host_id(self) -> UUID | None:
+        """The host's id; a bank without a host is one of the default host."""
+        if self.host is None and self.bank is None:
+            return None
+        return host_named(self.host or HOST)
+
+    @property
+    def bank_id(self) -> UUID | None:
+        """The bank's id."""
+        return None if self.bank is None or self.host_id is None else identity.bank_id(self.host_id, self.bank)
+
+    def item(self, name: str) -> UUID:
+        """Return the id that is meant: an id itself, or that of SESSION/TURN. Raises typer.BadParameter."""
+        try:
+            return UUID(name)
+        except ValueError:
+            session, slash, turn = name.partition("/")
+        if not (session and slash and turn):
+            raise typer.BadParameter(f"{printable(name)} is neither an id nor SESSION/TURN")
+        bank = identity.bank_id(host_named(self.host or HOST), self.bank or "default")
+        return identity.turn_id(identity.session_id(bank, session), turn)
+
+
+async def rows_of(backlog: Backlog, place: Place, names: Sequence[str], selection: Selection) -> list[Entry]:
+    """Return the rows of these turns (or single rows) that a selection allows."""
+    allowed = selection.arguments()
+    states, stages = {*allowed["undone"], *allowed["failed"]}, set(selection.stages)
+    found: dict[tuple[UUID, str], Entry] = {}
+    for item in map(place.item, names):
+        for entry in await backlog.of_turn(item, place.host_id):
+            meant = item in {entry.item_id, entry.turn_id}
+            if meant and entry.state in states and entry.stage in stages:
+                found[entry.item_id, entry.stage] = entry
+    return list(found.values())
+
+
+def as_json(entry: Entry, banks: Mapping[UUID, str], deliveries: Mapping[UUID, Destination]) -> dict[str, Any]:
+    """Return a row as `--json` shows it: ids, names of host and bank, status, category, reason; no content.
+
+    Of a delivery also where it goes to: the target, and the session's name there.
+    """
+    to = deliveries.get(entry.item_id) if entry.stage is Stage.GATEWAY else None
+    return {
+        "id": str(entry.item_id),
+        "turn_id": str(entry.turn_id),
+        "stage": entry.stage.value,
+        "status": entry.status,
+        "state": entry.state,
+        "follow_up": entry.is_follow_up,
+        "host": entry.host,
+        "bank": banks.get(entry.bank_id),
+        "session": str(entry.session_id),
+        "position": entry.position,
+        "attempts": entry.attempts,
+        "category": entry.category,
+        "reason": entry.reason,
+        "age_s": round(entry.age_s, 3),
+        "accepted_at": entry.accepted_at.isoformat(),
+        "updated_at": entry.updated_at.isoformat(),
+        "next_attempt_at": _moment(entry.next_attempt_at) if entry.status in {"pending", "running"} else None,
+        "waits_for": entry.waits_for and entry.waits_for.value,
+        "worker": entry.worker,
+        **({} if to is None else {"gateway": destination_json(to)}),
+    }
+
+
+def destination_json(to: Destination) -> dict[str, str]:
+    """Return where a turn is handed to as `--json` shows it; `session` is '' where its name was erased."""
+    user = to.target.user
+    where = {"url": user.base_url or SELF, "user_id": user.user_id, "session": to.session}
+    return {"target_id": str(to.target.target_id), **where}
+
+
+def noted_json(noted: Noted) -> dict[str, Any]:
+    """Return what was noted of a turn as `--json` shows it."""
+    return {"at": noted.at.isoformat(), "event": noted.event, **orjson.loads(noted.payload)}
+
+
+def table(entries: Sequence[Entry], banks: Mapping[UUID, str], deliveries: Mapping[UUID, Destination]) -> Table:
+    """Return rows as a table for people; a delivery is followed by where it goes to."""
+    shown = Table("stage", "status", "turn", "bank", "host", box=None, pad_edge=False, header_style="bold")
+    for name in ("age", "tries"):
+        shown.add_column(name, justify="right")
+    shown.add_column("why")
+    for entry in entries:
+        shown.add_row(
+            entry.stage.value,
+            Text(entry.status, style=_COLOURS.get(entry.status, "")),
+            str(entry.turn_id) + (" +" if entry.is_follow_up else ""),
+            printable(banks.get(entry.bank_id, "-")),
+            printable(entry.host),
+            short(entry.age_s),
+            str(entry.attempts),
+            printable(why(entry)),
+        )
+        if entry.stage is Stage.GATEWAY and (to := deliveries.get(entry.item_id)):
+            place = f"to {to.session or '(erased)'} of {to.target.user.user_id} at {to.target.user.base_url or SELF}"
+            shown.add_row(*[""] * 7, Text(printable(place), style="dim"))
+    return shown
+
+
+def history(notes: Sequence[Noted]) -> Table:
+    """Return what was noted of a turn as a table for people."""
+    shown = Table("when", "what", "details", box=None, pad_edge=False, header_style="bold")
+    for noted in notes:
+        told = ", ".join(f"{name} {value}" for name, value in orjson.loads(noted.payload).items())
+        shown.add_row(f"{noted.at:%Y-%m-%d %H:%M:%S}", noted.event, printable(told))
+    return shown
+
+
+def why(entry: Entry) -> str:
+    """Say in words what a row waits for, who has it, or what went wrong."""
+    wrong = ": ".join(part for part in (entry.category, entry.reason) if part)
+    if entry.waits_for:
+        return f"waits for {entry.waits_for}"
+    if entry.worker:
+        return f"held by {entry.worker}"
+    if entry.status == "pending" and wrong and entry.next_attempt_at:
+        return f"again at {entry.next_attempt_at:%H:%M:%S} ({wrong})"
+    state = f"{entry.state} " if entry.state != entry.status and entry.status in _COLOURS else ""
+    return (state + (f"({wrong})" if state and wrong else wrong)).strip()
+
+
+def short(seconds: float) -> str:
+    """Return a length of time as people say it."""
+    for unit, name in ((DAY, "d"), (HOUR, "h"), (MINUTE, "m")):
+        if seconds >= unit:
+            return f"{seconds / unit:.1f} {name}"
+    return f"{seconds:.1f} s"
+
+
+def _moment(at: datetime | None) -> str | None:
+    return at.isoformat() if at else None

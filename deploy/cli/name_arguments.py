@@ -1,0 +1,32 @@
+"""Names that an operator gives, held to the doors' rules before anything is done with them.
+
+An empty name most of all: it comes from a variable that nobody set, and as a user's it would mean whoever has none.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import typer
+from pydantic import TypeAdapter, ValidationError
+
+from producers.service.fields import BankName, Name, SessionName
+
+
+def _by(field: Any) -> Callable[[str], str]:
+    rule: TypeAdapter[str] = TypeAdapter(field)
+
+    def parsed(text: str) -> str:
+        try:
+            return rule.validate_python(text)
+        except ValidationError as error:
+            raise typer.BadParameter(error.errors()[0]["msg"]) from None
+
+    return parsed
+
+
+#: The name of a host, a user or an agent; raises typer.BadParameter, as the next two do.
+name = _by(Name)
+#: The name of a bank.
+bank = _by(BankName)
+#: The name of a session.
+session = _by(SessionName)

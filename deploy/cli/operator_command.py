@@ -1,0 +1,106 @@
+"""What operators' commands share: the stack's database for one piece of work, a question before it, a note after it."""
+
+import asyncio
+import contextlib
+import os
+import pwd
+import re
+import sys
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+from uuid import UUID
+
+import typer
+from sqlalchemy.exc import SQLAlchemyError
+
+from deploy.cli.output import ended, printable
+from deploy.cli.running_stack import database_of
+from deploy.local.stack import Stack
+from store.clock import DatabaseClock
+from store.database import Database
+from store.errors import ResourceBusy
+from store.tenancy.call_audit import NOBODY, Call, CallAudit, Door
+
+T = TypeVar("T")
+
+
+def on_database(stack: Stack, work: Callable[[Database], Awaitable[T]]) -> T:
+    """Do a piece of work with the running stack's database; ends with status 1 when that does not answer."""
+
+    async def run() -> T:
+        database = Database(database_of(stack))
+        try:
+            return await work(database)
+        finally:
+            await database.close()
+
+    try:
+        return asyncio.run(run())
+    except BrokenPipeError:  # of whoever read what was printed: typer ends such a command quietly
+        raise
+    except (SQLAlchemyError, OSError) as error:
+        raise ended(f"the database of the stack does not answer ({type(error).__name__})", 1) from None
+    except ResourceBusy as error:
+        raise ended(f"{error}; the database's view pg_locks shows which session holds what", 1) from None
+
+
+def acted(stack: Stack, operation: str, host: UUID, work: Callable[[Database, "Act"], Awaitable[T]]) -> T:
+    """Do an operator's work as `on_database` does, and note it in the call audit under this name."""
+
+    async def noted(database: Database) -> T:
+        async with acting(database, operation, host) as act:
+            return await work(database, act)
+
+    return on_database(stack, noted)
+
+
+def operator() -> str:
+    """Return who this process runs as, for the audit, by the system's word and not by what a variable says."""
+    try:
+        name = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        name = f"uid {os.getuid()}"
+    # Only whoever may become root can set this one as root.
+    behind = os.environ.get("SUDO_USER") if os.getuid() == 0 else None
+    return printable(f"{behind} as {name}") if behind else name
+
+
+@dataclass(slots=True)
+class Act:
+    """What an operator did, by which clock: how many rows it changed, and how it was refused, if it was."""
+
+    clock: DatabaseClock
+    rows: int | None = None
+    code: str | None = None
+
+
+@asynccontextmanager
+async def acting(database: Database, operation: str, host: UUID = NOBODY) -> AsyncGenerator[Act]:
+    """Note in the call audit who did what, when the block ends, whichever way it ends."""
+    act = Act(await DatabaseClock.asked(database))
+    at, begun = act.clock(), time.monotonic()
+
+    async def note() -> None:
+        took = (time.monotonic() - begun) * 1000
+        call = Call(at, Door.OPERATOR, operation, took, host, actor=operator(), code=act.code, rows=act.rows)
+        await CallAudit(database).write([call])
+
+    try:
+        yield act
+    except BaseException as error:
+        act.code = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).upper()
+        with contextlib.suppress(SQLAlchemyError, OSError):
+            await note()
+        raise
+    await note()
+
+
+def sure(question: str, beforehand: str) -> None:
+    """Ask before a change; where nobody can answer, it must be said beforehand. Ends with 1 or 2 when it is not."""
+    if not sys.stdin.isatty():
+        raise ended(f"{question} Say {beforehand}", 2)
+    if not typer.confirm(question, err=True):
+        raise ended("nothing was changed", 1)

@@ -1,0 +1,78 @@
+"""Looking at the stages again and again: how many turns each ends a second, and when it will have nothing left."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from store.errors import ResourceBusy
+from store.ledger.ledger import PUBLIC_STATUSES, Stage, StageCounts
+
+T = TypeVar("T")
+
+#: Over how many seconds speed is averaged.
+WINDOW_S = 20.0
+#: A look may take this part of the time: counting everything takes long where there is much.
+SHARE = 0.2
+
+ENDED = tuple(status for status in PUBLIC_STATUSES if status not in {"pending", "running"})
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """How fast a stage is: turns it ended a second, and seconds until nothing is undone (None: not in sight)."""
+
+    per_s: float
+    eta_s: float | None
+
+
+class Speeds:
+    """Turns counts into speeds, by what they were before; `clock` is monotonic, in seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seen: deque[tuple[float, dict[Stage, int]]] = deque()
+
+    def after(self, turns: Mapping[Stage, StageCounts], rows: Mapping[Stage, StageCounts]) -> dict[Stage, Speed]:
+        """Return every stage's speed up to this look; `turns` counts what ended, `rows` what is undone."""
+        now = self._clock()
+        ended = {stage: sum(turns[stage].counts[status] for status in ENDED) for stage in Stage}
+        self._seen.append((now, ended))
+        while len(self._seen) > 2 and self._seen[1][0] <= now - WINDOW_S:  # noqa: PLR2004 - a speed needs two looks
+            self._seen.popleft()
+        then, before = self._seen[0]
+        passed = now - then
+        speeds = {}
+        for stage in Stage:
+            undone = rows[stage].counts["pending"] + rows[stage].counts["running"]
+            speeds[stage] = _speed(max(0, ended[stage] - before[stage]) / passed if passed else 0.0, undone)
+        return speeds
+
+
+async def looks(look: Callable[[], Awaitable[T]], every: timedelta, say: Callable[[str], None]) -> AsyncGenerator[T]:
+    """Yield what is seen, for ever; while the database does not answer, say so once and go on."""
+    away = False
+    while True:
+        began = time.monotonic()
+        try:
+            seen = await look()
+        except (SQLAlchemyError, OSError, ResourceBusy) as error:
+            if not away:
+                say(f"the database of the stack does not answer ({type(error).__name__}); looking again")
+            away = True
+        else:
+            away = False
+            yield seen
+        took = time.monotonic() - began
+        await asyncio.sleep(max(every.total_seconds() - took, took / SHARE - took))
+
+
+def _speed(per_s: float, undone: int) -> Speed:
+    if not undone:
+        return Speed(per_s, 0.0)
+    return Speed(per_s, undone / per_s if per_s else None)

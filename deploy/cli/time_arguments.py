@@ -1,0 +1,14 @@
+"""Times as people type them: a day, or a day and a time; UTC where nothing else is said."""
+
+from datetime import UTC, datetime
+
+from deploy.cli.output import ended
+
+
+def moment(text: str, option: str) -> datetime:
+    """Return the time of an ISO 8601 text (a day alone is its first moment), or end with status 2."""
+    try:
+        read = datetime.fromisoformat(text)
+    except ValueError:
+        raise ended(f"{option}: a time looks like 2026-05-01 or 2026-05-01T09:30:00Z", 2) from None
+    return read if read.tzinfo else read.replace(tzinfo=UTC)

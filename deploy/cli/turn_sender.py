@@ -1,0 +1,177 @@
+"""Parsed turns go to the service in batches, in order, until each has an answer or patience is over."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from afterturn_client import (
+    Afterturn,
+    AfterturnError,
+    ApiError,
+    BadRequestError,
+    InvalidArgumentError,
+    InvalidRequestError,
+    PayloadTooLargeError,
+    PermissionDeniedError,
+    RefusedTurn,
+    TurnConflictError,
+    TurnReceipt,
+    UnauthenticatedError,
+)
+
+from deploy.cli.deferred_interrupt import unbroken
+from deploy.cli.parsed import BadLine, Parsed, ParsedTurn
+
+#: Half of what the service takes in one request by default, so that names and commas fit in too.
+BATCH_BYTES = 1_048_576
+BATCH_TURNS = 100
+PATIENCE_S = 120.0
+PAUSES_S = (0.2, 0.5, 1.0, 2.0)
+
+#: Something in the batch is not acceptable: halves of it may be.
+_REFUSED = (BadRequestError, InvalidArgumentError, InvalidRequestError, PayloadTooLargeError, PermissionDeniedError)
+_SERVER_ERROR = 500
+
+
+class GaveUp(Exception):
+    """The service has not answered usefully for longer than patience lasts; the text says what it did last."""
+
+
+@dataclass
+class Tally:
+    """What came of a file so far. Every line read is exactly one of accepted, duplicate, conflict and bad."""
+
+    accepted: int = 0
+    duplicates: int = 0
+    conflicts: int = 0
+    bad_lines: list[BadLine] = field(default_factory=list)
+    position: int = 0
+    last_line: int = 0
+
+    @property
+    def read(self) -> int:
+        """How many turns and bad lines have an answer."""
+        return self.accepted + self.duplicates + self.conflicts + len(self.bad_lines)
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing was refused."""
+        return not self.conflicts and not self.bad_lines
+
+
+@dataclass
+class Feeder:
+    """Sends turns and counts what came of them.
+
+    A batch without an answer is sent again until `patience_s` seconds have passed since the last one that
+    had an answer: a turn has its name in the file, so sending it twice stores it once. `report` hears of
+    every bad line and conflict, `waiting` when the service does not answer, `advanced` of the bytes read.
+    """
+
+    client: Afterturn
+    report: Callable[[int, str], None]
+    waiting: Callable[[str], None]
+    advanced: Callable[[int], None]
+    patience_s: float = PATIENCE_S
+    tally: Tally = field(default_factory=Tally)
+
+    def feed(self, items: Iterable[Parsed]) -> None:
+        """Send everything. Raises GaveUp; what has an answer by then is in `tally`."""
+        batch: list[ParsedTurn] = []
+        size = 0
+        for item in items:
+            if isinstance(item, BadLine):
+                self._bad(item.line, item.error)
+                continue
+            if batch and (len(batch) == BATCH_TURNS or size + item.size > BATCH_BYTES):
+                self._send(batch)
+                batch, size = [], 0
+            batch.append(item)
+            size += item.size
+        self._send(batch)
+
+    def _send(self, batch: Sequence[ParsedTurn]) -> None:
+        """Send a batch and count its answers; a refused one is halved until the turns to blame stand alone."""
+        if not batch:
+            return
+        try:
+            self._settle(batch)
+        except _REFUSED as error:
+            problem = str(error)
+        else:
+            return
+        if len(batch) == 1:
+            with unbroken():
+                self._bad(batch[0].line, problem)
+                self._passed(batch)
+            return
+        middle = len(batch) // 2
+        self._send(batch[:middle])
+        self._send(batch[middle:])
+
+    def _settle(self, batch: Sequence[ParsedTurn]) -> None:
+        """Send until every turn of the batch has a final answer."""
+        deadline = time.monotonic() + self.patience_s
+        attempt = 0
+        while batch:
+            problem, asked = "", 0.0
+            try:
+                results = self.client.add_turns([item.turn for item in batch])
+            except (UnauthenticatedError, *_REFUSED):
+                raise
+            except AfterturnError as error:
+                if isinstance(error, ApiError) and not passing(error):
+                    raise
+                problem, asked = str(error), getattr(error, "retry_after", None) or 0.0
+            else:
+                batch = self._counted(batch, results)
+                problem = "some turns are being written by another request"
+            if batch:
+                self._pause(problem, max(PAUSES_S[min(attempt, len(PAUSES_S) - 1)], asked), deadline, attempt)
+                attempt += 1
+
+    def _counted(
+        self, batch: Sequence[ParsedTurn], results: Sequence[TurnReceipt | RefusedTurn]
+    ) -> Sequence[ParsedTurn]:
+        """Count the answers, with the line up to which every turn has one; gives what must be sent again."""
+        with unbroken():
+            left = [item for item, result in zip(batch, results, strict=True) if not self._count(item, result)]
+            self._passed(batch[: batch.index(left[0])] if left else batch)
+        return left
+
+    def _count(self, item: ParsedTurn, result: TurnReceipt | RefusedTurn) -> bool:
+        """Count one answer; False when the turn must be sent again."""
+        if isinstance(result, TurnReceipt):
+            self.tally.accepted += not result.duplicate
+            self.tally.duplicates += result.duplicate
+            self.tally.position = max(self.tally.position, result.position)
+        elif isinstance(result.error, TurnConflictError):
+            self.tally.conflicts += 1
+            self.report(item.line, "this turn was accepted before with another body")
+        elif passing(result.error):
+            return False
+        else:
+            self._bad(item.line, str(result.error))
+        return True
+
+    def _pause(self, problem: str, seconds: float, deadline: float, attempt: int) -> None:
+        if time.monotonic() + seconds > deadline:
+            raise GaveUp(problem)
+        if attempt == 1:
+            self.waiting(problem)
+        time.sleep(seconds)
+
+    def _bad(self, line: int, error: str) -> None:
+        self.tally.bad_lines.append(BadLine(line, error))
+        self.report(line, error)
+
+    def _passed(self, batch: Sequence[ParsedTurn]) -> None:
+        if not batch:
+            return
+        self.tally.last_line = batch[-1].line
+        self.advanced(batch[-1].offset)
+
+
+def passing(error: ApiError) -> bool:
+    """Whether the error may be gone at the next attempt."""
+    return error.retryable or error.status >= _SERVER_ERROR

@@ -1,0 +1,44 @@
+"""When the ledger says that the service is not as it should be: work too old, quarantine growing. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from deploy.settings import HealthSettings
+from store.ledger.ledger import Stage, StageCounts
+
+
+class Kind(StrEnum):
+    """What is not as it should be."""
+
+    BACKLOG = "backlog"
+    QUARANTINE = "quarantine"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The ledger at one look: what is undone or failed, and how much of that failed lately. Empty: not to be read."""
+
+    counts: Mapping[Stage, StageCounts] = field(default_factory=dict)
+    newly_failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Strain:
+    """One reason to call the service degraded, in words."""
+
+    kind: Kind
+    reason: str
+
+
+def strains(seen: Seen, settings: HealthSettings) -> list[Strain]:
+    """Return what is wrong, worst first: nothing when all is well."""
+    found = [
+        Strain(Kind.BACKLOG, f"{stage}: the oldest undone work waits for {counts.oldest_undone_s:.0f} s")
+        for stage, counts in sorted(seen.counts.items(), key=lambda item: -item[1].oldest_undone_s)
+        if counts.oldest_undone_s > settings.oldest_undone_seconds
+    ]
+    if seen.newly_failed >= settings.quarantine_growth:
+        minutes = settings.quarantine_window_seconds / 60
+        found.append(Strain(Kind.QUARANTINE, f"quarantine: {seen.newly_failed} more within {minutes:.0f} minutes"))
+    return found

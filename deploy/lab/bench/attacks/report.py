@@ -1,0 +1,150 @@
+"""What came of the attacks: the victim's figures beside its quiet ones, and how the calls of each attack ended."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from deploy.lab.bench.attacks.attack import Attack
+from deploy.lab.bench.measures import Machine, Measure, Target
+
+#: The victim's p95 may be this many times its quiet one, and so many milliseconds more.
+TIMES, MORE_MS = 3.0, 50.0
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """The victim's figures when nobody attacks, in milliseconds, and what it may feel at most."""
+
+    turn_p95_ms: float
+    recall_p95_ms: float
+
+    @property
+    def turn_target_ms(self) -> float:
+        """The largest p95 of turns that is right."""
+        return TIMES * self.turn_p95_ms + MORE_MS
+
+    @property
+    def recall_target_ms(self) -> float:
+        """The largest p95 of recalls that is right."""
+        return TIMES * self.recall_p95_ms + MORE_MS
+
+
+@dataclass(frozen=True, slots=True)
+class AttackReport:
+    """One attack: how its calls ended, what the victim felt, and what it cost the service.
+
+    `memory_mib` is by how much each process grew at most, `restarts` names those that ended; `disk_mib` is the
+    database's growth; `recovery_s` is how long the victim was not well after it.
+    """
+
+    attack: Attack
+    endings: Mapping[str, int]
+    bystander_refused: int
+    seconds: float
+    turn_p95_ms: float
+    recall_p95_ms: float
+    victim_failed: int
+    memory_mib: Mapping[str, float]
+    restarts: Sequence[str]
+    disk_mib: float
+    quiet: Quiet
+    recovery_s: float = 0.0
+
+    @property
+    def wrong_endings(self) -> dict[str, int]:
+        """Endings of its calls that are not as they must be."""
+        return {ending: times for ending, times in self.endings.items() if not self.attack.must.allows(ending)}
+
+    @property
+    def measures(self) -> list[Measure]:
+        """The victim's figures beside what they may be."""
+        name, quiet = self.attack.name, self.quiet
+        return [
+            Measure(f"{name}_turn_p95", "ms", self.turn_p95_ms, Target("<=", round(quiet.turn_target_ms, 1))),
+            Measure(f"{name}_recall_p95", "ms", self.recall_p95_ms, Target("<=", round(quiet.recall_target_ms, 1))),
+        ]
+
+    @property
+    def failures(self) -> list[str]:
+        """What does not hold, in words."""
+        found = [f"{one.measure} is {one.ours:.0f} ms" for one in self.measures if not one.met]
+        found += [f"{times} calls ended with {ending}" for ending, times in self.wrong_endings.items()]
+        if self.victim_failed:
+            found.append(f"{self.victim_failed} calls of the victim failed")
+        if self.bystander_refused:
+            found.append(f"{self.bystander_refused} calls of a third tenant were refused")
+        if self.restarts:
+            found.append(f"{', '.join(self.restarts)} ended")
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the entry that `--json` prints beside the measures."""
+        return {
+            "attack": self.attack.name,
+            "does": self.attack.does,
+            "must": self.attack.must.value,
+            "held": not self.failures,
+            "failures": self.failures,
+            "endings": dict(self.endings),
+            "seconds": round(self.seconds, 1),
+            "turn_p95_ms": round(self.turn_p95_ms, 1),
+            "recall_p95_ms": round(self.recall_p95_ms, 1),
+            "victim_failed": self.victim_failed,
+            "memory_mib": dict(self.memory_mib),
+            "restarts": list(self.restarts),
+            "disk_mib": round(self.disk_mib, 1),
+            "recovery_s": round(self.recovery_s, 1),
+        }
+
+    def in_words(self) -> str:
+        """Return a line for a person."""
+        ended = ", ".join(f"{times} x {ending}" for ending, times in self.endings.items())
+        verdict = "held" if not self.failures else f"not held: {'; '.join(self.failures)}"
+        grown = ", ".join(f"{name} {size:+.0f} MiB" for name, size in self.memory_mib.items())
+        figures = f"turn p95 {self.turn_p95_ms:.0f} ms, recall p95 {self.recall_p95_ms:.0f} ms"
+        return f"{self.attack.name}: {verdict} ({figures}; {ended}; {grown}, disk {self.disk_mib:+.0f} MiB)"
+
+
+@dataclass(frozen=True, slots=True)
+class AttackOutcome:
+    """All that the bench found."""
+
+    machine: Machine
+    quiet: Quiet
+    reports: Sequence[AttackReport]
+
+    @property
+    def met(self) -> bool:
+        """Say whether every attack was held."""
+        return not any(report.failures for report in self.reports)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that `afterturn bench attacks --json` prints."""
+        machine = self.machine
+        return {
+            "machine": {"cores": machine.cores, "postgresql": machine.postgresql, "pgvector": machine.pgvector},
+            "measures": [measure.as_json() for report in self.reports for measure in report.measures],
+            "settings": dict(machine.settings),
+            "parts": {
+                "quiet_turn_p95_ms": round(self.quiet.turn_p95_ms, 1),
+                "quiet_recall_p95_ms": round(self.quiet.recall_p95_ms, 1),
+            },
+            "attacks": [report.as_json() for report in self.reports],
+        }
+
+    def in_words(self) -> Group:
+        """Return a table for a person."""
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for column in ("attack", "turn p95", "recall p95", ""):
+            table.add_column(column, justify="left" if column in {"attack", ""} else "right")
+        quiet = self.quiet
+        table.add_row("quiet", f"{quiet.turn_p95_ms:.0f} ms", f"{quiet.recall_p95_ms:.0f} ms", "")
+        table.add_row("at most", f"{quiet.turn_target_ms:.0f} ms", f"{quiet.recall_target_ms:.0f} ms", "")
+        for one in self.reports:
+            verdict = Text("; ".join(one.failures), style="red") if one.failures else Text("held", style="green")
+            table.add_row(one.attack.name, f"{one.turn_p95_ms:.0f} ms", f"{one.recall_p95_ms:.0f} ms", verdict)
+        return Group(Text(f"{self.machine.cores} cores, PostgreSQL {self.machine.postgresql}"), table)

@@ -1,0 +1,216 @@
+"""`afterturn bench attacks`: each attack on a private stack, and what another tenant feels of it."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from uuid import uuid4
+
+import httpx
+from sqlalchemy import NullPool, text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from deploy.lab.bench.attacks.attack import Attack
+from deploy.lab.bench.attacks.attacker import ADDRESS, BYSTANDERS_ADDRESS, PATIENCE_S, Attacker
+from deploy.lab.bench.attacks.floods import RECALL_JOB_ROWS
+from deploy.lab.bench.attacks.memory import MemoryWatch
+from deploy.lab.bench.attacks.registry import ATTACKS
+from deploy.lab.bench.attacks.report import AttackOutcome, AttackReport, Quiet
+from deploy.lab.bench.attacks.victim import Felt, Victim, p95_of, victim
+from deploy.lab.bench.measures import Machine
+from deploy.local.private_stack import running
+from deploy.local.stack import Stack
+from store import identity
+from store.connections import create_owner_engine
+from store.database import Database
+from store.settings import DatabaseSettings
+from store.tenancy.keys import Keys
+from store.tenancy.removal import remove_hosts
+
+#: As many workers as `afterturn up` starts.
+WORKERS = 2
+ENVIRONMENT = {"AFTERTURN_PRESSURE__RECALL_JOB_ROWS": str(RECALL_JOB_ROWS)}
+#: The victim is well again when its last so many seconds met the targets; waited for so long at most.
+WELL_S, RECOVERY_S = 1.5, 25.0
+MIB = 1024 * 1024
+
+SIZE = text("select pg_database_size(current_database())")
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Seconds of quiet before the first attack, and the attacks that are made; none means all."""
+
+    quiet: int = 12
+    only: tuple[str, ...] = ()
+
+
+FULL = Sizes(quiet=60)
+
+
+def chosen(sizes: Sizes, only: Sequence[str]) -> Sizes:
+    """Return the sizes of a run of these attacks alone. Raises ValueError for a name that is none of theirs."""
+    known = [attack.name for attack in ATTACKS]
+    if unknown := [name for name in only if name not in known]:
+        raise ValueError(f"no such attack: {', '.join(unknown)}; there are {', '.join(known)}")
+    return replace(sizes, only=tuple(only))
+
+
+@dataclass(frozen=True, slots=True)
+class AttackedStack:
+    """A running stack nobody else uses."""
+
+    stack: Stack
+
+    def __str__(self) -> str:
+        return f"a private stack with {WORKERS} workers"
+
+
+@contextmanager
+def servers(_data: Path | None = None) -> Iterator[AttackedStack]:
+    """Start a stack and leave nothing of it; whatever else runs is not looked at."""
+    with running(WORKERS, name="attacks", gateway="off", environment=ENVIRONMENT) as stack:
+        yield AttackedStack(stack)
+
+
+async def run(on: AttackedStack, say: Say, sizes: Sizes) -> AttackOutcome:
+    """Make every attack, one after the other."""
+    attacks = [attack for attack in ATTACKS if not sizes.only or attack.name in sizes.only]
+    async with tenants_of(on.stack) as tenants:
+        victims_key, _ = await tenants.new("victim")
+        async with victim(on.stack.api, victims_key) as watched:
+            say(f"{sizes.quiet} s of quiet, then {len(attacks)} attacks")
+            quiet = await _quiet(watched, sizes.quiet)
+            say(f"quiet: turn p95 {quiet.turn_p95_ms:.0f} ms, recall p95 {quiet.recall_p95_ms:.0f} ms")
+            reports = []
+            for attack in attacks:
+                report = await Round(tenants, watched, quiet).of(attack)
+                say(report.in_words())
+                reports.append(report)
+        async with tenants.owner.connect() as connection:
+            machine = await Machine.read(connection)
+    return AttackOutcome(machine, quiet, reports)
+
+
+async def _quiet(watched: Victim, seconds: int) -> Quiet:
+    """Measure the victim alone; its first calls meet a stack that has just started, and do not count."""
+    await asyncio.sleep(WELL_S)
+    begin = time.monotonic()
+    await asyncio.sleep(seconds)
+    felt = await watched.during(begin, time.monotonic())
+    return Quiet(p95_of(felt, "turn"), p95_of(felt, "recall"))
+
+
+@dataclass(frozen=True, slots=True)
+class Tenants:
+    """The stack as its operator and its owner see it."""
+
+    stack: Stack
+    owner: AsyncEngine
+    keys: Keys
+
+    async def new(self, prefix: str, *, write: bool = True) -> tuple[str, str]:
+        """Make a tenant; return a key of it and its name."""
+        name = f"{prefix}-{uuid4().hex[:12]}"
+        return await self.keys.create(name, "bench", write=write), name
+
+    @asynccontextmanager
+    async def attacker(self) -> AsyncGenerator[Attacker]:
+        """Lend a tenant that attacks, beside one that does nothing; both are removed with all their rows afterwards."""
+        (key, name), (bystander, other) = await self.new("attacker"), await self.new("bystander")
+        reading = await self.keys.create(name, "bench", write=False)
+        try:
+            async with self._client(ADDRESS) as client, self._client(BYSTANDERS_ADDRESS, bystander) as beside:
+                yield Attacker(self.stack, self.owner, name, key, reading, client, beside)
+        finally:
+            hosts = [identity.host_id(one) for one in (name, other)]
+            await remove_hosts(self.stack.owner_url.get_secret_value(), hosts)
+
+    def _client(self, address: str, key: str = "") -> httpx.AsyncClient:
+        """Return a client that calls from an address of this machine."""
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=512)
+        return httpx.AsyncClient(
+            base_url=self.stack.api,
+            headers={"authorization": f"Bearer {key}"} if key else {},
+            transport=httpx.AsyncHTTPTransport(local_address=address, limits=limits),
+            timeout=2 * PATIENCE_S,
+            trust_env=False,
+        )
+
+    async def megabytes(self) -> float:
+        """Return the size of the database in MiB."""
+        async with self.owner.connect() as connection:
+            size: int = (await connection.execute(SIZE)).scalar_one()
+        return size / MIB
+
+
+@asynccontextmanager
+async def tenants_of(stack: Stack) -> AsyncGenerator[Tenants]:
+    """Lend what makes tenants on a running stack."""
+    owner = create_owner_engine(stack.owner_url.get_secret_value(), poolclass=NullPool)
+    database = Database(DatabaseSettings(url=stack.database_url, operator_url=stack.operator_url, pool_size=1))
+    try:
+        yield Tenants(stack, owner, Keys(database))
+    finally:
+        await database.close()
+        await owner.dispose()
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One attack, its measurement, and the way back to quiet."""
+
+    tenants: Tenants
+    victim: Victim
+    quiet: Quiet
+
+    async def of(self, attack: Attack) -> AttackReport:
+        """Make the attack and return what came of it, once the victim is well again or is waited for no longer."""
+        async with self.tenants.attacker() as attacker:
+            if attack.prepare is not None:
+                await attack.prepare(attacker)
+                attacker.endings.clear()
+                await self._well()
+            size = await self.tenants.megabytes()
+            async with MemoryWatch(self.tenants.stack) as memory:
+                begin = time.monotonic()
+                attacker.until = begin + attack.seconds
+                await attack.send(attacker)
+                await asyncio.sleep(attacker.until - time.monotonic())
+                end = time.monotonic()
+                felt = await self.victim.during(begin, end)
+            grown = await self.tenants.megabytes() - size
+        report = AttackReport(
+            attack,
+            dict(attacker.endings),
+            attacker.bystander_refused,
+            seconds=end - begin,
+            turn_p95_ms=p95_of(felt, "turn"),
+            recall_p95_ms=p95_of(felt, "recall"),
+            victim_failed=sum(not one.well for one in felt),
+            memory_mib=memory.growth_mib(),
+            restarts=memory.restarts(),
+            disk_mib=grown,
+            quiet=self.quiet,
+        )
+        return replace(report, recovery_s=await self._well())
+
+    async def _well(self) -> float:
+        """Wait until the victim is well; return the seconds that took, however it ended."""
+        start = time.monotonic()
+        while (now := time.monotonic()) < start + RECOVERY_S:
+            await asyncio.sleep(WELL_S)
+            if self._fine(await self.victim.during(now, now + WELL_S)):
+                return now - start
+        return time.monotonic() - start
+
+    def _fine(self, felt: Sequence[Felt]) -> bool:
+        return (
+            all(one.well for one in felt)
+            and p95_of(felt, "turn") <= self.quiet.turn_target_ms
+            and p95_of(felt, "recall") <= self.quiet.recall_target_ms
+        )

@@ -1,0 +1,144 @@
+"""Another tenant that goes on working while one attacks: 8 turns and 8 recalls a second, in a process of its own.
+
+Calls start when they are due, whatever became of those before them, so that a service that stands still is felt by all
+that were due meanwhile. Run as `python -m deploy.lab.bench.attacks.victim URL` with the key on standard input; the
+first line out is when it began (`time.monotonic`), then one JSON line for each call that ended.
+"""
+
+import asyncio
+import json
+import random
+import sys
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import httpx
+
+from deploy.lab.bench.talk import sentence
+from deploy.lab.bench.timing import p95_ms
+
+RATE = 8
+#: The longest a call is waited for, in seconds.
+PATIENCE_S = 30.0
+BANK = "victim"
+LOOK_AGAIN_S = 0.05
+
+
+class VictimGone(Exception):
+    """The victim's process ended: there is nothing to measure any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Felt:
+    """One call of the victim: when it was due (`time.monotonic`), how long it took, and whether it succeeded."""
+
+    kind: str
+    due: float
+    seconds: float
+    well: bool
+
+
+@dataclass(slots=True)
+class Victim:
+    """The process and what it told so far."""
+
+    began: float
+    felt: list[Felt] = field(default_factory=list)
+    ended: bool = False
+
+    async def during(self, begin: float, end: float) -> list[Felt]:
+        """Return every call that was due in this time, once each of them ended. Raises VictimGone."""
+        due = 2 * (int((end - self.began) * RATE) - int((begin - self.began) * RATE))
+        until = time.monotonic() + PATIENCE_S + 5.0
+        while len(found := [one for one in self.felt if begin <= one.due < end]) < due - 2:
+            if self.ended or time.monotonic() > until:
+                raise VictimGone("the victim's process does not tell how its calls ended")
+            await asyncio.sleep(LOOK_AGAIN_S)
+        return found
+
+
+def p95_of(felt: Sequence[Felt], kind: str) -> float:
+    """Return the 95th percentile of the calls of a kind, in milliseconds."""
+    return p95_ms([one.seconds for one in felt if one.kind == kind])
+
+
+@asynccontextmanager
+async def victim(api: str, key: str) -> AsyncGenerator[Victim]:
+    """Let a victim work meanwhile."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-P",
+        "-m",
+        __name__,
+        api,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    if process.stdin is None or process.stdout is None:
+        raise VictimGone("the victim's process has no pipes")
+    process.stdin.write(f"{key}\n".encode())
+    first = await process.stdout.readline()
+    if not first:
+        raise VictimGone("the victim's process did not start")
+    told = Victim(float(first))
+    listening = asyncio.create_task(_listen(process.stdout, told))
+    try:
+        yield told
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+        await listening
+
+
+async def _listen(lines: asyncio.StreamReader, told: Victim) -> None:
+    async for line in lines:
+        told.felt.append(Felt(**json.loads(line)))
+    told.ended = True
+
+
+async def work(api: str, key: str) -> None:
+    """Work until the process is ended."""
+    chance = random.Random("victim")  # noqa: S311 - a seed, not a secret
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
+    headers = {"authorization": f"Bearer {key}"}
+    calls: set[asyncio.Task[None]] = set()
+    async with httpx.AsyncClient(
+        base_url=api, headers=headers, trust_env=False, timeout=PATIENCE_S, limits=limits
+    ) as client:
+        began = time.monotonic()
+        print(began, flush=True)
+        for number in count():
+            due = began + number / RATE / 2
+            await asyncio.sleep(due - time.monotonic())
+            kind, path, body = _recall(chance) if number % 2 else _turn(chance, number)
+            task = asyncio.create_task(_call(client, kind, due, path, body))
+            calls.add(task)
+            task.add_done_callback(calls.discard)
+
+
+def _turn(chance: random.Random, number: int) -> tuple[str, str, dict[str, Any]]:
+    messages = [{"role": role, "content": sentence(chance)} for role in ("user", "assistant")]
+    named = {"bank": BANK, "session_id": f"s{number // 2 % 8}", "turn_id": f"t{number}"}
+    return "turn", "/api/v1/turns", {**named, "messages": messages}
+
+
+def _recall(chance: random.Random) -> tuple[str, str, dict[str, Any]]:
+    return "recall", "/api/v1/recall", {"bank": BANK, "query": sentence(chance)}
+
+
+async def _call(client: httpx.AsyncClient, kind: str, due: float, path: str, body: dict[str, Any]) -> None:
+    try:
+        well = (await client.post(path, json=body)).is_success
+    except httpx.HTTPError:
+        well = False
+    told = {"kind": kind, "due": due, "seconds": time.monotonic() - due, "well": well}
+    print(json.dumps(told), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(work(sys.argv[1], sys.stdin.readline().strip()))

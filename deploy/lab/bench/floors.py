@@ -1,0 +1,145 @@
+"""Two floors of an acknowledged turn, the same way as ours: through the same pool, asked of the driver itself.
+
+Floor A is one prepared INSERT of the turn's body and commit. Floor B is one bare call that writes the rows which
+`append_turns` wrote for the same turns, with no logic: they are read back, given to a host of their own, and inserted
+again from typed arrays.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import orjson
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from deploy.lab.bench.ground import Ground
+from store.database import Database
+from store.memory.turns import NewTurn
+
+#: The tables a turn adds rows to, each with the rows of one turn (of the projected tables, once its bank lives).
+ADDED: Mapping[str, str] = {
+    "event_store_t": "host_id = :host and bank_id = :bank and payload->'data'->>'turnId' = cast(:turn as text)",
+    "agent_memory_unit_t": "host_id = :host and bank_id = :bank and turn_id = cast(:turn as uuid)",
+    "unit_word_t": """host_id = :host and bank_id = :bank and unit_id in (
+        select unit_id from afterturn.agent_memory_unit_t
+         where host_id = :host and bank_id = :bank and turn_id = cast(:turn as uuid))""",
+    "turn_t": "host_id = :host and turn_id = cast(:turn as uuid)",
+    "ledger_t": "host_id = :host and turn_id = cast(:turn as uuid)",
+}
+SESSION = "agent_session_history_t"
+
+COLUMNS = text("""
+    select attname from pg_attribute
+     where attrelid = cast('afterturn.' || :table as regclass) and attnum > 0 and not attisdropped and attgenerated = ''
+     order by attnum""")
+# The parents that a turn finds: the bank and its sessions.
+PARENTS = tuple(
+    text(f"""
+    insert into afterturn.{table}
+    select (jsonb_populate_record(t, jsonb_build_object('host_id', cast(:floor as uuid)))).*
+      from afterturn.{table} t where t.host_id = :host
+    on conflict do nothing""")  # noqa: S608 - one of two names
+    for table in ("agent_memory_bank_t", SESSION)
+)
+# Arguments in the order in which `_rows` finds them.
+BARE = "select pg_temp.bare($1, " + ", ".join(f"${n}" for n in range(2, len(ADDED) + 3)) + ")"
+
+Rows = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Floors:
+    """Both floors on one ground; `host` is where floor B's rows go."""
+
+    ground: Ground
+    host: UUID
+
+    async def prepare(self, database: Database, connections: int) -> None:
+        """Make floor A's table, and floor B's function on every connection of the pool."""
+        async with self.ground.owner.begin() as connection:
+            await connection.execute(text(f"create schema {self.ground.name}"))
+            await connection.execute(text(f"create table {self.ground.name}.body (n serial primary key, body text)"))
+            await connection.execute(text(f"grant usage on schema {self.ground.name} to afterturn_app"))
+            await connection.execute(text(f"grant all on all tables in schema {self.ground.name} to afterturn_app"))
+            await connection.execute(text(f"grant all on all sequences in schema {self.ground.name} to afterturn_app"))
+            bare = await _bare_function(connection)
+        async with AsyncExitStack() as lent:
+            everyone = [await lent.enter_async_context(database.call()) for _ in range(connections)]
+            await asyncio.gather(*(connection.execute(text(bare)) for connection in everyone))
+
+    async def remove(self) -> None:
+        """Drop floor A's table; floor B's rows go with their host."""
+        async with self.ground.owner.begin() as connection:
+            await connection.execute(text(f"drop schema if exists {self.ground.name} cascade"))
+
+    async def insert(self, database: Database, body: str) -> None:
+        """Run floor A."""
+        await database.fetch(f"insert into {self.ground.name}.body (body) values ($1)", body)  # noqa: S608 - our own schema
+
+    async def write(self, database: Database, rows: Rows) -> None:
+        """Run floor B."""
+        await database.fetch(BARE, *rows.values())
+
+    async def adopt(self, host: UUID) -> None:
+        """Give floor B's host the bank and the sessions of another."""
+        async with self.ground.owner.begin() as connection:
+            for parents in PARENTS:
+                await connection.execute(parents, {"floor": self.host, "host": host})
+
+    async def rows(self, host: UUID, bank: UUID, session: UUID, turns: Sequence[UUID]) -> list[Rows]:
+        """Read back what was written for turns of one session, as floor B's arguments."""
+        async with self.ground.owner.connect() as connection:
+            return [await self._rows(connection, host, bank, session, turn) for turn in turns]
+
+    async def _rows(self, connection: AsyncConnection, host: UUID, bank: UUID, session: UUID, turn: UUID) -> Rows:
+        place = {"host": host, "bank": bank, "session": session, "turn": str(turn)}
+        of_session = "host_id = :host and bank_id = :bank and session_id = :session"
+        found: dict[str, Any] = {"host": self.host}
+        for table, which in (*ADDED.items(), (SESSION, of_session)):
+            select = text(f"select t from afterturn.{table} t where {which}")  # noqa: S608 - names and conditions above
+            named = {name: value for name, value in place.items() if f":{name}" in which}
+            records = (await connection.execute(select, named)).scalars()
+            found[table] = [_argument(record, self.host) for record in records]
+        return found
+
+
+def _argument(record: Mapping[str, Any], host: UUID) -> tuple[Any, ...]:
+    """Return a row as the driver takes it, given to another host; the driver writes JSON from text."""
+    row = {**record, "host_id": host}
+    return tuple(orjson.dumps(value).decode() if isinstance(value, dict) else value for value in row.values())
+
+
+def body_of(turn: NewTurn) -> str:
+    """Return a turn's body as an agent would send it."""
+    messages = [{"role": m.role, "name": m.name, "content": m.content} for m in turn.messages]
+    place = {"bank": turn.bank, "session_id": turn.session_id, "turn_id": turn.turn_id}
+    return orjson.dumps({**place, "messages": messages}).decode()
+
+
+async def _bare_function(connection: AsyncConnection) -> str:
+    """Return the definition of floor B: an insert a table, and the update of the session's counters."""
+    columns = {
+        table: list((await connection.execute(COLUMNS, {"table": table})).scalars()) for table in (*ADDED, SESSION)
+    }
+    quoted = {table: ", ".join(f'"{name}"' for name in names) for table, names in columns.items()}
+    taken = ", ".join(f"p_{table} afterturn.{table}[]" for table in columns)
+    inserts = "\n".join(
+        f"insert into afterturn.{table} ({quoted[table]}) select {quoted[table]} from unnest(p_{table});"  # noqa: S608 - names of the catalog
+        for table in ADDED
+    )
+    assigned = ", ".join(
+        f'"{name}" = n."{name}"' for name in columns[SESSION] if name not in ("host_id", "bank_id", "session_id")
+    )
+    return f"""
+        create function pg_temp.bare(p_host uuid, {taken}) returns void
+        language plpgsql set plan_cache_mode to force_generic_plan as $$
+        begin
+            perform set_config('afterturn.host', cast(p_host as text), true);
+            {inserts}
+            update afterturn.{SESSION} s set {assigned} from unnest(p_{SESSION}) n
+             where s.host_id = n.host_id and s.bank_id = n.bank_id and s.session_id = n.session_id;
+        end $$"""  # noqa: S608 - names of the catalog

@@ -1,0 +1,49 @@
+"""A Memory Gateway that says yes at once, as a process of its own: what it costs is never taken for ours."""
+
+import argparse
+import asyncio
+import socket
+import sys
+from typing import Any
+
+import uvloop
+
+from deploy.http_server import serve
+from deploy.local import Child
+from deploy.local.ports import LOOPBACK
+from producers.settings import ApiSettings
+
+ANSWER = b'{"status": "ok"}'
+HEADERS = [(b"content-type", b"application/json"), (b"content-length", str(len(ANSWER)).encode())]
+
+
+async def app(_scope: Any, receive: Any, send: Any) -> None:
+    """Take any request to its end and confirm it."""
+    while (await receive()).get("more_body", False):
+        pass
+    await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+    await send({"type": "http.response.body", "body": ANSWER})
+
+
+def child(port: int) -> Child:
+    """Describe the process for whoever starts it."""
+    return Child(
+        name="gateway",
+        argv=(sys.executable, "-P", "-m", "deploy.lab.bench.gateway_process", "--port", str(port)),
+        ready=lambda _pid: _answers(port),
+    )
+
+
+def _answers(port: int) -> bool:
+    try:
+        socket.create_connection((LOOPBACK, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="deploy.lab.bench.gateway_process")
+    parser.add_argument("--port", type=int, required=True)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve(app, LOOPBACK, parser.parse_args().port, ApiSettings(), asyncio.Event()))

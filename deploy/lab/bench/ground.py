@@ -1,0 +1,127 @@
+"""Hosts of a bench's own: made on whatever servers there are, kept from workers, removed with every row."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from graphlib import TopologicalSorter
+from uuid import UUID, uuid4
+
+from pydantic import SecretStr
+from sqlalchemy import NullPool, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from deploy.lab.bench.servers import BenchServers
+from store import identity
+from store.connections import create_owner_engine
+from store.database import Database
+from store.database_outage import state_of
+from store.settings import DatabaseSettings
+from store.tenancy.keys import Keys
+
+DEADLOCK, TRIES = "40P01", 20
+TABLES = text("""
+    select c.oid::int, c.relname,
+           array(select f.confrelid::int from pg_constraint f
+                  where f.conrelid = c.oid and f.contype = 'f' and f.confrelid <> c.oid) as parents
+      from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attname = 'host_id'
+     where c.relnamespace = cast('afterturn' as regnamespace) and c.relkind in ('r', 'p') and not c.relispartition""")
+# A claim that outlives any bench; it goes with its host.
+HOLD = text("""
+    insert into afterturn.claim_t (host_id, stage, stream_id, epoch, lease_until, worker)
+    select :host, :stage, s, nextval('afterturn.claim_epoch_seq'), now() + interval '2 hours', 'bench'
+      from unnest(cast(:streams as uuid[])) s
+    on conflict do nothing""")
+SETTLE = text("""
+    with done as (
+        update afterturn.ledger_t set status = 'done' where host_id = :host and undone
+    )
+    delete from afterturn.claim_t where host_id = :host""")
+
+
+class Ground:
+    """A database, and the hosts a bench made in it. `owner` is an engine with the owner's rights."""
+
+    def __init__(self, servers: BenchServers, owner: AsyncEngine) -> None:
+        self.servers = servers
+        self.owner = owner
+        self.name = f"bench_{uuid4().hex[:12]}"
+        self._hosts: list[UUID] = []
+
+    def database(self, connections: int, url: str | None = None) -> Database:
+        """Open a pool as the application has it, of so many connections; `url` is another way to the same server."""
+        return Database(
+            DatabaseSettings(
+                url=self.servers.app_url if url is None else SecretStr(url),
+                operator_url=self.servers.operator_url,
+                pool_size=connections,
+            )
+        )
+
+    async def new_host(self, database: Database) -> UUID:
+        """Make a host nobody else has."""
+        await self.new_key(database)
+        return self.newest_host
+
+    async def new_key(self, database: Database) -> str:
+        """Make a host nobody else has, from now on the newest, and return a key of it."""
+        name = f"{self.name}-{uuid4().hex}"
+        self._hosts.append(identity.host_id(name))
+        return await Keys(database).create(name, "bench")
+
+    @property
+    def newest_host(self) -> UUID:
+        """The host that was made last."""
+        return self._hosts[-1]
+
+    @asynccontextmanager
+    async def kept_from_workers(
+        self, host: UUID, sessions: Sequence[UUID], turns: Sequence[UUID]
+    ) -> AsyncGenerator[None]:
+        """Hold the streams that turns are about to open, so that workers leave them alone; then end them as done."""
+        if not self.servers.shared:
+            yield
+            return
+        async with self.owner.begin() as connection:
+            for stage, streams in (("gateway", sessions), ("extraction", sessions), ("embedding", turns)):
+                await connection.execute(HOLD, {"host": host, "stage": stage, "streams": list(streams)})
+        yield
+        async with self.owner.begin() as connection:
+            await connection.execute(SETTLE, {"host": host})
+
+    async def remove(self) -> None:
+        """Delete every row of the hosts, children before their parents."""
+        for table in reversed(await self.tables()):
+            delete = text(f"delete from afterturn.{table} where host_id = any(:hosts)")  # noqa: S608 - a name of the catalog
+            for tries_left in reversed(range(TRIES)):
+                try:
+                    async with self.owner.begin() as connection:
+                        await connection.execute(delete, {"hosts": self._hosts})
+                    break
+                except DBAPIError as error:
+                    # Workers may be at the rows still, in an order of their own.
+                    if state_of(error) != DEADLOCK or not tries_left:
+                        raise
+
+    async def tables(self) -> list[str]:
+        """Name the tables that hold rows of hosts, parents before their children."""
+        async with self.owner.connect() as connection:
+            tables = {row.oid: row for row in await connection.execute(TABLES)}
+        parents_first = TopologicalSorter({oid: row.parents for oid, row in tables.items()}).static_order()
+        return [tables[oid].relname for oid in parents_first if oid in tables]
+
+
+@asynccontextmanager
+async def ground(servers: BenchServers) -> AsyncGenerator[Ground]:
+    """Lend a ground and leave nothing of it behind; private servers end with all they hold."""
+    engine = create_owner_engine(
+        servers.owner_url.get_secret_value(),
+        driver={"server_settings": {"search_path": "afterturn,public", "jit": "off"}},
+        poolclass=NullPool,
+    )
+    here = Ground(servers, engine)
+    try:
+        yield here
+    finally:
+        if servers.shared:
+            await here.remove()
+        await engine.dispose()

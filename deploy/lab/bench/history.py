@@ -1,0 +1,210 @@
+"""A made-up history of one bank: events of all families, each following what was before; the same for the same seed."""
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from deploy.lab.bench.talk import sentence
+from store import identity
+from store.log.catalog import EventType
+from store.log.envelope import Origin, offer
+
+Event = dict[str, Any]
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+#: Things of a kind that may still be touched; older ones stay as they are, so that memory does.
+LIVE = 400
+#: A bank beside the main one begins, ends and begins again once in so many steps.
+ARCHIVE_EVERY = 5_000
+LINK_TYPES = ("temporal", "semantic", "entity", "causes", "caused_by", "enables", "prevents")
+E = EventType
+
+
+@dataclass(slots=True)
+class Thing:
+    """An aggregate that may be touched again: its id's parts by wire name, its version, what it hangs on."""
+
+    key: Mapping[str, Any]
+    version: int = 1
+    alive: bool = True
+    hangs_on: tuple["Thing", ...] = ()
+    joined: set[UUID] = field(default_factory=set)
+
+    @property
+    def usable(self) -> bool:
+        """Say whether it and all it hangs on live."""
+        return self.alive and all(parent.alive for parent in self.hangs_on)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The events of an aggregate's life, and the fields it has besides its id."""
+
+    begins: EventType
+    goes_on: tuple[EventType, ...]
+    ends: EventType
+    state: Callable[[random.Random, datetime], dict[str, Any]]
+
+
+FAMILIES: Mapping[str, Family] = {
+    "doc": Family(
+        E.DOC_CREATED, (E.DOC_UPDATED,), E.DOC_DELETED,
+        lambda chance, _: {"originalText": sentence(chance), "contentHash": f"{chance.getrandbits(128):032x}"},
+    ),
+    "unit": Family(
+        E.UNIT_RETAINED, (E.UNIT_UPDATED,), E.UNIT_DELETED,
+        lambda chance, at: {"content": sentence(chance), "factType": "world", "eventDate": at.isoformat(),
+                            "metadata": {}, "proofCount": 1},
+    ),
+    "entity": Family(
+        E.ENTITY_CREATED, (E.ENTITY_UPDATED,), E.ENTITY_DELETED,
+        lambda chance, _: {"canonicalName": f"name {chance.randint(1, 9999)}", "metadata": {}},
+    ),
+    "mention": Family(
+        E.UNIT_ENTITY_LINKED, (), E.UNIT_ENTITY_UNLINKED,
+        lambda chance, _: {"mentions": chance.randint(1, 3)},
+    ),
+    "link": Family(
+        E.LINK_CREATED, (E.LINK_UPDATED,), E.LINK_DELETED,
+        lambda chance, _: {"weight": chance.randint(1, 100) / 100},
+    ),
+    "directive": Family(
+        E.DIRECTIVE_CREATED, (E.DIRECTIVE_UPDATED,), E.DIRECTIVE_DELETED,
+        lambda chance, _: {"name": "tone", "content": sentence(chance), "priority": chance.randint(0, 9)},
+    ),
+    "reflection": Family(
+        E.REFLECTION_CREATED, (E.REFLECTION_UPDATED,), E.REFLECTION_DELETED,
+        lambda chance, _: {"content": sentence(chance), "sourceMemoryIds": []},
+    ),
+    "session": Family(
+        E.SESSION_CREATED, (E.SESSION_APPENDED, *[E.SESSION_APPENDED] * 18, E.SESSION_COMPACTED), E.SESSION_DELETED,
+        lambda chance, at: {"messages": [{"role": "user", "content": sentence(chance), "timestamp": at.isoformat()}]},
+    ),
+}  # fmt: skip
+
+#: How often each kind begins, goes on and ends.
+STEPS: Mapping[tuple[str, str], int] = {
+    ("unit", "begins"): 300, ("unit", "goes_on"): 10, ("unit", "ends"): 2,
+    ("mention", "begins"): 250, ("mention", "ends"): 4,
+    ("entity", "begins"): 100, ("entity", "goes_on"): 5, ("entity", "ends"): 1,
+    ("link", "begins"): 120, ("link", "goes_on"): 5, ("link", "ends"): 3,
+    ("session", "begins"): 10, ("session", "goes_on"): 150, ("session", "ends"): 1,
+    ("doc", "begins"): 20, ("doc", "goes_on"): 3, ("doc", "ends"): 1,
+    ("directive", "begins"): 4, ("directive", "goes_on"): 2, ("directive", "ends"): 1,
+    ("reflection", "begins"): 8, ("reflection", "goes_on"): 2, ("reflection", "ends"): 1,
+}  # fmt: skip
+
+
+class History:
+    """One bank's history; `events` goes on where it stopped, and needs no more memory for more of them."""
+
+    def __init__(self, host: UUID, bank: str, seed: int) -> None:
+        self._host, self._name = host, bank
+        self._bank = identity.bank_id(host, bank)
+        self._user = identity.user_id(host, None)
+        self._chance = random.Random(f"{bank}/{seed}")  # noqa: S311 - a seed, not a secret
+        self._live: dict[str, list[Thing]] = {kind: [] for kind in FAMILIES}
+        self._told = 0
+        self._endless = self._all()
+
+    def events(self, count: int) -> Iterator[Event]:
+        """Return the next events, as the log's functions take them."""
+        for _ in range(count):
+            yield next(self._endless)
+
+    def _all(self) -> Iterator[Event]:
+        yield self._event(self._bank, E.BANK_CREATED, {}, {"bankName": self._name})
+        steps, weights = list(STEPS), list(STEPS.values())
+        step = 0
+        while True:
+            if step % ARCHIVE_EVERY == ARCHIVE_EVERY // 10:
+                yield from self._archive(step // ARCHIVE_EVERY)
+            kind, what = self._chance.choices(steps, weights)[0]
+            made = self._begin(kind) if what == "begins" else self._touch(kind, ends=what == "ends")
+            step += 1
+            if made is not None:
+                yield made
+
+    def _begin(self, kind: str) -> Event | None:
+        thing = self._new(kind)
+        if thing is None:
+            return None
+        live, family = self._live[kind], FAMILIES[kind]
+        if len(live) < LIVE:
+            live.append(thing)
+        else:
+            live[self._chance.randrange(LIVE)] = thing
+        named = {"sessionName": f"session {self._told}"} if kind == "session" else {}
+        return self._event(self._bank, family.begins, thing.key, {**named, **family.state(self._chance, self._now)})
+
+    def _new(self, kind: str) -> Thing | None:
+        if kind == "mention":
+            return self._joined("unit", "entity", lambda unit, entity: {**unit, **entity})
+        if kind == "link":
+            link_type = self._chance.choice(LINK_TYPES)
+            return self._joined(
+                "unit", "unit",
+                lambda a, b: {"fromUnitId": a["unitId"], "toUnitId": b["unitId"], "linkType": link_type},
+            )  # fmt: skip
+        return Thing({f"{kind}Id": str(UUID(int=self._chance.getrandbits(128), version=4))})
+
+    def _joined(
+        self, left: str, right: str, key: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]]
+    ) -> Thing | None:
+        """Join two things that live and were not joined before."""
+        one, other = self._some(left), self._some(right)
+        if one is None or other is None or one is other:
+            return None
+        place = UUID(next(iter(other.key.values())))
+        if place in one.joined:
+            return None
+        one.joined.add(place)
+        return Thing(key(one.key, other.key), hangs_on=(one, other))
+
+    def _touch(self, kind: str, *, ends: bool) -> Event | None:
+        thing, family = self._some(kind), FAMILIES[kind]
+        if thing is None:
+            return None
+        thing.version += 1
+        if ends:
+            thing.alive = False
+            return self._event(self._bank, family.ends, thing.key, {}, thing.version)
+        state = family.state(self._chance, self._now)
+        return self._event(self._bank, self._chance.choice(family.goes_on), thing.key, state, thing.version)
+
+    def _some(self, kind: str) -> Thing | None:
+        """Return a thing that may be touched; one that ended is forgotten when it is met."""
+        live = self._live[kind]
+        while live:
+            at = self._chance.randrange(len(live))
+            if live[at].usable:
+                return live[at]
+            live[at] = live[-1]
+            live.pop()
+        return None
+
+    def _archive(self, nth: int) -> Iterator[Event]:
+        """Tell of a bank that begins, changes, ends with all that is in it, and begins again."""
+        name = f"{self._name}/archive-{nth}"
+        bank = identity.bank_id(self._host, name)
+        yield self._event(bank, E.BANK_CREATED, {}, {"bankName": name})
+        for kind in ("doc", "unit", "entity", "directive"):
+            thing = Thing({f"{kind}Id": str(UUID(int=self._chance.getrandbits(128), version=4))})
+            yield self._event(bank, FAMILIES[kind].begins, thing.key, FAMILIES[kind].state(self._chance, self._now))
+        yield self._event(bank, E.BANK_UPDATED, {}, {"bankName": name, "background": sentence(self._chance)}, 2)
+        yield self._event(bank, E.BANK_DELETED, {}, {}, 3)
+        yield self._event(bank, E.BANK_CREATED, {}, {"bankName": name}, 4)
+
+    @property
+    def _now(self) -> datetime:
+        return BEGIN + timedelta(seconds=self._told)
+
+    def _event(
+        self, bank: UUID, event: EventType, key: Mapping[str, Any], state: Mapping[str, Any], version: int = 1
+    ) -> Event:
+        self._told += 1
+        origin = Origin(self._host, bank, self._user, self._now)
+        return offer(origin, event, tuple(key.values()), {**key, **state}, nth=str(version))

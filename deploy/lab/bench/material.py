@@ -1,0 +1,29 @@
+"""What a bench of the pipeline has said: the demo's conversation, in as many banks as are asked for.
+
+Made-up words would name nobody and nothing, and the stages would find little to do.
+"""
+
+from collections.abc import Iterator
+
+from deploy.lab.demo.data import DemoTurn, load
+from store.memory.turns import NewMessage, NewTurn
+
+
+def conversations(banks: int) -> Iterator[list[NewTurn]]:
+    """Yield the conversation's turns in order, once a bank."""
+    turns = load().turns
+    for nth in range(banks):
+        yield [_turn(f"bank-{nth}", turn) for turn in turns]
+
+
+def _turn(bank: str, turn: DemoTurn) -> NewTurn:
+    messages = [NewMessage(m.role, m.content, name=m.name, occurred_at=m.timestamp) for m in turn.messages]
+    return NewTurn(
+        bank,
+        turn.session_id,
+        turn.turn_id,
+        messages,
+        user_id=turn.user_id,
+        occurred_at=turn.occurred_at,
+        gateway=True,
+    )

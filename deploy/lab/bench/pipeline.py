@@ -1,0 +1,251 @@
+"""`afterturn bench pipeline`: turns a second through all stages, beside the bare library calls they are made of."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import chain
+from statistics import median
+from uuid import UUID
+
+from sqlalchemy import text
+
+from deploy.lab.bench import row_floor, saturated, stage_floors
+from deploy.lab.bench.acknowledgement import append, now
+from deploy.lab.bench.ground import Ground, ground
+from deploy.lab.bench.material import conversations
+from deploy.lab.bench.measures import Machine, Measure, Outcome, Target
+from deploy.lab.bench.pipeline_stack import PipelineStack, pipeline_stack
+from deploy.lab.bench.questions import Questions
+from deploy.lab.demo.stack import paused_workers
+from embeddings.settings import Variant
+from store.database import Database
+from store.derived.pending_words import WaitingWords
+from store.memory.turns import NewTurn, TurnStore
+
+#: Lends what `run` takes.
+servers = pipeline_stack
+MILLISECONDS = 1000.0
+#: Turns of one append, and how often it is asked whether everything is done.
+APPENDED_TOGETHER = 50
+LOOK_AGAIN_S = 0.05
+#: So many times the banks of a round keep the workers busy for as long as acknowledgements are timed beside them.
+SATURATING = 4
+#: A pipeline that stands still is not waited for.
+PATIENCE_S = 900.0
+
+Say = Callable[[str], None]
+
+UNDONE = text("select exists (select from afterturn.ledger_t where host_id = any(:hosts) and undone)")
+LEFT = text("""
+    select count(*) filter (where undone) as undone,
+           count(*) filter (where status in ('dead', 'add_unknown', 'add_failed', 'flush_failed', 'unknown')) as failed
+      from afterturn.ledger_t where host_id = any(:hosts)""")
+
+
+class NotDone(Exception):
+    """The pipeline did not bring everything to a good end: its figures would mean nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is run: rounds of so many banks, each with the demo's conversation of 153 turns.
+
+    `sample` is on how many texts the embedder's best batch is looked for. The 95th percentile of a hundred is its fifth
+    slowest, which a single stall decides: three hundred are timed.
+    """
+
+    rounds: int = 3
+    banks: int = 8
+    idle_banks: int = 16
+    acknowledgements: int = 300
+    sample: int = 96
+
+
+FULL = Sizes(rounds=5, banks=64, idle_banks=128, acknowledgements=800, sample=256)
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """One backlog and how it was worked off: wall time, and processor time by part, in seconds."""
+
+    host: UUID
+    turns: int
+    since: int
+    seconds: float
+    cpu: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def rate(self) -> float:
+        """Turns a second."""
+        return self.turns / self.seconds
+
+
+async def run(on: PipelineStack, say: Say, sizes: Sizes) -> Outcome:
+    """Take every measure, one after the other."""
+    async with ground(on.servers) as here:
+        database = here.database(4)
+        try:
+            return await Bench(on, here, database, say, sizes).run()
+        finally:
+            await database.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """One run of the bench."""
+
+    on: PipelineStack
+    here: Ground
+    database: Database
+    say: Say
+    sizes: Sizes
+
+    async def run(self) -> Outcome:
+        """Take every measure, one after the other."""
+        async with self.here.owner.connect() as connection:
+            machine = await Machine.read(connection)
+        await self.drained(1)
+        rounds, floors = [], []
+        for nth in range(self.sizes.rounds):
+            rounds.append(await self.drained(self.sizes.banks))
+            self.say(f"round {nth + 1}: {rounds[-1].rate:.0f} turns/s through all stages")
+            # Beside each round: a machine that is shared is not as fast a minute later.
+            floors.append(await self._floor(rounds[-1]))
+        costs = {part: median(one[part] for one in floors) for part in FLOOR} | await self._graphs(rounds[-1])
+        measures = [
+            self._over("pipeline_over_library_calls", rounds, sum(costs[part] for part in FLOOR), 0.7),
+            self._over("pipeline_over_embedder_alone", rounds, costs["floor_embedding_ms"], 0.5),
+            await self._idle(),
+            await self._questions(),
+            *await self._acknowledgement(),
+        ]
+        return Outcome(
+            machine, measures, asdict(self.sizes), {**costs, **_ours(rounds), **_of_processor(costs, rounds)}
+        )
+
+    async def drained(self, banks: int) -> Drained:
+        """Append turns while no worker runs, then let them, and wait until every stage is through."""
+        with paused_workers(self.on.stack):
+            host, turns = await self.backlog(banks)
+            since, before = await row_floor.mark(self.here), self.on.cpu_seconds()
+        started = time.monotonic()
+        await self.done(host)
+        seconds = time.monotonic() - started
+        after = self.on.cpu_seconds()
+        return Drained(host, len(turns), since, seconds, {part: after[part] - before[part] for part in after})
+
+    async def backlog(self, banks: int) -> tuple[UUID, list[NewTurn]]:
+        """Append the conversation to so many banks of a new host, the banks in turns."""
+        host, store = await self.here.new_host(self.database), TurnStore(self.database, now)
+        await self.on.hand_over(self.database, host)
+        turns = list(chain.from_iterable(zip(*conversations(banks), strict=True)))
+        for start in range(0, len(turns), APPENDED_TOGETHER):
+            await append(store, host, *turns[start : start + APPENDED_TOGETHER])
+        return host, turns
+
+    async def done(self, *hosts: UUID) -> None:
+        """Wait until nothing is undone. Raises NotDone when it takes too long or something failed."""
+        until = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until and await self.undone(*hosts):  # noqa: ASYNC110 - another process sets no event
+            await asyncio.sleep(LOOK_AGAIN_S)
+        async with self.here.owner.connect() as connection:
+            left = (await connection.execute(LEFT, {"hosts": list(hosts)})).one()
+        if left.undone or left.failed:
+            raise NotDone(f"{left.undone} rows of the ledger are undone, {left.failed} failed")
+
+    async def undone(self, *hosts: UUID) -> bool:
+        """Say whether anything is still to be done: one statement on a connection that is kept."""
+        async with self.database.operator_call() as connection:
+            return bool((await connection.execute(UNDONE, {"hosts": list(hosts)})).scalar_one())
+
+    async def _floor(self, drained: Drained) -> dict[str, float]:
+        """Return what the bare calls for one turn cost, in milliseconds of processor time."""
+        turns = list(chain.from_iterable(conversations(self.sizes.banks)))
+        texts = await stage_floors.texts(self.here, drained.host)
+        with paused_workers(self.on.stack):
+            self.say(f"the bare calls: {len(texts)} texts, {len(turns)} deliveries, their rows, the rules")
+            spent = {
+                "floor_embedding_ms": self._embedding(texts, Variant.DYNAMIC),
+                "floor_gateway_ms": await stage_floors.gateway(self.on, turns),
+                "floor_rows_ms": (await row_floor.copy_rows(self.here, drained.host, drained.since)).seconds,
+                "floor_rules_ms": stage_floors.rules(turns),
+            }
+        return _of_a_turn(spent, drained)
+
+    async def _graphs(self, drained: Drained) -> dict[str, float]:
+        """Return what fastembed takes with the model as it is shipped, and with the graph that our stage runs."""
+        texts = await stage_floors.texts(self.here, drained.host)
+        with paused_workers(self.on.stack):
+            self.say("the other graphs of the sentence model")
+            spent = {
+                "as_shipped_embedding_ms": self._embedding(texts, Variant.WEIGHTS),
+                # Not what a library brings, but what its stage cannot do without.
+                "our_graph_embedding_ms": self._embedding(texts, Variant.LEAN),
+            }
+        return _of_a_turn(spent, drained)
+
+    def _embedding(self, texts: Sequence[str], variant: Variant) -> float:
+        return stage_floors.embedding(texts, self.on.data / "models", variant, self.sizes.sample)
+
+    def _over(self, name: str, rounds: Sequence[Drained], floor_ms: float, least: float) -> Measure:
+        ours = median(one.rate for one in rounds)
+        return Measure(name, "turns/s", ours, Target(">=", least), self.on.workers / floor_ms * MILLISECONDS)
+
+    async def _idle(self) -> Measure:
+        """Let stages that do nothing but claim and close work off a backlog, after a small one to warm up.
+
+        Its words are carried into their index before, which is a stage's work: workers do it, too, where many wait.
+        """
+        with paused_workers(self.on.stack), self.on.idle_workers() as idle:
+            host, _ = await self.backlog(1)
+            await self.done(host)
+            with paused_workers(idle):
+                host, turns = await self.backlog(self.sizes.idle_banks)
+                await WaitingWords(self.database).carry(PATIENCE_S)
+            started = time.monotonic()
+            await self.done(host)
+            seconds = time.monotonic() - started
+        return Measure("no_op_stages", "turns/s", len(turns) / seconds, Target(">=", 1000.0))
+
+    async def _questions(self) -> Measure:
+        """Ask as a job what is also asked at once, while nothing else is to be done."""
+        at_once, as_job = await Questions(self.on.stack).p95_ms(self.sizes.acknowledgements)
+        return Measure("recall_job_p95_over_call", "ms", as_job - at_once, Target("<=", 150.0))
+
+    async def _acknowledgement(self) -> list[Measure]:
+        door = saturated.Door(self.on.stack)
+        quiet = await door.p95_ms(self.sizes.acknowledgements, saturated.QUIET_PAUSE_S)
+        with paused_workers(self.on.stack):
+            host, _ = await self.backlog(SATURATING * self.sizes.banks)
+        busy = await door.p95_ms(self.sizes.acknowledgements, saturated.BUSY_PAUSE_S)
+        if not await self.undone(host):
+            raise NotDone("the backlog was worked off before the acknowledgements were timed")
+        return [
+            Measure("ack_p95_saturated_over_quiet", "ms", busy, Target("<=", 3.0), quiet),
+            Measure("ack_p95_saturated", "ms", busy, Target("<=", 60.0)),
+        ]
+
+
+FLOOR = ("floor_embedding_ms", "floor_gateway_ms", "floor_rows_ms", "floor_rules_ms")
+
+
+def _of_a_turn(spent: Mapping[str, float], drained: Drained) -> dict[str, float]:
+    return {name: seconds / drained.turns * MILLISECONDS for name, seconds in spent.items()}
+
+
+def _of_processor(costs: Mapping[str, float], rounds: Sequence[Drained]) -> dict[str, float]:
+    """Return both ratios by processor time alone: what else the machine is busy with does not move them much."""
+    spent = sum(_ours(rounds).values())
+    return {
+        "processor_over_library_calls": sum(costs[part] for part in FLOOR) / spent,
+        "processor_over_embedder_alone": costs["floor_embedding_ms"] / spent,
+        "processor_over_calls_with_our_graph": sum(costs[part] for part in ("our_graph_embedding_ms", *FLOOR[1:]))
+        / spent,
+    }
+
+
+def _ours(rounds: Sequence[Drained]) -> dict[str, float]:
+    """Return the processor time of a turn by part of the stack, in milliseconds."""
+    parts = rounds[0].cpu
+    return {f"ours_{part}_ms": median(one.cpu[part] / one.turns for one in rounds) * MILLISECONDS for part in parts}

@@ -1,0 +1,133 @@
+"""The private stack of `afterturn bench pipeline`: a worker a core, a gateway process, and what each of them costs."""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from uuid import UUID
+
+import psutil
+
+from deploy.lab.bench import gateway_process
+from deploy.lab.bench.servers import BenchServers, of_stack
+from deploy.local import Child, child, ports, survivors
+from deploy.local.private_stack import running
+from deploy.local.stack import Stack, StackProcess
+from producers.service.gateway_clients import canonical_url
+from store.database import Database
+from store.tenancy.gateway_targets import GatewayTargets, GatewayUser, seal_place
+from store.tenancy.sealing import Sealer
+from workers.settings import sealing_keys
+
+GATEWAY_USER, GATEWAY_KEY = "bench", "uk_of_the_bench"
+IDLE = "deploy.lab.bench.idle_worker"
+#: What a worker's log says when it takes work.
+READY = "the sentence model is loaded"
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineStack:
+    """A running stack nobody else uses, and the gateway it delivers to."""
+
+    stack: Stack
+    gateway_url: str
+    gateway_pid: int
+    workers: int
+
+    def __str__(self) -> str:
+        return f"a private stack with {self.workers} workers"
+
+    @property
+    def servers(self) -> BenchServers:
+        """The database, which no other stack's workers look at."""
+        return replace(of_stack(self.stack), shared=False)
+
+    @property
+    def data(self) -> Path:
+        """The stack's data folder."""
+        return self.stack.api_key_file.parent
+
+    async def hand_over(self, database: Database, host: UUID) -> None:
+        """Have the turns of a host handed to the gateway, as a user of its own."""
+        user = GatewayUser(canonical_url(self.gateway_url), GATEWAY_USER, project_id=str(host))
+        sealer = Sealer(sealing_keys(self.stack.gateway_sealing_keys))
+        sealed = sealer.seal(GATEWAY_KEY, seal_place(host, user))
+        await GatewayTargets(database).set(host, None, user, ("current_chat",), sealed)
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """Return the processor time that each part has used: workers, postgres, valkey, api, gateway."""
+        spent = {"workers": 0.0, "gateway": cpu_seconds(self.gateway_pid)}
+        for one in self.stack.processes:
+            part = "workers" if one.name.startswith("worker") else one.name
+            family = [one.pid, *(process.pid for process in psutil.Process(one.pid).children(recursive=True))]
+            spent[part] = spent.get(part, 0.0) + sum(map(cpu_seconds, family))
+        return spent
+
+    @contextmanager
+    def idle_workers(self) -> Iterator[Stack]:
+        """Run as many workers again whose stages do nothing, under a name of their own at the broker.
+
+        Lends the stack as if it had these workers alone.
+        """
+        with ExitStack() as running:
+            names = [f"worker-idle-{nth}" for nth in range(1, self.workers + 1)]
+            pids = [running.enter_context(_started(self._idle(name))) for name in names]
+            processes = tuple(StackProcess(name=name, pid=pid) for name, pid in zip(names, pids, strict=True))
+            yield self.stack.model_copy(update={"processes": processes})
+
+    def _idle(self, name: str) -> Child:
+        log = self.data / "logs" / f"{name}.log"
+        return Child(
+            name=name,
+            argv=(sys.executable, "-P", "-m", IDLE),
+            environment=self._environment(),
+            ready=lambda _pid: READY in log.read_text(encoding="utf-8"),
+            log=log,
+        )
+
+    def _environment(self) -> Mapping[str, str]:
+        return {
+            **os.environ,
+            survivors.MARK: str(self.data),
+            "AFTERTURN_DATA": str(self.data),
+            "AFTERTURN_METRICS_DIR": str(self.data / "metrics-of-idle-workers"),
+            "AFTERTURN_DATABASE__URL": self.stack.database_url.get_secret_value(),
+            "AFTERTURN_DATABASE__OPERATOR_URL": self.stack.operator_url.get_secret_value(),
+            "AFTERTURN_BROKER__URL": self.stack.redis_url.get_secret_value(),
+            "AFTERTURN_BROKER__NAMESPACE": "idle",
+        }
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the processor time of a process and of those of its children that ended; 0 when it has ended itself."""
+    try:
+        times = psutil.Process(pid).cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system + times.children_user + times.children_system)
+
+
+@contextmanager
+def pipeline_stack(_data: Path | None = None) -> Iterator[PipelineStack]:
+    """Start a stack and a gateway and leave nothing of them; whatever else runs is not looked at."""
+    cores = len(os.sched_getaffinity(0))
+    port = ports.free_port()
+    url = f"http://{ports.LOOPBACK}:{port}"
+    told = {"AFTERTURN_GATEWAY__USER_ID": GATEWAY_USER, "AFTERTURN_GATEWAY__USER_KEY": GATEWAY_KEY}
+    with (
+        _started(gateway_process.child(port)) as gateway,
+        running(cores, name="bench", gateway=url, environment=told) as stack,
+    ):
+        yield PipelineStack(stack, url, gateway, cores)
+
+
+@contextmanager
+def _started(described: Child) -> Iterator[int]:
+    """Run a child meanwhile; lends its process id."""
+    process = child.start(described)
+    try:
+        yield process.pid
+    finally:
+        child.stop(described, process)

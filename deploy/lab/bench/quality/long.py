@@ -1,0 +1,28 @@
+"""The same talk in long messages: what is true of short ones must hold of these too. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from deploy.lab.bench.quality.material import Asked, Dialogue, Said
+
+
+def joined(dialogue: Dialogue, turns: int) -> Dialogue:
+    """Return a dialogue in which so many messages of a session in a row are one, told by who said the first of them.
+
+    Every line names its speaker; evidence is the long message that holds it.
+    """
+    runs = list(_runs(dialogue.said, turns))
+    home = {one.id: run[0].id for run in runs for one in run}
+    asked = [Asked(a.text, a.category, frozenset(home[one] for one in a.evidence)) for a in dialogue.asked]
+    return Dialogue(f"{dialogue.name} by {turns}", [_one(run) for run in runs], asked)
+
+
+def _runs(said: Sequence[Said], turns: int) -> Iterator[Sequence[Said]]:
+    for _, found in groupby(said, key=lambda one: one.session):
+        session = list(found)
+        yield from (session[at : at + turns] for at in range(0, len(session), turns))
+
+
+def _one(run: Sequence[Said]) -> Said:
+    return replace(run[0], text="\n".join(f"{one.name or one.role}: {one.text}" for one in run))

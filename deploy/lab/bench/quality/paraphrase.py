@@ -1,0 +1,201 @@
+"""`afterturn bench paraphrase`: what was just said is found by other words as well as when everything has settled."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, median
+
+from afterturn_client import AsyncAfterturn, RecallAnswer, Recalled, TurnReceipt
+from afterturn_client.calls import RecallOptions
+
+from deploy.lab.bench.ground import ground
+from deploy.lab.bench.measures import Machine, Measure, Outcome, Target
+from deploy.lab.bench.quality.pairs import CONTEXTS, Context, Pair, before, pairs
+from deploy.lab.bench.quality.settling import NotSettled, settled
+from deploy.lab.bench.servers import of_stack
+from deploy.local.private_stack import running
+from deploy.local.stack import NoStack, Stack, find_stack
+
+#: Answers looked at, and how many of them are the first.
+DEPTH = 20
+FIRST = 5
+#: What stands behind the last that is looked at.
+NOWHERE = DEPTH + 1
+#: Turns written together before the first statement.
+TOGETHER = 50
+#: Of a private stack.
+WORKERS = 2
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """So many pairs, each in so many contexts."""
+
+    pairs: int = 200
+    contexts: int = len(CONTEXTS)
+
+
+FULL = Sizes()
+
+
+@dataclass(frozen=True, slots=True)
+class PairStack:
+    """A running stack; `name` says whose."""
+
+    stack: Stack
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """One answer: the statement's place in it, how far the vectors of the bank were, and milliseconds of the call."""
+
+    place: int
+    embedded: int
+    took_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One pair in one context, asked for at once; `position` is the statement's, `last` that of all said there."""
+
+    pair: Pair
+    context: Context
+    position: int
+    last: int
+    at_once: Answered
+
+
+@dataclass(frozen=True, slots=True)
+class Twice:
+    """The same question at once and when all stages are through."""
+
+    asked: Asked
+    settled: Answered
+
+
+@contextmanager
+def servers(data: Path | None) -> Iterator[PairStack]:
+    """Lend the stack that runs in a data folder (None: the usual one), else a private one."""
+    try:
+        yield PairStack(find_stack(data), "the running stack")
+    except NoStack:
+        with running(WORKERS, name="bench", gateway="off") as stack:
+            yield PairStack(stack, "a private stack")
+
+
+async def run(on: PairStack, say: Say, sizes: Sizes) -> Outcome:
+    """Say every pair in every context and ask for it, twice; leave nothing behind. Raises NotSettled."""
+    contexts, told = CONTEXTS[: sizes.contexts], pairs()[: sizes.pairs]
+    async with ground(of_stack(on.stack)) as here:
+        database = here.database(1)
+        try:
+            key = await here.new_key(database)
+            async with here.owner.connect() as connection:
+                machine = await Machine.read(connection)
+        finally:
+            await database.close()
+        async with AsyncAfterturn(on.stack.api, key, timeout_s=60.0, allow_http=True) as memory:
+            talk = Talk(memory)
+            for context in contexts:
+                await talk.begin(context)
+            say(f"{len(told)} pairs are said in {len(contexts)} contexts each")
+            twice = [one for pair in told for one in await talk.both(pair, contexts)]
+    for line in _poor(twice):
+        say(line)
+    sized = {"pairs": len(told), "contexts": len(contexts)}
+    return Outcome(machine, _measures(twice), sized, dict(_parts(twice, contexts)))
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """Says and asks; every context has a bank of its own, so that each statement meets those before it."""
+
+    memory: AsyncAfterturn
+
+    async def begin(self, context: Context) -> None:
+        """Write what a bank holds before, and wait until it has settled."""
+        turns, position = before(context, context.name), 0
+        for at in range(0, len(turns), TOGETHER):
+            for receipt in await self.memory.add_turns(turns[at : at + TOGETHER]):
+                if not isinstance(receipt, TurnReceipt):
+                    raise NotSettled(f"bank {context.name}: a turn was refused")
+                position = receipt.position
+        if position:
+            await settled(self.memory, context.name, position, [])
+
+    async def both(self, pair: Pair, contexts: Sequence[Context]) -> list[Twice]:
+        """Say and ask in each context at once, and ask once more when all have settled."""
+        asked = [await self._at_once(pair, context) for context in contexts]
+        return [Twice(one, await self._settled(one)) for one in asked]
+
+    async def _at_once(self, pair: Pair, context: Context) -> Asked:
+        positions = []
+        for turn in context.turns(pair, context.name):
+            (receipt,) = await self.memory.add_turns([turn])
+            if not isinstance(receipt, TurnReceipt):
+                raise NotSettled(f"bank {context.name}: a turn was refused")
+            positions.append(receipt.position)
+        return Asked(pair, context, positions[0], positions[-1], await self._ask(pair, context))
+
+    async def _settled(self, asked: Asked) -> Answered:
+        pair, context = asked.pair, asked.context
+        await settled(self.memory, context.name, asked.last, [(context.session(pair), pair.name)])
+        return await self._ask(pair, context)
+
+    async def _ask(self, pair: Pair, context: Context) -> Answered:
+        options = RecallOptions(bank=context.name, k=DEPTH)
+        if (session := context.asking(pair)) is not None:
+            options["session_id"] = session
+        began = time.perf_counter()
+        answer = await self.memory.recall(pair.asked, **options)
+        took_ms = (time.perf_counter() - began) * 1000
+        return Answered(_place(pair, answer), answer.freshness.embedded, took_ms)
+
+
+def _place(pair: Pair, answer: RecallAnswer) -> int:
+    """Return where a statement stands among the answers, from 1; what the assistant replied does not count."""
+    found = (place for place, one in enumerate(answer.results, start=1) if _is(pair, one))
+    return next(found, NOWHERE)
+
+
+def _is(pair: Pair, found: Recalled) -> bool:
+    return found.turn_id == pair.name and found.role != "assistant"
+
+
+def _share(answers: Iterable[Answered]) -> float:
+    return fmean(answer.place <= FIRST for answer in answers)
+
+
+def _measures(twice: Sequence[Twice]) -> Sequence[Measure]:
+    at_once, then = _share(one.asked.at_once for one in twice), _share(one.settled for one in twice)
+    missed = sum(one.asked.at_once.place == NOWHERE for one in twice)
+    return [
+        Measure("first_five_at_once", "share", at_once, Target(">=", 0.99), then),
+        Measure("missed_at_once", "questions", missed, Target("<=", 0)),
+    ]
+
+
+def _parts(twice: Sequence[Twice], contexts: Sequence[Context]) -> Iterator[tuple[str, float]]:
+    yield "missed_settled", sum(one.settled.place == NOWHERE for one in twice)
+    yield "only_settled_in_the_first_five", sum(one.settled.place <= FIRST < one.asked.at_once.place for one in twice)
+    yield "asked_before_it_had_a_vector", fmean(one.asked.at_once.embedded < one.asked.position for one in twice)
+    yield "recall_p50_at_once_ms", median(one.asked.at_once.took_ms for one in twice)
+    yield "recall_p50_settled_ms", median(one.settled.took_ms for one in twice)
+    for context in contexts:
+        own = [one for one in twice if one.asked.context == context]
+        yield f"first_five_at_once, {context.name}", _share(one.asked.at_once for one in own)
+        yield f"first_five_settled, {context.name}", _share(one.settled for one in own)
+
+
+def _poor(twice: Iterable[Twice]) -> Iterator[str]:
+    """Name what is not among the first five at once."""
+    for asked, then in ((one.asked, one.settled) for one in twice if one.asked.at_once.place > FIRST):
+        yield f"{asked.pair.asked} {asked.context.name}: place {asked.at_once.place}, settled {then.place}"

@@ -1,0 +1,60 @@
+"""How much longer a question waits for a worker than for the door itself, over HTTP."""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx
+
+from deploy.lab.bench.talk import BANK, sentence
+from deploy.lab.bench.timing import p95_ms
+from deploy.local.stack import Stack
+
+#: Pause between two questions, and how long an answer may take, in seconds.
+PAUSE_S = 0.05
+PATIENCE_S = 30.0
+#: Asked before time is taken: connections and statements are met for the first time.
+WARM_UP = 5
+
+
+class NoAnswer(Exception):
+    """A recall job did not come to its end: the figures would mean nothing."""
+
+
+class Questions:
+    """Asks a stack the same questions in two ways: at once, and as a job that a worker answers."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._api = stack.api
+        self._headers = {"authorization": f"Bearer {stack.api_key()}"}
+
+    async def p95_ms(self, questions: int) -> tuple[float, float]:
+        """Ask one after the other; return the 95th percentiles (at once, as a job) in milliseconds."""
+        chance = random.Random("questions")  # noqa: S311 - a seed, not a secret
+        at_once, as_job = [], []
+        async with httpx.AsyncClient(base_url=self._api, headers=self._headers, trust_env=False) as client:
+            for _ in range(questions + WARM_UP):
+                body = {"bank": BANK, "query": sentence(chance)}
+                at_once.append(await _timed(_ask, client, body))
+                as_job.append(await _timed(_ask_by_job, client, body))
+        return p95_ms(at_once[WARM_UP:]), p95_ms(as_job[WARM_UP:])
+
+
+async def _timed(ask: Callable[..., Awaitable[None]], client: httpx.AsyncClient, body: dict[str, Any]) -> float:
+    await asyncio.sleep(PAUSE_S)
+    started = time.perf_counter()
+    await ask(client, body)
+    return time.perf_counter() - started
+
+
+async def _ask(client: httpx.AsyncClient, body: dict[str, Any]) -> None:
+    (await client.post("/api/v1/recall", json=body, timeout=PATIENCE_S)).raise_for_status()
+
+
+async def _ask_by_job(client: httpx.AsyncClient, body: dict[str, Any]) -> None:
+    job = (await client.post("/api/v1/recall/jobs", json=body, timeout=PATIENCE_S)).raise_for_status().json()["job_id"]
+    answer = await client.get(f"/api/v1/recall/jobs/{job}", params={"wait_ms": 10_000}, timeout=PATIENCE_S)
+    if (status := answer.raise_for_status().json()["status"]) != "done":
+        raise NoAnswer(f"a recall job is {status}")

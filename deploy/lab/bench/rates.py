@@ -1,0 +1,56 @@
+"""How many events a second: into the log alone, with their projections, and back out of it in a replay."""
+
+import time
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+from uuid import UUID
+
+from deploy.lab.bench.ground import Ground
+from deploy.lab.bench.history import History
+from deploy.lab.bench.measures import Measure, Target
+from store.database import Database
+from store.log.bulk import append_bulk
+from store.replay.shadow import Scope, Shadow
+
+
+async def bulk_and_replay(ground: Ground, events: int, rounds: int) -> list[Measure]:
+    """Append the same generated history with and without projections, and replay it, in turns."""
+    alone, projected, replayed = [], [], []
+    database = ground.database(1)
+    try:
+        for nth in range(rounds):
+            alone.append(await _rate(ground, database, events, nth, project=False))
+            projected.append(await _rate(ground, database, events, nth, project=True))
+            replayed.append(await _replay_rate(ground))
+    finally:
+        await database.close()
+    return [
+        Measure("bulk_append_log_only", "events/s", median(alone), Target(">=", 20_000.0)),
+        Measure("bulk_append_with_projections", "events/s", median(projected), Target(">=", 5_000.0)),
+        Measure("replay", "events/s", median(replayed), Target(">=", 10_000.0)),
+    ]
+
+
+async def _rate(ground: Ground, database: Database, events: int, seed: int, *, project: bool) -> float:
+    host = await ground.new_host(database)
+    made = list(History(host, "bulk", seed).events(events))
+    return events / await _load(database, host, made, project=project)
+
+
+async def _load(database: Database, host: UUID, made: Sequence[dict[str, Any]], *, project: bool) -> float:
+    started = time.perf_counter()
+    await append_bulk(database, host, made, project=project)
+    return time.perf_counter() - started
+
+
+async def _replay_rate(ground: Ground) -> float:
+    """Replay the newest host into a shadow of our own."""
+    shadow = Shadow(ground.owner, Scope(ground.newest_host), ground.name)
+    await shadow.prepare(resume=False)
+    try:
+        started = time.perf_counter()
+        done = await shadow.catch_up()
+        return done / (time.perf_counter() - started)
+    finally:
+        await shadow.drop()

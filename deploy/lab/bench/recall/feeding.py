@@ -1,0 +1,80 @@
+"""Turns as fast as they are taken, from a process of their own: what making them up costs is never taken for ours.
+
+`python -P -m deploy.lab.bench.recall.feeding URL BANK`, the key on standard input. It goes on until it is ended, and
+writes a line whenever a batch was taken.
+"""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+
+from afterturn_client import Afterturn, Message, NewTurn
+
+from deploy.lab.bench.talk import Talk
+from deploy.local.child import tied
+from store.memory import turns as stored
+
+#: Turns of one request, as `afterturn ingest` sends them.
+TOGETHER = 100
+
+
+class NotFed(Exception):
+    """Whoever feeds the service gave up: figures taken meanwhile are not those of a service that is fed."""
+
+
+@dataclass(slots=True)
+class Fed:
+    """How much the service took meanwhile; complete when the block has ended."""
+
+    turns_per_s: float = 0.0
+
+
+@contextmanager
+def fed(url: str, key: str, bank: str) -> Iterator[Fed]:
+    """Have a bank fed while the block runs; the block begins when the first turns are taken. Raises NotFed."""
+    argv = [sys.executable, "-P", "-m", __name__, url, bank]
+    process = subprocess.Popen(
+        tied(argv, None, signal.SIGKILL), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    taken = Fed()
+    try:
+        _take_first(process, key)
+        started = time.monotonic()
+        yield taken
+        if process.poll() is not None:
+            raise NotFed("the service was not fed to the end")
+    finally:
+        process.kill()
+        rest, _ = process.communicate()
+    taken.turns_per_s = rest.count("\n") * TOGETHER / (time.monotonic() - started)
+
+
+def _take_first(process: "subprocess.Popen[str]", key: str) -> None:
+    if process.stdin is not None and process.stdout is not None:
+        process.stdin.write(f"{key}\n")
+        process.stdin.flush()
+        if process.stdout.readline():
+            return
+    raise NotFed("the service took no turns")
+
+
+def main() -> None:
+    """Send batch after batch."""
+    _, url, bank = sys.argv
+    with Afterturn(url, sys.stdin.readline().strip(), bank=bank, timeout_s=30.0, allow_http=True) as client:
+        for nth in count():
+            client.add_turns([_told(turn) for turn in Talk(f"fed-{nth}").take(TOGETHER)])
+            print("taken", flush=True)
+
+
+def _told(turn: stored.NewTurn) -> NewTurn:
+    return NewTurn(turn.session_id, [Message(one.role, one.content) for one in turn.messages], turn.turn_id)
+
+
+if __name__ == "__main__":
+    main()

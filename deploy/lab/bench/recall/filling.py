@@ -1,0 +1,154 @@
+"""Banks filled at once: units, their words and their vectors by COPY, as the stages would have left them.
+
+Texts are sentences of the demo's conversation put together by chance, each with a made-up name, so that words are as
+rare and as common as in talk. A vector is the sum of its sentences' real ones plus noise. No event and no ledger row
+stands behind them: workers find nothing to do, and only the host's removal takes them away.
+"""
+
+import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from deploy.lab.demo.data import load
+from embeddings.protocol import Embedder
+from store import identity
+from store.text.terms import analyse, lexical_text
+from store.vectors import register
+
+#: Units of one transaction, and of one session.
+BATCH = 5_000
+SESSION = 20
+#: Of each of a vector's numbers, where unit vectors have 0.05 on average.
+NOISE = 0.02
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+SPEAKERS = (("user", "Ana"), ("assistant", "Guide"))
+SYLLABLES = ("ka", "lo", "mi", "ren", "dor", "vas", "tel", "un", "bri", "osh", "pe", "gan", "zu", "fil", "har", "eth")
+
+TABLES = ("agent_memory_unit_t", "unit_vector_t", "unit_word_t", "posting_t", "term_t", "bank_statistics_t")
+COLUMNS = {
+    "agent_memory_bank_t": ("host_id", "bank_id", "bank_name", "update_ts", "update_user"),
+    "agent_memory_unit_t": (
+        *("host_id", "bank_id", "unit_id", "content", "event_date", "fact_type", "user_id", "origin", "session_id"),
+        *("turn_id", "session_name", "turn_name", "ordinal", "seq", "role", "name", "position", "update_ts"),
+        "update_user",
+    ),
+    "unit_vector_t": ("host_id", "bank_id", "unit_id", "chunk", "generation", "embedding"),
+    "unit_word_t": ("host_id", "bank_id", "unit_id", "session_id", "seq", "length", "terms"),
+}
+# Row-level security refuses COPY: rows are copied into a stage of the transaction and inserted from there.
+STAGE = "create temporary table stage_of_{table} on commit drop as select {columns} from afterturn.{table} with no data"
+INSERT = "insert into afterturn.{table} ({columns}) select {columns} from pg_temp.stage_of_{table}"
+POST = "select carried from afterturn.post_words($1, $2, $3, false)"
+
+
+@dataclass(frozen=True, slots=True)
+class Phrases:
+    """Sentences with their vectors, shape (n, d)."""
+
+    texts: Sequence[str] = field(repr=False)
+    vectors: NDArray[np.float32] = field(repr=False)
+    generation: int
+
+    @classmethod
+    async def read(cls, embedder: Embedder) -> "Phrases":
+        """Take the demo's conversation apart and embed it."""
+        said = (message.content for turn in load().turns for message in turn.messages)
+        texts = list(dict.fromkeys(sentence for text in said for sentence in re.split(r"(?<=[.!?])\s+", text)))
+        return cls(texts, await embedder.embed(texts), embedder.generation)
+
+
+@dataclass(frozen=True, slots=True)
+class Filler:
+    """Fills banks of one host; `engine` has the owner's rights."""
+
+    engine: AsyncEngine
+    host: UUID
+    phrases: Phrases
+
+    async def fill(self, bank: str, units: int) -> None:
+        """Make a bank of so many units; the same name gives the same ones."""
+        async with self.engine.connect() as connection:
+            raw: Any = (await connection.get_raw_connection()).driver_connection
+            await register(raw)
+            bank_id = identity.bank_id(self.host, bank)
+            async with raw.transaction():
+                await _copy(raw, "agent_memory_bank_t", [(self.host, bank_id, bank, BEGIN, "bench")])
+            made = _Made(self.host, bank_id, self.phrases)
+            for start in range(0, units, BATCH):
+                async with raw.transaction():
+                    await self._batch(raw, made, range(start, min(start + BATCH, units)))
+
+    async def settle(self) -> None:
+        """Do what the server does by and by: clean up, and learn how the tables are filled."""
+        async with self.engine.connect() as connection:
+            raw: Any = (await connection.get_raw_connection()).driver_connection
+            for table in TABLES:
+                await raw.execute(f"vacuum (analyze) afterturn.{table}")
+
+    async def _batch(self, raw: Any, made: "_Made", numbers: range) -> None:
+        rows = list(made.rows(numbers))
+        for table, nth in (("agent_memory_unit_t", 0), ("unit_vector_t", 1), ("unit_word_t", 2)):
+            await _copy(raw, table, [row[nth] for row in rows])
+        await raw.fetch(POST, self.host, made.bank, len(rows))
+
+
+async def _copy(raw: Any, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    names = {"table": table, "columns": ", ".join(f'"{column}"' for column in COLUMNS[table])}
+    await raw.execute(STAGE.format(**names))
+    await raw.copy_records_to_table(f"stage_of_{table}", schema_name="pg_temp", columns=COLUMNS[table], records=rows)
+    await raw.execute(INSERT.format(**names))
+
+
+class _Made:
+    """The units of one bank, in order."""
+
+    def __init__(self, host: UUID, bank: UUID, phrases: Phrases) -> None:
+        self.bank = bank
+        self._host, self._phrases = host, phrases
+        self._user = identity.user_id(host, None)
+        self._chance = random.Random(bank.int)  # noqa: S311 - a seed, not a secret
+        self._noise = np.random.default_rng(bank.int)
+
+    def rows(self, numbers: range) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]]:
+        """Yield the rows of units, vectors and words."""
+        for number in numbers:
+            first, second = self._chance.choices(range(len(self._phrases.texts)), k=2)
+            yield self._unit(number, f"{self._phrases.texts[first]} {self._phrases.texts[second]}", first, second)
+
+    def _unit(
+        self, number: int, said: str, first: int, second: int
+    ) -> tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]:
+        session, turn, at = f"s-{number // SESSION}", f"t-{number}", BEGIN + timedelta(minutes=number)
+        (role, name), seq = SPEAKERS[number % 2], number % SESSION
+        session_id = identity.session_id(self.bank, session)
+        turn_id = identity.turn_id(session_id, turn)
+        unit_id = identity.unit_id(turn_id, 0)
+        key = (self._host, self.bank, unit_id)
+        content = f"{said} ({self._name()})"
+        terms = analyse(lexical_text(name, at, content))
+        unit = (*key, content, at, "experience", self._user, "message", session_id, turn_id, session, turn, 0, seq)
+        return (
+            (*unit, role, name, number + 1, at, "bench"),
+            (*key, 0, self._phrases.generation, self._vector(first, second)),
+            (*key, session_id, seq, terms.length, orjson.dumps(terms.counts).decode()),
+        )
+
+    def _name(self) -> str:
+        """Return a made-up name, some of them often and most of them seldom."""
+        nth = int(self._chance.paretovariate(0.6)) % len(SYLLABLES) ** 4
+        return "".join(SYLLABLES[nth // len(SYLLABLES) ** place % len(SYLLABLES)] for place in range(4)).title()
+
+    def _vector(self, first: int, second: int) -> NDArray[np.float32]:
+        vectors = self._phrases.vectors
+        noise = self._noise.standard_normal(vectors.shape[1], dtype=np.float32) * NOISE
+        mixed = vectors[first] + vectors[second] + noise
+        return np.asarray(mixed / np.linalg.norm(mixed), dtype=np.float32)

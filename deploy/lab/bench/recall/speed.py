@@ -1,0 +1,241 @@
+"""`afterturn bench recall`: what is promised of recall's speed, one measure for each promise."""
+
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import cycle, islice
+from pathlib import Path
+from uuid import UUID
+
+import httpx
+
+from deploy.lab.bench.ground import Ground, ground
+from deploy.lab.bench.measures import Machine, Measure, Outcome, Target
+from deploy.lab.bench.recall.asking import Asking, Door, Question
+from deploy.lab.bench.recall.feeding import fed
+from deploy.lab.bench.recall.filling import Filler, Phrases
+from deploy.lab.bench.servers import BenchServers, of_stack
+from deploy.lab.bench.timing import p50_ms, p95_ms, run_lanes
+from deploy.lab.demo.data import load as load_demo
+from deploy.local.private_stack import running
+from deploy.local.stack import NoStack, Stack, find_stack
+from deploy.settings import load
+from embeddings.registry import create_embedder
+from embeddings.settings import EmbeddingSettings
+from store import identity
+from store.derived.vector_indexes import VectorIndexes
+from store.recall.accuracy_check import StoredBank, compare
+from store.recall.settings import RecallSettings
+
+CLIENTS = 8
+LARGE = "large"
+
+Say = Callable[[str], None]
+Ask = Callable[[Question], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is run: one large bank, and so many of `bank_units` units each.
+
+    `rounds` are alternations of ours and floor, each of `questions` questions; `checked` units of a bank are compared
+    with an exact search.
+    """
+
+    units: int = 100_000
+    banks: int = 10
+    bank_units: int = 5_000
+    rounds: int = 5
+    questions: int = 40
+    checked: int = 5
+
+
+FULL = Sizes(banks=100, bank_units=10_000, rounds=10, questions=80, checked=20)
+
+
+@dataclass(frozen=True, slots=True)
+class RecallServers:
+    """A database, the API on it (None: no HTTP is measured), the folder of the model, and the stack's settings.
+
+    `private`: the stack goes when the bench does, so it may be fed.
+    """
+
+    servers: BenchServers
+    api: str | None
+    data: Path
+    name: str
+    embedding: EmbeddingSettings
+    recall: RecallSettings
+    private: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@contextmanager
+def servers(data: Path | None) -> Iterator[RecallServers]:
+    """Lend the stack that runs in a data folder (None: the usual one), else a private one."""
+    try:
+        stack = find_stack(data)
+    except NoStack:
+        with running(1, name="bench", gateway="off") as private:
+            yield _of(private, private=True)
+    else:
+        yield _of(stack, private=False)
+
+
+def _of(stack: Stack, *, private: bool) -> RecallServers:
+    # The key of somebody else's model is not the stack's to tell.
+    mine, embedding = load().settings.embedding.remote, stack.embedding
+    remote = embedding.remote.model_copy(update={"api_key": mine.api_key})
+    embedding = embedding.model_copy(update={"remote": remote})
+    name = "a private stack" if private else "the running stack"
+    data = stack.api_key_file.parent
+    return RecallServers(of_stack(stack), stack.api, data, name, embedding, stack.recall, private)
+
+
+async def run(on: RecallServers, say: Say, sizes: Sizes) -> Outcome:
+    """Take every measure, one after the other, and leave nothing behind."""
+    embedder = create_embedder(on.embedding, on.data)
+    async with ground(on.servers) as here:
+        database = here.database(CLIENTS)
+        try:
+            await embedder.load()
+            key = await here.new_key(database)
+            host = here.newest_host
+            asking = Asking(database, embedder, on.recall, host)
+            filler = Filler(here.owner, host, await Phrases.read(embedder))
+            bench = Bench(on, here, asking, filler, say, sizes)
+            async with httpx.AsyncClient(
+                base_url=on.api or "", headers={"authorization": f"Bearer {key}"}, trust_env=False
+            ) as client:
+                return await bench.run(Door(client, key) if on.api else None)
+        finally:
+            await embedder.close()
+            await database.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """One run of the bench."""
+
+    on: RecallServers
+    here: Ground
+    asking: Asking
+    filler: Filler
+    say: Say
+    sizes: Sizes
+
+    async def run(self, door: Door | None) -> Outcome:
+        """Take every measure; first the growth, which has to begin with little."""
+        async with self.here.owner.connect() as connection:
+            machine = await Machine.read(connection)
+        growth, built_s = await self._growth()
+        self.say(f"a bank of {self.sizes.units} units is filled")
+        filled_s = await self._filled([LARGE], self.sizes.units)
+        questions = await self._questions([LARGE])
+        measures = [*growth]
+        for clients in (1, CLIENTS):
+            self.say(f"recall beside its floor, {clients} at a time")
+            measures += await self._beside_floor(questions, clients)
+        if door is not None:
+            self.say("recall over HTTP beside recall in process")
+            measures.append(await self._over_http(questions, door))
+        self.say("recall beside an exact search")
+        measures += [await self._exact("bank-0", self.sizes.bank_units), await self._exact(LARGE, self.sizes.units)]
+        parts = {"many_banks_filled_s": built_s, "large_bank_filled_s": filled_s}
+        if door is not None and self.on.private:
+            self.say("recall over HTTP from a bank that takes turns as fast as they come in")
+            busy, parts["fed_turns_per_s"] = await self._fed(questions, door)
+            measures.append(busy)
+        return Outcome(machine, measures, asdict(self.sizes), parts)
+
+    async def _growth(self) -> tuple[list[Measure], float]:
+        """Ask one bank while it is alone, then many of the same size."""
+        names, each = [f"bank-{nth}" for nth in range(self.sizes.banks)], self.sizes.bank_units
+        total = each * self.sizes.banks
+        self.say(f"{each} units, then {total} in {self.sizes.banks} banks (vectors: real ones plus noise)")
+        filled_s = await self._filled(names[:1], each)
+        alone = await self._timed(self.asking.ours, await self._questions(names[:1]))
+        filled_s += await self._filled(names[1:], each)
+        among = await self._timed(self.asking.ours, await self._questions(names))
+        name = f"p95_{total}_units_in_{self.sizes.banks}_banks_over_{each}_units"
+        return [
+            Measure(name, "ms", p95_ms(among), Target("<=", 2.0), p95_ms(alone)),
+            Measure(f"fill_{total}_units", "min", filled_s / 60, Target("<=", 20.0)),
+        ], filled_s
+
+    async def _filled(self, banks: Sequence[str], units: int) -> float:
+        started = time.monotonic()
+        for bank in banks:
+            await self.filler.fill(bank, units)
+        await self.filler.settle()
+        await self._indexed()
+        return time.monotonic() - started
+
+    async def _indexed(self) -> None:
+        """Build what a bank of this size needs, as maintenance does by and by."""
+        url = self.on.servers.owner_url.get_secret_value()
+        indexes = VectorIndexes(url, self.on.recall.exact_units)
+        while await indexes.build_some():
+            self.say("an index over vectors is built")
+
+    async def _questions(self, banks: Sequence[str]) -> list[Question]:
+        """Return the demo's questions, each to the next bank."""
+        asked = islice(cycle(one.question for one in load_demo().questions), max(self.sizes.questions, len(banks)))
+        return [await self.asking.understood(bank, text) for bank, text in zip(cycle(banks), asked, strict=False)]
+
+    async def _timed(self, ask: Ask, questions: Sequence[Question]) -> list[float]:
+        await run_lanes(lanes(ask, questions, 1))
+        return [took for _ in range(self.sizes.rounds) for took in await run_lanes(lanes(ask, questions, 1))]
+
+    async def _beside_floor(self, questions: Sequence[Question], clients: int) -> list[Measure]:
+        ours, floor = await self._in_turns((self.asking.ours, self.asking.floor), questions, clients)
+        name = "1_client" if clients == 1 else f"{clients}_clients"
+        return [
+            Measure(f"recall_p50_{name}", "ms", p50_ms(ours), Target("<=", 2.5), p50_ms(floor)),
+            Measure(f"recall_p95_{name}", "ms", p95_ms(ours), Target("<=", 3.0), p95_ms(floor)),
+        ]
+
+    async def _over_http(self, questions: Sequence[Question], door: Door) -> Measure:
+        ours, http = await self._in_turns((self.asking.ours, door.ask), questions, 1)
+        return Measure("http_adds_p50", "ms", p50_ms(http) - p50_ms(ours), Target("<=", 6.0))
+
+    async def _fed(self, questions: Sequence[Question], door: Door) -> tuple[Measure, float]:
+        """Ask the very bank that is fed: what waits to be embedded and indexed in it is in the figure."""
+        quiet = await self._timed(door.ask, questions)
+        with fed(str(door.client.base_url), door.key, LARGE) as taken:
+            busy = await self._timed(door.ask, questions)
+        measure = Measure("http_p95_during_ingestion", "ms", p95_ms(busy), Target("<=", 3.0), p95_ms(quiet))
+        return measure, taken.turns_per_s
+
+    async def _in_turns(self, ways: Sequence[Ask], questions: Sequence[Question], clients: int) -> list[list[float]]:
+        """Ask every way once to warm up, then in blocks that alternate; return the seconds of each way."""
+        took: list[list[float]] = [[] for _ in ways]
+        for way in ways:
+            await run_lanes(lanes(way, questions, clients))
+        for _ in range(self.sizes.rounds):
+            for mine, way in zip(took, ways, strict=True):
+                mine.extend(await run_lanes(lanes(way, questions, clients)))
+        return took
+
+    async def _exact(self, bank: str, units: int) -> Measure:
+        """Compare with an exact search; the poorest filter counts."""
+        host: UUID = self.filler.host
+        stored = StoredBank(host, identity.bank_id(host, bank), bank, units)
+        database = self.here.database(1)
+        try:
+            asked = await compare(database, stored, self.sizes.checked, self.on.recall)
+        finally:
+            await database.close()
+        there = {one.filter: sum(other.there for other in asked if other.filter == one.filter) for one in asked}
+        found = {one.filter: sum(other.found for other in asked if other.filter == one.filter) for one in asked}
+        least = min(found[name] / there[name] for name in there)
+        return Measure(f"recall_at_10_of_exact_{units}_units", "share", least, Target(">=", 0.98))
+
+
+def lanes(ask: Ask, questions: Sequence[Question], clients: int) -> list[list[partial[Awaitable[None]]]]:
+    """Deal the questions out to so many clients."""
+    return [[partial(ask, question) for question in questions[lane::clients]] for lane in range(clients)]

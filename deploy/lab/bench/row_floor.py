@@ -1,0 +1,93 @@
+"""What it costs to write the rows of the stages by COPY, in no more than one statement a table.
+
+What the stages wrote for one host is read back, row by row as it stands now, and copied into tables of the bench's own:
+each is made like the stages' table, with its indexes, checks and foreign keys, but outside row-level security, under
+which PostgreSQL refuses COPY. The ledger and its claims are the stages' own book-keeping and left out.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import orjson
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from deploy.lab.bench.floors import COLUMNS
+from deploy.lab.bench.ground import Ground
+from deploy.lab.bench.pipeline_stack import cpu_seconds
+from store import vectors
+
+#: Tables of the book-keeping, and of what belongs to a host from its beginning.
+LEFT_OUT = frozenset({"ledger_t", "claim_t", "host_t", "api_key_t", "quota_t", "gateway_target_t"})
+
+# The first transaction of those to come: whatever a row says of its last writer, it is this one or later.
+MARK = text("select pg_current_xact_id()::text::bigint")
+# LIKE copies everything but these.
+FOREIGN_KEYS = text("""
+    select pg_get_constraintdef(oid) from pg_constraint
+     where conrelid = cast('afterturn.' || :table as regclass) and contype = 'f'""")
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedRows:
+    """The processor time of COPY in seconds, driver and server, and how many rows each table then had."""
+
+    seconds: float
+    rows: Mapping[str, int]
+
+
+async def mark(ground: Ground) -> int:
+    """Return a mark that tells rows written from now on from those that are there."""
+    async with ground.owner.begin() as connection:
+        return int((await connection.execute(MARK)).scalar_one())
+
+
+async def copy_rows(ground: Ground, source: UUID, since: int) -> CopiedRows:
+    """Copy the rows of the host `source`; those older than `since` are there before the time is taken.
+
+    Counted are both sides: the driver that encodes the rows and the server's backend. Nothing of it is committed.
+    """
+    tables = [table for table in await ground.tables() if table not in LEFT_OUT]
+    async with ground.owner.connect() as connection:
+        driver: Any = (await connection.get_raw_connection()).driver_connection
+        await vectors.register(driver)
+        await connection.execute(text(f"create schema {ground.name}"))
+        backend = await driver.fetchval("select pg_backend_pid()")
+        spent, counts = 0.0, {}
+        for table in tables:
+            columns = await _make_table(connection, ground.name, table)
+            await driver.execute(_older(ground.name, table, columns, since), source)
+            rows = [_row(one) for one in await driver.fetch(_newer(table, columns, since), source)]
+            before = time.process_time() + cpu_seconds(backend)
+            await driver.copy_records_to_table(table, schema_name=ground.name, columns=columns, records=rows)
+            spent += time.process_time() + cpu_seconds(backend) - before
+            counts[table] = await driver.fetchval(f"select count(*) from {ground.name}.{table}")  # noqa: S608 - the catalog's names
+        await connection.rollback()
+        return CopiedRows(spent, counts)
+
+
+async def _make_table(connection: AsyncConnection, schema: str, table: str) -> list[str]:
+    """Make an empty table like the one of the same name, and return the columns that are written."""
+    await connection.execute(text(f"create table {schema}.{table} (like afterturn.{table} including all)"))
+    for key in (await connection.execute(FOREIGN_KEYS, {"table": table})).scalars().all():
+        await connection.execute(text(f"alter table {schema}.{table} add {key}"))
+    return list((await connection.execute(COLUMNS, {"table": table})).scalars())
+
+
+def _older(schema: str, table: str, columns: Sequence[str], since: int) -> str:
+    names = ", ".join(f'"{column}"' for column in columns)
+    return f"""insert into {schema}.{table} ({names}) overriding system value
+               select {names} from afterturn.{table}
+                where host_id = $1 and xmin::text::bigint < {since}"""  # noqa: S608 - the catalog's names
+
+
+def _newer(table: str, columns: Sequence[str], since: int) -> str:
+    names = ", ".join(f'"{column}"' for column in columns)
+    return f"select {names} from afterturn.{table} where host_id = $1 and xmin::text::bigint >= {since}"  # noqa: S608 - the catalog's names
+
+
+def _row(record: Any) -> tuple[Any, ...]:
+    return tuple(orjson.dumps(value).decode() if isinstance(value, dict) else value for value in record.values())

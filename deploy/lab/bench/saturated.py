@@ -1,0 +1,43 @@
+"""How soon a turn is acknowledged over HTTP, whatever the workers do meanwhile."""
+
+import asyncio
+import time
+from itertools import count
+
+import httpx
+
+from deploy.lab.bench.talk import Talk
+from deploy.lab.bench.timing import p95_ms
+from deploy.local.stack import Stack
+from store.memory.turns import NewTurn
+
+#: Pauses between two turns, in seconds: one by one when it is quiet, denser when it is not.
+QUIET_PAUSE_S = 0.1
+BUSY_PAUSE_S = 0.03
+_names = count(1)
+
+
+class Door:
+    """The HTTP door of a stack, through which a bench hands in turns of its own."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._api = stack.api
+        self._headers = {"authorization": f"Bearer {stack.api_key()}"}
+
+    async def p95_ms(self, turns: int, pause_s: float) -> float:
+        """Hand in turns one after the other; return the 95th percentile of the time to the answer, in milliseconds."""
+        talk, took = Talk(f"door-{next(_names)}"), []
+        async with httpx.AsyncClient(base_url=self._api, headers=self._headers, trust_env=False) as client:
+            await self._hand_in(client, next(talk))
+            for turn in talk.take(turns):
+                await asyncio.sleep(pause_s)
+                took.append(await self._hand_in(client, turn))
+        return p95_ms(took)
+
+    @staticmethod
+    async def _hand_in(client: httpx.AsyncClient, turn: NewTurn) -> float:
+        messages = [{"role": message.role, "content": message.content} for message in turn.messages]
+        body = {"bank": turn.bank, "session_id": turn.session_id, "turn_id": turn.turn_id, "messages": messages}
+        started = time.perf_counter()
+        (await client.post("/api/v1/turns", json=body)).raise_for_status()
+        return time.perf_counter() - started

@@ -1,0 +1,57 @@
+"""The servers a bench runs on: those of the running stack, or a private PostgreSQL that is gone afterwards."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from deploy.local import EmbeddedPostgres
+from deploy.local.private_folder import DATA, private_folder
+from deploy.local.stack import NoStack, Stack, find_stack
+from store import migrations
+
+
+@dataclass(frozen=True, slots=True)
+class BenchServers:
+    """URLs of one database, a role each; `shared` when workers of a running stack look at it too."""
+
+    app_url: SecretStr
+    operator_url: SecretStr
+    owner_url: SecretStr
+    shared: bool
+
+    def __str__(self) -> str:
+        return "the running stack" if self.shared else "a private PostgreSQL"
+
+
+@contextmanager
+def bench_servers(data: Path | None) -> Iterator[BenchServers]:
+    """Lend the servers of the stack that runs in a data folder (None: the usual one), else private ones."""
+    try:
+        stack = find_stack(data)
+    except NoStack:
+        with _private() as servers:
+            yield servers
+    else:
+        yield of_stack(stack)
+
+
+def of_stack(stack: Stack) -> BenchServers:
+    """Return the servers of a running stack."""
+    return BenchServers(stack.database_url, stack.operator_url, stack.owner_url, shared=True)
+
+
+@contextmanager
+def _private() -> Iterator[BenchServers]:
+    """Start a PostgreSQL as `afterturn up` would, without anybody else on it."""
+    with private_folder("bench") as folder:
+        postgres = EmbeddedPostgres(folder / DATA)
+        try:
+            endpoint = postgres.start()
+            migrations.upgrade(endpoint.owner_url)
+            app, operator, owner = map(SecretStr, (endpoint.app_url, endpoint.operator_url, endpoint.owner_url))
+            yield BenchServers(app, operator, owner, shared=False)
+        finally:
+            postgres.stop()

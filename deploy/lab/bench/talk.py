@@ -1,0 +1,53 @@
+"""The turns a bench appends: what a person and an agent say to each other, made up from a seed."""
+
+import random
+from collections.abc import Iterator
+
+from store.memory.turns import NewMessage, NewTurn
+
+BANK = "bench"
+_WORDS = """
+    about after again agenda airport always answer apartment appointment asked autumn bakery because before bicycle
+    birthday booked bought brother budget calendar called cancelled changed children clinic coffee colleague concert
+    cooking cousin daughter deadline decided dentist different dinner doctor document evening exercise family
+    february festival finally finished flight flowers forgot friend garden guitar happened history holiday hospital
+    invited january journey kitchen language later learning letter library london looking lunch manager market
+    meeting message moved museum neighbour nothing november office orders painting paris parents party phone photos
+    planning project question reading remember report restaurant running saturday school sister something station
+    story summer surgery teacher thought thursday ticket tomorrow train travel tuesday usually vacation violin
+    visited waiting walking wedding weekend winter working wrote yesterday
+"""
+WORDS = _WORDS.split()
+#: Words of a message, least and most: as in recorded talk of people with an assistant.
+LENGTHS = (8, 60)
+
+
+class Talk:
+    """Turns of one session, as many as are asked for; two messages each, or as many as told."""
+
+    def __init__(self, session: str, messages: int = 2) -> None:
+        self._session, self._messages = session, messages
+        self._chance = random.Random(f"{session}/{messages}")  # noqa: S311 - a seed, not a secret
+        self._said = 0
+
+    def __iter__(self) -> Iterator[NewTurn]:
+        """Go on talking, without end."""
+        return self
+
+    def __next__(self) -> NewTurn:
+        """Return the next turn."""
+        self._said += 1
+        roles = ("user", "assistant")
+        messages = [NewMessage(roles[n % 2], sentence(self._chance)) for n in range(self._messages)]
+        return NewTurn(BANK, self._session, f"turn-{self._messages}-{self._said}", messages)
+
+    def take(self, count: int) -> list[NewTurn]:
+        """Return the next turns."""
+        return [next(self) for _ in range(count)]
+
+
+def sentence(chance: random.Random) -> str:
+    """Return some words, with a name and a number among them."""
+    words = chance.choices(WORDS, k=chance.randint(*LENGTHS))
+    words[len(words) // 2] = chance.choice(("Ana", "Boris", "Carla", "Daniel", "Eva"))
+    return " ".join([*words, str(chance.randint(1, 999))]) + "."

@@ -1,0 +1,83 @@
+"""Counting from the gateway's own file: what was sent twice, out of order, or never, whatever the ledger says."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from deploy.lab.chaos.gateway import Recorded
+from deploy.lab.chaos.gateway_process import Mode
+from deploy.lab.chaos.talk import Turn
+from store.tenancy.gateway_targets import CHAT
+
+
+@dataclass(frozen=True, slots=True)
+class Deliveries:
+    """What the file shows. `untrue` are turns that count as delivered and are not in it as answered well."""
+
+    sent_twice: int
+    flushed_twice: int
+    out_of_order: int
+    foreign: int
+    untrue: int
+
+
+def count(
+    calls: Iterable[Recorded],
+    words: Mapping[tuple[str, str], Turn],
+    positions: Mapping[Turn, int],
+    delivered: Collection[UUID],
+) -> Deliveries:
+    """Read the calls of a run in their order.
+
+    `words` knows turns by their two messages, `positions` where they stand in the log. A call that was told to come
+    again (429) was not processed and does not count. Each turn whose add was answered well may be flushed once.
+    """
+    adds: list[tuple[Turn, Mode]] = []
+    flushes: Counter[str] = Counter()
+    foreign = 0
+    for call in calls:
+        if call.mode is Mode.LIMITED:
+            continue
+        if call.operation == "flush":
+            flushes[call.body["session_id"]] += 1
+        elif (turn := _turn_of(call, words)) is not None:
+            adds.append((turn, call.mode))
+        else:
+            foreign += 1
+    taken = {turn for turn, mode in adds if mode is Mode.OK}
+    sent = Counter(turn for turn, _ in adds)
+    added = Counter(_session(turn) for turn in taken)
+    return Deliveries(
+        sent_twice=sum(times > 1 for times in sent.values()),
+        flushed_twice=sum(max(0, times - added[session]) for session, times in flushes.items()),
+        out_of_order=_late([turn for turn, _ in adds], positions),
+        foreign=foreign,
+        untrue=len(set(delivered) - {turn.id for turn in taken}),
+    )
+
+
+def _turn_of(call: Recorded, words: Mapping[tuple[str, str], Turn]) -> Turn | None:
+    """Return the turn whose two messages, and session, an add carries."""
+    try:
+        asked, answered = (message["content"] for message in call.body["messages"])
+        turn = words.get((asked, answered))
+        return turn if turn and call.body["session_id"] == _session(turn) else None
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _session(turn: Turn) -> str:
+    """Return what a turn's session is called at the gateway of its tenant."""
+    return f"{CHAT}{turn.bank}/{turn.session}"
+
+
+def _late(adds: Iterable[Turn], positions: Mapping[Turn, int]) -> int:
+    """Count adds that came after the add of a later turn of their session."""
+    newest: dict[str, int] = {}
+    late = 0
+    for turn in adds:
+        position = positions.get(turn, 0)
+        late += position < newest.get(turn.session, 0)
+        newest[turn.session] = max(position, newest.get(turn.session, 0))
+    return late

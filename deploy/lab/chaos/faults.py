@@ -1,0 +1,268 @@
+"""The faults of a chaos run: each hurts the stack in one way and tells what that was."""
+
+import asyncio
+import os
+import random
+import signal
+import time
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+from types import MappingProxyType
+
+import redis
+
+from deploy.lab.chaos.eye import Eye
+from deploy.lab.chaos.feeder import Feeder
+from deploy.lab.chaos.gateway import Gateway
+from deploy.lab.chaos.gateway_process import Mode
+from deploy.lab.chaos.interrupted import Episode, LedgerKey, at_the_gateway, in_work, of_turns, waiting
+from deploy.lab.chaos.moments import LOOK_AGAIN_S, moment
+from deploy.local.stack import NoStack, Stack, find_stack
+
+#: How long broker and gateway are out of reach, in seconds.
+AWAY_S = 3.0
+#: A worker that was stopped goes on so many seconds after its leases ran out.
+PAST_LEASE_S = 2.0
+#: Fewest and most calls that a fault of the gateway spoils.
+CALLS = (2, 4)
+#: The longest wait for a moment in which a fault hits something, and for further calls to spoil, in seconds.
+MOMENT_S, MORE_CALLS_S = 10.0, 2.0
+#: The supervisor gives up at the fifth death of one process within a minute; we are no test of that.
+DEATHS_A_MINUTE = 3
+MINUTE_S = 60.0
+
+
+@dataclass(slots=True)
+class Scene:
+    """All that faults can reach."""
+
+    data: Path
+    lease_s: float
+    eye: Eye
+    gateway: Gateway
+    feeder: Feeder
+    chance: random.Random
+    stopped: set[int] = field(default_factory=set)
+    dead: set[int] = field(default_factory=set)
+    went_well: int = 0
+    deaths: deque[tuple[float, str]] = field(default_factory=deque)
+
+    @property
+    def workers(self) -> dict[int, str]:
+        """The names of the workers that live, by process id."""
+        return {pid: name for name, pid in self._pids().items() if name.startswith("worker")}
+
+    @property
+    def stack(self) -> Stack:
+        """The stack with the processes it has now."""
+        return find_stack(self.data)
+
+    async def pid(self, name: str) -> int:
+        """Return the process id of one of the stack's processes, as soon as it has one. Raises NoStack."""
+        await moment(lambda: name in self._pids(), MINUTE_S)
+        try:
+            return self._pids()[name]
+        except KeyError:
+            raise NoStack(f"{name} was not started again") from None
+
+    def _pids(self) -> dict[str, int]:
+        """Return the processes by name, without those whose death the supervisor has not seen yet."""
+        return {one.name: one.pid for one in self.stack.processes if one.pid not in self.dead}
+
+    def kill(self, name: str, pid: int, number: signal.Signals = signal.SIGKILL) -> None:
+        """End a process, and remember its death."""
+        os.kill(pid, number)
+        self.dead.add(pid)
+        self.deaths.append((time.monotonic(), name))
+
+    def died_often(self, name: str) -> bool:
+        """Say whether one more death of this process would be too much for its supervisor."""
+        while self.deaths and self.deaths[0][0] < time.monotonic() - MINUTE_S:
+            self.deaths.popleft()
+        return Counter(one for _, one in self.deaths)[name] >= DEATHS_A_MINUTE
+
+    def hold(self, pid: int) -> None:
+        """Stop a process (SIGSTOP)."""
+        os.kill(pid, signal.SIGSTOP)
+        self.stopped.add(pid)
+
+    def let_go(self, pid: int) -> None:
+        """Let a stopped process go on."""
+        os.kill(pid, signal.SIGCONT)
+        self.stopped.discard(pid)
+
+
+Fault = Callable[[Scene], Awaitable[Episode]]
+
+
+async def kill_worker(scene: Scene) -> Episode:
+    """Kill -9 a worker with work in its hands."""
+    name, pid, rows = await _caught(scene)
+    at = time.time()
+    scene.stopped.discard(pid)
+    scene.kill(name, pid)
+    return Episode("kill_worker", name, at, at, rows)
+
+
+async def stop_worker(scene: Scene) -> Episode:
+    """Stop a worker with work in its hands until its leases ran out, then let it go on as if nothing were."""
+    began = time.time()
+    name, pid, rows = await _caught(scene)
+    await asyncio.sleep(scene.lease_s + PAST_LEASE_S)
+    scene.let_go(pid)
+    return Episode("stop_worker", name, began, time.time(), rows)
+
+
+async def kill_api(scene: Scene) -> Episode:
+    """Kill -9 the API while turns are on their way to it."""
+    pid = await scene.pid("api")
+    await moment(lambda: bool(scene.feeder.sending), MOMENT_S)
+    at = time.time()
+    scene.kill("api", pid)
+    return Episode("kill_api", "api", at, at, frozenset(of_turns([turn.id for turn in scene.feeder.sending])))
+
+
+async def kill_valkey(scene: Scene) -> Episode:
+    """Kill -9 Valkey with every nudge it holds."""
+    pid, rows = await scene.pid("valkey"), await waiting(scene.eye)
+    at = time.time()
+    scene.kill("valkey", pid)
+    return Episode("kill_valkey", "valkey", at, at, frozenset(rows))
+
+
+async def flush_valkey(scene: Scene) -> Episode:
+    """Throw away everything Valkey holds."""
+    rows = await waiting(scene.eye)
+    at = time.time()
+    await asyncio.to_thread(_flush, scene.stack)
+    return Episode("flush_valkey", "valkey", at, time.time(), frozenset(rows))
+
+
+async def pause_valkey(scene: Scene) -> Episode:
+    """Stop Valkey for a while: connections stand, and nobody answers."""
+    pid, rows = await scene.pid("valkey"), await waiting(scene.eye)
+    began = time.time()
+    scene.hold(pid)
+    await asyncio.sleep(AWAY_S)
+    scene.let_go(pid)
+    return Episode("pause_valkey", "valkey", began, time.time(), frozenset(rows))
+
+
+async def restart_postgres(scene: Scene) -> Episode:
+    """Restart PostgreSQL in immediate mode: no checkpoint, every connection cut, recovery from the log."""
+    pid, held = await scene.pid("postgres"), await in_work(scene.eye)
+    at = time.time()
+    scene.kill("postgres", pid, signal.SIGQUIT)
+    return Episode("restart_postgres", "postgres", at, at, frozenset().union(*held.values()))
+
+
+async def gateway_refuses(scene: Scene) -> Episode:
+    """Have nobody listen where the gateway was."""
+    await _gateway_works(scene)
+    began = time.time()
+    await _ordered(scene, Mode.REFUSE)
+    await asyncio.sleep(AWAY_S)
+    rows = await at_the_gateway(scene.eye)
+    await _ordered(scene, Mode.OK)
+    return Episode("gateway_refuse", "gateway", began, time.time(), frozenset(rows))
+
+
+def _gateway_spoils(mode: Mode) -> Fault:
+    async def spoil(scene: Scene) -> Episode:
+        await _gateway_works(scene)
+        began = time.time()
+        calls = scene.chance.randint(*CALLS)
+        await _ordered(scene, mode, calls)
+        await moment(lambda: _fewer_left(scene, calls), MOMENT_S)
+        await moment(lambda: _fewer_left(scene, 1), MORE_CALLS_S)
+        rows = await at_the_gateway(scene.eye)
+        await _ordered(scene, Mode.OK)
+        return Episode(f"gateway_{mode}", "gateway", began, time.time(), frozenset(rows))
+
+    return spoil
+
+
+#: Every kind of fault by its name.
+FAULTS: Mapping[str, Fault] = MappingProxyType(
+    {
+        "kill_worker": kill_worker,
+        "stop_worker": stop_worker,
+        "kill_api": kill_api,
+        "kill_valkey": kill_valkey,
+        "flush_valkey": flush_valkey,
+        "pause_valkey": pause_valkey,
+        "restart_postgres": restart_postgres,
+        "gateway_refuse": gateway_refuses,
+        **{
+            f"gateway_{mode}": _gateway_spoils(mode)
+            for mode in (Mode.SLOW, Mode.HANG, Mode.GARBAGE, Mode.LIMITED, Mode.BROKEN)
+        },
+    }
+)
+#: Of what happens most in life, a round holds more than one.
+OFTENER = ("kill_worker", "kill_worker")
+
+
+def planned(rounds: int, chance: random.Random) -> list[str]:
+    """Return the faults of a run in their order: every kind in every round, no two of the gateway on end."""
+    return [kind for _ in range(rounds) for kind in _round(chance)]
+
+
+def _round(chance: random.Random) -> list[str]:
+    gateway = [kind for kind in FAULTS if kind.startswith("gateway")]
+    others = [*OFTENER, *(kind for kind in FAULTS if not kind.startswith("gateway"))]
+    chance.shuffle(gateway)
+    chance.shuffle(others)
+    # A gateway that refused is left alone for as long as a lease; that is when a worker sleeps past its own.
+    long, after = others.index("stop_worker"), gateway.index("gateway_refuse") + 1
+    others[long], others[after] = others[after], others[long]
+    return [kind for pair in zip_longest(others, gateway) for kind in pair if kind]
+
+
+async def _caught(scene: Scene) -> tuple[str, int, frozenset[LedgerKey]]:
+    """Stop the worker with most rows in work, and return it with those; whoever has nothing left is let go again."""
+    until = time.monotonic() + MOMENT_S
+    while True:
+        workers = scene.workers
+        fit = {pid: name for pid, name in workers.items() if not scene.died_often(name)} or workers
+        held = await in_work(scene.eye)
+        late = time.monotonic() > until
+        pid = max(fit, key=lambda one: len(held.get(one, ())), default=None)
+        if pid is not None and (late or pid in held):
+            with suppress(ProcessLookupError):
+                scene.hold(pid)
+                rows = (await in_work(scene.eye)).get(pid, set())
+                if rows or late:
+                    return fit[pid], pid, frozenset(rows)
+                scene.let_go(pid)
+        await asyncio.sleep(LOOK_AGAIN_S)
+
+
+async def _gateway_works(scene: Scene) -> None:
+    """Wait until a call went well since the last fault of the gateway: else this one would be a part of that.
+
+    After many failures in a row workers leave the gateway alone for as long as a lease.
+    """
+    await moment(lambda: _went_well(scene), MOMENT_S + scene.lease_s)
+
+
+async def _went_well(scene: Scene) -> bool:
+    return await asyncio.to_thread(scene.gateway.well) > scene.went_well
+
+
+async def _fewer_left(scene: Scene, calls: int) -> bool:
+    return await asyncio.to_thread(scene.gateway.left) < calls
+
+
+async def _ordered(scene: Scene, mode: Mode, calls: int = 0) -> None:
+    await asyncio.to_thread(scene.gateway.order, mode, calls)
+    scene.went_well = await asyncio.to_thread(scene.gateway.well)
+
+
+def _flush(stack: Stack) -> None:
+    with redis.Redis.from_url(stack.redis_url.get_secret_value(), socket_timeout=5) as client:
+        client.flushall()

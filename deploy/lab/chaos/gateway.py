@@ -1,0 +1,103 @@
+"""The gateway of a chaos run seen from the run: started, given orders, and its file read."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deploy.lab.chaos.gateway_process import Mode
+from deploy.local.child import tied
+from deploy.local.ports import LOOPBACK, free_port
+
+STOP_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One call as the gateway wrote it down before it answered."""
+
+    operation: str
+    mode: Mode
+    body: Any = field(repr=False)
+
+
+class ProcessGone(Exception):
+    """A process of the run ended by itself."""
+
+
+class Gateway:
+    """A running gateway process and its file."""
+
+    def __init__(self, process: "subprocess.Popen[str]", port: int, file: Path) -> None:
+        self._process = process
+        self._file = file
+        self._lock = threading.Lock()
+        self.port = port
+        self.url = f"http://{LOOPBACK}:{port}"
+
+    def order(self, mode: Mode, calls: int = 0) -> None:
+        """Have the next `calls` calls answered in this mode."""
+        self._tell({"mode": mode, "calls": calls})
+
+    def left(self) -> int:
+        """Return how many calls are still to go wrong."""
+        return self._tell({})["left"]
+
+    def well(self) -> int:
+        """Return how many calls went well so far."""
+        return self._tell({})["well"]
+
+    def recorded(self) -> Iterator[Recorded]:
+        """Read every call, in the order in which they came."""
+        with self._file.open(encoding="utf-8") as lines:
+            for line in lines:
+                call = json.loads(line)
+                yield Recorded(str(call["path"]).rpartition("/")[2], Mode(call["mode"]), call["body"])
+
+    def _tell(self, order: Mapping[str, Any]) -> Mapping[str, int]:
+        with self._lock:
+            if self._process.stdin is None or self._process.poll() is not None:
+                raise ProcessGone("the gateway of the run is gone")
+            self._process.stdin.write(json.dumps(order) + "\n")
+            self._process.stdin.flush()
+            return said(self._process)
+
+
+@contextmanager
+def running_gateway(folder: Path, slow_seconds: float) -> Iterator[Gateway]:
+    """Run a gateway that writes into a folder; `slow_seconds` is how long it takes when it is slow."""
+    file, port = folder / "calls.jsonl", free_port()
+    with running_module("deploy.lab.chaos.gateway_process", str(file), str(port), str(slow_seconds)) as process:
+        said(process)
+        yield Gateway(process, port, file)
+
+
+@contextmanager
+def running_module(module: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    """Run a module that speaks in lines and ends with its standard input."""
+    process = subprocess.Popen(
+        tied([sys.executable, "-P", "-m", module, *arguments], None, signal.SIGTERM),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate(timeout=STOP_SECONDS)
+
+
+def said(process: "subprocess.Popen[str]") -> Mapping[str, Any]:
+    """Return the next thing a process says. Raises ProcessGone when it ended instead."""
+    line = process.stdout.readline() if process.stdout is not None else ""
+    if not line:
+        raise ProcessGone("a process of the run ended before it answered")
+    return dict(json.loads(line))

@@ -1,0 +1,143 @@
+"""The Memory Gateway of a chaos run, a process of its own: it writes each call to a file before it answers.
+
+    python -m deploy.lab.chaos.gateway_process FILE PORT SLOW_SECONDS
+
+A line of the file is one call, synced to the disk before anything else happens with it, whatever the answer will be.
+Orders come as JSON lines on standard input, each answered by a line on standard output: {"mode": M, "calls": N} has
+the next N calls go wrong in that way; {"mode": "refuse"} closes the door until {"mode": "ok"}. Any line is answered by
+how many calls are still to go wrong ("left") and how many went well so far ("well"). It ends with its standard input.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from enum import StrEnum
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from deploy.lab.chaos.wire import Call, answer, read_call
+from deploy.local.ports import LOOPBACK
+
+#: Seconds to wait before a call that was turned away may be made again.
+RETRY_AFTER_SECONDS = 1
+NOT_HTTP = b"\x16\x03\x01 this is no answer\r\n\r\n"
+
+
+class Mode(StrEnum):
+    """How a call is answered; all are recorded first, but those that were never let in."""
+
+    OK = "ok"
+    SLOW = "slow"  # answered after the caller's patience
+    HANG = "hang"  # never answered
+    GARBAGE = "garbage"  # answered with what is no JSON, or no HTTP
+    LIMITED = "limited"  # 429 with Retry-After: told not to have been processed
+    BROKEN = "broken"  # 503
+    REFUSE = "refuse"  # nobody listens
+
+
+class Gateway:
+    """Records and answers calls; `order` changes how."""
+
+    def __init__(self, file: BinaryIO, port: int, slow_seconds: float) -> None:
+        self._file = file
+        self._port = port
+        self._slow_seconds = slow_seconds
+        self._mode, self._calls_left, self._calls, self._well = Mode.OK, 0, 0, 0
+        self._server: asyncio.Server | None = None
+
+    async def order(self, mode: Mode, calls: int) -> None:
+        """Answer the next `calls` calls in this mode, or refuse all until the next order."""
+        self._mode, self._calls_left = mode, calls
+        if mode is Mode.REFUSE and self._server is not None:
+            self._server.close()
+            self._server = None
+        elif mode is not Mode.REFUSE and self._server is None:
+            self._server = await asyncio.start_server(self._serve, LOOPBACK, self._port, reuse_address=True)
+
+    @property
+    def state(self) -> str:
+        """How many calls are still to go wrong, and how many went well, as a line of JSON."""
+        return json.dumps({"left": self._calls_left, "well": self._well})
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        call = await read_call(reader)
+        if call is not None:
+            mode, number = self._next()
+            await asyncio.to_thread(self._record, call, mode, number)
+            await self._answer(mode, number, reader, writer)
+        writer.close()
+
+    def _next(self) -> tuple[Mode, int]:
+        """Return how the call that came now is answered, and its number."""
+        self._calls += 1
+        if self._calls_left == 0:
+            return Mode.OK, self._calls
+        self._calls_left -= 1
+        return self._mode, self._calls
+
+    def _record(self, call: Call, mode: Mode, number: int) -> None:
+        line = {"call": number, "path": call.path, "mode": mode, "body": _body(call)}
+        self._file.write(json.dumps(line).encode() + b"\n")
+        os.fsync(self._file.fileno())
+
+    async def _answer(
+        self, mode: Mode, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        if mode is Mode.HANG:
+            await reader.read()
+            return
+        if mode is Mode.SLOW:
+            await asyncio.sleep(self._slow_seconds)
+        try:
+            writer.write(_wire(mode, number))
+            await writer.drain()
+        except ConnectionError:
+            return
+        self._well += mode is Mode.OK
+
+
+def _body(call: Call) -> Any:
+    """Return what was sent, without its secret; what is no JSON object as text."""
+    try:
+        body = json.loads(call.body)
+    except ValueError:
+        return call.body.decode(errors="replace")
+    if isinstance(body, dict):
+        body.pop("user_key", None)
+    return body
+
+
+def _wire(mode: Mode, number: int) -> bytes:
+    """Return the bytes of the answer."""
+    if mode is Mode.GARBAGE:
+        return NOT_HTTP if number % 2 else answer(HTTPStatus.OK, b"<html>good day</html>")
+    if mode is Mode.LIMITED:
+        return answer(HTTPStatus.TOO_MANY_REQUESTS, b"{}", f"Retry-After: {RETRY_AFTER_SECONDS}")
+    if mode is Mode.BROKEN:
+        return answer(HTTPStatus.SERVICE_UNAVAILABLE, b"{}")
+    return answer(HTTPStatus.OK, json.dumps({"request_id": str(number), "results": []}).encode())
+
+
+async def _obey(gateway: Gateway) -> None:
+    """Take orders until there are none any more."""
+    orders = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
+    await gateway.order(Mode.OK, 0)
+    print(gateway.state, flush=True)
+    while line := await orders.readline():
+        wanted = json.loads(line)
+        if "mode" in wanted:
+            await gateway.order(Mode(wanted["mode"]), int(wanted.get("calls", 0)))
+        print(gateway.state, flush=True)
+
+
+def main(file: str, port: str, slow_seconds: str) -> None:
+    """Serve until standard input ends."""
+    with Path(file).open("ab", buffering=0) as calls:
+        asyncio.run(_obey(Gateway(calls, int(port), float(slow_seconds))))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

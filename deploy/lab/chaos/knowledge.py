@@ -1,0 +1,170 @@
+"""Documents and directives of a chaos run: written beside the turns, again and again until each is answered."""
+
+import asyncio
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid5
+
+import httpx
+
+from deploy.bootstrap import HOST
+from deploy.lab.chaos.feeder import PAUSE_S, Feeder
+from deploy.lab.chaos.talk import BANKS, FIRST, PEOPLE, PLACES, THINGS
+from deploy.local.stack import Stack
+from store import identity
+from store.memory import documents
+
+#: A document and a change of a directive come with every so many turns; a directive of each bank changes, or ends.
+EVERY, NAMES = 20, 4
+#: Paragraphs of a document: a few pieces, each of which has stages of its own to pass.
+PARAGRAPHS = 3
+TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """A document; it is sent once so many turns (`number`) were."""
+
+    number: int
+    bank: str
+    content: str = field(repr=False)
+    at: datetime
+
+    @property
+    def digest(self) -> str:
+        """The hash it is known by."""
+        return documents.content_hash(self.content.encode())
+
+    @property
+    def id(self) -> UUID:
+        """The id by which the service knows it."""
+        return documents.doc_id(identity.bank_id(identity.host_id(HOST), self.bank), self.digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A directive is laid down, or says something else, or ends (`content` None), once `number` turns were sent."""
+
+    number: int
+    bank: str
+    name: str
+    content: str | None = field(repr=False)
+    priority: int
+
+    @property
+    def id(self) -> UUID:
+        """The id by which the service knows the directive."""
+        return uuid5(identity.bank_id(identity.host_id(HOST), self.bank), f"directive:{self.name}")
+
+
+Lane = Sequence[Paper | Rule]
+
+
+def knowledge(turns: int, seed: int) -> list[Lane]:
+    """Return what is written beside so many turns, in lanes that keep their order: two of each bank."""
+    chance = random.Random(f"knowledge/{seed}")  # noqa: S311 - a seed, not a secret
+    numbers = range(0, turns, EVERY)
+    papers = [_paper(number, BANKS[n % len(BANKS)], chance) for n, number in enumerate(numbers)]
+    rules = [_rule(n, number, BANKS[n % len(BANKS)], chance) for n, number in enumerate(numbers)]
+    lanes: list[Lane] = [[one for one in made if one.bank == bank] for made in (papers, rules) for bank in BANKS]
+    return [lane for lane in lanes if lane]
+
+
+def _paper(number: int, bank: str, chance: random.Random) -> Paper:
+    paragraphs = (f"Chapter {n} of paper {number}. {' '.join(_sentences(chance))}" for n in range(PARAGRAPHS))
+    return Paper(number, bank, "\n\n".join(paragraphs), FIRST + timedelta(minutes=number))
+
+
+def _sentences(chance: random.Random) -> Iterator[str]:
+    for _ in range(8):
+        yield f"{chance.choice(PEOPLE)} spoke of {chance.choice(THINGS)} in {chance.choice(PLACES)}, and wrote it down."
+
+
+def _rule(n: int, number: int, bank: str, chance: random.Random) -> Rule:
+    ends = n % 7 == 6  # noqa: PLR2004 - a few of them
+    content = None if ends else f"Note {number}: name {chance.choice(PLACES)} first."
+    return Rule(number, bank, f"rule {n // len(BANKS) % NAMES}", content, chance.randrange(10))
+
+
+class Keeper:
+    """Writes documents and directives as far as the turns have come; knows what was answered.
+
+    What got no answer, or is to come again, is sent again: it may be there already.
+    """
+
+    def __init__(self, lanes: Sequence[Lane], feeder: Feeder) -> None:
+        self._lanes = lanes
+        self._feeder = feeder
+        self.changes = sum(map(len, lanes))
+        #: Position in the log by document, as it was answered, and the number of its pieces.
+        self.papers: dict[Paper, tuple[int, int]] = {}
+        #: The changes of directives that were answered, each lane in its order.
+        self.rules: list[Rule] = []
+
+    @property
+    def unanswered(self) -> int:
+        """How many of all changes were not answered with success."""
+        return self.changes - len(self.papers) - len(self.rules)
+
+    def directives(self) -> dict[UUID, Rule]:
+        """Return the last answered change of each directive."""
+        return {rule.id: rule for rule in self.rules}
+
+    async def run(self, stack: Stack) -> None:
+        """Write everything; ends when the last change was answered."""
+        headers = {"authorization": f"Bearer {stack.api_key()}"}
+        async with (
+            httpx.AsyncClient(base_url=stack.api, headers=headers, timeout=TIMEOUT_S, trust_env=False) as client,
+            asyncio.TaskGroup() as tasks,
+        ):
+            for lane in self._lanes:
+                tasks.create_task(self._write(client, lane))
+
+    async def _write(self, client: httpx.AsyncClient, lane: Lane) -> None:
+        for change in lane:
+            await self._feeder.begun(change.number)
+            answer = await _answered(client, change)
+            if isinstance(change, Paper):
+                if answer.is_success:
+                    told = answer.json()
+                    self.papers[change] = told["position"], told["units"]
+            elif answer.is_success or _has_ended(change, answer):
+                self.rules.append(change)
+
+
+async def _answered(client: httpx.AsyncClient, change: Paper | Rule) -> httpx.Response:
+    """Send a change until it is answered, whatever the answer is."""
+    while True:
+        try:
+            answer = await client.request(*_request(change), **_body(change))
+        except httpx.HTTPError:
+            await asyncio.sleep(PAUSE_S)
+            continue
+        if answer.is_success or not answer.json().get("error", {}).get("retryable"):
+            return answer
+        await asyncio.sleep(max(PAUSE_S, float(answer.headers.get("retry-after", 0))))
+
+
+def _request(change: Paper | Rule) -> tuple[str, str]:
+    if isinstance(change, Paper):
+        return "POST", "/api/v1/docs"
+    if change.content is None:
+        return "DELETE", f"/api/v1/directives/{change.id}"
+    return "POST", "/api/v1/directives"
+
+
+def _body(change: Paper | Rule) -> dict[str, Any]:
+    bank = {"bank": change.bank}
+    if isinstance(change, Paper):
+        return {"json": {**bank, "content": change.content, "occurred_at": change.at.isoformat()}}
+    if change.content is None:
+        return {"params": bank}
+    return {"json": {**bank, "name": change.name, "content": change.content, "priority": change.priority}}
+
+
+def _has_ended(rule: Rule, answer: httpx.Response) -> bool:
+    """Say whether a directive that was to end is not there: it ended by a call that got no answer, or never was."""
+    return rule.content is None and answer.status_code == httpx.codes.NOT_FOUND

@@ -1,0 +1,83 @@
+"""Sabotage: somebody really does what must never happen, so that it is seen whether chaos would see it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+
+from sqlalchemy import text
+
+from deploy.lab.chaos.eye import Eye
+from deploy.lab.chaos.gateway import Gateway, running_module, said
+from deploy.lab.chaos.moments import moment
+from deploy.lab.chaos.relay_process import Tampering
+from deploy.local.ports import LOOPBACK, free_port
+
+#: Adds that pass before one is tampered with.
+ADDS_BEFORE = 10
+#: The longest wait for something to drop, in seconds.
+LONGEST_S = 300.0
+
+# A turn that waits for its projection loses the row that says so; whoever works on it at this moment keeps it.
+DROP_ROW = text("""
+    delete from afterturn.ledger_t l
+     where (l.host_id, l.stage, l.item_id) = (
+            select w.host_id, w.stage, w.item_id from afterturn.ledger_t w
+             where w.stage = 'projection' and w.item_id = w.turn_id and w.undone and w.status = 'pending'
+             order by w.position desc limit 1 for update skip locked)
+    returning l.turn_id""")
+
+
+# What was accepted is gone from where it is read, as if it had never been written.
+DROP_DOCUMENT = text("""
+    update afterturn.agent_memory_doc_t set active = false
+     where (host_id, doc_id) = (select host_id, doc_id from afterturn.agent_memory_doc_t where active limit 1)
+    returning 1""")
+DROP_DIRECTIVE = text("""
+    update afterturn.agent_memory_directive_t set active = false
+     where (host_id, directive_id) = (
+            select host_id, directive_id from afterturn.agent_memory_directive_t where active limit 1)
+    returning 1""")
+
+
+class Sabotage(StrEnum):
+    """What is done."""
+
+    DOUBLE_SEND = "double-send"
+    DROP = "drop"
+    REORDER = "reorder"
+
+
+#: The figures in which each must be seen.
+SEEN_IN = {
+    Sabotage.DOUBLE_SEND: ("gateway_sent_twice",),
+    Sabotage.DROP: ("lost", "documents_lost", "directives_lost"),
+    Sabotage.REORDER: ("out_of_order",),
+}
+
+
+@contextmanager
+def before_gateway(gateway: Gateway, sabotage: Sabotage | None) -> Iterator[str]:
+    """Lend the URL that workers are told: the gateway's own, or that of somebody in between who tampers."""
+    if sabotage in {None, Sabotage.DROP}:
+        yield gateway.url
+        return
+    port, tampering = free_port(), Tampering(str(sabotage))
+    arguments = (str(port), str(gateway.port), tampering, str(ADDS_BEFORE))
+    with running_module("deploy.lab.chaos.relay_process", *arguments) as process:
+        said(process)
+        yield f"http://{LOOPBACK}:{port}"
+
+
+async def drop_a_row(eye: Eye) -> None:
+    """Delete one row of work that is to be done, as soon as there is one."""
+    await moment(lambda: _dropped(eye), LONGEST_S)
+
+
+async def drop_knowledge(eye: Eye) -> None:
+    """Take away one document and one directive that were accepted."""
+    for statement in (DROP_DOCUMENT, DROP_DIRECTIVE):
+        await eye.see(statement)
+
+
+async def _dropped(eye: Eye) -> bool:
+    return bool(await eye.glance(DROP_ROW))

@@ -1,0 +1,97 @@
+"""The derived tables, digested by what stands in them: names, texts and counts, no positions and no times of work."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from sqlalchemy import text
+
+from deploy.lab.chaos.eye import Eye
+
+#: Each table (or part of one) and the rows that count. Ids follow from names, so the same turns have the same ids.
+#: What comes from whichever session is first (an entity's first spelling, versions) is left out.
+COMPARED = {
+    "banks": """
+        select bank_id, bank_name, agent_def_id, disposition, background
+          from afterturn.agent_memory_bank_t where active""",
+    "documents": """
+        select bank_id, doc_id, original_text, content_hash from afterturn.agent_memory_doc_t where active""",
+    "directives": """
+        select bank_id, directive_id, name, content, priority
+          from afterturn.agent_memory_directive_t where active""",
+    "turns": "select bank_id, session_id, turn_id from afterturn.turn_t",
+    "units": """
+        select bank_id, unit_id, session_name, turn_name, ordinal, seq, role, name, content, event_date, mentioned_at,
+               fact_type, origin, metadata, source_memory_ids
+          from afterturn.agent_memory_unit_t where active""",
+    "sessions": """
+        select bank_id, session_id, session_name, message_count, turn_count, metadata
+          from afterturn.agent_session_history_t where active""",
+    "messages_without_units": "select bank_id, session_id, seq, message from afterturn.session_message_t",
+    "entities": """
+        select bank_id, entity_id, metadata->>'normalised', mention_count
+          from afterturn.agent_memory_entity_t where active""",
+    "mentions": """
+        select bank_id, unit_id, entity_id, mentions, name, kind, counted
+          from afterturn.agent_memory_unit_entity_t where removed_at is null""",
+    "cooccurrence": """
+        select bank_id, entity_id_1, entity_id_2, cooccur_count, last_cooccurred
+          from afterturn.agent_memory_entity_cooccur_t""",
+    "links": """
+        select bank_id, from_unit_id, to_unit_id, link_type, weight
+          from afterturn.agent_memory_link_t where active""",
+    "reflections": """
+        select bank_id, reflection_id, content from afterturn.agent_memory_reflection_t where active""",
+    "facts": """
+        select bank_id, unit_id, subject, fact_id, key, value, valid_from, valid_to, superseded_by
+          from afterturn.fact_t""",
+    "entity_names": "select bank_id, entity_id, name, kind, mentions from afterturn.entity_name_t",
+    "entity_profiles": """
+        select bank_id, entity_id, canonical_id, name, kind, folded, stem, mentions
+          from afterturn.entity_profile_t""",
+    "words": "select bank_id, unit_id, term, tf, length from afterturn.posting_t",
+    "term_counts": "select bank_id, term, df from afterturn.term_t",
+    "statistics": "select bank_id, units, tokens from afterturn.bank_statistics_t",
+    # Vectors differ in their last digits with the batch they were made in; that each is there once does not.
+    "vectors": "select bank_id, unit_id, chunk from afterturn.unit_vector_t",
+}
+DIGEST = """
+    select count(*) as rows,
+           sha256(convert_to(coalesce(string_agg(r.told, E'\\n' order by r.told collate "C"), ''), 'UTF8')) as digest
+      from (select q::text as told from ({query}) q) r"""
+ROWS = "select q::text as told from ({query}) q"
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One table: its rows after the faults, and without them; how many stand on one side alone."""
+
+    table: str
+    rows: int
+    rows_without_faults: int
+    differing: int
+
+    @property
+    def equal(self) -> bool:
+        """Say whether both hold the same rows."""
+        return not self.differing
+
+
+async def compare(live: Eye, undisturbed: Eye) -> list[Compared]:
+    """Compare every table of two databases."""
+    return [await _compare(live, undisturbed, table, query) for table, query in COMPARED.items()]
+
+
+async def _compare(live: Eye, undisturbed: Eye, table: str, query: str) -> Compared:
+    digest = text(DIGEST.format(query=query))
+    (ours,), (theirs,) = await live.see(digest), await undisturbed.see(digest)
+    differing = 0 if ours.digest == theirs.digest else await _differing(live, undisturbed, query)
+    return Compared(table, ours.rows, theirs.rows, differing)
+
+
+async def _differing(live: Eye, undisturbed: Eye, query: str) -> int:
+    ours, theirs = await _rows(live, query), await _rows(undisturbed, query)
+    return (ours - theirs).total() + (theirs - ours).total()
+
+
+async def _rows(eye: Eye, query: str) -> Counter[str]:
+    return Counter(str(row.told) for row in await eye.see(text(ROWS.format(query=query))))

@@ -1,0 +1,143 @@
+"""The same turns without faults: a second database in which every stage does its work undisturbed, in this process."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+
+from pydantic import SecretStr
+
+from deploy.bootstrap import HOST
+from deploy.lab.chaos.knowledge import Paper, Rule
+from deploy.lab.chaos.talk import Turn
+from deploy.lab.constant_embedder import Blunt
+from deploy.local import EmbeddedPostgres, PostgresEndpoint
+from deploy.local.private_folder import DATA, private_folder
+from store import identity, migrations
+from store.database import Database
+from store.errors import NotFound
+from store.ledger.ledger import Ledger, Stage
+from store.memory.directives import Curation, NewDirective
+from store.memory.documents import Documents, NewDocument
+from store.memory.turns import Appended, NewMessage, NewTurn, TurnStore
+from store.settings import DatabaseSettings
+from store.tenancy.banks import Banks
+from store.tenancy.keys import Keys
+from workers.embedding import EmbeddingStage
+from workers.extraction.stage import ExtractionStage
+from workers.projection import ProjectionStage
+from workers.retry import Backoff, Verdict
+from workers.runner import Runner
+from workers.stage_work import StageWork
+
+#: Turns that are appended in one call.
+BATCH = 50
+POOL_SIZE = 4
+LEASE = timedelta(minutes=5)
+LIMIT_S = 240.0
+PAUSE_S = 0.01
+
+
+class Unfinished(Exception):
+    """The turns could not be brought through their stages even without faults."""
+
+
+@contextmanager
+def second_database() -> Iterator[PostgresEndpoint]:
+    """Lend a PostgreSQL with our schema and nothing in it, gone afterwards."""
+    with private_folder("undisturbed") as folder:
+        postgres = EmbeddedPostgres(folder / DATA, durable=False)
+        try:
+            endpoint = postgres.start()
+            migrations.upgrade(endpoint.owner_url)
+            yield endpoint
+        finally:
+            postgres.stop()
+
+
+async def ingest(
+    app_url: str, operator_url: str, turns: Sequence[Turn], papers: Sequence[Paper], rules: Sequence[Rule]
+) -> None:
+    """Append these turns, documents and directives, each in this order, and bring them through every stage.
+
+    Raises Unfinished.
+    """
+    async with _database(app_url, operator_url) as database:
+        await Keys(database).create(HOST, "undisturbed")
+        await _keep(database, papers, rules)
+        store = TurnStore(database, _now)
+        for start in range(0, len(turns), BATCH):
+            some = [_offered(turn) for turn in turns[start : start + BATCH]]
+            answers = await store.append(identity.host_id(HOST), some)
+            if not all(isinstance(answer, Appended) for answer in answers):
+                raise Unfinished("a turn was refused")
+        await work_off(database)
+
+
+async def _keep(database: Database, papers: Sequence[Paper], rules: Sequence[Rule]) -> None:
+    """Write documents and directives as the API does, once for each change that was accepted."""
+    host, curation, documents = identity.host_id(HOST), Curation(database, _now), Documents(database, _now)
+    for bank in {one.bank for one in papers} | {one.bank for one in rules}:
+        await Banks(database, _now).create(host, None, bank)
+    for paper in papers:
+        await documents.add(host, NewDocument(paper.bank, paper.digest, paper.content, occurred_at=paper.at))
+    for rule in rules:
+        if rule.content is not None:
+            await curation.lay_down(host, rule.bank, NewDirective(rule.name, rule.content, rule.priority))
+        else:
+            with suppress(NotFound):  # as when the service is asked: it ended before, or never was
+                await curation.withdraw(host, rule.bank, rule.id)
+
+
+@asynccontextmanager
+async def _database(app_url: str, operator_url: str) -> AsyncIterator[Database]:
+    app, operator = SecretStr(app_url), SecretStr(operator_url)
+    database = Database(DatabaseSettings(url=app, operator_url=operator, pool_size=POOL_SIZE))
+    try:
+        yield database
+    finally:
+        await database.close()
+
+
+async def work_off(database: Database) -> None:
+    """Do all the work there is, stage by stage, in this process and without a sentence model. Raises Unfinished."""
+    ledger = Ledger(database)
+    stages: Sequence[StageWork] = (
+        ExtractionStage(database),
+        EmbeddingStage(database, Blunt()),
+        ProjectionStage(database),
+    )
+    runners = {stage.stage: _runner(ledger, stage) for stage in stages}
+    until = time.monotonic() + LIMIT_S
+    while undone := await _undone(ledger):
+        if time.monotonic() > until or not undone <= set(runners):
+            raise Unfinished(f"work was left: {', '.join(sorted(undone))}")
+        for stage in undone:
+            await runners[stage].drain()
+        await asyncio.sleep(PAUSE_S)
+
+
+async def _undone(ledger: Ledger) -> set[Stage]:
+    """Return the stages that have work left."""
+    found = await ledger.gauges()
+    return {stage for stage, one in found.items() if one.counts["pending"] or one.counts["running"]}
+
+
+def _runner(ledger: Ledger, work: StageWork) -> Runner:
+    verdict = Verdict(Backoff(), 3)
+    return Runner(ledger=ledger, work=work, ring=_nobody, verdict=verdict, lease=LEASE, worker="undisturbed:0:0")
+
+
+def _offered(turn: Turn) -> NewTurn:
+    """Return a turn as the API hands it to the store, but for the gateway: what that does changes no table here."""
+    messages = [NewMessage("user", turn.asked), NewMessage("assistant", turn.answered)]
+    return NewTurn(turn.bank, turn.session, turn.name, messages, turn.user, turn.at)
+
+
+def _nobody(_stage: Stage) -> None:
+    """Ring for nobody: there is one worker, and it looks by itself."""
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

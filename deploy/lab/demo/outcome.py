@@ -1,0 +1,133 @@
+"""What a run of the demo showed, and whether it is what was promised."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from deploy.lab.demo.data import FreshWrite, Question, TurnName
+
+#: An answer counts when evidence is among so many first results;
+FIRST = 5
+#: of ten questions, so many must be answered.
+ANSWERED_OF_TEN = 9
+#: What was just written must be among so many first results.
+FRESH_FIRST = 10
+
+
+@dataclass(frozen=True, slots=True)
+class StageCounts:
+    """How many turns a stage has in which state."""
+
+    stage: str
+    pending: int = 0
+    running: int = 0
+    done: int = 0
+    skipped: int = 0
+    unknown: int = 0
+    dead: int = 0
+
+    @classmethod
+    def of(cls, stage: str, counts: Mapping[str, int]) -> "StageCounts":
+        """Take the counts of one stage as `afterturn status --json` gives them."""
+        return cls(stage, **counts)
+
+    @property
+    def through(self) -> int:
+        """How many turns are past the stage."""
+        return self.done + self.skipped
+
+    @property
+    def others(self) -> str:
+        """How many stand elsewhere, in words."""
+        counts = {name: getattr(self, name) for name in ("pending", "running", "unknown", "dead")}
+        return ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """One result of a recall, and the turn it came from."""
+
+    text: str
+    turn: TurnName | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was recalled for a question, best first, and how long it took."""
+
+    question: Question
+    results: tuple[Recalled, ...]
+    took_ms: float
+
+    @property
+    def rank(self) -> int | None:
+        """The place of the first result that is evidence, from 1, None if there is none."""
+        evidence = set(self.question.evidence)
+        return next((place for place, one in enumerate(self.results, start=1) if one.turn in evidence), None)
+
+    @property
+    def held(self) -> bool:
+        """Whether evidence is among the first five."""
+        return self.rank is not None and self.rank <= FIRST
+
+
+@dataclass(frozen=True, slots=True)
+class FreshAnswer:
+    """At which place a text came back that was written just before, None if it did not."""
+
+    write: FreshWrite
+    rank: int | None
+    took_ms: float
+
+    @property
+    def held(self) -> bool:
+        """Whether it is among the first ten."""
+        return self.rank is not None and self.rank <= FRESH_FIRST
+
+
+@dataclass(frozen=True, slots=True)
+class EntityRow:
+    """An entity of the bank, how often it is mentioned, and what it stands beside most often."""
+
+    name: str
+    kind: str
+    mentions: int
+    beside: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Everything a run showed. `turns` is how many were accepted, `seconds` how long the run took."""
+
+    turns: int
+    stages: tuple[StageCounts, ...]
+    answers: tuple[Answer, ...]
+    fresh: tuple[FreshAnswer, ...]
+    entities: tuple[EntityRow, ...]
+    seconds: float
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """What did not hold, in words; empty when the demo may say it worked."""
+        return tuple(self._failures())
+
+    def _failures(self) -> Iterator[str]:
+        for stage in self.stages:
+            if stage.through != self.turns:
+                yield f"{stage.stage}: {stage.through} of {self.turns} turns went through ({stage.others})"
+        held = sum(answer.held for answer in self.answers)
+        if not self.answers or held * 10 < ANSWERED_OF_TEN * len(self.answers):
+            yield f"recall: {held} of {len(self.answers)} questions had evidence among the first {FIRST}"
+        lost = [one.write.ask for one in self.fresh if not one.held]
+        if lost or not self.fresh:
+            found = len(self.fresh) - len(lost)
+            yield f"read your writes: {found} of {len(self.fresh)} came back among the first {FRESH_FIRST}"
+        if not self.entities:
+            yield "entities: none were found"
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return the smallest value that at least `share` (0 to 1) of the values do not exceed; 0.0 for none."""
+    if not values:
+        return 0.0
+    return sorted(values)[max(0, ceil(share * len(values)) - 1)]

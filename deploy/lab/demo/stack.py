@@ -1,0 +1,24 @@
+"""Workers that stand still while the demo looks at what nobody has touched yet."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from deploy.local.private_stack import PrivateStackError
+from deploy.local.stack import Stack
+
+
+@contextmanager
+def paused_workers(stack: Stack) -> Iterator[None]:
+    """Stop every worker process (SIGSTOP) while the block runs: whatever is found then, no worker has touched."""
+    pids = [process.pid for process in stack.processes if process.name.startswith("worker")]
+    if not pids:
+        raise PrivateStackError("the stack names no worker processes to pause")
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)

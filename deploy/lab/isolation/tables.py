@@ -1,0 +1,65 @@
+"""Which tables of a tenant hold something of the world that is checked, and whether its log was changed."""
+
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from sqlalchemy import NullPool, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from deploy.lab.isolation.world import World
+from store.connections import create_owner_engine
+from store.tenancy.removal import TABLES
+
+#: Tables of a tenant that may be empty while its world is checked, each with the reason.
+MAY_BE_EMPTY = {
+    "audit_event_t": "failed attempts and what operators did; nothing fails here",
+    "bank_language_t": "only after a change of language; a code, no words of anybody's",
+    "call_audit_t": "written by the API process behind its answers; read by operators alone",
+    "claim_t": "work in flight",
+    "gateway_target_t": "set by operators; where turns are handed to, no words of a tenant's",
+    "forgotten_unit_t": "work to do, of units that ended",
+    "pruned_turns_t": "counts, after the ledger was pruned",
+    "quota_t": "limits, set by operators; numbers alone",
+    "reading_t": "only where an extractor reads a second time",
+    "session_message_t": "only of histories from elsewhere; no interface takes them",
+    "stale_entity_t": "work to do",
+    "subscription_t": "how far readers of the log have come: positions",
+    "term_t": "filled by the worker that carries words",
+    "posting_t": "filled by the worker that carries words",
+    "unit_word_t": "emptied by the worker that carries words",
+}
+# Links by nearness of meaning come from maintenance, whenever it runs.
+LOG = text("""
+    select e.bank_id, md5(string_agg(md5(e::text), '' order by e.position)) as digest
+      from afterturn.event_store_t e
+     where e.host_id = any(:hosts) and e.bank_id = any(:banks)
+       and coalesce(e.payload #>> '{data,linkType}', '') <> 'semantic'
+     group by e.bank_id""")
+
+
+async def without_rows(owner_url: str, hosts: Sequence[UUID]) -> list[str]:
+    """Return the tables of tenants in which none of these has a row, but for those that may be empty."""
+    engine = create_owner_engine(owner_url, poolclass=NullPool)
+    try:
+        async with engine.connect() as connection:
+            tables = [str(row[0]) for row in await connection.execute(TABLES)]
+            return [one for one in tables if one not in MAY_BE_EMPTY and not await _holds(connection, one, hosts)]
+    finally:
+        await engine.dispose()
+
+
+async def _holds(connection: AsyncConnection, table: str, hosts: Sequence[UUID]) -> bool:
+    # The names are the catalog's own.
+    query = text(f'select 1 from afterturn."{table}" where host_id = any(:hosts) limit 1')  # noqa: S608
+    return (await connection.execute(query, {"hosts": hosts})).first() is not None
+
+
+async def logs_of(owner_url: str, world: World) -> Mapping[UUID, str]:
+    """Return a digest of the log of each place's bank: whatever changes a place is an event in it, or erases one."""
+    engine = create_owner_engine(owner_url, poolclass=NullPool)
+    try:
+        async with engine.connect() as connection:
+            found = await connection.execute(LOG, {"hosts": world.host_ids, "banks": world.bank_ids})
+            return {row.bank_id: row.digest for row in found}
+    finally:
+        await engine.dispose()

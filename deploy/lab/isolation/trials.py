@@ -1,0 +1,269 @@
+"""Trying routes at random and judging the answers: nothing foreign is seen, changed, or told from what is absent."""
+
+import asyncio
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from random import Random
+from typing import Any
+
+from deploy.lab.isolation.routes import ROUTES, Try, elsewhere, pair
+from deploy.lab.isolation.tables import logs_of
+from deploy.lab.isolation.transport import Ask, Reply, Send
+from deploy.lab.isolation.world import Caller, Place, World, owners_reads
+
+#: What differs from one answer to the next, whoever asks for what.
+VOLATILE = frozenset(
+    {"request_id", "took_ms", "waited_ms", "expires_at", "embedded", "extracted", "projected", "pending", "updated_at",
+     "stages", "score", "counts", "unreached"}
+)  # fmt: skip
+#: Words whose choice says something.
+TELLING = frozenset({"code", "message", "scope", "status"})
+EXAMPLES = 10
+#: What the tries themselves wrote is found sooner or later, as workers and the time allowed for a recall have it: such
+#: answers are compared again before they count. What is foreign stays so.
+SETTLING, SETTLING_LOOKS, SETTLING_S = re.compile("^POST /api/v1/recall(?!/jobs)"), 3, 0.2
+#: What takes long is tried so many times less often than anything else.
+SELDOM = 8
+REFUSED = 400
+#: Share of the tries at what belongs to others of the same tenant.
+NEAR = 0.5
+
+
+class Where(Enum):
+    """Where a thing is looked for; the value stands behind the route's name in the report."""
+
+    FOREIGN = ""
+    ELSEWHERE = " in a bank of one's own"
+    SHARED = " of others in a shared bank"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A way of asking at a route, and where."""
+
+    way: str
+    where: Where
+
+    @property
+    def name(self) -> str:
+        """What the report calls it."""
+        return self.way + self.where.value
+
+
+CASES: Sequence[Case] = (
+    *(Case(way, Where.FOREIGN) for way in ROUTES),
+    *(Case(way, Where.ELSEWHERE) for way, route in ROUTES.items() if route.by_id),
+    *(Case(way, Where.SHARED) for way, route in ROUTES.items() if route.refused_to(Caller(0, ""))),
+)
+#: Each as often as it is tried: the seldom ones once.
+WEIGHED: Sequence[Case] = [case for case in CASES for _ in range(1 if ROUTES[case.way].seldom else SELDOM)]
+
+
+@dataclass(slots=True)
+class Report:
+    """What came of it.
+
+    `seen` counts answers that hold something foreign, and places that were or could be changed; `told_apart` counts
+    pairs of answers, for what is foreign and for what does not exist, that differ; `found` says how often where.
+    `uncovered` names routes that the application serves and the check does not know, `unplanted` tables in which there
+    was nothing to find.
+    """
+
+    tries: int = 0
+    seen: int = 0
+    told_apart: int = 0
+    doors: Counter[str] = field(default_factory=Counter)
+    found: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+    uncovered: list[str] = field(default_factory=list)
+    unplanted: list[str] = field(default_factory=list)
+    #: Routes and the two answers' statuses: never content.
+    examples: list[str] = field(default_factory=list)
+
+    @property
+    def holds(self) -> bool:
+        """Whether tenants, users and agents are isolated, as far as all that is served was tried."""
+        return self.tries > 0 and not (self.seen or self.told_apart or self.uncovered or self.unplanted)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as the command prints it."""
+        return {
+            "tries": self.tries,
+            "seen": self.seen,
+            "told_apart": self.told_apart,
+            "doors": dict(sorted(self.doors.items())),
+            "found": dict(sorted(self.found.items())),
+            "seconds": self.seconds,
+            "uncovered": self.uncovered,
+            "unplanted": self.unplanted,
+            "examples": self.examples,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How requests are sent, how many of them, and how long a recall job's answer is waited for."""
+
+    send: Send
+    tries: int
+    wait_ms: int = 0
+
+
+async def check_isolation(world: World, ways: Sequence[Way], seed: int, owner_url: str) -> Report:
+    """Try routes in pairs, by each way; one task a tenant, since a tenant's own writes change what it sees."""
+    report, start = Report(), time.perf_counter()
+    before = await logs_of(owner_url, world)
+    for n, way in enumerate(ways):
+        randoms = [Random(f"{seed}:{n}:{tenant}") for tenant in range(len(world.names))]  # noqa: S311 - repeatable
+        tenants = [_Tenant(world, number, way, report, random) for number, random in enumerate(randoms)]
+        until = report.tries + way.tries
+        await asyncio.gather(*(tenant.run(until) for tenant in tenants))
+    after = await logs_of(owner_url, world)
+    lost = [not await _is_readable(world, place, ways[-1].send) for place in world.places]
+    changed = [before.get(bank) != after.get(bank) for bank in world.bank_ids]
+    if found := sum(one or other for one, other in zip(lost, changed, strict=True)):
+        report.seen += found
+        report.examples.append(f"changed: {found} of {len(world.places)} places")
+    report.seconds = round(time.perf_counter() - start, 1)
+    return report
+
+
+async def _is_readable(world: World, place: Place, send: Send) -> bool:
+    """Say whether a place's owner still reads each thing in it."""
+    token = world.owner_of(place).token
+    return all([(await send(Ask("GET", path), token)).status == 200 for path in owners_reads(place)])  # noqa: PLR2004 - OK
+
+
+class _Tenant:
+    """All callers of one tenant, one after the other."""
+
+    def __init__(self, world: World, number: int, way: Way, report: Report, random: Random) -> None:
+        self._world = world
+        self._callers = [caller for caller in world.callers if caller.tenant == number]
+        self._way = way
+        self._report = report
+        self._random = random
+        self._first = random.sample(CASES, len(CASES))
+
+    async def run(self, until: int) -> None:
+        """Try every case once, then whichever chance brings."""
+        while self._report.tries < until:
+            self._report.tries += 2
+            case = self._first.pop() if self._first else self._random.choice(WEIGHED)
+            self._report.doors[case.name] += 2
+            if case.where is Where.SHARED:
+                await self._try_to_change(case)
+            else:
+                await self._try_to_see(case)
+
+    async def _try_to_see(self, case: Case) -> None:
+        """Ask for what is foreign and for what does not exist; the answers must be alike and hold nothing foreign."""
+        here = case.where is Where.ELSEWHERE
+        caller = self._random.choice([one for one in self._callers if one.reach or not here])
+        place = self._random.choice(self._foreign_to(caller))
+        tries = (elsewhere if here else pair)(self._random, caller, place)
+        replies = await self._replies(case, tries)
+        for _ in range(SETTLING_LOOKS if SETTLING.match(case.way) else 0):
+            if not _difference(*map(_shown, replies)):
+                break
+            await asyncio.sleep(SETTLING_S)
+            replies = await self._replies(case, tries)
+        self._judge(case, caller, [*replies, *await self._answers(case, replies, caller.token)])
+        if where := _difference(*map(_shown, replies)):
+            self._report.told_apart += 1
+            self._note(case, f"told apart: {case.name}: {replies[0].status} and {replies[1].status}, by {where}")
+
+    def _foreign_to(self, caller: Caller) -> Sequence[Place]:
+        """Return the places of the caller's own tenant that are not for it to see, or as often those of all tenants."""
+        foreign = self._world.foreign_to(caller)
+        near = [place for place in foreign if place.tenant == caller.tenant]
+        return near if near and self._random.random() < NEAR else foreign
+
+    async def _try_to_change(self, case: Case) -> None:
+        """Have two users or agents change what others left in a bank they share: it must be refused."""
+        route = ROUTES[case.way]
+        targets = [
+            (caller, place)
+            for caller in self._callers
+            if route.refused_to(caller)
+            for place in self._world.shared_with(caller)
+        ]
+        for _ in range(2):
+            caller, place = self._random.choice(targets)
+            replies = await self._replies(case, pair(self._random, caller, place, whole=True)[:1])
+            self._judge(case, caller, replies)
+            if replies[0].status < REFUSED:
+                self._report.seen += 1
+                self._note(case, f"allowed: {case.name}: {replies[0].status}")
+
+    async def _replies(self, case: Case, tries: Sequence[Try]) -> list[Reply]:
+        ask: Callable[[Try], Ask] = ROUTES[case.way].ask
+        return [await self._way.send(ask(one), one.caller.token) for one in tries]
+
+    def _judge(self, case: Case, caller: Caller, replies: Sequence[Reply]) -> None:
+        if self._sees(caller, replies, case.way):
+            self._report.seen += 1
+            self._note(case, f"seen: {case.name}: {replies[0].status}")
+
+    async def _answers(self, case: Case, replies: Sequence[Reply], token: str) -> list[Reply]:
+        """Return what recall jobs answer that were just opened."""
+        if not case.way.startswith("POST /api/v1/recall/jobs"):
+            return []
+        jobs = [reply.json()["job_id"] for reply in replies if reply.status == 202]  # noqa: PLR2004 - accepted
+        paths = [f"/api/v1/recall/jobs/{job}?wait_ms={self._way.wait_ms}" for job in jobs]
+        return [await self._way.send(Ask("GET", path), token) for path in paths]
+
+    def _sees(self, caller: Caller, replies: Sequence[Reply], way: str) -> bool:
+        """Say whether an answer holds a foreign mark, or a foreign bank where banks are listed."""
+        # Names are shown with a capital.
+        bodies = b"".join(reply.body for reply in replies).lower()
+        foreign = self._world.foreign_to(caller)
+        if b"zq" in bodies and any(place.mark.encode() in bodies for place in foreign):
+            return True
+        if way != "GET /api/v1/banks" or not replies or replies[0].status != 200:  # noqa: PLR2004 - OK
+            return False
+        listed = {bank["bank"] for bank in replies[0].json()["banks"]}
+        return any(place.tenant == caller.tenant and place.bank in listed for place in foreign)
+
+    def _note(self, case: Case, line: str) -> None:
+        self._report.found[case.name] += 1
+        if len(self._report.examples) < EXAMPLES and line not in self._report.examples:
+            self._report.examples.append(line)
+
+
+def _shown(reply: Reply) -> dict[str, Any]:
+    return {"status": reply.status, "body": _shape(reply.json())}
+
+
+def _difference(one: Any, other: Any) -> str:
+    """Return the dotted path of a field in which two answers differ; empty when they are alike."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for name in {**one, **other}:
+            if name not in one or name not in other:
+                return str(name)
+            if inner := _difference(one[name], other[name]):
+                return f"{name}.{inner}".rstrip(".")
+        return ""
+    if isinstance(one, list) and isinstance(other, list) and one and other:
+        return _difference(one[0], other[0])
+    return "" if one == other else "."
+
+
+def _shape(value: Any, name: str = "") -> Any:
+    """Return what an answer tells by its form: fields, words of meaning, what is empty or zero."""
+    if name in VOLATILE:
+        return "*"
+    if isinstance(value, Mapping):
+        # A recalled unit is one's own, or its mark gives it away; which of them comes first is up to chance.
+        return "unit" if "arms" in value else {key: _shape(one, key) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_shape(value[0])] if value else []
+    if isinstance(value, str):
+        return value if name in TELLING else "text"
+    if isinstance(value, bool) or value is None:
+        return value
+    return "zero" if value == 0 else "number"

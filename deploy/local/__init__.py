@@ -1,0 +1,11 @@
+"""PostgreSQL with pgvector and Valkey from installed wheels, started by a launcher of our own.
+
+Hands out `EmbeddedPostgres`, `EmbeddedValkey` and the `Child` both are described by.
+"""
+
+from deploy.local.child import Child
+from deploy.local.errors import EmbeddedError
+from deploy.local.postgres import EmbeddedPostgres, PostgresEndpoint
+from deploy.local.valkey import EmbeddedValkey
+
+__all__ = ["Child", "EmbeddedError", "EmbeddedPostgres", "EmbeddedValkey", "PostgresEndpoint"]

@@ -1,0 +1,147 @@
+"""A process of ours as data: what to run, when it counts as ready, how it is stopped."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from deploy.local.errors import DidNotStart
+
+LAUNCHER = Path(__file__).with_name("launch.py")
+POLL_SECONDS = 0.02
+STANDARD_ERROR = 2
+TAIL_BYTES = 2000
+#: A log past this size is put aside, one generation of it.
+LOG_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The system account a process runs as."""
+
+    uid: int
+    gid: int
+
+
+def run_as(account: Account | None) -> dict[str, Any]:
+    """Return the arguments of subprocess that run a program as an account (None: as ourselves)."""
+    if account is None:
+        return {}
+    return {"user": account.uid, "group": account.gid, "extra_groups": []}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Child:
+    """One supervised process.
+
+    `ready` is asked with the process id until it says yes; `prepare` runs before every start; both
+    may block. Stopping sends `stop_signals` one after the other, each with `stop_seconds` to obey,
+    then SIGKILL. `orphan_signal` is what the kernel sends when our own process dies. Output goes to
+    `log`, or to our standard error, so that standard output stays ours.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ), repr=False)
+    ready: Callable[[int], bool] = lambda _pid: True
+    prepare: Callable[[], None] = lambda: None
+    ready_seconds: float = 60.0
+    stop_signals: tuple[signal.Signals, ...] = (signal.SIGTERM,)
+    stop_seconds: float = 15.0
+    orphan_signal: signal.Signals = signal.SIGTERM
+    account: Account | None = None
+    folder: Path | None = None
+    log: Path | None = None
+    #: Started again for ever, however often it dies: a server that ends where its disk is full comes back with space.
+    for_ever: bool = False
+
+    def command(self) -> list[str]:
+        """Return the argument vector that starts this child tied to our own process."""
+        return tied(self.argv, self.account, self.orphan_signal)
+
+    def popen_arguments(self, output: IO[bytes] | None) -> dict[str, Any]:
+        """Return the keyword arguments of Popen: a session of its own, so that Ctrl-C reaches only us."""
+        sink: IO[bytes] | int = STANDARD_ERROR if output is None else output
+        return {
+            "env": dict(self.environment),
+            "cwd": self.folder,
+            "stdin": subprocess.DEVNULL,
+            "stdout": sink,
+            "stderr": sink,
+            "start_new_session": True,
+        }
+
+    def open_log(self) -> IO[bytes] | None:
+        """Open the log for appending (0600)."""
+        if self.log is None:
+            return None
+        self.log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.trim_log()
+        return os.fdopen(os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
+
+    def trim_log(self) -> None:
+        """Put a large log aside; safe while the child writes, since it appends."""
+        if self.log is not None and self.log.exists() and self.log.stat().st_size > LOG_BYTES:
+            with suppress(OSError):  # the next time, then: there may be no space for a copy
+                shutil.copy2(self.log, self.log.with_suffix(".log.1"))
+                os.truncate(self.log, 0)
+
+    def last_words(self) -> str:
+        """Return the end of the log, for an error message."""
+        if self.log is None or not self.log.exists():
+            return ""
+        return self.log.read_bytes()[-TAIL_BYTES:].decode(errors="replace").strip()
+
+
+def tied(argv: Sequence[str], account: Account | None, orphan_signal: signal.Signals) -> list[str]:
+    """Return the argument vector that runs a program as an account, with the signal it gets when we die."""
+    who = account or Account(-1, -1)
+    tie = [str(number) for number in (os.getpid(), int(orphan_signal), who.uid, who.gid)]
+    program = shutil.which(argv[0]) or argv[0]
+    return [sys.executable, "-I", "-S", str(LAUNCHER), *tie, program, *argv[1:]]
+
+
+def start(child: Child) -> subprocess.Popen[bytes]:
+    """Start a child without a supervisor and return it when it is ready; raises DidNotStart."""
+    child.prepare()
+    with_log = child.open_log()
+    try:
+        process = subprocess.Popen(child.command(), **child.popen_arguments(with_log))
+    finally:
+        if with_log is not None:
+            with_log.close()
+    deadline = time.monotonic() + child.ready_seconds
+    while process.poll() is None and time.monotonic() < deadline:
+        if child.ready(process.pid):
+            return process
+        time.sleep(POLL_SECONDS)
+    stop(child, process)
+    raise DidNotStart(f"{child.name} was not ready (exit {process.returncode})\n{child.last_words()}".strip())
+
+
+def stop(child: Child, process: subprocess.Popen[bytes]) -> int:
+    """Stop a child started by `start` and return its exit status; nothing of it is left."""
+    for stop_signal in child.stop_signals:
+        process.send_signal(stop_signal)
+        try:
+            process.wait(child.stop_seconds)
+            break
+        except subprocess.TimeoutExpired:
+            continue
+    end_group(process.pid)
+    return process.wait()
+
+
+def end_group(leader: int) -> None:
+    """Kill what is left of the session a child led."""
+    try:
+        os.killpg(leader, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return

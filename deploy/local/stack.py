@@ -1,0 +1,114 @@
+"""The running stack, as `afterturn up` leaves it in DIR/stack.json for every other command."""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import platformdirs
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_serializer
+
+from deploy.local.folder_lock import is_held
+from deploy.local.private_files import write_private
+from embeddings.settings import EmbeddingSettings
+from store.recall.settings import RecallSettings
+from workers.settings import EnrichmentSettings
+
+FILE = "stack.json"
+SECRET_FIELDS = ("database_url", "operator_url", "owner_url", "redis_url", "gateway_sealing_keys")
+PASSWORD = re.compile(r"(?<=://)([^:@/]*):[^@/]*@")
+
+
+class NoStack(Exception):
+    """No stack runs in the data folder; the text says what to do next."""
+
+
+class StackProcess(BaseModel):
+    """One process of a stack."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    pid: int
+
+
+class Stack(BaseModel):
+    """Where a stack's doors and servers are; URLs of servers hold passwords, so the file is 0600."""
+
+    model_config = ConfigDict(frozen=True)
+
+    version: Literal[1] = 1
+    pid: int
+    #: On this machine, whatever its address: its key may go there over plain http.
+    api: str
+    metrics: str
+    docs: str
+    api_key_file: Path
+    database_url: SecretStr
+    operator_url: SecretStr
+    owner_url: SecretStr
+    redis_url: SecretStr
+    postgres_dir: Path
+    #: What it runs with, for commands that do as it does; whatever opens somebody else's door is left out.
+    recall: RecallSettings = Field(default_factory=RecallSettings)
+    embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
+    enrichment: EnrichmentSettings = Field(default_factory=EnrichmentSettings)
+    #: What `afterturn gateway set` seals with; separated by commas.
+    gateway_sealing_keys: SecretStr = SecretStr("")
+    processes: tuple[StackProcess, ...] = ()
+
+    @field_serializer(*SECRET_FIELDS, when_used="json")
+    def _plain(self, secret: SecretStr) -> str:
+        return secret.get_secret_value()
+
+    @field_serializer("embedding", when_used="json")
+    def _without_key(self, embedding: EmbeddingSettings) -> dict[str, Any]:
+        return embedding.model_dump(mode="json", exclude={"remote": {"api_key"}})
+
+    @field_serializer("enrichment", when_used="json")
+    def _without_its_key(self, enrichment: EnrichmentSettings) -> dict[str, Any]:
+        return enrichment.model_dump(mode="json", exclude={"api_key"})
+
+    def save(self, data: Path) -> None:
+        """Write DIR/stack.json, whole or not at all, for its owner's eyes."""
+        write_private(data / FILE, self.model_dump_json(indent=2) + "\n")
+
+    def ready_line(self) -> str:
+        """Return the line that tells a harness the stack is ready; passwords are masked."""
+        shown = self.model_dump_json(include={"api", "metrics", "docs", "api_key_file", "database_url", "redis_url"})
+        return f"READY {PASSWORD.sub(_masked, shown)}"
+
+    def api_key(self) -> str:
+        """Return the key of the stack's default host."""
+        return self.api_key_file.read_text(encoding="ascii").strip()
+
+
+def default_data(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the data folder nobody named: AFTERTURN_DATA, else the platform's folder for user data."""
+    named = (os.environ if environ is None else environ).get("AFTERTURN_DATA")
+    return Path(named).expanduser() if named else platformdirs.user_data_path("afterturn")
+
+
+def find_stack(data: Path | None = None) -> Stack:
+    """Return the stack that runs in a data folder (None: the default one); raises NoStack."""
+    folder = (data or default_data()).expanduser().absolute()
+    try:
+        text = (folder / FILE).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        text = ""
+    except OSError as error:
+        raise NoStack(f"{folder / FILE} cannot be read: {error.strerror}") from error
+    if not text or not is_held(folder):
+        raise NoStack(
+            f"no stack runs in {folder}: start one with `afterturn up --data {folder}`, "
+            "or name the folder of a running one with --data or AFTERTURN_DATA"
+        )
+    try:
+        return Stack.model_validate_json(text)
+    except ValidationError:  # its text would quote passwords
+        raise NoStack(f"{folder / FILE} is of another version: use the `afterturn` that runs there") from None
+
+
+def _masked(found: re.Match[str]) -> str:
+    return f"{found[1]}:***@"

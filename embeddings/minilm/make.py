@@ -1,0 +1,15 @@
+"""Makes the lean variant of the sentence model from the one that the package ships."""
+
+from pathlib import Path
+
+from embeddings.minilm import graph, weights
+from embeddings.minilm.quantise import fold
+from embeddings.minilm.reference import TEXTS
+
+
+def make_lean(source: Path, tokenizer: Path, target: Path) -> None:
+    """Write the lean variant of `source` to `target`; takes seconds. The same files always make the same."""
+    folded = target.with_name("folded.onnx")
+    fold(source, folded)
+    graph.write(weights.read(folded, tokenizer, TEXTS), target)
+    folded.unlink()

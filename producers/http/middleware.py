@@ -1,0 +1,169 @@
+"""What every request passes: a number, its limits, a look at the host it asked for, a line in the log, an audit row.
+
+Plain ASGI, because each wrapper of a response would cost a turn a tenth of its budget.
+"""
+
+import ipaddress
+import time
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from producers import metrics
+from producers.errors import PermissionDenied
+from producers.fair_queue import CURRENT, FairQueue, Slot
+from producers.http import problems
+from producers.http.limits import Answer, Body, Unfinished, too_large
+from producers.service.auditing import CallRecorder
+from producers.settings import ApiSettings
+from store.tenancy import call_audit
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+REQUEST_ID = "afterturn.request_id"
+#: Which server answers is not told.
+SERVER = (b"server", b"afterturn")
+#: What waits for the turn of the request's tenant: `await scope[ENTER](host_id, weight)`.
+ENTER = "afterturn.enter"
+#: What the request's key allows, once that is known.
+GRANT = "afterturn.grant"
+#: How the paths of each door begin, routed or not; calls of others (health, metrics, documentation) are not noted.
+DOORS = {"/api/": call_audit.Door.HTTP, "/memories/": call_audit.Door.GATEWAY}
+
+log = structlog.get_logger("afterturn.api")
+
+
+class Door:
+    """Wraps the application; no failure gets past it but as a body of ours, and no failure's text into a log."""
+
+    def __init__(
+        self, app: ASGIApp, settings: ApiSettings, fair: FairQueue, recorder: CallRecorder | None = None
+    ) -> None:
+        self._app = app
+        self._fair = fair
+        self._recorder = recorder
+        self._settings = settings
+        self._unfinished = Unfinished(settings.max_unfinished_per_address, settings.trusted_proxies)
+        # Only who asks for this machine by a name of its own is let in; a foreign name that was made to point here
+        # (DNS rebinding) is not. Behind another address names are the operator's business.
+        self._own_names_only = is_loopback(settings.host)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        visit = _Visit(scope, Answer(send, self._settings), self._fair)
+        try:
+            with self._unfinished.one_more(scope):
+                self._admit(scope)
+                await self._app(scope, Body(receive, self._settings), visit.send)
+        except Exception as error:  # noqa: BLE001 - whatever it is, its text must not reach the server's log
+            await visit.failed(error, receive)
+        finally:
+            visit.leave()
+            # The server keeps a connection while anything refers to a body that is not read to its end: no cycle may.
+            del scope[ENTER]
+        visit.note(self._recorder)
+
+    def _admit(self, scope: Scope) -> None:
+        """Look at what the headers say. Raises TooLarge, PermissionDenied."""
+        for name, value in scope["headers"]:
+            if name == b"content-length" and value.isdigit() and int(value) > self._settings.max_request_bytes:
+                raise too_large(self._settings.max_request_bytes)
+            if name == b"host" and self._own_names_only and not is_loopback(_name(value)):
+                raise PermissionDenied("this host name does not lead here")
+
+
+class _Visit:
+    """One request's number, clock and outcome."""
+
+    def __init__(self, scope: Scope, send: Send, fair: FairQueue) -> None:
+        self._scope = scope
+        self._send = send
+        self._fair = fair
+        self._slot: Slot | None = None
+        self._start = time.perf_counter()
+        self._uuid = uuid4()
+        self._id = self._uuid.hex
+        self._status = 0
+        self._code: str | None = None
+        self._error: str | None = None
+        scope[REQUEST_ID] = self._id
+        scope[ENTER] = self.enter
+
+    async def enter(self, host: UUID, weight: int) -> None:
+        """Wait for the tenant's turn; it works until the answer is made. Raises Overloaded."""
+        slot = Slot(self._fair, host, weight)
+        await slot.take()
+        self._slot = slot
+        CURRENT.set(slot)
+
+    def leave(self) -> None:
+        """Let the next call begin."""
+        if self._slot is not None:
+            self._slot.give_back()
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.leave()
+            self._status = message["status"]
+            message["headers"] += ((b"x-request-id", self._id.encode()), SERVER)
+        await self._send(message)
+
+    async def failed(self, error: Exception, receive: Receive) -> None:
+        known = problems.wire(error)
+        self._code = known.code
+        if known is problems.INTERNAL or known is problems.UNAVAILABLE:
+            self._error = type(error).__name__
+        if not self._status:
+            await problems.answer(error, self._id)(self._scope, receive, self.send)
+
+    def note(self, recorder: CallRecorder | None) -> None:
+        """Count the request, write its line and note it: how it was asked and how it ended, never what was said."""
+        method = self._scope["method"] if self._scope["method"] in METHODS else "other"
+        route = getattr(self._scope.get("route"), "path", "unrouted")
+        metrics.REQUESTS.labels(method, route, str(self._status)).inc()
+        took = round((time.perf_counter() - self._start) * 1000, 2)
+        told = {"method": method, "route": route, "status": self._status, "ms": took, "request_id": self._id}
+        if self._error:
+            log.error("request", **told, error=self._error)
+        else:
+            log.info("request", **told)
+        if recorder is not None:
+            self._record(recorder, method, route, took)
+
+    def _record(self, recorder: CallRecorder, method: str, route: str, took: float) -> None:
+        path = self._scope["path"]
+        door = next((door for start, door in DOORS.items() if path.startswith(start)), None)
+        if door is not None:
+            grant = self._scope.get(GRANT)
+            call = call_audit.Call(
+                recorder.clock() - timedelta(milliseconds=took),
+                door,
+                f"{method} {route}",
+                took,
+                grant.host_id if grant else call_audit.NOBODY,
+                grant.key_id if grant else None,
+                status=self._status,
+                code=self._code or problems.ROUTER_CODES.get(self._status),
+                request_id=self._uuid,
+            )
+            recorder.note(call)
+
+
+def is_loopback(name: str) -> bool:
+    """Say whether a host name means this machine itself."""
+    if name.lower().rstrip(".") == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _name(host: bytes) -> str:
+    """Return the name in a Host header, without its port."""
+    text = host.decode("latin-1")
+    return text[1:].partition("]")[0] if text.startswith("[") else text.partition(":")[0]

@@ -1,0 +1,102 @@
+"""Who may change what: the one rule that every interface asks before it changes what is remembered.
+
+A key without a user and an agent belongs to who keeps the host's memory: it may change all that it reaches. A key of a
+user or an agent may change everything in banks of its own. In a bank that others share it may change what its user or
+agent began (by the first event of each unit), and nothing that concerns every reader, unless it has the scope `curate`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from uuid import UUID
+
+from producers.errors import PermissionDenied
+from store import identity
+from store.memory.authorship import Author
+from store.memory.documents import Documents
+from store.memory.units import Units
+from store.tenancy.banks import Banks, space_ids
+from store.tenancy.keys import Grant
+
+KEEPERS_KEY = "a key without a user and an agent"
+
+
+class Action(Enum):
+    """What can be done to a bank that exists; the value says it in the words of a refusal."""
+
+    DIRECT = "lay down or withdraw directives"
+    PIN = "pin or unpin units, for all who recall from it"
+    CORRECT = "correct units that others began"
+    FORGET = "forget units or documents that others began, or in which others' words stand"
+    LINK = "link units that others began"
+    ERASE = "erase what others began"
+    ERASE_SHARED = "erase whole sessions or the bank"
+    SET_LANGUAGE = "change its language"
+
+
+#: What decides what every reader of a bank is shown first.
+CURATION = frozenset({Action.DIRECT, Action.PIN})
+
+
+@dataclass(frozen=True, slots=True)
+class Authorisation:
+    """Answers whether a key may do something."""
+
+    banks: Banks
+    units: Units
+    documents: Documents
+
+    async def require(
+        self, grant: Grant, action: Action, bank: str, *, units: Sequence[UUID] = (), document: UUID | None = None
+    ) -> None:
+        """Let a key do something in the bank of this whole name, which it reaches; `units`, `document`: to what.
+
+        Raises PermissionDenied; NotFound for a unit or a document that is not there.
+        """
+        require_write(grant)
+        if grant.user is None and grant.agent is None:
+            return
+        if grant.curate and action in CURATION:
+            return
+        if await self._owns(grant, bank):
+            return
+        if units and all(_wrote(grant, one) for one in await self.units.authors(grant.host_id, bank, units)):
+            return
+        if document and all(_wrote(grant, one) for one in await self.documents.authors(grant.host_id, bank, document)):
+            return
+        scope = " or one made with --curate" if action in CURATION else ""
+        raise PermissionDenied(
+            f"in a bank that others share, this key may not {action.value}: use {KEEPERS_KEY}{scope}"
+        )
+
+    async def _owns(self, grant: Grant, bank: str) -> bool:
+        """Say whether a bank is the key's own: of its user with any agent it may use, or of its agent for all users."""
+        user, agent = await self.banks.owners(grant.host_id, bank)
+        own_user, own_agent = space_ids(grant.host_id, grant.space)
+        if own_user is None:
+            return user is None and agent == own_agent
+        return user == own_user and (own_agent is None or agent in (None, own_agent))
+
+
+def require_write(grant: Grant) -> None:
+    """Raise PermissionDenied for a key that may only read."""
+    if not grant.write:
+        raise PermissionDenied("this key may only read")
+
+
+def require_user_erasure(grant: Grant, user: str) -> None:
+    """Let a key erase a user, from all banks: its own user, or any by a key of the whole host.
+
+    Raises PermissionDenied.
+    """
+    require_write(grant)
+    if grant.banks is not None or grant.agent is not None:
+        raise PermissionDenied("a user is erased from all banks, and this key does not reach them")
+    if grant.user not in (None, user):
+        raise PermissionDenied("this key erases its own user only")
+
+
+def _wrote(grant: Grant, author: Author) -> bool:
+    if grant.user is not None:
+        return author.user == identity.user_id(grant.host_id, grant.user)
+    return grant.agent is not None and author.agent == identity.agent_id(grant.host_id, grant.agent)

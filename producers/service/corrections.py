@@ -1,0 +1,28 @@
+"""Corrections as they are asked for: what a unit is to say instead."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from producers.errors import Invalid, Problem
+from producers.service.fields import Text
+from producers.service.turns import limit_text, read
+from producers.settings import ApiSettings
+
+
+class CorrectionBody(BaseModel):
+    """The new text of a unit; with `version`, only if the unit is still at the version that was seen."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    content: Text = Field(repr=False)
+    version: int | None = Field(None, ge=1, lt=2**63)
+
+
+def correction_of(value: Any, settings: ApiSettings) -> CorrectionBody:
+    """Return the correction a JSON value is. Raises Invalid, or TooLarge for a text past a message's limit."""
+    body = read(CorrectionBody, value)
+    if not body.content.strip():
+        raise Invalid(Problem("content", "must not be blank; to remove a unit, delete it"))
+    limit_text("content", len(body.content.encode()), settings)
+    return body

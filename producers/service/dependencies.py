@@ -1,0 +1,55 @@
+"""What the facade stands on, handed to each of its rooms."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from producers.notifications import Doorbell
+from producers.service.authorisation import Authorisation
+from producers.service.banks import reach
+from producers.service.load_shedding import Pressure, Shed
+from producers.service.recalls import Recalls
+from store.derived.pending_words import KeptShort
+from store.derived.persons import Persons
+from store.erasure import Erasures
+from store.memory.directives import Curation
+from store.memory.documents import Documents
+from store.memory.turns import TurnStore
+from store.memory.units import Units
+from store.recall.jobs import RecallJobs
+from store.tenancy.banks import Banks
+from store.tenancy.keys import Grant
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the facade stands on."""
+
+    turns: TurnStore
+    units: Units
+    recalls: Recalls
+    jobs: RecallJobs
+    doorbell: Doorbell
+    banks: Banks
+    erasures: Erasures
+    documents: Documents
+    curation: Curation
+    persons: Persons
+    pressure: Pressure | None = None
+    #: Takes new turns (host, ids, characters in all) to embed them at once, or leaves them to the workers (False).
+    embed: Callable[[UUID, Sequence[UUID], int], bool] | None = None
+    words: KeptShort | None = None
+
+    @property
+    def authorisation(self) -> Authorisation:
+        """The rule that says who may change what."""
+        return Authorisation(self.banks, self.units, self.documents)
+
+    def admit(self, grant: Grant, what: Shed) -> None:
+        """Return, or raise Overloaded where this is shed for the tenant."""
+        if self.pressure is not None:
+            self.pressure.admit(grant.host_id, what)
+
+    async def reach(self, grant: Grant, bank: str) -> str:
+        """Return the whole name of the bank that is meant. Raises PermissionDenied."""
+        return await reach(self.banks, grant, bank)

@@ -1,0 +1,90 @@
+"""Field types of everything that is handed in: what a name, a text and a time may be. Pure.
+
+Problems never show the value. Sizes are bytes of UTF-8.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, PlainValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from store.log.storable import check_text
+
+BANK_BYTES = 256
+SESSION_BYTES = 128
+TURN_BYTES = 256
+NAME_BYTES = 256
+#: Positions are bigints.
+POSITION_MAX = 2**63 - 1
+#: What is said now or was said within living memory; anything else is a mistake of units.
+EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
+LATEST = datetime(3000, 1, 1, tzinfo=UTC)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EARLIEST_MS, _LATEST_MS = (int((t - _EPOCH).total_seconds() * 1000) for t in (EARLIEST, LATEST))
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d)")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def refuse(problem: str) -> PydanticCustomError:
+    """Return the error of a broken rule; `problem` must not repeat the value."""
+    return PydanticCustomError("rule", "{problem}", {"problem": problem})
+
+
+def _bytes(limit: int) -> Callable[[str], str]:
+    def check(text: str) -> str:
+        check_text(text)
+        if not text or len(text.encode()) > limit:
+            raise refuse(f"must have 1 to {limit} bytes")
+        return text
+
+    return check
+
+
+def session_name(text: str) -> str:
+    """Return a session's name if it can stand as one segment of a path."""
+    _bytes(SESSION_BYTES)(text)
+    if text in {".", ".."} or "/" in text or "\\" in text or _CONTROL.search(text):
+        raise refuse("must not be . or .., nor contain a slash, a backslash or a control character")
+    return text
+
+
+def moment(value: Any) -> datetime:
+    """Return the UTC time of an RFC 3339 text with its offset, or of an integer of epoch milliseconds."""
+    if isinstance(value, datetime):
+        read = value
+    elif isinstance(value, int) and not isinstance(value, bool):
+        if not _EARLIEST_MS <= value < _LATEST_MS:
+            raise refuse(f"must lie between the years {EARLIEST.year} and {LATEST.year} (epoch milliseconds)")
+        return _EPOCH + timedelta(milliseconds=value)
+    elif isinstance(value, str) and _RFC3339.fullmatch(value):
+        read = _read_rfc3339(value)
+    else:
+        raise refuse("must be RFC 3339 with Z or an offset, or an integer of epoch milliseconds")
+    if read.tzinfo is None:
+        raise refuse("must carry an offset")
+    if not EARLIEST <= read < LATEST:
+        raise refuse(f"must lie between the years {EARLIEST.year} and {LATEST.year}")
+    return read.astimezone(UTC)
+
+
+def _read_rfc3339(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text.upper())
+    except ValueError:
+        raise refuse("must be a time that exists") from None
+
+
+BankName = Annotated[str, AfterValidator(_bytes(BANK_BYTES))]
+SessionName = Annotated[str, AfterValidator(session_name)]
+TurnName = Annotated[str, AfterValidator(_bytes(TURN_BYTES))]
+Name = Annotated[str, AfterValidator(_bytes(NAME_BYTES))]
+Text = Annotated[str, AfterValidator(check_text)]
+Moment = Annotated[
+    datetime,
+    PlainValidator(moment),
+    WithJsonSchema({"anyOf": [{"type": "string", "format": "date-time"}, {"type": "integer"}]}),
+]

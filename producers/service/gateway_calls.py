@@ -1,0 +1,199 @@
+"""The other side of the Memory Gateway contract: what a hybrid agent sends, in this memory's terms. Pure.
+
+Source: seed 000. `search` names the conversation by its bare id; `add` and `flush` name it `chat:<id>`. Unknown
+fields are ignored here: the contract belongs to its clients.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Annotated, Any, Literal, Self
+from uuid import UUID
+
+import orjson
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from producers.errors import Invalid, Problem
+from producers.service.fields import BANK_BYTES, SESSION_BYTES, Moment, Name, Text, refuse, session_name
+from producers.service.recall_json import MOST_BYTES
+from producers.service.turns import ContentField, limit_text, size_of
+from producers.settings import ApiSettings
+from store.identity import digested
+from store.memory.turns import NewMessage, NewTurn
+from store.recall.query import Recalled, RecallQuery
+
+CHAT = "chat:"
+CURRENT_CHAT, ALL_USER_MEMORY = "current_chat", "all_user_memory"
+MAX_MESSAGES = 500
+#: An agent asks with its user's whole prompt: so many characters of it are looked at.
+LONGEST_QUESTION = 16_384
+#: Bytes of an answer beside its results.
+ROOM_AROUND = 64
+
+
+class Credentials(BaseModel):
+    """Who asks; checked against the key before anything else is looked at."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+
+    user_id: str
+    user_key: str = Field(repr=False)
+
+
+class Scoped(BaseModel):
+    """Whose memory, of which application and project."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+
+    user_id: Name
+    app_id: Name = "default"
+    project_id: Name = "default"
+
+    @property
+    def bank(self) -> str:
+        """The bank that holds the memory of this user, application and project."""
+        # The sign that escapes is escaped too, or two users could come to share a name.
+        named = (self.app_id, self.project_id, self.user_id)
+        parts = (part.replace("%", "%25").replace(":", "%3A") for part in named)
+        return shortened("gateway:" + ":".join(parts), BANK_BYTES)
+
+
+def _positive(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+        raise refuse("must be a positive integer of milliseconds since 1970")
+    return value
+
+
+class AddedMessage(BaseModel):
+    """One message of a run; of a tool's, the call that it answers."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+
+    sender_id: Name
+    role: Literal["user", "assistant", "tool"]
+    timestamp: Annotated[Moment, BeforeValidator(_positive)]
+    content: ContentField
+    tool_call_id: Name | None = None
+
+    @model_validator(mode="after")
+    def _of_a_call(self) -> Self:
+        if self.role == "tool" and self.tool_call_id is None:
+            raise refuse("a message of a tool must name its tool_call_id")
+        return self
+
+
+def _in_order(messages: list[AddedMessage]) -> list[AddedMessage]:
+    for n, (before, after) in enumerate(pairwise(messages), 1):
+        if after.timestamp < before.timestamp:
+            raise refuse(f"the timestamp of message {n} (the first is 0) is before that of the message before it")
+    return messages
+
+
+class AddBody(Scoped):
+    """Messages of a session to remember, in their order.
+
+    `afterturn_turn_id`: they are of this turn of the same tenant, which a service that hands its turns to itself names.
+    """
+
+    afterturn_turn_id: UUID | None = Field(None, strict=False)
+    session_id: Text = Field(min_length=1)
+    messages: Annotated[list[AddedMessage], AfterValidator(_in_order)] = Field(min_length=1, max_length=MAX_MESSAGES)
+
+
+class FlushBody(Scoped):
+    """A session whose messages may be worked on now."""
+
+    session_id: Text = Field(min_length=1)
+
+
+class SearchBody(Scoped):
+    """A question, and where to look: in this conversation, or in all of the user's memory."""
+
+    conversation_id: Text = Field(min_length=1)
+    query: Text = Field(min_length=1, description=f"its first {LONGEST_QUESTION} characters are looked at", repr=False)
+    scope: list[Literal["current_chat", "resources", "all_user_memory"]] = Field(min_length=1)
+    top_k: int = Field(8, ge=1, le=100)
+
+
+def shortened(name: str, limit: int) -> str:
+    """Return a name of at most `limit` bytes: a longer one is its first 64 bytes, `~` and 32 hex of its sha256."""
+    return name if len(name.encode()) <= limit else digested(name)
+
+
+def session_of(name: str) -> str:
+    """Return the session's name here; one that could not stand in a path is kept like one that is too long."""
+    short = shortened(name, SESSION_BYTES)
+    try:
+        return session_name(short)
+    except ValueError:
+        safe = "".join("_" if c in "/\\" or not c.isprintable() else c for c in name)
+        return digested(safe, name)
+
+
+def turns_of(body: AddBody, settings: ApiSettings) -> list[NewTurn]:
+    """Return each message as a turn of its own, named by its digest: the same message again is the same turn.
+
+    Blank messages and recalled text are left out. Raises TooLarge.
+    """
+    kept = [message for message in body.messages if message.content.parts or message.content.text.strip()]
+    for n, message in enumerate(kept):
+        limit_text(f"messages.{n}.content", size_of(message.content), settings)
+    return [_turn(body, message) for message in kept]
+
+
+def _turn(body: AddBody, message: AddedMessage) -> NewTurn:
+    content = message.content
+    said = NewMessage(message.role, content.text, message.sender_id, message.timestamp, content.parts)
+    return NewTurn(
+        bank=body.bank,
+        session_id=session_of(body.session_id),
+        turn_id=_digest(body, message),
+        messages=[said],
+        user_id=body.user_id,
+        occurred_at=message.timestamp,
+        private_to=body.user_id,
+    )
+
+
+def _digest(body: AddBody, message: AddedMessage) -> str:
+    parts: list[Any] = [body.user_id, body.app_id, body.project_id, body.session_id, message.sender_id, message.role]
+    parts += [message.timestamp, message.content.text, message.content.parts]
+    return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def question_of(body: SearchBody) -> RecallQuery | None:
+    """Return what to ask the memory; None when only resources are asked for, of which there are none here."""
+    everywhere = ALL_USER_MEMORY in body.scope
+    if not everywhere and CURRENT_CHAT not in body.scope:
+        return None
+    question = body.query.strip()[:LONGEST_QUESTION]
+    if not question:
+        raise Invalid(Problem("query", "must not be blank"))
+    return RecallQuery(
+        bank=body.bank,
+        text=question,
+        k=body.top_k,
+        session_id=session_of(CHAT + body.conversation_id),
+        only_session=not everywhere,
+    )
+
+
+def results_of(body: SearchBody, found: Sequence[Recalled]) -> list[dict[str, Any]]:
+    """Return what was found as the contract's results: the best, as many as an answer has room for."""
+    own = session_of(CHAT + body.conversation_id)
+    results, room = list[dict[str, Any]](), MOST_BYTES - ROOM_AROUND
+    for item in found:
+        here = CURRENT_CHAT in body.scope and item.session_id == own
+        result = {
+            "id": str(item.unit_id),
+            "session_id": item.session_id,
+            "text": item.text,
+            "score": item.score,
+            "source_scope": CURRENT_CHAT if here else ALL_USER_MEMORY,
+            "resource_uri": None,
+        }
+        room -= len(orjson.dumps(result)) + 1
+        if room < 0:
+            break
+        results.append(result)
+    return results

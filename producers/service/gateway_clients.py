@@ -1,0 +1,93 @@
+"""Clients of Memory Gateways, one for each target: the address and key it names, and a gate of its own before it.
+
+Turns are delivered and recalls are asked through them. What the gateway of one tenant does or fails to do concerns no
+other tenant.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import httpx
+from afterturn_client.errors import InvalidRequestError
+from afterturn_client.gateway import GatewayClient
+from afterturn_client.transport import check_base_url
+
+from producers.kept_posts import KeptPosts
+from store.database import Database
+from store.ledger.circuit_breakers import Gate, GatePolicy, gate_name
+from store.tenancy.gateway_targets import Target
+
+
+class TargetUnusable(Exception):
+    """This process cannot call a target; the text says why, free of secrets. Nothing was sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Where a target is, and its user's key."""
+
+    base_url: str
+    user_key: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Calling:
+    """How gateways are called: patience with a call and with idle connections (seconds), when a gate shuts."""
+
+    timeout_s: float
+    keep_s: float
+    policy: GatePolicy = field(default_factory=GatePolicy)
+
+
+def canonical_url(base_url: str) -> str:
+    """Return an address as targets are told apart by it. Raises InvalidRequestError, which does not show it."""
+    return str(httpx.URL(check_base_url(base_url))).rstrip("/")
+
+
+class GatewayClients:
+    """Clients and gates of one use (deliveries or searches), which share connections by address.
+
+    `access` says how this process reaches a target; it raises TargetUnusable. Belongs to one event loop.
+    """
+
+    def __init__(self, database: Database, access: Callable[[Target], Access], calling: Calling, *use: str) -> None:
+        self._database = database
+        self._access = access
+        self._calling = calling
+        self._use = use
+        self._posts: dict[str, KeptPosts] = {}
+        self._gates: dict[UUID, Gate] = {}
+
+    def client(self, target: Target) -> GatewayClient:
+        """Return a client of a target; its connections are closed with this. Raises TargetUnusable."""
+        access, user = self._access(target), target.user
+        try:
+            posts = self._posts.get(access.base_url) or self._open(access.base_url)
+        except (OSError, InvalidRequestError) as error:
+            # Certificates or a proxy that the environment of this process names.
+            raise TargetUnusable(f"no connection can be prepared ({type(error).__name__})") from None
+        patience_s = self._calling.timeout_s
+        key = access.user_key
+        return GatewayClient(access.base_url, user.user_id, key, user.app_id, user.project_id, patience_s, posts=posts)
+
+    def gate(self, target: Target) -> Gate:
+        """Return the gate before a target, which all processes share."""
+        if (found := self._gates.get(target.target_id)) is None:
+            name = gate_name("gateway", str(target.target_id), *self._use)
+            found = self._gates[target.target_id] = Gate(self._database, name, self._calling.policy)
+        return found
+
+    @property
+    def failing(self) -> int:
+        """How many targets are not called because they fail, as far as this process knows."""
+        return sum(gate.failing for gate in self._gates.values())
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        for posts in self._posts.values():
+            await posts.aclose()
+
+    def _open(self, base_url: str) -> KeptPosts:
+        posts = KeptPosts(check_base_url(base_url), self._calling.timeout_s, self._calling.keep_s)
+        return self._posts.setdefault(base_url, posts)

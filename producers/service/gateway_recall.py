@@ -1,0 +1,159 @@
+"""Recall through a Memory Gateway: what the other side finds, beside what is found here.
+
+It falls open: whatever goes wrong with the gateway becomes a word in the answer. It is asked with a deadline, not while
+its gate is shut, and no connection is held meanwhile. How it went is written down: names and counts, no text.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+from afterturn_client.errors import GatewayError, InvalidRequestError
+from afterturn_client.gateway import GatewayHit
+from afterturn_client.reference import SHORTEST_CUT, cut
+
+from producers.errors import Invalid, PermissionDenied, Problem
+from producers.service.gateway_clients import GatewayClients, TargetUnusable
+from store import identity
+from store.database import Database
+from store.ledger.circuit_breakers import Gate
+from store.ledger.deliveries import note
+from store.tenancy.gateway_targets import CHAT, GatewayTargets
+from store.tenancy.keys import Grant
+
+SUCCEEDED, FAILED = "memory_gateway_recall_succeeded", "memory_gateway_recall_failed"
+#: Characters that all of one finding may have together, names included, however much the other side has to say.
+MOST_CHARACTERS = 65_536
+SERVER_ERRORS, TOO_MANY_REQUESTS = 500, 429
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayQuestion:
+    """What a gateway is asked: about which bank's session, and through which target, which the asker may ask."""
+
+    host: UUID
+    bank: str
+    session: str
+    query: str = field(repr=False)
+    k: int
+    target: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayFinding:
+    """What a gateway found, in its order; or why it was not asked or did not answer."""
+
+    hits: Sequence[GatewayHit]
+    took_ms: float
+    category: str | None = None
+    status: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayRecall:
+    """Asks the gateway of a bank or tenant. `clients` keep the deadline."""
+
+    targets: GatewayTargets
+    clients: GatewayClients
+    database: Database
+
+    async def choose(self, grant: Grant, bank: str) -> UUID:
+        """Return the target a key may ask about a bank it reaches.
+
+        A gateway user's memory is all that was ever said in the target's place. So the target of one bank may be asked
+        by every key that reaches the bank, that of a tenant only by keys that reach all of the tenant.
+
+        Raises Invalid where there is none, PermissionDenied.
+        """
+        target = await self.targets.of_bank(grant.host_id, identity.bank_id(grant.host_id, bank))
+        if target is None:
+            raise Invalid(Problem("sources", "this bank has no gateway to ask; use local"))
+        restricted = grant.banks is not None or grant.user is not None or grant.agent is not None
+        if target.bank_id is None and restricted:
+            raise PermissionDenied(
+                "the gateway holds the memory of all banks of this tenant, and this key does not reach them all"
+            )
+        return target.target_id
+
+    async def find(self, question: GatewayQuestion) -> GatewayFinding:
+        """Ask once. Never raises for what the gateway does or leaves undone."""
+        start = time.perf_counter()
+        finding, scopes = await self._ask(question)
+        took = round((time.perf_counter() - start) * 1000, 2)
+        finding = fitting(replace(finding, took_ms=took), MOST_CHARACTERS)
+        await self._note(question, finding, scopes)
+        return finding
+
+    async def close(self) -> None:
+        """Close the clients."""
+        await self.clients.aclose()
+
+    async def _ask(self, question: GatewayQuestion) -> tuple[GatewayFinding, Sequence[str]]:
+        """Return what the target finds, and the scopes that were looked in."""
+        bank = identity.bank_id(question.host, question.bank)
+        target = await self.targets.of_bank(question.host, bank)
+        if target is None or target.target_id != question.target:
+            # Whoever asked was let in for another one.
+            return GatewayFinding((), 0.0, "target_changed"), ()
+        try:
+            client = self.clients.client(target)
+        except TargetUnusable:
+            return GatewayFinding((), 0.0, "unusable_target"), target.scope
+        gate = self.clients.gate(target)
+        passage = await gate.enter()
+        if not passage.granted:
+            return GatewayFinding((), 0.0, "circuit_open" if gate.failing else "rate_limited"), target.scope
+        # What a search calls the session, a gateway reads as `chat:` and that.
+        conversation = target.session(question.bank, question.session).removeprefix(CHAT)
+        try:
+            hits = await client.search(conversation, question.query, target.scope, question.k)
+        except GatewayError as error:
+            await told(gate, error)
+            return GatewayFinding((), 0.0, error.category, error.status), target.scope
+        except InvalidRequestError:
+            return GatewayFinding((), 0.0, "invalid_request"), target.scope
+        await told(gate, None)
+        return GatewayFinding(hits[: question.k], 0.0), target.scope
+
+    async def _note(self, question: GatewayQuestion, finding: GatewayFinding, scopes: Sequence[str]) -> None:
+        payload: dict[str, Any] = {"scopes": list(scopes), "results": len(finding.hits)}
+        if finding.category is not None:
+            payload = {"operation": "search", "category": finding.category}
+            if finding.status is not None:
+                payload["http_status"] = finding.status
+        bank = identity.bank_id(question.host, question.bank)
+        async with self.database.tenant(question.host) as connection:
+            await note(
+                connection,
+                question.host,
+                SUCCEEDED if finding.category is None else FAILED,
+                bank=bank,
+                session=identity.session_id(bank, question.session),
+                payload=payload,
+            )
+
+
+def fitting(finding: GatewayFinding, room: int) -> GatewayFinding:
+    """Return the finding with the hits, best first, that together have at most `room` characters, names included.
+
+    The text of a hit that is longer than all of that is cut to the room there is.
+    """
+    most, kept = room, []
+    for hit in finding.hits:
+        names = sum(map(len, filter(None, (hit.id, hit.session_id, hit.source_scope, hit.resource_uri))))
+        text = hit.text
+        if names + len(text) > most and room - names >= SHORTEST_CUT:
+            text = cut(text, room - names)
+        if (size := names + len(text)) <= room:
+            room -= size
+            kept.append(replace(hit, text=text))
+    return replace(finding, hits=kept)
+
+
+async def told(gate: Gate, error: GatewayError | None) -> None:
+    """Tell the gate how a call went. A gateway that answers is well, whatever it answers short of a failure."""
+    failed = error is not None and (error.status is None or error.status >= SERVER_ERRORS)
+    limited = error is not None and error.status == TOO_MANY_REQUESTS
+    await gate.report(well=not failed, pause_s=error.retry_after if error is not None and limited else None)

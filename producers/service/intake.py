@@ -1,0 +1,209 @@
+"""How turns come in: judged, durable, and on their way through the stages when the call returns."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+from uuid import UUID
+
+from producers import fair_queue, metrics
+from producers.errors import PermissionDenied, ProducerError
+from producers.service.authorisation import Action, require_write
+from producers.service.banks import written_by
+from producers.service.dependencies import Parts
+from producers.service.gateway_calls import AddBody, turns_of
+from producers.service.load_shedding import Shed
+from producers.service.turns import BatchBody, Judged, limit_call, read, read_turn
+from producers.settings import ApiSettings
+from store import identity
+from store.errors import NotFound, StoreError, TurnBusy, TurnConflict
+from store.ledger.ledger import Stage
+from store.memory.corrections import PINNED
+from store.memory.turns import Appended, NewTurn, Refused, TurnStatus
+from store.tenancy.keys import Grant
+
+Accepted = Appended | ProducerError | StoreError
+A = TypeVar("A", bound=Accepted)
+
+#: Turns of a batch that are judged in one go.
+SLICE = 16
+#: How often a message is offered again that another request is just writing, and for how long, in seconds.
+LOOK_AGAIN_S, BUSY_S = 0.025, 1.0
+
+
+class Intake:
+    """Takes in completed turns, and says how far they have come."""
+
+    def __init__(self, parts: Parts, settings: ApiSettings) -> None:
+        """Stand on these parts."""
+        self._parts = parts
+        self._settings = settings
+
+    async def after_turn(self, grant: Grant, turn: Any) -> Appended:
+        """Take in one completed turn: durable, readable and on its way through the stages when this returns.
+
+        Raises Invalid, TooLarge, PermissionDenied, TurnConflict, TurnBusy.
+        """
+        answer = (await self._take_in(grant, [turn]))[0]
+        if isinstance(answer, Appended):
+            return answer
+        raise answer
+
+    async def after_turns(self, grant: Grant, batch: Any) -> list[Accepted]:
+        """Take in turns together and answer for each, in order; a refused turn undoes no other.
+
+        Raises Invalid for what is no batch, PermissionDenied for a key that may not write, Overloaded.
+        """
+        self._parts.admit(grant, Shed.BATCHES)
+        return await self._take_in(grant, read(BatchBody, batch).turns)
+
+    async def add_messages(self, grant: Grant, added: Any) -> int:
+        """Take in messages as a gateway's client adds them, each as a turn; returns how many are now remembered.
+
+        The same message again is the same turn. What this service hands to itself (`--gateway self`) is remembered as
+        the turn it is of: there is no second copy, which an erasure of the turn would have to find.
+
+        Raises Invalid, TooLarge, PermissionDenied, NotFound; TurnBusy, QuotaExceeded and RateLimited, whose details say
+        how many are remembered all the same: they need not be added again.
+        """
+        body = read(AddBody, added)
+        require_write(grant)
+        await self._parts.reach(grant, body.bank)
+        turns = turns_of(body, self._settings)
+        if body.afterturn_turn_id is not None:
+            return await self._held_already(grant, body.afterturn_turn_id, len(turns))
+        with _timed(len(turns)):
+            answers = _counted(await self._insist(grant, turns))
+        if refused := [answer for answer in answers if isinstance(answer, StoreError)]:
+            refused[0].details = {**refused[0].details, "message_count": len(turns) - len(refused)}
+            raise refused[0]
+        return len(turns)
+
+    async def turn(self, grant: Grant, bank: str, session_id: str, turn_id: str) -> TurnStatus:
+        """Say how far a turn has come. Raises NotFound, PermissionDenied."""
+        bank = await self._parts.reach(grant, bank)
+        return await self._parts.turns.status(grant.host_id, bank, session_id, turn_id)
+
+    async def _take_in(self, grant: Grant, values: Sequence[Any]) -> list[Accepted]:
+        with _timed(len(values)):
+            require_write(grant)
+            known: set[tuple[str, UUID]] = set()
+            judged = limit_call([await self._judge(grant, value, known) async for value in _slices(values)])
+            answers = iter(await self._append(grant, [one for one in judged if isinstance(one, NewTurn)]))
+            return _counted([next(answers) if isinstance(one, NewTurn) else one for one in judged])
+
+    async def _judge(self, grant: Grant, value: Any, known: set[tuple[str, UUID]]) -> Judged:
+        """Return the turn or why it is none; `known` are documents that were looked up already."""
+        try:
+            turn = read_turn(value, self._settings)
+            turn = written_by(grant, turn, await self._parts.reach(grant, turn.bank))
+            await self._require_pin(grant, turn)
+            if turn.doc_id is not None and (turn.bank, turn.doc_id) not in known:
+                await self._parts.documents.get(grant.host_id, turn.bank, turn.doc_id)
+                known.add((turn.bank, turn.doc_id))
+        except (ProducerError, NotFound) as refusal:
+            return refusal
+        return turn
+
+    async def _require_pin(self, grant: Grant, turn: NewTurn) -> None:
+        """Let a key hand in a turn whose metadata pin it. Raises PermissionDenied."""
+        if turn.metadata.get(PINNED) != "true":
+            return
+        try:
+            await self._parts.authorisation.require(grant, Action.PIN, turn.bank)
+        except PermissionDenied as refusal:
+            raise PermissionDenied(f"metadata.{PINNED}: {refusal}, or leave it out") from None
+
+    async def _held_already(self, grant: Grant, turn: UUID, messages: int) -> int:
+        if not await self._parts.turns.holds(grant.host_id, turn):
+            raise NotFound("afterturn_turn_id names no turn of this tenant; leave it out to have the messages stored")
+        return messages
+
+    async def _insist(self, grant: Grant, turns: list[NewTurn]) -> list[Appended | StoreError]:
+        """Append turns; what another request is just writing is offered again until that has ended."""
+        until = time.monotonic() + BUSY_S
+        answers = await self._append(grant, turns)
+        while busy := [n for n, answer in enumerate(answers) if isinstance(answer, TurnBusy)]:
+            if time.monotonic() >= until:
+                break
+            await fair_queue.sleep(LOOK_AGAIN_S)
+            again = await self._append(grant, [turns[n] for n in busy])
+            for n, answer in zip(busy, again, strict=True):
+                answers[n] = answer
+        return answers
+
+    async def _append(self, grant: Grant, turns: list[NewTurn]) -> list[Appended | StoreError]:
+        """Append judged turns, then ring for the stages that have something to do now."""
+        if not turns:
+            return []
+        answers = await self._parts.turns.append(grant.host_id, turns)
+        new = [t for t, a in zip(turns, answers, strict=True) if isinstance(a, Appended) and not a.duplicate]
+        if new:
+            self._parts.doorbell.ring(Stage.EXTRACTION)
+            if not self._embeds(grant.host_id, new):
+                self._parts.doorbell.ring(Stage.EMBEDDING)
+        if any(isinstance(answer, Appended) and answer.delivers for answer in answers):
+            self._parts.doorbell.ring(Stage.GATEWAY)
+        if self._parts.words is not None:
+            await self._parts.words.brought(grant.host_id, _units(grant.host_id, new))
+        return [answer.error if isinstance(answer, Refused) else answer for answer in answers]
+
+    def _embeds(self, host: UUID, turns: list[NewTurn]) -> bool:
+        characters = sum(len(message.content) for turn in turns for message in turn.messages)
+        offered = self._parts.embed
+        return offered is not None and offered(host, [_identity(host, turn) for turn in turns], characters)
+
+
+async def _slices(values: Sequence[Any]) -> AsyncIterator[Any]:
+    """Yield each value, and let other calls work after each slice: a large batch holds none of them up."""
+    for n, value in enumerate(values):
+        if n % SLICE == SLICE - 1:
+            await asyncio.sleep(0)
+        yield value
+
+
+def _units(host: UUID, turns: Sequence[NewTurn]) -> Counter[UUID]:
+    """Return how many units these turns are, by bank."""
+    units: Counter[UUID] = Counter()
+    for turn in turns:
+        units[identity.bank_id(host, turn.bank)] += len(turn.messages)
+    return units
+
+
+def _identity(host: UUID, turn: NewTurn) -> UUID:
+    session = identity.session_id(identity.bank_id(host, turn.bank), turn.session_id)
+    return identity.turn_id(session, turn.turn_id)
+
+
+@contextmanager
+def _timed(turns: int) -> Iterator[None]:
+    """Time one call; when it ends without an answer, none of its turns went well."""
+    start = time.perf_counter()
+    try:
+        yield
+    except Exception:
+        metrics.AFTER_TURN.labels("error").inc(turns)
+        raise
+    finally:
+        metrics.AFTER_TURN_MS.observe((time.perf_counter() - start) * 1000)
+
+
+def _counted(answers: list[A]) -> list[A]:
+    for answer in answers:
+        metrics.AFTER_TURN.labels(_status(answer)).inc()
+        if isinstance(answer, TurnConflict):
+            metrics.CONFLICTS.inc()
+    return answers
+
+
+def _status(answer: Accepted) -> str:
+    match answer:
+        case Appended(duplicate=duplicate):
+            return "duplicate" if duplicate else "ok"
+        case TurnConflict():
+            return "conflict"
+        case TurnBusy():
+            return "busy"
+    return "error"

@@ -1,0 +1,212 @@
+"""Documents, directives, links and reflections: what comes by command, and what can be looked at besides recall."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal, Self
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
+
+from producers.service.authorisation import Action, require_write
+from producers.service.banks import keeper, speaker
+from producers.service.dependencies import Parts
+from producers.service.fields import BankName, Moment, Name, Text, refuse
+from producers.service.turns import limit_metadata, limit_text, read
+from producers.settings import ApiSettings
+from store.ledger.ledger import Stage
+from store.memory.directives import Directive, NewDirective, NewLink, Reflection
+from store.memory.documents import AddedDocument, Document, DocumentPlace, NewDocument, content_hash
+from store.tenancy.keys import Grant
+
+MAX_LISTED = 1000
+LinkKind = Literal["temporal", "semantic", "entity", "causes", "caused_by", "enables", "prevents"]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    bank: BankName = "default"
+
+
+class DocumentBody(_Body):
+    """A document: its text, or the sha256 (hexadecimal) of a file whose words come as turns that name it."""
+
+    content: Text | None = Field(None, min_length=1)
+    content_hash: str | None = Field(None, pattern="^[0-9a-f]{64}$")
+    title: Name | None = None
+    user_id: Name | None = None
+    occurred_at: Moment | None = None
+    metadata: dict[Text, Text] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.content is None) == (self.content_hash is None):
+            raise refuse("needs either content or content_hash")
+        if self.content is not None and not self.content.strip():
+            raise refuse("content must not be blank")
+        return self
+
+
+class DirectiveBody(_Body):
+    """A directive; its name is what it is known by."""
+
+    name: Name
+    content: Text = Field(min_length=1)
+    priority: int = Field(0, ge=-(2**31), lt=2**31)
+
+
+class LinkBody(_Body):
+    """A link between two units of the bank."""
+
+    from_unit_id: str
+    to_unit_id: str
+    link_type: LinkKind
+    weight: float = Field(1.0, ge=0, le=1, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _units_are_ids(self) -> Self:
+        for value in (self.from_unit_id, self.to_unit_id):
+            try:
+                UUID(value)
+            except ValueError:
+                raise refuse("a unit is named by its id") from None
+        return self
+
+
+class ListParameters(BaseModel):
+    """Of which bank, and how many at most."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    bank: BankName = "default"
+    limit: int = Field(200, ge=1, le=MAX_LISTED)
+
+
+#: 17 digits of microseconds end in the year 5138.
+_CURSOR = re.compile(r"([0-9]{1,17})\.([0-9a-f]{32})")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _cursor(document: Document) -> str:
+    return f"{(document.updated_at - _EPOCH) // timedelta(microseconds=1)}.{document.doc_id.hex}"
+
+
+def _place(cursor: Any) -> DocumentPlace | None:
+    """Return the place that a cursor names: `<microseconds since 1970>.<32 hex of the document's id>`."""
+    if isinstance(cursor, str) and (found := _CURSOR.fullmatch(cursor)):
+        return DocumentPlace(_EPOCH + timedelta(microseconds=int(found[1])), UUID(found[2]))
+    raise refuse("must be a cursor that a page of this list gave")
+
+
+class DocumentsParameters(ListParameters):
+    """Of which bank, how many at most, and from behind which page."""
+
+    cursor: Annotated[DocumentPlace | None, PlainValidator(_place), WithJsonSchema({"type": "string"})] = None
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPage:
+    """Documents in their order, and the cursor of the next page; None on the last."""
+
+    documents: Sequence[Document]
+    cursor: str | None
+
+
+class Knowledge:
+    """Commands upon banks; every call takes the grant of a key, as the facade's do."""
+
+    def __init__(self, parts: Parts, settings: ApiSettings) -> None:
+        """Stand on these parts; a directive has the limit of a message."""
+        self._parts = parts
+        self._settings = settings
+        self._documents = parts.documents
+        self._curation = parts.curation
+        self._banks = parts.banks
+        self._doorbell = parts.doorbell
+
+    async def add_document(self, grant: Grant, asked: Any) -> AddedDocument:
+        """Take in a document; the same content again is the same document.
+
+        Raises Invalid, TooLarge, PermissionDenied, QuotaExceeded, RateLimited.
+        """
+        require_write(grant)
+        body = read(DocumentBody, asked)
+        limit_metadata(body.metadata)
+        document = NewDocument(
+            bank=await self._parts.reach(grant, body.bank),
+            content_hash=body.content_hash or content_hash((body.content or "").encode()),
+            text=body.content,
+            title=body.title,
+            user_id=speaker(grant, body.user_id),
+            occurred_at=body.occurred_at,
+            metadata=body.metadata,
+            agent=grant.agent,
+        )
+        if document.text is None:
+            await self._banks.create(grant.host_id, grant.user, document.bank)
+            return await self._documents.register(grant.host_id, document)
+        added = await self._documents.add(grant.host_id, document)
+        if not added.duplicate:
+            self._doorbell.ring(Stage.EXTRACTION, Stage.EMBEDDING)
+        return added
+
+    async def document(self, grant: Grant, bank: str, doc: UUID) -> Document:
+        """Return a document. Raises NotFound, PermissionDenied."""
+        return await self._documents.get(grant.host_id, await self._parts.reach(grant, bank), doc)
+
+    async def list_documents(self, grant: Grant, asked: DocumentsParameters) -> DocumentPage:
+        """List a bank's documents, those written last first. Raises PermissionDenied."""
+        bank = await self._parts.reach(grant, asked.bank)
+        found = await self._documents.list(grant.host_id, bank, asked.cursor, asked.limit + 1)
+        shown = found[: asked.limit]
+        return DocumentPage(shown, _cursor(shown[-1]) if len(found) > asked.limit else None)
+
+    async def forget_document(self, grant: Grant, bank: str, doc: UUID) -> None:
+        """Forget a document and its units. Raises NotFound, PermissionDenied."""
+        require_write(grant)
+        bank = await self._parts.reach(grant, bank)
+        await self._parts.authorisation.require(grant, Action.FORGET, bank, document=doc)
+        await self._documents.forget(grant.host_id, bank, doc, grant.user)
+        self._doorbell.ring(Stage.PROJECTION)
+
+    async def lay_down(self, grant: Grant, asked: Any) -> tuple[Directive, bool]:
+        """Make or change a directive; returns it and whether anything changed.
+
+        Raises Invalid, TooLarge for a text past a message's limit, PermissionDenied, QuotaExceeded.
+        """
+        require_write(grant)
+        body = read(DirectiveBody, asked)
+        limit_text("content", len(body.content.encode()), self._settings)
+        bank = await self._parts.reach(grant, body.bank)
+        await self._parts.authorisation.require(grant, Action.DIRECT, bank)
+        await self._banks.create(grant.host_id, grant.user, bank)
+        new = NewDirective(body.name, body.content, body.priority, keeper(grant))
+        return await self._curation.lay_down(grant.host_id, bank, new, grant.user)
+
+    async def directives(self, grant: Grant, asked: ListParameters) -> list[Directive]:
+        """List a bank's directives. Raises PermissionDenied."""
+        bank = await self._parts.reach(grant, asked.bank)
+        return await self._curation.directives(grant.host_id, bank, asked.limit)
+
+    async def withdraw(self, grant: Grant, bank: str, directive: UUID) -> None:
+        """End a directive. Raises NotFound, PermissionDenied."""
+        require_write(grant)
+        bank = await self._parts.reach(grant, bank)
+        await self._parts.authorisation.require(grant, Action.DIRECT, bank)
+        await self._curation.withdraw(grant.host_id, bank, directive, grant.user)
+
+    async def link(self, grant: Grant, asked: Any) -> bool:
+        """Link two units; returns whether anything changed. Raises Invalid, NotFound, PermissionDenied."""
+        require_write(grant)
+        body = read(LinkBody, asked)
+        bank = await self._parts.reach(grant, body.bank)
+        link = NewLink(UUID(body.from_unit_id), UUID(body.to_unit_id), body.link_type, body.weight)
+        await self._parts.authorisation.require(grant, Action.LINK, bank, units=[link.first, link.second])
+        return await self._curation.link(grant.host_id, bank, link, grant.user)
+
+    async def reflections(self, grant: Grant, asked: ListParameters) -> list[Reflection]:
+        """List what a bank came to see. Raises PermissionDenied."""
+        bank = await self._parts.reach(grant, asked.bank)
+        return await self._curation.reflections(grant.host_id, bank, asked.limit)

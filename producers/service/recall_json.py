@@ -1,0 +1,145 @@
+"""How an answer to a question looks: JSON as the contract writes it, and the message that is ready for a prompt."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from types import MappingProxyType
+from typing import Any
+
+import orjson
+from afterturn_client.reference import cut
+
+from producers.service.framing import ReferenceDirective, ReferenceItem, frame
+from producers.service.gateway_recall import GatewayFinding
+from producers.service.recalls import Answer, Freshly
+from store.off_loop import off_loop
+from store.recall.query import Recalled
+
+#: Bytes of an answer at once, and of one that waits in its job.
+MOST_BYTES, MOST_BYTES_OF_JOB = 8_388_608, 2_097_152
+#: Bytes of the note that something was left out, and of one character in a result and in the frame, escaped in both.
+ROOM_FOR_NOTE, LONGEST_CHARACTER = 512, 24
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+#: What a frame says of a directive that does not tell who laid it down: it came with events from elsewhere.
+UNKNOWN = "unknown"
+
+
+async def answer_as_json(answer: Answer, most_bytes: int) -> bytes:
+    """Return what `as_json` does, made off the event loop where its texts are long."""
+    return await off_loop(sum(len(item.text) for item in answer.items), as_json, answer, most_bytes)
+
+
+def as_json(answer: Answer, most_bytes: int = MOST_BYTES) -> bytes:
+    """Return the answer as the contract writes it, with the reference message ready for a prompt.
+
+    Where it would have more than `most_bytes`, it says that it is `truncated` and holds the best results alone, as many
+    as there is room for; of the first, if there is none for it, the beginning.
+    """
+    if sum(len(item.text) for item in answer.items) <= most_bytes and len(whole := _written(answer)) <= most_bytes:
+        return whole
+    room = left = most_bytes - len(_written(replace(answer, items=()))) - ROOM_FOR_NOTE
+    kept = list[Recalled]()
+    for item in answer.items:
+        left -= len(_written(replace(answer, items=(item,), gateway=None)))
+        if left < 0:
+            break
+        kept.append(item)
+    if not kept and answer.items:
+        first = answer.items[0]
+        kept = [replace(first, text=cut(first.text, max(0, room) // LONGEST_CHARACTER), cut=True)]
+    return _written(replace(answer, items=kept), _note(len(answer.items), len(kept), most_bytes))
+
+
+def _note(found: int, kept: int, most_bytes: int) -> Mapping[str, Any]:
+    held = f"{kept} of {found} results: an answer has at most {most_bytes} bytes"
+    return {"truncated": True, "note": f"{held}; ask for fewer (k) or for less text (max_tokens)"}
+
+
+def _written(answer: Answer, note: Mapping[str, Any] = NOTHING) -> bytes:
+    items = [reference_item(item) for item in answer.items]
+    standing = [ReferenceDirective(one.name, one.content, one.laid_down_by or UNKNOWN) for one in answer.directives]
+    value: dict[str, Any] = {
+        "results": [_result(item, explain=answer.explain) for item in answer.items],
+        "reference": frame([*items, *_from_gateway(answer.gateway)], standing),
+        "freshness": freshness_json(answer.freshly),
+        "took_ms": answer.took_ms,
+        **note,
+    }
+    if answer.directives:
+        value["directives"] = [asdict(one) for one in answer.directives]
+    if answer.degraded:
+        value["degraded"] = list(answer.degraded)
+    if answer.explain:
+        value["trace"] = answer.trace
+    if answer.gateway is not None:
+        value["gateway"] = _gateway_json(answer.gateway)
+    return orjson.dumps(value)
+
+
+def freshness_json(freshly: Freshly) -> dict[str, Any]:
+    """Return the freshness block."""
+    return {**asdict(freshly.freshness), "waited_ms": freshly.waited_ms, "met": freshly.met}
+
+
+def reference_item(item: Recalled) -> ReferenceItem:
+    """Return a recalled unit as an agent is shown it."""
+    return ReferenceItem(
+        id=str(item.unit_id),
+        text=item.text,
+        score=item.score,
+        session=item.session_id,
+        turn=item.turn_id,
+        role=item.role,
+        name=item.name,
+        time=item.occurred_at,
+        confidence=item.confidence,
+    )
+
+
+def _from_gateway(finding: GatewayFinding | None) -> list[ReferenceItem]:
+    hits = finding.hits if finding is not None else ()
+    return [
+        ReferenceItem(
+            id=hit.id,
+            text=hit.text,
+            score=hit.score,
+            session=hit.session_id,
+            source_scope=hit.source_scope,
+            resource_uri=hit.resource_uri,
+        )
+        for hit in hits
+    ]
+
+
+def _gateway_json(finding: GatewayFinding) -> Mapping[str, Any]:
+    """Return what a gateway found, or the note that says why it found nothing."""
+    error = None
+    if finding.category is not None:
+        error = {"category": finding.category, "http_status": finding.status}
+    return {"results": [asdict(hit) for hit in finding.hits], "error": error, "took_ms": finding.took_ms}
+
+
+def _result(item: Recalled, *, explain: bool) -> Mapping[str, Any]:
+    result: dict[str, Any] = {
+        "unit_id": str(item.unit_id),
+        "kind": item.kind,
+        "text": item.text,
+        "score": item.score,
+        "session_id": item.session_id,
+        "turn_id": item.turn_id,
+        "role": item.role,
+        "name": item.name,
+        "occurred_at": item.occurred_at,
+        "arms": item.arms,
+    }
+    if item.confidence is not None:
+        result["confidence"] = item.confidence
+    if item.bank is not None:
+        result["bank"] = item.bank
+    if item.cut:
+        result["cut"] = True
+    if len(item.turn_ids) > 1:
+        result["turn_ids"] = item.turn_ids
+    if explain and item.explain is not None:
+        result["explain"] = asdict(item.explain)
+    return result

@@ -1,0 +1,134 @@
+"""How questions come in: answered at once, or by a worker in a while; and how far the answers reach."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from producers import fair_queue, metrics
+from producers.errors import Invalid, Problem
+from producers.service.banks import holds, listed, speaker
+from producers.service.dependencies import Parts
+from producers.service.gateway_calls import SearchBody, question_of, results_of
+from producers.service.load_shedding import Shed
+from producers.service.recalls import Answer, Freshly, RecallBody, RecallJobBody
+from producers.service.turns import read
+from producers.settings import ApiSettings
+from store.errors import NotFound
+from store.ledger.freshness import look_after
+from store.recall.jobs import RecallJob
+from store.tenancy.keys import Grant
+
+
+@dataclass(frozen=True, slots=True)
+class JobTicket:
+    """Where the answer to a recall job can be fetched, and until when."""
+
+    job_id: UUID
+    expires_at: datetime
+
+
+class Asking:
+    """Answers questions, and says how fresh what it answers is."""
+
+    def __init__(self, parts: Parts, settings: ApiSettings) -> None:
+        """Stand on these parts; as many recall jobs may wait as the settings say."""
+        self._parts = parts
+        self._settings = settings
+
+    async def recall(self, grant: Grant, asked: Any) -> Answer:
+        """Answer a question from one bank. Raises Invalid, PermissionDenied, PositionBeyondLog."""
+        with _asked():
+            body = read(RecallBody, asked)
+            if body.across_banks:
+                return await self._across(grant, body)
+            bank = await self._parts.reach(grant, body.bank)
+            target = await self._parts.recalls.choose_target(grant, body, bank)
+            return await self._parts.recalls.answer(grant.host_id, body.model_copy(update={"bank": bank}), target)
+
+    async def _across(self, grant: Grant, body: RecallBody) -> Answer:
+        """Answer from the banks a user wrote to last, of those the key reaches."""
+        whose = await self._whose(grant, body)
+        whole = body.model_copy(update={"user_id": whose["user_id"]})
+        return await self._parts.recalls.across(grant.host_id, whole, whose["banks"])
+
+    async def _whose(self, grant: Grant, body: RecallBody) -> dict[str, Any]:
+        """Return the user who is asked about, and the banks they wrote to last, of those the key reaches."""
+        user = speaker(grant, body.user_id)
+        if user is None:
+            raise Invalid(Problem("across_banks", "say whose banks: user_id"))
+        banks = await self._parts.banks.of_user(grant.host_id, grant.space, user, names=listed(grant))
+        return {"user_id": user, "banks": banks}
+
+    async def _one(self, grant: Grant, body: RecallBody) -> dict[str, Any]:
+        """Return the bank that is asked, and through which gateway target, if through one."""
+        bank = await self._parts.reach(grant, body.bank)
+        target = await self._parts.recalls.choose_target(grant, body, bank)
+        return {"bank": bank} | ({} if target is None else {"target": str(target)})
+
+    async def request_recall(self, grant: Grant, asked: Any) -> JobTicket:
+        """Have a worker answer a question; `recall_job` has the answer until it expires.
+
+        Raises as `recall`, Overloaded, QuotaExceeded, and RateLimited where too many of the tenant's wait already.
+        """
+        self._parts.admit(grant, Shed.RECALL_JOBS)
+        with _asked():
+            body = read(RecallJobBody, asked)
+            whose = await (self._whose(grant, body) if body.across_banks else self._one(grant, body))
+            request = {name: value for name, value in asked.items() if name != "ttl_s"} | whose
+            ttl, waiting = timedelta(seconds=body.ttl_s), self._settings.max_recall_jobs
+            ticket = await self._parts.jobs.open(grant.host_id, request, ttl, most_waiting=waiting)
+        self._parts.doorbell.ask(grant.host_id, ticket[0])
+        return JobTicket(*ticket)
+
+    async def recall_job(self, grant: Grant, job: UUID, wait_ms: int = 0) -> RecallJob:
+        """Say how a recall job stands, waiting for its end at most `wait_ms`. Raises NotFound."""
+        begun = time.monotonic()
+        while True:
+            found = await self._job(grant, job)
+            waited = time.monotonic() - begun
+            if found.status != "pending" or waited >= wait_ms / 1000:
+                return found
+            await fair_queue.sleep(look_after(waited))
+
+    async def cancel_recall(self, grant: Grant, job: UUID) -> None:
+        """Remove a recall job and its answer. Raises NotFound."""
+        await self._job(grant, job)
+        await self._parts.jobs.cancel(grant.host_id, job)
+
+    async def search_messages(self, grant: Grant, asked: Any) -> list[dict[str, Any]]:
+        """Answer a gateway's client; an answer without results is an empty list. Raises Invalid, PermissionDenied."""
+        with _asked():
+            body = read(SearchBody, asked)
+            await self._parts.reach(grant, body.bank)
+            question = question_of(body)
+            found = await self._parts.recalls.find(grant.host_id, question) if question else None
+        return results_of(body, found.items) if found else []
+
+    async def freshness(self, grant: Grant, bank: str, position: int | None = None, wait_ms: int = 0) -> Freshly:
+        """Say how far the stages of a bank have come; with a position, wait until all passed it or time is up.
+
+        Raises PermissionDenied, PositionBeyondLog.
+        """
+        bank = await self._parts.reach(grant, bank)
+        return await self._parts.recalls.freshness(grant.host_id, bank, position, wait_ms)
+
+    async def _job(self, grant: Grant, job: UUID) -> RecallJob:
+        """Return a job the grant may see; another bank's does not exist."""
+        found = await self._parts.jobs.read(grant.host_id, job)
+        if not all([await holds(self._parts.banks, grant, bank) for bank in found.banks]):
+            raise NotFound("no such recall job")
+        return found
+
+
+@contextmanager
+def _asked() -> Iterator[None]:
+    try:
+        yield
+    except Exception:
+        metrics.BEFORE_TURN.labels("error").inc()
+        raise
+    metrics.BEFORE_TURN.labels("ok").inc()

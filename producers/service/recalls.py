@@ -1,0 +1,295 @@
+"""Questions to the memory: what may be asked, and how it is answered. The same for every door.
+
+A recall waits for the position it was told to show, then reads once; it says what it could not show.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Literal, Protocol, Self
+from uuid import UUID
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from producers import fair_queue, metrics
+from producers.errors import Invalid, Problem, Unavailable
+from producers.service.fields import NAME_BYTES, POSITION_MAX, BankName, Moment, Name, SessionName, refuse
+from producers.service.gateway_recall import GatewayFinding, GatewayQuestion, GatewayRecall, fitting
+from store import identity
+from store.database import Database
+from store.ledger.freshness import Freshness, Waiter, freshness, least
+from store.log.storable import check_text
+from store.memory.directives import Directive
+from store.recall.budget import CHARACTERS_PER_TOKEN
+from store.recall.budget import fitting_with_pins as which_fit
+from store.recall.pinned_arm import most_first
+from store.recall.preparation import DIRECTIVES
+from store.recall.query import RecallAnswer, Recalled, RecallQuery
+from store.tenancy.keys import Grant
+
+MAX_QUERY_BYTES = 16_384
+MAX_WAIT_MS = 10_000
+MAX_TTL_S = 86_400
+MAX_METADATA, MAX_KINDS = 16, 16
+#: As many messages as a session's history shows at once, and some.
+MAX_RECENT = 64
+#: Banks that are asked at a time when several are.
+BANKS_TOGETHER = 4
+
+Source = Literal["local", "gateway"]
+
+
+def _question(text: str) -> str:
+    if not check_text(text).strip() or len(text.encode()) > MAX_QUERY_BYTES:
+        raise refuse(f"must not be blank, and have at most {MAX_QUERY_BYTES} bytes")
+    return text
+
+
+def _filter_value(text: str) -> str:
+    if len(check_text(text).encode()) > NAME_BYTES:
+        raise refuse(f"must have at most {NAME_BYTES} bytes")
+    return text
+
+
+FilterValue = Annotated[str, AfterValidator(_filter_value)]
+
+
+def _local() -> list[Source]:
+    return ["local"]
+
+
+class RecallBody(BaseModel):
+    """A question to one bank."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    bank: BankName = "default"
+    query: Annotated[str, AfterValidator(_question)] = Field(repr=False)
+    k: int = Field(10, ge=1, le=100)
+    session_id: SessionName | None = None
+    exclude_session: bool = False
+    skip_recent: int = Field(0, ge=0, le=MAX_RECENT)
+    max_tokens: int | None = Field(None, ge=1, le=1_000_000)
+    kinds: list[Literal["world", "experience", "opinion", "observation", "mental_model"]] = Field(
+        default_factory=list, max_length=MAX_KINDS
+    )
+    tags: list[Name] = Field(default_factory=list, max_length=64)
+    metadata: dict[FilterValue, FilterValue] = Field(default_factory=dict, max_length=MAX_METADATA, repr=False)
+    user_id: Name | None = None
+    across_banks: bool = False
+    as_of: Moment | None = None
+    known_at: Moment | None = None
+    min_position: int | None = Field(None, ge=0, le=POSITION_MAX)
+    wait_ms: int = Field(0, ge=0, le=MAX_WAIT_MS)
+    sources: list[Source] = Field(default_factory=_local, min_length=1, max_length=2)
+    explain: bool = False
+    without: list[Name] = Field(default_factory=list, max_length=16)
+
+    @model_validator(mode="after")
+    def _coherent(self) -> Self:
+        if self.exclude_session and self.session_id is None:
+            raise refuse("exclude_session needs a session_id")
+        if self.skip_recent and self.session_id is None:
+            raise refuse("skip_recent needs a session_id")
+        if "gateway" in self.sources and self.session_id is None:
+            raise refuse("sources: a gateway is asked about a session; give a session_id")
+        if self.across_banks and (self.session_id is not None or self.sources != ["local"]):
+            raise refuse("across_banks: neither a session nor a gateway is asked across banks")
+        return self
+
+    def query_of_store(self, host: UUID) -> RecallQuery:
+        """Return the question in the store's terms."""
+        return RecallQuery(
+            metadata=self.metadata,
+            user=None if self.user_id is None else identity.user_id(host, self.user_id),
+            bank=self.bank,
+            text=self.query,
+            k=self.k,
+            session_id=self.session_id,
+            exclude_session=self.exclude_session,
+            skip_recent=self.skip_recent,
+            kinds=self.kinds,
+            tags=self.tags,
+            as_of=self.as_of,
+            known_at=self.known_at,
+            explain=self.explain,
+            max_tokens=self.max_tokens,
+            without=self.without,
+        )
+
+
+class RecallJobBody(RecallBody):
+    """A question for a worker, and how long its answer is kept."""
+
+    ttl_s: int = Field(300, ge=1, le=MAX_TTL_S)
+
+
+class RecallJobRequest(RecallBody):
+    """A question as it waits for a worker; `banks` are those that whoever asked could reach when they asked.
+
+    `target` is the gateway target they could ask then.
+    """
+
+    banks: list[str] | None = None
+    target: UUID | None = None
+
+
+class Recaller(Protocol):
+    """Finds units; the store's recaller is one."""
+
+    async def recall(self, host: UUID, query: RecallQuery) -> RecallAnswer:
+        """Return the units found, best first, and how fresh the read was."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Freshly:
+    """A bank's freshness; whether what was waited for came, and how long that took (milliseconds)."""
+
+    freshness: Freshness
+    waited_ms: int
+    met: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was recalled, best first; `took_ms` leaves the waiting out, `trace` are its steps, shown with `explain`.
+
+    `degraded` names the parts that did not answer; `directives` are the bank's, the most important first.
+    """
+
+    items: Sequence[Recalled]
+    freshly: Freshly
+    took_ms: float
+    explain: bool = False
+    gateway: GatewayFinding | None = None
+    trace: Mapping[str, float] = field(default_factory=dict)
+    degraded: Sequence[str] = ()
+    directives: Sequence[Directive] = ()
+
+
+class Recalls:
+    """Answers questions; the API and the workers that answer recall jobs use it alike."""
+
+    def __init__(
+        self, database: Database, recaller: Recaller, waiter: Waiter, gateway: GatewayRecall | None = None
+    ) -> None:
+        self._database = database
+        self._recaller = recaller
+        self._waiter = waiter
+        self._gateway = gateway
+
+    async def choose_target(self, grant: Grant, body: RecallBody, bank: str) -> UUID | None:
+        """Return the gateway target that a question to this bank is asked through; None where it asks no gateway.
+
+        Raises Invalid, PermissionDenied.
+        """
+        if "gateway" not in body.sources:
+            return None
+        if self._gateway is None:
+            raise Invalid(Problem("sources", "this service asks no gateways; use local"))
+        return await self._gateway.choose(grant, bank)
+
+    async def answer(self, host: UUID, body: RecallBody, target: UUID | None = None) -> Answer:
+        """Answer a question from all its sources, at once; a gateway that fails is told of in the answer.
+
+        `target` is the gateway target that was chosen for whoever asked.
+
+        Raises PositionBeyondLog for a position that was never issued, Unavailable when the gateway alone was asked
+        and did not answer.
+        """
+        if "gateway" not in body.sources or self._gateway is None:
+            return await self._here(host, body)
+        asked = GatewayQuestion(host, body.bank, body.session_id or "", body.query, body.k, target)
+        asking = asyncio.ensure_future(self._gateway.find(asked))
+        try:
+            answer = await (self._here(host, body) if "local" in body.sources else self._nothing(host, body))
+            fair_queue.give_back()
+            finding = await asking
+        finally:
+            asking.cancel()
+        if finding.category is not None and "local" not in body.sources:
+            raise Unavailable(f"the gateway did not answer: {finding.category}")
+        if body.max_tokens is not None:
+            used = sum(len(item.text) for item in answer.items)
+            used += sum(len(one.content) for one in answer.directives)
+            finding = fitting(finding, body.max_tokens * CHARACTERS_PER_TOKEN - used)
+        return replace(answer, gateway=finding, took_ms=max(answer.took_ms, finding.took_ms))
+
+    async def _nothing(self, host: UUID, body: RecallBody) -> Answer:
+        """Return what a question that is not asked here is answered with: how fresh an answer would have been."""
+        return Answer((), await self.freshness(host, body.bank, None, 0), 0.0)
+
+    async def across(self, host: UUID, body: RecallBody, banks: Sequence[str]) -> Answer:
+        """Answer from several banks as from one, each asked alike; every item says which it is from.
+
+        `freshness` is the least of theirs, their work added up. A bank's directives are for those who ask that bank, so
+        there are none. Where there are no banks, nothing is told of the one that was named: it may be somebody else's.
+        Raises PositionBeyondLog.
+        """
+        if not banks:
+            return Answer((), Freshly(Freshness(0, 0, 0, 0, 0), 0, met=True), 0.0)
+        return await self._here(host, body, banks)
+
+    async def _of_banks(self, host: UUID, query: RecallQuery, banks: Sequence[str]) -> RecallAnswer:
+        asked = [replace(query, bank=bank, without=(*query.without, DIRECTIVES)) for bank in banks]
+        items, fresh, degraded = list[Recalled](), list[Freshness](), dict[str, None]()
+        for at in range(0, len(asked), BANKS_TOGETHER):
+            some = asked[at : at + BANKS_TOGETHER]
+            answers = await asyncio.gather(*(self.find(host, one) for one in some))
+            found = [replace(item, bank=of.bank) for of, one in zip(some, answers, strict=True) for item in one.items]
+            # WHY at once: what is not among the best `k` of some banks is not among those of all, and is long.
+            items = _merged([*items, *found], query.k)
+            fresh += [one.freshness for one in answers]
+            degraded |= dict.fromkeys(part for one in answers for part in one.degraded)
+        if query.max_tokens is not None:
+            sizes, pinned = [item.tokens or 0 for item in items], [item.pinned for item in items]
+            items = [items[n] for n in which_fit(sizes, pinned, query.max_tokens)]
+        return RecallAnswer(tuple(items), least(fresh), degraded=tuple(degraded))
+
+    async def _here(self, host: UUID, body: RecallBody, banks: Sequence[str] = ()) -> Answer:
+        start = time.perf_counter()
+        met = True
+        if body.min_position is not None:
+            met = await self._waiter.shown(host, body.min_position, body.wait_ms)
+        begin = time.perf_counter()
+        query = body.query_of_store(host)
+        found = await (self._of_banks(host, query, banks) if banks else self.find(host, query))
+        waited = round((begin - start) * 1000) if body.min_position is not None else 0
+        took = (time.perf_counter() - begin) * 1000
+        freshly = Freshly(found.freshness, waited, met)
+        return Answer(
+            found.items,
+            freshly,
+            round(took, 2),
+            body.explain,
+            trace=found.took,
+            degraded=found.degraded,
+            directives=found.directives,
+        )
+
+    async def find(self, host: UUID, query: RecallQuery) -> RecallAnswer:
+        """Ask the store and take the time."""
+        with metrics.RECALL_SECONDS.time():
+            answer = await self._recaller.recall(host, query)
+        for part in answer.degraded:
+            metrics.RECALL_DEGRADED.labels(part.partition(":")[0]).inc()
+        return answer
+
+    async def freshness(self, host: UUID, bank: str, position: int | None, wait_ms: int) -> Freshly:
+        """Return a bank's freshness, once all stages passed `position` or the wait is over."""
+        start = time.perf_counter()
+        bank_id = identity.bank_id(host, bank)
+        met = position is None or await self._waiter.passed(host, bank_id, position, wait_ms)
+        waited = 0 if position is None else round((time.perf_counter() - start) * 1000)
+        async with self._database.tenant(host) as connection:
+            return Freshly(await freshness(connection, host, bank_id), waited, met)
+
+
+def _merged(items: Sequence[Recalled], k: int) -> list[Recalled]:
+    """Return the best `k` of what several banks answered; what all of them pin has one answer's share of the places."""
+    ranked = sorted(items, key=lambda item: (-item.score, item.unit_id))
+    behind = [item for item in ranked if item.pinned][most_first(k) :]
+    left_behind = {(item.bank, item.unit_id) for item in behind}
+    return [*(item for item in ranked if (item.bank, item.unit_id) not in left_behind), *behind][:k]

@@ -1,0 +1,219 @@
+"""What a completed turn must be to come in, at every door. Pure: a JSON value in, a `NewTurn` or a typed error out.
+
+Frames of recalled text are taken out here, so that memory never remembers its own echo; a message that was nothing
+but a frame, or blank, is left out; a turn with nothing left is refused.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeVar
+from uuid import UUID
+
+import orjson
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError, WithJsonSchema
+
+from producers.errors import Invalid, Problem, ProducerError, TooLarge
+from producers.service.fields import BankName, Moment, Name, SessionName, Text, TurnName, refuse
+from producers.service.framing import strip
+from producers.settings import ApiSettings
+from store.errors import NotFound
+from store.log.storable import check_json, check_text
+from store.memory.turns import NewMessage, NewTurn
+
+MAX_BATCH = 500
+MAX_METADATA_BYTES = 16_384
+#: A turn's metadata are kept with each of its messages: so much of them is written by one call.
+MAX_METADATA_BYTES_OF_CALL = 4_194_304
+#: Of a turn; they are kept among the metadata, under this name.
+MAX_TAGS = 64
+TAGS = "tags"
+TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
+
+B = TypeVar("B", bound=BaseModel)
+
+#: A turn that may come in, or why it may not.
+Judged = NewTurn | ProducerError | NotFound
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A message's words without frames; `parts` where there was more than text."""
+
+    text: str
+    parts: Sequence[Mapping[str, Any]] | None = None
+
+
+def read_content(value: Any) -> Content:
+    """Read a string or a list of content parts (objects with a `type`; those of type text carry `text`)."""
+    if isinstance(value, str):
+        return Content(strip(check_text(value)))
+    if not isinstance(value, list) or not value:
+        raise refuse("must be a string or a list of content parts")
+    check_json(value)
+    parts = [_part(part) for part in value]
+    text = "\n".join(told for part in parts if (told := _told(part)))
+    return Content(text, None if all(part["type"] in TEXT_PARTS for part in parts) else parts)
+
+
+def _part(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict) or not isinstance(value.get("type"), str):
+        raise refuse("a content part must be an object with a type")
+    if value["type"] not in TEXT_PARTS:
+        return value
+    if not isinstance(value.get("text"), str):
+        raise refuse("a text part must carry a text")
+    return {**value, "text": strip(value["text"])}
+
+
+def _told(part: Mapping[str, Any]) -> str:
+    """Return what a part says in words: its text, or that there was an image, a file, a tool's call."""
+    if part["type"] in TEXT_PARTS:
+        return str(part["text"])
+    name = part.get("name")
+    return f"[{part['type']}: {name}]" if isinstance(name, str) and name else f"[{part['type']}]"
+
+
+ContentField = Annotated[
+    Content,
+    BeforeValidator(read_content),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "object"}}]}),
+]
+
+
+def _document_id(value: Any) -> UUID:
+    try:
+        return UUID(value)
+    except (TypeError, ValueError, AttributeError):
+        raise refuse("must be the id of a document") from None
+
+
+DocumentId = Annotated[UUID, PlainValidator(_document_id), WithJsonSchema({"type": "string", "format": "uuid"})]
+
+
+class MessageBody(BaseModel):
+    """One message of a turn."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    role: Literal["user", "assistant", "tool", "system"]
+    name: Name | None = None
+    content: ContentField
+    timestamp: Moment | None = None
+
+
+class TurnBody(BaseModel):
+    """A completed turn as an agent hands it in."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    bank: BankName = "default"
+    session_id: SessionName
+    turn_id: TurnName
+    user_id: Name | None = None
+    occurred_at: Moment | None = None
+    messages: list[MessageBody] = Field(min_length=1)
+    metadata: dict[Text, Text] = Field(default_factory=dict)
+    tags: list[Name] = Field(default_factory=list, max_length=MAX_TAGS)
+    gateway: bool | None = None
+    doc_id: DocumentId | None = None
+
+
+class BatchBody(BaseModel):
+    """Turns handed in together; each is judged by itself."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    turns: list[Any] = Field(
+        min_length=1, max_length=MAX_BATCH, json_schema_extra={"items": {"$ref": "#/components/schemas/TurnBody"}}
+    )
+
+
+def read(model: type[B], value: Any) -> B:
+    """Return the body a JSON value is. Raises Invalid with every broken rule, free of values."""
+    if not isinstance(value, dict):
+        raise Invalid(Problem("", "must be a JSON object"))
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+    raise Invalid(*(Problem(_path(one["loc"]), one["msg"]) for one in found))
+
+
+def _path(place: tuple[int | str, ...]) -> str:
+    """Return a dotted path; names the sender made up are cut."""
+    return ".".join(str(step)[:64].encode(errors="replace").decode() for step in place)
+
+
+def read_turn(value: Any, settings: ApiSettings) -> NewTurn:
+    """Return the turn a JSON value is.
+
+    Raises Invalid, or TooLarge for a message past its limit.
+    """
+    body = read(TurnBody, value)
+    if len(body.messages) > settings.max_messages:
+        raise Invalid(Problem("messages", f"max_messages allows {settings.max_messages} messages a turn"))
+    limit_metadata(body.metadata)
+    if body.tags and TAGS in body.metadata:
+        raise Invalid(Problem("tags", "are given twice: among the metadata too"))
+    for n, message in enumerate(body.messages):
+        limit_text(f"messages.{n}.content", size_of(message.content), settings)
+    said = [_message(message) for message in body.messages if message.content.parts or message.content.text.strip()]
+    if not said:
+        raise Invalid(Problem("messages", "nothing to remember: every message is blank or recalled text"))
+    return NewTurn(
+        bank=body.bank,
+        session_id=body.session_id,
+        turn_id=body.turn_id,
+        messages=said,
+        user_id=body.user_id,
+        occurred_at=body.occurred_at,
+        metadata=_metadata(body),
+        gateway=body.gateway is not False,
+        gateway_asked=body.gateway,
+        doc_id=body.doc_id,
+    )
+
+
+def limit_text(field: str, size: int, settings: ApiSettings) -> None:
+    """Raise TooLarge for a text of more bytes than a message may have."""
+    if size > settings.max_message_bytes:
+        raise TooLarge(field, "max_message_bytes", settings.max_message_bytes)
+
+
+def limit_metadata(metadata: Mapping[str, str]) -> None:
+    """Raise TooLarge for more metadata than a turn or a document may have."""
+    if sum(len(k.encode()) + len(v.encode()) for k, v in metadata.items()) > MAX_METADATA_BYTES:
+        raise TooLarge("metadata", "max_metadata_bytes", MAX_METADATA_BYTES)
+
+
+def limit_call(judged: Sequence[Judged]) -> list[Judged]:
+    """Return what is left of a call's turns: those that no longer fit with their metadata are too large, one by one."""
+    limit, written = MAX_METADATA_BYTES_OF_CALL, 0
+    found: list[Judged] = []
+    for one in judged:
+        size = _metadata_written(one) if isinstance(one, NewTurn) else 0
+        fits = written + size <= limit
+        written += size if fits else 0
+        found.append(one if fits else TooLarge("metadata of all messages", "max_metadata_bytes_of_call", limit))
+    return found
+
+
+def _metadata_written(turn: NewTurn) -> int:
+    return len(turn.messages) * len(orjson.dumps(dict(turn.metadata))) if turn.metadata else 0
+
+
+def _metadata(body: TurnBody) -> Mapping[str, str | Sequence[str]]:
+    """Return what is kept about a turn: its metadata, and among them its tags, each once."""
+    kept: dict[str, str | Sequence[str]] = dict(body.metadata)
+    if body.tags:
+        kept[TAGS] = sorted(set(body.tags))
+    return kept
+
+
+def size_of(content: Content) -> int:
+    """Return the bytes a message's content takes."""
+    return len(orjson.dumps(content.parts)) if content.parts else len(content.text.encode())
+
+
+def _message(body: MessageBody) -> NewMessage:
+    return NewMessage(body.role, body.content.text, body.name, body.timestamp, body.content.parts)

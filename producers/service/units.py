@@ -1,0 +1,115 @@
+"""Single memories, looked at and changed: corrected, pinned, forgotten, erased for good."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from producers.service.authorisation import Action, require_user_erasure, require_write
+from producers.service.corrections import correction_of
+from producers.service.dependencies import Parts
+from producers.service.erasures import ErasureBody, scope_of, shows
+from producers.service.turns import read
+from producers.settings import ApiSettings
+from store.erasure import Kind, Receipt, Target
+from store.errors import NotFound, ResourceBusy
+from store.ledger.ledger import Stage
+from store.memory.corrections import Corrected
+from store.memory.units import Forgotten, Unit
+from store.tenancy.keys import Grant
+
+#: How long an erasure is worked on before the answer; the sweeper goes on with the rest.
+ERASE_FOR = timedelta(seconds=5)
+
+
+class Revisions:
+    """Reads and changes what is remembered."""
+
+    def __init__(self, parts: Parts, settings: ApiSettings) -> None:
+        """Stand on these parts."""
+        self._parts = parts
+        self._settings = settings
+
+    async def unit(self, grant: Grant, bank: str, unit: UUID) -> Unit:
+        """Return one unit with its provenance. Raises NotFound, PermissionDenied."""
+        bank = await self._parts.reach(grant, bank)
+        return await self._parts.units.get(grant.host_id, bank, unit)
+
+    async def correct(self, grant: Grant, bank: str, unit: UUID, asked: Any) -> Corrected:
+        """Make one unit say something else; facts drawn from its old text end.
+
+        Raises Invalid, TooLarge, NotFound, PermissionDenied, TurnBusy, ConcurrencyError (another version was seen).
+        """
+        require_write(grant)
+        body = correction_of(asked, self._settings)
+        bank = await self._reach(grant, Action.CORRECT, bank, unit)
+        told = await self._parts.units.correct(
+            grant.host_id, bank, unit, body.content, version=body.version, user=grant.user
+        )
+        if told.changed:
+            self._parts.doorbell.ring(Stage.EXTRACTION, Stage.EMBEDDING)
+            self._parts.doorbell.ring(Stage.PROJECTION)
+        return told
+
+    async def pin(self, grant: Grant, bank: str, unit: UUID, *, pinned: bool) -> Corrected:
+        """Have one unit told with every answer of its bank, or no longer. Raises NotFound, PermissionDenied."""
+        require_write(grant)
+        bank = await self._parts.reach(grant, bank)
+        await self._parts.authorisation.require(grant, Action.PIN, bank)
+        told = await self._parts.units.pin(grant.host_id, bank, unit, pinned=pinned, user=grant.user)
+        if told.changed:
+            self._parts.doorbell.ring(Stage.EMBEDDING)
+        return told
+
+    async def forget(self, grant: Grant, bank: str, unit: UUID, *, with_facts: bool = False) -> Forgotten:
+        """Forget one unit, and `with_facts` those drawn from it that nothing else says: see store.memory.units.
+
+        Raises NotFound, PermissionDenied.
+        """
+        require_write(grant)
+        bank = await self._reach(grant, Action.FORGET, bank, unit)
+        done = await self._parts.units.forget(grant.host_id, bank, unit, grant.user, with_facts=with_facts)
+        self._parts.doorbell.ring(Stage.PROJECTION)
+        return done
+
+    async def erase(self, grant: Grant, asked: Any) -> Receipt:
+        """Erase a unit, a session, a user or a bank for good; a large one goes on after this returns.
+
+        Asked for again, it goes on where it is, or finds nothing left. Raises Invalid, NotFound, PermissionDenied;
+        ResourceBusy where it could not even be taken in.
+        """
+        require_write(grant)
+        body = read(ErasureBody, asked)
+        target = await self._target(grant, body)
+        erasures, host = self._parts.erasures, grant.host_id
+        erasure = await erasures.request(host, target)
+        try:
+            return await erasures.run(host, erasure, ERASE_FOR)
+        except ResourceBusy:
+            # It is accepted: the sweeper goes on with it.
+            return await erasures.receipt(host, erasure)
+
+    async def _reach(self, grant: Grant, action: Action, bank: str, unit: UUID) -> str:
+        """Return the whole name of the bank of a unit that a key may change. Raises NotFound, PermissionDenied."""
+        name = await self._parts.reach(grant, bank)
+        await self._parts.authorisation.require(grant, action, name, units=[unit])
+        return name
+
+    async def _target(self, grant: Grant, body: ErasureBody) -> Target:
+        """Return what a key may have erased. Raises NotFound, PermissionDenied."""
+        if body.kind == "user":
+            require_user_erasure(grant, body.name)
+            return Target(Kind.USER, None, body.name)
+        bank = await self._parts.reach(grant, body.bank)
+        target = Target(Kind(body.kind), bank, body.name)
+        if target.kind is Kind.UNIT:
+            await self._parts.authorisation.require(grant, Action.ERASE, bank, units=[target.ids(grant.host_id)[1]])
+        else:
+            await self._parts.authorisation.require(grant, Action.ERASE_SHARED, bank)
+        return target
+
+    async def erasure(self, grant: Grant, erasure: UUID) -> Receipt:
+        """Return the receipt of an erasure, done or not. Raises NotFound."""
+        receipt = await self._parts.erasures.receipt(grant.host_id, erasure, *scope_of(grant))
+        if not shows(grant, receipt):
+            raise NotFound("no such erasure")
+        return receipt

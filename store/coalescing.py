@@ -1,0 +1,95 @@
+"""Calls that many make at the same time, made as one: a round trip and a commit for all of them."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from store.database_outage import may_pass
+
+Asked = TypeVar("Asked")
+Answer = TypeVar("Answer")
+
+
+@dataclass(slots=True, weakref_slot=True)
+class Together(Generic[Asked, Answer]):
+    """Answers at once who asks alone; what is asked while `lanes` answers are under way shares the next one.
+
+    `answer` takes what weighs up to `most` at a time, in order, and gives as many answers; what weighs more than that
+    goes alone. What fails for all together is tried for each alone, unless the database is out of reach or a lock was
+    not to be had: one that cannot be answered spoils it for no other. Who is `eager` does not look whether others come
+    in the same moment: each one who comes alone is answered sooner. Belongs to one event loop.
+    """
+
+    answer: Callable[[Sequence[Asked]], Awaitable[Sequence[Answer]]]
+    most: int = 64
+    lanes: int = 1
+    weigh: Callable[[Asked], int] = lambda _asked: 1
+    eager: bool = False
+    _waiting: deque[tuple[Asked, "asyncio.Future[Answer]"]] = field(default_factory=deque)
+    _busy: int = 0
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def ask(self, asked: Asked) -> Answer:
+        """Return the answer, or raise what `answer` raised. Who is cancelled while waiting was not asked for."""
+        if self.eager and self._busy < self.lanes and not self._waiting:
+            return await self._at_once(asked)
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting.append((asked, future))
+        self._begin()
+        return await future
+
+    async def _at_once(self, asked: Asked) -> Answer:
+        self._busy += 1
+        try:
+            [answer] = await self.answer([asked])
+        finally:
+            self._busy -= 1
+            self._begin()
+        return answer
+
+    def _begin(self) -> None:
+        if self._waiting and self._busy < self.lanes:
+            self._busy += 1
+            task = asyncio.create_task(self._run(), name="together")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                await self._answer(self._taken())
+        finally:
+            # With the last look at who waits, not a moment later: who asks in between would wait for ever.
+            self._busy -= 1
+
+    def _taken(self) -> list[tuple[Asked, "asyncio.Future[Answer]"]]:
+        """Take the next from those who wait, and after it what there is room for."""
+        taken = [self._waiting.popleft()]
+        weight = self.weigh(taken[0][0])
+        while self._waiting and (weight := weight + self.weigh(self._waiting[0][0])) <= self.most:
+            taken.append(self._waiting.popleft())
+        return taken
+
+    async def _answer(self, waiting: Sequence[tuple[Asked, "asyncio.Future[Answer]"]]) -> None:
+        some = [(asked, future) for asked, future in waiting if not future.done()]
+        if not some:
+            return
+        try:
+            answers = await self.answer([asked for asked, _ in some])
+        except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to who asked
+            await self._failed(some, error)
+            return
+        for (_, future), answer in zip(some, answers, strict=True):
+            if not future.done():
+                future.set_result(answer)
+
+    async def _failed(self, some: Sequence[tuple[Asked, "asyncio.Future[Answer]"]], error: Exception) -> None:
+        if len(some) > 1 and not may_pass(error):
+            for one in some:
+                await self._answer([one])
+            return
+        for _, future in some:
+            if not future.done():
+                future.set_exception(error)

@@ -1,0 +1,111 @@
+"""What the entities of a bank are called, and which of them are the same: kept beside the log, never in it."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.derived.aliases import COMPARED, Profile, canonical
+from store.derived.projection import FORGET_NAMES
+
+#: Entities whose profiles one statement writes.
+AT_ONCE = 512
+
+TAKE_STALE = text("""
+    delete from afterturn.stale_entity_t where host_id = :host and bank_id = :bank returning entity_id""")
+# Which entities of these are mentioned, and what most of their mentions say. A mention that says nothing stands for
+# what the entity was made with.
+READ = text("""
+    select e.entity_id, n.name, k.kind, afterturn.folded(n.name) as folded, m.mentions
+      from unnest(cast(:entities as uuid[])) t(entity_id),
+           lateral (select e.entity_id, e.canonical_name, coalesce(e.metadata->>'kind', '') as kind
+                      from afterturn.agent_memory_entity_t e
+                     where e.host_id = :host and e.bank_id = :bank and e.entity_id = t.entity_id and e.active
+                    offset 0) e,
+           lateral (select sum(c.mentions)::int as mentions from afterturn.entity_name_t c
+                     where c.host_id = :host and c.bank_id = :bank and c.entity_id = e.entity_id) m,
+           lateral (select coalesce(nullif(c.name, ''), e.canonical_name) as name from afterturn.entity_name_t c
+                     where c.host_id = :host and c.bank_id = :bank and c.entity_id = e.entity_id
+                     group by 1 order by sum(c.mentions) desc, 1 limit 1) n,
+           lateral (select coalesce(nullif(c.kind, ''), e.kind) as kind from afterturn.entity_name_t c
+                     where c.host_id = :host and c.bank_id = :bank and c.entity_id = e.entity_id
+                     group by 1 order by sum(c.mentions) desc, 1 limit 1) k
+     where m.mentions > 0""")
+REMOVE = text("""
+    delete from afterturn.entity_profile_t p using unnest(cast(:entities as uuid[])) t(entity_id)
+     where p.host_id = :host and p.bank_id = :bank and p.entity_id = t.entity_id returning p.stem""")
+OF_STEMS = text("""
+    select p.entity_id, p.name, p.kind, p.folded, p.mentions from unnest(cast(:stems as text[])) t(stem),
+           lateral (select p.* from afterturn.entity_profile_t p
+                     where p.host_id = :host and p.bank_id = :bank and p.stem = t.stem limit :most) p""")
+WRITE = text("""
+    insert into afterturn.entity_profile_t as p
+        (host_id, bank_id, entity_id, canonical_id, name, kind, folded, stem, mentions)
+    select cast(:host as uuid), cast(:bank as uuid), t.*
+      from unnest(cast(:entities as uuid[]), cast(:canonicals as uuid[]), cast(:names as text[]),
+                  cast(:kinds as text[]), cast(:foldeds as text[]), cast(:stems as text[]), cast(:mentions as int[])) t
+    on conflict (host_id, bank_id, entity_id) do update
+       set (canonical_id, name, kind, folded, stem, mentions)
+         = row (excluded.canonical_id, excluded.name, excluded.kind, excluded.folded, excluded.stem, excluded.mentions)
+     where (p.canonical_id, p.name, p.kind, p.folded, p.stem, p.mentions) is distinct from
+           (excluded.canonical_id, excluded.name, excluded.kind, excluded.folded, excluded.stem, excluded.mentions)""")
+CLEAR = text("delete from afterturn.entity_profile_t where host_id = :host and bank_id = :bank")
+MENTIONED = text("""
+    select distinct entity_id from afterturn.entity_name_t where host_id = :host and bank_id = :bank""")
+
+
+async def refresh(connection: AsyncConnection, host: UUID, bank: UUID, changed: Sequence[UUID]) -> None:
+    """Look again at these entities, and at those whose names changed: what they are called, and what is the same."""
+    place = {"host": host, "bank": bank}
+    stale = (await connection.execute(TAKE_STALE, place)).scalars()
+    if entities := sorted({*changed, *stale}):
+        await connection.execute(FORGET_NAMES, {**place, "entities": entities})
+        before = set((await connection.execute(REMOVE, {**place, "entities": entities})).scalars())
+        await _profile_all(connection, host, bank, entities, before)
+
+
+async def rebuild(connection: AsyncConnection, host: UUID, bank: UUID) -> None:
+    """Make all profiles of a bank from what its mentions say."""
+    place = {"host": host, "bank": bank}
+    await connection.execute(TAKE_STALE, place)
+    await connection.execute(CLEAR, place)
+    entities = list((await connection.execute(MENTIONED, place)).scalars())
+    await _profile_all(connection, host, bank, entities, set())
+
+
+async def _profile_all(
+    connection: AsyncConnection, host: UUID, bank: UUID, entities: Sequence[UUID], stems: set[str]
+) -> None:
+    """Write the profiles of these entities, so many at a time, and say anew what is the same among these stems."""
+    left = sorted(stems)
+    for at in range(0, max(len(entities), len(left)), AT_ONCE):
+        await _profile(connection, host, bank, entities[at : at + AT_ONCE], set(left[at : at + AT_ONCE]))
+
+
+async def _profile(
+    connection: AsyncConnection, host: UUID, bank: UUID, entities: Sequence[UUID], stems: set[str]
+) -> None:
+    """Write the profiles of these entities, and say anew what is the same among their stems and these.
+
+    Of a stem that more entities share than are compared, each is its own already, and none but these are written.
+    """
+    place = {"host": host, "bank": bank}
+    read = [Profile(*row) for row in await connection.execute(READ, {**place, "entities": list(entities)})]
+    stems = stems | {profile.stem for profile in read}
+    found = await connection.execute(OF_STEMS, {**place, "stems": sorted(stems), "most": COMPARED + 1})
+    profiles = sorted([*read, *(Profile(*row) for row in found)], key=lambda one: one.entity_id)
+    same = canonical(profiles)
+    await connection.execute(
+        WRITE,
+        {
+            **place,
+            "entities": [one.entity_id for one in profiles],
+            "canonicals": [same[one.entity_id] for one in profiles],
+            "names": [one.name for one in profiles],
+            "kinds": [one.kind for one in profiles],
+            "foldeds": [one.folded for one in profiles],
+            "stems": [one.stem for one in profiles],
+            "mentions": [one.mentions for one in profiles],
+        },
+    )

@@ -1,0 +1,116 @@
+"""Which version of an extractor has read which turn: written once, with what it found, and never asked for again.
+
+The rules' first reading of a turn is its extraction row in the ledger. Further readings (a model beside the rules, a
+better version over history) are noted here, so that a model is not asked twice for one turn although its ledger rows
+are pruned, and whatever it would say the second time.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.ledger.ledger import Stage
+
+BEGIN = text("""
+    insert into afterturn.reading_t (host_id, turn_id, version, bank_id) values (:host, :turn, :version, :bank)
+    on conflict do nothing returning turn_id""")
+OPEN = text("""
+    insert into afterturn.ledger_t
+        (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position, accepted_at)
+    select cast(:host as uuid), w.stage, w.item, w.stream, w.bank, w.session, w.turn, w.position, w.accepted_at
+      from unnest(cast(:stages as text[]), cast(:items as uuid[]), cast(:streams as uuid[]), cast(:banks as uuid[]),
+                  cast(:sessions as uuid[]), cast(:turns as uuid[]), cast(:positions as bigint[]),
+                  cast(:accepted_at as timestamptz[]))
+           as w(stage, item, stream, bank, session, turn, position, accepted_at)
+    on conflict do nothing returning item_id""")
+# Facts of a turn, whichever version found them.
+KNOWN = text("""
+    select u.metadata->>'fact_id' as fact_id, u.metadata->>'key' as key, u.metadata->>'value' as value
+      from afterturn.agent_memory_unit_t u
+     where u.host_id = :host and u.bank_id = :bank and u.turn_id = :turn and u.origin = 'extraction'
+       and (u.active or :ended)""")
+FIRST = text("""
+    select min(u.position) from afterturn.agent_memory_unit_t u
+     where u.host_id = :host and u.bank_id = :bank and u.unit_id = any(cast(:units as uuid[]))""")
+# Turns that a version has not read, and that no row waits for; documents' chunks pass as turns do.
+LACKING = text("""
+    select t.turn_id, t.bank_id, t.session_id, t.position, t.accepted_at from afterturn.turn_t t
+     where t.host_id = :host and t.position > :after and (cast(:bank as uuid) is null or t.bank_id = :bank)
+       and (select true from afterturn.reading_t r
+             where r.host_id = t.host_id and r.turn_id = t.turn_id and r.version = :version) is null
+     order by t.position limit :limit""")
+
+
+@dataclass(frozen=True, slots=True)
+class FollowUp:
+    """More work for a turn; `item` names it, `stream` is what is claimed to do it."""
+
+    stage: Stage
+    item: UUID
+    stream: UUID
+    bank: UUID
+    session: UUID
+    turn: UUID
+    position: int
+    accepted_at: datetime
+
+
+async def begin(connection: AsyncConnection, host: UUID, bank: UUID, turn: UUID, version: str) -> bool:
+    """Note that a version has read a turn, inside the transaction that writes what it found. False: it had before."""
+    arguments = {"host": host, "bank": bank, "turn": turn, "version": version}
+    return (await connection.execute(BEGIN, arguments)).first() is not None
+
+
+async def open_follow_ups(connection: AsyncConnection, host: UUID, wanted: Sequence[FollowUp]) -> int:
+    """Open more work for turns of a host, each once; returns how many rows are new."""
+    if not wanted:
+        return 0
+    arguments = {
+        "stages": [one.stage.value for one in wanted],
+        "items": [one.item for one in wanted],
+        "streams": [one.stream for one in wanted],
+        "banks": [one.bank for one in wanted],
+        "sessions": [one.session for one in wanted],
+        "turns": [one.turn for one in wanted],
+        "positions": [one.position for one in wanted],
+        "accepted_at": [one.accepted_at for one in wanted],
+    }
+    return len((await connection.execute(OPEN, {"host": host, **arguments})).all())
+
+
+async def known(
+    connection: AsyncConnection, host: UUID, bank: UUID, turn: UUID, *, ended: bool
+) -> list[tuple[str, str, str]]:
+    """Return id, key and value of the facts a turn has already, and with `ended` of those that it had."""
+    rows = await connection.execute(KNOWN, {"host": host, "bank": bank, "turn": turn, "ended": ended})
+    return [(row.fact_id or "", row.key or "", row.value or "") for row in rows]
+
+
+async def first_position(connection: AsyncConnection, host: UUID, bank: UUID, units: Sequence[UUID]) -> int | None:
+    """Return where the first of these units stands in the log; None when none of them is there."""
+    found = await connection.execute(FIRST, {"host": host, "bank": bank, "units": list(units)})
+    position: int | None = found.scalar()
+    return position
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A turn that a version has not read."""
+
+    turn: UUID
+    bank: UUID
+    session: UUID
+    position: int
+    accepted_at: datetime
+
+
+async def unread(
+    connection: AsyncConnection, host: UUID, version: str, *, bank: UUID | None = None, after: int = 0, limit: int = 500
+) -> list[Unread]:
+    """Return turns of a host (of one bank of it) that a version has not read, behind a position, in its order."""
+    arguments = {"host": host, "version": version, "bank": bank, "after": after, "limit": limit}
+    return [Unread(*row) for row in await connection.execute(LACKING, arguments)]

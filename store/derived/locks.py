@@ -1,0 +1,105 @@
+"""What a stage that derives events must hold and may ask, inside the tenant's transaction."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+import orjson
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.identity import event_id
+from store.log.catalog import EventType
+
+# Deriving writers of one bank meet on its entities. Whoever waited for another's entity after it had written itself
+# would commit later under a smaller xid, and a reader of the log would see a link before the entity it names.
+LOCK = text("""
+    select afterturn.enter_log(),
+           pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
+           pg_advisory_xact_lock(afterturn.lock_key('entities', :bank))""")
+FIRST_FACTS = text("""
+    select u.turn_id, min(u.position) as position
+      from unnest(cast(:turns as uuid[])) as t(turn_id),
+           lateral (select u.turn_id, u.position from afterturn.agent_memory_unit_t u
+                     where u.host_id = :host and u.bank_id = :bank and u.turn_id = t.turn_id
+                       and u.origin = 'extraction' offset 0) u
+     group by 1""")
+# Entities that ended (nobody named them any more) in a bank that lives, with the version they begin again at.
+ENDED = text("""
+    select cast(n.entity_id as text) as entity, n.aggregate_version + 1 as version
+      from unnest(cast(:entities as uuid[])) as t(entity_id),
+           lateral (select n.entity_id, n.aggregate_version from afterturn.agent_memory_entity_t n
+                     where n.host_id = :host and n.bank_id = :bank and n.entity_id = t.entity_id and not n.active
+                    offset 0) n
+     where (select b.active from afterturn.agent_memory_bank_t b where b.host_id = :host and b.bank_id = :bank)""")
+
+# Units, mentions and links that ended, with the version they begin again at, by their aggregate ids.
+_ENDED = {
+    EventType.UNIT_RETAINED: """
+        select u.aggregate_version + 1 from afterturn.agent_memory_unit_t u
+         where u.host_id = :host and u.bank_id = :bank and u.unit_id = cast(d->>'unitId' as uuid) and not u.active""",
+    EventType.UNIT_ENTITY_LINKED: """
+        select l.aggregate_version + 1 from afterturn.agent_memory_unit_entity_t l
+         where l.host_id = :host and l.bank_id = :bank and l.unit_id = cast(d->>'unitId' as uuid)
+           and l.entity_id = cast(d->>'entityId' as uuid) and l.removed_at is not null""",
+    EventType.LINK_CREATED: """
+        select k.aggregate_version + 1 from afterturn.agent_memory_link_t k
+         where k.host_id = :host and k.bank_id = :bank and k.from_unit_id = cast(d->>'fromUnitId' as uuid)
+           and k.to_unit_id = cast(d->>'toUnitId' as uuid) and k.link_type = d->>'linkType' and not k.active""",
+}
+RESUMED = text(f"""
+    select t.nth, case t.type {" ".join(f"when '{kind.value}' then ({ended})" for kind, ended in _ENDED.items())} end
+             as version
+      from unnest(cast(:types as text[]), cast(:data as text[])) with ordinality as t(type, data, nth),
+           lateral (select cast(t.data as jsonb)) as x(d)
+     where (select b.active from afterturn.agent_memory_bank_t b where b.host_id = :host and b.bank_id = :bank)
+     order by t.nth""")  # noqa: S608 - put together from constants
+
+
+async def lock(connection: AsyncConnection, bank: UUID) -> None:
+    """Take a bank's place in the order of the log; call it before anything is written."""
+    await connection.execute(LOCK, {"bank": bank})
+
+
+async def first_facts(connection: AsyncConnection, host: UUID, bank: UUID, turns: Sequence[UUID]) -> dict[UUID, int]:
+    """Return where the first fact of each turn that has one stands in the log."""
+    found = await connection.execute(FIRST_FACTS, {"host": host, "bank": bank, "turns": list(turns)})
+    return {row.turn_id: row.position for row in found}
+
+
+async def begun_again(
+    connection: AsyncConnection, host: UUID, bank: UUID, entities: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """Return the beginnings of entities as they are to be offered: one that ended begins again, as its next version.
+
+    Inside the tenant's transaction, after `lock`.
+    """
+    ids = [event["payload"]["data"]["entityId"] for event in entities]
+    found = await connection.execute(ENDED, {"host": host, "bank": bank, "entities": ids})
+    ended = {row.entity: row.version for row in found}
+    return [
+        _at(host, event, ended[entity]) if entity in ended else event
+        for entity, event in zip(ids, entities, strict=True)
+    ]
+
+
+async def resumed(
+    connection: AsyncConnection, host: UUID, bank: UUID, events: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """Return units, mentions and links as they are to be offered: what ended begins again, as its next version.
+
+    For what follows from a text that came back: a fact that was stated before is stated again. Inside the tenant's
+    transaction, after `lock`.
+    """
+    types = [event["type"] for event in events]
+    data = [orjson.dumps(event["payload"]["data"]).decode() for event in events]
+    place = {"host": host, "bank": bank}
+    found = (await connection.execute(RESUMED, {**place, "types": types, "data": data})).all() if events else []
+    versions = {row.nth - 1: row.version for row in found if row.version is not None}
+    return [_at(host, event, versions[n]) if n in versions else event for n, event in enumerate(events)]
+
+
+def _at(host: UUID, event: Mapping[str, Any], version: int) -> Mapping[str, Any]:
+    identity = str(event_id(host, event["subject"], str(version)))
+    data = {**event["payload"]["data"], "aggregateVersion": version - 1, "newAggregateVersion": version}
+    return {**event, "id": identity, "version": version, "payload": {**event["payload"], "id": identity, "data": data}}

@@ -1,0 +1,116 @@
+"""Words that wait to be carried into the index of words, wherever many do.
+
+A recall reads waiting words unit by unit. The projection stage carries them along with a turn; while a flood of turns
+still waits for the stages before it, others keep what a recall has to read short: workers now and then, and the
+API beside those that bring the flood.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from uuid import UUID
+
+import structlog
+from sqlalchemy import text
+
+from store.database import SET_TENANT_NO_SYNC, Database
+from store.derived import projection
+from store.errors import ResourceBusy
+
+log = structlog.get_logger(__name__)
+
+#: So many waiting units of a bank cost a recall about a millisecond.
+MANY = 200
+#: So many are carried beside whoever brings still more.
+TOO_MANY = 500
+#: Banks whose units are counted before all counts begin anew.
+MOST_BANKS = 10_000
+
+LADEN = text("""
+    select host_id, bank_id from afterturn.unit_word_t where not posted
+     group by host_id, bank_id having count(*) >= :many order by count(*) desc limit 16""")
+
+WAITING = text("""
+    select count(*) from (select from afterturn.unit_word_t
+                           where host_id = :host and bank_id = :bank and not posted limit :many) w""")
+
+
+class WaitingWords:
+    """Finds banks in which many words wait, over all hosts, and carries them, each as its own tenant."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def carry(self, seconds: float) -> int:
+        """Carry for about so long, a bounded transaction at a time; returns how many transactions that were.
+
+        A bank that another transaction holds is left for the next time.
+        """
+        until = time.monotonic() + seconds
+        async with self._database.operator() as connection:
+            laden = (await connection.execute(LADEN, {"many": MANY})).all()
+        done = 0
+        for row in laden:
+            more = True
+            with suppress(ResourceBusy):
+                while more and time.monotonic() < until:
+                    more = await carried(self._database, row.host_id, row.bank_id)
+                    done += 1
+        return done
+
+
+class KeptShort:
+    """Carries words beside whoever brings turns: no bank has many more waiting than a recall reads in passing.
+
+    As long as the stages keep up, this is a count now and then. Who brings turns faster than their words are carried
+    waits for them. Belongs to one event loop.
+    """
+
+    def __init__(self, database: Database, *, many: int = TOO_MANY) -> None:
+        self._database, self._many = database, many
+        #: Units that came since the last look, by host and bank.
+        self._come: Counter[tuple[UUID, UUID]] = Counter()
+        self._carrying: dict[tuple[UUID, UUID], asyncio.Task[None]] = {}
+
+    async def brought(self, host: UUID, units: Mapping[UUID, int]) -> None:
+        """Take note of units that were accepted, by bank; return when more may come."""
+        if len(self._come) > MOST_BANKS:
+            self._come.clear()
+        for bank, count in units.items():
+            place = host, bank
+            self._come[place] += count
+            if self._come[place] >= self._many:
+                while (before := self._carrying.get(place)) is not None:
+                    await asyncio.wait([before])
+                del self._come[place]
+                self._carrying[place] = asyncio.create_task(self._carry(host, bank), name="carry words")
+
+    async def close(self) -> None:
+        """Wait for the transactions under way."""
+        self._many = 0
+        while self._carrying:
+            await asyncio.wait(self._carrying.values())
+
+    async def _carry(self, host: UUID, bank: UUID) -> None:
+        try:
+            more = True
+            while more and self._many and await self._laden(host, bank):
+                more = await carried(self._database, host, bank)
+        except Exception as error:  # noqa: BLE001 - the turns are accepted: whatever it was, workers carry their words
+            log.warning("words that wait were not carried", error=type(error).__name__)
+        finally:
+            # Before anybody hears of its end: who waits for it looks here again.
+            del self._carrying[host, bank]
+
+    async def _laden(self, host: UUID, bank: UUID) -> bool:
+        async with self._database.tenant(host) as connection:
+            found = await connection.execute(WAITING, {"host": host, "bank": bank, "many": self._many})
+            return int(found.scalar_one()) >= self._many
+
+
+async def carried(database: Database, host: UUID, bank: UUID) -> bool:
+    """Carry a bounded number of a bank's waiting words, in a transaction; say whether more may wait."""
+    async with database.tenant(host, SET_TENANT_NO_SYNC) as connection:
+        return await projection.carry_words(connection, host, bank)

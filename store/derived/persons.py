@@ -1,0 +1,268 @@
+"""What is known of a person: facts as the projection stage put them in line, and who and what stands beside.
+
+Read from projections alone; no model is asked. Each fact says where it comes from.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import groupby
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.database import Database
+from store.derived.aliases import PERSONAL
+from store.derived.facts import Identity
+from store.identity import user_id
+from store.tenancy.banks import space_ids
+from store.tenancy.spaces import Space
+
+#: What is to be done today is no trait of anybody.
+PASSING = ("today_task", "weekly_task")
+#: Entities that are told of.
+BESIDE = 12
+
+_BANKS = """
+    banks as materialized (
+        select b.bank_id, b.bank_name from afterturn.agent_memory_bank_t b
+         where b.host_id = :host and b.active
+           and (cast(:banks as text[]) is null or b.bank_name = any(cast(:banks as text[])))
+    )"""
+# Everything a bank takes for the same person as this name, and the name itself.
+SUBJECTS = text(f"""
+    with {_BANKS}
+    select afterturn.folded(:name)
+     union
+    select a.folded
+      from banks b
+      join afterturn.entity_profile_t p
+        on p.host_id = :host and p.bank_id = b.bank_id and p.stem = split_part(afterturn.folded(:name), ' ', 1)
+       and p.folded = afterturn.folded(:name) and p.kind = any(cast(:personal as text[]))
+      join afterturn.entity_profile_t a
+        on a.host_id = :host and a.bank_id = b.bank_id and a.canonical_id = p.canonical_id""")  # noqa: S608 - put together from constants
+_OF_USER = """
+    afterturn.agent_memory_unit_t u
+    join banks b on b.bank_id = u.bank_id
+    join afterturn.fact_t f on f.host_id = :host and f.bank_id = u.bank_id and f.unit_id = u.unit_id
+   where u.host_id = :host and u.user_id = :user and u.origin = 'extraction' and u.active
+     and (cast(:subjects as text[]) is null or f.subject = any(cast(:subjects as text[])))"""
+_OF_NAME = """
+    banks b
+    join afterturn.fact_t f
+      on f.host_id = :host and f.bank_id = b.bank_id and f.subject = any(cast(:subjects as text[]))
+    join afterturn.agent_memory_unit_t u
+      on u.host_id = :host and u.bank_id = f.bank_id and u.unit_id = f.unit_id and u.active
+   where true"""
+# Facts that follow each other with one value are one row: since when, in how many turns, and the newest of them.
+_FACTS = """
+    with {banks}, stated as materialized (
+        select b.bank_name, f.bank_id, f.fact_id, f.subject, f.key, f.value, f.valid_to, f.superseded_by,
+               min(f.valid_from) as since, count(distinct u.turn_id) as stated,
+               (array_agg(f.unit_id order by f.valid_from desc, f.said desc, f.position desc, f.unit_id))[1] as unit_id
+          from {found}
+           and f.fact_id <> all(cast(:passing as text[])) and (:history or f.valid_to is null)
+         group by 1, 2, 3, 4, 5, 6, 7, 8
+    )
+    select s.*, u.metadata->>'subject' as name, u.metadata->>'key' as shown_key, u.metadata->>'value' as shown_value,
+           u.metadata->>'confidence' as confidence, u.content, u.session_name, u.turn_name, u.event_date,
+           u.source_memory_ids
+      from stated s
+      join afterturn.agent_memory_unit_t u on u.host_id = :host and u.bank_id = s.bank_id and u.unit_id = s.unit_id
+     order by s.valid_to is not null, s.fact_id, s.subject, s.key, s.since, s.unit_id limit :limit"""
+OF_USER = text(_FACTS.format(banks=_BANKS, found=_OF_USER))
+OF_NAME = text(_FACTS.format(banks=_BANKS, found=_OF_NAME))
+# Aliases count for the one they mean; the person is not beside himself.
+AROUND = text(f"""
+    with {_BANKS}, person as materialized (
+        select distinct a.bank_id, a.entity_id
+          from banks b
+          join afterturn.entity_profile_t p
+            on p.host_id = :host and p.bank_id = b.bank_id and p.folded = any(cast(:subjects as text[]))
+           and p.stem = any(cast(:stems as text[])) and p.kind = any(cast(:personal as text[]))
+          join afterturn.entity_profile_t a
+            on a.host_id = :host and a.bank_id = b.bank_id and a.canonical_id = p.canonical_id
+    ), pairs as (
+        select m.bank_id, c.entity_id_2 as other, c.cooccur_count
+          from person m join afterturn.agent_memory_entity_cooccur_t c
+            on c.host_id = :host and c.bank_id = m.bank_id and c.entity_id_1 = m.entity_id
+        union all
+        select m.bank_id, c.entity_id_1, c.cooccur_count
+          from person m join afterturn.agent_memory_entity_cooccur_t c
+            on c.host_id = :host and c.bank_id = m.bank_id and c.entity_id_2 = m.entity_id
+    )
+    select h.name, h.kind, sum(c.cooccur_count)::int as units
+      from pairs c
+      join afterturn.entity_profile_t o on o.host_id = :host and o.bank_id = c.bank_id and o.entity_id = c.other
+      join afterturn.entity_profile_t h on h.host_id = :host and h.bank_id = c.bank_id and h.entity_id = o.canonical_id
+     where h.entity_id not in (select p.entity_id from person p)
+     group by 1, 2 order by units desc, 1, 2 limit :limit""")  # noqa: S608 - put together from constants
+
+
+@dataclass(frozen=True, slots=True)
+class Whom:
+    """A person: a user of the host, or somebody a bank calls by a name, or a user under one of several names."""
+
+    user: str | None = None
+    name: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """One fact of a person: it holds `since`, until `until` (None: still), and was stated in `stated` turns.
+
+    `unit_id`, session, turn and `said_at` are those of its newest statement, `sources` the messages that says it.
+    `history` are the values before it, the newest first.
+    """
+
+    bank: str
+    identity: Identity = field(repr=False)
+    key: str
+    value: str = field(repr=False)
+    text: str = field(repr=False)
+    unit_id: UUID
+    session_id: str | None
+    turn_id: str | None
+    said_at: datetime
+    since: datetime
+    until: datetime | None
+    superseded_by: UUID | None
+    stated: int
+    confidence: float | None
+    sources: tuple[UUID, ...]
+    history: tuple["Known", ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Somebody or something that stands beside a person, in so many units."""
+
+    name: str = field(repr=False)
+    kind: str
+    units: int
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """What is known of a person; `names` are those the facts were stated under, `whole` says that nothing was cut."""
+
+    names: tuple[str, ...] = field(repr=False)
+    facts: tuple[Known, ...]
+    beside: tuple[Beside, ...]
+    whole: bool
+
+
+class Persons:
+    """Tells what is known of people."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def of(
+        self, host: UUID, space: Space, whom: Whom, *, banks: Sequence[str] | None, history: bool, limit: int
+    ) -> Person:
+        """Tell of a person what the banks of these whole names know (None: all that somebody of `space` may see).
+
+        At most `limit` facts; with `history` also those that something else replaced, beneath what replaced them.
+        """
+        place = {"host": host, "banks": None if banks is None else list(banks)}
+        async with self._database.scoped(host, *space_ids(host, space)) as connection:
+            subjects = None if whom.name is None else await _subjects(connection, place, whom.name)
+            rows = await _rows(connection, {**place, "history": history, "limit": limit + 1}, whom, subjects)
+            told = {row.subject: row.name for row in rows if row.name}
+            beside = await _around(connection, place, sorted({*(subjects or ()), *told}))
+        return Person(
+            tuple(sorted(set(told.values()))),
+            tuple(lined_up((_known(row) for row in rows[:limit]), history=history)),
+            beside,
+            len(rows) <= limit,
+        )
+
+
+def lined_up(statements: Iterable[Known], *, history: bool) -> list[Known]:
+    """Return what holds now, each with its history; of two banks that know different values, the newer holds. Pure."""
+    found = []
+    for _, of_one in groupby(sorted(statements, key=_line), key=_identity):
+        *earlier, now = of_one
+        same = [one for one in earlier if _same(one, now)]
+        others = [_replaced(one, now) for one in earlier if not _same(one, now)]
+        if now.until is not None and not history:
+            continue
+        merged = replace(
+            now,
+            since=min(one.since for one in (*same, now)),
+            stated=sum(one.stated for one in (*same, now)),
+            history=tuple(reversed(others)) if history else (),
+        )
+        found.append(merged)
+    return found
+
+
+def _identity(one: Known) -> Identity:
+    return one.identity
+
+
+def _line(one: Known) -> tuple[Identity, bool, datetime, datetime, UUID]:
+    """Return what puts statements in line: what holds still behind what was replaced, the newest last."""
+    return one.identity, one.until is None, one.since, one.said_at, one.unit_id
+
+
+def _same(one: Known, now: Known) -> bool:
+    return one.until is None and now.until is None and one.value.casefold() == now.value.casefold()
+
+
+def _replaced(one: Known, by: Known) -> Known:
+    """Return a value of another bank as one that was replaced; what was replaced in its own stays as it is."""
+    return one if one.until is not None else replace(one, until=by.since, superseded_by=by.unit_id)
+
+
+async def _subjects(connection: AsyncConnection, place: Mapping[str, Any], name: str) -> list[str]:
+    arguments = {**place, "name": name, "personal": sorted(PERSONAL)}
+    return sorted((await connection.execute(SUBJECTS, arguments)).scalars())
+
+
+async def _rows(
+    connection: AsyncConnection, place: Mapping[str, Any], whom: Whom, subjects: Sequence[str] | None
+) -> Sequence[Row[Any]]:
+    arguments = {**place, "subjects": subjects, "passing": list(PASSING)}
+    if whom.user is None:
+        return (await connection.execute(OF_NAME, arguments)).all()
+    return (await connection.execute(OF_USER, {**arguments, "user": user_id(place["host"], whom.user)})).all()
+
+
+async def _around(connection: AsyncConnection, place: Mapping[str, Any], subjects: Sequence[str]) -> tuple[Beside, ...]:
+    if not subjects:
+        return ()
+    stems = sorted({subject.partition(" ")[0] for subject in subjects})
+    arguments = {**place, "subjects": subjects, "stems": stems, "personal": sorted(PERSONAL), "limit": BESIDE}
+    return tuple(Beside(*row) for row in await connection.execute(AROUND, arguments))
+
+
+def _known(row: Row[Any]) -> Known:
+    return Known(
+        bank=row.bank_name,
+        identity=Identity(row.fact_id, row.subject, row.key),
+        key=row.shown_key,
+        value=row.shown_value,
+        text=row.content,
+        unit_id=row.unit_id,
+        session_id=row.session_name,
+        turn_id=row.turn_name,
+        said_at=row.event_date,
+        since=row.since,
+        until=row.valid_to,
+        superseded_by=row.superseded_by,
+        stated=row.stated,
+        confidence=number(row.confidence),
+        sources=tuple(row.source_memory_ids),
+    )
+
+
+def number(text: str | None) -> float | None:
+    """Return a confidence as events write it; what is no number is none."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None

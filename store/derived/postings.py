@@ -1,0 +1,62 @@
+"""The words of units that a stage derived; those of messages are written with their turn."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import orjson
+from sqlalchemy import Row, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.text.terms import analyse, lexical_text
+from store.text.word_rules import WordRules
+
+# A unit that was forgotten meanwhile gets no words back.
+INSERT = text("""
+    insert into afterturn.unit_word_t (host_id, bank_id, unit_id, session_id, seq, length, terms)
+    select cast(:host as uuid), cast(:bank as uuid), w.unit, u.session_id, u.seq, w.length, cast(w.terms as jsonb)
+      from unnest(cast(:units as uuid[]), cast(:lengths as int[]), cast(:terms as text[])) as w(unit, length, terms)
+      join afterturn.agent_memory_unit_t u
+        on u.host_id = :host and u.bank_id = :bank and u.unit_id = w.unit and u.active
+    on conflict do nothing""")
+
+
+@dataclass(frozen=True, slots=True)
+class UnitTerms:
+    """The terms of one unit with their counts, and how many words it has."""
+
+    unit_id: UUID
+    counts: Mapping[str, int] = field(repr=False)
+    length: int
+
+    def same(self, terms: str | None, length: int | None) -> bool:
+        """Say whether the unit has these words already; `terms` as the database shows them."""
+        return terms is not None and length == self.length and orjson.loads(terms) == self.counts
+
+
+def terms_of(unit: Row[Any], rules: WordRules, content: str | None = None) -> UnitTerms:
+    """Return the words of a unit's row (name, role, origin, context, event_date, content) by the rules of its bank.
+
+    A document's units are read with its title; `content` is what it says instead.
+    """
+    title = unit.context if unit.origin == "document" else None
+    said = lexical_text(
+        unit.name or unit.role or title, unit.event_date, unit.content if content is None else content, rules
+    )
+    terms = analyse(said, rules)
+    return UnitTerms(unit.unit_id, terms.counts, terms.length)
+
+
+async def insert(connection: AsyncConnection, host: UUID, bank: UUID, units: Sequence[UnitTerms]) -> None:
+    """Write the words of units of one bank, once; their units are projected already in this transaction.
+
+    A recall finds them from then on; the projection stage carries them into the index of words.
+    """
+    if units:
+        arguments = {
+            "units": [one.unit_id for one in units],
+            "lengths": [one.length for one in units],
+            "terms": [orjson.dumps(one.counts).decode() for one in units],
+        }
+        await connection.execute(INSERT, {"host": host, "bank": bank, **arguments})

@@ -1,0 +1,97 @@
+"""Vectors of reflections: they stand beside those of units, under the reflection's own id.
+
+A reflection that is made or says something else opens a row of the embedding stage, in the transaction that makes it.
+What it said before has lost its vector by then: that is the projectors' part, as with units.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID, uuid5
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.derived.extraction_runs import FollowUp, Unread, open_follow_ups
+from store.derived.unit_vectors import CHARACTERS_READ, Unembedded, again_id
+from store.ledger.ledger import LedgerRow, Stage
+from store.log.envelope import Origin
+
+MISSING = text("""
+    select r.bank_id, r.reflection_id, left(r.content, :characters) as content, r.aggregate_version, true
+      from unnest(cast(:banks as uuid[]), cast(:reflections as uuid[])) as w(bank, reflection),
+           lateral (select r.* from afterturn.agent_memory_reflection_t r
+                     where r.host_id = :host and r.bank_id = w.bank and r.reflection_id = w.reflection and r.active
+                    offset 0) r
+     where r.content <> '' and (
+           select true from afterturn.unit_vector_t v
+            where v.host_id = :host and v.bank_id = r.bank_id and v.generation = :generation
+              and v.unit_id = r.reflection_id and v.chunk = 0) is null""")
+# In the place of turns: the log's last word about a reflection is its position.
+LACKING = text("""
+    select r.reflection_id, r.bank_id, r.reflection_id, e.position, r.update_ts
+      from afterturn.agent_memory_reflection_t r,
+           lateral (select max(e.position) as position from afterturn.event_store_t e
+                     where e.host_id = :host
+                       and e.aggregate_id = :host || '|' || r.bank_id || '|' || r.reflection_id) e
+     where r.host_id = :host and r.active and r.content <> '' and e.position > :after
+       and (cast(:bank as uuid) is null or r.bank_id = :bank)
+       and not exists (select from afterturn.unit_vector_t v
+                        where v.host_id = r.host_id and v.bank_id = r.bank_id and v.generation = :generation
+                          and v.unit_id = r.reflection_id and v.chunk = 0)
+     order by e.position limit :limit""")
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A reflection that was made or changed, and the turn whose word was the last of those it was drawn from."""
+
+    reflection_id: UUID
+    turn_id: UUID
+
+
+def row_id(reflection: UUID, position: int) -> UUID:
+    """Return the id of the ledger row that has a reflection embedded as the events up to `position` have it."""
+    return uuid5(reflection, f"vector:{position}")
+
+
+def reflection_of(row: LedgerRow, generation: int) -> UUID | None:
+    """Return the reflection that a row of the embedding stage is for, None when it is for a turn's texts.
+
+    Such a row has the reflection where others have their session.
+    """
+    ids = row_id(row.session_id, row.position), again_id(row.session_id, generation, row.position)
+    return row.session_id if row.item_id in ids else None
+
+
+async def open_rows(connection: AsyncConnection, origin: Origin, drawn: Sequence[Drawn], position: int) -> None:
+    """Have these reflections embedded, inside the transaction that appended their events up to `position`."""
+    ids = [(one, row_id(one.reflection_id, position)) for one in drawn]
+    rows = [
+        FollowUp(Stage.EMBEDDING, item, item, origin.bank, one.reflection_id, one.turn_id, position, origin.at)
+        for one, item in ids
+    ]
+    await open_follow_ups(connection, origin.host, rows)
+
+
+async def missing(
+    connection: AsyncConnection, host: UUID, generation: int, wanted: Sequence[tuple[UUID, UUID]]
+) -> list[Unembedded]:
+    """Return the living reflections of these, each with its bank before it, that have no vector of this generation."""
+    if not wanted:
+        return []
+    arguments = {
+        "host": host,
+        "generation": generation,
+        "characters": CHARACTERS_READ,
+        "banks": [bank for bank, _ in wanted],
+        "reflections": [reflection for _, reflection in wanted],
+    }
+    return [Unembedded(*row) for row in await connection.execute(MISSING, arguments)]
+
+
+async def lacking(
+    connection: AsyncConnection, host: UUID, generation: int, *, bank: UUID | None, after: int, limit: int
+) -> list[Unread]:
+    """Return reflections of a host (of one bank of it) without a vector of this generation, as if they were turns."""
+    arguments = {"host": host, "generation": generation, "bank": bank, "after": after, "limit": limit}
+    return [Unread(*row) for row in await connection.execute(LACKING, arguments)]

@@ -1,0 +1,156 @@
+"""Facts read together become reflections, and links from each fact to the one that took its place.
+
+Both are events, offered in the transaction that found them: what is there already is not offered again, and what its
+facts do not bear any more is ended.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+from uuid import UUID, uuid5
+
+from sqlalchemy import Row, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.derived.facts import Identity, columns
+from store.derived.insights import Statement, insight
+from store.derived.reflection_vectors import Drawn, open_rows
+from store.log.append import append_events
+from store.log.catalog import EventType
+from store.log.envelope import Origin, offer
+
+Event = Mapping[str, Any]
+
+#: Statements of one identity that are read together, the last of them: each is named by the reflection's event.
+STATED = 64
+#: Identities whose statements are read at a time.
+AT_ONCE = 256
+
+STATEMENTS = text("""
+    select f.fact_id, f.subject, f.key as identity_key, u.unit_id, coalesce(u.turn_id, u.unit_id) as turn_id,
+           u.metadata->>'key' as key, u.metadata->>'value' as value, f.value as folded, u.content, f.valid_from as at,
+           f.superseded_by
+      from unnest(cast(:fact_ids as text[]), cast(:subjects as text[]), cast(:keys as text[]))
+               as t(fact_id, subject, key),
+           lateral (select f.* from afterturn.fact_t f
+                     where f.host_id = :host and f.bank_id = :bank and f.fact_id = t.fact_id
+                       and f.subject = t.subject and f.key = t.key
+                     order by f.valid_from desc, f.said desc, f.position desc, f.unit_id desc limit :statements) f,
+           lateral (select u.* from afterturn.agent_memory_unit_t u
+                     where u.host_id = :host and u.bank_id = :bank and u.unit_id = f.unit_id and u.active offset 0) u
+     order by f.fact_id, f.subject, f.key, f.valid_from, f.said, f.position, f.unit_id""")
+REFLECTIONS = text("""
+    select r.reflection_id, r.content, r.aggregate_version, r.active
+      from unnest(cast(:reflections as uuid[])) t(id),
+           lateral (select r.* from afterturn.agent_memory_reflection_t r
+                     where r.host_id = :host and r.bank_id = :bank and r.reflection_id = t.id offset 0) r""")
+LINKS = text("""
+    select l.from_unit_id, l.to_unit_id, l.aggregate_version, l.active,
+           b.turn_id = a.turn_id or l.weight < 1 as of_what_was_said
+      from unnest(cast(:units as uuid[])) t(id),
+           lateral (select l.* from afterturn.agent_memory_link_t l
+                     where l.host_id = :host and l.bank_id = :bank and l.from_unit_id = t.id
+                       and l.link_type = 'temporal' and l.to_unit_id = any(cast(:units as uuid[])) offset 0) l
+      join afterturn.agent_memory_unit_t a
+        on a.host_id = :host and a.bank_id = :bank and a.unit_id = l.from_unit_id
+      join afterturn.agent_memory_unit_t b
+        on b.host_id = :host and b.bank_id = :bank and b.unit_id = l.to_unit_id""")
+
+
+def reflection_id(bank: UUID, identity: Identity) -> UUID:
+    """Return the id of what a bank has come to see about one subject and key."""
+    return uuid5(bank, f"reflection:{identity.fact_id}:{identity.subject}:{identity.key}")
+
+
+async def consolidate(connection: AsyncConnection, origin: Origin, identities: Sequence[Identity]) -> bool:
+    """Bring the reflections and links of these identities up to their facts; says whether some are to be embedded.
+
+    Of an identity that was stated more often, the last STATED statements are read together. The caller holds the bank
+    against other writers of the same, and the log's locks.
+    """
+    opened = False
+    for at in range(0, len(identities), AT_ONCE):
+        opened |= await _consolidate(connection, origin, identities[at : at + AT_ONCE])
+    return opened
+
+
+async def _consolidate(connection: AsyncConnection, origin: Origin, identities: Sequence[Identity]) -> bool:
+    place = {"host": origin.host, "bank": origin.bank, "statements": STATED}
+    rows = (await connection.execute(STATEMENTS, {**place, **columns(identities)})).all()
+    stated: dict[Identity, list[Row[Any]]] = {identity: [] for identity in identities}
+    for key, found in groupby(rows, lambda row: Identity(row.fact_id, row.subject, row.identity_key)):
+        stated[key] = list(found)
+    reflections = await _reflections(connection, origin, stated)
+    events = [*reflections.values(), *await _links(connection, origin, rows)]
+    ordered = sorted(events, key=lambda event: str(event["subject"]))
+    position = await append_events(connection, origin.host, ordered)
+    living = [key for key, event in reflections.items() if event["type"] != EventType.REFLECTION_DELETED]
+    if position is None or not living:
+        return False
+    drawn = [Drawn(id_, stated[identity][-1].turn_id) for id_, identity in living]
+    await open_rows(connection, origin, drawn, position)
+    return True
+
+
+async def _reflections(
+    connection: AsyncConnection, origin: Origin, stated: Mapping[Identity, Sequence[Row[Any]]]
+) -> dict[tuple[UUID, Identity], Event]:
+    """Return what is to happen to reflections, by their ids."""
+    ids = {reflection_id(origin.bank, identity): identity for identity in stated}
+    arguments = {"host": origin.host, "bank": origin.bank, "reflections": list(ids)}
+    known = {row.reflection_id: row for row in await connection.execute(REFLECTIONS, arguments)}
+    return {
+        (id_, identity): event
+        for id_, identity in ids.items()
+        if (event := _reflection(origin, id_, known.get(id_), identity, stated[identity])) is not None
+    }
+
+
+def _reflection(
+    origin: Origin, id_: UUID, known: Row[Any] | None, identity: Identity, rows: Sequence[Row[Any]]
+) -> Event | None:
+    """Return the event that makes a reflection say what its facts bear, None when it does."""
+    statements = [Statement(r.unit_id, r.turn_id, r.key, r.value, r.folded, r.content, r.at) for r in rows]
+    content = insight(identity.fact_id, statements)
+    alive = known is not None and known.active
+    if content is None:
+        kind = EventType.REFLECTION_DELETED if alive else None
+    elif not alive:
+        kind = EventType.REFLECTION_CREATED
+    else:
+        kind = EventType.REFLECTION_UPDATED if known is not None and known.content != content else None
+    if kind is None:
+        return None
+    data: dict[str, Any] = {"reflectionId": str(id_)}
+    if content is not None:
+        data |= {"content": content, "sourceMemoryIds": [str(one.unit_id) for one in statements]}
+    version = 1 if known is None else known.aggregate_version + 1
+    return offer(origin, kind, (id_,), data, nth=str(version))
+
+
+async def _links(connection: AsyncConnection, origin: Origin, rows: Sequence[Row[Any]]) -> list[Event]:
+    """Return the events that make each fact link to the one that took its place, and to no other of its identity."""
+    if len(rows) <= 1:
+        return []
+    arguments = {"host": origin.host, "bank": origin.bank, "units": [row.unit_id for row in rows]}
+    known = {(row.from_unit_id, row.to_unit_id): row for row in await connection.execute(LINKS, arguments)}
+    wanted = {(row.unit_id, row.superseded_by) for row in rows if row.superseded_by is not None}
+    made = [
+        _link(origin, EventType.LINK_CREATED, pair, known[pair].aggregate_version + 1 if pair in known else 1)
+        for pair in wanted
+        if pair not in known or not known[pair].active
+    ]
+    ended = [
+        _link(origin, EventType.LINK_DELETED, pair, link.aggregate_version + 1)
+        for pair, link in known.items()
+        # Facts are linked in the order they were said, too, whatever took whose place.
+        if link.active and pair not in wanted and not link.of_what_was_said
+    ]
+    return made + ended
+
+
+def _link(origin: Origin, kind: EventType, pair: tuple[UUID, UUID], version: int) -> Event:
+    data: dict[str, Any] = {"fromUnitId": str(pair[0]), "toUnitId": str(pair[1]), "linkType": "temporal"}
+    if kind is EventType.LINK_CREATED:
+        data["weight"] = 1.0
+    return offer(origin, kind, (*pair, "temporal"), data, nth=str(version))

@@ -1,0 +1,62 @@
+"""What was said after what: the facts of a session's turns follow each other by temporal links.
+
+Within a turn extraction links them, since that follows from the turn alone; from turn to turn the projection stage
+does, which sees a session's turns in their order. Each turn with facts gets one such link, from the last before it.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.log.append import append_events
+from store.log.catalog import EventType
+from store.log.envelope import Origin, offer
+
+#: What was said longer ago than this is not followed by anything.
+WINDOW = timedelta(hours=24)
+#: Weights fall from the first, at once, to the last, a whole window later. One that took another's place weighs 1.
+NEAREST, FARTHEST = 0.99, 0.3
+
+# WHY the index on facts of sessions ends with the position: the last fact before another is one look, however many
+# a session has.
+FOLLOWED = text("""
+    select a.unit_id as former, b.unit_id as later, b.event_date - a.event_date as gap
+      from unnest(cast(:turns as uuid[])) as t(turn_id),
+           lateral (select u.unit_id, u.session_id, u.position, u.event_date from afterturn.agent_memory_unit_t u
+                     where u.host_id = :host and u.bank_id = :bank and u.turn_id = t.turn_id
+                       and u.origin = 'extraction' and u.active
+                     order by u.position limit 1) b,
+           lateral (select u.unit_id, u.event_date from afterturn.agent_memory_unit_t u
+                     where u.host_id = :host and u.bank_id = :bank and u.session_id = b.session_id and u.seq is null
+                       and u.position < b.position and u.turn_id <> t.turn_id
+                       and u.origin = 'extraction' and u.active
+                     order by u.position desc limit 1) a
+     where b.event_date - a.event_date between interval '0' and :window
+       and (select true from afterturn.agent_memory_link_t l
+             where l.host_id = :host and l.bank_id = :bank and l.from_unit_id = a.unit_id
+               and l.to_unit_id = b.unit_id and l.link_type = 'temporal') is null""")
+
+
+async def follow(connection: AsyncConnection, origin: Origin, turns: Sequence[UUID]) -> None:
+    """Link the first fact of each of these turns to the last one before it in its session, once.
+
+    The caller holds the bank against other writers of the same, and the log's locks.
+    """
+    arguments = {"host": origin.host, "bank": origin.bank, "turns": list(turns), "window": WINDOW}
+    found = await connection.execute(FOLLOWED, arguments)
+    events = [_link(origin, row.former, row.later, row.gap) for row in found]
+    await append_events(connection, origin.host, sorted(events, key=lambda event: str(event["subject"])))
+
+
+def weight(gap: timedelta) -> float:
+    """Return how much a link over such a gap weighs."""
+    return round(max(FARTHEST, NEAREST - (NEAREST - FARTHEST) * (gap / WINDOW)), 4)
+
+
+def _link(origin: Origin, former: UUID, later: UUID, gap: timedelta) -> dict[str, Any]:
+    data = {"fromUnitId": str(former), "toUnitId": str(later), "linkType": "temporal", "weight": weight(gap)}
+    return offer(origin, EventType.LINK_CREATED, (former, later, "temporal"), data)

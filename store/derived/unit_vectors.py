@@ -1,0 +1,170 @@
+"""Vectors of units: which are missing, and writing them once; those of reflections are written here, too."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID, uuid5
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.derived.extraction_runs import Unread
+
+#: Characters of a text that are read: more than the 256 tokens of a vector ever hold.
+CHARACTERS_READ = 8192
+
+# A turn's own messages and the facts drawn from it later are two pieces of work. A unit of no turn stands for itself.
+MISSING = text("""
+    select u.bank_id, u.unit_id, left(u.content, :characters) as content, u.aggregate_version
+      from unnest(cast(:banks as uuid[]), cast(:turns as uuid[]), cast(:facts as boolean[])) as w(bank, turn, facts),
+           lateral (select u.bank_id, u.unit_id, u.content, u.aggregate_version from afterturn.agent_memory_unit_t u
+                     where u.host_id = :host and u.bank_id = w.bank and u.turn_id = w.turn and u.active
+                       and (u.origin = 'extraction') = w.facts
+                    union all
+                    select u.bank_id, u.unit_id, u.content, u.aggregate_version from afterturn.agent_memory_unit_t u
+                     where u.host_id = :host and u.bank_id = w.bank and u.unit_id = w.turn and u.turn_id is null
+                       and u.active and not w.facts offset 0) u
+     where (select true from afterturn.unit_vector_t v
+             where v.host_id = :host and v.bank_id = u.bank_id and v.generation = :generation
+               and v.unit_id = u.unit_id and v.chunk = 0) is null""")
+# An erasure holds its bank alone: whoever waited for it behind a unit already locked here would wait for ever.
+SHARE_BANKS = text("""
+    select pg_advisory_xact_lock_shared(k.key)
+      from (select distinct afterturn.lock_key('bank', b.bank) as key
+              from unnest(cast(:banks as uuid[])) as b(bank) order by 1) k""")
+# Locked against being forgotten until the vector is there to be forgotten too. Of a text that was corrected meanwhile,
+# the vector is nobody's.
+INSERT = text("""
+    insert into afterturn.unit_vector_t (host_id, bank_id, unit_id, chunk, generation, embedding)
+    select u.host_id, u.bank_id, u.unit_id, 0, cast(:generation as smallint), cast(:embedding as public.halfvec)
+      from afterturn.agent_memory_unit_t u
+     where u.host_id = :host and u.bank_id = :bank and u.unit_id = :unit and u.active
+       and u.aggregate_version = :version for share
+    on conflict do nothing""")
+# Whoever makes a bank's reflections holds its entities, and changes many of them together.
+SHARE_ENTITIES = text("""
+    select pg_advisory_xact_lock_shared(k.key)
+      from (select distinct afterturn.lock_key('entities', b.bank) as key
+              from unnest(cast(:banks as uuid[])) as b(bank) order by 1) k""")
+INSERT_OF_REFLECTION = text("""
+    insert into afterturn.unit_vector_t (host_id, bank_id, unit_id, chunk, generation, embedding)
+    select r.host_id, r.bank_id, r.reflection_id, 0, cast(:generation as smallint),
+           cast(:embedding as public.halfvec)
+      from afterturn.agent_memory_reflection_t r
+     where r.host_id = :host and r.bank_id = :bank and r.reflection_id = :unit and r.active
+       and r.aggregate_version = :version for share
+    on conflict do nothing""")
+# Turns with a text that has no vector of a generation.
+LACKING = text("""
+    select t.turn_id, t.bank_id, t.session_id, t.position, t.accepted_at from afterturn.turn_t t
+     where t.host_id = :host and t.position > :after and (cast(:bank as uuid) is null or t.bank_id = :bank)
+       and exists (select from afterturn.agent_memory_unit_t u
+                    where u.host_id = t.host_id and u.bank_id = t.bank_id and u.turn_id = t.turn_id and u.active
+                      and not exists (select from afterturn.unit_vector_t v
+                                       where v.host_id = u.host_id and v.bank_id = u.bank_id
+                                         and v.generation = :generation and v.unit_id = u.unit_id and v.chunk = 0))
+     order by t.position limit :limit""")
+# Units that came without a turn, as if each were one, at the log's last word about it.
+LACKING_ALONE = text("""
+    select u.unit_id, u.bank_id, u.bank_id, p.position, u.update_ts
+      from afterturn.agent_memory_unit_t u,
+           lateral (select case when u.aggregate_version = 1 then u.position else (
+                           select max(e.position) from afterturn.event_store_t e
+                            where e.host_id = :host
+                              and e.aggregate_id = :host || '|' || u.bank_id || '|' || u.unit_id) end as position) p
+     where u.host_id = :host and (cast(:bank as uuid) is null or u.bank_id = :bank) and u.turn_id is null and u.active
+       and u.content <> '' and p.position > :after
+       and not exists (select from afterturn.unit_vector_t v
+                        where v.host_id = u.host_id and v.bank_id = u.bank_id and v.generation = :generation
+                          and v.unit_id = u.unit_id and v.chunk = 0)
+     order by p.position limit :limit""")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The units of a turn that are to have vectors: its messages, or the facts drawn from it.
+
+    A unit that belongs to no turn stands in the place of one, with its own id.
+    """
+
+    bank_id: UUID
+    turn_id: UUID
+    facts: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Unembedded:
+    """A unit (or `reflection`) without a vector of the generation asked for; of its content, what a vector holds."""
+
+    bank_id: UUID
+    unit_id: UUID
+    content: str = field(repr=False)
+    version: int
+    reflection: bool = False
+
+
+async def missing(
+    connection: AsyncConnection, host: UUID, generation: int, wanted: Sequence[Wanted]
+) -> list[Unembedded]:
+    """Return the active units of these turns that have no vector of this generation."""
+    arguments = {
+        "host": host,
+        "generation": generation,
+        "characters": CHARACTERS_READ,
+        "banks": [one.bank_id for one in wanted],
+        "turns": [one.turn_id for one in wanted],
+        "facts": [one.facts for one in wanted],
+    }
+    return [Unembedded(*row) for row in await connection.execute(MISSING, arguments)]
+
+
+async def insert(
+    connection: AsyncConnection,
+    host: UUID,
+    generation: int,
+    units: Sequence[Unembedded],
+    vectors: NDArray[np.float32],
+) -> None:
+    """Write the vectors (one row a unit, in order) of units that still say the same and have none yet."""
+    if not units:
+        return
+    rows: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
+    for unit, vector in zip(units, vectors, strict=True):
+        place = {"host": host, "bank": unit.bank_id, "unit": unit.unit_id, "version": unit.version}
+        rows[unit.reflection].append({**place, "generation": generation, "embedding": vector})
+    await connection.execute(SHARE_BANKS, {"banks": sorted({unit.bank_id for unit in units})})
+    if of_reflections := rows[True]:
+        await connection.execute(SHARE_ENTITIES, {"banks": sorted({row["bank"] for row in of_reflections})})
+        await connection.execute(INSERT_OF_REFLECTION, of_reflections)
+    if rows[False]:
+        await connection.execute(INSERT, rows[False])
+
+
+def again_id(turn: UUID, generation: int, position: int) -> UUID:
+    """Return the id of the ledger row that has all texts of a turn embedded once more, by another model.
+
+    A reflection, which stands in the place of a turn, has a later position each time it says something else.
+    """
+    return uuid5(turn, f"vectors:{generation}:{position}")
+
+
+async def lacking_vectors(
+    connection: AsyncConnection,
+    host: UUID,
+    generation: int,
+    *,
+    bank: UUID | None = None,
+    after: int = 0,
+    limit: int = 500,
+) -> list[Unread]:
+    """Return turns of a host (of one bank of it) with a text that has no vector of this generation, in their order.
+
+    Units that belong to no turn, as of a history that was written in bulk, stand among them like turns.
+    """
+    arguments = {"host": host, "generation": generation, "bank": bank, "after": after, "limit": limit}
+    found = [
+        Unread(*row) for lacking in (LACKING, LACKING_ALONE) for row in await connection.execute(lacking, arguments)
+    ]
+    return sorted(found, key=lambda one: one.position)[:limit]

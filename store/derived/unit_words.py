@@ -1,0 +1,93 @@
+"""The words that the living units of a bank should have, beside those that stand with them; and making these right.
+
+What a unit says, when and by whom decides its words, by the rules of its bank's language.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Row, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.derived import postings
+from store.derived.postings import UnitTerms
+from store.tenancy import languages
+from store.text.word_rules import WordRules
+
+#: Units of one page.
+PAGE = 500
+
+UNITS = text("""
+    select u.unit_id, u.name, u.role, u.context, u.origin, u.event_date, u.content, u.session_id, u.seq,
+           w.unit_id is not null as worded, w.session_id as word_session_id, w.seq as word_seq, w.length,
+           cast(w.terms as text) as terms
+      from afterturn.agent_memory_unit_t u
+      left join afterturn.unit_word_t w
+        on w.host_id = u.host_id and w.bank_id = u.bank_id and w.unit_id = u.unit_id
+     where u.host_id = :host and u.bank_id = :bank and u.unit_id > :place and u.active
+     order by u.unit_id limit :page""")
+DROP = text("select count(*) from afterturn.drop_words(:host, :bank, cast(:units as uuid[]))")
+DROP_OF_NOTHING = text("""
+    select count(*)
+      from afterturn.drop_words(:host, :bank, array(
+           select w.unit_id from afterturn.unit_word_t w
+            where w.host_id = :host and w.bank_id = :bank
+              and (select u.active from afterturn.agent_memory_unit_t u
+                    where u.host_id = w.host_id and u.bank_id = w.bank_id and u.unit_id = w.unit_id) is not true))""")
+
+
+@dataclass(frozen=True, slots=True)
+class WrongWords:
+    """What a unit's words should be, whether it has any (`worded`), and what of them is not so."""
+
+    terms: UnitTerms
+    worded: bool
+    columns: Sequence[str]
+
+
+async def wrong_words(
+    connection: AsyncConnection, host: UUID, bank: UUID, rules: languages.Rules
+) -> AsyncGenerator[list[WrongWords]]:
+    """Yield the units of a bank whose words are missing or wrong, in the order of their ids, a page at a time.
+
+    While words follow a change of the bank's language, those by either of its rules are right.
+    """
+    place, more = UUID(int=0), True
+    while more:
+        arguments = {"host": host, "bank": bank, "place": place, "page": PAGE}
+        units = (await connection.execute(UNITS, arguments)).all()
+        yield await asyncio.to_thread(_wrong, units, rules)
+        more = len(units) == PAGE
+        place = units[-1].unit_id if units else place
+
+
+async def rebuild_words(connection: AsyncConnection, host: UUID, bank: UUID) -> None:
+    """Make a bank's language and the words of its units right, inside a transaction that holds the bank alone.
+
+    New words wait to be carried into the index of words, as those of a new unit do.
+    """
+    await languages.rebuild(connection, host, bank)
+    rules = languages.rules_of_bank(await languages.read(connection, host), bank)
+    await connection.execute(DROP_OF_NOTHING, {"host": host, "bank": bank})
+    async for wrong in wrong_words(connection, host, bank, rules):
+        units = [one.terms.unit_id for one in wrong if one.worded]
+        await connection.execute(DROP, {"host": host, "bank": bank, "units": units})
+        await postings.insert(connection, host, bank, [one.terms for one in wrong])
+
+
+def _wrong(units: Sequence[Row[Any]], rules: languages.Rules) -> list[WrongWords]:
+    return [wrong for unit in units if (wrong := _compare(unit, rules.asking)) is not None]
+
+
+def _compare(unit: Row[Any], accepted: Sequence[WordRules]) -> WrongWords | None:
+    expected = [postings.terms_of(unit, rules) for rules in accepted]
+    if not unit.worded:
+        return WrongWords(expected[0], worded=False, columns=())
+    columns = [
+        *(name for name in ("session_id", "seq") if getattr(unit, name) != getattr(unit, f"word_{name}")),
+        *([] if any(one.same(unit.terms, unit.length) for one in expected) else ["length", "terms"]),
+    ]
+    return WrongWords(expected[0], worded=True, columns=columns) if columns else None

@@ -1,0 +1,135 @@
+"""Deliveries to a foreign gateway, step by step: each is written, with its audit row, before the next is taken.
+
+An audit row holds names, categories, statuses and counts: no content, no credentials, no bodies.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from uuid import UUID
+from weakref import WeakValueDictionary
+
+import orjson
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.coalescing import Together
+from store.database import Database
+from store.errors import LeaseLost
+from store.ledger.ledger import Claim, LedgerRow, Outcome
+from store.memory.turn_messages import TurnMessage, messages
+from store.tenancy.gateway_targets import Destination, destination
+
+#: Host, and of each move its stream, epoch, item, status, event and payload.
+STEPS = "select afterturn.delivery_steps($1, $2, $3, $4, $5, $6, $7)"
+#: As above, and of each its category, its reason and how long it waits.
+ENDS = """
+    select afterturn.delivery_ends($1, p_streams => $2, p_epochs => $3, p_items => $4, p_statuses => $5,
+                                   p_events => $6, p_payloads => $7,
+                                   p_categories => $8, p_reasons => $9, p_retry_ins => $10)"""
+#: Host, and the items of deliveries.
+DESTINATIONS = """
+    select d.item_id, (d.target).*, d.bank_name, d.session_name from afterturn.destinations($1, $2) d"""
+NOTE = text("""
+    insert into afterturn.audit_event_t (host_id, event, bank_id, session_id, turn_id, payload)
+    values (:host, :event, :bank, :session, :turn, cast(:payload as jsonb))""")
+
+
+async def note(
+    connection: AsyncConnection,
+    host: UUID,
+    event: str,
+    *,
+    bank: UUID,
+    session: UUID | None,
+    payload: Mapping[str, Any],
+    turn: UUID | None = None,
+) -> None:
+    """Write one audit row about a call to somebody else's service, inside the tenant's transaction."""
+    about = {"host": host, "event": event, "bank": bank, "session": session, "turn": turn}
+    await connection.execute(NOTE, {**about, "payload": orjson.dumps(payload).decode()})
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """One step of one delivery, or its end."""
+
+    claim: Claim
+    outcome: Outcome
+    event: str | None
+    payload: Mapping[str, Any]
+
+
+class Deliveries:
+    """Writes the steps of deliveries; those that come at the same time share a call and its commit.
+
+    Belongs to one event loop.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        # By host: what one call writes is written together or not at all.
+        self._reads: WeakValueDictionary[UUID, Together[LedgerRow, list[TurnMessage]]] = WeakValueDictionary()
+        self._ways: WeakValueDictionary[UUID, Together[LedgerRow, Destination | None]] = WeakValueDictionary()
+        self._steps: WeakValueDictionary[UUID, Together[_Move, bool]] = WeakValueDictionary()
+        self._ends: WeakValueDictionary[UUID, Together[_Move, bool]] = WeakValueDictionary()
+
+    async def said(self, claim: Claim, row: LedgerRow) -> list[TurnMessage]:
+        """Return the messages of the turn that is to be delivered, in their order; forgotten ones are not there."""
+        host = claim.host_id
+        return await self._reads.setdefault(host, Together(partial(self._read, host))).ask(row)
+
+    async def destination(self, claim: Claim, row: LedgerRow) -> Destination | None:
+        """Return where a turn is handed to, as it stands now; None where it was opened for no target."""
+        host = claim.host_id
+        return await self._ways.setdefault(host, Together(partial(self._destinations, host))).ask(row)
+
+    async def step(
+        self, claim: Claim, item: UUID, status: str, event: str | None = None, payload: Mapping[str, Any] | None = None
+    ) -> None:
+        """Write an intermediate status, and what is to be told of it. Raises LeaseLost, having written nothing."""
+        together = self._steps.setdefault(claim.host_id, Together(partial(self._write, STEPS)))
+        _check(held=await together.ask(_Move(claim, Outcome(item, status), event, payload or {})))
+
+    async def end(
+        self, claim: Claim, outcome: Outcome, event: str | None = None, payload: Mapping[str, Any] | None = None
+    ) -> None:
+        """Write how it ended, or when it is tried again, and give the claim back. Raises LeaseLost."""
+        together = self._ends.setdefault(claim.host_id, Together(partial(self._write, ENDS)))
+        _check(held=await together.ask(_Move(claim, outcome, event, payload or {})))
+
+    async def _read(self, host: UUID, rows: Sequence[LedgerRow]) -> list[list[TurnMessage]]:
+        found = await messages(self._database, host, [(row.bank_id, row.turn_id) for row in rows])
+        return [found[row.turn_id] for row in rows]
+
+    async def _destinations(self, host: UUID, rows: Sequence[LedgerRow]) -> list[Destination | None]:
+        found = await self._database.fetch(DESTINATIONS, host, [row.item_id for row in rows])
+        by_item = {one["item_id"]: destination(one) for one in found}
+        return [by_item.get(row.item_id) for row in rows]
+
+    async def _write(self, statement: str, moves: Sequence[_Move]) -> list[bool]:
+        """Write moves of one host; say of each whether its claim was held."""
+        endings = _endings(moves) if statement is ENDS else ()
+        [(held,)] = await self._database.fetch(statement, moves[0].claim.host_id, *_columns(moves), *endings)
+        return [move.claim.epoch in held for move in moves]
+
+
+def _check(*, held: bool) -> None:
+    if not held:
+        raise LeaseLost("the lease ran out and the work was given to somebody else")
+
+
+def _columns(moves: Sequence[_Move]) -> Iterator[Sequence[object]]:
+    yield [move.claim.stream_id for move in moves]
+    yield [move.claim.epoch for move in moves]
+    yield [move.outcome.item_id for move in moves]
+    yield [move.outcome.status for move in moves]
+    yield [move.event for move in moves]
+    yield [orjson.dumps(move.payload).decode() for move in moves]
+
+
+def _endings(moves: Sequence[_Move]) -> Iterator[Sequence[object]]:
+    yield [move.outcome.category for move in moves]
+    yield [move.outcome.reason for move in moves]
+    yield [move.outcome.retry_in for move in moves]

@@ -1,0 +1,139 @@
+"""What an operator decides about rows of the ledger: once more, no more, or how a delivery really ended.
+
+Everything here is written as the tenant whose rows they are, with an audit row for each in the same transaction. Work
+that is under way is fenced: whoever had a row finds its claim gone, and its result is rolled back.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+from uuid import UUID
+
+import orjson
+from sqlalchemy import TextClause, text
+
+from store.database import Database
+from store.derived import bank_state
+from store.errors import NotFound, NotSettled
+from store.ledger.ledger import Stage
+from store.ledger.listing import Entry
+
+#: Rows that one transaction changes.
+TOGETHER = 200
+#: Characters of a reason that are kept.
+REASON_LENGTH = 200
+
+RETRY = text("select afterturn.retry_rows(:host, :stage, cast(:items as uuid[]), :by)")
+DROP = text("select afterturn.drop_rows(:host, :stage, cast(:items as uuid[]), :by, :reason)")
+RESOLVE = text("""
+    select afterturn.resolve_delivery(:host, :item, cast(:from as text[]), :status, :reason, cast(:told as jsonb))""")
+
+#: What `retry` looks at: rows in quarantine.
+QUARANTINED = ("dead", "unknown")
+#: What `drop` takes: everything but a delivery that may be under way.
+DROPPABLE = ("pending", "running", "dead", "unknown", "add_unknown", "add_failed", "flush_failed")
+#: Deliveries a person may settle.
+UNSETTLED = ("add_unknown", "add_failed", "flush_failed")
+
+
+class Found(StrEnum):
+    """What a person found out about a delivery at the other side."""
+
+    DELIVERED = "delivered"
+    NOT_DELIVERED = "not-delivered"
+
+
+class Then(StrEnum):
+    """How a settled delivery goes on."""
+
+    FLUSH = "flush"
+    DONE = "done"
+    RETRY = "retry"
+    SKIP = "skip"
+
+
+#: How the row stands after that, by how it stood and what was found.
+SETTLEMENTS = {
+    (Found.DELIVERED, Then.FLUSH): {"add_unknown": "added", "add_failed": "added"},
+    (Found.DELIVERED, Then.DONE): dict.fromkeys(UNSETTLED, "flushed"),
+    (Found.NOT_DELIVERED, Then.RETRY): {"add_unknown": "pending", "add_failed": "pending", "flush_failed": "added"},
+    (Found.NOT_DELIVERED, Then.SKIP): dict.fromkeys(UNSETTLED, "skipped"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """How many rows were looked at, and how many of them were changed; the others may not be, or moved meanwhile."""
+
+    seen: int = 0
+    changed: int = 0
+
+    @property
+    def refused(self) -> int:
+        """How many stayed as they were."""
+        return self.seen - self.changed
+
+    def __add__(self, other: "Changed") -> "Changed":
+        return Changed(self.seen + other.seen, self.changed + other.changed)
+
+
+class Quarantine:
+    """Changes rows by hand, for `by`: the name of the operator, which the audit keeps."""
+
+    def __init__(self, database: Database, by: str) -> None:
+        self._database = database
+        self._by = by
+
+    async def retry(self, entries: Sequence[Entry]) -> Changed:
+        """Put dead rows back to the start with all their attempts; of deliveries those surely not processed."""
+        return await self._change(RETRY, entries, None)
+
+    async def drop(self, entries: Sequence[Entry], reason: str) -> Changed:
+        """End rows as skipped, for a reason (its first 200 characters are kept); deliveries under way stay."""
+        return await self._change(DROP, entries, reason[:REASON_LENGTH])
+
+    async def resolve(self, delivery: Entry, found: Found, then: Then) -> str:
+        """Settle a delivery by what a person found out; returns how it stands now.
+
+        Raises NotSettled when it is not there to be settled so (any more), NotFound when it is gone.
+        """
+        ways = SETTLEMENTS.get((found, then), {})
+        status = ways.get(delivery.state)
+        if status is None:
+            raise NotSettled(f"what stands at {delivery.state} cannot be settled as {found}, then {then}")
+        told = {"by": self._by, "as": found.value, "then": then.value}
+        arguments = {
+            "host": delivery.host_id,
+            "item": delivery.item_id,
+            "from": [delivery.state],
+            "status": status,
+            "reason": f"an operator found it {found}" if then in {Then.DONE, Then.SKIP} else None,
+            "told": orjson.dumps(told).decode(),
+        }
+        async with self._database.tenant(delivery.host_id) as connection:
+            before = (await connection.execute(RESOLVE, arguments)).scalar()
+        if before is None:
+            raise NotFound("there is no such delivery any more")
+        if before != delivery.state:
+            raise NotSettled(f"it moved meanwhile: it stands at {before} now")
+        return status
+
+    async def _change(self, statement: TextClause, entries: Sequence[Entry], reason: str | None) -> Changed:
+        changed = 0
+        ordered = sorted(entries, key=lambda e: (e.host_id, e.bank_id, e.stage, e.item_id))
+        for (host, bank, stage), group in groupby(ordered, key=lambda e: (e.host_id, e.bank_id, e.stage)):
+            arguments = {"host": host, "stage": stage.value, "items": [e.item_id for e in group], "by": self._by}
+            if reason is not None:
+                arguments["reason"] = reason
+            changed += await self._changed(statement, host, bank, stage, arguments)
+        return Changed(len(entries), changed)
+
+    async def _changed(
+        self, statement: TextClause, host: UUID, bank: UUID, stage: Stage, arguments: dict[str, object]
+    ) -> int:
+        async with self._database.tenant(host) as connection:
+            if stage in {Stage.EXTRACTION, Stage.PROJECTION}:
+                # The bank's one writer comes first here too, so that it is never cut off with its work half done.
+                await bank_state.lock(connection, bank)
+            return len((await connection.execute(statement, arguments)).all())

@@ -1,0 +1,57 @@
+"""Appending events that a stage or a command derived: offered at most once each, projected in the same transaction."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+import orjson
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.log.refusals import refusals
+
+APPEND_EVENTS = text(
+    "select afterturn.append_events(:host, cast(:events as jsonb), cast(:expected as jsonb), :if_absent)"
+)
+VERSIONS = text("""
+    select s.subject, afterturn.logged_version(:host, s.subject) as version
+      from unnest(cast(:subjects as text[])) s(subject)""")
+
+
+async def append_events(
+    connection: AsyncConnection,
+    host: UUID,
+    events: Sequence[Mapping[str, Any]],
+    *,
+    expected: Mapping[str, int] | None = None,
+    if_absent: bool = False,
+) -> int | None:
+    """Append events made by `offer`, in their order, inside the tenant's transaction; returns the last position.
+
+    An event whose id the log knows is the same event again and changes nothing; None means that nothing was new.
+    `expected` are versions of aggregates (by aggregate id; 0 for one that is not there) that the caller saw: one that
+    moved since raises ConcurrencyError. So does a version that another event took, unless `if_absent`: a stage that
+    offers what exists at most once lets whoever came first have it. Writers that may meet on an aggregate offer their
+    events sorted by subject, so that they cannot deadlock.
+
+    Raises ConcurrencyError, VersionGap (its predecessor is not in the log), MissingParent, or QuotaExceeded (of banks
+    that begin); the transaction is then at its end and must write nothing.
+    """
+    if not events:
+        return None
+    arguments = {
+        "host": host,
+        "events": orjson.dumps(events).decode(),
+        "expected": orjson.dumps(dict(expected or {})).decode(),
+        "if_absent": if_absent,
+    }
+    with refusals():
+        row = await connection.execute(APPEND_EVENTS, arguments)
+    position: int | None = row.scalar()
+    return position
+
+
+async def versions(connection: AsyncConnection, host: UUID, subjects: Sequence[str]) -> dict[str, int]:
+    """Return the version that each aggregate (by its id) has in the log; 0 for one that is not there."""
+    found = await connection.execute(VERSIONS, {"host": host, "subjects": list(subjects)})
+    return {row.subject: row.version or 0 for row in found}

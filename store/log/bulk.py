@@ -1,0 +1,124 @@
+"""Appending many events at once: binary COPY into a stage, then one insert, a few thousand at a time."""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from itertools import islice
+from typing import Any
+from uuid import UUID
+
+import orjson
+from asyncpg.exceptions import InterfaceError
+from sqlalchemy import text
+
+from store.database import Database
+from store.log.refusals import refusals
+
+#: Events of one transaction: long enough to be fast, short enough not to hold back readers of the log.
+BATCH = 2000
+
+# Emptied again: whoever was cut off while he emptied it left another tenant's events there.
+STAGE = """
+    create temp table if not exists bulk_event (
+        ord int, id uuid, type text, aggregate text, subject text, bank uuid, "user" uuid, ts timestamptz,
+        version bigint, payload jsonb, metadata jsonb);
+    truncate pg_temp.bulk_event"""
+EMPTY = "truncate pg_temp.bulk_event"
+APPEND = text("select afterturn.append_bulk(:host, :if_absent, :project, :wait)")
+COLUMNS = ("ord", "id", "type", "aggregate", "subject", "bank", "user", "ts", "version", "payload", "metadata")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """How many events were new, and how many the log knew already."""
+
+    appended: int
+    known: int
+
+
+async def append_bulk(
+    database: Database,
+    host: UUID,
+    events: Iterable[Mapping[str, Any]],
+    *,
+    project: bool = True,
+    if_absent: bool = False,
+    batch: int = BATCH,
+) -> Loaded:
+    """Append events made by `offer` or `reoffer`, in their order, a transaction for each batch.
+
+    `events` is drawn from in a thread. Each batch follows the rules of `append_events` and holds its banks alone.
+    `project=False` writes the log only: a repair must follow before anything reads. A refusal (ConcurrencyError,
+    VersionGap, MissingParent) ends the load; what earlier batches wrote stays, and the same load may be sent again.
+    """
+    write = partial(_write, database, {"host": host, "if_absent": if_absent, "project": project})
+    stream = iter(events)
+    offered, appended = 0, 0
+    last: asyncio.Task[int] | None = None
+    try:
+        chunk = _records(islice(stream, batch))
+        while chunk:
+            # While the server works on one batch, the next is sent over another connection, and a third made ready.
+            offered += len(chunk)
+            following = await asyncio.to_thread(_records, islice(stream, batch))
+            before, last = last, asyncio.create_task(write(chunk, last, wait=not following))
+            appended += await before if before else 0
+            chunk = following
+        appended += await last if last else 0
+    finally:
+        if last:
+            last.cancel()
+            await asyncio.gather(last, return_exceptions=True)
+    return Loaded(appended, offered - appended)
+
+
+async def _write(
+    database: Database,
+    arguments: Mapping[str, object],
+    records: Sequence[tuple[Any, ...]],
+    before: asyncio.Task[int] | None,
+    *,
+    wait: bool,
+) -> int:
+    """Stage events at once, append them when the batch before them is written; return how many were new.
+
+    `wait` for the disk; the last batch takes those before it along.
+
+    Two transactions: one that staged and then waited would commit later under an older xid than those it waited for,
+    and readers of the log would see its events in the wrong order.
+    """
+    async with database.call() as connection:
+        driver: Any = (await connection.get_raw_connection()).driver_connection
+        await driver.execute(STAGE)
+        try:
+            await driver.copy_records_to_table("bulk_event", records=records, columns=COLUMNS)
+            if before:
+                await asyncio.wait([before])
+                before.result()
+            with refusals():
+                return int((await connection.execute(APPEND, {**arguments, "wait": wait})).scalar_one())
+        finally:
+            with suppress(InterfaceError, OSError):  # a connection that is gone took its stage along
+                await driver.execute(EMPTY)
+
+
+def _records(events: Iterator[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    return [
+        (
+            ord_,
+            UUID(event["id"]),
+            event["type"],
+            event["aggregate"],
+            event["subject"],
+            UUID(event["bank"]),
+            UUID(event["user"]),
+            datetime.fromisoformat(event["ts"]),
+            event["version"],
+            orjson.dumps(event["payload"]).decode(),
+            orjson.dumps(event["metadata"]).decode() if event.get("metadata") else None,
+        )
+        for ord_, event in enumerate(events)
+    ]

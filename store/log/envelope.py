@@ -1,0 +1,196 @@
+"""One event as it is offered to the log: a CloudEvents 1.0 envelope around its data.
+
+The log itself numbers it: position, nonce and, for a session's history, the version.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+import orjson
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from store.errors import InvalidEvent
+from store.identity import event_id
+from store.log import event_data
+from store.log.catalog import (
+    BEGINNINGS,
+    ID_FIELDS,
+    Aggregate,
+    EventType,
+    aggregate_id,
+    aggregate_id_of,
+    aggregate_type,
+    event_type,
+)
+from store.log.storable import check_text
+
+SOURCE = "/afterturn"
+#: Bytes of a whole event that comes from elsewhere, as JSON: twice the largest request that the settings allow.
+EVENT_BYTES_LIMIT = 134_217_728
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where events come from: whose memory, in which bank, by whom, when (aware UTC)."""
+
+    host: UUID
+    bank: UUID
+    user: UUID
+    at: datetime
+
+    @cached_property
+    def texts(self) -> tuple[str, str, str, str]:
+        """Host, bank, user and time as every event from here writes them."""
+        return str(self.host), str(self.bank), str(self.user), self.at.isoformat()
+
+
+#: What CloudEvents allows an extension attribute to be: one value, never a list or an object.
+Attribute = bool | int | Annotated[str, AfterValidator(check_text)] | None
+
+
+class CloudEvent(BaseModel):
+    """The envelope on the wire; extension attributes it does not name are kept as the event's metadata."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    __pydantic_extra__: dict[str, Attribute] = Field(init=False)
+
+    specversion: Literal["1.0"]
+    id: UUID
+    source: Annotated[str, Field(min_length=1), AfterValidator(check_text)]
+    type: str
+    subject: str
+    time: AwareDatetime
+    datacontenttype: Literal["application/json"] = "application/json"
+    host: UUID
+    user: UUID
+    nonce: int | None = None
+    aggregatetype: str
+    aggregateversion: int = Field(ge=1)
+    data: Mapping[str, Any]
+
+
+def offer(
+    origin: Origin,
+    event: EventType,
+    parts: tuple[object, ...],
+    data: Mapping[str, Any],
+    *,
+    nth: str = "1",
+    identity: UUID | None = None,
+) -> dict[str, Any]:
+    """Return one event in the form the log's functions take, its data as it is: the hot path checks none of it.
+
+    `parts` are the aggregate id's parts after host and bank; `nth` tells apart events of one aggregate whose
+    version only the log knows, and is the version where it is known. `identity` is the event's id where it does not
+    follow from the version: a command's, so that two commands that met on a version are not taken for one.
+    """
+    drawn = envelope(origin, event, parts, data, nth=nth, identity=identity)
+    return _offered(drawn, origin.texts[1], drawn["data"].get("newAggregateVersion"))
+
+
+def envelope(
+    origin: Origin,
+    event: EventType,
+    parts: tuple[object, ...],
+    data: Mapping[str, Any],
+    *,
+    nth: str = "1",
+    identity: UUID | None = None,
+) -> dict[str, Any]:
+    """Return the CloudEvent around `data`, which may hold whatever JSON is made of here, ids and times included.
+
+    `parts`, `nth` and `identity` are those of `offer`.
+    """
+    host, bank, user, at = origin.texts
+    version = int(nth) if nth.isdecimal() else None
+    versions = {} if version is None else {"aggregateVersion": version - 1, "newAggregateVersion": version}
+    subject = aggregate_id(host, bank, *parts)
+    return {
+        "specversion": "1.0",
+        "id": str(identity or event_id(origin.host, subject, nth)),
+        "source": SOURCE,
+        "type": event.value,
+        "subject": subject,
+        "time": at,
+        "datacontenttype": "application/json",
+        "host": host,
+        "user": user,
+        "aggregatetype": aggregate_type(event),
+        "data": {"hostId": host, "bankId": bank, **data, **versions},
+    }
+
+
+def command(
+    origin: Origin, event: EventType, fields: Mapping[str, Any], *, version: int = 1, identity: UUID | None = None
+) -> dict[str, Any]:
+    """Return an event of checked data (fields by their wire names, ids included), in the form the log's functions take.
+
+    Raises InvalidEvent for data the catalog does not know.
+    """
+    named = {"hostId": str(origin.host), "bankId": str(origin.bank), **fields}
+    checked = event_data.parse(event, named).model_dump(mode="json", by_alias=True, exclude_unset=True)
+    parts = tuple(checked.get(field) for field in ID_FIELDS[Aggregate(aggregate_type(event))])
+    return offer(origin, event, parts, checked, nth=str(version), identity=identity)
+
+
+def reoffer(whole: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a whole CloudEvent from elsewhere in the form the log's functions take; its nonce is given anew.
+
+    Raises InvalidEvent for what is no JSON that the log can keep, or when envelope, data and ids do not say the same;
+    LegacyEvent for the older family.
+    """
+    _check_size(whole)
+    try:
+        event = CloudEvent.model_validate(whole)
+    except ValidationError as error:
+        raise InvalidEvent(event_data.faults(error)) from None
+    kind = event_type(event.type)
+    data = event_data.parse(kind, event.data)
+    if event.aggregatetype != aggregate_type(kind):
+        raise InvalidEvent(f"{kind.value}: aggregatetype is another")
+    if event.subject != aggregate_id_of(Aggregate(event.aggregatetype), event.data) or event.host != data.host_id:
+        raise InvalidEvent(f"{kind.value}: subject, host and data name different things")
+    if event.aggregateversion != _version_of(kind, data):
+        raise InvalidEvent(f"{kind.value}: aggregateversion and newAggregateVersion differ")
+    kept = {name: value for name, value in whole.items() if name not in ("nonce", "aggregateversion")}
+    metadata = {name: value for name, value in (event.model_extra or {}).items() if value is not None}
+    return _offered(kept, str(data.bank_id), event.aggregateversion, metadata)
+
+
+def _check_size(whole: Mapping[str, Any]) -> None:
+    try:
+        size = len(orjson.dumps(whole))
+    except orjson.JSONEncodeError:
+        raise InvalidEvent(
+            "an event must be JSON: texts without lone surrogates, integers of at most 64 bits"
+        ) from None
+    if size > EVENT_BYTES_LIMIT:
+        raise InvalidEvent(f"an event has {size} bytes; at most {EVENT_BYTES_LIMIT} are allowed")
+
+
+def _version_of(event: EventType, data: event_data.EventData) -> int | None:
+    if data.new_aggregate_version is None and event in BEGINNINGS:
+        return 1
+    return data.new_aggregate_version
+
+
+def _offered(
+    drawn: Mapping[str, Any], bank: str, version: int | None, metadata: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    return {
+        "id": drawn["id"],
+        "type": drawn["type"],
+        "aggregate": drawn["aggregatetype"],
+        "subject": drawn["subject"],
+        "bank": bank,
+        "user": drawn["user"],
+        "ts": drawn["time"],
+        "version": version,
+        "payload": drawn,
+        **({"metadata": metadata} if metadata else {}),
+    }

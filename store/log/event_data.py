@@ -1,0 +1,339 @@
+"""What events say: one frozen model for each of the twenty-seven types, camelCase on the wire.
+
+An Updated event carries the whole new state. No event carries a vector, because no field of these models holds one and
+none takes fields it does not name: vectors are made again from the text. What callers bring as JSON (metadata, content
+parts) is theirs, whatever its names and numbers.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+from uuid import UUID
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
+
+from store.errors import InvalidEvent
+from store.log.catalog import EventType
+from store.log.storable import DEPTH_LIMIT, check_json
+
+FactType = Literal["world", "experience", "opinion", "observation", "mental_model"]
+UnitOrigin = Literal["message", "extraction", "document"]
+LinkType = Literal["temporal", "semantic", "entity", "causes", "caused_by", "enables", "prevents"]
+
+#: Levels of an event's data: a message's content, a JSON value of its own, stands this much deeper.
+LEVELS = DEPTH_LIMIT + 3
+
+
+class EventData(BaseModel):
+    """What every event says: whose it is, and which version it makes of which."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, validate_by_name=True, allow_inf_nan=False
+    )
+
+    host_id: UUID
+    bank_id: UUID
+    aggregate_version: int | None = Field(None, ge=0)
+    new_aggregate_version: int | None = Field(None, ge=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_storable(cls, data: Any) -> Any:
+        check_json(data, LEVELS)
+        return data
+
+    @model_validator(mode="after")
+    def _versions_follow(self) -> Self:
+        before, after = self.aggregate_version, self.new_aggregate_version
+        if before is not None and after is not None and after <= before:
+            raise ValueError("newAggregateVersion is greater than aggregateVersion")
+        return self
+
+
+class Bank(EventData):
+    """A bank's state."""
+
+    bank_name: str = Field(min_length=1, max_length=256)
+    agent_def_id: UUID | None = None
+    user_id: UUID | None = None
+    disposition: Mapping[str, JsonValue] | None = None
+    background: str | None = None
+
+
+class DocKey(EventData):
+    """Which document."""
+
+    doc_id: UUID
+
+
+#: What quotas are charged for a thing: the bytes that callers wrote for it, over all its versions.
+Bytes = Annotated[int | None, Field(ge=0, lt=2**63)]
+
+
+class Doc(DocKey):
+    """A document's state."""
+
+    original_text: str | None = None
+    content_hash: str | None = None
+    title: str | None = None
+    metadata: Mapping[str, JsonValue] = Field(default_factory=dict)
+    occurred_at: AwareDatetime | None = None
+    bytes: Bytes = None
+    agent_def_id: UUID | None = None
+
+
+class UnitKey(EventData):
+    """Which unit."""
+
+    unit_id: UUID
+
+
+class Unit(UnitKey):
+    """A unit's state."""
+
+    content: str
+    fact_type: FactType = "world"
+    event_date: AwareDatetime
+    doc_id: UUID | None = None
+    context: str | None = None
+    occurred_start: AwareDatetime | None = None
+    occurred_end: AwareDatetime | None = None
+    mentioned_at: AwareDatetime | None = None
+    metadata: Mapping[str, JsonValue] = Field(default_factory=dict)
+    proof_count: int = Field(1, ge=0)
+    source_memory_ids: tuple[UUID, ...] = ()
+    embedding_model: str | None = None
+    bytes: Bytes = None
+
+
+class RetainedUnit(Unit):
+    """A unit's state and where it comes from; the place in a conversation never changes afterwards.
+
+    `agent_def_id` is the agent whose key handed it in.
+    """
+
+    origin: UnitOrigin = "extraction"
+    session_id: UUID | None = None
+    session_name: str | None = None
+    turn_id: UUID | None = None
+    turn_name: str | None = None
+    ordinal: int | None = Field(None, ge=0)
+    sequence: int | None = Field(None, ge=0)
+    role: str | None = None
+    name: str | None = None
+    parts: tuple[JsonValue, ...] | None = None
+    agent_def_id: UUID | None = None
+
+
+class EntityKey(EventData):
+    """Which entity."""
+
+    entity_id: UUID
+
+
+class Entity(EntityKey):
+    """An entity's state; how often it was mentioned is counted, not told."""
+
+    canonical_name: str = Field(min_length=1)
+    user_id: UUID | None = None
+    metadata: Mapping[str, JsonValue] = Field(default_factory=dict)
+
+
+class UnitEntityKey(EventData):
+    """Which unit names which entity."""
+
+    unit_id: UUID
+    entity_id: UUID
+
+
+class UnitEntity(UnitEntityKey):
+    """How often and where the unit names the entity, what it calls it, and which rules found it."""
+
+    mentions: int = Field(1, ge=1)
+    place: int = Field(0, ge=0)
+    name: str | None = None
+    kind: str | None = None
+    spans: tuple[tuple[int, int], ...] = ()
+    extractor: str | None = None
+
+
+class LinkKey(EventData):
+    """Which link."""
+
+    from_unit_id: UUID
+    to_unit_id: UUID
+    link_type: LinkType
+
+
+class Link(LinkKey):
+    """A link's state; one of nearness names the model by whose vectors it is so."""
+
+    weight: float = 1.0
+    embedding_model: str | None = None
+    bytes: Bytes = None
+
+
+class DirectiveKey(EventData):
+    """Which directive."""
+
+    directive_id: UUID
+
+
+class Directive(DirectiveKey):
+    """A directive's state, and who laid it down so."""
+
+    name: str = Field(min_length=1, max_length=256)
+    content: str
+    priority: int = 0
+    bytes: Bytes = None
+    laid_down_by: str | None = None
+
+
+class ReflectionKey(EventData):
+    """Which reflection."""
+
+    reflection_id: UUID
+
+
+class Reflection(ReflectionKey):
+    """A reflection's state; its sources are the units it was drawn from."""
+
+    content: str
+    source_memory_ids: tuple[UUID, ...] = ()
+    embedding_model: str | None = None
+
+
+class Said(BaseModel):
+    """One message of a history: its words (`content`), or the unit that keeps them (`unit_id`)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, validate_by_name=True)
+
+    role: str
+    name: str | None = None
+    timestamp: AwareDatetime | None = None
+    content: JsonValue = None
+    unit_id: UUID | None = None
+
+    @model_validator(mode="after")
+    def _words_are_kept_once(self) -> Self:
+        if (self.content is None) == (self.unit_id is None):
+            raise ValueError("a message holds its content, or the unit that does")
+        return self
+
+
+class ErasedMessage(BaseModel):
+    """The place of a message of a history whose words are erased."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, validate_by_name=True)
+
+    erased: Literal[True]
+    unit_id: UUID | None = None
+
+
+class SessionKey(EventData):
+    """Which session."""
+
+    session_id: UUID
+
+
+class CreatedSession(SessionKey):
+    """A session at its start; a restored one brings its messages along."""
+
+    session_name: str | None = None
+    metadata: Mapping[str, JsonValue] = Field(default_factory=dict)
+    messages: tuple[Said | ErasedMessage, ...] = ()
+
+
+class AppendedSession(SessionKey):
+    """What was said since; `body_digest`, keyed with its host's secret, tells the turn's body from any other."""
+
+    session_name: str | None = None
+    turn_id: UUID | None = None
+    turn_name: str | None = None
+    body_digest: str | None = Field(None, pattern="^[0-9a-f]{64}$")
+    metadata: Mapping[str, JsonValue] = Field(default_factory=dict)
+    messages: tuple[Said | ErasedMessage, ...]
+
+
+class CompactedSession(SessionKey):
+    """The history from now on: these messages in place of all before."""
+
+    messages: tuple[Said | ErasedMessage, ...]
+    metadata: Mapping[str, JsonValue] | None = None
+
+
+class Erased(EventData):
+    """What an erasure left of an event of any type, or appended: ids, versions and places.
+
+    The fields that `afterturn.marker` keeps (store/sql/50_erasure_log.sql).
+    """
+
+    erased: Literal[True]
+    agent_def_id: UUID | None = None
+    user_id: UUID | None = None
+    doc_id: UUID | None = None
+    unit_id: UUID | None = None
+    entity_id: UUID | None = None
+    from_unit_id: UUID | None = None
+    to_unit_id: UUID | None = None
+    link_type: LinkType | None = None
+    directive_id: UUID | None = None
+    reflection_id: UUID | None = None
+    session_id: UUID | None = None
+    turn_id: UUID | None = None
+    ordinal: int | None = None
+    sequence: int | None = None
+    place: int | None = None
+    origin: UnitOrigin | None = None
+    fact_type: FactType | None = None
+    source_memory_ids: tuple[UUID, ...] | None = None
+    messages: tuple[ErasedMessage, ...] | None = None
+
+
+MODELS: Mapping[EventType, type[EventData]] = {
+    EventType.BANK_CREATED: Bank,
+    EventType.BANK_UPDATED: Bank,
+    EventType.BANK_DELETED: EventData,
+    EventType.DOC_CREATED: Doc,
+    EventType.DOC_UPDATED: Doc,
+    EventType.DOC_DELETED: DocKey,
+    EventType.UNIT_RETAINED: RetainedUnit,
+    EventType.UNIT_UPDATED: Unit,
+    EventType.UNIT_DELETED: UnitKey,
+    EventType.ENTITY_CREATED: Entity,
+    EventType.ENTITY_UPDATED: Entity,
+    EventType.ENTITY_DELETED: EntityKey,
+    EventType.UNIT_ENTITY_LINKED: UnitEntity,
+    EventType.UNIT_ENTITY_UNLINKED: UnitEntityKey,
+    EventType.LINK_CREATED: Link,
+    EventType.LINK_UPDATED: Link,
+    EventType.LINK_DELETED: LinkKey,
+    EventType.DIRECTIVE_CREATED: Directive,
+    EventType.DIRECTIVE_UPDATED: Directive,
+    EventType.DIRECTIVE_DELETED: DirectiveKey,
+    EventType.REFLECTION_CREATED: Reflection,
+    EventType.REFLECTION_UPDATED: Reflection,
+    EventType.REFLECTION_DELETED: ReflectionKey,
+    EventType.SESSION_CREATED: CreatedSession,
+    EventType.SESSION_APPENDED: AppendedSession,
+    EventType.SESSION_COMPACTED: CompactedSession,
+    EventType.SESSION_DELETED: SessionKey,
+}
+
+
+def parse(event: EventType, data: Mapping[str, Any]) -> EventData:
+    """Return an event's data, checked, from its wire form.
+
+    Raises InvalidEvent, which names the fields at fault and never their values.
+    """
+    model = Erased if data.get("erased") is True else MODELS[event]
+    try:
+        return model.model_validate(data, by_alias=True, by_name=False)
+    except ValidationError as error:
+        raise InvalidEvent(f"{event.value}: {faults(error)}") from None
+
+
+def faults(error: ValidationError) -> str:
+    """Name the fields a validation complains about, and why, without what was in them."""
+    found = (f"{'.'.join(map(str, e['loc'])) or 'data'}: {e['type']}" for e in error.errors(include_input=False))
+    return "; ".join(sorted(set(found)))

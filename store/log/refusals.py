@@ -1,0 +1,65 @@
+"""What the database says when the log refuses an event, told as the store's own errors; the one place that knows."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import orjson
+from sqlalchemy.exc import DBAPIError
+
+from store.errors import ConcurrencyError, EventRefused, MissingParent, QuotaExceeded, StoreError, VersionGap
+from store.log.catalog import Aggregate
+
+#: SQLSTATEs that `afterturn.refuse` raises.
+STATES: dict[str, type[EventRefused]] = {"ZA001": VersionGap, "ZA002": MissingParent, "ZA003": ConcurrencyError}
+TOO_MANY_BANKS = "ZQ002"
+FOREIGN_KEY_VIOLATION = "23503"
+UNIQUE_VIOLATION = "23505"
+
+#: The table that each aggregate is projected into.
+TABLES = {
+    Aggregate.BANK: "agent_memory_bank_t",
+    Aggregate.DOC: "agent_memory_doc_t",
+    Aggregate.UNIT: "agent_memory_unit_t",
+    Aggregate.ENTITY: "agent_memory_entity_t",
+    Aggregate.UNIT_ENTITY: "agent_memory_unit_entity_t",
+    Aggregate.LINK: "agent_memory_link_t",
+    Aggregate.DIRECTIVE: "agent_memory_directive_t",
+    Aggregate.REFLECTION: "agent_memory_reflection_t",
+    Aggregate.SESSION: "agent_session_history_t",
+}
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Turn the database's refusals into EventRefused (its kinds) and QuotaExceeded; others pass as they are.
+
+    The driver's own error quotes what was offered, so it is not kept as the cause.
+    """
+    try:
+        yield
+    except DBAPIError as error:
+        if (refused := _refused(error.orig.__cause__ if error.orig else None)) is None:
+            raise
+    else:
+        return
+    raise refused
+
+
+def _refused(cause: Any) -> StoreError | None:
+    state = getattr(cause, "sqlstate", None)
+    if state == TOO_MANY_BANKS:
+        told = orjson.loads(cause.detail)
+        return QuotaExceeded(told["limit"], told["scope"], told["allowed"])
+    if state in STATES:
+        told = orjson.loads(cause.detail)
+        return STATES[state](told["aggregate"], told["expected"], told["actual"])
+    if state == FOREIGN_KEY_VIOLATION:
+        return MissingParent(_aggregate_in(cause.table_name))
+    if state == UNIQUE_VIOLATION and cause.table_name == "event_store_t":
+        return ConcurrencyError("event")
+    return None
+
+
+def _aggregate_in(table: str | None) -> str:
+    return next((aggregate.value for aggregate, name in TABLES.items() if name == table), "unknown")

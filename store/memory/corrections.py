@@ -1,0 +1,275 @@
+"""What follows when a unit says something else: its words change at once, its vector soon, and what was drawn ends.
+
+A pin changes a unit's metadata and nothing that was drawn from its text.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4, uuid5
+
+import orjson
+from sqlalchemy import Row, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.derived import bank_state, postings
+from store.derived.extraction_runs import FollowUp, open_follow_ups
+from store.errors import ConcurrencyError, NotFound, TurnBusy
+from store.ledger.ledger import Stage
+from store.log.append import append_events, versions
+from store.log.catalog import Aggregate, EventType, aggregate_id
+from store.log.envelope import Origin, command, offer
+from store.memory import reflections
+from store.off_loop import off_loop
+from store.tenancy import languages
+from store.tenancy.quotas import charge
+from store.text.normal_forms import without_long_runs
+
+# As an append does, and in its order, and as who links units with entities or each other: all before anything is
+# written. Whoever forgot a unit beside them would not see what they just link it with, and leave that behind.
+LOCK = text("""
+    select afterturn.enter_log(),
+           pg_advisory_xact_lock_shared(afterturn.lock_key('quota', :host)),
+           pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
+           pg_advisory_xact_lock(afterturn.lock_key('session', :session)),
+           pg_advisory_xact_lock(afterturn.lock_key('entities', :bank))""")
+STATE = text("""
+    select u.unit_id, u.content, u.fact_type, u.event_date, u.doc_id, u.context, u.occurred_start, u.occurred_end,
+           u.mentioned_at, cast(u.metadata as text) as metadata, u.proof_count, u.source_memory_ids, u.origin, u.role,
+           u.name, u.session_id, u.turn_id, u.position, u.bytes, u.aggregate_version
+      from afterturn.agent_memory_unit_t u
+     where u.host_id = :host and u.bank_id = :bank and u.unit_id = :unit and u.active""")
+# Whoever reads the turn just now has read the old text; what is locked by a claim is about to be read.
+READ_NOW = text("""
+    with free as (
+        select l.status from afterturn.ledger_t l
+         where l.host_id = :host and l.turn_id = :turn and l.stage in ('extraction', 'enrichment')
+           for update skip locked
+    )
+    select (select count(*) from afterturn.ledger_t l
+             where l.host_id = :host and l.turn_id = :turn and l.stage in ('extraction', 'enrichment'))
+           > (select count(*) from free where status <> 'running')""")
+# Facts stand in the turn of what they were drawn from.
+DRAWN = text("""
+    select f.unit_id, f.aggregate_version, f.content
+      from afterturn.agent_memory_unit_t f
+     where f.host_id = :host and f.bank_id = :bank and f.turn_id = :turn and f.origin = 'extraction' and f.active
+       and :unit = any(f.source_memory_ids)
+     order by f.position, f.unit_id""")
+# What the unit was found to name and does not name any more; who says it is named by it still.
+UNNAMED = text("""
+    select l.entity_id
+      from afterturn.agent_memory_unit_entity_t l
+      join afterturn.agent_memory_entity_t n using (host_id, bank_id, entity_id)
+     where l.host_id = :host and l.bank_id = :bank and l.unit_id = :unit and l.removed_at is null
+       and position(afterturn.folded(coalesce(nullif(l.name, ''), n.canonical_name))
+                    in afterturn.folded(:said)) = 0""")
+
+#: Where a unit's metadata say that it is told with every answer; `store.recall.pinned_arm` looks there.
+PINNED = "pinned"
+#: What a fact was read as: not true of another text, so that a corrected fact takes no other's place.
+READ_AS = frozenset({"value", "span", "slug"})
+
+
+@dataclass(frozen=True, slots=True)
+class Corrected:
+    """Where the correction stands in the log, whether it changed anything, and how many facts ended with it."""
+
+    position: int
+    changed: bool
+    facts_ended: int
+
+
+async def drawn(connection: AsyncConnection, host: UUID, bank: UUID, unit: Row[Any]) -> list[Row[Any]]:
+    """Return the living facts that were drawn from a unit."""
+    place = {"host": host, "bank": bank, "unit": unit.unit_id, "turn": unit.turn_id}
+    return list((await connection.execute(DRAWN, place)).all()) if unit.turn_id else []
+
+
+async def correct(
+    connection: AsyncConnection, origin: Origin, unit: UUID, content: str, version: int | None
+) -> Corrected:
+    """Make the unit say `content`, inside the tenant's transaction that writes nothing else.
+
+    It is found by its new words when the transaction ends, and by the old no more; a row for the embedding stage has
+    its vector made anew. Facts drawn from the old text end, and so do its mentions of what the new one does not name;
+    a row for the extraction stage has the new text of a message read as the old one was.
+    `version` is the one that the caller saw. Raises NotFound, IsReflection, ConcurrencyError for another version,
+    TurnBusy while a stage reads the old text, QuotaExceeded.
+    """
+    found = await _held(connection, origin, unit)
+    if version is not None and version != found.aggregate_version:
+        raise ConcurrencyError(Aggregate.UNIT.value, version, found.aggregate_version)
+    if content == found.content:
+        return Corrected(found.position, changed=False, facts_ended=0)
+    place = {"host": origin.host, "turn": found.turn_id}
+    if found.turn_id and (await connection.execute(READ_NOW, place)).scalar():
+        raise TurnBusy("the turn of this unit is being read right now")
+    facts = await drawn(connection, origin.host, origin.bank, found)
+    updated, size = _updated(origin, found, content, _metadata_of_text(found))
+    events = [
+        updated,
+        *(_ended(origin, fact) for fact in facts),
+        *await _unlinked(connection, origin, found, content),
+    ]
+    position = await append_events(connection, origin.host, sorted(events, key=lambda event: str(event["subject"])))
+    if position is None:
+        raise NotFound("no such unit")
+    await _follow(connection, origin, found, content, position)
+    await charge(connection, origin.host, origin.bank, size)
+    return Corrected(position, changed=True, facts_ended=len(facts))
+
+
+async def pin(connection: AsyncConnection, origin: Origin, unit: UUID, *, pinned: bool) -> Corrected:
+    """Pin a unit, or end that, inside the tenant's transaction that writes nothing else: its text stays as it is.
+
+    The log keeps the whole state of the unit once more, and that is charged. Raises NotFound, IsReflection,
+    QuotaExceeded.
+    """
+    found = await _held(connection, origin, unit)
+    metadata = orjson.loads(found.metadata)
+    if (metadata.get(PINNED) == "true") == pinned:
+        return Corrected(found.position, changed=False, facts_ended=0)
+    rest = {name: value for name, value in metadata.items() if name != PINNED}
+    event, size = _updated(origin, found, found.content, rest | ({PINNED: "true"} if pinned else {}))
+    position = await append_events(connection, origin.host, [event])
+    if position is None:
+        raise NotFound("no such unit")
+    # Whoever embeds it just now read another version, and does not write what it made of it.
+    await _reopen(connection, origin, found, position, [Stage.EMBEDDING])
+    await charge(connection, origin.host, origin.bank, size)
+    return Corrected(position, changed=True, facts_ended=0)
+
+
+async def restore(connection: AsyncConnection, origin: Origin, unit: UUID, state: Mapping[str, Any]) -> None:
+    """Make a living unit what `state` says (the fields of an event), in a transaction that holds its bank alone.
+
+    As with a correction, it is found by its new words when the transaction ends, and stages read and embed it anew.
+    What was drawn from the text before is the caller's to end.
+    """
+    found = await _state(connection, origin, unit)
+    told = {name: value for name, value in state.items() if value is not None}
+    event = command(
+        origin,
+        EventType.UNIT_UPDATED,
+        {"unitId": unit, **told},
+        version=found.aggregate_version + 1,
+        identity=uuid4(),
+    )
+    content = str(state["content"])
+    reworded = content != found.content
+    events = [event, *(await _unlinked(connection, origin, found, content) if reworded else ())]
+    position = await append_events(connection, origin.host, sorted(events, key=lambda one: str(one["subject"])))
+    if position is None:
+        raise NotFound("no such unit")
+    if reworded:
+        await _follow(connection, origin, found, content, position)
+    else:
+        await _reopen(connection, origin, found, position, [Stage.EMBEDDING])
+
+
+def corrected_id(turn: UUID, position: int) -> UUID:
+    """Return the id of the ledger row that has a turn's texts embedded after the correction at `position`."""
+    return uuid5(turn, f"corrected:{position}")
+
+
+def reread_id(unit: UUID, position: int) -> UUID:
+    """Return the id of the ledger row that has a unit's new text extracted after the correction at `position`."""
+    return uuid5(unit, f"reread:{position}")
+
+
+async def _held(connection: AsyncConnection, origin: Origin, unit: UUID) -> Row[Any]:
+    """Return a unit as nobody else changes it until the transaction ends. Raises NotFound, IsReflection."""
+    found = await _state(connection, origin, unit)
+    await connection.execute(LOCK, {"host": origin.host, "bank": origin.bank, "session": found.session_id or unit})
+    return await _state(connection, origin, unit)
+
+
+async def _state(connection: AsyncConnection, origin: Origin, unit: UUID) -> Row[Any]:
+    place = {"host": origin.host, "bank": origin.bank, "unit": unit}
+    row = (await connection.execute(STATE, place)).one_or_none()
+    if row is None:
+        await reflections.refuse(connection, origin.host, origin.bank, unit)
+        raise NotFound("no such unit")
+    return row
+
+
+def _metadata_of_text(unit: Row[Any]) -> dict[str, Any]:
+    """Return what of the metadata is true of another text, too."""
+    metadata: dict[str, Any] = orjson.loads(unit.metadata)
+    gone = READ_AS if unit.origin == "extraction" else frozenset[str]()
+    return {name: value for name, value in metadata.items() if name not in gone}
+
+
+def _updated(origin: Origin, unit: Row[Any], content: str, metadata: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+    """Return the event, the whole state of the unit with this text and these metadata, and the bytes it is charged."""
+    size = len(content.encode()) + (len(orjson.dumps(metadata)) if metadata else 0)
+    told = {
+        "docId": unit.doc_id,
+        "context": unit.context,
+        "occurredStart": unit.occurred_start,
+        "occurredEnd": unit.occurred_end,
+        "mentionedAt": unit.mentioned_at,
+    }
+    fields = {
+        "unitId": unit.unit_id,
+        "content": content,
+        "factType": unit.fact_type,
+        "eventDate": unit.event_date,
+        "metadata": metadata,
+        "proofCount": unit.proof_count,
+        "sourceMemoryIds": unit.source_memory_ids,
+        "bytes": unit.bytes + size,
+        **{name: value for name, value in told.items() if value is not None},
+    }
+    version = unit.aggregate_version + 1
+    return command(origin, EventType.UNIT_UPDATED, fields, version=version, identity=uuid4()), size
+
+
+def _ended(origin: Origin, fact: Row[Any]) -> dict[str, Any]:
+    data = {"unitId": str(fact.unit_id)}
+    return offer(origin, EventType.UNIT_DELETED, (fact.unit_id,), data, nth=str(fact.aggregate_version + 1))
+
+
+async def _unlinked(
+    connection: AsyncConnection, origin: Origin, unit: Row[Any], content: str
+) -> Sequence[dict[str, Any]]:
+    place = {"host": origin.host, "bank": origin.bank, "unit": unit.unit_id}
+    said = " ".join(part for part in (unit.name, unit.role, content) if part)
+    entities = (await connection.execute(UNNAMED, {**place, "said": without_long_runs(said)})).scalars().all()
+    subjects = {entity: aggregate_id(origin.host, origin.bank, unit.unit_id, entity) for entity in entities}
+    known = await versions(connection, origin.host, list(subjects.values()))
+    return [
+        command(
+            origin,
+            EventType.UNIT_ENTITY_UNLINKED,
+            {"unitId": unit.unit_id, "entityId": entity},
+            version=known[subject] + 1,
+        )
+        for entity, subject in subjects.items()
+    ]
+
+
+async def _follow(connection: AsyncConnection, origin: Origin, unit: Row[Any], content: str, position: int) -> None:
+    """Write the new words, and open what the stages have to do."""
+    rules = languages.writing(await languages.read(connection, origin.host), origin.bank)
+    words = await off_loop(len(content), postings.terms_of, unit, rules, content)
+    await postings.insert(connection, origin.host, origin.bank, [words])
+    await bank_state.recount(connection, origin, position)
+    read = [] if unit.origin == "extraction" else [Stage.EXTRACTION]
+    await _reopen(connection, origin, unit, position, [Stage.EMBEDDING, *read])
+
+
+async def _reopen(
+    connection: AsyncConnection, origin: Origin, unit: Row[Any], position: int, stages: Sequence[Stage]
+) -> None:
+    """Open rows of these stages for what a unit is since `position`; without a turn, it has a vector and no reader."""
+    turn = unit.turn_id or unit.unit_id
+    item, session = corrected_id(turn, position), unit.session_id or turn
+    place = origin.bank, session, turn, position, origin.at
+    rows = {
+        Stage.EMBEDDING: FollowUp(Stage.EMBEDDING, item, item, *place),
+        Stage.EXTRACTION: FollowUp(Stage.EXTRACTION, reread_id(unit.unit_id, position), session, *place),
+    }
+    wanted = [stage for stage in stages if unit.turn_id or stage is Stage.EMBEDDING]
+    await open_follow_ups(connection, origin.host, [rows[stage] for stage in wanted])

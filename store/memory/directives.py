@@ -1,0 +1,202 @@
+"""What people lay down themselves: directives of a bank, links between its units; and what the bank came to see."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import Any
+from uuid import UUID, uuid5
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store import identity
+from store.database import Database
+from store.errors import NotFound
+from store.log.append import append_events, versions
+from store.log.catalog import EventType, aggregate_id
+from store.log.envelope import Origin, command
+from store.tenancy.quotas import charge, within_quota
+
+#: What a quota is charged for a link: it holds no text, only two ids, a type and a weight.
+LINK_BYTES = 128
+
+# Commands of one bank follow each other, so that each sees what the one before it made.
+LOCK = text("""
+    select afterturn.enter_log(),
+           pg_advisory_xact_lock_shared(afterturn.lock_key('quota', :host)),
+           pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
+           pg_advisory_xact_lock(afterturn.lock_key('entities', :bank))""")
+DIRECTIVE = text("""
+    select v.directive_id, v.name, v.content, v.priority, v.laid_down_by, v.active, v.bytes
+      from afterturn.agent_memory_directive_t v
+     where v.host_id = :host and v.bank_id = :bank and v.directive_id = :directive""")
+DIRECTIVES = text("""
+    select v.directive_id, v.name, v.content, v.priority, v.laid_down_by from afterturn.agent_memory_directive_t v
+     where v.host_id = :host and v.bank_id = :bank and v.active
+     order by v.priority desc, v.name, v.directive_id limit :limit""")
+UNITS = text("""
+    select count(*) from afterturn.agent_memory_unit_t u
+     where u.host_id = :host and u.bank_id = :bank and u.unit_id = any(cast(:units as uuid[])) and u.active""")
+LINK = text("""
+    select l.weight, l.active, l.bytes from afterturn.agent_memory_link_t l
+     where l.host_id = :host and l.bank_id = :bank and l.from_unit_id = :first and l.to_unit_id = :second
+       and l.link_type = :kind""")
+REFLECTIONS = text("""
+    select r.reflection_id, r.content, r.update_ts from afterturn.agent_memory_reflection_t r
+     where r.host_id = :host and r.bank_id = :bank and r.active
+     order by r.update_ts desc, r.reflection_id limit :limit""")
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """How an agent is to behave; the highest priority first.
+
+    `laid_down_by` is `operator`, `user NAME` or `agent NAME`, as the key told that did it; None where that is unknown.
+    """
+
+    directive_id: UUID
+    name: str = field(repr=False)
+    content: str = field(repr=False)
+    priority: int
+    laid_down_by: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NewDirective:
+    """A directive to lay down, and who does; its name is what it is known by."""
+
+    name: str = field(repr=False)
+    content: str = field(repr=False)
+    priority: int = 0
+    laid_down_by: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Reflection:
+    """What became visible when facts were read together."""
+
+    reflection_id: UUID
+    content: str = field(repr=False)
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NewLink:
+    """A link between two units of a bank; `kind` is one of the seven link types."""
+
+    first: UUID
+    second: UUID
+    kind: str
+    weight: float = 1.0
+
+
+class Curation:
+    """Commands upon a bank that is there; every one is an event, and one that changes nothing is none."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def lay_down(
+        self, host: UUID, bank: str, new: NewDirective, user: str | None = None
+    ) -> tuple[Directive, bool]:
+        """Make the directive of this name say so, as `user`; returns it, and whether anything changed.
+
+        One that says so already stays as it is, and whoever laid it down before is still who did. Raises QuotaExceeded.
+        """
+        origin = self._origin(host, bank, user)
+        return await within_quota(self._database, host, origin.at, partial(self._lay_down, origin, new))
+
+    async def _lay_down(self, origin: Origin, new: NewDirective) -> tuple[Directive, bool]:
+        told = new.name, new.content, new.priority
+        directive = Directive(uuid5(origin.bank, f"directive:{new.name}"), *told, new.laid_down_by)
+        size = len(new.name.encode()) + len(new.content.encode())
+        async with self._database.tenant(origin.host) as connection:
+            await connection.execute(LOCK, {"host": origin.host, "bank": origin.bank})
+            place = {"host": origin.host, "bank": origin.bank, "directive": directive.directive_id}
+            known = (await connection.execute(DIRECTIVE, place)).one_or_none()
+            alive = known is not None and known.active
+            if known is not None and alive and tuple(known[1:4]) == told:
+                return Directive(*known[:5]), False
+            data = {
+                "directiveId": str(directive.directive_id),
+                "name": new.name,
+                "content": new.content,
+                "priority": new.priority,
+                **({"laidDownBy": new.laid_down_by} if new.laid_down_by else {}),
+                "bytes": size + (known.bytes if known is not None and alive else 0),
+            }
+            kind = EventType.DIRECTIVE_UPDATED if alive else EventType.DIRECTIVE_CREATED
+            await _apply(connection, origin, kind, data, (directive.directive_id,))
+            await charge(connection, origin.host, origin.bank, size)
+        return directive, True
+
+    async def directives(self, host: UUID, bank: str, limit: int) -> list[Directive]:
+        """List the directives of a bank, the highest priority first."""
+        place = {"host": host, "bank": identity.bank_id(host, bank), "limit": limit}
+        async with self._database.tenant(host) as connection:
+            return [Directive(*row) for row in await connection.execute(DIRECTIVES, place)]
+
+    async def withdraw(self, host: UUID, bank: str, directive: UUID, user: str | None = None) -> None:
+        """End a directive, as `user`. Raises NotFound."""
+        origin = self._origin(host, bank, user)
+        async with self._database.tenant(host) as connection:
+            await connection.execute(LOCK, {"host": host, "bank": origin.bank})
+            place = {"host": host, "bank": origin.bank, "directive": directive}
+            known = (await connection.execute(DIRECTIVE, place)).one_or_none()
+            if known is None or not known.active:
+                raise NotFound("no such directive")
+            data = {"directiveId": str(directive)}
+            await _apply(connection, origin, EventType.DIRECTIVE_DELETED, data, (directive,))
+
+    async def link(self, host: UUID, bank: str, link: NewLink, user: str | None = None) -> bool:
+        """Link two units of a bank, as `user`; returns whether anything changed.
+
+        Raises NotFound for either unit, QuotaExceeded.
+        """
+        origin = self._origin(host, bank, user)
+        return await within_quota(self._database, host, origin.at, partial(self._link, origin, link))
+
+    async def _link(self, origin: Origin, link: NewLink) -> bool:
+        place = {"host": origin.host, "bank": origin.bank}
+        parts = (link.first, link.second, link.kind)
+        async with self._database.tenant(origin.host) as connection:
+            await connection.execute(LOCK, place)
+            units = sorted({link.first, link.second})
+            if (await connection.execute(UNITS, {**place, "units": units})).scalar() != len(units):
+                raise NotFound("no such unit")
+            names = {"first": link.first, "second": link.second, "kind": link.kind}
+            known = (await connection.execute(LINK, {**place, **names})).one_or_none()
+            alive = known is not None and known.active
+            if known is not None and alive and known.weight == link.weight:
+                return False
+            data = {
+                "fromUnitId": str(link.first),
+                "toUnitId": str(link.second),
+                "linkType": link.kind,
+                "weight": link.weight,
+                "bytes": LINK_BYTES + (known.bytes if known is not None and alive else 0),
+            }
+            kind = EventType.LINK_UPDATED if alive else EventType.LINK_CREATED
+            await _apply(connection, origin, kind, data, parts)
+            await charge(connection, origin.host, origin.bank, LINK_BYTES)
+        return True
+
+    async def reflections(self, host: UUID, bank: str, limit: int) -> list[Reflection]:
+        """List what a bank came to see, the newest first."""
+        place = {"host": host, "bank": identity.bank_id(host, bank), "limit": limit}
+        async with self._database.tenant(host) as connection:
+            return [Reflection(*row) for row in await connection.execute(REFLECTIONS, place)]
+
+    def _origin(self, host: UUID, bank: str, user: str | None) -> Origin:
+        return Origin(host, identity.bank_id(host, bank), identity.user_id(host, user), self._clock())
+
+
+async def _apply(
+    connection: AsyncConnection, origin: Origin, kind: EventType, data: dict[str, Any], parts: tuple[object, ...]
+) -> None:
+    """Append the next version of an aggregate."""
+    subject = aggregate_id(origin.host, origin.bank, *parts)
+    version = (await versions(connection, origin.host, [subject]))[subject] + 1
+    await append_events(connection, origin.host, [command(origin, kind, data, version=version)])

@@ -1,0 +1,316 @@
+"""Documents: handed in whole and cut into units, or named as the file that turns came from. One content, one document.
+
+A document passes the stages as a turn does: its guard, its ledger rows and its words are written with its events.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import Any
+from uuid import UUID, uuid5
+
+import orjson
+from sqlalchemy import Row, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store import identity
+from store.database import Database
+from store.derived import bank_state
+from store.errors import NotFound, TurnBusy
+from store.log.append import append_events
+from store.log.catalog import EventType
+from store.log.envelope import Origin, envelope, offer
+from store.memory import authorship
+from store.memory.authorship import Author
+from store.memory.prepared_turns import Offer, opened, said_in
+from store.memory.turn_writes import write_offered
+from store.off_loop import Steps, in_steps, off_loop
+from store.tenancy.banks import created
+from store.tenancy.languages import Languages, writing
+from store.tenancy.quotas import charge, refusal_of, within_quota
+from store.text.chunks import chunked
+from store.text.terms import lexical_text
+from store.text.word_rules import WordRules
+
+#: How often a content may have been forgotten and handed in again before that is refused as busy.
+MOST_LIVES = 64
+
+LOCK = text("""
+    select afterturn.enter_log(),
+           pg_advisory_xact_lock_shared(afterturn.lock_key('quota', :host)),
+           pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
+           pg_advisory_xact_lock(afterturn.lock_key('document', :document))""")
+# Bank-wide: units of the document come with turns, and whoever names or links them would leave that behind.
+LOCK_ALONE = text("""
+    select afterturn.enter_log(),
+           pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))""")
+# A document of which something was erased is not the content any more, whatever of it is left.
+LIVING = text("""
+    select o.doc_id, o.active and o.content_hash is not null as whole,
+           (select t.position from afterturn.turn_t t where t.host_id = o.host_id and t.turn_id = o.doc_id) as position
+      from afterturn.agent_memory_doc_t o
+     where o.host_id = :host and o.bank_id = :bank and o.doc_id = any(cast(:docs as uuid[]))""")
+POSITION = text("""
+    select s.position from afterturn.event_store_t s
+     where s.host_id = :host and s.aggregate_id = :subject and s.aggregate_version = 1""")
+_SHOWN = """
+    select o.doc_id, o.content_hash, o.title, cast(o.metadata as text) as metadata, o.occurred_at, o.update_ts,
+           o.aggregate_version,
+           (select count(*) from afterturn.agent_memory_unit_t u
+             where u.host_id = o.host_id and u.bank_id = o.bank_id and u.doc_id = o.doc_id and u.active) as units
+      from afterturn.agent_memory_doc_t o
+     where o.host_id = :host and o.bank_id = :bank and o.active"""
+GET = text(f"{_SHOWN} and o.doc_id = :doc")
+LIST = text(f"""{_SHOWN}
+       and (cast(:at as timestamptz) is null
+            or (o.update_ts, o.doc_id) < (cast(:at as timestamptz), cast(:doc as uuid)))
+     order by o.update_ts desc, o.doc_id desc limit :limit""")
+
+
+@dataclass(frozen=True, slots=True)
+class NewDocument:
+    """A document as a door hands it in. Without `text`, the units come with turns that name the document.
+
+    `agent`: the agent whose key hands it in.
+    """
+
+    bank: str
+    content_hash: str
+    text: str | None = field(default=None, repr=False)
+    title: str | None = field(default=None, repr=False)
+    user_id: str | None = None
+    occurred_at: datetime | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict, repr=False)
+    private_to: str | None = None
+    agent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document that is remembered, what was said of it, when it was written last, and how many units it has."""
+
+    doc_id: UUID
+    content_hash: str | None
+    title: str | None = field(repr=False)
+    metadata: Mapping[str, str] = field(repr=False)
+    occurred_at: datetime | None
+    updated_at: datetime
+    units: int
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPlace:
+    """Where a document stands in the list of its bank, whatever is added later."""
+
+    updated_at: datetime
+    doc_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class AddedDocument:
+    """The document is in the log; a read that shows `position` shows it. `units`: as many as it was cut into."""
+
+    doc_id: UUID
+    position: int
+    duplicate: bool
+    units: int
+
+
+def content_hash(content: bytes) -> str:
+    """Return the hash a document is known by: sha256, hexadecimal."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def doc_id(bank: UUID, digest: str, life: int = 0) -> UUID:
+    """Return the id of a content in a bank; forgotten and handed in again, it begins another life."""
+    return uuid5(bank, f"document:{digest}:{life}")
+
+
+class Documents:
+    """Takes in, shows and forgets documents."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
+        self._languages = Languages(database)
+
+    async def add(self, host: UUID, document: NewDocument) -> AddedDocument:
+        """Take in a document whole: durable, readable and on its way through the stages when this returns.
+
+        The same content again is the same document, and changes nothing. Raises QuotaExceeded, RateLimited, TurnBusy.
+        """
+        now = self._clock()
+        return await within_quota(self._database, host, now, partial(self._add, host, document, now))
+
+    async def _add(self, host: UUID, document: NewDocument, now: datetime) -> AddedDocument:
+        text = document.text or ""
+        chunks = await off_loop(len(text), chunked, text)
+        bank = identity.bank_id(host, document.bank)
+        for _ in range(MOST_LIVES):
+            doc, known = await self._life(host, bank, document)
+            if known is not None:
+                return AddedDocument(doc, known, duplicate=True, units=len(chunks))
+            rules = writing(await self._languages.of(host), bank)
+            offered = await in_steps(len(text), _offered(host, document, doc, chunks, now, rules=rules))
+            [(outcome, position, _)] = await write_offered(self._database, host, [offered])
+            if error := refusal_of(outcome):
+                raise error
+            if outcome in ("accepted", "duplicate") and position is not None:
+                return AddedDocument(doc, position, outcome == "duplicate", len(chunks))
+        raise TurnBusy("this document is being written by another request")
+
+    async def register(self, host: UUID, document: NewDocument) -> AddedDocument:
+        """Name the file whose words come as turns, in a bank that is there; the same content again changes nothing.
+
+        Raises QuotaExceeded.
+        """
+        now = self._clock()
+        return await within_quota(self._database, host, now, partial(self._register, host, document, now))
+
+    async def _register(self, host: UUID, document: NewDocument, now: datetime) -> AddedDocument:
+        bank = identity.bank_id(host, document.bank)
+        origin = Origin(host, bank, identity.user_id(host, document.user_id), now)
+        doc, _ = await self._life(host, bank, document)
+        event = offer(origin, EventType.DOC_CREATED, (doc,), _data(host, doc, document))
+        async with self._database.tenant(host) as connection:
+            await connection.execute(LOCK, {"host": host, "bank": bank, "document": doc})
+            position = await append_events(connection, host, [event], if_absent=True)
+            known = (await connection.execute(POSITION, {"host": host, "subject": event["subject"]})).scalar_one()
+            if position is not None:
+                await charge(connection, host, bank, size_beside(document))
+        return AddedDocument(doc, known, position is None, 0)
+
+    async def get(self, host: UUID, bank: str, doc: UUID) -> Document:
+        """Return a document of a bank. Raises NotFound for what is unknown, forgotten or foreign."""
+        async with self._database.tenant(host) as connection:
+            return _document(await self._find(connection, host, identity.bank_id(host, bank), doc))
+
+    async def list(self, host: UUID, bank: str, after: DocumentPlace | None, limit: int) -> list[Document]:
+        """List the documents of a bank, those written last first, from behind `after`; at most `limit`."""
+        place = {"host": host, "bank": identity.bank_id(host, bank), "limit": limit}
+        begin = {"at": None, "doc": None} if after is None else {"at": after.updated_at, "doc": after.doc_id}
+        async with self._database.tenant(host) as connection:
+            return [_document(row) for row in await connection.execute(LIST, {**place, **begin})]
+
+    async def authors(self, host: UUID, bank: str, doc: UUID) -> set[Author]:
+        """Return who began a document of a bank, and who began the units that forgetting it takes along.
+
+        Raises NotFound.
+        """
+        async with self._database.tenant(host) as connection:
+            return await authorship.authors_of_document(connection, host, identity.bank_id(host, bank), doc)
+
+    async def forget(self, host: UUID, bank: str, doc: UUID, user: str | None = None) -> int:
+        """Forget a document with all its units, as `user`; returns the event's position. Raises NotFound."""
+        bank_id = identity.bank_id(host, bank)
+        origin = Origin(host, bank_id, identity.user_id(host, user), self._clock())
+        async with self._database.tenant(host) as connection:
+            await connection.execute(LOCK_ALONE, {"bank": bank_id})
+            found = await self._find(connection, host, bank_id, doc)
+            version = str(found.aggregate_version + 1)
+            event = offer(origin, EventType.DOC_DELETED, (doc,), {"docId": str(doc)}, nth=version)
+            position = await append_events(connection, host, [event])
+            if position is None:
+                raise NotFound("no such document")
+            await bank_state.recount(connection, origin, position)
+        return position
+
+    async def _life(self, host: UUID, bank: UUID, document: NewDocument) -> tuple[UUID, int | None]:
+        """Return the id under which this content lives, and where it was taken in whole; or would begin to live."""
+        ids = [doc_id(bank, document.content_hash, life) for life in range(MOST_LIVES)]
+        async with self._database.tenant(host) as connection:
+            rows = await connection.execute(LIVING, {"host": host, "bank": bank, "docs": ids})
+            lives = {row.doc_id: row for row in rows}
+        for one in ids:
+            if one not in lives or lives[one].whole:
+                return one, lives[one].position if one in lives else None
+        return ids[-1], None
+
+    @staticmethod
+    async def _find(connection: AsyncConnection, host: UUID, bank: UUID, doc: UUID) -> Any:
+        row = (await connection.execute(GET, {"host": host, "bank": bank, "doc": doc})).one_or_none()
+        if row is None:
+            raise NotFound("no such document")
+        return row
+
+
+def _document(row: Row[Any]) -> Document:
+    return Document(
+        doc_id=row.doc_id,
+        content_hash=row.content_hash,
+        title=row.title,
+        metadata=orjson.loads(row.metadata),
+        occurred_at=row.occurred_at,
+        updated_at=row.update_ts,
+        units=row.units,
+    )
+
+
+def size_beside(document: NewDocument) -> int:
+    """Return the bytes of what is said of a document beside its text, which its units hold."""
+    return len((document.title or "").encode()) + (len(orjson.dumps(document.metadata)) if document.metadata else 0)
+
+
+def _data(host: UUID, doc: UUID, document: NewDocument) -> dict[str, Any]:
+    told = {"originalText": document.text, "title": document.title, "occurredAt": document.occurred_at}
+    return {
+        "docId": str(doc),
+        "contentHash": document.content_hash,
+        **{name: value for name, value in told.items() if value is not None},
+        **({"metadata": document.metadata} if document.metadata else {}),
+        "bytes": size_beside(document),
+        **_by_agent(host, document),
+    }
+
+
+def _by_agent(host: UUID, document: NewDocument) -> dict[str, str]:
+    return {"agentDefId": str(identity.agent_id(host, document.agent))} if document.agent else {}
+
+
+def _offered(
+    host: UUID, document: NewDocument, doc: UUID, chunks: Sequence[str], now: datetime, *, rules: WordRules
+) -> Steps[Offer]:
+    """Return a document in the form `append_turns` takes, in steps: its own turn, in a session of its own."""
+    bank = identity.bank_id(host, document.bank)
+    origin = Origin(host, bank, identity.user_id(host, document.user_id), now)
+    at = document.occurred_at or now
+    bank_created = created(host, document.bank, document.private_to)
+    events = [
+        opened(envelope(origin, EventType.BANK_CREATED, (), bank_created)),
+        opened(envelope(origin, EventType.DOC_CREATED, (doc,), _data(host, doc, document))),
+    ]
+    for n, chunk in enumerate(chunks):
+        unit = uuid5(doc, f"chunk:{n}")
+        data = {**_retained(document, doc, unit, n, chunk), "eventDate": at.isoformat(), **_by_agent(host, document)}
+        said = said_in(unit, lexical_text(document.title, at, chunk, rules), rules)
+        events.append(opened(envelope(origin, EventType.UNIT_RETAINED, (unit,), data), said))
+        yield
+    return Offer(
+        turn=doc,
+        bank=bank,
+        session=doc,
+        user=origin.user,
+        digest=bytes.fromhex(document.content_hash),
+        gateway=False,
+        accepted_at=now,
+        size=size_beside(document) + sum(len(chunk.encode()) for chunk in chunks),
+        begins=True,
+        events=events,
+    )
+
+
+def _retained(document: NewDocument, doc: UUID, unit: UUID, n: int, chunk: str) -> dict[str, Any]:
+    return {
+        "unitId": str(unit),
+        "docId": str(doc),
+        "sessionId": str(doc),
+        "turnId": str(doc),
+        "content": chunk,
+        "context": document.title,
+        "factType": "world",
+        "origin": "document",
+        "bytes": len(chunk.encode()),
+        "ordinal": n,
+    }

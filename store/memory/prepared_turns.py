@@ -1,0 +1,229 @@
+"""Completed turns in the form the log takes: ids, digest, events and words, made before anything is locked."""
+
+import hmac
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from store import identity
+from store.log.catalog import EventType
+from store.log.envelope import Origin, envelope
+from store.off_loop import Steps
+from store.tenancy.banks import created
+from store.tenancy.languages import Rules, writing
+from store.text.terms import analyse, lexical_text
+from store.text.word_rules import WordRules
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """One message of a turn; `parts` keeps the content parts where there was more than text."""
+
+    role: str
+    content: str
+    name: str | None = None
+    occurred_at: datetime | None = None
+    parts: Sequence[Mapping[str, Any]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewTurn:
+    """A completed turn as a door hands it in, validated; names are the agent's own.
+
+    `gateway`: hand it to the gateway of its bank or tenant, if there is one. `gateway_asked`: what the body said about
+    that, if it said anything; the body is what makes two turns the same, whatever targets there were when each arrived.
+    `doc_id`: the document (of this bank) that the turn was read from.
+    `private_to`: the user whose own the bank shall be, should this turn be its first; most names say that themselves.
+    `agent`: the agent whose key hands it in; what it begins is that agent's.
+    """
+
+    bank: str
+    session_id: str
+    turn_id: str
+    messages: Sequence[NewMessage]
+    user_id: str | None = None
+    occurred_at: datetime | None = None
+    metadata: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
+    gateway: bool = False
+    gateway_asked: bool | None = None
+    private_to: str | None = None
+    doc_id: UUID | None = None
+    agent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a turn is prepared with: its host's key of digests, sessions that live, how words of banks are cut."""
+
+    digest_key: bytes = field(repr=False)
+    living: Container[UUID]
+    rules: Mapping[UUID, Rules]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What an event says word for word: the unit that keeps it, how often each term stands in it (JSON), its words."""
+
+    unit: UUID
+    terms: str
+    length: int
+
+
+#: An event on its way: id, type, subject, aggregate, its envelope as `opened` has it, and what is said in it.
+OfferedEvent = tuple[str, str, str, str, str, Said | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A turn as `append_turns` takes it (store/sql/22_append_turns.sql says what each of these is)."""
+
+    turn: UUID
+    bank: UUID
+    session: UUID
+    user: UUID
+    digest: bytes
+    gateway: bool
+    accepted_at: datetime
+    size: int
+    begins: bool
+    events: Sequence[OfferedEvent] = field(repr=False)
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes are sent for it."""
+        return sum(len(opened) + (len(said.terms) if said else 0) for *_, opened, said in self.events)
+
+
+def opened(drawn: Mapping[str, Any], said: Said | None = None) -> OfferedEvent:
+    """Return an envelope as JSON that ends within its data, two braces short: the log adds its numbers, and these."""
+    text = orjson.dumps(drawn)[:-2].decode()
+    return drawn["id"], drawn["type"], drawn["subject"], drawn["aggregatetype"], text, said
+
+
+def said_in(unit: UUID, text: str, rules: WordRules) -> Said:
+    """Return what the index knows of a text that is said."""
+    terms = analyse(text, rules)
+    return Said(unit, orjson.dumps(terms.counts).decode(), terms.length)
+
+
+def _digest(turn: NewTurn, key: bytes) -> bytes:
+    """Return the HMAC of a turn's body: tells bodies apart and betrays nothing of them."""
+    body = [
+        turn.user_id,
+        _timestamp(turn.occurred_at),
+        dict(turn.metadata),
+        turn.gateway_asked,
+        [[m.role, m.name, m.content, _timestamp(m.occurred_at), m.parts] for m in turn.messages],
+    ]
+    # hmac.digest is slower for what is short, and lets the interpreter go for a moment each time.
+    return hmac.new(key, orjson.dumps(body, option=orjson.OPT_SORT_KEYS), "sha256").digest()
+
+
+def _timestamp(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.astimezone(UTC).isoformat()
+
+
+def effort(turns: Sequence[NewTurn]) -> int:
+    """Return about as many characters of text as take as long to read as it takes to prepare these turns."""
+    return sum(len(m.content) for turn in turns for m in turn.messages) + 500 * len(turns)
+
+
+def offers(host: UUID, turns: Sequence[NewTurn], now: datetime, known: Known) -> Steps[list[Offer]]:
+    """Return the turns in the form `append_turns` takes, in steps. Those of living sessions make none."""
+    found: list[Offer] = []
+    for turn in turns:
+        offered = yield from _offer(host, turn, now, known)
+        found.append(offered)
+    return found
+
+
+def _offer(host: UUID, turn: NewTurn, now: datetime, known: Known) -> Steps[Offer]:
+    """Return one turn in the form `append_turns` takes: its identity, its events and its words."""
+    bank = identity.bank_id(host, turn.bank)
+    session = identity.session_id(bank, turn.session_id)
+    turn_id = identity.turn_id(session, turn.turn_id)
+    origin = Origin(host, bank, identity.user_id(host, turn.user_id), now)
+    place = {"sessionId": session, "sessionName": turn.session_id, "turnId": turn_id, "turnName": turn.turn_id}
+    units = [identity.unit_id(turn_id, n) for n in range(len(turn.messages))]
+    said = [m.occurred_at or turn.occurred_at or now for m in turn.messages]
+    rules = writing(known.rules, bank)
+    sizes = _sizes(turn)
+    said_there = place | ({"agentDefId": identity.agent_id(host, turn.agent)} if turn.agent else {})
+    begins = session not in known.living
+    events = _beginnings(origin, turn, session) if begins else []
+    digest = _digest(turn, known.digest_key)
+    appended = {**_appended(turn, place, units, said), "bodyDigest": digest.hex()}
+    events.append(opened(envelope(origin, EventType.SESSION_APPENDED, (session,), appended, nth=str(turn_id))))
+    for n, (unit, message, at) in enumerate(zip(units, turn.messages, said, strict=True)):
+        data = {**_retained(turn, n, unit, at, said_there), "bytes": sizes[n]}
+        retained = envelope(origin, EventType.UNIT_RETAINED, (unit,), data)
+        text = lexical_text(message.name or message.role, at, message.content, rules)
+        events.append(opened(retained, said_in(unit, text, rules)))
+        yield
+    return Offer(
+        turn=turn_id,
+        bank=bank,
+        session=session,
+        user=origin.user,
+        digest=digest,
+        gateway=turn.gateway,
+        accepted_at=now,
+        size=sum(sizes),
+        begins=begins,
+        events=events,
+    )
+
+
+def _sizes(turn: NewTurn) -> list[int]:
+    """Return the bytes that are written for each message, its parts and the turn's metadata with it."""
+    beside = len(orjson.dumps(dict(turn.metadata))) if turn.metadata else 0
+    return [
+        len(message.content.encode()) + (len(orjson.dumps(message.parts)) if message.parts else 0) + beside
+        for message in turn.messages
+    ]
+
+
+def _beginnings(origin: Origin, turn: NewTurn, session: UUID) -> list[OfferedEvent]:
+    """Return the events that make the turn's bank and session."""
+    named = {"sessionId": session, "sessionName": turn.session_id}
+    return [
+        opened(envelope(origin, EventType.BANK_CREATED, (), created(origin.host, turn.bank, turn.private_to))),
+        opened(envelope(origin, EventType.SESSION_CREATED, (session,), named)),
+    ]
+
+
+def _appended(
+    turn: NewTurn, place: Mapping[str, object], units: Sequence[UUID], said: Sequence[datetime]
+) -> dict[str, Any]:
+    """Return what the history event says: who spoke when, and in which unit the words are kept (once)."""
+    return {
+        **place,
+        "metadata": dict(turn.metadata),
+        "messages": [
+            {"unitId": unit, "role": m.role, "name": m.name, "timestamp": at}
+            for unit, m, at in zip(units, turn.messages, said, strict=True)
+        ],
+    }
+
+
+def _retained(turn: NewTurn, n: int, unit: UUID, at: datetime, place: Mapping[str, object]) -> dict[str, Any]:
+    message = turn.messages[n]
+    return {
+        **place,
+        "unitId": unit,
+        **({"docId": turn.doc_id} if turn.doc_id else {}),
+        "content": message.content,
+        "factType": "experience",
+        "eventDate": at,
+        "mentionedAt": at,
+        "metadata": dict(turn.metadata),
+        "origin": "message",
+        "ordinal": n,
+        "role": message.role,
+        "name": message.name,
+        **({"parts": message.parts} if message.parts else {}),
+    }

@@ -1,0 +1,190 @@
+"""Completed turns: accepted once, durable and readable when `append` returns."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from uuid import UUID
+from weakref import WeakValueDictionary
+
+from sqlalchemy import text
+
+from store import identity
+from store.coalescing import Together
+from store.database import Database
+from store.errors import NotFound, QuotaExceeded, ResourceBusy, StoreError, TurnBusy, TurnConflict
+from store.ledger.ledger import Stage, StageStatus, public_status
+from store.memory.prepared_turns import Known, NewMessage, NewTurn, Offer, effort, offers
+from store.memory.turn_writes import Outcome, write_offered, write_together
+from store.off_loop import in_steps
+from store.tenancy.languages import Languages
+from store.tenancy.quotas import recounted, refusal_of
+
+__all__ = ["Appended", "Clock", "NewMessage", "NewTurn", "Refused", "TurnStatus", "TurnStore"]
+
+Clock = Callable[[], datetime]
+
+#: Calls of a host that are under way at a time, and what goes into one at most: who brings little waits for little.
+LANES = 2
+MOST_BYTES = 262_144
+#: Sessions that a store remembers as living before it begins anew.
+MAX_LIVING = 10_000
+
+DIGEST_KEY = text("select digest_key from afterturn.host_t where host_id = :host")
+HOLDS = text("select true from afterturn.turn_t where host_id = :host and turn_id = :turn")
+TURN_STATUS = text("""
+    select t.position as turn_position, t.accepted_at as turn_accepted_at, l.stage, l.status, l.attempts, l.updated_at,
+           l.error_category, l.error_reason
+      from afterturn.turn_t t
+      join afterturn.ledger_t l on l.host_id = t.host_id and l.turn_id = t.turn_id and l.item_id = t.turn_id
+     where t.host_id = :host and t.turn_id = :turn
+    union all
+    select t.position, t.accepted_at, e.key, e.value->>'status', cast(e.value->>'attempts' as int),
+           cast(e.value->>'at' as timestamptz), e.value->>'category', e.value->>'reason'
+      from afterturn.turn_t t, jsonb_each(t.ended) e
+     where t.host_id = :host and t.turn_id = :turn""")
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The turn is in the log; a read that shows `position` shows the turn."""
+
+    position: int
+    duplicate: bool
+    #: Whether it is now to be handed to a gateway.
+    delivers: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The turn was not accepted; nothing of it was written."""
+
+    error: StoreError
+
+
+@dataclass(frozen=True, slots=True)
+class TurnStatus:
+    """How far a turn has come."""
+
+    position: int
+    accepted_at: datetime
+    stages: Mapping[Stage, StageStatus]
+
+
+class TurnStore:
+    """Appends turns and tells how far they have come."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._writes: WeakValueDictionary[UUID, Together[list[Offer], list[Outcome]]] = WeakValueDictionary()
+        self._digest_keys: dict[UUID, bytes] = {}
+        # Sessions that lived when last written to: their turns need not bring what makes bank and session.
+        self._living: set[UUID] = set()
+        self._languages = Languages(database)
+
+    async def append(self, host: UUID, turns: Sequence[NewTurn]) -> list[Appended | Refused]:
+        """Append turns in one transaction and one call, and answer for each, in order.
+
+        An accepted turn is durable, readable, and has a ledger row for every stage. The same turn and body again
+        is a duplicate with the first position; another body is refused with TurnConflict; a turn that another
+        request is writing at this moment with TurnBusy; one for which a quota has no room with QuotaExceeded or
+        RateLimited. A refused turn undoes no other.
+        """
+        now = self._clock()
+        answers = await self._append(host, turns, now)
+        full = any(isinstance(a, Refused) and isinstance(a.error, QuotaExceeded) for a in answers)
+        if full and await recounted(self._database, host, now):
+            # What was accepted by the first call is a duplicate to the second.
+            again = await self._append(host, turns, now)
+            answers = [a if isinstance(a, Appended) else b for a, b in zip(answers, again, strict=True)]
+        return answers
+
+    async def _append(self, host: UUID, turns: Sequence[NewTurn], now: datetime) -> list[Appended | Refused]:
+        """Write turns, those whose session ended unknown to us once more, with what makes it again."""
+        known = Known(await self._digest_key(host), self._living, await self._languages.of(host))
+        offered = await in_steps(effort(turns), offers(host, turns, now, known))
+        found = await self._write(host, offered)
+        unborn = [n for n, (outcome, *_) in enumerate(found) if outcome == "unborn"]
+        answers = [_answer(outcome) for outcome in found]
+        if unborn or len(self._living) > MAX_LIVING:
+            self._living.clear()
+        if unborn:
+            again = await self._append(host, [turns[n] for n in unborn], now)
+            for n, answer in zip(unborn, again, strict=True):
+                answers[n] = answer
+        self._living.update(
+            turn.session for turn, (outcome, *_) in zip(offered, found, strict=True) if outcome == "accepted"
+        )
+        return answers
+
+    async def _write(self, host: UUID, offered: list[Offer]) -> list[Outcome]:
+        """Write turns with those of others; wait alone where somebody holds their bank or session."""
+        found = await self._together(host).ask(offered)
+        if held := [n for n, (outcome, *_) in enumerate(found) if outcome == "held"]:
+            again = await self._write_alone(host, [offered[n] for n in held])
+            for n, outcome in zip(held, again, strict=True):
+                found[n] = outcome
+        return found
+
+    async def _write_alone(self, host: UUID, offered: list[Offer]) -> list[Outcome]:
+        """Write turns whose bank or session another transaction holds, once it lets go; what it keeps is busy."""
+        try:
+            return await write_offered(self._database, host, offered)
+        except ResourceBusy:
+            return [("busy", None, False)] * len(offered)
+
+    def _together(self, host: UUID) -> Together[list[Offer], list[Outcome]]:
+        """Return where turns of a host meet that come at the same time: the busier we are, the less each one costs."""
+        if (found := self._writes.get(host)) is None:
+            write = partial(write_together, self._database, host)
+            found = self._writes[host] = Together(write, MOST_BYTES, LANES, _weight, eager=True)
+        return found
+
+    async def status(self, host: UUID, bank: str, session_id: str, turn_id: str) -> TurnStatus:
+        """Say how far the turn has come, stage by stage. Raises NotFound for an unknown or foreign turn."""
+        turn = identity.turn_id(identity.session_id(identity.bank_id(host, bank), session_id), turn_id)
+        async with self._database.tenant(host) as connection:
+            rows = (await connection.execute(TURN_STATUS, {"host": host, "turn": turn})).all()
+        if not rows:
+            raise NotFound("no such turn")
+        stages = {
+            Stage(row.stage): StageStatus(
+                public_status(row.status), row.attempts, row.updated_at, row.error_category, row.error_reason
+            )
+            for row in rows
+        }
+        accepted_at = rows[0].turn_accepted_at
+        # A turn that no gateway is to get has no row for it.
+        stages.setdefault(Stage.GATEWAY, StageStatus("skipped", 0, accepted_at, None, None))
+        return TurnStatus(rows[0].turn_position, accepted_at, stages)
+
+    async def holds(self, host: UUID, turn: UUID) -> bool:
+        """Say whether the host ever accepted the turn of this id; one that was erased counts, too."""
+        async with self._database.tenant(host) as connection:
+            return (await connection.execute(HOLDS, {"host": host, "turn": turn})).scalar() is not None
+
+    async def _digest_key(self, host: UUID) -> bytes:
+        if host not in self._digest_keys:
+            async with self._database.tenant(host) as connection:
+                key = (await connection.execute(DIGEST_KEY, {"host": host})).scalar()
+            if key is None:
+                raise NotFound("no such host")
+            self._digest_keys[host] = bytes(key)
+        return self._digest_keys[host]
+
+
+def _weight(turns: list[Offer]) -> int:
+    return sum(turn.weight for turn in turns)
+
+
+def _answer(found: Outcome) -> Appended | Refused:
+    outcome, position, delivers = found
+    if outcome == "busy":
+        return Refused(TurnBusy("another request is writing this turn, or holds its bank or session: try again"))
+    if over := refusal_of(outcome):
+        return Refused(over)
+    if outcome == "conflict" or position is None:
+        return Refused(TurnConflict("this turn was accepted before with another body"))
+    duplicate = outcome == "duplicate"
+    return Appended(position, duplicate, delivers and not duplicate)

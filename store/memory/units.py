@@ -1,0 +1,253 @@
+"""Single units: read one with its provenance, correct one, pin one, forget one."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import orjson
+from sqlalchemy import Row, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store import identity
+from store.database import Database
+from store.derived import bank_state
+from store.errors import NotFound
+from store.log.append import append_events
+from store.log.catalog import EventType
+from store.log.envelope import Origin, offer
+from store.memory import authorship, corrections, reflections
+from store.memory.authorship import Author
+from store.memory.corrections import Corrected
+from store.memory.links import Linked, links_of
+from store.memory.reflections import Reflection
+from store.tenancy.quotas import within_quota
+
+GET = text("""
+    select u.unit_id, u.content, u.fact_type, u.origin, u.session_id, u.turn_id, u.session_name, u.turn_name,
+           u.ordinal, u.role, u.name, u.event_date, u.position, u.aggregate_version,
+           cast(coalesce(o.metadata, '{}') || u.metadata as text) as metadata, u.source_memory_ids,
+           f.valid_from, f.valid_to, f.superseded_by,
+           array(select n.canonical_name
+                   from afterturn.agent_memory_unit_entity_t l
+                   join afterturn.agent_memory_entity_t n using (host_id, bank_id, entity_id)
+                  where l.host_id = u.host_id and l.bank_id = u.bank_id and l.unit_id = u.unit_id
+                    and l.removed_at is null
+                  order by 1) as entities
+      from afterturn.agent_memory_unit_t u
+      left join afterturn.fact_t f on f.host_id = u.host_id and f.bank_id = u.bank_id and f.unit_id = u.unit_id
+      left join afterturn.agent_memory_doc_t o
+        on o.host_id = u.host_id and o.bank_id = u.bank_id and o.doc_id = u.doc_id
+     where u.host_id = :host and u.bank_id = :bank and u.unit_id = :unit and u.active""")
+THERE = text("""
+    select u.unit_id, u.session_id, u.turn_id, u.aggregate_version, u.active from afterturn.agent_memory_unit_t u
+     where u.host_id = :host and u.bank_id = :bank and u.unit_id = :unit""")
+# Facts stand in the turn of what they were drawn from; `living` are those of their sources that are remembered.
+FACTS_OF_TURN = text("""
+    select f.unit_id, f.aggregate_version, f.source_memory_ids as sources,
+           array(select s.unit_id from afterturn.agent_memory_unit_t s
+                  where s.host_id = :host and s.bank_id = :bank and s.unit_id = any(f.source_memory_ids)
+                    and s.active) as living
+      from afterturn.agent_memory_unit_t f
+     where f.host_id = :host and f.bank_id = :bank and f.turn_id = :turn and f.origin = 'extraction' and f.active""")
+# Whoever reads the turn just now has read what is forgotten: nothing that follows from it is written, and the rest of
+# the turn is read anew. After the end, as who writes vectors takes unit and claim.
+TAKE_BACK = text("select afterturn.end_turns(:host, array[cast(:turn as uuid)], '{}')")
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A living fact that was drawn from a unit."""
+
+    unit_id: UUID
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A unit and where it comes from; names are the agent's own, `sources` the units a fact was drawn from.
+
+    A fact that the projection stage has seen holds from `valid_from` to `valid_to` (None: still), when
+    `superseded_by` took its place; another unit has none of the three. `version` grows with every correction, `facts`
+    are those that were drawn from the unit itself, `links` its strongest links with others.
+    """
+
+    unit_id: UUID
+    kind: str
+    text: str = field(repr=False)
+    origin: str
+    session_id: str | None
+    turn_id: str | None
+    ordinal: int | None
+    role: str | None
+    name: str | None = field(repr=False)
+    occurred_at: datetime
+    position: int
+    metadata: Mapping[str, str] = field(repr=False)
+    sources: tuple[UUID, ...]
+    entities: tuple[str, ...] = field(repr=False)
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+    superseded_by: UUID | None = None
+    version: int = 1
+    facts: tuple[Drawn, ...] = ()
+    links: tuple[Linked, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """Where the end of a unit stands in the log, and how many facts ended with it."""
+
+    position: int
+    facts: int
+
+
+class Units:
+    """Reads, corrects, pins and forgets single units."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def get(self, host: UUID, bank: str, unit: UUID) -> Unit:
+        """Return a unit or reflection of a bank. Raises NotFound for what is unknown, forgotten or foreign."""
+        async with self._database.tenant(host) as connection:
+            bank_id = identity.bank_id(host, bank)
+            found = (await connection.execute(GET, {"host": host, "bank": bank_id, "unit": unit})).one_or_none()
+            if found is None:
+                return _reflected(await reflections.get(connection, host, bank_id, unit))
+            facts = await corrections.drawn(connection, host, bank_id, found)
+            return _unit(found, facts, await links_of(connection, host, bank_id, unit))
+
+    async def authors(self, host: UUID, bank: str, units: Sequence[UUID]) -> set[Author]:
+        """Return who began these units or reflections of a bank. Raises NotFound when one of them is not there."""
+        async with self._database.tenant(host) as connection:
+            return await authorship.authors_of_units(connection, host, identity.bank_id(host, bank), units)
+
+    async def correct(
+        self, host: UUID, bank: str, unit: UUID, content: str, *, version: int | None = None, user: str | None = None
+    ) -> Corrected:
+        """Make one unit say `content` from now on, as `user`; what that brings about: `corrections.correct`.
+
+        Raises NotFound, IsReflection, TurnBusy, ConcurrencyError when `version` is given and no longer the unit's.
+        """
+        origin = Origin(host, identity.bank_id(host, bank), identity.user_id(host, user), self._clock())
+
+        async def write() -> Corrected:
+            async with self._database.tenant(host) as connection:
+                return await corrections.correct(connection, origin, unit, content, version)
+
+        return await within_quota(self._database, host, origin.at, write)
+
+    async def pin(self, host: UUID, bank: str, unit: UUID, *, pinned: bool, user: str | None = None) -> Corrected:
+        """Have one unit told with every answer of its bank, or no longer, as `user`.
+
+        Raises NotFound, IsReflection, QuotaExceeded.
+        """
+        origin = Origin(host, identity.bank_id(host, bank), identity.user_id(host, user), self._clock())
+
+        async def write() -> Corrected:
+            async with self._database.tenant(host) as connection:
+                return await corrections.pin(connection, origin, unit, pinned=pinned)
+
+        return await within_quota(self._database, host, origin.at, write)
+
+    async def forget(
+        self, host: UUID, bank: str, unit: UUID, user: str | None = None, *, with_facts: bool = False
+    ) -> Forgotten:
+        """Forget one unit, as `user`: gone from every read when this returns.
+
+        Its words, vectors and mentions go with it. Facts drawn from it are units of their own and stay, unless
+        `with_facts`: then those go that nothing else that is remembered says, of a unit that was forgotten before,
+        too. A reflection is made anew when its facts change. Raises NotFound.
+        """
+        bank_id = identity.bank_id(host, bank)
+        origin = Origin(host, bank_id, identity.user_id(host, user), self._clock())
+        async with self._database.tenant(host) as connection:
+            seen = await _there(connection, host, bank_id, unit)
+            session = None if seen is None else seen.session_id
+            await connection.execute(corrections.LOCK, {"host": host, "bank": bank_id, "session": session or unit})
+            found = await _there(connection, host, bank_id, unit)
+            if found is None:
+                return Forgotten(await reflections.end(connection, origin, unit), 0)
+            facts = await _said_here_alone(connection, host, bank_id, found) if with_facts else {}
+            ending = facts | ({unit: found.aggregate_version} if found.active else {})
+            position = await append_events(connection, host, _ends(origin, ending))
+            if position is None:
+                raise NotFound("no such unit")
+            await bank_state.recount(connection, origin, position)
+            if with_facts and found.turn_id:
+                await connection.execute(TAKE_BACK, {"host": host, "turn": found.turn_id})
+        return Forgotten(position, len(facts))
+
+
+async def _there(connection: AsyncConnection, host: UUID, bank: UUID, unit: UUID) -> Row[Any] | None:
+    return (await connection.execute(THERE, {"host": host, "bank": bank, "unit": unit})).one_or_none()
+
+
+async def _said_here_alone(connection: AsyncConnection, host: UUID, bank: UUID, unit: Row[Any]) -> dict[UUID, int]:
+    """Return the facts, with their versions, that only this unit says, or facts of whom that is so."""
+    place = {"host": host, "bank": bank, "turn": unit.turn_id}
+    rows = (await connection.execute(FACTS_OF_TURN, place)).all() if unit.turn_id else []
+    gone = {unit.unit_id}
+    while more := {
+        row.unit_id
+        for row in rows
+        if row.unit_id not in gone and gone.intersection(row.sources) and gone.issuperset(row.living)
+    }:
+        gone |= more
+    return {row.unit_id: row.aggregate_version for row in rows if row.unit_id in gone - {unit.unit_id}}
+
+
+def _ends(origin: Origin, units: Mapping[UUID, int]) -> list[dict[str, Any]]:
+    ends = [
+        offer(origin, EventType.UNIT_DELETED, (unit,), {"unitId": str(unit)}, nth=str(version + 1))
+        for unit, version in units.items()
+    ]
+    return sorted(ends, key=lambda event: str(event["subject"]))
+
+
+def _reflected(found: Reflection) -> Unit:
+    return Unit(
+        unit_id=found.reflection_id,
+        kind=reflections.KIND,
+        text=found.content,
+        origin=reflections.ORIGIN,
+        session_id=None,
+        turn_id=None,
+        ordinal=None,
+        role=None,
+        name=None,
+        occurred_at=found.updated_at,
+        position=found.position,
+        metadata={},
+        sources=found.sources,
+        entities=(),
+        version=found.version,
+    )
+
+
+def _unit(row: Row[Any], facts: Sequence[Row[Any]], links: Sequence[Linked]) -> Unit:
+    return Unit(
+        unit_id=row.unit_id,
+        kind=row.fact_type,
+        text=row.content,
+        origin=row.origin,
+        session_id=row.session_name,
+        turn_id=row.turn_name,
+        ordinal=row.ordinal,
+        role=row.role,
+        name=row.name,
+        occurred_at=row.event_date,
+        position=row.position,
+        metadata=orjson.loads(row.metadata),
+        sources=tuple(row.source_memory_ids),
+        entities=tuple(row.entities),
+        valid_from=row.valid_from,
+        valid_to=row.valid_to,
+        superseded_by=row.superseded_by,
+        version=row.aggregate_version,
+        facts=tuple(Drawn(fact.unit_id, fact.content) for fact in facts),
+        links=tuple(links),
+    )

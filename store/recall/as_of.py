@@ -1,0 +1,114 @@
+"""What texts said at a moment, that were corrected since: the log has it, for as long as it is not erased."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+from sqlalchemy import Row, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store import identity
+from store.derived.postings import UnitTerms, terms_of
+from store.off_loop import Steps, in_steps
+from store.recall.lexical import POSTING, Place, Postings
+from store.recall.pool import Pool
+from store.recall.query import RecallQuery
+from store.text.word_rules import WordRules
+
+#: Of a bank in which more was changed since, the oldest changes are seen.
+MOST = 1000
+BYTES = 1_048_576
+# By the index `unit_changed`. The last event up to that moment tells the whole state; of an end, it tells no text.
+CHANGED = text("""
+    with changed as (
+        select u.unit_id, u.session_id, u.seq, u.name, u.role, u.origin, u.context, u.event_date, e.content,
+               sum(octet_length(e.content)) over (order by u.update_ts, u.unit_id) as bytes
+          from (select u.* from afterturn.agent_memory_unit_t u
+                 where u.host_id = :host and u.bank_id = :bank and u.active and u.aggregate_version > 1
+                   and u.update_ts > :known_at
+                 order by u.update_ts, u.unit_id limit :most) u,
+               lateral (select s.payload->'data'->>'content' as content from afterturn.event_store_t s
+                         where s.host_id = :host and s.aggregate_id = concat_ws('|', u.host_id, u.bank_id, u.unit_id)
+                           and s.event_ts <= :known_at
+                         order by s.aggregate_version desc limit 1) e
+         where e.content is not null
+    )
+    select unit_id, session_id, seq, name, role, origin, context, event_date, content
+      from changed where bytes <= :bytes""")
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What a unit said then, with the words of that, and where the index of words keeps it."""
+
+    text: str = field(repr=False)
+    terms: UnitTerms = field(repr=False)
+    place: Place
+
+
+async def earlier(
+    connection: AsyncConnection, host: UUID, query: RecallQuery, rules: WordRules
+) -> Mapping[UUID, Earlier]:
+    """Return the units that were changed since `known_at`, as far as they were known then; none without that moment."""
+    if query.known_at is None:
+        return {}
+    place = {
+        "host": host,
+        "bank": identity.bank_id(host, query.bank),
+        "known_at": query.known_at,
+        "most": MOST,
+        "bytes": BYTES,
+    }
+    rows = (await connection.execute(CHANGED, place)).all()
+    return await in_steps(sum(len(row.content) for row in rows), _as_they_were(rows, rules))
+
+
+def _as_they_were(rows: Sequence[Row[Any]], rules: WordRules) -> Steps[Mapping[UUID, Earlier]]:
+    found = {}
+    for row in rows:
+        found[row.unit_id] = Earlier(row.content, terms_of(row, rules), _place(row))
+        yield
+    return found
+
+
+def counted(frequency: Mapping[str, int], changed: Mapping[UUID, Earlier], terms: Collection[str]) -> Mapping[str, int]:
+    """Return in how many units each term stands, with those in which it stood then."""
+    more = {term: sum(term in one.terms.counts for one in changed.values()) for term in terms if changed}
+    return {**frequency, **{term: frequency.get(term, 0) + number for term, number in more.items() if number}}
+
+
+def reworded(
+    postings: Mapping[str, Postings], changed: Mapping[UUID, Earlier], terms: Sequence[str]
+) -> Mapping[str, Postings]:
+    """Return the postings of these terms as they were then."""
+    if not changed:
+        return postings
+    gone = {(one.place[0].bytes, one.place[1]) for one in changed.values()}
+    found = {}
+    for term in terms:
+        there = postings.get(term, np.empty(0, dtype=POSTING))
+        stays = [(bytes(one["session"]), int(one["seq"])) not in gone for one in there]
+        then = [
+            (one.place[0].bytes, one.place[1], one.terms.counts[term], one.terms.length)
+            for one in changed.values()
+            if term in one.terms.counts
+        ]
+        found[term] = np.concatenate((there[np.array(stays, dtype=bool)], np.array(then, dtype=POSTING)))
+    return {term: rows for term, rows in found.items() if len(rows)}
+
+
+def retold(pool: Pool, changed: Mapping[UUID, Earlier]) -> Pool:
+    """Return the candidates saying what they said then."""
+    if not changed:
+        return pool
+    candidates = [
+        replace(one, text=changed[one.unit_id].text, whole=True) if one.unit_id in changed else one
+        for one in pool.candidates
+    ]
+    return replace(pool, candidates=candidates)
+
+
+def _place(row: Any) -> Place:
+    return (row.unit_id, -1) if row.seq is None or row.session_id is None else (row.session_id, row.seq)

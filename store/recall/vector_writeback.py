@@ -1,0 +1,56 @@
+"""What was embedded along with a question is stored, so that no worker embeds it again.
+
+Beside the answer, never in its way: one write at a time and no queue. What comes while one runs is left to the
+workers, whose work it is.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from store.database import Database
+from store.derived.unit_vectors import Unembedded, insert
+from store.recall.tail import Fresh
+
+log = structlog.get_logger(__name__)
+
+
+class Keeping:
+    """Stores vectors of the fresh tail; make it, use it and close it on one event loop."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._task: asyncio.Task[None] | None = None
+
+    def keep(
+        self,
+        host: UUID,
+        bank: UUID,
+        generation: int,
+        tail: Sequence[Fresh],
+        vectors: Mapping[UUID, NDArray[np.float32]],
+    ) -> None:
+        """Take the vectors of these units, or leave them to the workers; returns at once and never raises."""
+        if tail and (self._task is None or self._task.done()):
+            units = [Unembedded(bank, fresh.unit_id, fresh.content, fresh.version) for fresh in tail]
+            rows = np.stack([vectors[fresh.unit_id] for fresh in tail])
+            work = self._write(host, generation, units, rows)
+            self._task = asyncio.get_running_loop().create_task(work, name="keep the fresh tail")
+
+    async def close(self) -> None:
+        """Wait for the write that runs."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def _write(
+        self, host: UUID, generation: int, units: Sequence[Unembedded], vectors: NDArray[np.float32]
+    ) -> None:
+        try:
+            async with self._database.tenant(host) as connection:
+                await insert(connection, host, generation, units, vectors)
+        except Exception as error:  # noqa: BLE001 - whatever it was, workers embed what is left
+            log.warning("vectors of the fresh tail were not kept", error=type(error).__name__)

@@ -1,0 +1,17 @@
+-- How many lists of the index by nearness are to be read for a bank of p_units units, where p_read vectors would do if the
+-- partition were its own; null where all of the bank's vectors are better read: its partition has no index that can be
+-- used, or is so much larger that most of what the lists hold is others'. A neighbour's share of the lists grows more
+-- slowly than its rank among all vectors there: by about the root.
+-- Its name tells whose an index is (see store/derived/vector_indexes.py); one that is still being built is not valid.
+drop function if exists afterturn.lists_to_read(uuid, int);
+create or replace function afterturn.lists_to_read(p_bank uuid, p_units bigint, p_read int) returns int
+language sql stable parallel safe as $$
+    select greatest(1, ceil(l.lists * least(1, p_read / v.vectors * sqrt(greatest(1, v.vectors / p_units))))::int)
+      from generate_series(0, 15) r
+      join pg_class c on c.oid = to_regclass(format('afterturn.unit_vector_%s_near', r))
+      join pg_index i on i.indexrelid = c.oid and i.indisvalid
+      join pg_class n on n.oid = i.indrelid
+     cross join lateral (select split_part(o, '=', 2)::int as lists from unnest(c.reloptions) o where o like 'lists=%') l
+     cross join lateral (select greatest(n.reltuples, 1)::float8 as vectors) v
+     where satisfies_hash_partition('afterturn.unit_vector_t'::regclass, 16, r, p_bank) and v.vectors <= 8 * p_units
+$$;

@@ -1,0 +1,1 @@
+"""Tenants: banks and their spaces, keys, quotas, audit of calls, removal."""

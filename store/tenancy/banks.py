@@ -1,0 +1,172 @@
+"""Banks: whose they are, which of them a key reaches, how one is made before its first turn."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+import orjson
+from sqlalchemy import text
+
+from store import identity
+from store.database import Database
+from store.errors import NotFound
+from store.log.catalog import EventType
+from store.log.envelope import Origin, offer
+from store.log.refusals import refusals
+from store.tenancy import languages
+from store.tenancy.spaces import Space, space_of
+
+#: Banks of one user that are asked together, and how many of their events are looked through for them.
+MOST_OF_USER = 16
+EVENTS_OF_USER = 5000
+
+# Under the policy of scopes: what a user or an agent must not see is not there.
+VISIBLE = text("""
+    select b.bank_id from afterturn.agent_memory_bank_t b
+     where b.host_id = :host and b.bank_id = any(:banks) and b.active""")
+_SHOWN = """
+    select b.bank_name, b.user_id, b.agent_def_id, b.update_ts, coalesce(l.language, 'auto'), l.former is null
+      from afterturn.agent_memory_bank_t b
+      left join afterturn.bank_language_t l on l.host_id = b.host_id and l.bank_id = b.bank_id"""
+LIST = text(f"""{_SHOWN}
+     where b.host_id = :host and b.active and b.bank_name collate "C" > :after
+       and (cast(:names as text[]) is null or b.bank_name = any(:names))
+     order by b.bank_name collate "C" limit :limit""")
+ONE = text(f"{_SHOWN} where b.host_id = :host and b.bank_id = :bank and b.active")
+# Where somebody wrote last: their newest events are at the end of an index.
+OF_USER = text("""
+    select b.bank_name
+      from (select w.bank_id, max(w.position) as last
+              from (select e.bank_id, e.position from afterturn.event_store_t e
+                     where e.host_id = :host and e.user_id = :user order by e.nonce desc limit :events) w
+             group by 1) w
+      join afterturn.agent_memory_bank_t b on b.host_id = :host and b.bank_id = w.bank_id and b.active
+     where cast(:names as text[]) is null or b.bank_name = any(:names)
+     order by w.last desc, 1 limit :limit""")
+OWNERS = text("""
+    select b.user_id, b.agent_def_id from afterturn.agent_memory_bank_t b
+     where b.host_id = :host and b.bank_id = :bank and b.active""")
+KNOWN = text("select true from afterturn.agent_memory_bank_t b where b.host_id = :host and b.bank_id = :bank")
+CREATE = text("select afterturn.create_bank(:host, :bank, cast(:event as jsonb), :now)")
+
+
+@dataclass(frozen=True, slots=True)
+class Bank:
+    """A bank; `user` and `agent` are ids, None for what is shared.
+
+    `language` is how its words are cut (word_rules); `settled` says that all of them are.
+    """
+
+    name: str
+    user: UUID | None
+    agent: UUID | None
+    updated_at: datetime
+    language: str
+    settled: bool
+
+    @property
+    def scope(self) -> str:
+        """Whose it is, in a word: host, agent or user."""
+        return "user" if self.user else "agent" if self.agent else "host"
+
+
+class Banks:
+    """Finds, lists and makes the banks of a host, as somebody sees them."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def resolve(self, host: UUID, space: Space, bank: str) -> str:
+        """Return the whole name of the bank somebody of `space` means by a name.
+
+        Their own bank of that name comes first, then the one the host calls so, if they may see it. Where there is
+        neither, it is the name their own would have: what belongs to others and what is absent look the same.
+        """
+        if not space.prefix:
+            return bank
+        own = space.name(bank)
+        if own == bank:
+            return bank
+        ids = {identity.bank_id(host, name): name for name in (own, bank)}
+        async with self._database.scoped(host, *space_ids(host, space)) as connection:
+            rows = await connection.execute(VISIBLE, {"host": host, "banks": list(ids)})
+            seen = {ids[row.bank_id] for row in rows}
+        return bank if bank in seen and own not in seen else own
+
+    async def create(self, host: UUID, user: str | None, name: str) -> tuple[Bank, bool]:
+        """Make a bank of this whole name, as `user`; returns it and whether it is new. Raises QuotaExceeded."""
+        bank, now = identity.bank_id(host, name), self._clock()
+        origin = Origin(host, bank, identity.user_id(host, user), now)
+        event = offer(origin, EventType.BANK_CREATED, (), created(host, name))
+        arguments = {"host": host, "bank": bank, "event": orjson.dumps(event).decode(), "now": now}
+        with refusals():
+            outcome = await self._create(arguments)
+        return await self.get(host, name), outcome == "created"
+
+    async def get(self, host: UUID, name: str) -> Bank:
+        """Return the bank of this whole name. Raises NotFound."""
+        async with self._database.tenant(host) as connection:
+            row = (await connection.execute(ONE, {"host": host, "bank": identity.bank_id(host, name)})).one_or_none()
+        if row is None:
+            raise NotFound("no such bank")
+        return Bank(*row)
+
+    async def owners(self, host: UUID, name: str) -> tuple[UUID | None, UUID | None]:
+        """Return the user and the agent whose own the bank of this whole name is, or would be when it begins."""
+        async with self._database.tenant(host) as connection:
+            found = await connection.execute(OWNERS, {"host": host, "bank": identity.bank_id(host, name)})
+            row = found.one_or_none()
+        return space_ids(host, space_of(name)) if row is None else (row.user_id, row.agent_def_id)
+
+    async def known(self, host: UUID, name: str) -> bool:
+        """Say whether the host has a bank of this whole name, or had one."""
+        async with self._database.tenant(host) as connection:
+            found = await connection.execute(KNOWN, {"host": host, "bank": identity.bank_id(host, name)})
+            return found.scalar() is not None
+
+    async def of_user(
+        self, host: UUID, space: Space, user: str, *, names: list[str] | None = None, limit: int = MOST_OF_USER
+    ) -> list[str]:
+        """Return the banks a user wrote to, the last one first, as somebody of `space` may see them."""
+        arguments = {"host": host, "user": identity.user_id(host, user), "names": names, "limit": limit}
+        async with self._database.scoped(host, *space_ids(host, space)) as connection:
+            found = await connection.execute(OF_USER, {**arguments, "events": EVENTS_OF_USER})
+            return list(found.scalars())
+
+    async def speak(self, host: UUID, name: str, language: str, user: str | None = None) -> Bank:
+        """Make this the language of a bank, as `user`; returns the bank. Raises as languages.change."""
+        origin = Origin(host, identity.bank_id(host, name), identity.user_id(host, user), self._clock())
+        async with self._database.tenant(host) as connection:
+            await languages.change(connection, origin, language)
+        return await self.get(host, name)
+
+    async def list(
+        self, host: UUID, space: Space, *, names: list[str] | None = None, after: str = "", limit: int = 200
+    ) -> list[Bank]:
+        """List the banks somebody of `space` may see, by name, from behind `after`; of `names` alone where given."""
+        arguments = {"host": host, "after": after, "limit": limit, "names": names}
+        async with self._database.scoped(host, *space_ids(host, space)) as connection:
+            return [Bank(*row) for row in await connection.execute(LIST, arguments)]
+
+    async def _create(self, arguments: dict[str, object]) -> str:
+        async with self._database.call() as connection:
+            return str((await connection.execute(CREATE, arguments)).scalar_one())
+
+
+def created(host: UUID, name: str, private_to: str | None = None) -> dict[str, str]:
+    """Return what the event says that makes a bank of this whole name: its name, and whose it is."""
+    space = space_of(name)
+    user, agent = space_ids(host, Space(space.user or private_to, space.agent))
+    return {
+        "bankName": name,
+        **({"userId": str(user)} if user else {}),
+        **({"agentDefId": str(agent)} if agent else {}),
+    }
+
+
+def space_ids(host: UUID, space: Space) -> tuple[UUID | None, UUID | None]:
+    """Return the ids of a space's user and agent."""
+    user = None if space.user is None else identity.user_id(host, space.user)
+    return user, None if space.agent is None else identity.agent_id(host, space.agent)

@@ -1,0 +1,329 @@
+"""Gateway targets: to which Memory Gateway a tenant's turns are handed, as an operator set it.
+
+A target belongs to a tenant, or to one bank of it; the bank's goes before the tenant's. The call that writes a turn
+looks it up (store/sql/22_append_turns.sql) and the delivery keeps it. So a target that is replaced still takes
+what was accepted for it, and nothing under way is ever sent elsewhere. One that is unset takes nothing more.
+
+A user of a gateway (of one application and project there) belongs to one tenant or bank for good, since the memory of
+two would merge in it. What a session is called there follows from the target, the bank and the session alone.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol, Self
+from uuid import UUID, uuid4
+
+from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store import identity
+from store.database import Database
+from store.errors import NotFound, TargetTaken
+
+#: What every session is called at a gateway begins so; a search names it without this.
+CHAT = "chat:"
+#: Bytes of a session's name at a gateway.
+MOST_BYTES = 128
+#: Rows of the ledger that one transaction ends.
+TOGETHER = 500
+UNSET = "its gateway target was unset"
+
+_DIGESTED = re.compile(r"~[0-9a-f]{32}\Z")
+
+_IN_FORCE = "g.replaced_at is null and g.unset_at is null"
+LOCK = text("select pg_advisory_xact_lock(afterturn.lock_key('gateway target', :host))")
+ADD_HOST = text("insert into afterturn.host_t (host_id, name) values (:host, :name) on conflict do nothing")
+HOST = text("select name from afterturn.host_t where host_id = :host")
+SAME = text("""
+    select g.host_id, g.target_id, g.bank_id from afterturn.gateway_target_t g
+     where g.user_id = :user and g.app_id = :app and g.project_id = :project
+       and (g.base_url = :url or (cast(:url as text) is null and g.base_url is null and g.host_id = :host))""")
+CURRENT = text(f"""
+    select g.* from afterturn.gateway_target_t g
+     where g.host_id = :host and coalesce(g.bank_id, g.host_id) = coalesce(:bank, cast(:host as uuid))
+       and {_IN_FORCE}""")  # noqa: S608 - put together from constants
+# Of the settings' target the key is in the settings, which have another now: nothing can be sent to it any more.
+REPLACE = text("""
+    update afterturn.gateway_target_t
+       set replaced_at = now(), unset_at = case when of_settings then now() end
+     where host_id = :host and target_id = :target""")
+INSERT = text("""
+    insert into afterturn.gateway_target_t
+           (host_id, target_id, bank_id, base_url, user_id, app_id, project_id, scope, sealed_key, of_settings)
+    values (:host, :target, :bank, :url, :user, :app, :project, :scope, :key, :of_settings) returning *""")
+RENEW = text("""
+    update afterturn.gateway_target_t
+       set scope = :scope, sealed_key = :key, of_settings = :of_settings, set_at = now(), replaced_at = null,
+           unset_at = null
+     where host_id = :host and target_id = :target returning *""")
+END = text("""
+    update afterturn.gateway_target_t set unset_at = now(), sealed_key = null
+     where host_id = :host and coalesce(bank_id, host_id) = coalesce(:bank, cast(:host as uuid)) and unset_at is null
+    returning target_id""")
+END_OF_SETTINGS = text("""
+    update afterturn.gateway_target_t set unset_at = now()
+     where of_settings and unset_at is null and target_id is distinct from :but returning host_id, target_id""")
+OF_BANK = text(f"""
+    select g.* from afterturn.gateway_target_t g
+     where g.host_id = :host and coalesce(g.bank_id, g.host_id) in (:bank, :host) and {_IN_FORCE}
+     order by g.bank_id nulls last limit 1""")  # noqa: S608 - put together from constants
+LIST = text("""
+    select g.*, h.name as host_name,
+           (select count(*) from afterturn.ledger_t l
+             where l.host_id = g.host_id and l.target_id = g.target_id and l.undone) as waiting
+      from afterturn.gateway_target_t g join afterturn.host_t h using (host_id)
+     where (cast(:host as uuid) is null or g.host_id = :host) and (g.unset_at is null or :unset)
+     order by h.name, g.bank_id nulls first, g.set_at, g.target_id""")
+BANKS = text("""
+    select bank_id, bank_name from afterturn.agent_memory_bank_t
+     where host_id = :host and bank_id = any(cast(:banks as uuid[]))""")
+SEALED = text("select g.* from afterturn.gateway_target_t g where g.sealed_key is not null order by g.target_id")
+RESEAL = text("""
+    update afterturn.gateway_target_t set sealed_key = :key
+     where host_id = :host and target_id = :target and sealed_key = :was""")
+END_DELIVERIES = text("select afterturn.end_deliveries(:host, cast(:targets as uuid[]), :by, :reason, :limit)")
+
+
+class NamedColumns(Protocol):
+    """A row of whichever driver, read by the names of its columns."""
+
+    def __getitem__(self, name: str, /) -> Any:
+        """Return a column's value."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayUser:
+    """Whose memory at which gateway: a user of an application and project. `base_url` None: this service itself."""
+
+    base_url: str | None
+    user_id: str
+    app_id: str = "default"
+    project_id: str = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A target as it is kept.
+
+    `bank_id` None: of the tenant. `sealed_key` None: the settings hold the key, or it is unset. `scope` is where a
+    recall through it looks.
+    """
+
+    host_id: UUID
+    target_id: UUID
+    bank_id: UUID | None
+    user: GatewayUser
+    scope: tuple[str, ...]
+    of_settings: bool
+    set_at: datetime
+    replaced_at: datetime | None
+    unset_at: datetime | None
+    sealed_key: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, row: NamedColumns) -> Self:
+        """Return the target of a row."""
+        user = GatewayUser(row["base_url"], row["user_id"], row["app_id"], row["project_id"])
+        return cls(
+            host_id=row["host_id"],
+            target_id=row["target_id"],
+            bank_id=row["bank_id"],
+            user=user,
+            scope=tuple(row["scope"]),
+            of_settings=row["of_settings"],
+            set_at=row["set_at"],
+            replaced_at=row["replaced_at"],
+            unset_at=row["unset_at"],
+            sealed_key=row["sealed_key"],
+        )
+
+    @property
+    def state(self) -> str:
+        """How it stands: in force, replaced (it still takes what was accepted for it) or unset."""
+        return "unset" if self.unset_at else "replaced" if self.replaced_at else "in force"
+
+    @property
+    def seal_place(self) -> tuple[str, str, str]:
+        """What its key is sealed for: for this tenant, to be sent to this address as this user's."""
+        return seal_place(self.host_id, self.user)
+
+    def session(self, bank: str, session: str) -> str:
+        """Return what a session is called at the gateway; '' where a name it is made of was erased.
+
+        `chat:<session>` for a target of one bank, `chat:<bank>/<session>` for one of a tenant: no session's name holds
+        a slash. Past 128 bytes it is the first 64, `~` and 32 hex of its sha256; so is what looks like that. No two
+        sessions of a target are called the same.
+        """
+        if not session or not (bank or self.bank_id):
+            return ""
+        name = CHAT + (session if self.bank_id else f"{bank}/{session}")
+        if len(name.encode()) <= MOST_BYTES and not _DIGESTED.search(name):
+            return name
+        return identity.digested(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a turn is handed to, and what its session is called there ('' where a name it is made of was erased)."""
+
+    target: Target
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A target as an operator sees it; `bank` is None where the bank does not exist (yet, or any more)."""
+
+    target: Target
+    host: str
+    bank: str | None
+    waiting: int
+
+
+def destination(row: NamedColumns) -> Destination:
+    """Return where a turn is handed to, of a row with its target's columns and the names of its bank and session."""
+    target = Target.of(row)
+    return Destination(target, target.session(row["bank_name"], row["session_name"]))
+
+
+def seal_place(host: UUID, user: GatewayUser) -> tuple[str, str, str]:
+    """Return what the key of this tenant's gateway user is sealed for."""
+    return str(host), user.base_url or "", user.user_id
+
+
+class GatewayTargets:
+    """Sets, unsets, lists and finds targets."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def of_bank(self, host: UUID, bank: UUID) -> Target | None:
+        """Return the target in force for a bank: its own, else the tenant's."""
+        async with self._database.tenant(host) as connection:
+            row = (await connection.execute(OF_BANK, {"host": host, "bank": bank})).mappings().one_or_none()
+        return None if row is None else Target.of(row)
+
+    async def set(self, host: UUID, bank: UUID | None, user: GatewayUser, scope: Sequence[str], key: str) -> Target:
+        """Have the turns of a tenant, or of one bank, handed to this user of a gateway; `key` is the user's, sealed.
+
+        The same user again gets this key and scope, deliveries under way included. Another replaces the one before.
+        Raises NotFound for an unknown host, TargetTaken.
+        """
+        async with self._database.operator() as connection:
+            return await _set(connection, (host, bank), user, scope, key)
+
+    async def unset(self, host: UUID, bank: UUID | None, by: str) -> tuple[list[UUID], int]:
+        """Hand nothing more to the targets of a tenant, or of one bank, replaced ones too, and forget their keys.
+
+        What waits for them ends as skipped, on record as `by`'s doing. Returns the targets, and how many deliveries
+        that ended. What is accepted in the same moment is skipped by the worker that comes to it.
+        """
+        async with self._database.operator() as connection:
+            await connection.execute(LOCK, {"host": host})
+            targets = list((await connection.execute(END, {"host": host, "bank": bank})).scalars())
+        return targets, await self.end_deliveries(host, targets, by)
+
+    async def end_deliveries(self, host: UUID, targets: Sequence[UUID], by: str) -> int:
+        """End as skipped what waits for unset targets; returns how many deliveries that were."""
+        ended, more = 0, bool(targets)
+        arguments = {"host": host, "targets": list(targets), "by": by, "reason": UNSET, "limit": TOGETHER}
+        while more:
+            async with self._database.tenant(host) as connection:
+                some = int((await connection.execute(END_DELIVERIES, arguments)).scalar_one())
+            ended, more = ended + some, some > 0
+        return ended
+
+    async def follow_settings(
+        self, host: str, user: GatewayUser | None, scope: Sequence[str], by: str
+    ) -> Target | None:
+        """Make the target of the settings that of this tenant (None: there is none), and end other targets of settings.
+
+        One that an operator set for the tenant stays, and is returned. The host is made where there is none yet.
+        Raises TargetTaken; what was the settings' before has ended then.
+        """
+        found: Target | None = None
+        async with self._database.operator() as connection:
+            host_id = identity.host_id(host)
+            if user is not None:
+                await connection.execute(ADD_HOST, {"host": host_id, "name": host})
+                found = await _current(connection, host_id, None)
+            ours = found is not None and found.of_settings and found.user == user
+            ended = await connection.execute(END_OF_SETTINGS, {"but": found.target_id if found and ours else None})
+            gone = [(row.host_id, row.target_id) for row in ended]
+        for of, target in gone:
+            await self.end_deliveries(of, [target], by)
+        if user is None or (found is not None and not found.of_settings):
+            return found
+        async with self._database.operator() as connection:
+            return await _set(connection, (host_id, None), user, scope, None)
+
+    async def sealed(self) -> list[Target]:
+        """Return the targets of all hosts that have a sealed key."""
+        async with self._database.operator() as connection:
+            return [Target.of(row) for row in (await connection.execute(SEALED)).mappings()]
+
+    async def reseal(self, target: Target, key: str) -> bool:
+        """Keep a target's key sealed anew; False: it was set anew meanwhile."""
+        about = {"host": target.host_id, "target": target.target_id, "was": target.sealed_key, "key": key}
+        async with self._database.operator() as connection:
+            return bool((await connection.execute(RESEAL, about)).rowcount)
+
+    async def list(self, host: UUID | None = None, *, unset: bool = False) -> list[Listed]:
+        """List targets of all hosts or one, in force or replaced, and with `unset` those that ended, too."""
+        async with self._database.operator() as connection:
+            found = await connection.execute(LIST, {"host": host, "unset": unset})
+            rows = [(Target.of(row), row["host_name"], row["waiting"]) for row in found.mappings()]
+        banks: dict[UUID, str] = {}
+        for of in {target.host_id for target, _, _ in rows if target.bank_id}:
+            async with self._database.tenant(of) as connection:
+                wanted = [target.bank_id for target, _, _ in rows if target.host_id == of and target.bank_id]
+                named = await connection.execute(BANKS, {"host": of, "banks": wanted})
+                banks |= {row.bank_id: row.bank_name for row in named if row.bank_name}
+        return [Listed(t, name, banks.get(t.bank_id) if t.bank_id else None, waiting) for t, name, waiting in rows]
+
+
+async def _set(
+    connection: AsyncConnection,
+    place: tuple[UUID, UUID | None],
+    user: GatewayUser,
+    scope: Sequence[str],
+    key: str | None,
+) -> Target:
+    host, bank = place
+    if (await connection.execute(HOST, {"host": host})).scalar() is None:
+        raise NotFound("there is no such host: make a key for it first")
+    await connection.execute(LOCK, {"host": host})
+    named = {"url": user.base_url, "user": user.user_id, "app": user.app_id, "project": user.project_id}
+    same = (await connection.execute(SAME, {"host": host, **named})).one_or_none()
+    if same is not None and (same.host_id, same.bank_id) != place:
+        raise await _taken(connection, same.host_id, of_bank=same.bank_id is not None)
+    current = await _current(connection, host, bank)
+    if current is not None and (same is None or current.target_id != same.target_id):
+        await connection.execute(REPLACE, {"host": host, "target": current.target_id})
+    how = {"host": host, "scope": list(scope), "key": key, "of_settings": key is None}
+    try:
+        if same is not None:
+            found = await connection.execute(RENEW, {**how, "target": same.target_id})
+        else:
+            found = await connection.execute(INSERT, {**how, **named, "target": uuid4(), "bank": bank})
+    except IntegrityError:
+        raise TargetTaken("another tenant was just given this user of the gateway") from None
+    return Target.of(found.mappings().one())
+
+
+async def _current(connection: AsyncConnection, host: UUID, bank: UUID | None) -> Target | None:
+    row = (await connection.execute(CURRENT, {"host": host, "bank": bank})).mappings().one_or_none()
+    return None if row is None else Target.of(row)
+
+
+async def _taken(connection: AsyncConnection, host: UUID, *, of_bank: bool) -> TargetTaken:
+    name = (await connection.execute(HOST, {"host": host})).scalar()
+    owner = f"a bank of host {name!r}" if of_bank else f"host {name!r}"
+    return TargetTaken(
+        f"this user of the gateway belongs to {owner}, whose memory it holds: "
+        "take another user, application or project there"
+    )

@@ -1,0 +1,270 @@
+"""Bearer keys: they name the tenant, and what of it their holder may touch. Only hashes are kept.
+
+What a key leaves open it reaches; what it names it is held to: banks, one user, one agent, reading alone, a time.
+"""
+
+import hashlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Generic, TypeVar
+from uuid import UUID, uuid4
+
+from sqlalchemy import Row, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store import identity
+from store.database import Database
+from store.errors import NotFound
+from store.tenancy.spaces import Space
+from store.tenancy.tokens import is_well_formed, new_token
+
+#: How long an answer is believed without asking again, in seconds: a revoked key works at most that much longer.
+CACHE_S = 2.0
+#: Answers kept of each kind, keys and misses; about 300 bytes each.
+CACHE_LIMIT = 10_000
+
+Kept = TypeVar("Kept")
+
+FIND = text("select * from afterturn.find_key(:hash)")
+ADD_HOST = text("insert into afterturn.host_t (host_id, name) values (:host, :name) on conflict do nothing")
+HOSTS = text("select host_id, name from afterturn.host_t")
+ADD_KEY = text("""
+    insert into afterturn.api_key_t
+           (key_id, host_id, key_hash, label, banks, can_write, can_curate, gateway_user, user_name, agent, expires_at)
+    values (:key, :host, :hash, :label, :banks, :can_write, :can_curate, :gateway_user, :user, :agent, :expires_at)""")
+LIST = text("""
+    select k.key_id, k.label, k.banks, k.can_write, k.can_curate, k.gateway_user, k.user_name, k.agent, k.created_at,
+           k.revoked_at, k.expires_at, s.key_id as replaced_by,
+           case when k.revoked_at is not null then 'revoked'
+                when k.expires_at <= now() then 'expired' else 'active' end as state
+      from afterturn.api_key_t k left join afterturn.api_key_t s on s.rotated_from = k.key_id
+     where k.host_id = :host order by k.created_at, k.key_id""")
+REVOKE = text(
+    "update afterturn.api_key_t set revoked_at = now() where key_id = :key and host_id = :host and revoked_at is null"
+)
+# The predecessor ends after the overlap, or when it would have ended anyway; its row is locked first, so that two
+# rotations at once leave one successor. A key with a lifetime gets a successor with as long a one.
+RETIRE = text("""
+    with old as (
+        select k.key_id, k.expires_at, k.created_at from afterturn.api_key_t k
+         where k.key_id = :old and k.host_id = :host and k.revoked_at is null and coalesce(k.expires_at > now(), true)
+           for no key update
+    )
+    update afterturn.api_key_t k set expires_at = least(k.expires_at, now() + :overlap) from old
+     where k.key_id = old.key_id
+       and not exists (select from afterturn.api_key_t s where s.rotated_from = :old)
+    returning now() + (old.expires_at - old.created_at) as expires_at""")
+SUCCEED = text("""
+    insert into afterturn.api_key_t (key_id, host_id, key_hash, label, banks, can_write, can_curate, gateway_user,
+                                     user_name, agent, expires_at, rotated_from)
+    select :key, host_id, :hash, label, banks, can_write, can_curate, gateway_user, user_name, agent, :expires_at,
+           key_id
+      from afterturn.api_key_t where key_id = :old""")
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a key allows. `banks` None: every bank of the host; empty: none. `user`, `agent` None: of everybody.
+
+    `curate`: a key of a user or an agent may lay down directives and pin in banks that others share, too.
+    """
+
+    key_id: UUID
+    host_id: UUID
+    banks: frozenset[str] | None
+    write: bool
+    gateway_user: str | None = None
+    user: str | None = None
+    agent: str | None = None
+    curate: bool = False
+
+    @property
+    def space(self) -> Space:
+        """The space of names whose banks are the holder's own."""
+        return Space(self.user, self.agent)
+
+    def allows(self, bank: str) -> bool:
+        """Say whether the key reaches this bank."""
+        return self.banks is None or bank in self.banks
+
+
+@dataclass(frozen=True, slots=True)
+class KeyInfo:
+    """A key without its secret."""
+
+    key_id: UUID
+    label: str
+    banks: tuple[str, ...] | None
+    write: bool
+    curate: bool
+    gateway_user: str | None
+    user: str | None
+    agent: str | None
+    created_at: datetime
+    revoked_at: datetime | None
+    expires_at: datetime | None
+    replaced_by: UUID | None
+    #: active, revoked or expired
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Successor:
+    """What replaces a key: the new one's id and token (the only time it is seen), and when it expires, if ever."""
+
+    key_id: UUID
+    token: str
+    expires_at: datetime | None
+
+    def __repr__(self) -> str:
+        return f"Successor({self.key_id})"
+
+
+def _hash(token: str) -> bytes:
+    # A token is 256 random bits: nothing to guess, so a fast hash is enough, and equality of hashes leaks nothing.
+    return hashlib.sha256(token.encode("ascii")).digest()
+
+
+class Keys:
+    """Creates, checks and revokes keys, as the operator."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        # Two caches, so that a flood of unknown tokens cannot push out the answers for valid keys.
+        self._known: _Recent[Grant] = _Recent()
+        self._missed: _Recent[bool] = _Recent()
+
+    async def authenticate(self, token: str) -> Grant | None:
+        """Return what the token allows, or None: unknown, revoked and malformed tokens look alike.
+
+        A malformed one costs no query; an answer of either kind is believed for `CACHE_S`.
+        """
+        if not is_well_formed(token):
+            return None
+        hashed = _hash(token)
+        if grant := self._known.get(hashed):
+            return grant
+        if self._missed.get(hashed):
+            return None
+        async with self._database.operator() as connection:
+            row = (await connection.execute(FIND, {"hash": hashed})).one_or_none()
+        if row is None:
+            self._missed.put(hashed, True)
+            return None
+        grant = _grant(row)
+        self._known.put(hashed, grant)
+        return grant
+
+    async def create(
+        self,
+        host: str,
+        label: str,
+        *,
+        banks: Sequence[str] | None = None,
+        write: bool = True,
+        curate: bool = False,
+        gateway_user: str | None = None,
+        user: str | None = None,
+        agent: str | None = None,
+        expires_at: datetime | None = None,
+    ) -> str:
+        """Create a key of a host (and the host, if new) and return its token: the only time it is seen."""
+        token = _token(gateway_user)
+        host_uuid = identity.host_id(host)
+        async with self._database.operator() as connection:
+            await connection.execute(ADD_HOST, {"host": host_uuid, "name": host})
+            await connection.execute(
+                ADD_KEY,
+                {
+                    "key": uuid4(),
+                    "host": host_uuid,
+                    "hash": _hash(token),
+                    "label": label,
+                    "banks": None if banks is None else list(banks),
+                    "can_write": write,
+                    "can_curate": curate,
+                    "gateway_user": gateway_user,
+                    "user": user,
+                    "agent": agent,
+                    "expires_at": expires_at,
+                },
+            )
+        return token
+
+    async def hosts(self) -> dict[UUID, str]:
+        """Return the hosts there are, by id."""
+        async with self._database.operator() as connection:
+            return {row.host_id: row.name for row in await connection.execute(HOSTS)}
+
+    async def list(self, host: str) -> list[KeyInfo]:
+        """List the keys of a host, revoked and expired ones included, oldest first."""
+        async with self._database.operator() as connection:
+            rows = await connection.execute(LIST, {"host": identity.host_id(host)})
+            infos = [KeyInfo(*row) for row in rows]
+        return [replace(one, banks=None if one.banks is None else tuple(one.banks)) for one in infos]
+
+    async def rotate(
+        self, host: str, key_id: UUID, overlap: timedelta, *, expires_at: datetime | None = None
+    ) -> Successor:
+        """Make a key that may do the same, and let this one expire after `overlap`; both work meanwhile.
+
+        Without `expires_at` the successor lives as long as its predecessor was made to live. Raises NotFound for a
+        key that is unknown, revoked, expired or replaced already.
+        """
+        host_uuid = identity.host_id(host)
+        async with self._database.operator() as connection:
+            arguments = {"old": key_id, "host": host_uuid, "overlap": overlap}
+            retired = (await connection.execute(RETIRE, arguments)).one_or_none()
+            if retired is None:
+                raise NotFound("no such key, or it is revoked, expired or replaced already")
+            successor = await self._succeed(connection, key_id, expires_at or retired.expires_at)
+        self._known.clear()
+        return successor
+
+    async def _succeed(self, connection: AsyncConnection, old: UUID, expires_at: datetime | None) -> Successor:
+        kind = text("select gateway_user from afterturn.api_key_t where key_id = :old")
+        token, key = _token((await connection.execute(kind, {"old": old})).scalar()), uuid4()
+        arguments = {"key": key, "hash": _hash(token), "old": old, "expires_at": expires_at}
+        await connection.execute(SUCCEED, arguments)
+        return Successor(key, token, expires_at)
+
+    async def revoke(self, host: str, key_id: UUID) -> None:
+        """Revoke a key; it stops working within two seconds everywhere. Raises NotFound."""
+        async with self._database.operator() as connection:
+            done = await connection.execute(REVOKE, {"key": key_id, "host": identity.host_id(host)})
+        if not done.rowcount:
+            raise NotFound("no such key, or it is revoked already")
+        self._known.clear()
+
+
+class _Recent(Generic[Kept]):
+    """Keeps the newest `CACHE_LIMIT` values, each for `CACHE_S`; all for the same time, so the first is the oldest."""
+
+    def __init__(self) -> None:
+        self._kept: dict[bytes, tuple[float, Kept]] = {}
+
+    def get(self, key: bytes) -> Kept | None:
+        until, value = self._kept.get(key, (0.0, None))
+        return value if until > time.monotonic() else None
+
+    def put(self, key: bytes, value: Kept) -> None:
+        self._kept.pop(key, None)
+        if len(self._kept) >= CACHE_LIMIT:
+            del self._kept[next(iter(self._kept))]
+        self._kept[key] = (time.monotonic() + CACHE_S, value)
+
+    def clear(self) -> None:
+        self._kept.clear()
+
+
+def _token(gateway_user: str | None) -> str:
+    return new_token("uk_" if gateway_user else "at_")
+
+
+def _grant(row: Row[Any]) -> Grant:
+    banks = None if row.banks is None else frozenset(row.banks)
+    return Grant(
+        row.key_id, row.host_id, banks, row.can_write, row.gateway_user, row.user_name, row.agent, row.can_curate
+    )

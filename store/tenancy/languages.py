@@ -1,0 +1,162 @@
+"""The language of a bank: what it is, what it becomes, and how the bank's words follow.
+
+The language is the bank's own state, changed by an event. From then on words are written by the new rules, and
+questions are cut by both, until maintenance has cut every older unit's words anew.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import Row, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store.database import Database
+from store.errors import NotFound, TurnBusy
+from store.log.append import append_events
+from store.log.catalog import EventType
+from store.log.envelope import Origin, command
+from store.text.word_rules import AUTO, NONE, WordRules, languages, rules_of
+
+#: How long a process believes what it read of a host's banks, in seconds.
+BELIEVED_S = 5.0
+#: Hosts that a process remembers before it begins anew.
+MOST_HOSTS = 10_000
+
+OF_HOST = text("select bank_id, language, former from afterturn.bank_language_t where host_id = :host")
+# As an append does, and in its order; whoever changes a bank keeps out who does the same.
+LOCK = text("""
+    select afterturn.enter_log(),
+           pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))""")
+BANK = text("""
+    select b.bank_name, b.agent_def_id, b.user_id, b.disposition, b.background, b.aggregate_version,
+           l.language, l.former
+      from afterturn.agent_memory_bank_t b
+      left join afterturn.bank_language_t l on l.host_id = b.host_id and l.bank_id = b.bank_id
+     where b.host_id = :host and b.bank_id = :bank and b.active""")
+FOLLOW = text("""
+    insert into afterturn.bank_language_t as l (host_id, bank_id, language, former, changed_at)
+    values (:host, :bank, :language, :former, :at)
+    on conflict (host_id, bank_id) do update
+       set (language, former, place, changed_at)
+         = row (excluded.language, excluded.former, null, excluded.changed_at)""")
+# What the log says of a bank; a language that has no rules here is none.
+_NAMED = """
+    select b.disposition->>'language' as language, b.update_ts from afterturn.agent_memory_bank_t b
+     where b.host_id = :host and b.bank_id = :bank and b.active
+       and b.disposition->>'language' = any(cast(:known as text[]))"""
+REBUILD = (
+    text(f"""
+        delete from afterturn.bank_language_t l
+         where l.host_id = :host and l.bank_id = :bank
+           and l.language is distinct from coalesce((select n.language from ({_NAMED}) n), :usual)"""),  # noqa: S608 - constants
+    text(f"""
+        insert into afterturn.bank_language_t (host_id, bank_id, language, changed_at)
+        select :host, :bank, n.language, n.update_ts from ({_NAMED}) n where n.language <> :usual
+        on conflict do nothing"""),  # noqa: S608 - constants
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How a bank's new words are cut, and how a question to it is: by more than one while older words follow."""
+
+    writing: WordRules
+    asking: tuple[WordRules, ...]
+
+
+_USUAL = Rules(rules_of(AUTO), (rules_of(AUTO),))
+
+
+class Languages:
+    """Knows the rules of banks; what it says may be a few seconds old."""
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.monotonic) -> None:
+        self._database = database
+        self._clock = clock
+        self._known: dict[UUID, tuple[float, dict[UUID, Rules]]] = {}
+
+    async def of(self, host: UUID) -> dict[UUID, Rules]:
+        """Return the rules of those banks of a host that have others than the usual ones."""
+        believed = self._known.get(host)
+        if believed is not None and believed[0] > self._clock():
+            return believed[1]
+        async with self._database.tenant(host) as connection:
+            found = await read(connection, host)
+        if len(self._known) >= MOST_HOSTS:
+            self._known.clear()
+        self._known[host] = (self._clock() + BELIEVED_S, found)
+        return found
+
+    async def asking(self, host: UUID, bank: UUID) -> tuple[WordRules, ...]:
+        """Return how a question to a bank is cut."""
+        return rules_of_bank(await self.of(host), bank).asking
+
+
+async def read(connection: AsyncConnection, host: UUID) -> dict[UUID, Rules]:
+    """Return the rules of a host's banks that have others than the usual ones, as they are now."""
+    return {row.bank_id: _rules(row) for row in await connection.execute(OF_HOST, {"host": host})}
+
+
+def rules_of_bank(rules: Mapping[UUID, Rules], bank: UUID) -> Rules:
+    """Return the rules of a bank, the usual ones where it has no others."""
+    return rules.get(bank, _USUAL)
+
+
+def writing(rules: Mapping[UUID, Rules], bank: UUID) -> WordRules:
+    """Return how words of a bank are cut that are written now."""
+    return rules_of_bank(rules, bank).writing
+
+
+def named() -> list[str]:
+    """Return the languages that a bank's state may name beside the usual one."""
+    return [NONE, *languages()]
+
+
+async def rebuild(connection: AsyncConnection, host: UUID, bank: UUID) -> None:
+    """Make the language by which a bank's words are cut the one that its state names; its words are not touched."""
+    for statement in REBUILD:
+        await connection.execute(statement, {"host": host, "bank": bank, "known": named(), "usual": AUTO})
+
+
+async def change(connection: AsyncConnection, origin: Origin, language: str) -> bool:
+    """Make this the language of a bank, inside a tenant's transaction that writes nothing else; say if it was another.
+
+    `language` is `auto`, `none` or one of word_rules.languages(). Raises NotFound, TurnBusy while the bank's words
+    still follow the change before.
+    """
+    rules_of(language)
+    await connection.execute(LOCK, {"bank": origin.bank})
+    place = {"host": origin.host, "bank": origin.bank}
+    found = (await connection.execute(BANK, place)).one_or_none()
+    if found is None:
+        raise NotFound("no such bank")
+    known = found.language or AUTO
+    if known == language:
+        return False
+    if found.former is not None:
+        raise TurnBusy("the words of this bank still follow another change of its language")
+    await append_events(connection, origin.host, [_updated(origin, found, language)])
+    await connection.execute(FOLLOW, {**place, "language": language, "former": known, "at": origin.at})
+    return True
+
+
+def _rules(row: Row[Any]) -> Rules:
+    names: Sequence[str] = [row.language] if row.former is None else [row.language, row.former]
+    rules = tuple(rules_of(name) for name in names)
+    return Rules(rules[0], rules)
+
+
+def _updated(origin: Origin, bank: Row[Any], language: str) -> dict[str, Any]:
+    """Return the event: the whole state of the bank, with its language among what it is like."""
+    fields = {
+        "bankName": bank.bank_name,
+        "disposition": {**bank.disposition, "language": language},
+        **({"agentDefId": bank.agent_def_id} if bank.agent_def_id else {}),
+        **({"userId": bank.user_id} if bank.user_id else {}),
+        **({"background": bank.background} if bank.background is not None else {}),
+    }
+    version = bank.aggregate_version + 1
+    return command(origin, EventType.BANK_UPDATED, fields, version=version, identity=uuid4())

@@ -1,0 +1,133 @@
+"""Quotas: how much a host, or one of its banks, may hold and take in; set by the operator, paid for by every write."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import TypeVar
+from uuid import UUID
+
+import orjson
+from asyncpg.exceptions import PostgresError
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store import identity
+from store.database import Database
+from store.database_outage import state_of
+from store.errors import QuotaExceeded, RateLimited, StoreError
+from store.log.refusals import refusals
+
+T = TypeVar("T")
+
+#: SQLSTATE of a quota whose last was taken between look and payment; and how often that may happen to one write.
+USED_UP, LOOKS = "ZQ001", 20
+
+SET = text("select afterturn.set_quota(:host, :scope, :bank, cast(:limits as jsonb), :now)")
+CHARGE = text("select afterturn.charge_bytes(:host, array[:host, :bank]::uuid[], :bytes)")
+RECOUNT = text("select afterturn.recount_quota(:host, :now)")
+SHOW = text("""
+    select bank_name, max_turns, max_bytes, max_banks, turns_per_minute, turns, bytes, banks
+      from afterturn.quota_t where host_id = :host order by bank_name nulls first""")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What is allowed; None: without limit. Banks only for a whole host.
+
+    Bytes are those that callers wrote, in UTF-8, for what is still remembered: messages with their parts and metadata,
+    documents, directives, links, each version of what was corrected or pinned, and recall jobs until they expire.
+    """
+
+    max_turns: int | None = None
+    max_bytes: int | None = None
+    max_banks: int | None = None
+    turns_per_minute: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """The limits of a host (`bank` None) or of a bank, and what of them is used."""
+
+    bank: str | None
+    limits: Limits
+    turns: int
+    bytes: int
+    banks: int
+
+
+class Quotas:
+    """Sets and shows quotas, as the operator."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def set(self, host: str, bank: str | None, limits: Limits) -> None:
+        """Set all limits of a host or of a bank; without any, there is no quota any more. What is there is counted."""
+        host_id = identity.host_id(host)
+        given = {name: value for name, value in asdict(limits).items() if value is not None}
+        arguments = {
+            "host": host_id,
+            "scope": host_id if bank is None else identity.bank_id(host_id, bank),
+            "bank": bank,
+            "limits": orjson.dumps(given).decode(),
+            "now": self._clock(),
+        }
+        async with self._database.operator() as connection:
+            await connection.execute(SET, arguments)
+
+    async def show(self, host: str) -> list[Quota]:
+        """Return the quotas of a host, its own first."""
+        async with self._database.operator() as connection:
+            rows = await connection.execute(SHOW, {"host": identity.host_id(host)})
+            return [Quota(row[0], Limits(*row[1:5]), *row[5:]) for row in rows]
+
+
+async def charged(write: Callable[[], Awaitable[T]]) -> T:
+    """Do a write that pays at its end, again when somebody else took the last of a quota meanwhile."""
+    for _ in range(LOOKS):
+        try:
+            return await write()
+        except (DBAPIError, PostgresError) as error:
+            if state_of(error) != USED_UP:
+                raise
+    raise RateLimited("turns", "host", 0, 1)
+
+
+async def charge(connection: AsyncConnection, host: UUID, bank: UUID, size: int) -> None:
+    """Charge the quotas of a host and a bank the bytes that this transaction writes, as its last statement.
+
+    The transaction took the quota's lock shared, before the bank's. Raises QuotaExceeded: it must write nothing.
+    """
+    with refusals():
+        await connection.execute(CHARGE, {"host": host, "bank": bank, "bytes": size})
+
+
+async def within_quota(database: Database, host: UUID, now: datetime, write: Callable[[], Awaitable[T]]) -> T:
+    """Do a write that is charged; where a quota is full, once more after what is held was counted anew.
+
+    Raises QuotaExceeded.
+    """
+    try:
+        return await write()
+    except QuotaExceeded:
+        if not await recounted(database, host, now):
+            raise
+    return await write()
+
+
+async def recounted(database: Database, host: UUID, now: datetime) -> bool:
+    """Count anew what a host holds, at most once a minute; say whether that was done."""
+    async with database.call() as connection:
+        return bool((await connection.execute(RECOUNT, {"host": host, "now": now})).scalar_one())
+
+
+def refusal_of(outcome: str) -> StoreError | None:
+    """Return the error of an outcome `over LIMIT SCOPE ALLOWED SECONDS`; None for any other outcome."""
+    if not outcome.startswith("over "):
+        return None
+    _, limit, scope, allowed, wait = outcome.split(" ")
+    if int(wait):
+        return RateLimited(limit, scope, int(allowed), int(wait))
+    return QuotaExceeded(limit, scope, int(allowed))

@@ -1,0 +1,23 @@
+"""What a turn says by itself: names, places, dates, addresses and durable facts, by rules and without I/O.
+
+Hands out `extract`, `VERSION`, `canonical` and the types of `store.text.rules.model`.
+"""
+
+from store.text.rules.canonical import canonical
+from store.text.rules.extract import VERSION, extract
+from store.text.rules.model import Entity, Extraction, Fact, Mention, MentionKind, MessageText, Span, Tier, TurnText
+
+__all__ = [
+    "VERSION",
+    "Entity",
+    "Extraction",
+    "Fact",
+    "Mention",
+    "MentionKind",
+    "MessageText",
+    "Span",
+    "Tier",
+    "TurnText",
+    "canonical",
+    "extract",
+]

@@ -1,0 +1,60 @@
+"""Addresses of the net in a text: URLs, e-mail addresses, @handles."""
+
+import re
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from store.text.rules.canonical import folded
+from store.text.rules.model import MentionKind, Span
+
+_LONGEST_URL = 2048
+# Possessive quantifiers and look-behinds: no character is tried twice, whatever is fed in.
+_URL = re.compile(r"(?<![\w@.])(?:https?://|www\.)[^\s<>\"'`|\\^{}]++", re.IGNORECASE)
+_EMAIL = re.compile(r"(?<![\w.+%@-])[\w+%-]{1,64}+(?:\.[\w+%-]{1,64}+){0,8}@[^\W_](?:[\w-]|\.(?=[^\W_])){1,252}+")
+_HANDLE = re.compile(r"(?<![\w@./+-])@[A-Za-z0-9_]{1,32}+(?:[.-][A-Za-z0-9_]{1,32}+){0,4}(?![\w@])")
+_TRAILING = ".,;:!?)]}*_~\u2019\u201d\u2026"
+
+
+def addresses(text: str) -> Iterator[tuple[MentionKind, Span, str]]:
+    """Yield kind, span and normalised name of each address; spans never overlap."""
+    for match in _URL.finditer(text):
+        if len(match.group()) <= _LONGEST_URL and (found := _url(match)):
+            yield MentionKind.URL, *found
+    bare = masked(text, [match.span() for match in _URL.finditer(text)])
+    for match in _EMAIL.finditer(bare):
+        if "." in match.group().rpartition("@")[2]:
+            yield MentionKind.EMAIL, Span(*match.span()), match.group().casefold()
+    for match in _HANDLE.finditer(bare):
+        yield MentionKind.HANDLE, Span(*match.span()), match.group().casefold()
+
+
+def masked(text: str, spans: list[tuple[int, int]]) -> str:
+    """Return the text with the spans blanked out by NUL, so that nothing is found in or across them."""
+    parts: list[str] = []
+    position = 0
+    for start, end in sorted(spans):
+        parts += [text[position:start], "\0" * (end - max(start, position))]
+        position = max(end, position)
+    return "".join((*parts, text[position:]))
+
+
+def _url(match: re.Match[str]) -> tuple[Span, str] | None:
+    surface = match.group()
+    trimmed = surface.rstrip(_TRAILING)
+    if surface[len(trimmed) : len(trimmed) + 1] == ")" and trimmed.count("(") > trimmed.count(")"):
+        trimmed += ")"
+    name = _url_name(trimmed)
+    return (Span(match.start(), match.start() + len(trimmed)), name) if name else None
+
+
+def _url_name(url: str) -> str | None:
+    """Host without case and `www.`, then path and query: what two spellings of one address share."""
+    try:
+        parts = urlsplit(url if "://" in url else f"https://{url}")
+    except ValueError:
+        return None
+    host = folded(parts.hostname or "").removeprefix("www.")
+    if not all(host.split(".")) or ("." not in host and host != "localhost"):
+        return None
+    query = f"?{parts.query}" if parts.query else ""
+    return f"{host}{parts.path.rstrip('/')}{query}"

@@ -1,0 +1,164 @@
+"""The ways to write a date, and what each says about the day: a pattern and its meaning."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+
+from store.text.rules.calendar_days import day_of, last_weekday, nearest, next_weekday, shifted, this_weekday
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_COUNTS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+# Words as well as months: only with a capital.
+_ALSO_WORDS = frozenset({"may", "mar", "march"})
+_TWELVE = 12
+
+# Gaps are bounded: no run of spaces is walked twice.
+_S = r"\s{1,3}"
+_LONG_MONTH = "(?:january|february|march|april|may|june|july|august|september|october|november|december)"
+_MONTH = rf"(?P<month>{_LONG_MONTH}|(?:jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)\b\.?)"
+_WEEKDAY = r"(?P<weekday>(?:mon|tues|wednes|thurs|fri|satur|sun)day)"
+_ON_WEEKDAY = rf"(?:{_WEEKDAY},?{_S}(?:the{_S})?)?"
+_DAY = r"(?P<day>(?:[12]\d|3[01]|0?[1-9]))(?:st|nd|rd|th)?"
+_YEAR = r"(?P<year>(?:19|20)\d\d)"
+_THEN_YEAR = rf"(?:,?{_S}{_YEAR})?"
+_COUNT = rf"(?P<count>\d{{1,3}}|an?|{'|'.join(_COUNTS)})"
+_UNIT = r"(?P<unit>day|week|fortnight|month|year)s?"
+_SEASON = "(?:week|weekend|month|year|spring|summer|autumn|fall|winter)"
+_BEFORE_SPAN = "in|since|until|till|by|from|before|after|during|of|late|early|mid|this|next|last|around"
+_BEFORE_WEEKDAY = "on|by|until|till|since|before|after"
+_OPENS, _CLOSES = r"(?<![\w.,:/-])", r"(?![\w%]|[:/.,-]\d)"
+
+
+class NoDateError(Exception):
+    """The text looks like a date and is none: 31 February, or "may" without a capital."""
+
+
+Meaning = Callable[[re.Match[str], date | None], date | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A way to write a date; a text without any of the `needs` is not searched for it."""
+
+    pattern: re.Pattern[str]
+    meaning: Meaning
+    needs: tuple[str, ...]
+
+
+def _numeric(match: re.Match[str], _: date | None) -> date | None:
+    year, first, second = (int(match[name]) for name in ("year", "first", "second"))
+    if match["mark"] == "-":
+        return _real(year, first, second)
+    if match["mark"] == "." or first > _TWELVE or first == second:
+        return _real(year, second, first)
+    if second > _TWELVE:
+        return _real(year, first, second)
+    return None
+
+
+def _written(match: re.Match[str], said: date | None) -> date | None:
+    month, day, weekday = _month(match), int(match["day"]), _weekday(match)
+    if match["year"]:
+        found = _real(int(match["year"]), month, day)
+        return found if weekday in (None, found.weekday()) else None
+    _real(2024, month, day)
+    return nearest(said, month, day, weekday) if said else None
+
+
+def _month_alone(match: re.Match[str], _: date | None) -> None:
+    _month(match)
+
+
+def _no_day(_match: re.Match[str], _said: date | None) -> None:
+    return None
+
+
+def _relative_weekday(match: re.Match[str], said: date | None) -> date | None:
+    weekday = _weekday(match)
+    if said is None or weekday is None:
+        return None
+    which = {"next": next_weekday, "last": last_weekday, "this": this_weekday}
+    return which[match["which"].lower()](said, weekday)
+
+
+def _day_word(match: re.Match[str], said: date | None) -> date | None:
+    return shifted(said, _DAY_WORDS[" ".join(match["word"].lower().split())]) if said else None
+
+
+def _counted(match: re.Match[str], said: date | None) -> date | None:
+    days = {"day": 1, "week": 7, "fortnight": 14}.get(match["unit"].lower())
+    if said is None or days is None:
+        return None
+    count = match["count"].lower()
+    number = int(count) if count.isdecimal() else _COUNTS.index(count) + 1 if count in _COUNTS else 1
+    back = "ago" in match.groupdict() and match["ago"] is not None
+    return shifted(said, -number * days if back else number * days)
+
+
+def _month(match: re.Match[str]) -> int:
+    word = match["month"].rstrip(".")
+    if word.islower() and word in _ALSO_WORDS:
+        raise NoDateError
+    return _MONTHS.index(word[:3].lower()) + 1
+
+
+def _weekday(match: re.Match[str]) -> int | None:
+    word = match["weekday"]
+    return _WEEKDAYS.index(word[:3].lower()) if word else None
+
+
+def _real(year: int, month: int, day: int) -> date:
+    if (found := day_of(year, month, day)) is None:
+        raise NoDateError
+    return found
+
+
+_DAY_WORDS = {
+    "the day before yesterday": -2,
+    "yesterday": -1,
+    "last night": -1,
+    "today": 0,
+    "tonight": 0,
+    "this morning": 0,
+    "this afternoon": 0,
+    "this evening": 0,
+    "tomorrow": 1,
+    "the day after tomorrow": 2,
+}
+
+
+def _form(pattern: str, meaning: Meaning, *needs: str) -> Form:
+    return Form(re.compile(pattern, re.IGNORECASE), meaning, needs)
+
+
+_YEARS = ("19", "20")
+_UNITS = ("day", "week", "fortnight", "month", "year")
+
+FORMS = (
+    _form(rf"{_OPENS}{_YEAR}(?P<mark>-)(?P<first>\d\d)-(?P<second>\d\d)(?!\d|-\d)", _numeric, "-0", "-1"),
+    _form(
+        rf"{_OPENS}(?P<first>\d{{1,2}})(?P<mark>[./])(?P<second>\d{{1,2}})(?P=mark){_YEAR}{_CLOSES}",
+        _numeric,
+        *(f"{mark}{year}" for mark in "./" for year in _YEARS),
+    ),
+    _form(rf"{_OPENS}{_ON_WEEKDAY}{_DAY}{_S}(?:of{_S})?{_MONTH}{_THEN_YEAR}{_CLOSES}", _written, *_MONTHS),
+    _form(rf"{_OPENS}{_ON_WEEKDAY}{_MONTH}{_S}(?:the{_S})?{_DAY}{_THEN_YEAR}{_CLOSES}", _written, *_MONTHS),
+    _form(rf"(?<!\d\s)\b{_MONTH},?{_S}{_YEAR}{_CLOSES}", _month_alone, *_YEARS),
+    _form(rf"\b(?:{_BEFORE_SPAN}){_S}(?P<only>(?P<month>{_LONG_MONTH}))\b(?!{_S}\d)", _month_alone, *_MONTHS),
+    _form(rf"\b(?:in|since|until|till|by|from|before|after|during){_S}(?P<only>{_YEAR}){_CLOSES}", _no_day, *_YEARS),
+    _form(rf"\b(?P<which>next|last|this){_S}{_WEEKDAY}\b", _relative_weekday, "day"),
+    _form(rf"\b(?:{_BEFORE_WEEKDAY}){_S}(?P<only>{_WEEKDAY})\b", _no_day, "day"),
+    _form(
+        rf"\b(?P<word>{'|'.join(word.replace(' ', _S) for word in _DAY_WORDS)})\b",
+        _day_word,
+        *("day", "night", "morning", "afternoon", "evening", "tomorrow"),
+    ),
+    _form(rf"\b{_COUNT}{_S}{_UNIT}{_S}(?:(?P<ago>ago)|from{_S}now)\b", _counted, "ago", "now"),
+    _form(rf"\bin{_S}{_COUNT}{_S}{_UNIT}\b(?!{_S}of\b)", _counted, *_UNITS),
+    _form(rf"\b(?:a{_S}couple{_S}of|a{_S}few|several|some){_S}{_UNIT}{_S}ago\b", _no_day, "ago"),
+    _form(rf"\b(?:next|last|this){_S}{_SEASON}\b(?!['\u2019]s)", _no_day, "next", "last", "this"),
+    _form(rf"\b(?:spring|summer|autumn|fall|winter){_S}(?:of{_S})?{_YEAR}{_CLOSES}", _no_day, *_YEARS),
+    _form(rf"\bfrom{_S}(?:19|20)\d\d{_S}(?:to|until|till){_S}(?P<only>{_YEAR}){_CLOSES}", _no_day, "from"),
+)

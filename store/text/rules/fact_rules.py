@@ -1,0 +1,277 @@
+"""The phrases that open a durable fact, and what follows from each.
+
+The first five are the contract's (rule-based extraction of the turn tools); the others are ours.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from store.text.rules.gazetteer import words
+from store.text.rules.model import Tier
+
+SPACE = r"[ \t\u00a0]{1,3}"
+_APOSTROPHE = "['\u2019]"
+
+
+class Shape(Enum):
+    """What the value must look like for the fact to be one."""
+
+    ANY = auto()
+    NAME = auto()  # a capitalised name: what comes behind it is cut off
+    PLACE = auto()  # a name that may be a place's: "I moved to Porto", not "I moved to Python"
+    THING = auto()  # a name or something with an article: "I work at the library", not "I work at night"
+    DAY = auto()  # holds a date
+    DOING = auto()  # "hiking", "to hike": "I love hiking", not "I love you"
+    ROLE = auto()  # "a nurse", not "hard as I can"
+    TOPIC = auto()  # "coriander", not "to bother you", "it when it rains"
+    DIET = auto()  # a way of eating, and no more
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """An opening phrase and the fact it opens.
+
+    `key` None means that the matched group `key`, or else the value, is the key. `says` is the fact as a
+    sentence with {who}, {key}, {relation} and {value}. A text with none of the words `needs` is not searched.
+    A contracted rule takes its first value as it comes; of the others, each value counts of those that are `many`, and
+    else the one that was said last.
+    """
+
+    opening: re.Pattern[str]
+    fact_id: str
+    key: str | None
+    slug: str
+    tier: Tier
+    confidence: float
+    says: str
+    needs: tuple[str, ...]
+    shape: Shape = Shape.ANY
+    contracted: bool = False
+    many: bool = False
+
+
+def _phrase(text: str) -> re.Pattern[str]:
+    """Words only as whole words, any case, either apostrophe, a gap of one to three blanks."""
+    pattern = text.replace(" ", SPACE).replace("'", _APOSTROPHE)
+    return re.compile(rf"(?<![\w'\u2019]){pattern}{SPACE}(?=\S)", re.IGNORECASE)
+
+
+def _any_of(found: frozenset[str]) -> str:
+    return "|".join(re.escape(word) for word in sorted(found))
+
+
+_HAVE_JUST = "(?:'ve| have)?(?: just| recently| finally)?"
+_RELATIONS = _any_of(words("people", "person") | words("people", "animal"))
+DIETS = "vegetarian|vegan|pescatarian|pescetarian|coeliac|celiac|diabetic|lactose intolerant|gluten intolerant"
+
+RULES = (
+    Rule(
+        _phrase("my name is"),
+        "user_name",
+        "name",
+        "name",
+        Tier.L0,
+        0.95,
+        "{who}'s name is {value}.",
+        needs=("name",),
+        contracted=True,
+    ),
+    Rule(
+        _phrase("i prefer"),
+        "user_preference",
+        "preference",
+        "prefer",
+        Tier.L0,
+        0.92,
+        "{who} prefers {value}.",
+        needs=("prefer",),
+        contracted=True,
+    ),
+    Rule(
+        _phrase("i like"),
+        "user_like",
+        "like",
+        "like",
+        Tier.L2,
+        0.85,
+        "{who} likes {value}.",
+        needs=("like",),
+        contracted=True,
+    ),
+    Rule(
+        _phrase("today i need"),
+        "today_task",
+        "today_task",
+        "today-task",
+        Tier.L1,
+        0.80,
+        "{who} needs {value} today.",
+        needs=("today",),
+        contracted=True,
+    ),
+    Rule(
+        _phrase("this week i need"),
+        "weekly_task",
+        "weekly_task",
+        "week-task",
+        Tier.L2,
+        0.82,
+        "{who} needs {value} this week.",
+        needs=("week",),
+        contracted=True,
+    ),
+    Rule(
+        _phrase("(?:i|we)(?: now| currently)? live in"),
+        "user_home",
+        "home",
+        "home",
+        Tier.L0,
+        0.90,
+        "{who} lives in {value}.",
+        needs=("live",),
+        shape=Shape.PLACE,
+    ),
+    Rule(
+        _phrase(f"(?:i|we){_HAVE_JUST} moved(?: from [^\\s.,;!?]{{1,40}})? to"),
+        "user_home",
+        "home",
+        "moved",
+        Tier.L0,
+        0.90,
+        "{who} moved to {value}.",
+        needs=("moved",),
+        shape=Shape.PLACE,
+    ),
+    Rule(
+        _phrase("(?:(?:i am|i'm|i come) from|(?:i was born|i grew up) in)"),
+        "user_origin",
+        "origin",
+        "origin",
+        Tier.L0,
+        0.85,
+        "{who} comes from {value}.",
+        needs=(
+            "from",
+            "born",
+            "grew",
+        ),
+        shape=Shape.PLACE,
+    ),
+    Rule(
+        _phrase("i(?: now| currently)? work (?:at|for)"),
+        "user_employer",
+        "employer",
+        "employer",
+        Tier.L0,
+        0.88,
+        "{who} works at {value}.",
+        needs=("work",),
+        shape=Shape.THING,
+    ),
+    Rule(
+        _phrase("i(?: now| currently)? work as"),
+        "user_job",
+        "job",
+        "job",
+        Tier.L0,
+        0.88,
+        "{who} works as {value}.",
+        needs=("work",),
+        shape=Shape.ROLE,
+    ),
+    Rule(
+        _phrase("my birthday is(?: on)?"),
+        "user_birthday",
+        "birthday",
+        "birthday",
+        Tier.L0,
+        0.95,
+        "{who}'s birthday is {value}.",
+        needs=("birthday",),
+        shape=Shape.DAY,
+    ),
+    Rule(
+        _phrase("(?:i'm|i am)(?: very| severely| badly)? allergic to"),
+        "user_allergy",
+        "allergy",
+        "allergy",
+        Tier.L0,
+        0.95,
+        "{who} is allergic to {value}.",
+        needs=("allergic",),
+        many=True,
+    ),
+    Rule(
+        _phrase(rf"(?:i'm|i am)(?: now)?(?: an?)?(?= (?:{DIETS})\b)"),
+        "user_diet",
+        "diet",
+        "diet",
+        Tier.L0,
+        0.88,
+        "{who} is {value}.",
+        needs=(
+            "vegan",
+            "tarian",
+            "liac",
+            "diabetic",
+            "intolerant",
+        ),
+        shape=Shape.DIET,
+    ),
+    Rule(
+        _phrase("(?:i hate|i dislike|i don't like|i do not like|i can't stand)"),
+        "user_dislike",
+        "dislike",
+        "dislike",
+        Tier.L2,
+        0.85,
+        "{who} dislikes {value}.",
+        needs=(
+            "hate",
+            "like",
+            "stand",
+        ),
+        shape=Shape.TOPIC,
+        many=True,
+    ),
+    Rule(
+        _phrase("i love"),
+        "user_like",
+        "like",
+        "love",
+        Tier.L2,
+        0.85,
+        "{who} loves {value}.",
+        needs=("love",),
+        shape=Shape.DOING,
+        many=True,
+    ),
+    Rule(
+        _phrase(r"my favou?rite (?P<key>[^\W_]{2,30}(?: [^\W_]{2,30})?) is"),
+        "user_favourite",
+        None,
+        "favourite",
+        Tier.L0,
+        0.88,
+        "{who}'s favourite {key} is {value}.",
+        needs=("favo",),
+        shape=Shape.TOPIC,
+        many=True,
+    ),
+    Rule(
+        _phrase(rf"(?:my|our) (?P<relation>{_RELATIONS})(?:(?:'s name)? is(?: called| named)?| called| named)?"),
+        "user_{relation}",
+        None,
+        "relation",
+        Tier.L0,
+        0.90,
+        "{who}'s {relation} is called {value}.",
+        needs=(
+            "my",
+            "our",
+        ),
+        shape=Shape.NAME,
+        many=True,
+    ),
+)

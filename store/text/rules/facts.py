@@ -1,0 +1,204 @@
+"""Durable facts people say of themselves: the opening phrase, then the value up to where it ends."""
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from itertools import islice
+
+from store.text.rules.addresses import masked
+from store.text.rules.canonical import canonical
+from store.text.rules.dates import dates
+from store.text.rules.fact_rules import DIETS, RULES, SPACE, Rule, Shape
+from store.text.rules.model import Fact, MessageText, Span
+from store.text.rules.runs import Run, runs
+from store.text.rules.tokens import tokens
+from store.text.rules.vocabulary import is_word, known, places
+
+MAX_VALUE_BYTES = 128
+#: So many times a phrase is looked at in one message: who says "my sister" more often says nothing new.
+MOST_OPENINGS = 32
+#: Facts come from what people say, never from what the agent or a tool answers.
+MINED_ROLE = "user"
+
+_NAMES = frozenset({Shape.NAME, Shape.PLACE})
+_SOMEBODY = "The user"
+_SUBJECTS = r"(?:i|i'm|i've|my|we|our|she|he|they|it|it's|you)"
+_VALUE_END = re.compile(r"[\n\r\0.!?,;]")
+# "my name is Ana and I live in Ghent" says two things: a value ends where the next clause begins.
+_NEXT_CLAUSE = re.compile(rf"{SPACE}(?:and|but|because|so|while|when){SPACE}{_SUBJECTS}\b", re.IGNORECASE)
+_SUPPOSED = re.compile(
+    r"\b(?:if|when|whether|wish|unless|should|would|do|did|can|could|might|suppos(?:e|ing)|imagin(?:e|ing)|assum(?:e|ing)"
+    r"|pretend(?:ing)?|say|think|thought)(?:\s{1,3}that)?\s{1,3}$",
+    re.IGNORECASE,
+)
+_SUPPOSED_LENGTH = 24
+# What stands in quotes, in code or behind a mark of quotation was said by somebody else, or by nobody.
+_REPEATED = re.compile(
+    r"""(?<![\w"])"[^"\n]{1,400}"(?!\w)|\u201c[^\u201d\n]{1,400}\u201d|\u201e[^\u201c\n]{1,400}\u201c"""
+    r"""|\u00ab[^\u00bb\n]{1,400}\u00bb|^[ \t]{0,3}>[^\n]*|```.*?(?:```|\Z)|`[^`\n]{1,400}`""",
+    re.DOTALL | re.MULTILINE,
+)
+_LONG_AGO = re.compile(
+    r"[^.!?;\n]{0,24}?\b(?:in (?:19|20)\d\d|years? ago|back then|as an? (?:child|kid)|when (?:i|we) (?:was|were))\b",
+    re.IGNORECASE,
+)
+_ARTICLE = re.compile(r"(?:the|a|an|our)\b", re.IGNORECASE)
+_ARTICLE_LENGTH = 4
+_AFTER_THING = re.compile(rf"{SPACE}(?:in|as|since|with|near|and|on|from){SPACE}", re.IGNORECASE)
+_DOING = re.compile(r"(?:to\s|[^\W_]{2,30}ing\b)", re.IGNORECASE)
+_DIET = re.compile(DIETS, re.IGNORECASE)
+_NO_ROLE = re.compile(
+    r"(?:hard|much|little|fast|long|far|well|often|soon|quickly|usual|expected|intended|promised|normal|if|always|ever)\b"
+    r"|[^.]*\bas (?:i|you|we|they|possible)\b",
+    re.IGNORECASE,
+)
+# A capital makes it a name: a book may be called "It".
+_NO_TOPIC = re.compile(
+    r"(?:not|never|no longer|it|this|that|these|those|you|him|her|them|to (?:be|bother|say|ask|admit|break))\b"
+)
+_LINE_END = re.compile(r"[\n\r\0!?;]")
+
+
+def facts(message: MessageText, ordinal: int) -> list[Fact]:
+    """Return the facts of a message in the order of its text, but what it says was so long ago first.
+
+    Only messages of role `user` have any; what they quote has none. No two have one slug. Values keep their case and
+    are cut at 128 bytes between characters. Takes time in proportion to the text, never raises.
+    """
+    if message.role != MINED_ROLE:
+        return []
+    low = message.content.lower()
+    rules = [rule for rule in RULES if any(need in low for need in rule.needs)]
+    said = masked(message.content, [match.span() for match in _REPEATED.finditer(message.content)]) if rules else ""
+    found = [fact for rule in rules for fact in _found(rule, message, ordinal, said)]
+    return sorted(found, key=lambda fact: (not _long_ago(message.content, fact), fact.span))
+
+
+def _found(rule: Rule, message: MessageText, ordinal: int, said: str) -> Collection[Fact]:
+    """Return what counts of what a rule finds in what the message says itself."""
+    found: dict[str, Fact] = {}
+    for match in islice(rule.opening.finditer(said), MOST_OPENINGS):
+        if (span := _value(rule, message.content, match)) is not None:
+            fact = _fact(rule, message, ordinal, match, span)
+            found.setdefault(fact.slug + canonical(fact.value), fact)
+            if rule.contracted:
+                break
+    if rule.many:
+        return _told_apart(found.values())
+    return [max(found.values(), key=lambda fact: (not _long_ago(message.content, fact), fact.span))] if found else []
+
+
+def _told_apart(found: Iterable[Fact]) -> list[Fact]:
+    """Return the facts with a slug of its own each; the first keeps what its rule gave it."""
+    slugs: dict[str, Fact] = {}
+    for fact in found:
+        slug = f"{fact.slug}-{canonical(fact.value)}" if fact.slug in slugs else fact.slug
+        slugs[slug] = replace(fact, slug=slug)
+    return list(slugs.values())
+
+
+def _long_ago(text: str, fact: Fact) -> bool:
+    return _LONG_AGO.match(text, fact.span.end) is not None
+
+
+def _fact(rule: Rule, message: MessageText, ordinal: int, match: re.Match[str], span: Span) -> Fact:
+    value = message.content[span.start : span.end]
+    named = {name: found.casefold() for name, found in match.groupdict().items() if found}
+    key = rule.key or named.get("key") or canonical(value)
+    subject = (message.name or "").strip() or None
+    return Fact(
+        fact_id=rule.fact_id.format(**named),
+        key=key,
+        slug=rule.slug if rule.key else f"{rule.slug}-{'-'.join((*named.values(), canonical(value)))}",
+        value=value,
+        tier=rule.tier,
+        confidence=rule.confidence,
+        subject=subject,
+        statement=rule.says.format(who=subject or _SOMEBODY, value=value, **named),
+        ordinal=ordinal,
+        span=span,
+    )
+
+
+def _value(rule: Rule, text: str, match: re.Match[str]) -> Span | None:
+    """Return where the value stands, None when what follows is no value of the rule's shape."""
+    start = match.end()
+    window = text[start : start + 2 * MAX_VALUE_BYTES]
+    end = _VALUE_END.search(window)
+    if not rule.contracted and (_supposed(text, match.start()) or (end and end.group() == "?")):
+        return None
+    if rule.shape is Shape.DAY:
+        return _day(window, start)
+    if rule.shape in _NAMES:
+        name = cut(_name(rule.shape, match.group(), _LINE_END.split(window, maxsplit=1)[0])).rstrip()
+        return Span(start, start + len(name)) if name else None
+    said = window[: end.start()] if end else window
+    clause = _NEXT_CLAUSE.search(said)
+    shaped = _shaped(rule.shape, said[: clause.start()] if clause else said)
+    kept = cut(shaped).rstrip()
+    return Span(start, start + len(kept)) if kept else None
+
+
+def _supposed(text: str, start: int) -> bool:
+    """Whether the sentence only asks or supposes: "if I moved to", "when I live in"."""
+    return _SUPPOSED.search(text[max(0, start - _SUPPOSED_LENGTH) : start]) is not None
+
+
+def _day(window: str, start: int) -> Span | None:
+    found = dates(window, None)
+    near = found and found[0].span.start <= _ARTICLE_LENGTH
+    return Span(start + found[0].span.start, start + found[0].span.end) if near else None
+
+
+def _shaped(shape: Shape, value: str) -> str:
+    """Return as much of the value as has the shape, nothing if its beginning has not."""
+    match shape:
+        case Shape.THING:
+            thing = _ARTICLE.match(value) or _leading_name(value)
+            return _AFTER_THING.split(value, maxsplit=1)[0] if thing else ""
+        case Shape.DOING:
+            return value if _DOING.match(value) else ""
+        case Shape.ROLE:
+            return "" if _NO_ROLE.match(value) else value
+        case Shape.TOPIC:
+            return "" if _NO_TOPIC.match(value) else value
+        case Shape.DIET:
+            found = _DIET.match(value)
+            return found.group() if found else ""
+        case _:
+            return value
+
+
+def _leading_name(value: str) -> Run | None:
+    """Return the name a value begins with, behind an article perhaps."""
+    name = next(runs(tokens(value)), None)
+    if name is None or name.start > _ARTICLE_LENGTH:
+        return None
+    before = value[: name.start]
+    return name if not before or _ARTICLE.match(before) else None
+
+
+def _name(shape: Shape, opening: str, value: str) -> str:
+    """Return the name a value begins with as it is written, nothing where it is not what the opening promised."""
+    name = _leading_name(value)
+    if name is None:
+        return ""
+    # "My sister is Ana's friend" tells nobody's name.
+    word = opening.rsplit(maxsplit=1)[-1].lower()
+    owner = name.parts[-1].possessive and word == "is"
+    return "" if owner or (shape is Shape.PLACE and not _may_be_place(name, word)) else value[: name.end]
+
+
+def _may_be_place(name: Run, before: str) -> bool:
+    """Whether one may live there: not in what is listed as something else, nor come from, or to, a mere word."""
+    if name.name in places():
+        return True
+    mere = before != "in" and len(name.parts) == 1 and is_word(name.lows[0])
+    return not mere and name.name not in known()
+
+
+def cut(value: str) -> str:
+    """Return as many whole characters as fit into the allowed bytes."""
+    while len(value.encode("utf-8", "surrogatepass")) > MAX_VALUE_BYTES:
+        value = value[:-1]
+    return value

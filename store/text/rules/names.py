@@ -1,0 +1,100 @@
+"""The names of a turn: runs of capitalised words, judged in their message and then across the turn."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from store.text.rules.canonical import canonical
+from store.text.rules.kinds import Guess, believable, entitled, guess
+from store.text.rules.low_names import low_names
+from store.text.rules.model import MentionKind, Span
+from store.text.rules.runs import Run, runs
+from store.text.rules.tokens import tokens
+
+#: So many capitalised runs of a message are judged; far more than are kept in the end.
+MOST_RUNS = 1024
+
+_JOINS = frozenset({", ", " "})
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A name found in message `ordinal` of a turn, its kind, and whether it is a name for certain."""
+
+    ordinal: int
+    span: Span
+    normalised: str
+    kind: MentionKind
+    sure: bool
+    certain: bool
+
+
+def names_in(texts: Sequence[str], people: Iterable[str]) -> list[Named]:
+    """Return the names of a turn's messages in order; `people` are its speakers, known to be persons.
+
+    A name is judged once for the whole turn: what is sure in one place counts in all others.
+    """
+    speakers = _with_first_names(people)
+    found = [named for ordinal, text in enumerate(texts) for named in _message(ordinal, text)]
+    kinds = {named.normalised: named.kind for named in reversed(found) if named.sure and named.certain}
+    kinds |= dict.fromkeys(speakers, MentionKind.PERSON)
+    certain = {named.normalised for named in found if named.certain} | set(speakers)
+    return [
+        replace(named, kind=kinds.get(named.normalised, named.kind), certain=True)
+        for named in found
+        if named.normalised in certain
+    ]
+
+
+def _with_first_names(people: Iterable[str]) -> list[str]:
+    whole = [name for person in people if (name := canonical(person))]
+    return [*whole, *(name.split(" ")[0] for name in whole)]
+
+
+def _message(ordinal: int, text: str) -> list[Named]:
+    words_found = tokens(text)
+    judged = [(run, guess(run)) for run in islice(runs(words_found), MOST_RUNS)]
+    found = [_named(ordinal, text, run, seen) for run, seen in _coordinated(judged)]
+    taken = frozenset(token.start for run, _ in judged for token in run.parts)
+    found += [_small(ordinal, text, span, kind) for span, kind in low_names(words_found, taken)]
+    return sorted(found, key=lambda named: named.span)
+
+
+def _named(ordinal: int, text: str, run: Run, seen: Guess) -> Named:
+    kind, sure, certain = seen.kind, seen.sure, believable(run, seen)
+    if entitled(run):
+        run, kind, sure, certain = Run(run.words, run.first - 1, run.last), MentionKind.NAME, True, True
+    surface = text[run.start : run.end]
+    return Named(ordinal, Span(run.start, run.end), canonical(surface), kind, sure, certain)
+
+
+def _small(ordinal: int, text: str, span: Span, kind: MentionKind) -> Named:
+    return Named(ordinal, span, canonical(text[span.start : span.end]), kind, sure=True, certain=True)
+
+
+def _coordinated(judged: list[tuple[Run, Guess]]) -> list[tuple[Run, Guess]]:
+    """Let "X and Y" be of one kind when only one of them is known; first along the text, then back."""
+    along = _passed_on(judged)
+    return _passed_on(along[::-1])[::-1]
+
+
+def _passed_on(judged: list[tuple[Run, Guess]]) -> list[tuple[Run, Guess]]:
+    passed: list[tuple[Run, Guess]] = []
+    for run, seen in judged:
+        before = passed[-1] if passed else None
+        if not seen.sure and before is not None and before[1].sure and _beside(run, before[0]):
+            passed.append((run, before[1]))
+        else:
+            passed.append((run, seen))
+    return passed
+
+
+def _beside(one: Run, other: Run) -> bool:
+    early, late = sorted((one, other), key=lambda run: run.first)
+    between = late.words[early.last : late.first]
+    head = late.parts[0]
+    if head.opens or len(between) > 1:
+        return False
+    if not between:
+        return head.gap == ", "
+    return between[0].low in {"and", "or"} and between[0].gap in _JOINS

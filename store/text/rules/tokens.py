@@ -1,0 +1,77 @@
+"""A text as words with their places, and which of them begin a sentence."""
+
+import re
+from typing import NamedTuple
+
+from store.text.rules.canonical import folded
+from store.text.rules.gazetteer import words
+
+_LETTERS = r"[^\W_](?:[^\W_]|[\u0300-\u036f])*+"
+_WORD = re.compile(rf"{_LETTERS}(?:['\u2019\u02bc\u2010\u2011-]{_LETTERS})*+")
+_SENTENCE_END = re.compile(r"[.!?\u2026\u3002:;\n\r\0*\u2022|>\"\u201c\u201e\u00ab]")
+_POSSESSIVES = ("'s", "\u2019s", "\u02bcs", "'S", "\u2019S")
+
+
+class Token(NamedTuple):
+    """A word: `text` stands at `start`, `gap` is what stands between it and the word before.
+
+    `low` is the word for looking up, without case and possessive; `opens` says that it begins a sentence.
+    """
+
+    text: str
+    start: int
+    gap: str
+    low: str
+    opens: bool
+
+    @property
+    def end(self) -> int:
+        """Where the word ends in the text."""
+        return self.start + len(self.text)
+
+    @property
+    def possessive(self) -> bool:
+        """Whether the word ends in 's."""
+        return self.text.endswith(_POSSESSIVES)
+
+    @property
+    def bare(self) -> str:
+        """The word without its 's."""
+        return self.text[:-2] if self.possessive else self.text
+
+    @property
+    def capital(self) -> bool:
+        """Whether the word begins with a capital."""
+        return self.text[0].isupper() or self.text[0].istitle()
+
+
+def tokens(text: str) -> list[Token]:
+    """Return the words of a text in order."""
+    found: list[Token] = []
+    before = 0
+    for match in _WORD.finditer(text):
+        word, start = match.group(), match.start()
+        gap = text[before:start]
+        found.append(Token(word, start, gap, _low(word), _opens(found, gap)))
+        before = match.end()
+    return found
+
+
+def _low(word: str) -> str:
+    bare = word[:-2] if word.endswith(_POSSESSIVES) else word
+    return bare.lower() if bare.isascii() else folded(bare)
+
+
+def _opens(found: list[Token], gap: str) -> bool:
+    if gap == " " and found:
+        return False
+    return not found or (_SENTENCE_END.search(gap) is not None and not _joined(found[-1], gap))
+
+
+def _joined(before: Token, gap: str) -> bool:
+    """Whether a full stop belongs to the word before it: a title's or an initial's."""
+    return gap == ". " and before.capital and (len(before.text) == 1 or before.low in _abbreviated())
+
+
+def _abbreviated() -> frozenset[str]:
+    return words("people", "title") | {"st", "mt"}

@@ -1,0 +1,83 @@
+"""What the rules know of words: which are known names, and which are only words that a capital does not make one."""
+
+from functools import cache, lru_cache
+
+from store.text.rules.gazetteer import names, words
+
+_SHORTEST_STEM = 3
+_ENDINGS = (
+    *(("s", ""), ("es", ""), ("ies", "y"), ("ed", ""), ("ed", "e"), ("ied", "y")),
+    *(("ing", ""), ("ing", "e"), ("ly", ""), ("er", ""), ("er", "e"), ("est", ""), ("ness", ""), ("iness", "y")),
+)
+# What only words end in, whether listed or not.
+_WORDY = ("ness", "tion", "sion", "ment", "ism", "able", "ible", "less", "ship", "ology", "ically", "ingly", "ously")
+_SHORTEST_WORDY = 7
+_PLURALS = ("s", "es")
+
+
+@cache
+def places() -> frozenset[str]:
+    """Places of the lists."""
+    return names("countries", "places")
+
+
+@cache
+def known() -> frozenset[str]:
+    """Every place, organisation and product of the lists."""
+    return places() | names("organisations", "products")
+
+
+@cache
+def known_lengths() -> dict[str, tuple[int, ...]]:
+    """How many words the known names of several words have, by their first word; the longest first."""
+    found: dict[str, set[int]] = {}
+    for name in known():
+        first, *rest = name.split(" ")
+        if rest:
+            found.setdefault(first, set()).add(1 + len(rest))
+    return {first: tuple(sorted(lengths, reverse=True)) for first, lengths in found.items()}
+
+
+@cache
+def people() -> frozenset[str]:
+    """Nouns for people and animals that stand before a name."""
+    return words("people", "person") | words("people", "animal")
+
+
+@cache
+def everyday() -> frozenset[str]:
+    """Return the most common words, which begin sentences and fill headings."""
+    return words("common_words") | people()
+
+
+def given(low: str) -> bool:
+    """Whether the word is a given name, perhaps a word as well."""
+    return low in words("given_names")
+
+
+def family(low: str) -> bool:
+    """Whether the word is a family name, perhaps a word as well."""
+    return low in words("family_names")
+
+
+def families(low: str) -> bool:
+    """Whether the word is a family name in the plural: "the Johnsons"."""
+    return any(low.endswith(tail) and family(low[: -len(tail)]) for tail in _PLURALS)
+
+
+@lru_cache(maxsize=8192)
+def is_word(low: str) -> bool:
+    """Whether English has the word, in this or a simpler form."""
+    listed = words("dictionary")
+    if low in everyday() or low in listed or low in words("not_names") or _has_stem(low, listed):
+        return True
+    return len(low) >= _SHORTEST_WORDY and low.endswith(_WORDY)
+
+
+def _has_stem(low: str, listed: frozenset[str]) -> bool:
+    for ending, instead in _ENDINGS:
+        if low.endswith(ending) and len(low) >= len(ending) + _SHORTEST_STEM:
+            stem = low[: -len(ending)] + instead
+            if stem in listed or stem in everyday():
+                return True
+    return False

@@ -1,0 +1,185 @@
+"""Texts to index terms: the same rules for what is stored and for what is asked."""
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import chain, groupby, islice, pairwise
+
+import Stemmer
+
+from store.text.normal_forms import MARK, normalized
+from store.text.stopwords import STOP_WORDS
+from store.text.word_rules import AUTO, FIRST, WordRules, rules_of
+
+MAX_TERM_BYTES = 64
+#: Terms of one text that are looked up, words before pairs and the first of each: every one is a row of the index.
+MOST_TERMS = 16_384
+BIGRAM_PREFIX = "2:"
+#: Words whose stems need not be found again.
+WORDS_KEPT = 16_384
+
+# Written without spaces between words: Thai, Lao, Myanmar, Khmer, kana, Han, Hangul, and their extensions.
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1100-\u11ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf"
+    "\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+)
+
+
+# Without the marks Indic words fall apart at their vowels.
+_LETTERS = rf"(?:[^\W_{_UNSPACED}]++{MARK}*+)++"
+_PIECE = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|{_LETTERS}(?:'{_LETTERS})?")
+_ASCII_PIECE = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
+_ACCENTS = re.compile("[\u0300-\u036f]")
+_APOSTROPHES = re.compile("[\u2018\u2019\u02bc]")
+_POSSESSIVE = re.compile("'s$|'")
+_STEMMER = Stemmer.Stemmer("english")
+#: Breve and letter that are one letter: й without its breve is another.
+_SHORT_I = ("\u0438\u0306", "\u0439")
+
+_AUTO = rules_of(AUTO)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the index knows of a text: how often each term occurs, and how many words it has.
+
+    `length` counts words (stop words left out); word pairs are among the terms but not in the length.
+    """
+
+    counts: Mapping[str, int]
+    length: int
+
+
+def analyse(text: str, rules: WordRules = _AUTO) -> Terms:
+    """Return the terms of a text: lower case, accents and stop words out, stems by the bank's rules, word pairs.
+
+    Adjacent words also give a pair `2:a_b`; scripts without spaces give overlapping pairs of characters.
+    A term longer than 64 bytes is cut and ends in a digest, so no two of them become one. Of a text with more than
+    MOST_TERMS different terms the first are kept. Never raises.
+    """
+    plain = text.isascii()
+    words, pairs = _ascii(text.lower(), rules) if plain else _unicode(_read(text, rules), rules)
+    terms = words + pairs
+    if len(terms) > MOST_TERMS:
+        terms = _first_of(terms)
+    if max(map(len, terms), default=0) > (MAX_TERM_BYTES if plain else MAX_TERM_BYTES // 4):
+        terms = list(map(_bounded, terms))
+    return Terms(Counter(terms), len(words))
+
+
+def asked(text: str, rules: Sequence[WordRules]) -> Mapping[str, int]:
+    """Return the terms a question is looked up by, where a bank's words are cut by any of these rules."""
+    counts: dict[str, int] = {}
+    for one in rules:
+        for term, count in analyse(text, one).counts.items():
+            counts[term] = max(count, counts.get(term, 0))
+    return counts
+
+
+def lexical_text(name: str | None, occurred_at: datetime | None, content: str, rules: WordRules = _AUTO) -> str:
+    """Return what the index reads of a message: `[8 May 2023] Name: text`, so days and people are words too.
+
+    `name` is the speaker's name, or the role where there is none. The day is the day in UTC, its month as the bank's
+    language calls it.
+    """
+    said = f"{name}: {content}" if name else content
+    if occurred_at is None:
+        return said
+    day = occurred_at.astimezone(UTC)
+    return f"[{day.day} {rules.months[day.month - 1]} {day.year}] {said}"
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text as they stand: lower case, accents out, neither stemmed nor stopped."""
+    if text.isascii():
+        return _ASCII_PIECE.findall(text.lower())
+    return [match.group() for match in _PIECE.finditer(_folded(text))]
+
+
+def _ascii(text: str, rules: WordRules) -> tuple[list[str], list[str]]:
+    words = _stems(_ASCII_PIECE.findall(text)) if rules.english else _cut(_ASCII_PIECE.findall(text), rules)
+    return words, _pairs(words)
+
+
+def _unicode(text: str, rules: WordRules) -> tuple[list[str], list[str]]:
+    words: list[str] = []
+    pairs: list[str] = []
+    for unspaced, run in groupby(_PIECE.finditer(text), key=_is_unspaced):
+        pieces = [match.group() for match in run]
+        if unspaced:
+            words += chain.from_iterable(map(_characters, pieces))
+        else:
+            stems = _stems(pieces) if _is_english(pieces, rules) else _cut(pieces, rules)
+            words += stems
+            pairs += _pairs(stems)
+    return words, pairs
+
+
+def _is_unspaced(match: re.Match[str]) -> bool:
+    return match.lastgroup == "unspaced"
+
+
+def _stems(pieces: Sequence[str]) -> list[str]:
+    stems = (_known_stem(piece) if len(piece) <= MAX_TERM_BYTES else _stem(piece) for piece in pieces)
+    return [stem for stem in stems if stem]
+
+
+def _stem(piece: str) -> str:
+    """Return the stem of a word, an empty text for a stop word."""
+    bare = _POSSESSIVE.sub("", piece) if "'" in piece else piece
+    return "" if bare in STOP_WORDS else str(_STEMMER.stemWord(bare))
+
+
+_known_stem = lru_cache(maxsize=WORDS_KEPT)(_stem)
+
+
+def _is_english(pieces: Sequence[str], rules: WordRules) -> bool:
+    return rules.name == FIRST or (rules.english and all(map(str.isascii, pieces)))
+
+
+def _cut(pieces: Sequence[str], rules: WordRules) -> list[str]:
+    bare = (_POSSESSIVE.sub("", piece) if "'" in piece else piece for piece in pieces)
+    return rules.stems([word for word in bare if word])
+
+
+def _pairs(stems: Sequence[str]) -> list[str]:
+    return [f"{BIGRAM_PREFIX}{a}_{b}" for a, b in pairwise(stems)]
+
+
+def _characters(run: str) -> list[str]:
+    return [run] if len(run) == 1 else [a + b for a, b in pairwise(run)]
+
+
+def _read(text: str, rules: WordRules) -> str:
+    """Return a text as its rules read it: where stems depend on accents, they stay until the words are cut."""
+    if rules.name == FIRST:
+        return _folded(text)
+    if not rules.english:
+        kept = normalized("NFKC", normalized("NFKC", text).casefold())
+        return _APOSTROPHES.sub("'", kept)
+    plain = normalized("NFKD", text.casefold()).replace(*_SHORT_I)
+    return _APOSTROPHES.sub("'", normalized("NFC", _ACCENTS.sub("", plain)).casefold())
+
+
+def _folded(text: str) -> str:
+    """Compatibility forms, case and Latin accents gone; a dakuten or a Hangul syllable stays whole."""
+    plain = normalized("NFKD", text.casefold())
+    return _APOSTROPHES.sub("'", normalized("NFC", _ACCENTS.sub("", plain)).casefold())
+
+
+def _first_of(terms: Sequence[str]) -> list[str]:
+    """Return the terms without those that are not among the first MOST_TERMS different ones."""
+    first = frozenset(islice(dict.fromkeys(terms), MOST_TERMS))
+    return [term for term in terms if term in first]
+
+
+def _bounded(term: str) -> str:
+    raw = term.encode()
+    if len(raw) <= MAX_TERM_BYTES:
+        return term
+    digest = hashlib.blake2b(raw, digest_size=8).hexdigest()
+    return raw[: MAX_TERM_BYTES - len(digest) - 1].decode(errors="ignore") + "#" + digest

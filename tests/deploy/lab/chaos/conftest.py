@@ -1,0 +1,52 @@
+"""A database that saw a chaos run's turns and no faults, and copies of it to do something to."""
+
+from collections.abc import AsyncIterator
+from uuid import uuid4
+
+import pytest_asyncio
+from sqlalchemy import text
+
+from deploy.lab.chaos import undisturbed
+from deploy.lab.chaos.eye import Eye, eye_on
+from deploy.lab.chaos.knowledge import Paper, Rule, knowledge
+from deploy.lab.chaos.talk import conversations
+from tests.servers import TestPostgres
+
+SESSIONS = conversations(24, seed=1)
+CHANGES = [change for lane in knowledge(400, seed=1) for change in lane]
+PAPERS = [change for change in CHANGES if isinstance(change, Paper)]
+RULES = [change for change in CHANGES if isinstance(change, Rule)]
+#: What the gateway's stage leaves of turns that it took; the undisturbed run hands them to none.
+HANDED_OVER = """
+    insert into afterturn.ledger_t (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position, status,
+                                    next_attempt_at, accepted_at, updated_at)
+    select host_id, 'gateway', item_id, session_id, bank_id, session_id, turn_id, position, 'flushed', next_attempt_at,
+           accepted_at, updated_at
+      from afterturn.ledger_t where stage = 'extraction' and item_id = turn_id returning 1"""
+TURNS = sorted((turn for session in SESSIONS for turn in session), key=lambda turn: turn.number)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def ingested(servers: tuple[TestPostgres, object]) -> AsyncIterator[TestPostgres]:
+    """A database with some turns in it, through every stage, to which nobody is connected."""
+    database = await servers[0].create(f"chaos_{uuid4().hex}")
+    await undisturbed.ingest(database.app_url, database.operator_url, TURNS, PAPERS, RULES)
+    async with eye_on(database.owner_url) as eye:
+        assert await eye.see(text(HANDED_OVER))
+    yield database
+    await database.drop()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def copied(ingested: TestPostgres) -> AsyncIterator[TestPostgres]:
+    """A copy of it."""
+    copy = await ingested.create(f"chaos_{uuid4().hex}", template=ingested.database)
+    yield copy
+    await copy.drop()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def eye(copied: TestPostgres) -> AsyncIterator[Eye]:
+    """An eye on a copy of it."""
+    async with eye_on(copied.owner_url) as eye:
+        yield eye

@@ -1,0 +1,55 @@
+"""The order of a run: what is to happen while turns are sent has happened before anybody waits for their stages."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import text
+
+from deploy.lab.chaos.eye import Eye
+from deploy.lab.chaos.feeder import Feeder
+from deploy.lab.chaos.gateway import running_gateway
+from deploy.lab.chaos.knowledge import Keeper
+from deploy.lab.chaos.run import Plan, _Run
+from deploy.lab.chaos.sabotage import Sabotage
+from deploy.local.stack import Stack
+from tests.deploy.lab.chaos.conftest import TURNS
+from tests.servers import TestPostgres
+
+pytestmark = pytest.mark.slow
+
+WAIT = "update afterturn.ledger_t set status = 'pending' where turn_id = :turn and stage = 'projection' returning 1"
+LEFT = "select 1 from afterturn.ledger_t where turn_id = :turn and stage = 'projection' and undone"
+
+
+async def _answered_at_once(_sender: Feeder | Keeper, _stack: Stack) -> None:
+    """Stand in for a feeder whose last turn is answered before anybody else did anything."""
+
+
+def _stack(database: TestPostgres, folder: Path) -> Stack:
+    """Return a stack of which there is a database alone."""
+    nothing = SecretStr("")
+    return Stack(
+        pid=0,
+        api="",
+        metrics="",
+        docs="",
+        api_key_file=folder / "api-key",
+        database_url=nothing,
+        operator_url=nothing,
+        owner_url=SecretStr(database.owner_url),
+        redis_url=nothing,
+        postgres_dir=folder,
+    )
+
+
+async def test_a_row_is_dropped_however_soon_the_last_turn_was_answered(
+    eye: Eye, copied: TestPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for sender in (Feeder, Keeper):
+        monkeypatch.setattr(sender, "run", _answered_at_once)
+    assert await eye.see(text(WAIT), {"turn": TURNS[0].id})
+    with running_gateway(tmp_path, slow_seconds=1.0) as gateway:
+        plan = Plan(turns=24, workers=1, sabotage=Sabotage.DROP, rounds=0)
+        assert await _Run(plan, _stack(copied, tmp_path), gateway, lambda _: None).to_its_end() == []
+    assert not await eye.see(text(LEFT), {"turn": TURNS[0].id})

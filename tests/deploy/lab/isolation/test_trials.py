@@ -1,0 +1,281 @@
+"""The isolation check finds nothing where tenants are isolated, finds what is planted, and leaves nothing behind."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+import pytest_asyncio
+from fastapi import FastAPI, Request
+from sqlalchemy import TextClause, text
+from starlette.routing import Mount
+
+from deploy.lab.chaos.undisturbed import work_off
+from deploy.lab.isolation import Report, Way, check_isolation, trials
+from deploy.lab.isolation.routes import ROUTES, UNTRIED, tried, uncovered
+from deploy.lab.isolation.run import application
+from deploy.lab.isolation.tables import MAY_BE_EMPTY, without_rows
+from deploy.lab.isolation.transport import Send, into
+from deploy.lab.isolation.trials import CASES
+from deploy.lab.isolation.world import World, build, named
+from producers.errors import PermissionDenied
+from producers.notifications import Doorbell
+from producers.service import banks, dependencies
+from producers.service.authorisation import Authorisation
+from store import identity
+from store.clock import DatabaseClock
+from store.connections import create_owner_engine
+from store.database import Database
+from store.derived.persons import Person, Persons, Whom
+from store.memory.directives import Curation
+from store.tenancy.banks import Banks
+from store.tenancy.keys import Grant, Keys
+from store.tenancy.removal import TABLES, remove_hosts
+from store.tenancy.spaces import Space
+from tests.producers.conftest import broker_of, database_of
+from tests.servers import TestPostgres, TestValkey
+
+TRIES = 800
+#: Enough to find a hole that was planted: every case is tried once by each tenant.
+FEW = 500
+
+pytestmark = pytest.mark.law("L6")
+
+
+@dataclass
+class Check:
+    """A world and a way into it."""
+
+    postgres: TestPostgres
+    database: Database
+    send: Send
+    app: Any
+    world: World
+
+    async def tries(self, number: int = TRIES) -> Report:
+        return await check_isolation(self.world, [Way(self.send, number)], 7, self.postgres.owner_url)
+
+
+@asynccontextmanager
+async def serving(postgres: TestPostgres, valkey: TestValkey) -> AsyncIterator[tuple[Database, Any]]:
+    """Lend the application on a database."""
+    database, broker = database_of(postgres), broker_of(valkey.url, f"isolation-{uuid4().hex}")
+    doorbell = Doorbell(broker)
+    yield database, application(database, doorbell, await DatabaseClock.asked(database))
+    await doorbell.close()
+    await database.close()
+    broker.client.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def built(servers: tuple[TestPostgres, object], valkey: TestValkey) -> AsyncIterator[tuple[TestPostgres, World]]:
+    """A database in which a world was built, to which nothing is connected."""
+    postgres = await servers[0].create(f"world_{uuid4().hex}")
+    async with serving(postgres, valkey) as (database, app):
+        world = await build(named("isolation"), Keys(database), into(app), lambda _: work_off(database))
+    yield postgres, world
+    await postgres.drop()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def check(built: tuple[TestPostgres, World], valkey: TestValkey) -> AsyncIterator[Check]:
+    """A copy of that database, and the application on it."""
+    postgres = await built[0].create(f"world_{uuid4().hex}", template=built[0].database)
+    async with serving(postgres, valkey) as (database, app):
+        yield Check(postgres, database, into(app), app, built[1])
+    await postgres.drop()
+
+
+async def test_nothing_foreign_is_seen_nor_told_from_what_is_absent(check: Check) -> None:
+    report = await check.tries()
+    assert report.examples == []
+    assert (report.seen, report.told_apart, report.tries) == (0, 0, TRIES)
+    assert set(report.doors) == {case.name for case in CASES}
+    assert report.holds
+
+
+async def test_every_table_of_a_tenant_holds_something_of_the_world_or_it_is_said_why_not(check: Check) -> None:
+    world = check.world
+    assert await without_rows(check.postgres.owner_url, world.host_ids) == []
+    owner = create_owner_engine(check.postgres.owner_url)
+    async with owner.begin() as connection:
+        tables = {row[0] for row in await connection.execute(TABLES)}
+        await connection.execute(text("create table afterturn.later_t (host_id uuid)"))
+    await owner.dispose()
+    assert set(MAY_BE_EMPTY) <= tables
+    assert await without_rows(check.postgres.owner_url, world.host_ids) == ["later_t"]
+
+
+async def test_every_route_of_the_application_is_tried_or_it_is_said_why_not(check: Check) -> None:
+    assert uncovered(check.app) == []
+    served = {
+        f"{method} {route.path.replace(':name}', '}')}"
+        for route in check.app.routes
+        for method in getattr(route, "methods", None) or {"*"}
+    }
+    assert tried() | set(UNTRIED) <= served
+
+
+@pytest.mark.parametrize("path", ["/v1/memories/{memory_id:path}", "/mcp", "/console/banks", "/api/v1/sessions"])
+def test_a_route_that_is_added_later_is_named(path: str) -> None:
+    app = FastAPI(openapi_url=None)
+
+    async def answer(_request: Request) -> None:
+        """Answer nothing."""
+
+    app.add_api_route(path, answer, methods=["GET", "POST"])
+    app.router.routes.append(Mount("/inner", app=FastAPI(openapi_url=None)))
+    shown = path.replace(":path", "")
+    assert uncovered(app) == ["* /inner", f"GET {shown}", f"POST {shown}"]
+
+
+@pytest.mark.slow
+async def test_a_bank_that_is_not_hidden_is_found(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def open_reach(_banks: object, _grant: Grant, bank: str) -> str:
+        return bank
+
+    monkeypatch.setattr(dependencies, "reach", open_reach)
+    report = await check.tries(FEW)
+    assert report.seen > 0
+    assert not report.holds
+
+
+@pytest.mark.slow
+async def test_a_refusal_that_tells_foreign_from_absent_is_found(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    foreign = {place.bank for place in check.world.places}
+    resolve = Banks.resolve
+
+    async def telling(self: Banks, host: Any, space: Space, bank: str) -> str:
+        if space.prefix and bank in foreign and await resolve(self, host, space, bank) != bank:
+            raise PermissionDenied("this bank belongs to somebody else")
+        return await resolve(self, host, space, bank)
+
+    monkeypatch.setattr(Banks, "resolve", telling)
+    report = await check.tries(FEW)
+    assert report.told_apart > 0
+    assert all(line.startswith("told apart") for line in report.examples)
+
+
+@pytest.mark.slow
+async def test_a_users_banks_that_are_not_hidden_are_found(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_user = Banks.of_user
+
+    async def all_of_user(self: Banks, host: Any, _space: Space, user: str, **_: Any) -> list[str]:
+        return await of_user(self, host, Space(), user)
+
+    monkeypatch.setattr(Banks, "of_user", all_of_user)
+    report = await check.tries(2 * FEW)
+    assert report.seen > 0
+    assert any("across" in line for line in report.examples)
+
+
+@pytest.mark.slow
+async def test_each_kind_of_thing_of_another_user_is_found_where_its_bank_is_not_hidden(
+    check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = {(identity.host_id(check.world.names[one.tenant]), one.bank) for one in check.world.places}
+
+    async def careless(known: Banks, grant: Grant, bank: str) -> str:
+        """Forget whose a bank is, within its tenant."""
+        return bank if (grant.host_id, bank) in places else await banks.reach(known, grant, bank)
+
+    monkeypatch.setattr(dependencies, "reach", careless)
+    # What changes things would be let in as well, and soon nothing would be left to see.
+    reads = [case for case in CASES if case.way.startswith(("GET", "POST /api/v1/recall"))]
+    monkeypatch.setattr(trials, "CASES", reads)
+    monkeypatch.setattr(trials, "WEIGHED", reads)
+    report = await check.tries(2 * FEW)
+    kinds = (
+        "recall",
+        "units/{unit_id}",
+        "docs/{doc_id}",
+        "directives",
+        "reflections",
+        "banks/{bank}/freshness",
+    )
+    assert [kind for kind in kinds if not any(f"/api/v1/{kind}" in name for name in report.found)] == []
+    assert any("that is a reflection" in name for name in report.found)
+
+
+@pytest.mark.slow
+async def test_a_profile_from_banks_that_a_key_does_not_reach_is_found(
+    check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = Persons.of
+
+    async def careless(self: Persons, host: UUID, _space: Space, whom: Whom, **more: Any) -> Person:
+        return await of(self, host, Space(), whom, **{**more, "banks": None})
+
+    monkeypatch.setattr(Persons, "of", careless)
+    report = await check.tries(FEW)
+    assert report.seen > 0
+    assert all(name.startswith("GET /api/v1/profile") for name in report.found)
+
+
+@pytest.mark.slow
+async def test_a_user_who_changes_what_others_left_in_a_shared_bank_is_found(
+    check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def anyone(*_: object, **__: object) -> None:
+        """Let every key do everything."""
+
+    monkeypatch.setattr(Authorisation, "require", anyone)
+    report = await check.tries(FEW)
+    assert report.seen > 0
+    allowed = {line for line in report.examples if line.startswith("allowed")}
+    assert allowed
+    assert all(" of others in a shared bank" in line for line in allowed)
+    assert not report.holds
+
+
+async def test_what_was_taken_away_is_found(check: Check) -> None:
+    world = check.world
+    place, changed = world.places[0], world.places[1]
+    async with check.database.tenant(identity.host_id(world.names[0])) as connection:
+        await connection.execute(
+            text("delete from afterturn.recall_job_t where job_id = cast(:job as uuid)"), {"job": place.things.job}
+        )
+    way = Way(_meanwhile(check, world, changed.bank), 2)
+    report = await check_isolation(world, [way], 7, check.postgres.owner_url)
+    assert (report.seen, report.examples[-1:]) == (2, ["changed: 2 of 21 places"])
+
+
+def _meanwhile(check: Check, world: World, bank: str) -> Send:
+    """Return a way in whose first request is beside another one, that changes a place."""
+    left = iter([True])
+
+    async def send(ask: Any, token: str) -> Any:
+        if next(left, False):
+            curation = Curation(check.database, await DatabaseClock.asked(check.database))
+            known = await curation.directives(identity.host_id(world.names[0]), bank, 10)
+            await curation.withdraw(identity.host_id(world.names[0]), bank, known[0].directive_id)
+        return await check.send(ask, token)
+
+    return send
+
+
+async def test_removed_hosts_leave_no_row(check: Check) -> None:
+    world = check.world
+    await remove_hosts(check.postgres.owner_url, world.host_ids)
+    engine = create_owner_engine(check.postgres.superuser_url)
+    async with engine.connect() as connection:
+        tables = [row[0] for row in await connection.execute(TABLES)]
+        left = [
+            table for table in tables if (await connection.execute(_any_row(table), {"hosts": world.host_ids})).all()
+        ]
+    await engine.dispose()
+    assert len(tables) > 20
+    assert left == []
+
+
+def test_what_a_shared_bank_must_keep_is_tried_there() -> None:
+    kept = {"directives", "pin", "units", "docs", "erasures", "links", "banks"}
+    shared = [case.name for case in CASES if case.name.endswith("of others in a shared bank")]
+    assert all(any(kind in name for name in shared) for kind in kept)
+    assert len(CASES) > len(ROUTES)
+
+
+def _any_row(table: str) -> TextClause:
+    return text(f"select 1 from afterturn.{table} where host_id = any(:hosts) limit 1")

@@ -1,0 +1,192 @@
+"""A command's own folder: gone with the command, and with the next one when the command was killed."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from deploy.cli.doctor_checks import Patient
+from deploy.cli.orphaned_databases import left_behind
+from deploy.local import cluster
+from deploy.local.folder_lock import FolderLock
+from deploy.local.private_folder import DATA, leftovers, private_folder
+from deploy.settings import load
+from tests.patience import PATIENCE_S, wait_until
+from tests.processes import spawned
+
+OWN = """
+import sys, time, deploy.local.private_folder
+with deploy.local.private_folder.private_folder("bench") as folder:
+    print(folder, flush=True)
+    time.sleep(600)
+"""
+DEMO = [sys.executable, "-P", "-m", "deploy.cli", "demo"]
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where private folders are made: a folder of the test's, for its children too."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return folder
+
+
+@pytest.fixture
+def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where root's databases lie, for the test."""
+    folder = tmp_path / "system"
+    folder.mkdir()
+    monkeypatch.setattr(cluster, "SYSTEM_FOLDER", folder)
+    return folder
+
+
+@pytest.fixture
+def killed(temporary: Path, system: Path) -> tuple[Path, Path]:
+    """The private folder of a command that was killed, and root's database of it."""
+    with spawned([sys.executable, "-P", "-c", OWN], stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        folder = Path(owner.stdout.readline().strip())
+        assert folder.parent == temporary
+        home = database(system, "0123456789ab", folder / DATA)
+        assert leftovers() == []
+    return folder, home
+
+
+def database(system: Path, name: str, data: Path | None) -> Path:
+    """A database of root's, made for a data folder that leads to it."""
+    home = system / name
+    (home / "pg").mkdir(parents=True)
+    (home / "pg" / "base").write_bytes(b"x" * 3 * 1024**2)
+    if data is not None:
+        data.mkdir(exist_ok=True, parents=True)
+        (home / "data-folder").write_bytes(os.fsencode(data))
+        (data / "pg").symlink_to(home / "pg")
+    return home
+
+
+def found(data: Path) -> list[tuple[str, str]]:
+    """What the doctor of a data folder says of what was left behind, and what to do."""
+    patient = Patient(load({"AFTERTURN_DATA": str(data)}).settings, None)
+    return [(one.seen, one.remedy) for one in left_behind(patient)]
+
+
+def test_it_is_gone_with_the_command_and_so_is_its_database(temporary: Path, system: Path) -> None:
+    with private_folder("bench") as folder:
+        home = database(system, "0123456789ab", folder / DATA)
+        assert leftovers() == []
+    assert not home.exists()
+    assert list(temporary.iterdir()) == []
+
+
+def test_what_a_killed_command_left_is_named_with_its_size_and_removed_by_the_next(
+    killed: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, home = killed
+    ((seen, remedy),) = found(tmp_path / "memory")
+    assert seen == f"3 MiB in {folder} and {home}, by a command that was killed"
+    assert remedy.endswith(f"rm -r {folder} {home}")
+    with private_folder("demo") as another:
+        assert not folder.exists()
+        assert not home.exists()
+        assert another.exists()
+    assert str(home) in capsys.readouterr().err
+
+
+def test_a_database_whose_private_folder_was_cleared_away_is_found_by_what_it_says_itself(
+    killed: tuple[Path, Path], tmp_path: Path
+) -> None:
+    folder, home = killed
+    folder.rename(tmp_path / "cleared")
+    ((seen, remedy),) = found(tmp_path / "memory")
+    assert seen == f"3 MiB in {home}, by a command that was killed"
+    assert remedy.endswith(f"rm -r {home}")
+    with private_folder("demo"):
+        assert not home.exists()
+
+
+def test_while_its_stack_still_stops_what_a_killed_command_left_is_nobodys_to_remove(killed: tuple[Path, Path]) -> None:
+    folder, home = killed
+    stopping = FolderLock(folder / DATA)
+    with private_folder("demo"):
+        assert home.exists()
+        assert folder.exists()
+    stopping.release()
+
+
+def test_a_stopped_memory_is_nothing_that_was_left_behind(tmp_path: Path, temporary: Path, system: Path) -> None:
+    home = database(system, "0123456789ab", tmp_path / "memory")
+    assert found(tmp_path / "elsewhere") == []
+    with private_folder("demo"):
+        assert home.exists()
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_memory_whose_folder_is_gone_is_named_and_never_removed(
+    tmp_path: Path, temporary: Path, system: Path
+) -> None:
+    home = database(system, "0123456789ab", tmp_path / "memory")
+    (tmp_path / "memory").rename(tmp_path / "moved")
+    ((seen, remedy),) = found(tmp_path / "elsewhere")
+    assert seen == f"3 MiB in {home}, the database of {tmp_path / 'memory'}"
+    assert "if you moved the folder, run `afterturn up` there" in remedy
+    assert found(tmp_path / "moved") == []
+    unsaid = database(system, "0123456789ab.2", None)
+    assert [remedy for seen, remedy in found(tmp_path / "moved") if "an unknown folder" in seen] == [
+        f"if the link `pg` of no data folder leads there: rm -r {unsaid}"
+    ]
+    with private_folder("demo"):
+        assert home.exists()
+        assert unsaid.exists()
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_link_of_that_name_is_not_followed(temporary: Path, tmp_path: Path, system: Path) -> None:
+    precious = tmp_path / "precious"
+    (precious / "lock").parent.mkdir()
+    (precious / "lock").touch()
+    (temporary / "afterturn-private-x").symlink_to(precious)
+    assert (leftovers(), list(system.iterdir())) == ([], [])
+
+
+def test_an_interrupt_is_answered_and_another_waits_until_all_is_removed(
+    temporary: Path, system: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deploy.local.private_folder.survivors.kill", lambda _gone: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt), private_folder("bench"):
+        raise KeyboardInterrupt
+    assert "interrupted" in capsys.readouterr().err
+    assert (list(temporary.iterdir()), list(system.iterdir())) == ([], [])
+
+
+@pytest.mark.slow  # a whole command starts
+def test_a_stack_that_is_interrupted_while_it_starts_leaves_nothing(temporary: Path) -> None:
+    with spawned(DEMO, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as demo:
+        wait_until(lambda: any(temporary.glob("afterturn-private-*/data/logs")), "its servers are being made")
+        (folder,) = temporary.glob("afterturn-private-*")
+        demo.send_signal(signal.SIGINT)
+        _, said = demo.communicate(timeout=PATIENCE_S)
+    assert demo.returncode == 130
+    assert "interrupted: ending" in said
+    assert list(temporary.iterdir()) == []
+    assert [data for _, data in cluster.homes() if data == folder / DATA] == []
+
+
+def test_a_database_whose_server_runs_is_neither_named_nor_removed(
+    killed: tuple[Path, Path], tmp_path: Path, system: Path
+) -> None:
+    folder, home = killed
+    unsaid = database(system, "0123456789ab.2", None)
+    server = tmp_path / "postgres"
+    shutil.copy2(shutil.which("sleep") or "", server)
+    with spawned([server, "600"], cwd=home / "pg"), spawned([server, "600"], cwd=unsaid / "pg"):
+        assert found(tmp_path / "memory") == []
+        with private_folder("demo"):
+            assert folder.exists()
+            assert home.exists()

@@ -1,0 +1,112 @@
+"""The vocabulary of the log: nine aggregates, twenty-seven events, ids that hold every part."""
+
+import re
+from uuid import UUID, uuid4
+
+import pytest
+
+from store.errors import InvalidEvent, LegacyEvent
+from store.log.catalog import (
+    ID_FIELDS,
+    LEGACY,
+    Aggregate,
+    EventType,
+    aggregate_id,
+    aggregate_id_of,
+    aggregate_type,
+    event_type,
+)
+from store.log.event_data import MODELS
+from store.log.refusals import TABLES
+
+HOST, BANK = uuid4(), uuid4()
+
+FAMILIES = {
+    "AgentMemoryBank": {"Created", "Updated", "Deleted"},
+    "AgentMemoryDoc": {"Created", "Updated", "Deleted"},
+    "AgentMemoryUnit": {"Retained", "Updated", "Deleted"},
+    "AgentMemoryEntity": {"Created", "Updated", "Deleted"},
+    "AgentMemoryUnitEntity": {"Linked", "Unlinked"},
+    "AgentMemoryLink": {"Created", "Updated", "Deleted"},
+    "AgentMemoryDirective": {"Created", "Updated", "Deleted"},
+    "AgentMemoryReflection": {"Created", "Updated", "Deleted"},
+    "AgentSessionHistory": {"Created", "Appended", "Compacted", "Deleted"},
+}
+
+
+def test_the_catalog_is_the_seeds() -> None:
+    expected = {f"{aggregate}{suffix}Event" for aggregate, suffixes in FAMILIES.items() for suffix in suffixes}
+    assert {e.value for e in EventType} == expected
+    assert len(EventType) == 27
+    assert set(MODELS) == set(EventType)
+    assert set(TABLES) == set(ID_FIELDS) == set(Aggregate)
+
+
+@pytest.mark.parametrize("event", EventType)
+def test_an_aggregates_name_is_an_event_types_without_its_suffix(event: EventType) -> None:
+    assert aggregate_type(event) in FAMILIES
+    assert event.removeprefix(aggregate_type(event)).removesuffix("Event") in FAMILIES[aggregate_type(event)]
+
+
+def test_unlinked_is_not_taken_for_linked() -> None:
+    assert aggregate_type("AgentMemoryUnitEntityUnlinkedEvent") == "AgentMemoryUnitEntity"
+
+
+@pytest.mark.parametrize("name", ["CreatedEvent", "", "AgentMemoryUnit", "AgentMemoryUnitEvent"])
+def test_a_name_that_tells_no_aggregate_is_refused(name: str) -> None:
+    with pytest.raises(InvalidEvent):
+        aggregate_type(name)
+
+
+@pytest.mark.parametrize("name", sorted(LEGACY))
+def test_names_of_the_older_family_are_kept_apart(name: str) -> None:
+    assert name not in set(EventType)
+    with pytest.raises(LegacyEvent):
+        event_type(name)
+
+
+def test_an_unknown_event_is_refused() -> None:
+    with pytest.raises(InvalidEvent):
+        event_type("AgentMemoryUnitForgottenEvent")
+
+
+@pytest.mark.parametrize("aggregate", Aggregate)
+def test_an_aggregate_id_names_host_bank_and_its_own_parts(aggregate: Aggregate) -> None:
+    fields = {"hostId": HOST, "bankId": BANK, **{field: uuid4() for field in ID_FIELDS[aggregate]}}
+    assert aggregate_id_of(aggregate, fields) == "|".join(map(str, fields.values()))
+
+
+@pytest.mark.parametrize("aggregate", Aggregate)
+def test_an_aggregate_id_is_never_partial(aggregate: Aggregate) -> None:
+    fields: dict[str, object] = {"hostId": HOST, "bankId": BANK, **{field: uuid4() for field in ID_FIELDS[aggregate]}}
+    for missing in fields:
+        for partial in (
+            {k: v for k, v in fields.items() if k != missing},
+            {**fields, missing: ""},
+            {**fields, missing: None},
+        ):
+            with pytest.raises(InvalidEvent):
+                aggregate_id_of(aggregate, partial)
+
+
+def test_a_part_holds_no_bar() -> None:
+    with pytest.raises(InvalidEvent):
+        aggregate_id(HOST, BANK, "a|b")
+
+
+def test_an_aggregate_id_holds_at_most_255_bytes() -> None:
+    assert aggregate_id("x" * 255)
+    for too_long in ("x" * 256, "ü" * 128):
+        with pytest.raises(InvalidEvent, match="255"):
+            aggregate_id(too_long)
+
+
+def test_the_longest_real_id_fits() -> None:
+    uuids = [str(UUID(int=0))] * 4
+    assert len(aggregate_id(*uuids, "x" * 32)) == 180
+
+
+def test_wire_names_are_camel_case() -> None:
+    for model in MODELS.values():
+        for field in model.model_fields.values():
+            assert re.fullmatch(r"[a-z][A-Za-z]*", str(field.alias))

@@ -1,0 +1,165 @@
+"""Reading the log: every event once, in the order of commits, whatever else is being written."""
+
+import asyncio
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+
+from store.connections import create_owner_engine
+from store.database import Database
+from store.errors import RestoredElsewhere
+from store.log.append import append_events
+from store.log.bulk import append_bulk
+from store.log.catalog import EventType
+from store.log.reader import Place, Subscription, read, restamp
+from tests.patience import until
+from tests.servers import TestPostgres
+from tests.store.conftest import new_host, rows, settled
+from tests.store.log.test_append import append, event
+
+E = EventType
+PLACES = "select xid::text::bigint, position from event_store_t order by xid, position"
+
+
+@pytest.fixture
+async def bank(database: Database, host: UUID) -> UUID:
+    await append(database, host, [event(host, E.BANK_CREATED)])
+    return host
+
+
+async def keys(database: Database, host: UUID, after: Place | None = None) -> tuple[list[str], Place]:
+    async with database.tenant(host) as connection:
+        found = await read(connection, host, after or Place(), 1000)
+    return [f.payload["data"].get("docId", "bank") for f in found], found[-1].place if found else after or Place()
+
+
+@pytest.mark.law("L5")
+async def test_a_reader_stops_before_what_is_still_being_written_and_misses_nothing(
+    database: Database, bank: UUID
+) -> None:
+    """A slow writer takes its position first and commits last: a reader by position alone would pass it by."""
+    slow, quick = event(bank, E.DOC_CREATED, key="slow"), event(bank, E.DOC_CREATED, key="quick")
+    await settled(database, bank)
+    _, place = await keys(database, bank)
+    async with database.tenant(bank) as writer:
+        await append_events(writer, bank, [slow])
+        await append(database, bank, [quick])
+        seen, place = await keys(database, bank, place)
+        assert seen == []
+    await settled(database, bank)
+    seen, place = await keys(database, bank, place)
+    assert seen == [slow["payload"]["data"]["docId"], quick["payload"]["data"]["docId"]]
+    assert await keys(database, bank, place) == ([], place)
+
+
+async def test_readers_of_a_busy_log_see_every_event_once(database: Database, bank: UUID) -> None:
+    offers = [event(bank, E.DOC_CREATED, key=f"{n}") for n in range(60)]
+    writing = asyncio.gather(*(append(database, bank, [offer]) for offer in offers))
+    seen: list[str] = []
+    place = Place()
+
+    async def all_seen() -> bool:
+        nonlocal place
+        found, place = await keys(database, bank, place)
+        seen.extend(found)
+        return writing.done() and len(seen) >= 61
+
+    await until(all_seen, "every event is seen")
+    assert sorted(seen) == sorted(["bank", *(o["payload"]["data"]["docId"] for o in offers)])
+
+
+async def test_what_a_block_wrote_and_its_checkpoint_are_one(database: Database, bank: UUID) -> None:
+    await append(database, bank, [event(bank, E.DOC_CREATED, key=f"{n}") for n in range(5)])
+    await settled(database, bank)
+    note = text("insert into bank_statistics_t values (:h, :b, :n, 0)")
+    subscription = Subscription(database, bank, "notes")
+    with pytest.raises(RuntimeError):
+        async with subscription.page(3) as (connection, events):
+            await connection.execute(note, {"h": bank, "b": uuid4(), "n": len(events)})
+            raise RuntimeError
+    while True:
+        async with subscription.page(4) as (connection, events):
+            if not events:
+                break
+            await connection.execute(note, {"h": bank, "b": uuid4(), "n": len(events)})
+    assert await rows(database, bank, "select units from bank_statistics_t order by 1") == [(2,), (4,)]
+
+
+async def test_two_processes_serve_a_subscription_without_seeing_an_event_twice(database: Database, bank: UUID) -> None:
+    await append(database, bank, [event(bank, E.DOC_CREATED, key=f"{n}") for n in range(20)])
+    await settled(database, bank)
+
+    async def serve() -> list[UUID]:
+        seen = []
+        for _ in range(12):
+            async with Subscription(database, bank, "shared").page(3) as (_, events):
+                seen += [e.id for e in events]
+        return seen
+
+    both = [e for served in await asyncio.gather(serve(), serve()) for e in served]
+    assert len(both) == len(set(both)) == 21
+
+
+async def test_reading_goes_through_the_index_as_the_tenant(database: Database, bank: UUID) -> None:
+    async with database.tenant(bank) as connection:
+        # A handful of rows is as well sorted; what counts is that the index can do without.
+        await connection.execute(text("set local enable_seqscan = off"))
+        await connection.execute(text("set local enable_sort = off"))
+        plan = await connection.execute(
+            text(
+                "explain select 1 from event_store_t e where e.host_id = :h and (e.xid, e.position) > ('5'::xid8, 7) "
+                "and e.xid < pg_snapshot_xmin(pg_current_snapshot()) order by e.xid, e.position limit 10"
+            ),
+            {"h": bank},
+        )
+        lines = "\n".join(plan.scalars())
+    assert "log_by_commit" in lines
+    assert "Sort" not in lines
+
+
+async def test_a_restored_log_is_stamped_anew_and_every_subscription_goes_on_where_it_was(
+    lonely: Database, fresh_database: TestPostgres
+) -> None:
+    host = await new_host(lonely)
+    await append(lonely, host, [event(host, E.BANK_CREATED)])
+    for n in range(6):
+        await append(lonely, host, [event(host, E.DOC_CREATED, key=f"{n}")])
+    await settled(lonely, host)
+    first, second = Subscription(lonely, host, "first"), Subscription(lonely, host, "second")
+    async with first.page(2):
+        pass
+    async with second.page(5):
+        pass
+    await _restored_elsewhere(fresh_database)
+    with pytest.raises(RestoredElsewhere):
+        async with first.page():
+            pass
+    # Somebody wrote before it was stamped.
+    await append(lonely, host, [event(host, E.DOC_CREATED, key="6")])
+    await append_bulk(lonely, host, [event(host, E.DOC_CREATED, key="7")])
+    assert await restamp(fresh_database.owner_url) == 9
+    assert await restamp(fresh_database.owner_url) == 0
+    await append(lonely, host, [event(host, E.DOC_CREATED, key="8")])
+    await settled(lonely, host)
+    async with first.page() as (_, events):
+        assert [e.payload["data"]["docId"] for e in events] == [_doc(host, n) for n in range(1, 9)]
+    async with second.page() as (_, events):
+        assert [e.payload["data"]["docId"] for e in events] == [_doc(host, n) for n in range(4, 9)]
+    seen, _ = await keys(lonely, host)
+    assert seen == ["bank", *(_doc(host, n) for n in range(9))]
+
+
+def _doc(host: UUID, n: int) -> str:
+    return str(event(host, E.DOC_CREATED, key=f"{n}")["payload"]["data"]["docId"])
+
+
+async def _restored_elsewhere(postgres: TestPostgres) -> None:
+    """Leave the database as a dump of another, older cluster would: xids that here lie in the future."""
+    engine = create_owner_engine(postgres.owner_url)
+    ahead = "((xid::text)::bigint + 1000000)::text::xid8"
+    async with engine.begin() as connection:
+        await connection.execute(text(f"update afterturn.event_store_t set xid = {ahead}"))
+        await connection.execute(text(f"update afterturn.subscription_t set xid = {ahead}"))
+        await connection.execute(text("update public.afterturn_cluster set system_identifier = 1"))
+    await engine.dispose()

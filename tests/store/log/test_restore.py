@@ -1,0 +1,72 @@
+"""A log restored into another cluster, whose transactions are numbered otherwise: nothing is read twice or missed."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from deploy.bootstrap import bootstrap
+from deploy.local import EmbeddedPostgres, PostgresEndpoint
+from store.database import Database
+from store.errors import RestoredElsewhere
+from store.log.catalog import EventType
+from store.log.reader import Subscription
+from store.replay import verify
+from tests.dumps import AS_OWNER, EVERY_TENANT, dumped, restored
+from tests.servers import TestPostgres
+from tests.store.conftest import new_host, settings_of, settled
+from tests.store.log.test_append import append, event
+
+E = EventType
+
+
+@pytest.fixture
+async def elsewhere(tmp_path: Path) -> AsyncIterator[TestPostgres]:
+    """A second cluster with an empty database, its extension and roles."""
+    server = EmbeddedPostgres(tmp_path, durable=False)
+    endpoint = await asyncio.to_thread(server.start)
+    urls = {name: url for name, url in asdict(endpoint).items() if name.endswith("_url")}
+    yield TestPostgres(database="afterturn", **urls)
+    await asyncio.to_thread(server.stop)
+    server.cluster.remove()
+
+
+async def connect(postgres: TestPostgres) -> Any:
+    driver: Any = asyncpg
+    return await driver.connect(postgres.owner_url.replace("+asyncpg", ""), ssl=False)
+
+
+@pytest.mark.slow
+@pytest.mark.law("L5")
+async def test_a_log_restored_into_a_second_cluster_goes_on(
+    lonely: Database, fresh_database: TestPostgres, elsewhere: TestPostgres, tmp_path: Path
+) -> None:
+    host = await new_host(lonely)
+    old = await connect(fresh_database)
+    for _ in range(2000):  # the first cluster has seen more transactions than the second
+        await old.execute("select pg_current_xact_id()")
+    await old.close()
+    await append(lonely, host, [event(host, E.BANK_CREATED)])
+    docs = [event(host, E.DOC_CREATED, key=f"{n}") for n in range(5)]
+    for doc in docs[:4]:
+        await append(lonely, host, [doc])
+    await settled(lonely, host)
+    async with Subscription(lonely, host, "reader").page(3) as (_, events):
+        assert len(events) == 3
+    dump = await dumped(fresh_database.owner_url, *AS_OWNER, environment=EVERY_TENANT)
+    await restored(elsewhere.owner_url, dump)
+    there = Database(settings_of(elsewhere))
+    with pytest.raises(RestoredElsewhere):
+        async with Subscription(there, host, "reader").page():
+            pass
+    urls = (elsewhere.owner_url, elsewhere.app_url, elsewhere.operator_url, elsewhere.superuser_url)
+    await asyncio.to_thread(bootstrap, tmp_path, PostgresEndpoint("127.0.0.1", 0, *urls))
+    await append(there, host, [docs[4]])
+    async with Subscription(there, host, "reader").page() as (_, events):
+        assert [str(e.id) for e in events] == [doc["id"] for doc in docs[2:]]
+    await there.close()
+    assert (await verify(elsewhere.owner_url)).equal

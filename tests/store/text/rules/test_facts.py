@@ -1,0 +1,150 @@
+import pytest
+
+from store.text.rules import Fact, MessageText, Tier, TurnText, extract
+
+
+def _facts(text: str, *, role: str = "user", name: str | None = None) -> list[Fact]:
+    return list(extract(TurnText((MessageText(role, text, name),))).facts)
+
+
+@pytest.mark.parametrize(
+    "text,contracted",
+    [
+        ("My name is Alice.", ("user_name", "name", "name", "Alice", Tier.L0, 0.95)),
+        ("I prefer short answers!", ("user_preference", "preference", "prefer", "short answers", Tier.L0, 0.92)),
+        ("I like green tea, really", ("user_like", "like", "like", "green tea", Tier.L2, 0.85)),
+        ("Today I need to ship it", ("today_task", "today_task", "today-task", "to ship it", Tier.L1, 0.80)),
+        ("This week I need a form\nand", ("weekly_task", "weekly_task", "week-task", "a form", Tier.L2, 0.82)),
+    ],
+)
+def test_the_contracted_rules_find_their_facts(text: str, contracted: tuple[str, str, str, str, Tier, float]) -> None:
+    (fact,) = _facts(text)
+    assert (fact.fact_id, fact.key, fact.slug, fact.value, fact.tier, fact.confidence) == contracted
+
+
+@pytest.mark.parametrize(
+    "text,fact_id,key,value",
+    [
+        ("I live in Cape Town with two dogs.", "user_home", "home", "Cape Town"),
+        ("We've just moved to Łódź!", "user_home", "home", "Łódź"),
+        ("I moved from Porto to Braga.", "user_home", "home", "Braga"),
+        ("I grew up in São Paulo.", "user_origin", "origin", "São Paulo"),
+        ("I work at the city library in Ghent.", "user_employer", "employer", "the city library"),
+        ("I work as a sound engineer.", "user_job", "job", "a sound engineer"),
+        ("My birthday is on 3 April, by the way.", "user_birthday", "birthday", "3 April"),
+        ("I\u2019m allergic to penicillin.", "user_allergy", "allergy", "penicillin"),
+        ("I'm a vegetarian for good now.", "user_diet", "diet", "vegetarian"),
+        ("I don't like coriander.", "user_dislike", "dislike", "coriander"),
+        ("I love hiking in the rain.", "user_like", "like", "hiking in the rain"),
+        ("My favourite dish is goulash.", "user_favourite", "dish", "goulash"),
+        ("My sister Maud is here.", "user_sister", "maud", "Maud"),
+        ("My dentist is called Dr Nys.", "user_dentist", "nys", "Dr Nys"),
+        ("Our cat's name is Biscuit.", "user_cat", "biscuit", "Biscuit"),
+        ("I live in St. Louis. It rains.", "user_home", "home", "St. Louis"),
+        ("My dentist is Dr. Nys.", "user_dentist", "nys", "Dr. Nys"),
+        ("I moved to Lisbon. Before that I moved to Berlin, in 2010.", "user_home", "home", "Lisbon"),
+        ('My favourite film is "Alien".', "user_favourite", "film", '"Alien"'),
+    ],
+)
+def test_common_durable_facts_are_found(text: str, fact_id: str, key: str, value: str) -> None:
+    (fact,) = _facts(text)
+    assert (fact.fact_id, fact.key, fact.value) == (fact_id, key, value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Humidity dislikes me: ai like you",
+        "If I moved to Porto, would you come?",
+        "When I live in Porto, all will be well.",
+        "I love you.",
+        "I work at night.",
+        "I live in a dream.",
+        "My birthday is coming up.",
+        "My sister is happy.",
+        "I'm allergic to what?",
+        "I like",
+        "I like !",
+        "my name is",
+        "Suppose I live in Lisbon, or let's say I work at Google.",
+        "Imagine that I live in Lisbon.",
+        "I thought I moved to Rome.",
+        "I don't think I live in Rome any more.",
+        "We moved to Slack, then I moved to React and to Python.",
+        "I'm from Marketing.",
+        "My sister is Anna's friend.",
+        "I work as hard as I can.",
+        "I hate to bother you. I don't like this answer.",
+        "My favourite colour is not blue.",
+    ],
+)
+def test_what_only_sounds_like_a_fact_is_none(text: str) -> None:
+    assert _facts(text) == []
+
+
+def test_case_is_kept_and_the_opening_phrase_may_have_any() -> None:
+    assert [fact.value for fact in _facts("MY NAME IS McKenzie")] == ["McKenzie"]
+
+
+def test_a_value_ends_where_the_next_clause_begins() -> None:
+    assert [fact.value for fact in _facts("My name is Ana and I live in Ghent")] == ["Ana", "Ghent"]
+
+
+def test_a_long_value_is_cut_between_characters_at_128_bytes() -> None:
+    (fact,) = _facts("I like " + "ä" * 200)
+    assert fact.value == "ä" * 64
+    (fact,) = _facts("I like x" + "ä" * 200)
+    assert len(fact.value.encode()) == 127
+
+
+@pytest.mark.parametrize("role", ["assistant", "tool", "system"])
+def test_only_what_people_say_is_mined(role: str) -> None:
+    assert _facts("I like tea. My name is Juniper.", role=role) == []
+
+
+def test_the_first_of_a_kind_counts_and_relations_count_each() -> None:
+    facts = _facts("I like tea. I like rum. My sister Maud and my brother Joost and my sister Ida.")
+    assert [(fact.slug, fact.value) for fact in facts] == [
+        ("like", "tea"),
+        ("relation-sister-maud", "Maud"),
+        ("relation-brother-joost", "Joost"),
+        ("relation-sister-ida", "Ida"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'My friend said "I live in Porto" and left.',
+        "He told me: \u201cmy name is Karl\u201d.",
+        "> I live in Porto",
+        "Translate `I like tea`, please:\n```\nmy name is Karl\n```",
+    ],
+)
+def test_what_a_message_only_repeats_is_nothing_its_speaker_said(text: str) -> None:
+    assert _facts(text) == []
+
+
+def test_facts_come_in_the_order_they_were_said_what_was_long_ago_first() -> None:
+    """So that of two homes the one that holds is the later fact."""
+    for text in (
+        "I moved to Berlin, and now I live in Lisbon.",
+        "I live in Lisbon; I moved to Berlin in 2010, and back.",
+    ):
+        assert [fact.value for fact in _facts(text)] == ["Berlin", "Lisbon"]
+
+
+def test_of_what_there_may_be_many_each_counts_and_else_what_was_said_last() -> None:
+    facts = _facts("I'm allergic to nuts. I'm allergic to cats. I live in Porto. No, I live in Braga.")
+    assert [(fact.slug, fact.value) for fact in facts] == [
+        ("allergy", "nuts"),
+        ("allergy-cats", "cats"),
+        ("home", "Braga"),
+    ]
+
+
+def test_a_fact_is_said_of_its_speaker() -> None:
+    (fact,) = _facts("I live in Ghent.", name="Ines")
+    assert (fact.subject, fact.statement) == ("Ines", "Ines lives in Ghent.")
+    (fact,) = _facts("I live in Ghent.")
+    assert (fact.subject, fact.statement) == (None, "The user lives in Ghent.")

@@ -1,0 +1,69 @@
+"""A model that reads turns, behind an OpenAI-compatible `/v1/responses`; one call a turn, nothing kept of it."""
+
+import time
+from dataclasses import dataclass
+
+from embeddings.endpoint import Endpoint, EndpointError, Limits
+from store.text.rules.model import TurnText
+from workers.extraction.llm.answer import NoAnswer, Read, read
+from workers.extraction.llm.request import MINED_ROLE, request, version_of
+from workers.metrics import MODEL_CALLS, MODEL_DROPPED, MODEL_SECONDS
+from workers.settings import EnrichmentSettings
+
+#: Instructions, tool and JSON around the text of a request, and how many bytes a character may become.
+ENVELOPE_BYTES, BYTES_A_CHARACTER = 65_536, 12
+
+
+@dataclass(frozen=True, slots=True)
+class LlmReader:
+    """Reads turns by one model; what the model makes of a turn has the version `version`."""
+
+    endpoint: Endpoint
+    settings: EnrichmentSettings
+
+    @property
+    def version(self) -> str:
+        """The version of what is found."""
+        return version_of(self.settings.model)
+
+    async def read(self, turn: TurnText) -> Read:
+        """Ask the model once. Raises EndpointError, NoAnswer."""
+        settings = self.settings
+        body = request(
+            turn,
+            model=settings.model,
+            max_output_tokens=settings.max_output_tokens,
+            max_characters=settings.max_input_characters,
+        )
+        started, outcome = time.monotonic(), "ok"
+        try:
+            found = read(await self.endpoint.post(body), turn)
+        except (EndpointError, NoAnswer) as error:
+            outcome = error.category if isinstance(error, EndpointError) else error.fault
+            raise
+        finally:
+            MODEL_SECONDS.observe(time.monotonic() - started)
+            MODEL_CALLS.labels(outcome).inc()
+        MODEL_DROPPED.inc(found.dropped)
+        return found
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.endpoint.close()
+
+
+def reader_of(settings: EnrichmentSettings) -> LlmReader | None:
+    """Return the reader these settings choose, None where no model is to read."""
+    if not settings.enabled:
+        return None
+    limits = Limits(
+        request_bytes=settings.max_input_characters * BYTES_A_CHARACTER + ENVELOPE_BYTES,
+        reply_bytes=settings.max_reply_bytes,
+        seconds=settings.timeout_seconds,
+    )
+    return LlmReader(Endpoint(settings.url, settings.api_key.get_secret_value(), limits), settings)
+
+
+def worth_reading(turn: TurnText) -> bool:
+    """Whether there is anything in a turn that a model is asked about: words of the user."""
+    return any(message.role == MINED_ROLE and message.content.strip() for message in turn.messages)
