@@ -9,7 +9,7 @@ from pathlib import Path
 
 from deploy.core_dumps import forbid_core_dumps
 from deploy.samples import share_samples
-from deploy.settings import load
+from deploy.settings import load_settings
 from deploy.settings_errors import SettingsError
 
 
@@ -19,11 +19,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="deploy.api", description="serve the Afterturn API")
     parser.add_argument("--config", type=Path, help="a YAML or JSON file of settings")
     try:
-        settings = load(config=parser.parse_args(arguments).config).settings
+        settings = load_settings(config=parser.parse_args(arguments).config).settings
     except SettingsError as error:
         print(f"deploy.api: {error}", file=sys.stderr)
         return 2
-    address = _free_address(settings.api.host, settings.api.port)
+    address = _find_free_address(settings.api.host, settings.api.port)
     if isinstance(address, OSError):
         place = f"{settings.api.host}:{settings.api.port}"
         print(
@@ -34,13 +34,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not share_samples(settings.metrics_dir):
         print("deploy.api: the disk is full: /metrics goes without this process's samples", file=sys.stderr)
     # Only now: the library of metrics decides at its import whether processes share their samples.
-    from deploy.api_process import run  # noqa: PLC0415
+    from deploy.api_process import run_api  # noqa: PLC0415
 
-    run(settings, *address)
+    run_api(settings, *address)
     return 0
 
 
-def _free_address(host: str, port: int) -> tuple[str, int] | OSError:
+def _find_free_address(host: str, port: int) -> tuple[str, int] | OSError:
     """Return the address in numbers, or why it cannot be listened on, before anything else is started.
 
     The server shares its address with any other process of ours that asks for it (SO_REUSEPORT), so the look is ours.

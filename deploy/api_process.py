@@ -21,14 +21,14 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from deploy import logs
-from deploy.broker_fitness import Watch
-from deploy.external_models import noting_models
-from deploy.gateways import following_settings, gateway_recall
+from deploy.broker_fitness import BrokerMonitor
+from deploy.external_models import record_models_meanwhile
+from deploy.gateways import create_gateway_recall, following_settings
 from deploy.health import ApiHealth
-from deploy.http_server import serve
-from deploy.long_lived import keep_loaded
+from deploy.http_server import serve_application
+from deploy.long_lived import freeze_loaded_objects
 from deploy.metrics import Exposition, LedgerCounts
-from deploy.process_priority import half_with_me
+from deploy.process_priority import lower_backend_priority
 from deploy.settings import Settings
 from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder
@@ -39,7 +39,7 @@ from producers.fair_queue import FairQueue
 from producers.http.app import create_app
 from producers.notifications import Doorbell
 from producers.service.auditing import CallRecorder
-from producers.service.dependencies import Parts
+from producers.service.dependencies import Dependencies
 from producers.service.gateway_recall import GatewayRecall
 from producers.service.load_shedding import Pressure, Shed
 from producers.service.memory import Memory
@@ -50,7 +50,7 @@ from store.database import Database
 from store.derived.pending_words import KeptShort
 from store.derived.persons import Persons
 from store.erasure import Erasures
-from store.ledger.depth import depths
+from store.ledger.depth import read_depths
 from store.ledger.freshness import Waiter
 from store.ledger.ledger import Ledger
 from store.ledger.listing import Backlog
@@ -73,40 +73,40 @@ REDIS_S = 0.5
 MODEL_S = 1.0
 #: How long a thread that prepares a large batch keeps the interpreter from who waits for an answer, in seconds. With
 #: Python's own 5 ms, and with threads that let it go for a moment each turn, an answer waits for the whole batch.
-TURN_OVER_S = 0.0001
+THREAD_SWITCH_S = 0.0001
 
 log = structlog.get_logger("afterturn.api")
 
 
-def run(settings: Settings, host: str, port: int) -> None:
+def run_api(settings: Settings, host: str, port: int) -> None:
     """Serve on an address until SIGTERM or SIGINT; requests that run are answered first."""
-    logs.configure(settings.log)
-    sys.setswitchinterval(TURN_OVER_S)
+    logs.configure_logging(settings.log)
+    sys.setswitchinterval(THREAD_SWITCH_S)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings, host, port))
+        runner.run(_serve_until_signal(settings, host, port))
         if any(thread.name.startswith(("embedder", "reranker")) for thread in threading.enumerate()):
             # A model that is still being made cannot be interrupted, and nobody waits for it any more.
             os._exit(0)
 
 
-async def _serve(settings: Settings, host: str, port: int) -> None:
-    owned, ending = _owned(settings), asyncio.Event()
+async def _serve_until_signal(settings: Settings, host: str, port: int) -> None:
+    owned, ending = _build_resources(settings), asyncio.Event()
     loop = asyncio.get_running_loop()
     for stop in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(stop, ending.set)
-    async with _opened(settings, owned):
+    async with _open_resources(settings, owned):
         log.info("listening", host=host, port=port)
-        await serve(compose(settings, owned), host, port, settings.api, ending)
+        await serve_application(compose_application(settings, owned), host, port, settings.api, ending)
     log.info("stopped")
 
 
-def compose(settings: Settings, owned: "_Owned") -> FastAPI:
-    """Return the application; what it works with is opened and closed by `_opened`, on its loop."""
+def compose_application(settings: Settings, owned: "_Resources") -> FastAPI:
+    """Return the application; what it works with is opened and closed by `_open_resources`, on its loop."""
     window = timedelta(seconds=settings.health.quarantine_window_seconds)
     counts = LedgerCounts(Ledger(owned.database), partial(Backlog(owned.database).newly_failed, window))
     looks = {"broker": owned.watch.wrong, "embedding": owned.model.wrong, "rerank": owned.last.wrong}
     return create_app(
-        Memory(_parts(settings, owned), settings.api),
+        Memory(_build_dependencies(settings, owned), settings.api),
         Keys(owned.database),
         ApiHealth(owned.database, owned.doorbell, counts, looks, settings.health),
         Exposition(settings.metrics_dir, counts, settings.health),
@@ -117,17 +117,17 @@ def compose(settings: Settings, owned: "_Owned") -> FastAPI:
 
 
 @dataclass(frozen=True, slots=True)
-class _Owned:
+class _Resources:
     """What is opened before the application serves, and closed after it."""
 
     database: Database
     clock: DatabaseClock
     embedder: OwnedEmbedder
     reranker: CrossEncoder | None
-    model: "_Model"
-    last: "_Model"
+    model: "_BackgroundModel"
+    last: "_BackgroundModel"
     doorbell: Doorbell
-    watch: Watch
+    watch: BrokerMonitor
     recorder: CallRecorder
     keeping: Keeping
     others: GatewayRecall
@@ -137,46 +137,46 @@ class _Owned:
     carrying: Database
 
 
-def _owned(settings: Settings) -> _Owned:
+def _build_resources(settings: Settings) -> _Resources:
     database = Database(settings.database)
     clock = DatabaseClock(database)
     embedder = create_embedder(settings.embedding, settings.data)
     reranker = create_reranker(settings.embedding.reranker, settings.data)
-    model, doorbell = _Model(embedder, "the sentence model"), Doorbell(_broker(settings.broker))
-    pressure = Pressure(partial(depths, database), settings.pressure)
+    model, doorbell = _BackgroundModel(embedder, "the sentence model"), Doorbell(_create_broker(settings.broker))
+    pressure = Pressure(partial(read_depths, database), settings.pressure)
     # Nobody waits for words to be carried but who brings a flood: whoever asks goes first.
     nice = settings.worker.nice
     few = settings.database.model_copy(update={"pool_size": 1})
-    carrying = Database(few, half_with_me(nice) if nice else None)
-    return _Owned(
+    carrying = Database(few, lower_backend_priority(nice) if nice else None)
+    return _Resources(
         database=database,
         clock=clock,
         embedder=embedder,
         reranker=reranker,
         model=model,
-        last=_Model(reranker, "the reranker"),
+        last=_BackgroundModel(reranker, "the reranker"),
         doorbell=doorbell,
-        watch=Watch(settings.broker),
+        watch=BrokerMonitor(settings.broker),
         recorder=CallRecorder(CallAudit(database).write, clock),
         keeping=Keeping(database),
-        others=gateway_recall(settings.gateway, database, settings.gateway.recall_seconds),
+        others=create_gateway_recall(settings.gateway, database, settings.gateway.recall_seconds),
         pressure=pressure,
-        batch=_micro_batch(database, embedder, model, pressure, doorbell),
+        batch=_create_micro_batch(database, embedder, model, pressure, doorbell),
         words=KeptShort(carrying),
         carrying=carrying,
     )
 
 
-def _parts(settings: Settings, owned: _Owned) -> Parts:
+def _build_dependencies(settings: Settings, owned: _Resources) -> Dependencies:
     """Return what the facade stands on."""
     database, clock = owned.database, owned.clock
     recaller = Recaller(
         database, owned.embedder, settings.recall, reranker=owned.reranker, keeping=owned.keeping, clock=clock
     )
-    return Parts(
+    return Dependencies(
         TurnStore(database, clock),
         Units(database, clock),
-        Recalls(database, recaller, Waiter(database, fair_queue.sleep), owned.others),
+        Recalls(database, recaller, Waiter(database, fair_queue.sleep_without_slot), owned.others),
         RecallJobs(database, clock),
         owned.doorbell,
         Banks(database, clock),
@@ -191,11 +191,11 @@ def _parts(settings: Settings, owned: _Owned) -> Parts:
 
 
 @asynccontextmanager
-async def _opened(settings: Settings, owned: _Owned) -> AsyncGenerator[None]:
+async def _open_resources(settings: Settings, owned: _Resources) -> AsyncGenerator[None]:
     async with (
         owned.clock.running(),
         owned.watch.running(),
-        noting_models(owned.database, settings, owned.embedder),
+        record_models_meanwhile(owned.database, settings, owned.embedder),
         following_settings(owned.database, settings.gateway),
         owned.model.loading(),
         owned.last.loading(),
@@ -209,17 +209,17 @@ async def _opened(settings: Settings, owned: _Owned) -> AsyncGenerator[None]:
     await owned.keeping.close()
     await owned.carrying.close()
     await owned.database.close()
-    await _let_go(owned.embedder, owned.reranker)
+    await _close_models(owned.embedder, owned.reranker)
 
 
-async def _let_go(*models: Owned | None) -> None:
+async def _close_models(*models: Owned | None) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(MODEL_S):
             await asyncio.gather(*(model.close() for model in models if model is not None))
 
 
-def _micro_batch(
-    database: Database, embedder: Embedder, model: "_Model", pressure: Pressure, doorbell: Doorbell
+def _create_micro_batch(
+    database: Database, embedder: Embedder, model: "_BackgroundModel", pressure: Pressure, doorbell: Doorbell
 ) -> MicroBatch:
     return MicroBatch(
         database,
@@ -230,7 +230,7 @@ def _micro_batch(
     )
 
 
-class _Model:
+class _BackgroundModel:
     """A model as it is being loaded, beside the first requests; without one there is nothing wrong."""
 
     def __init__(self, model: Owned | None, what: str) -> None:
@@ -258,11 +258,11 @@ class _Model:
             log.error("a model cannot be used", what=self._what, error=self._wrong)  # noqa: TRY400 - no tracebacks
         else:
             self._wrong = ""
-            keep_loaded()
+            freeze_loaded_objects()
             log.info("a model is loaded", what=self._what, model=self._model.name)
 
 
-def _broker(settings: BrokerSettings) -> RedisBroker:
+def _create_broker(settings: BrokerSettings) -> RedisBroker:
     client = redis.Redis.from_url(
         settings.url.get_secret_value(),
         socket_connect_timeout=REDIS_S,

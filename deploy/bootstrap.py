@@ -12,7 +12,7 @@ from deploy.local.private_files import write_private
 from store import migrations
 from store.database import Database
 from store.identity import host_id
-from store.log.reader import restamp
+from store.log.reader import restamp_log
 from store.settings import DatabaseSettings
 from store.tenancy.keys import Keys
 
@@ -33,17 +33,17 @@ class Credentials:
     sealing_key: str = field(repr=False)
 
 
-def bootstrap(data: Path, endpoint: PostgresEndpoint, gateway_host: str = HOST) -> Credentials:
+def bootstrap_database(data: Path, endpoint: PostgresEndpoint, gateway_host: str = HOST) -> Credentials:
     """Migrate, and make the keys kept in DIR/api-key and DIR/gateway-key (0600) if they open nothing yet.
 
     DIR/sealing-key is made once: gateway keys that were sealed with it open with nothing else. A log that was restored
     from another cluster is stamped for this one. Blocks, and must not be called from a running event loop.
     """
     migrations.upgrade(endpoint.owner_url)
-    asyncio.run(restamp(endpoint.owner_url))
-    api_key = _kept_key(data / API_KEY_FILE, endpoint, (HOST, "afterturn up", None))
+    asyncio.run(restamp_log(endpoint.owner_url))
+    api_key = _ensure_key_file(data / API_KEY_FILE, endpoint, (HOST, "afterturn up", None))
     own = (gateway_host, "afterturn up --gateway self", GATEWAY_USER)
-    gateway_key = _kept_key(data / GATEWAY_KEY_FILE, endpoint, own)
+    gateway_key = _ensure_key_file(data / GATEWAY_KEY_FILE, endpoint, own)
     return Credentials(api_key, GATEWAY_USER, gateway_key, _kept_sealing_key(data / SEALING_KEY_FILE))
 
 
@@ -53,16 +53,18 @@ def _kept_sealing_key(path: Path) -> str:
     return path.read_text(encoding="ascii").strip()
 
 
-def _kept_key(path: Path, endpoint: PostgresEndpoint, wanted: tuple[str, str, str | None]) -> str:
+def _ensure_key_file(path: Path, endpoint: PostgresEndpoint, wanted: tuple[str, str, str | None]) -> str:
     """Return the key in a file if it opens this database for the host `wanted`, else make one and keep it there."""
     kept = path.read_text(encoding="ascii").strip() if path.exists() else ""
-    token = asyncio.run(_working_key(endpoint, kept, *wanted))
+    token = asyncio.run(_validate_or_create_key(endpoint, kept, *wanted))
     if token != kept:
         write_private(path, token)
     return token
 
 
-async def _working_key(endpoint: PostgresEndpoint, kept: str, host: str, label: str, gateway_user: str | None) -> str:
+async def _validate_or_create_key(
+    endpoint: PostgresEndpoint, kept: str, host: str, label: str, gateway_user: str | None
+) -> str:
     app, operator = SecretStr(endpoint.app_url), SecretStr(endpoint.operator_url)
     database = Database(DatabaseSettings(url=app, operator_url=operator, pool_size=1))
     try:

@@ -23,13 +23,13 @@ log = structlog.get_logger(__name__)
 #: Patience with the server, in seconds.
 ANSWER_S = 1.0
 #: How often a server that is away is asked again, in seconds.
-LOOK_AGAIN_S = 5.0
+RETRY_INTERVAL_S = 5.0
 #: So many keys are looked at: ours are few.
-KEYS = 1000
+SCANNED_KEYS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Flaw:
+class BrokerProblem:
     """What is wrong with a broker and what to do about it; `loses`: messages may be thrown away."""
 
     what: str
@@ -37,7 +37,7 @@ class Flaw:
     loses: bool = False
 
 
-def flaws(settings: BrokerSettings) -> list[Flaw]:
+def find_broker_problems(settings: BrokerSettings) -> list[BrokerProblem]:
     """Look at the broker; what it refuses to tell is a flaw.
 
     Raises redis.RedisError when it does not answer or lets nobody in, ValueError for no URL.
@@ -48,65 +48,65 @@ def flaws(settings: BrokerSettings) -> list[Flaw]:
         socket_timeout=ANSWER_S,
         retry=Retry(NoBackoff(), 0),
     ) as client:
-        return [*_eviction(client), *_company(client, f"{settings.namespace}:".encode())]
+        return [*_check_eviction_policy(client), *_check_foreign_keys(client, f"{settings.namespace}:".encode())]
 
 
-def _eviction(client: redis.Redis) -> Iterator[Flaw]:
+def _check_eviction_policy(client: redis.Redis) -> Iterator[BrokerProblem]:
     try:
         policy = client.info("memory").get("maxmemory_policy")
     except redis.ResponseError as error:
-        yield of_refusal("INFO", "maxmemory-policy", "it is noeviction", error)
+        yield judge_refused_command("INFO", "maxmemory-policy", "it is noeviction", error)
     else:
-        yield from of_eviction(policy)
+        yield from judge_eviction_policy(policy)
 
 
-def _company(client: redis.Redis, ours: bytes) -> Iterator[Flaw]:
+def _check_foreign_keys(client: redis.Redis, ours: bytes) -> Iterator[BrokerProblem]:
     try:
-        seen = list(islice(client.scan_iter(count=KEYS), KEYS))
+        seen = list(islice(client.scan_iter(count=SCANNED_KEYS), SCANNED_KEYS))
     except redis.ResponseError as error:
-        yield of_refusal("SCAN", "whose keys its database holds", "nobody else uses it", error)
+        yield judge_refused_command("SCAN", "whose keys its database holds", "nobody else uses it", error)
     else:
-        yield from of_company(sum(not key.startswith(ours) for key in seen))
+        yield from judge_foreign_keys(sum(not key.startswith(ours) for key in seen))
 
 
-def of_refusal(command: str, unknown: str, wanted: str, error: redis.ResponseError) -> Flaw:
+def judge_refused_command(command: str, unknown: str, wanted: str, error: redis.ResponseError) -> BrokerProblem:
     """Judge that a server which answers refuses a command, so that something stays unknown."""
     # The kind alone: an old server's answer repeats what it was sent, a password with it.
     what = f"{unknown} cannot be read: {command} is refused ({type(error).__name__})"
     allowed = f"let the user in broker.url run it, as with `ACL SETUSER NAME +{command.lower()}`, and start again"
-    return Flaw(what, f"{allowed}; or see to it that {wanted}")
+    return BrokerProblem(what, f"{allowed}; or see to it that {wanted}")
 
 
-def of_entrance(error: redis.RedisError) -> Flaw:
+def judge_refused_login(error: redis.RedisError) -> BrokerProblem:
     """Judge that a server which answers lets nobody in."""
     what = f"it cannot be looked at: it lets nobody in ({type(error).__name__})"
-    return Flaw(what, "name a Redis or Valkey in broker.url, with a user and a password that it takes")
+    return BrokerProblem(what, "name a Redis or Valkey in broker.url, with a user and a password that it takes")
 
 
-def of_eviction(policy: str | None) -> Iterator[Flaw]:
+def judge_eviction_policy(policy: str | None) -> Iterator[BrokerProblem]:
     """Judge `maxmemory-policy`; None: the server does not say."""
     if policy is None:
-        yield Flaw("maxmemory-policy cannot be read", "see to it that it is noeviction")
+        yield BrokerProblem("maxmemory-policy cannot be read", "see to it that it is noeviction")
     elif policy != "noeviction":
         remedy = "run `CONFIG SET maxmemory-policy noeviction` there and keep it so, or name another server"
-        yield Flaw(f"maxmemory-policy is {policy}", remedy, loses=policy.startswith("allkeys"))
+        yield BrokerProblem(f"maxmemory-policy is {policy}", remedy, loses=policy.startswith("allkeys"))
 
 
-def of_company(foreign: int) -> Iterator[Flaw]:
+def judge_foreign_keys(foreign: int) -> Iterator[BrokerProblem]:
     """Judge how many keys in the broker's database are not ours."""
     if foreign:
-        many = f"{foreign} of the first {KEYS} keys" if foreign > 1 else "a key"
+        many = f"{foreign} of the first {SCANNED_KEYS} keys" if foreign > 1 else "a key"
         remedy = "give Afterturn a database of its own: a number at the end of broker.url that nobody else uses"
-        yield Flaw(f"its database also holds {many} of others, among which it must search for its own", remedy)
+        yield BrokerProblem(f"its database also holds {many} of others, among which it must search for its own", remedy)
 
 
 @dataclass(slots=True)
-class Watch:
+class BrokerMonitor:
     """Looks at the broker once; one that is away is looked at when it is back. What is found is logged."""
 
     settings: BrokerSettings
-    every_s: float = LOOK_AGAIN_S
-    _found: list[Flaw] | None = None
+    every_s: float = RETRY_INTERVAL_S
+    _found: list[BrokerProblem] | None = None
 
     def wrong(self) -> str:
         """Return why messages may be thrown away, '' for nothing that is known."""
@@ -115,14 +115,14 @@ class Watch:
     def look(self) -> bool:
         """Look; says whether the broker was there and let us in."""
         try:
-            self._found = flaws(self.settings)
+            self._found = find_broker_problems(self.settings)
         except (redis.AuthenticationError, redis.InvalidResponse) as error:
-            _tell(of_entrance(error))
+            _log_problem(judge_refused_login(error))
             return False
         except (redis.ConnectionError, redis.TimeoutError, OSError):
             return False  # away, or still loading what it kept
         for flaw in self._found:
-            _tell(flaw)
+            _log_problem(flaw)
         return True
 
     async def run(self) -> None:
@@ -142,6 +142,6 @@ class Watch:
             await asyncio.wait([task])
 
 
-def _tell(flaw: Flaw) -> None:
+def _log_problem(flaw: BrokerProblem) -> None:
     tell = log.error if flaw.loses else log.warning
     tell("the broker is not as it should be", what=flaw.what, remedy=flaw.remedy)

@@ -67,7 +67,7 @@ def delivery_clients(settings: GatewaySettings, database: Database) -> GatewayCl
     return GatewayClients(database, TargetAccess(settings), calling)
 
 
-def gateway_recall(settings: GatewaySettings, database: Database, timeout_s: float) -> GatewayRecall:
+def create_gateway_recall(settings: GatewaySettings, database: Database, timeout_s: float) -> GatewayRecall:
     """Return what recalls ask, waiting at most `timeout_s`."""
     calling = Calling(timeout_s, settings.keep_seconds, gate_policy(settings))
     # Gates of their own: a gateway that searches too slowly for those who wait can take turns all the same.

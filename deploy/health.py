@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from sqlalchemy import text
 
-from deploy.health_rules import Seen, strains
+from deploy.health_rules import LedgerSample, find_health_issues
 from deploy.metrics import LedgerCounts
 from deploy.settings import HealthSettings
 from producers.http.service import Readiness
@@ -23,7 +23,7 @@ INSTALLED = text("""
 ALIVE = text("select 1")
 
 #: Says what is wrong with a part, or nothing.
-Look = Callable[[], Awaitable[str | None]]
+HealthProbe = Callable[[], Awaitable[str | None]]
 
 
 class ApiHealth:
@@ -46,9 +46,9 @@ class ApiHealth:
 
     async def ready(self) -> Readiness:
         """Look at every part. Without the database nothing works; without the others work waits or is poorer."""
-        if wrong := await _within(self._database_wrong):
+        if wrong := await _probe_in_time(self._database_wrong):
             return Readiness(failing={"database": wrong})
-        degraded = [f"broker: {wrong}"] if (wrong := await _within(self._broker_wrong)) else []
+        degraded = [f"broker: {wrong}"] if (wrong := await _probe_in_time(self._broker_wrong)) else []
         degraded += [f"{name}: {wrong}" for name, model in self._models.items() if (wrong := model())]
         return Readiness(degraded=[*degraded, *await self._wrong_work()])
 
@@ -63,19 +63,19 @@ class ApiHealth:
         return None if await self._doorbell.reachable() else "does not answer; work waits for the sweeper"
 
     async def _wrong_work(self) -> list[str]:
-        seen = Seen()
+        seen = LedgerSample()
 
         async def look() -> str | None:
             nonlocal seen
             seen = await self._counts.read()
             return None if seen.counts else "cannot be read"
 
-        if wrong := await _within(look):
+        if wrong := await _probe_in_time(look):
             return [f"ledger: {wrong}"]
-        return [strain.reason for strain in strains(seen, self._settings)]
+        return [strain.reason for strain in find_health_issues(seen, self._settings)]
 
 
-async def _within(look: Look) -> str | None:
+async def _probe_in_time(look: HealthProbe) -> str | None:
     try:
         async with asyncio.timeout(PATIENCE_S):
             return await look()

@@ -8,7 +8,7 @@ from deploy.settings import HealthSettings
 from store.ledger.ledger import Stage, StageCounts
 
 
-class Kind(StrEnum):
+class HealthIssueKind(StrEnum):
     """What is not as it should be."""
 
     BACKLOG = "backlog"
@@ -16,7 +16,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LedgerSample:
     """The ledger at one look: what is undone or failed, and how much of that failed lately. Empty: not to be read."""
 
     counts: Mapping[Stage, StageCounts] = field(default_factory=dict)
@@ -24,21 +24,27 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Strain:
+class HealthIssue:
     """One reason to call the service degraded, in words."""
 
-    kind: Kind
+    kind: HealthIssueKind
     reason: str
 
 
-def strains(seen: Seen, settings: HealthSettings) -> list[Strain]:
+def find_health_issues(seen: LedgerSample, settings: HealthSettings) -> list[HealthIssue]:
     """Return what is wrong, worst first: nothing when all is well."""
     found = [
-        Strain(Kind.BACKLOG, f"{stage}: the oldest undone work waits for {counts.oldest_undone_s:.0f} s")
+        HealthIssue(
+            HealthIssueKind.BACKLOG, f"{stage}: the oldest undone work waits for {counts.oldest_undone_s:.0f} s"
+        )
         for stage, counts in sorted(seen.counts.items(), key=lambda item: -item[1].oldest_undone_s)
         if counts.oldest_undone_s > settings.oldest_undone_seconds
     ]
     if seen.newly_failed >= settings.quarantine_growth:
         minutes = settings.quarantine_window_seconds / 60
-        found.append(Strain(Kind.QUARANTINE, f"quarantine: {seen.newly_failed} more within {minutes:.0f} minutes"))
+        found.append(
+            HealthIssue(
+                HealthIssueKind.QUARANTINE, f"quarantine: {seen.newly_failed} more within {minutes:.0f} minutes"
+            )
+        )
     return found

@@ -31,7 +31,7 @@ LOGGED: dict[str, Any] = {"loggers": {"_granian": {"propagate": True}}}
 log = structlog.get_logger("afterturn.api")
 
 
-async def serve(app: Any, host: str, port: int, settings: ApiSettings, ending: asyncio.Event) -> None:
+async def serve_application(app: Any, host: str, port: int, settings: ApiSettings, ending: asyncio.Event) -> None:
     """Serve an ASGI application on an address (numbers) until `ending` is set; requests that run are answered first.
 
     The application's lifespan is the caller's. Raises what keeps the server from its work.
@@ -44,7 +44,7 @@ async def serve(app: Any, host: str, port: int, settings: ApiSettings, ending: a
         http=HTTPModes.http1,
         websockets=False,
         backlog=BACKLOG,
-        backpressure=connections(settings.max_connections),
+        backpressure=reserve_connections(settings.max_connections),
         http1_settings=HTTP1Settings(
             header_read_timeout=round(settings.head_seconds * 1000), max_buffer_size=settings.max_head_bytes
         ),
@@ -64,7 +64,7 @@ async def serve(app: Any, host: str, port: int, settings: ApiSettings, ending: a
         serving.cancel()
 
 
-def connections(wanted: int) -> int:
+def reserve_connections(wanted: int) -> int:
     """Return how many connections may be open at a time, and have the system allow that many files where it does."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = wanted + SPARE_FILES

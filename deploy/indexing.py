@@ -11,10 +11,10 @@ from store.database import Database
 from store.derived.vector_indexes import VectorIndexes
 from store.maintenance import Schedule
 from store.settings import DatabaseSettings
-from workers.maintenance import Maintainer, indexing
+from workers.maintenance import Maintainer, index_task
 
 #: An index is a matter of minutes, and a bank grows to need one over days.
-LOOK_S = 30.0
+CHECK_INTERVAL_S = 30.0
 
 
 async def keep_indexed(settings: Settings, endpoint: PostgresEndpoint) -> None:
@@ -28,7 +28,7 @@ async def keep_indexed(settings: Settings, endpoint: PostgresEndpoint) -> None:
     database, indexes = Database(own), VectorIndexes(endpoint.owner_url, settings.recall.exact_units)
     name = f"{socket.gethostname()}:{os.getpid()}:up"
     try:
-        await Maintainer(Schedule(database), [indexing(indexes)], name, every_s=LOOK_S).run()
+        await Maintainer(Schedule(database), [index_task(indexes)], name, every_s=CHECK_INTERVAL_S).run()
     finally:
         await indexes.close()
         await database.close()

@@ -8,11 +8,13 @@ from embeddings.protocol import Embedder
 from store.database import Database
 from store.derived.nearest_units import Nearness
 from store.derived.semantic_links import NearLinks
-from workers.maintenance import Task, linking
+from workers.maintenance import Task, linking_task
 
 
-def linking_of(settings: Settings, database: Database, embedder: Embedder, clock: Callable[[], datetime]) -> Task:
+def create_linking_task(
+    settings: Settings, database: Database, embedder: Embedder, clock: Callable[[], datetime]
+) -> Task:
     """Return the task: vectors of this embedder's generation are compared, the embedder itself is not asked."""
     chosen = settings.maintenance.semantic_links
     nearness = Nearness(database, embedder.generation, chosen.most, chosen.least)
-    return linking(database, NearLinks(database, nearness, embedder.name, settings.recall, clock), chosen)
+    return linking_task(database, NearLinks(database, nearness, embedder.name, settings.recall, clock), chosen)

@@ -15,17 +15,17 @@ from deploy.settings import LogFormat, LogSettings
 FOREIGN_LENGTH = 200
 
 
-def configure(settings: LogSettings) -> None:
+def configure_logging(settings: LogSettings) -> None:
     """Set up logging for this process; call it once, before anything is logged."""
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *_rendered(settings.format),
+            *_choose_renderers(settings.format),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=_factory(settings.format),
+        logger_factory=_choose_logger_factory(settings.format),
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=max(level, logging.WARNING), handlers=[_Foreign()], force=True)
@@ -47,13 +47,13 @@ class _Foreign(logging.Handler):
         structlog.get_logger("library").log(record.levelno, "library", **told)
 
 
-def _rendered(form: LogFormat) -> list[Processor]:
+def _choose_renderers(form: LogFormat) -> list[Processor]:
     if form is LogFormat.JSON:
         return [structlog.processors.JSONRenderer(serializer=orjson.dumps)]
     return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
 
 
-def _factory(form: LogFormat) -> Any:
+def _choose_logger_factory(form: LogFormat) -> Any:
     if form is LogFormat.JSON:
         return structlog.BytesLoggerFactory(_dropping(sys.stderr.buffer))
     return structlog.PrintLoggerFactory(_dropping(sys.stderr))

@@ -3,7 +3,7 @@
 import gc
 
 
-def keep_loaded() -> None:
+def freeze_loaded_objects() -> None:
     """Take what is there by now out of the collector's sight; its full walk would hold up every answer meanwhile."""
     gc.collect()
     gc.freeze()

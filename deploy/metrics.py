@@ -19,7 +19,7 @@ from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from deploy.health_rules import Kind, Seen, strains
+from deploy.health_rules import HealthIssueKind, LedgerSample, find_health_issues
 from deploy.samples import NO_SPACE, reserve
 from deploy.settings import HealthSettings
 from store.database_outage import may_pass
@@ -41,26 +41,26 @@ class LedgerCounts:
     def __init__(self, ledger: Ledger, newly_failed: Callable[[], Awaitable[int]]) -> None:
         self._ledger = ledger
         self._newly_failed = newly_failed
-        self._reading: asyncio.Task[Seen] | None = None
+        self._reading: asyncio.Task[LedgerSample] | None = None
         self._until = 0.0
 
-    async def read(self) -> Seen:
+    async def read(self) -> LedgerSample:
         """Return the counts; nothing while the database cannot answer. Who stops waiting stops nobody's reading."""
         if self._reading is None or (self._reading.done() and time.monotonic() >= self._until):
             self._reading = asyncio.create_task(self._fresh(), name="read the ledger's counts")
         return await asyncio.shield(self._reading)
 
-    async def _fresh(self) -> Seen:
+    async def _fresh(self) -> LedgerSample:
         seen = await self._looked()
         self._until = time.monotonic() + COUNTS_S
         return seen
 
-    async def _looked(self) -> Seen:
+    async def _looked(self) -> LedgerSample:
         try:
-            return Seen(await self._ledger.gauges(), await self._newly_failed())
+            return LedgerSample(await self._ledger.gauges(), await self._newly_failed())
         except Exception as error:
             if may_pass(error):
-                return Seen()
+                return LedgerSample()
             raise
 
 
@@ -79,8 +79,8 @@ class Exposition:
         async with self._lock:
             return await asyncio.to_thread(self._expose, seen)
 
-    def _expose(self, seen: Seen) -> bytes:
-        merge_the_dead(self._folder)
+    def _expose(self, seen: LedgerSample) -> bytes:
+        merge_dead_samples(self._folder)
         registry = CollectorRegistry()
         registry.register(_LedgerGauges(seen, self._settings))
         MultiProcessCollector(registry, str(self._folder))  # type: ignore[no-untyped-call]  # the library leaves it bare
@@ -88,7 +88,7 @@ class Exposition:
 
 
 class _LedgerGauges(Collector):
-    def __init__(self, seen: Seen, settings: HealthSettings) -> None:
+    def __init__(self, seen: LedgerSample, settings: HealthSettings) -> None:
         self._seen = seen
         self._settings = settings
 
@@ -109,15 +109,15 @@ class _LedgerGauges(Collector):
         degraded = GaugeMetricFamily("afterturn_degraded", "1: ready, but not as it should be", labels=["reason"])
         if self._seen.counts:
             newly.add_metric([], self._seen.newly_failed)
-            wrong = {strain.kind for strain in strains(self._seen, self._settings)}
-            for kind in Kind:
+            wrong = {strain.kind for strain in find_health_issues(self._seen, self._settings)}
+            for kind in HealthIssueKind:
                 degraded.add_metric([kind], float(kind in wrong))
         return (newly, degraded)
 
 
-def merge_the_dead(folder: Path) -> None:
+def merge_dead_samples(folder: Path) -> None:
     """Merge what dead processes counted into one file of each kind; their gauges say nothing any more."""
-    dead = [path for path in folder.glob("*.db") if _is_of_the_dead(path)]
+    dead = [path for path in folder.glob("*.db") if _is_dead_sample(path)]
     if not dead:
         return
     try:
@@ -125,27 +125,27 @@ def merge_the_dead(folder: Path) -> None:
             fcntl.flock(lock, fcntl.LOCK_EX)
             for path in dead:
                 if path.exists():
-                    _merge(path)
+                    _merge_sample_file(path)
     except OSError as error:
         # Until there is space, what the dead counted is read from their own files.
         if error.errno not in NO_SPACE:
             raise
 
 
-def _is_of_the_dead(path: Path) -> bool:
+def _is_dead_sample(path: Path) -> bool:
     pid = path.stem.rpartition("_")[2]
     return pid.isdecimal() and not psutil.pid_exists(int(pid))
 
 
-def _merge(path: Path) -> None:
+def _merge_sample_file(path: Path) -> None:
     kind = path.stem.partition("_")[0]
     if kind != "gauge":
-        _add(path, path.with_name(f"{kind}_{MERGED}.db"))
+        _add_samples(path, path.with_name(f"{kind}_{MERGED}.db"))
     path.unlink()
 
 
 @no_type_check  # the library leaves its files' class without annotations
-def _add(path: Path, to: Path) -> None:
+def _add_samples(path: Path, to: Path) -> None:
     reserve(to)
     sums = MmapedDict(str(to))
     for key, value, _, _ in MmapedDict.read_all_values_from_file(str(path)):

@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 # The server's process at the other end, and the port of ours that it serves.
-OTHER_END = "select pg_backend_pid(), inet_client_port()"
+BACKEND_OF_CONNECTION = "select pg_backend_pid(), inet_client_port()"
 
 
-def step_back(nice: int) -> None:
+def lower_priority(nice: int) -> None:
     """Have whoever answers somebody (API, database, broker) go first when the processor is short."""
     os.nice(nice)
     if nice:
-        _weigh_session(os.getpid(), nice)
+        _set_session_weight(os.getpid(), nice)
 
 
-def half_with_me(nice: int) -> Callable[[Any], Awaitable[None]]:
+def lower_backend_priority(nice: int) -> Callable[[Any], Awaitable[None]]:
     """Return what has the server's process behind a new connection step back half as far as we do.
 
     Half: it holds locks that whoever commits has to wait for, and must come to their end before we go on ourselves.
@@ -26,16 +26,16 @@ def half_with_me(nice: int) -> Callable[[Any], Awaitable[None]]:
     its = nice // 2
 
     async def bring_along(connection: Any) -> None:
-        process, port = await connection.fetchrow(OTHER_END)
-        if serves(process, port):
+        process, port = await connection.fetchrow(BACKEND_OF_CONNECTION)
+        if is_serving_backend(process, port):
             with suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, process, its)
-                _weigh_session(process, its)
+                _set_session_weight(process, its)
 
     return bring_along
 
 
-def serves(process: int, port: int | None) -> bool:
+def is_serving_backend(process: int, port: int | None) -> bool:
     """Say whether a process of this machine is a PostgreSQL server's that serves this port of ours."""
     try:
         title = Path(f"/proc/{process}/cmdline").read_bytes()
@@ -44,7 +44,7 @@ def serves(process: int, port: int | None) -> bool:
     return port is not None and title.startswith(b"postgres: ") and b"(%d)" % port in title
 
 
-def _weigh_session(process: int, nice: int) -> None:
+def _set_session_weight(process: int, nice: int) -> None:
     """Where the system shares the processor by session, its weight counts: set it, if the process leads the session."""
     with suppress(OSError):
         if os.getsid(process) == process:

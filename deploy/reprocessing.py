@@ -19,11 +19,11 @@ from store.derived.extraction_runs import FollowUp, Unread, open_follow_ups
 from store.ledger.ledger import Stage
 
 #: Turns looked at in one statement.
-PAGE = 256
+PAGE_TURNS = 256
 #: Pause between two looks at how much is undone, in seconds.
-LOOK_S = 0.25
+POLL_INTERVAL_S = 0.25
 #: Between two lines of progress, in seconds.
-SAY_EVERY_S = 2.0
+REPORT_INTERVAL_S = 2.0
 
 HOSTS = text("select host_id from afterturn.host_t order by host_id")
 # By the index of ready rows, and no further than asked.
@@ -32,7 +32,7 @@ UNDONE = text("""
                            where l.stage = :stage and l.undone and l.next_attempt_at < 'infinity' limit :most) l""")
 
 
-class Course(Protocol):
+class Reprocessing(Protocol):
     """What is to be done with turns that lack it."""
 
     @property
@@ -52,7 +52,7 @@ class Course(Protocol):
 
 
 @dataclass(slots=True)
-class Progress:
+class ReprocessingProgress:
     """How far it has come: turns that lacked it, rows opened for them now, turns that lack it at the end."""
 
     turns: int = 0
@@ -62,49 +62,57 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class ReprocessingScope:
     """Of one host (None: of all), of one bank of it (None: of all)."""
 
     host: UUID | None = None
     bank: UUID | None = None
 
 
-async def run_over(
-    database: Database, course: Course, scope: Scope, *, ahead: int, timeout_s: float, say: Callable[[str], None]
-) -> Progress:
+async def reprocess_turns(
+    database: Database,
+    course: Reprocessing,
+    scope: ReprocessingScope,
+    *,
+    ahead: int,
+    timeout_s: float,
+    say: Callable[[str], None],
+) -> ReprocessingProgress:
     """Open the work, at most `ahead` undone rows of its stage at a time, and wait for its end up to `timeout_s`."""
     begun = said = time.monotonic()
-    progress = Progress()
-    for host in await _hosts(database, scope):
+    progress = ReprocessingProgress()
+    for host in await _list_hosts(database, scope):
         after = 0
-        while page := await _page(database, course, scope, host, after):
+        while page := await _read_lacking_page(database, course, scope, host, after):
             progress.turns += len(page)
-            progress.opened += await _open(database, course, host, page)
+            progress.opened += await _open_rows(database, course, host, page)
             after = page[-1].position
-            if time.monotonic() - said >= SAY_EVERY_S:
+            if time.monotonic() - said >= REPORT_INTERVAL_S:
                 said = time.monotonic()
                 say(f"{progress.opened} turns opened")
-            if not await _below(database, course.stage, ahead, begun + timeout_s):
+            if not await _wait_until_below(database, course.stage, ahead, begun + timeout_s):
                 break
-    await _below(database, course.stage, 1, begun + timeout_s)
-    progress.left = await _left(database, course, scope)
+    await _wait_until_below(database, course.stage, 1, begun + timeout_s)
+    progress.left = await _count_lacking_turns(database, course, scope)
     progress.seconds = time.monotonic() - begun
     return progress
 
 
-async def _hosts(database: Database, scope: Scope) -> list[UUID]:
+async def _list_hosts(database: Database, scope: ReprocessingScope) -> list[UUID]:
     if scope.host is not None:
         return [scope.host]
     async with database.operator() as connection:
         return list((await connection.execute(HOSTS)).scalars())
 
 
-async def _page(database: Database, course: Course, scope: Scope, host: UUID, after: int) -> Sequence[Unread]:
+async def _read_lacking_page(
+    database: Database, course: Reprocessing, scope: ReprocessingScope, host: UUID, after: int
+) -> Sequence[Unread]:
     async with database.tenant(host) as connection:
-        return await course.lacking(connection, host, scope.bank, after, PAGE)
+        return await course.lacking(connection, host, scope.bank, after, PAGE_TURNS)
 
 
-async def _open(database: Database, course: Course, host: UUID, page: Sequence[Unread]) -> int:
+async def _open_rows(database: Database, course: Reprocessing, host: UUID, page: Sequence[Unread]) -> int:
     wanted = []
     for one in page:
         item = course.item(one)
@@ -114,7 +122,7 @@ async def _open(database: Database, course: Course, host: UUID, page: Sequence[U
         return await open_follow_ups(connection, host, wanted)
 
 
-async def _below(database: Database, stage: Stage, most: int, until: float) -> bool:
+async def _wait_until_below(database: Database, stage: Stage, most: int, until: float) -> bool:
     """Wait until fewer than `most` rows of a stage are undone. False: the time was over before."""
     while True:
         async with database.operator() as connection:
@@ -123,13 +131,13 @@ async def _below(database: Database, stage: Stage, most: int, until: float) -> b
             return True
         if time.monotonic() >= until:
             return False
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(POLL_INTERVAL_S)
 
 
-async def _left(database: Database, course: Course, scope: Scope) -> int:
+async def _count_lacking_turns(database: Database, course: Reprocessing, scope: ReprocessingScope) -> int:
     left = 0
-    for host in await _hosts(database, scope):
+    for host in await _list_hosts(database, scope):
         after = 0
-        while page := await _page(database, course, scope, host, after):
+        while page := await _read_lacking_page(database, course, scope, host, after):
             left, after = left + len(page), page[-1].position
     return left

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from deploy import settings_layers as layers
-from deploy.settings_errors import Problem, SettingsError, explain
+from deploy.settings_errors import Problem, SettingsError, explain_errors
 from embeddings.settings import EmbeddingSettings
 from producers.settings import ApiSettings, BrokerSettings, FairnessSettings, PressureSettings
 from store.recall.settings import RecallSettings
@@ -60,7 +60,7 @@ class HealthSettings(BaseModel):
 
 
 class Settings(BaseSettings):
-    """The whole tree. Made by `load`; constructed directly, it reads nothing but its arguments."""
+    """The whole tree. Made by `load_settings`; constructed directly, it reads nothing but its arguments."""
 
     model_config = SettingsConfigDict(
         frozen=True,
@@ -106,13 +106,13 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take arguments alone; `load` reads the layers, so that each value's origin is known."""
+        """Take arguments alone; `load_settings` reads the layers, so that each value's origin is known."""
         del settings_cls, env_settings, dotenv_settings, file_secret_settings
         return (init_settings,)
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedSettings:
     """The effective settings; `origins` says of each dotted key that is not a default where it is from.
 
     `ignored` lists AFTERTURN_ variables that name no setting (Kubernetes makes some for its services).
@@ -123,34 +123,36 @@ class Loaded:
     ignored: tuple[str, ...]
 
 
-def load(
+def load_settings(
     environ: Mapping[str, str] | None = None,
     *,
     config: Path | None = None,
     overrides: Mapping[str, Any] | None = None,
-) -> Loaded:
+) -> LoadedSettings:
     """Read all layers; `overrides` is nested like the tree and wins.
 
     Raises SettingsError with every problem found: its key, what is wrong, what is allowed, never a value.
     """
     environ = os.environ if environ is None else environ
     chosen = config or (Path(environ["AFTERTURN_CONFIG"]) if environ.get("AFTERTURN_CONFIG") else None)
-    stack = [layers.from_file(chosen)] if chosen else []
-    stack.append(layers.from_environment(Settings, environ))
+    stack = [layers.read_config_file(chosen)] if chosen else []
+    stack.append(layers.read_environment(Settings, environ))
     stack.append(layers.Layer("option", dict(overrides or {})))
-    merged, origins = layers.merge(stack)
-    problems = [problem for layer in stack for problem in layers.check(Settings, layer)]
-    settings = _validate(merged, origins, problems)
+    merged, origins = layers.merge_layers(stack)
+    problems = [problem for layer in stack for problem in layers.check_layer(Settings, layer)]
+    settings = _validate_settings(merged, origins, problems)
     if settings is None or problems:
         raise SettingsError(tuple(problems))
-    return Loaded(settings, origins, layers.ignored(Settings, environ))
+    return LoadedSettings(settings, origins, layers.find_ignored_variables(Settings, environ))
 
 
-def _validate(merged: Mapping[str, Any], origins: Mapping[str, str], problems: list[Problem]) -> Settings | None:
+def _validate_settings(
+    merged: Mapping[str, Any], origins: Mapping[str, str], problems: list[Problem]
+) -> Settings | None:
     """Return the settings, or None with the problems added: pydantic's error keeps the values it refused."""
     known = {problem.key for problem in problems}
     try:
         return Settings(**merged)
     except ValidationError as error:
-        problems += [one for one in explain(Settings, error, origins) if one.key not in known]
+        problems += [one for one in explain_errors(Settings, error, origins) if one.key not in known]
     return None

@@ -37,60 +37,60 @@ class SettingsError(Exception):
         self.problems = problems
 
 
-def explain(model: type[BaseModel], error: ValidationError, origins: Mapping[str, str]) -> Iterator[Problem]:
+def explain_errors(model: type[BaseModel], error: ValidationError, origins: Mapping[str, str]) -> Iterator[Problem]:
     """Yield a problem for each of pydantic's errors, without the values that pydantic keeps in them."""
     for detail in error.errors(include_url=False, include_input=False):
         names = [str(part) for part in detail["loc"]]
         key = ".".join(names)
-        origin = origins.get(key) or _first_below(key, origins)
-        field = field_at(model, names)
+        origin = origins.get(key) or _find_origin_below(key, origins)
+        field = find_field(model, names)
         if detail["type"] == "extra_forbidden":
-            yield Problem(key, "there is no such setting" + _nearest(model, names), origin)
-        elif field is None or is_part(field):
+            yield Problem(key, "there is no such setting" + _suggest_name(model, names), origin)
+        elif field is None or is_section(field):
             yield Problem(key, detail["msg"].removeprefix("Value error, "), origin)
         else:
-            yield Problem(key, _plain(detail["type"], detail["msg"]), origin, allowed(field))
+            yield Problem(key, _redact_message(detail["type"], detail["msg"]), origin, describe_allowed_values(field))
 
 
-def allowed(field: FieldInfo) -> str:
+def describe_allowed_values(field: FieldInfo) -> str:
     """Return the values a field takes, in words: `1..64`, `one of off, self, url`, or ''."""
-    choices = _choices(field.annotation)
+    choices = _list_choices(field.annotation)
     if choices:
         return "one of " + ", ".join(choices)
-    parts = [text for rule in field.metadata if (text := _rule(rule))]
-    low, high = _bound(field, annotated_types.Ge, "ge"), _bound(field, annotated_types.Le, "le")
+    parts = [text for rule in field.metadata if (text := _describe_rule(rule))]
+    low, high = _find_bound(field, annotated_types.Ge, "ge"), _find_bound(field, annotated_types.Le, "le")
     if low is not None and high is not None:
         rest = [text for text in parts if not text.startswith((">= ", "<= "))]
         return ", ".join([f"{low}..{high}", *rest])
     return ", ".join(parts)
 
 
-def field_at(model: type[BaseModel], names: Sequence[str]) -> FieldInfo | None:
+def find_field(model: type[BaseModel], names: Sequence[str]) -> FieldInfo | None:
     """Return the field that the dotted names lead to, or None."""
     field = model.model_fields.get(names[0]) if names else None
     if field is None or len(names) == 1:
         return field
     annotation = field.annotation
-    return field_at(annotation, names[1:]) if is_part(field) and isinstance(annotation, type) else None
+    return find_field(annotation, names[1:]) if is_section(field) and isinstance(annotation, type) else None
 
 
-def is_part(field: FieldInfo) -> bool:
+def is_section(field: FieldInfo) -> bool:
     """Whether the field is a part of the tree and not a leaf."""
     return isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
 
 
-def _plain(kind: str, message: str) -> str:
+def _redact_message(kind: str, message: str) -> str:
     """Return pydantic's words only where they cannot repeat the value."""
     return "is not of the form it must have" if kind in {"value_error", "assertion_error"} else message
 
 
-def _choices(annotation: Any) -> list[str]:
+def _list_choices(annotation: Any) -> list[str]:
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         return [str(member.value) for member in annotation]
     return [str(value) for value in get_args(annotation)] if get_origin(annotation) is Literal else []
 
 
-def _rule(rule: object) -> str:
+def _describe_rule(rule: object) -> str:
     signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
     for name, sign in signs.items():
         if getattr(rule, name, None) is not None:
@@ -103,18 +103,18 @@ def _rule(rule: object) -> str:
     return f"matching {pattern}" if pattern else ""
 
 
-def _bound(field: FieldInfo, rule: type, name: str) -> Any:
+def _find_bound(field: FieldInfo, rule: type, name: str) -> Any:
     return next((getattr(one, name) for one in field.metadata if isinstance(one, rule)), None)
 
 
-def _nearest(model: type[BaseModel], names: Sequence[str]) -> str:
-    parent = field_at(model, names[:-1]) if len(names) > 1 else None
+def _suggest_name(model: type[BaseModel], names: Sequence[str]) -> str:
+    parent = find_field(model, names[:-1]) if len(names) > 1 else None
     siblings: Iterable[str] = model.model_fields
-    if parent is not None and isinstance(parent.annotation, type) and is_part(parent):
+    if parent is not None and isinstance(parent.annotation, type) and is_section(parent):
         siblings = parent.annotation.model_fields
     close = difflib.get_close_matches(names[-1], list(siblings), 1)
     return f" (did you mean {close[0]}?)" if close else ""
 
 
-def _first_below(key: str, origins: Mapping[str, str]) -> str:
+def _find_origin_below(key: str, origins: Mapping[str, str]) -> str:
     return next((origin for name, origin in origins.items() if name.startswith(f"{key}.")), "")

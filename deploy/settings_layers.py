@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource
 
-from deploy.settings_errors import Problem, SettingsError, allowed, field_at, is_part
+from deploy.settings_errors import Problem, SettingsError, describe_allowed_values, find_field, is_section
 
 PREFIX = "AFTERTURN_"
 DELIMITER = "__"
@@ -66,36 +66,36 @@ class _Environment(EnvSettingsSource):
         self.env_vars = {name.lower(): value for name, value in environ.items()}
 
 
-def from_environment(tree: type[BaseSettings], environ: Mapping[str, str]) -> Layer:
+def read_environment(tree: type[BaseSettings], environ: Mapping[str, str]) -> Layer:
     """Return what the environment says, misspelt parts included, so that they are found wrong.
 
     Raises SettingsError for a part whose JSON cannot be read.
     """
-    variables = _variables(environ)
+    variables = _map_variables(environ)
     spelled = {spelling: environ[name] for spelling, name in variables.items()}
     try:
         values = _Environment(tree, spelled)()
     except ValueError:
         values = None
     if values is None:
-        raise SettingsError(tuple(_unreadable(tree, environ)))
+        raise SettingsError(tuple(_find_unreadable_variables(tree, environ)))
     for name, value in spelled.items():
         part, delimiter, rest = name.lower().removeprefix(PREFIX.lower()).partition(DELIMITER)
         if name.upper().startswith(PREFIX) and delimiter and part not in tree.model_fields:
             values.setdefault(part, {})[rest] = value
-    return Layer("environment", _numbers(tree, values), variables)
+    return Layer("environment", _parse_numbers(tree, values), variables)
 
 
-def _variables(environ: Mapping[str, str]) -> dict[str, str]:
+def _map_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Return each variable under the name it is read by; where both spellings are set, the tree's own wins."""
     aliased = {ALIASES[name]: name for name in environ if name in ALIASES}
     return aliased | {name.upper(): name for name in environ if name not in ALIASES}
 
 
-def _unreadable(tree: type[BaseModel], environ: Mapping[str, str]) -> Iterator[Problem]:
+def _find_unreadable_variables(tree: type[BaseModel], environ: Mapping[str, str]) -> Iterator[Problem]:
     for name, value in environ.items():
         found = tree.model_fields.get(name.lower().removeprefix(PREFIX.lower()))
-        if found is not None and is_part(found) and name.upper().startswith(PREFIX):
+        if found is not None and is_section(found) and name.upper().startswith(PREFIX):
             try:
                 json.loads(value)
             except ValueError:
@@ -103,7 +103,7 @@ def _unreadable(tree: type[BaseModel], environ: Mapping[str, str]) -> Iterator[P
                 yield Problem(key, "must be a JSON object", f"environment {name}")
 
 
-def from_file(path: Path) -> Layer:
+def read_config_file(path: Path) -> Layer:
     """Return what a YAML or JSON file says. Raises SettingsError naming the line, never its text."""
     problem = ""
     try:
@@ -127,47 +127,47 @@ def from_file(path: Path) -> Layer:
     return Layer(f"file {path}", values or {})
 
 
-def merge(stack: Sequence[Layer]) -> tuple[dict[str, Any], dict[str, str]]:
+def merge_layers(stack: Sequence[Layer]) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the values of all layers, later ones winning leaf by leaf, and each leaf's origin."""
     merged: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for layer in stack:
-        for names, value in leaves(layer.values):
-            _place(merged, names, value)
+        for names, value in flatten_values(layer.values):
+            _set_nested_value(merged, names, value)
             origins[".".join(names)] = layer.origin_of(".".join(names))
     return merged, origins
 
 
-def leaves(values: Mapping[Any, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+def flatten_values(values: Mapping[Any, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield every value that says something and is not a mapping, with the names that lead to it."""
     for name, value in values.items():
         if isinstance(value, Mapping):
-            yield from leaves(value, (*above, str(name)))
+            yield from flatten_values(value, (*above, str(name)))
         elif value is not None:
             yield (*above, str(name)), value
 
 
-def check(tree: type[BaseModel], layer: Layer) -> Iterator[Problem]:
+def check_layer(tree: type[BaseModel], layer: Layer) -> Iterator[Problem]:
     """Yield what pydantic would let pass: a boolean or a NaN where a number belongs."""
-    for names, value in leaves(layer.values):
-        found = field_at(tree, names)
-        if found is None or not _numeric(found):
+    for names, value in flatten_values(layer.values):
+        found = find_field(tree, names)
+        if found is None or not _is_numeric_field(found):
             continue
         key = ".".join(names)
         if isinstance(value, bool):
-            yield Problem(key, "a boolean is not a number", layer.origin_of(key), allowed(found))
+            yield Problem(key, "a boolean is not a number", layer.origin_of(key), describe_allowed_values(found))
         elif isinstance(value, float) and not math.isfinite(value):
-            yield Problem(key, "must be a finite number", layer.origin_of(key), allowed(found))
+            yield Problem(key, "must be a finite number", layer.origin_of(key), describe_allowed_values(found))
 
 
-def ignored(tree: type[BaseModel], environ: Mapping[str, str]) -> tuple[str, ...]:
+def find_ignored_variables(tree: type[BaseModel], environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the AFTERTURN_ variables that name no setting."""
     names = [name for name in environ if name.upper().startswith(PREFIX)]
     known = {PREFIX + name.upper() for name in tree.model_fields} | NOT_SETTINGS | set(ALIASES)
     return tuple(sorted(name for name in names if DELIMITER not in name and name.upper() not in known))
 
 
-def _place(tree: dict[str, Any], names: Sequence[str], value: Any) -> None:
+def _set_nested_value(tree: dict[str, Any], names: Sequence[str], value: Any) -> None:
     for name in names[:-1]:
         below = tree.get(name)
         tree[name] = below if isinstance(below, dict) else {}
@@ -175,17 +175,17 @@ def _place(tree: dict[str, Any], names: Sequence[str], value: Any) -> None:
     tree[names[-1]] = value
 
 
-def _numbers(tree: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
+def _parse_numbers(tree: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values with text turned into numbers where the tree wants numbers."""
-    return {name: _number(tree.model_fields.get(name), value) for name, value in values.items()}
+    return {name: _parse_number(tree.model_fields.get(name), value) for name, value in values.items()}
 
 
-def _number(found: FieldInfo | None, value: Any) -> Any:
+def _parse_number(found: FieldInfo | None, value: Any) -> Any:
     if found is None:
         return value
-    if is_part(found) and isinstance(value, dict) and isinstance(found.annotation, type):
-        return _numbers(found.annotation, value)
-    if not isinstance(value, str) or not _numeric(found):
+    if is_section(found) and isinstance(value, dict) and isinstance(found.annotation, type):
+        return _parse_numbers(found.annotation, value)
+    if not isinstance(value, str) or not _is_numeric_field(found):
         return value
     if _INTEGER.fullmatch(value.strip()):
         return int(value)
@@ -195,6 +195,6 @@ def _number(found: FieldInfo | None, value: Any) -> Any:
         return value
 
 
-def _numeric(found: FieldInfo) -> bool:
+def _is_numeric_field(found: FieldInfo) -> bool:
     kinds = {found.annotation, *get_args(found.annotation)}
     return bool(kinds & {int, float}) and bool not in kinds

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from deploy.core_dumps import forbid_core_dumps
-from deploy.process_priority import step_back
+from deploy.process_priority import lower_priority
 from deploy.samples import share_samples
-from deploy.settings import Settings, load
+from deploy.settings import Settings, load_settings
 from deploy.settings_errors import SettingsError
 
 #: How long dramatiq waits before it looks for Redis again, in milliseconds.
@@ -25,19 +25,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="deploy.worker", description="work on what the ledger holds")
     parser.add_argument("--config", type=Path, help="a YAML or JSON file of settings")
     try:
-        settings = load(config=parser.parse_args(arguments).config).settings
+        settings = load_settings(config=parser.parse_args(arguments).config).settings
     except SettingsError as error:
         print(f"deploy.worker: {error}", file=sys.stderr)
         return 2
-    prepare(settings)
-    step_back(settings.worker.nice)
+    prepare_environment(settings)
+    lower_priority(settings.worker.nice)
     # Only now: dramatiq and the library of metrics read the environment when they are imported.
-    from deploy.worker_process import run  # noqa: PLC0415
+    from deploy.worker_process import run_worker  # noqa: PLC0415
 
-    return run(settings)
+    return run_worker(settings)
 
 
-def prepare(settings: Settings) -> None:
+def prepare_environment(settings: Settings) -> None:
     """Say in the environment what libraries read when they are imported."""
     if not share_samples(settings.metrics_dir):
         print("deploy.worker: the disk is full: /metrics goes without this process's samples", file=sys.stderr)

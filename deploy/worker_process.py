@@ -23,12 +23,12 @@ from dramatiq.asyncio import EventLoopThread, set_event_loop_thread
 from dramatiq.brokers.redis import RedisBroker
 
 from deploy import logs
-from deploy.broker_fitness import Watch
-from deploy.external_models import note_models
-from deploy.gateways import delivery_clients, gateway_recall
-from deploy.linking import linking_of
-from deploy.long_lived import keep_loaded
-from deploy.process_priority import half_with_me
+from deploy.broker_fitness import BrokerMonitor
+from deploy.external_models import record_models
+from deploy.gateways import create_gateway_recall, delivery_clients
+from deploy.linking import create_linking_task
+from deploy.long_lived import freeze_loaded_objects
+from deploy.process_priority import lower_backend_priority
 from deploy.settings import Settings
 from embeddings.errors import EmbeddingError
 from embeddings.registry import Owned, OwnedEmbedder, create_embedder, create_reranker
@@ -46,13 +46,13 @@ from store.ledger.ledger import Ledger, Stage
 from store.maintenance import Pruning, Schedule, WordsAnew
 from store.recall.jobs import RecallJobs
 from store.recall.recaller import Recaller
-from workers.broker import Dependencies, create_broker, pools, register, worker
+from workers.broker import Dependencies, build_pools, build_worker, create_broker, register_actors
 from workers.embedding import EmbeddingStage
 from workers.enrichment import EnrichmentStage, model_gate
 from workers.extraction.llm.reader import LlmReader, reader_of
 from workers.extraction.stage import ExtractionStage
 from workers.gateway import GatewayStage
-from workers.maintenance import Maintainer, Needs, checking, tasks_of
+from workers.maintenance import Maintainer, Needs, recall_check_task, tasks_of
 from workers.projection import ProjectionStage
 from workers.recall import RecallWork
 from workers.retry import Backoff, Verdict
@@ -63,7 +63,7 @@ from workers.sweeper import Bell, Sweeper
 #: How long work in flight may take to end when the process is told to stop, in seconds.
 GRACE_S = 3.0
 #: How often who waits for a model looks whether the process is to end, in seconds.
-LOOK_S = 0.1
+POLL_INTERVAL_S = 0.1
 #: How long threads may take to notice that they are to end, in milliseconds.
 THREADS_END_MS = 5000
 
@@ -71,7 +71,7 @@ log = structlog.get_logger("afterturn.worker")
 
 
 @dataclass(slots=True)
-class Parts:
+class WorkerResources:
     """What belongs to the event loop, and in which order it is let go."""
 
     database: Database
@@ -84,7 +84,7 @@ class Parts:
     dependencies: Dependencies
     looking: Sequence[asyncio.Task[None]]
 
-    async def calm(self) -> None:
+    async def drain(self) -> None:
         """Claim no more; what runs may end, then it is cut and given back."""
         for task in self.looking:
             task.cancel()
@@ -102,7 +102,7 @@ class Parts:
         await self.database.close()
 
 
-class Loop(EventLoopThread):
+class WorkerLoop(EventLoopThread):
     """dramatiq's thread of coroutines, on the event loop that the API has too: half of what asyncio's own takes."""
 
     def __init__(self, logger: logging.Logger) -> None:
@@ -113,62 +113,64 @@ class Loop(EventLoopThread):
         self.daemon = True
 
 
-def run(settings: Settings, stages: Callable[..., Sequence[StageWork]] | None = None) -> int:
+def run_worker(settings: Settings, stages: Callable[..., Sequence[StageWork]] | None = None) -> int:
     """Work until SIGTERM or SIGINT, then end within seconds; returns the exit code.
 
     `stages` makes others than the real ones, of the same things (settings, database, embedder,
     gateways, reader).
     """
-    logs.configure(settings.log)
-    logging.getLogger("dramatiq.broker.ListeningBroker").addFilter(_is_news)
+    logs.configure_logging(settings.log)
+    logging.getLogger("dramatiq.broker.ListeningBroker").addFilter(_is_worth_logging)
     ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.set())
-    watch = Watch(settings.broker)
+    watch = BrokerMonitor(settings.broker)
     watch.look()
     if watch.wrong():
         return 1
-    loop = Loop(logging.getLogger("afterturn.worker.loop"))
+    loop = WorkerLoop(logging.getLogger("afterturn.worker.loop"))
     loop.start(timeout=10)
     set_event_loop_thread(loop)
     broker = create_broker(settings.broker)
-    parts = loop.run_coroutine(_build(settings, broker, watch, stages or _stages))
-    register(broker, parts.dependencies)
+    parts = loop.run_coroutine(_build_resources(settings, broker, watch, stages or _create_stages))
+    register_actors(broker, parts.dependencies)
     broker.emit_after("process_boot")
-    workers = [worker(broker, pool) for pool in pools(settings.worker.threads)]
+    workers = [build_worker(broker, pool) for pool in build_pools(settings.worker.threads)]
     broker.ear.start()
     try:
-        return _work(loop, parts, workers, ending)
+        return _work_until_signal(loop, parts, workers, ending)
     finally:
         broker.ear.stop()
-        _end(loop, parts, workers)
+        _stop_workers(loop, parts, workers)
         broker.ear.close()
         broker.close()
         log.info("stopped", pid=os.getpid())
 
 
-def _work(loop: EventLoopThread, parts: Parts, workers: Sequence[dramatiq.Worker], ending: threading.Event) -> int:
+def _work_until_signal(
+    loop: EventLoopThread, parts: WorkerResources, workers: Sequence[dramatiq.Worker], ending: threading.Event
+) -> int:
     for one in workers:
         one.start()
     log.info("working", pid=os.getpid())
     try:
-        if not _loaded(loop, parts.embedder, ending):
+        if not _load_model(loop, parts.embedder, ending):
             return 0
     except EmbeddingError as error:
         log.error("the sentence model cannot be used", error=type(error).__name__)  # noqa: TRY400 - no tracebacks
         return 1
     log.info("the sentence model is loaded", model=parts.embedder.name)
     _warm_reranker(loop, parts.reranker, ending)
-    keep_loaded()
+    freeze_loaded_objects()
     ending.wait()
     return 0
 
 
-def _loaded(loop: EventLoopThread, model: Owned, ending: threading.Event) -> bool:
+def _load_model(loop: EventLoopThread, model: Owned, ending: threading.Event) -> bool:
     """Load a model; False: the process was told to end meanwhile, and waits for it no longer."""
     loading = asyncio.run_coroutine_threadsafe(model.load(), loop.loop)
     while not ending.is_set():
-        if wait([loading], timeout=LOOK_S).done:
+        if wait([loading], timeout=POLL_INTERVAL_S).done:
             loading.result()
             return True
     loading.cancel()
@@ -180,13 +182,13 @@ def _warm_reranker(loop: EventLoopThread, reranker: Owned | None, ending: thread
     if reranker is None:
         return
     try:
-        _loaded(loop, reranker, ending)
+        _load_model(loop, reranker, ending)
     except EmbeddingError as error:
         log.error("the reranker cannot be used", error=type(error).__name__)  # noqa: TRY400 - no tracebacks
 
 
-def _end(loop: EventLoopThread, parts: Parts, workers: Sequence[dramatiq.Worker]) -> None:
-    loop.run_coroutine(parts.calm())
+def _stop_workers(loop: EventLoopThread, parts: WorkerResources, workers: Sequence[dramatiq.Worker]) -> None:
+    loop.run_coroutine(parts.drain())
     with ThreadPoolExecutor(len(workers)) as threads:
         for one in workers:
             threads.submit(one.stop, THREADS_END_MS)
@@ -195,21 +197,21 @@ def _end(loop: EventLoopThread, parts: Parts, workers: Sequence[dramatiq.Worker]
     loop.stop()  # type: ignore[no-untyped-call]  # dramatiq leaves it without annotations
 
 
-async def _build(
-    settings: Settings, broker: RedisBroker, watch: Watch, stages: Callable[..., Sequence[StageWork]]
-) -> Parts:
+async def _build_resources(
+    settings: Settings, broker: RedisBroker, watch: BrokerMonitor, stages: Callable[..., Sequence[StageWork]]
+) -> WorkerResources:
     nice = settings.worker.nice
-    database = Database(settings.database, half_with_me(nice) if nice else None)
+    database = Database(settings.database, lower_backend_priority(nice) if nice else None)
     clock = DatabaseClock(database)
     embedder = create_embedder(settings.embedding, settings.data)
     gateways, reader = delivery_clients(settings.gateway, database), reader_of(settings.enrichment)
-    others = gateway_recall(settings.gateway, database, settings.gateway.timeout_seconds)
+    others = create_gateway_recall(settings.gateway, database, settings.gateway.timeout_seconds)
     doorbell, ledger, jobs = Doorbell(broker), Ledger(database), RecallJobs(database, clock)
     reranker = create_reranker(settings.embedding.reranker, settings.data)
     recaller = Recaller(database, embedder, settings.recall, reranker=reranker, clock=clock)
     recalls = Recalls(database, recaller, Waiter(database), others)
     lease = timedelta(seconds=settings.worker.lease_seconds)
-    runners = _runners(settings, ledger, stages(settings, database, embedder, gateways, reader), doorbell, clock)
+    runners = _create_runners(settings, ledger, stages(settings, database, embedder, gateways, reader), doorbell, clock)
     recall = RecallWork(jobs, recalls, lease, embedder.load)
     sweeper = Sweeper(
         ledger=ledger,
@@ -221,29 +223,33 @@ async def _build(
         words=WaitingWords(database),
     )
     needs = Needs(Pruning(database), jobs, Erasures(database, clock), settings.maintenance, clock, WordsAnew(database))
-    tasks = (*tasks_of(needs), linking_of(settings, database, embedder, clock), checking(database, settings.recall))
-    maintainer = Maintainer(Schedule(database), tasks, _name())
+    tasks = (
+        *tasks_of(needs),
+        create_linking_task(settings, database, embedder, clock),
+        recall_check_task(database, settings.recall),
+    )
+    maintainer = Maintainer(Schedule(database), tasks, _build_worker_name())
     dependencies = Dependencies(runners, recall, doorbell.answered)
     looking = [
         asyncio.create_task(run, name=name)
         for name, run in (
             ("sweeper", sweeper.run()),
-            ("maintainer", _maintaining(maintainer, clock)),
+            ("maintainer", _run_maintenance(maintainer, clock)),
             ("clock", clock.run()),
             ("broker", watch.run()),
-            ("models", note_models(database, settings, embedder)),
+            ("models", record_models(database, settings, embedder)),
         )
     ]
-    return Parts(database, embedder, reranker, gateways, others, reader, doorbell, dependencies, looking)
+    return WorkerResources(database, embedder, reranker, gateways, others, reader, doorbell, dependencies, looking)
 
 
-async def _maintaining(maintainer: Maintainer, clock: DatabaseClock) -> None:
+async def _run_maintenance(maintainer: Maintainer, clock: DatabaseClock) -> None:
     """Begin when the time is known for sure: what is old is put away for good."""
     await clock.known()
     await maintainer.run()
 
 
-def _stages(
+def _create_stages(
     settings: Settings,
     database: Database,
     embedder: OwnedEmbedder,
@@ -251,7 +257,7 @@ def _stages(
     reader: LlmReader | None,
 ) -> Sequence[StageWork]:
     return (
-        GatewayStage(database, Deliveries(database), gateways, settings.gateway, _verdict(settings)),
+        GatewayStage(database, Deliveries(database), gateways, settings.gateway, _create_verdict(settings)),
         ExtractionStage(database, None if reader is None else reader.version),
         EnrichmentStage(database, reader, model_gate(database, settings.enrichment)),
         EmbeddingStage(database, embedder),
@@ -259,16 +265,16 @@ def _stages(
     )
 
 
-def _runners(
+def _create_runners(
     settings: Settings, ledger: Ledger, stages: Sequence[StageWork], doorbell: Doorbell, clock: DatabaseClock
 ) -> Mapping[Stage, Runner]:
-    name = _name()
+    name = _build_worker_name()
     return {
         work.stage: Runner(
             ledger=ledger,
             work=work,
             ring=doorbell.ring,
-            verdict=_verdict(settings),
+            verdict=_create_verdict(settings),
             clock=clock,
             lease=timedelta(seconds=settings.worker.lease_seconds),
             worker=name,
@@ -277,14 +283,14 @@ def _runners(
     }
 
 
-def _is_news(record: logging.LogRecord) -> bool:
+def _is_worth_logging(record: logging.LogRecord) -> bool:
     """Leave out that each pool of threads brings the broker a middleware of the same type: it is meant so."""
     return "middleware of the same type twice" not in str(record.msg)
 
 
-def _verdict(settings: Settings) -> Verdict:
+def _create_verdict(settings: Settings) -> Verdict:
     return Verdict(Backoff(), settings.worker.max_attempts)
 
 
-def _name() -> str:
+def _build_worker_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"

@@ -7,7 +7,7 @@ STRETCH = 1.25
 SLACK = 4
 
 
-def batches(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
+def group_by_length(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
     """Yield lists of indexes, shortest texts first; together they hold each index once.
 
     `lengths` are token counts; a batch holds at most `max_tokens` with its padding, or one text. On real

@@ -64,7 +64,7 @@ def endpoint_url(base_url: str, path: str, *, allow_http: bool = False) -> str:
 
     Query and fragment are dropped. Raises ValueError, which never shows the URL.
     """
-    parts = _split(base_url)
+    parts = _parse_base_url(base_url)
     if not parts.scheme or not parts.netloc:
         raise ValueError("must be an absolute URL like https://host or https://host/v1, not a domain alone")
     if parts.scheme not in {"https", "http"} or not parts.hostname:
@@ -76,7 +76,7 @@ def endpoint_url(base_url: str, path: str, *, allow_http: bool = False) -> str:
     return urlunsplit((parts.scheme, parts.netloc, _whole_path(parts.path, path), "", ""))
 
 
-def _split(base_url: str) -> SplitResult:
+def _parse_base_url(base_url: str) -> SplitResult:
     try:
         parts = urlsplit(base_url.strip())
         _ = parts.port
@@ -116,7 +116,7 @@ class Endpoint:
 
     async def post(self, body: Mapping[str, object]) -> Mapping[str, object]:
         """Return the object that answers; raises EndpointError and nothing else."""
-        content = _written(body)
+        content = _encode_body(body)
         if len(content) > self._limits.request_bytes:
             raise EndpointError("too_large")
         outcome = await self._exchange(content)
@@ -150,7 +150,7 @@ class Endpoint:
             try:
                 if not response.has_redirect_location:
                     return await self._read(response)
-                target = _target(url, response)
+                target = _redirect_target(url, response)
             finally:
                 await response.aclose()
             if target is None:
@@ -201,7 +201,7 @@ class _Failure:
         return cls(category, status, parse_retry_after(response.headers.get("retry-after")))
 
 
-def _target(url: httpx.URL, response: httpx.Response) -> httpx.URL | None:
+def _redirect_target(url: httpx.URL, response: httpx.Response) -> httpx.URL | None:
     """Return where a redirect leads, None where it may not be followed."""
     if response.status_code not in KEEPING:
         return None
@@ -209,26 +209,26 @@ def _target(url: httpx.URL, response: httpx.Response) -> httpx.URL | None:
         target = url.join(response.headers["location"])
     except httpx.InvalidURL:
         return None
-    same = (target.scheme, target.host, _port(target)) == (url.scheme, url.host, _port(url))
+    same = (target.scheme, target.host, _effective_port(target)) == (url.scheme, url.host, _effective_port(url))
     return target if same and not target.userinfo else None
 
 
-def _port(url: httpx.URL) -> int:
+def _effective_port(url: httpx.URL) -> int:
     return url.port or (443 if url.scheme == "https" else 80)
 
 
-def _written(body: Mapping[str, object]) -> bytes:
+def _encode_body(body: Mapping[str, object]) -> bytes:
     try:
         return orjson.dumps(body)
     except orjson.JSONEncodeError:
         pass
     # Text that is no Unicode (a lone surrogate) is sent with a mark in its place.
-    return orjson.dumps(_readable(body))
+    return orjson.dumps(_replace_lone_surrogates(body))
 
 
-def _readable(value: object) -> object:
+def _replace_lone_surrogates(value: object) -> object:
     if isinstance(value, str):
         return value.encode(errors="replace").decode()
     if isinstance(value, Mapping):
-        return {key: _readable(inner) for key, inner in value.items()}
-    return [_readable(inner) for inner in value] if isinstance(value, list | tuple) else value
+        return {key: _replace_lone_surrogates(inner) for key, inner in value.items()}
+    return [_replace_lone_surrogates(inner) for inner in value] if isinstance(value, list | tuple) else value

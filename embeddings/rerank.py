@@ -76,7 +76,7 @@ class CrossEncoder:
 
     def _score(self, question: str, texts: list[str], gone: threading.Event) -> NDArray[np.float32]:
         model = self._loaded()
-        pairs = [(_readable(question), _readable(text)) for text in texts]
+        pairs = [(_clean_text(question), _clean_text(text)) for text in texts]
         scores = np.zeros(len(texts), dtype=np.float32)
         # Padding is paid like text, so like lengths meet.
         order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
@@ -111,10 +111,10 @@ class CrossEncoder:
     def _of_hub(self) -> "TextCrossEncoder":
         """Return a model of the hub's, fetched by another process: this one was told never to look for a hub."""
         try:
-            return _open(self.name, self._settings.threads, cache=self._cache)
+            return _open_cross_encoder(self.name, self._settings.threads, cache=self._cache)
         except RerankerUnusable:
             self._fetch()
-        return _open(self.name, self._settings.threads, cache=self._cache)
+        return _open_cross_encoder(self.name, self._settings.threads, cache=self._cache)
 
     def _fetch(self) -> None:
         environment = {name: value for name, value in os.environ.items() if name != "HF_HUB_OFFLINE"}
@@ -150,10 +150,12 @@ def _of_folder(folder: Path, threads: int) -> "TextCrossEncoder":
             TextCrossEncoder.add_custom_model(name, ModelSource(hf=name), model_file=model_file(folder))
     except ValueError as error:
         raise RerankerUnusable(f"{folder} {error}") from None
-    return _open(name, threads, folder=name)
+    return _open_cross_encoder(name, threads, folder=name)
 
 
-def _open(name: str, threads: int, *, cache: Path | None = None, folder: str | None = None) -> "TextCrossEncoder":
+def _open_cross_encoder(
+    name: str, threads: int, *, cache: Path | None = None, folder: str | None = None
+) -> "TextCrossEncoder":
     os.environ["HF_HUB_OFFLINE"] = "1"  # read when fastembed is imported: it must never look for a hub here
     from fastembed.rerank.cross_encoder import TextCrossEncoder  # noqa: PLC0415 - a second's import, only where wanted
 
@@ -169,6 +171,6 @@ def _open(name: str, threads: int, *, cache: Path | None = None, folder: str | N
         raise RerankerUnusable(f"{name} cannot be loaded: {type(error).__name__}") from error
 
 
-def _readable(text: str) -> str:
+def _clean_text(text: str) -> str:
     """Lone surrogates cannot be encoded, and nothing past the window is read."""
     return text[:MAX_CHARACTERS].encode(errors="replace").decode()

@@ -68,7 +68,7 @@ class FairQueue:
         tenant = self._tenant(call.host)
         full = len(tenant.waiting) >= self.settings.queue_calls or tenant.units_waiting + call.weight > UNITS_WAITING
         if full and not again:
-            raise overloaded(f"{len(tenant.waiting)} of its calls wait already (fairness.queue_calls)")
+            raise refuse_overload(f"{len(tenant.waiting)} of its calls wait already (fairness.queue_calls)")
         tenant.waiting.append(call)
         tenant.units_waiting += call.weight
         call.waiting = True
@@ -165,7 +165,7 @@ class Slot:
         while not mine.done():
             await asyncio.wait((mine,), timeout=self._queue.settings.wait_seconds)
             if not mine.done() and self._queue.is_contended(self._call.host):
-                raise overloaded("other calls of its own took all of its share meanwhile (fairness.wait_seconds)")
+                raise refuse_overload("other calls of its own took all of its share meanwhile (fairness.wait_seconds)")
 
     def give_back(self) -> None:
         """Let the next call begin; doing it again changes nothing."""
@@ -178,7 +178,7 @@ def give_back() -> None:
         slot.give_back()
 
 
-async def sleep(seconds: float) -> None:
+async def sleep_without_slot(seconds: float) -> None:
     """Sleep without a slot. Raises Overloaded when the call's turn does not come again."""
     slot = CURRENT.get()
     if slot is None:
@@ -194,7 +194,7 @@ def weight_of(size: int) -> int:
     return 1 + size // BYTES_A_UNIT
 
 
-def overloaded(why: str) -> Overloaded:
+def refuse_overload(why: str) -> Overloaded:
     """Return the refusal of a call that would get more than its tenant's share."""
     metrics.SHED.labels("fairness").inc()
     return Overloaded(f"this tenant sends more than its share while others are served: {why}", RETRY_AFTER_S)

@@ -18,7 +18,7 @@ import httpx
 import yarl
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.posts import HEADERS
-from afterturn_client.transport import MAX_REPLY_BYTES, Lost, Reply, parse_retry_after, proxy_of, trusted
+from afterturn_client.transport import MAX_REPLY_BYTES, Lost, Reply, parse_retry_after, proxy_of, trusted_certificates
 from aiohttp.client import ClientTimeout
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
@@ -51,7 +51,7 @@ class KeptPosts:
 
     def __init__(self, base_url: str, timeout_s: float, keep_s: float) -> None:
         self._base_url, self._timeout_s, self._keep_s = base_url, timeout_s, keep_s
-        self._proxy, self._trusted = _http_proxy(base_url), trusted(base_url)
+        self._proxy, self._trusted = _http_proxy(base_url), trusted_certificates(base_url)
         self._urls: dict[str, yarl.URL] = {}
         self._session: aiohttp.ClientSession | None = None
         self._under_way, self._closed = 0, False
@@ -85,7 +85,7 @@ class KeptPosts:
             async with asyncio.timeout(self._timeout_s):
                 response = await self._open().post(url, data=data, proxy=self._proxy, allow_redirects=False)
                 try:
-                    answer = await _read(response)
+                    answer = await _read_body(response)
                 finally:
                     # Of one that was read to its end the connection is kept already.
                     response.close()
@@ -131,7 +131,7 @@ class _Connector(aiohttp.TCPConnector):
         while True:
             connection = await super().connect(req, traces, timeout)
             protocol = connection.protocol
-            if protocol is None or protocol not in self._lent or not (protocol.should_close or _readable(protocol)):
+            if protocol is None or protocol not in self._lent or not (protocol.should_close or _is_readable(protocol)):
                 break
             connection.close()
         if protocol is not None:
@@ -141,7 +141,7 @@ class _Connector(aiohttp.TCPConnector):
         return connection
 
 
-def _readable(protocol: ResponseHandler) -> bool:
+def _is_readable(protocol: ResponseHandler) -> bool:
     sock = protocol.transport and protocol.transport.get_extra_info("socket")
     if not sock:
         return True
@@ -150,7 +150,7 @@ def _readable(protocol: ResponseHandler) -> bool:
     return bool(poll.poll(0))
 
 
-async def _read(response: aiohttp.ClientResponse) -> bytes | None:
+async def _read_body(response: aiohttp.ClientResponse) -> bytes | None:
     """Return the body; None when it is too long or cannot be decoded."""
     pieces = bytearray()
     try:

@@ -30,7 +30,7 @@ OFF_S = 5.0
 NOW = text("select clock_timestamp()")
 
 
-def _machine() -> datetime:
+def _machine_time() -> datetime:
     return datetime.now(UTC)
 
 
@@ -43,7 +43,7 @@ class DatabaseClock:
     def __init__(
         self,
         database: Database,
-        machine: Callable[[], datetime] = _machine,
+        machine: Callable[[], datetime] = _machine_time,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database

@@ -13,7 +13,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(slots=True, weakref_slot=True)
-class Together(Generic[Asked, Answer]):
+class Coalescer(Generic[Asked, Answer]):
     """Answers at once who asks alone; what is asked while `lanes` answers are under way shares the next one.
 
     `answer` takes what weighs up to `most` at a time, in order, and gives as many answers; what weighs more than that

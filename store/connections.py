@@ -55,8 +55,8 @@ def create_engine(
     `driver` are asyncpg's connect arguments, `options` those of SQLAlchemy's engine. Errors never show parameters.
     Raises InvalidDatabaseUrl.
     """
-    address = _parsed(url)
-    arguments = {"timeout": timeout_s, **driver, "ssl": _tls(address)}
+    address = _parse_url(url)
+    arguments = {"timeout": timeout_s, **driver, "ssl": _tls_argument(address)}
     # An error that quoted its parameters would quote what people said.
     plain = address.difference_update_query(["ssl", "sslmode", *CERTIFICATES])
     return create_async_engine(plain, hide_parameters=True, connect_args=arguments, **options)
@@ -76,20 +76,20 @@ def create_owner_engine(
 
 def check_url(url: str) -> None:
     """Raise InvalidDatabaseUrl, whose text repeats no part of the URL, where `create_engine` would."""
-    _tls(_parsed(url))
+    _tls_argument(_parse_url(url))
 
 
 def tls_mode(url: str) -> TlsMode:
     """Return how connections to this URL are secured. Raises InvalidDatabaseUrl."""
-    return _mode(_parsed(url))
+    return _tls_mode(_parse_url(url))
 
 
 def is_local(url: str) -> bool:
     """Say whether connections to this URL stay on this machine. Raises InvalidDatabaseUrl."""
-    return _stays_here(_parsed(url))
+    return _stays_here(_parse_url(url))
 
 
-def _parsed(url: str | URL) -> URL:
+def _parse_url(url: str | URL) -> URL:
     try:
         address = make_url(url)
     except (ArgumentError, ValueError):  # their texts quote the URL, password included
@@ -99,12 +99,12 @@ def _parsed(url: str | URL) -> URL:
     if set(address.query) - PARAMETERS:
         known = ", ".join(sorted(PARAMETERS))
         raise InvalidDatabaseUrl(f"has a parameter behind its ? that is not known; known are {known}")
-    if not all(_hosts(address)):
+    if not all(_url_hosts(address)):
         raise InvalidDatabaseUrl("names no host")
     return address.set(drivername=DRIVER)
 
 
-def _hosts(address: URL) -> list[str]:
+def _url_hosts(address: URL) -> list[str]:
     """Return every host that the driver may connect to."""
     try:
         _, arguments = address.set(drivername=DRIVER).get_dialect()().create_connect_args(address)
@@ -115,7 +115,7 @@ def _hosts(address: URL) -> list[str]:
 
 
 def _stays_here(address: URL) -> bool:
-    return all(_is_loopback(host) for host in _hosts(address))
+    return all(_is_loopback(host) for host in _url_hosts(address))
 
 
 def _is_loopback(host: str) -> bool:
@@ -127,8 +127,8 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _mode(address: URL) -> TlsMode:
-    said = {_only(address, name) for name in ("ssl", "sslmode") if name in address.query}
+def _tls_mode(address: URL) -> TlsMode:
+    said = {_single_value(address, name) for name in ("ssl", "sslmode") if name in address.query}
     if len(said) > 1:
         raise InvalidDatabaseUrl("has ssl= and sslmode= that contradict each other; give one of them")
     if not said:
@@ -139,27 +139,27 @@ def _mode(address: URL) -> TlsMode:
         raise InvalidDatabaseUrl(f"has an sslmode that is not one of {', '.join(TlsMode)}") from None
 
 
-def _only(address: URL, name: str) -> str:
+def _single_value(address: URL, name: str) -> str:
     said = address.query[name]
     if not isinstance(said, str):
         raise InvalidDatabaseUrl(f"must give {name}= once")
     return said
 
 
-def _tls(address: URL) -> ssl.SSLContext | str | bool:
+def _tls_argument(address: URL) -> ssl.SSLContext | str | bool:
     """Return what asyncpg takes as `ssl`."""
-    mode = _mode(address)
-    files = {name: _only(address, name) for name in CERTIFICATES if name in address.query}
+    mode = _tls_mode(address)
+    files = {name: _single_value(address, name) for name in CERTIFICATES if name in address.query}
     if mode is TlsMode.DISABLE or mode in ADVISORY:
         if files:
             raise InvalidDatabaseUrl(f"names {' and '.join(files)}, which need sslmode=require or stricter")
         return False if mode is TlsMode.DISABLE else mode.value
     if "sslkey" in files and "sslcert" not in files:
         raise InvalidDatabaseUrl("names sslkey without sslcert")
-    return _context(mode, files)
+    return _tls_context(mode, files)
 
 
-def _context(mode: TlsMode, files: Mapping[str, str]) -> ssl.SSLContext:
+def _tls_context(mode: TlsMode, files: Mapping[str, str]) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     authorities = files.get("sslrootcert")
     context.check_hostname = mode is TlsMode.VERIFY_FULL or authorities == SYSTEM
@@ -168,18 +168,18 @@ def _context(mode: TlsMode, files: Mapping[str, str]) -> ssl.SSLContext:
     elif authorities is None or authorities == SYSTEM:
         context.load_default_certs()
     else:
-        with _readable("sslrootcert"):
+        with _report_unreadable("sslrootcert"):
             context.load_verify_locations(Path(authorities).expanduser())
     if "sslcert" in files:
         certificate, key = Path(files["sslcert"]).expanduser(), files.get("sslkey")
-        with _readable("sslcert" if key is None else "sslcert and sslkey"):
+        with _report_unreadable("sslcert" if key is None else "sslcert and sslkey"):
             # A key behind a password is refused here: without one given, OpenSSL would ask for it on the terminal.
             context.load_cert_chain(certificate, Path(key).expanduser() if key else None, password="")
     return context
 
 
 @contextmanager
-def _readable(names: str) -> Iterator[None]:
+def _report_unreadable(names: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:  # SSLError is one

@@ -19,7 +19,7 @@ from store.connections import create_engine
 from store.database_outage import lock_timeouts, timed_out
 from store.errors import StatementTimeout
 from store.settings import DatabaseSettings
-from store.vectors import register
+from store.vectors import register_codec
 
 SET_TENANT = text("select set_config('afterturn.host', :host, true)")
 # For what the ledger has done again when it is lost: its commit does not wait for the disk, nor others for that.
@@ -59,8 +59,10 @@ class Database:
 
     def __init__(self, settings: DatabaseSettings, begun: Begun | None = None) -> None:
         """Open nothing yet; `begun` is told of every connection once, before anybody else uses it."""
-        self._app = _engine(settings.url.get_secret_value(), settings.pool_size, begun)
-        self._operator = _engine(settings.operator_url.get_secret_value(), max(2, settings.pool_size // 2), begun)
+        self._app = _create_engine_for(settings.url.get_secret_value(), settings.pool_size, begun)
+        self._operator = _create_engine_for(
+            settings.operator_url.get_secret_value(), max(2, settings.pool_size // 2), begun
+        )
 
     @asynccontextmanager
     async def tenant(self, host: UUID, opening: TextClause = SET_TENANT) -> AsyncGenerator[AsyncConnection]:
@@ -98,12 +100,12 @@ class Database:
         Arguments stand in the query as $1, $2 and so on. Raises what the driver raises, and ResourceBusy.
         """
         with lock_timeouts():
-            return await _fetch(self._app, query, arguments)
+            return await _fetch_rows(self._app, query, arguments)
 
     async def operator_fetch(self, query: str, *arguments: object) -> list[Record]:
         """Make one call over all hosts, otherwise as `fetch` does."""
         with lock_timeouts():
-            return await _fetch(self._operator, query, arguments)
+            return await _fetch_rows(self._operator, query, arguments)
 
     @asynccontextmanager
     async def operator_call(self) -> AsyncGenerator[AsyncConnection]:
@@ -150,7 +152,7 @@ def service_engine(url: str, **options: Any) -> AsyncEngine:
     return create_engine(url, timeout_s=5, driver={**driver, "command_timeout": COMMAND_TIMEOUT_S}, **options)
 
 
-def _engine(url: str, pool_size: int, begun: Begun | None) -> AsyncEngine:
+def _create_engine_for(url: str, pool_size: int, begun: Begun | None) -> AsyncEngine:
     engine = service_engine(
         url,
         # Read back as it was sent: the standard parser makes an integer past 64 bits of a large float.
@@ -162,14 +164,14 @@ def _engine(url: str, pool_size: int, begun: Begun | None) -> AsyncEngine:
         pool_pre_ping=False,
         pool_timeout=10,
     )
-    event.listen(engine.sync_engine, "connect", partial(_begin, begun))
+    event.listen(engine.sync_engine, "connect", partial(_begin_transaction, begun))
     event.listen(engine.sync_engine, "checkout", _refuse_closed)
     event.listen(engine.sync_engine, "do_connect", _refuse_to_wait)
     return engine
 
 
-async def _fetch(engine: AsyncEngine, query: str, arguments: tuple[object, ...]) -> list[Record]:
-    lent = await _lend(engine)
+async def _fetch_rows(engine: AsyncEngine, query: str, arguments: tuple[object, ...]) -> list[Record]:
+    lent = await _lend_connection(engine)
     driver: Any = lent.driver_connection
     try:
         found: list[Record] = await driver.fetch(query, *arguments)
@@ -185,7 +187,7 @@ async def _fetch(engine: AsyncEngine, query: str, arguments: tuple[object, ...])
     return found
 
 
-async def _lend(engine: AsyncEngine) -> PoolProxiedConnection:
+async def _lend_connection(engine: AsyncEngine) -> PoolProxiedConnection:
     """Lend a connection that lies ready without the greenlet that waiting for one would need."""
     if engine.sync_engine.pool.checkedin():  # type: ignore[attr-defined] # a QueuePool counts what lies ready
         with suppress(_MustWaitError):
@@ -216,7 +218,7 @@ def _refuse_closed(connection: Any, entry: ConnectionPoolEntry, _lent: PoolProxi
     entry.info["lent"] = True
 
 
-def _begin(begun: Begun | None, connection: Any, _entry: ConnectionPoolEntry) -> None:
-    connection.run_async(register)
+def _begin_transaction(begun: Begun | None, connection: Any, _entry: ConnectionPoolEntry) -> None:
+    connection.run_async(register_codec)
     if begun is not None:
         connection.run_async(begun)

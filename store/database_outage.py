@@ -29,9 +29,9 @@ def is_outage(error: BaseException) -> bool:
     """Say whether the database was out of reach or out of means: nothing is wrong with what was asked."""
     state = state_of(error)
     if isinstance(error, DBAPIError):
-        return error.connection_invalidated or not state or _passing(state)
+        return error.connection_invalidated or not state or _is_passing(state)
     if isinstance(error, PostgresError):
-        return _passing(state)
+        return _is_passing(state)
     # Opening a connection raises what the socket and the driver raise, unwrapped.
     return isinstance(error, PoolTimeout | OSError | TimeoutError | InterfaceError | InternalClientError)
 
@@ -59,5 +59,5 @@ def timed_out(error: BaseException) -> bool:
     return isinstance(error, StatementTimeout) or state_of(error) == CANCELLED
 
 
-def _passing(state: str) -> bool:
+def _is_passing(state: str) -> bool:
     return state != CANCELLED and (state.startswith(PASSING_CLASSES) or state in PASSING_STATES)

@@ -38,7 +38,7 @@ async def in_steps(characters: int, steps: Steps[R]) -> R:
         return all_at_once(steps)
     loop, result = asyncio.get_running_loop(), list[R]()
     while not result:
-        await loop.run_in_executor(_threads, _turn, steps, result)
+        await loop.run_in_executor(_threads, _take_steps, steps, result)
     return result[0]
 
 
@@ -52,7 +52,7 @@ def all_at_once(steps: Steps[R]) -> R:
             return result
 
 
-def _turn(steps: Steps[R], result: list[R]) -> None:
+def _take_steps(steps: Steps[R], result: list[R]) -> None:
     """Take steps for TURN_S; put the result into the list when there are no more."""
     until = time.perf_counter() + TURN_S
     try:

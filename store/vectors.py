@@ -17,12 +17,12 @@ _ARRAYS = "select " + ", ".join(
 )
 
 
-def encode(vector: NDArray[np.float32]) -> bytes:
+def encode_vector(vector: NDArray[np.float32]) -> bytes:
     """Return the binary halfvec of one vector."""
     return _HEADER.pack(vector.shape[0], 0) + vector.astype(">f2").tobytes()
 
 
-def decode(data: bytes) -> NDArray[np.float32]:
+def decode_vector(data: bytes) -> NDArray[np.float32]:
     """Return the vector of a binary halfvec, as float32."""
     return np.frombuffer(data, dtype=">f2", offset=_HEADER.size).astype(np.float32)
 
@@ -37,11 +37,13 @@ class HalfVector(UserDefinedType[Any]):
         return "halfvec"
 
 
-async def register(connection: Any) -> None:
+async def register_codec(connection: Any) -> None:
     """Teach an asyncpg connection the binary form of halfvec, and of the arrays that statements take.
 
     Arrays in one look at the catalog: the driver would look for each when it first meets it, for longer than most
     statements take.
     """
-    await connection.set_type_codec("halfvec", schema="public", encoder=encode, decoder=decode, format="binary")
+    await connection.set_type_codec(
+        "halfvec", schema="public", encoder=encode_vector, decoder=decode_vector, format="binary"
+    )
     await connection.prepare(_ARRAYS)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from deploy.local.wheels import postgres_binaries
+from deploy.local.wheels import find_postgres_binaries
 
 #: What makes the policies show the owner every tenant's rows, and pg_dump go by them (store/ROLES.md).
 AS_OWNER = ("--enable-row-security", "--exclude-extension=vector", "--no-comments")
@@ -27,7 +27,7 @@ async def restored(url: str, dump: bytes) -> None:
 async def _run(
     tool: str, url: str, *options: str, given: bytes | None = None, environment: Mapping[str, str] | None = None
 ) -> bytes:
-    to, program = urlsplit(url), Path(postgres_binaries(None)) / tool
+    to, program = urlsplit(url), Path(find_postgres_binaries(None)) / tool
     process = await asyncio.create_subprocess_exec(
         program,
         *("--host", to.hostname or "", "--port", str(to.port), "--username", to.username or ""),

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from deploy.local.ports import LOOPBACK, free_port
+from deploy.local.ports import LOOPBACK, find_free_port
 from tests.certificates import Certificate
 from tests.packages import program
 from tests.patience import wait_until
@@ -34,7 +34,7 @@ def stunnel(
     folder: Path, behind: int, shown: Certificate, *, clients: Path | None = None, protocol: str = "pgsql"
 ) -> Iterator[int]:
     """Encrypt a clear server on a port of its own, and lend that; with `clients`, only those that authority signed."""
-    port, configuration = free_port(), folder / "stunnel.conf"
+    port, configuration = find_free_port(), folder / "stunnel.conf"
     more = f"CAfile = {clients}\nverifyChain = yes" if clients else ""
     text = STUNNEL.format(
         host=LOOPBACK,

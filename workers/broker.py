@@ -69,14 +69,14 @@ def create_broker(settings: BrokerSettings) -> ListeningBroker:
     )
 
 
-def register(broker: ListeningBroker, dependencies: Dependencies) -> Mapping[str, "dramatiq.Actor[..., None]"]:
+def register_actors(broker: ListeningBroker, dependencies: Dependencies) -> Mapping[str, "dramatiq.Actor[..., None]"]:
     """Make the actors of all queues, by name. They never raise."""
     actors = [_stage_actor(broker, dependencies, stage) for stage in dependencies.runners]
     actors.append(_recall_actor(broker, dependencies))
     return {actor.actor_name: actor for actor in actors}
 
 
-def pools(threads: int) -> tuple[Pool, ...]:
+def build_pools(threads: int) -> tuple[Pool, ...]:
     """Return the pools of one process; `threads` are those of recall jobs, which are answered one by one."""
     return (
         Pool(Queue.RECALL, threads),
@@ -87,7 +87,7 @@ def pools(threads: int) -> tuple[Pool, ...]:
     )
 
 
-def worker(broker: ListeningBroker, pool: Pool) -> dramatiq.Worker:
+def build_worker(broker: ListeningBroker, pool: Pool) -> dramatiq.Worker:
     """Return a worker for one pool, not started; it fetches no message that it has no thread for."""
     made = dramatiq.Worker(broker, queues={pool.queue.value}, worker_timeout=IDLE_MS, worker_threads=pool.threads)
     made.queue_prefetch = made.delay_prefetch = pool.threads

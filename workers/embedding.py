@@ -14,7 +14,7 @@ from embeddings.protocol import Embedder
 from store.database import SET_TENANT_NO_SYNC, Database
 from store.derived import reflection_vectors
 from store.derived.reflection_vectors import reflection_of
-from store.derived.unit_vectors import Unembedded, Wanted, again_id, insert, missing
+from store.derived.unit_vectors import Unembedded, Wanted, again_id, insert_vectors, read_missing
 from store.errors import LeaseLost
 from store.ledger.ledger import Claim, LedgerRow, Outcome, Stage, close_together
 from store.memory.corrections import corrected_id
@@ -59,7 +59,7 @@ class EmbeddingStage:
         """Write the vectors of one host's units, and close its claims with them."""
         outcomes = [Outcome(row.item_id) for claim in claims for row in claim.rows]
         async with self.database.tenant(host, SET_TENANT_NO_SYNC) as connection:
-            await insert(connection, host, self.embedder.generation, units, vectors)
+            await insert_vectors(connection, host, self.embedder.generation, units, vectors)
             ours = await close_together(connection, claims, outcomes)
         EMBEDDED_TEXTS.inc(len(units))
         items = {row.item_id for claim in ours for row in claim.rows}
@@ -74,8 +74,8 @@ class EmbeddingStage:
             else:
                 wanted += self._wanted(row)
         async with self.database.tenant(host) as connection:
-            found = await missing(connection, host, generation, wanted) if wanted else []
-            return found + await reflection_vectors.missing(connection, host, generation, reflections)
+            found = await read_missing(connection, host, generation, wanted) if wanted else []
+            return found + await reflection_vectors.read_missing(connection, host, generation, reflections)
 
     def _wanted(self, row: LedgerRow) -> list[Wanted]:
         """Return what a row is for: a turn's messages, its facts, or both: for another model, or after a correction."""

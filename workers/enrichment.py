@@ -14,18 +14,18 @@ from typing import Any, ClassVar
 
 from embeddings.endpoint import EndpointError
 from store.database import Database
-from store.derived.extraction_runs import begin
+from store.derived.extraction_runs import begin_run
 from store.ledger.circuit_breakers import Gate, GatePolicy, Passage, gate_name, put_off
-from store.ledger.deliveries import note
-from store.ledger.ledger import Claim, LedgerRow, Outcome, Stage, close
-from store.memory.turn_messages import TurnMessage, messages
-from store.text.rules import VERSION, Extraction, MessageText, TurnText, extract
+from store.ledger.deliveries import write_audit_row
+from store.ledger.ledger import Claim, LedgerRow, Outcome, Stage, close_claim
+from store.memory.turn_messages import TurnMessage, read_messages
+from store.text.rules import VERSION, Extraction, MessageText, TurnText, extract_turn
 from workers.errors import Permanent, Transient
 from workers.extraction.events import reading_id
 from workers.extraction.llm.answer import NoAnswer
 from workers.extraction.llm.reader import LlmReader, worth_reading
 from workers.extraction.reextraction import corrected_unit
-from workers.extraction.writing import noted, write_reading
+from workers.extraction.writing import run_name, write_reading
 from workers.settings import EnrichmentSettings
 from workers.stage_work import Shape, Worked
 
@@ -64,13 +64,13 @@ class EnrichmentStage:
         claim, row = claims[0], claims[0].rows[0]
         by_rules = row.item_id == reading_id(row.turn_id, VERSION)
         reader = self.reader
-        turn = (await messages(self.database, claim.host_id, [(row.bank_id, row.turn_id)]))[row.turn_id]
+        turn = (await read_messages(self.database, claim.host_id, [(row.bank_id, row.turn_id)]))[row.turn_id]
         if not by_rules and (reader is None or not _is_for(row, turn, reader.version)):
             return await self._skip(claim, row, "no extractor of this version is configured")
         said = tuple(MessageText(one.role, one.content, one.name) for one in turn)
         reading = Reading(claim, row, turn, TurnText(said, turn[0].event_date if turn else None))
         if by_rules or reader is None:
-            return await self._write(reading, VERSION, await asyncio.to_thread(extract, reading.said))
+            return await self._write(reading, VERSION, await asyncio.to_thread(extract_turn, reading.said))
         if not worth_reading(reading.said):
             return await self._write(reading, reader.version, NOTHING)
         return await self._by_model(reading, reader)
@@ -102,9 +102,9 @@ class EnrichmentStage:
         claim, row = reading.claim, reading.row
         outcome = Outcome(row.item_id, "skipped", fault, "the model refused to read it")
         async with self.database.tenant(claim.host_id) as connection:
-            version = noted(row, reader.version, corrected_unit(row, reading.turn, reader.version))
-            await begin(connection, claim.host_id, row.bank_id, row.turn_id, version)
-            await close(connection, claim, [outcome])
+            version = run_name(row, reader.version, corrected_unit(row, reading.turn, reader.version))
+            await begin_run(connection, claim.host_id, row.bank_id, row.turn_id, version)
+            await close_claim(connection, claim, [outcome])
         return Worked([outcome])
 
     async def _unreached(self, reading: Reading, error: EndpointError, passage: Passage) -> Worked:
@@ -127,13 +127,13 @@ class EnrichmentStage:
     async def _skip(self, claim: Claim, row: LedgerRow, reason: str) -> Worked:
         outcome = Outcome(row.item_id, "skipped", None, reason)
         async with self.database.tenant(claim.host_id) as connection:
-            await close(connection, claim, [outcome])
+            await close_claim(connection, claim, [outcome])
         return Worked([outcome])
 
     async def _note(self, reading: Reading, payload: Mapping[str, Any]) -> None:
         row = reading.row
         async with self.database.tenant(reading.claim.host_id) as connection:
-            await note(
+            await write_audit_row(
                 connection,
                 reading.claim.host_id,
                 FAILED,
@@ -151,7 +151,7 @@ class EnrichmentStage:
         async with self.database.tenant(claim.host_id) as connection:
             rings = await write_reading(connection, claim, row, reading.turn, version=version, found=found)
             if told is not None:
-                await note(
+                await write_audit_row(
                     connection,
                     claim.host_id,
                     SUCCEEDED,
@@ -160,7 +160,7 @@ class EnrichmentStage:
                     turn=row.turn_id,
                     payload=told,
                 )
-            await close(connection, claim, [outcome])
+            await close_claim(connection, claim, [outcome])
         return Worked([outcome], rings)
 
 

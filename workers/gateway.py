@@ -12,7 +12,7 @@ from afterturn_client.errors import GatewayError, InvalidRequestError
 from afterturn_client.gateway import GatewayClient, GatewayMessage
 
 from producers.service.gateway_clients import GatewayClients, TargetUnusable
-from producers.service.gateway_recall import told
+from producers.service.gateway_recall import record_outcome
 from store.database import Database
 from store.errors import LeaseLost
 from store.ledger.circuit_breakers import LONGEST_PAUSE_S, GatePolicy, Passage, put_off
@@ -84,7 +84,7 @@ class GatewayStage:
         claim = claims[0]
         row = claim.rows[0]
         if row.status in BEGUN:
-            return await _irrevocable(self._resume(claim, row))
+            return await _finish_after_call(self._resume(claim, row))
         return await self._begin(claim, row)
 
     async def _resume(self, claim: Claim, row: LedgerRow) -> Worked:
@@ -119,7 +119,7 @@ class GatewayStage:
             return await self._skip(claim, row, UNSET, "unset")
         turn = await self.deliveries.said(claim, row)
         said = [machine.Said(m.role, m.content, m.event_date) for m in turn]
-        sent = machine.delivery(said, to.target.user.user_id)
+        sent = machine.build_delivery(said, to.target.user.user_id)
         if sent is None or not to.session:
             return await self._skip(claim, row, "the turn has no user text or no final answer")
         try:
@@ -131,14 +131,14 @@ class GatewayStage:
             return await self._put_off(claim, row, "pending", passage.wait_s, to.target)
         await self.deliveries.step(claim, row.item_id, "adding")
         way = Handover(claim, row, to.target, to.session, client, passage)
-        return await _irrevocable(self._add(way, sent))
+        return await _finish_after_call(self._add(way, sent))
 
     async def _add(self, way: Handover, sent: tuple[GatewayMessage, GatewayMessage]) -> Worked:
         claim, row, session = way.claim, way.row, way.session
         # This service knows its own turns, and keeps no second copy of them.
         turn_id = str(row.turn_id) if way.target.user.base_url is None else None
         try:
-            error = await _called("add", way.client.add(way.conversation, sent, turn_id=turn_id))
+            error = await _make_call("add", way.client.add(way.conversation, sent, turn_id=turn_id))
         except InvalidRequestError:
             return await self._finish(claim, row, machine.refused_add(session))
         await self._report(way.target, error)
@@ -153,7 +153,7 @@ class GatewayStage:
         """Commit that the turn is being flushed, and in the same breath how its add went; then flush it."""
         told = () if added is None else (added.event, added.payload)
         await self.deliveries.step(way.claim, way.row.item_id, "flushing", *told)
-        error = await _called("flush", way.client.flush(way.conversation))
+        error = await _make_call("flush", way.client.flush(way.conversation))
         await self._report(way.target, error)
         if (pause_s := self._pause_s(error, way)) is not None:
             return await self._put_off(way.claim, way.row, "added", pause_s, way.target)
@@ -169,7 +169,7 @@ class GatewayStage:
         return passage
 
     async def _report(self, target: Target, error: GatewayError | None) -> None:
-        await told(self.clients.gate(target), error)
+        await record_outcome(self.clients.gate(target), error)
         GATEWAY_BREAKER.set(self.clients.failing)
 
     def _pause_s(self, error: GatewayError | None, way: Handover) -> float | None:
@@ -217,7 +217,7 @@ def gate_policy(settings: GatewaySettings) -> GatePolicy:
     )
 
 
-async def _irrevocable(work: Awaitable[Worked]) -> Worked:
+async def _finish_after_call(work: Awaitable[Worked]) -> Worked:
     """Do what comes after a call has begun: no accident may make the row look as if nothing had been sent."""
     try:
         return await work
@@ -227,7 +227,7 @@ async def _irrevocable(work: Awaitable[Worked]) -> Worked:
         raise Untold("gateway", "a call was made and its outcome could not be written") from error
 
 
-async def _called(operation: str, call: Awaitable[None]) -> GatewayError | None:
+async def _make_call(operation: str, call: Awaitable[None]) -> GatewayError | None:
     """Make one call, time and count it; its error is a value, since nothing about it is unexpected."""
     started = time.monotonic()
     error: GatewayError | None = None

@@ -58,7 +58,7 @@ class Ending:
     back: str | None = None
 
 
-def delivery(turn: Sequence[Said], user_id: str) -> tuple[GatewayMessage, GatewayMessage] | None:
+def build_delivery(turn: Sequence[Said], user_id: str) -> tuple[GatewayMessage, GatewayMessage] | None:
     """Return the two messages of a turn: the user's original prompt and the agent's final text.
 
     Several user messages before the final text are one prompt, joined by a blank line. None when the turn lacks
@@ -86,7 +86,7 @@ def after_add(session: str, error: GatewayError | None, retry: GatewayRetry) -> 
     if error.unknown:
         return unknown_add(session, error.category)
     ending = Ending("add_failed", Event.ADD_FAILED, where, back="pending")
-    return _failed(ending, error, retry)
+    return _failed_ending(ending, error, retry)
 
 
 def unknown_add(session: str, category: str) -> Ending:
@@ -101,7 +101,7 @@ def after_flush(session: str, error: GatewayError | None, retry: GatewayRetry) -
     if error is None:
         return Ending("flushed", Event.FLUSH_SUCCEEDED, where)
     ending = Ending("flush_failed", Event.FLUSH_FAILED, {**where, "add_succeeded": True}, back="added")
-    return _failed(ending, error, retry)
+    return _failed_ending(ending, error, retry)
 
 
 def refused_add(session: str) -> Ending:
@@ -137,7 +137,7 @@ def asks_for_time(error: GatewayError) -> bool:
     return error.status == TOO_MANY_REQUESTS and error.retry_after is not None
 
 
-def _failed(ending: Ending, error: GatewayError, retry: GatewayRetry) -> Ending:
+def _failed_ending(ending: Ending, error: GatewayError, retry: GatewayRetry) -> Ending:
     """Fill in what the error says, and leave the way back open only where nothing can have happened."""
     payload = {**ending.payload, "operation": error.operation, "category": error.category}
     if error.status is not None:
@@ -147,12 +147,12 @@ def _failed(ending: Ending, error: GatewayError, retry: GatewayRetry) -> Ending:
         ending,
         payload=payload,
         category=error.category,
-        reason=_reason(error),
+        reason=_format_reason(error),
         back=ending.back if again else None,
     )
 
 
-def _reason(error: GatewayError) -> str:
+def _format_reason(error: GatewayError) -> str:
     if error.status is not None:
         return f"status {error.status}"
     return "no connection was made" if error.unsent else "no answer came"

@@ -17,12 +17,12 @@ Jobs = Mapping[asyncio.Task[None], Sequence[Claim]]
 
 
 @asynccontextmanager
-async def renewed(ledger: Ledger, jobs: Jobs, lease: timedelta) -> AsyncGenerator[None]:
+async def keep_leases(ledger: Ledger, jobs: Jobs, lease: timedelta) -> AsyncGenerator[None]:
     """Renew the claims of the running tasks every third of a lease; cancel a task that holds none any more.
 
     A database that is out of reach is no reason to stop before the lease must have run out.
     """
-    keeper = asyncio.create_task(_keep(ledger, jobs, lease))
+    keeper = asyncio.create_task(_renew_leases(ledger, jobs, lease))
     try:
         yield
     finally:
@@ -30,7 +30,7 @@ async def renewed(ledger: Ledger, jobs: Jobs, lease: timedelta) -> AsyncGenerato
         await asyncio.gather(keeper, return_exceptions=True)
 
 
-async def _keep(ledger: Ledger, jobs: Jobs, lease: timedelta) -> None:
+async def _renew_leases(ledger: Ledger, jobs: Jobs, lease: timedelta) -> None:
     good_until = time.monotonic() + lease.total_seconds()
     while True:
         await asyncio.sleep(lease.total_seconds() / 3)
@@ -47,11 +47,11 @@ async def _keep(ledger: Ledger, jobs: Jobs, lease: timedelta) -> None:
             good_until = asked + lease.total_seconds()
         for task, claims in running.items():
             if not task.done() and not any(one.epoch in held for one in claims):
-                lost(claims)
+                record_lost(claims)
                 task.cancel()
 
 
-def lost(claims: Sequence[Claim]) -> None:
+def record_lost(claims: Sequence[Claim]) -> None:
     """Count and tell that a result is thrown away."""
     LEASES_LOST.labels(claims[0].stage.value).inc(len(claims))
     log.warning("lease lost, result thrown away", stage=claims[0].stage.value, claims=len(claims))

@@ -92,7 +92,7 @@ class MicroBatch:
         except BaseException:
             await self._give_back(claims)
             raise
-        _count(claims)
+        _count_claims(claims)
 
     async def _give_back(self, claims: Sequence[Claim]) -> None:
         """Leave claims to the workers at once; a database that is away is asked again until their lease is over."""
@@ -109,7 +109,7 @@ class MicroBatch:
         return await claim_items(self.database, host, Stage.EMBEDDING, turns, lease=LEASE, worker=self.worker)
 
 
-def _count(claims: Sequence[Claim]) -> None:
+def _count_claims(claims: Sequence[Claim]) -> None:
     MICRO_BATCH.labels("embedded").inc(len(claims))
     STAGE_TOTAL.labels(Stage.EMBEDDING, "done").inc(len(claims))
     now = datetime.now(UTC)

@@ -7,7 +7,7 @@ from typing import ClassVar
 from store.database import SET_TENANT_NO_SYNC, Database
 from store.derived import bank_state
 from store.identity import user_id
-from store.ledger.ledger import Claim, Outcome, Stage, close, held_together
+from store.ledger.ledger import Claim, Outcome, Stage, close_claim, held_together
 from store.log.envelope import Origin
 from workers.stage_work import Shape, Worked
 
@@ -29,13 +29,13 @@ class ProjectionStage:
         origin = Origin(claim.host_id, bank, user_id(claim.host_id, None), max(row.accepted_at for row in claim.rows))
         outcomes = [Outcome(row.item_id) for row in claim.rows]
         async with self.database.tenant(claim.host_id, SET_TENANT_NO_SYNC) as connection:
-            await bank_state.lock(connection, bank)
+            await bank_state.lock_bank(connection, bank)
             await held_together(connection, [claim])
-            done = await bank_state.advance(connection, origin, turns)
-            await close(connection, claim, outcomes)
+            done = await bank_state.advance_bank(connection, origin, turns)
+            await close_claim(connection, claim, outcomes)
         rings = frozenset({Stage.EMBEDDING} if done.reflected else ())
         while done.more:
             async with self.database.tenant(claim.host_id, SET_TENANT_NO_SYNC) as connection:
-                await bank_state.lock(connection, bank)
-                done = await bank_state.advance(connection, origin, ())
+                await bank_state.lock_bank(connection, bank)
+                done = await bank_state.advance_bank(connection, origin, ())
         return Worked(outcomes, rings)

@@ -97,7 +97,7 @@ class RecallWork:
         except Exception as error:
             if may_pass(error):
                 raise
-            category = _category(error)
+            category = _error_category(error)
             log.warning("a recall job failed", category=category, error=type(error).__name__)
             return "failed" if await self.jobs.fail(taken, category) else "lost"
         result = await answer_as_json(answer, MOST_BYTES_OF_JOB)
@@ -115,7 +115,7 @@ class RecallWork:
             log.warning("a recall job could not be given back", error=type(error).__name__)
 
 
-def _category(error: Exception) -> str:
+def _error_category(error: Exception) -> str:
     if isinstance(error, Unavailable):
         return "unavailable"
     return "invalid" if isinstance(error, ValidationError | ProducerError | PositionBeyondLog) else "internal"

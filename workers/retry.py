@@ -42,7 +42,7 @@ class Verdict:
 
     def outcome(self, row: LedgerRow, error: Exception, *, alone: bool) -> Outcome:
         """Return the row's outcome; what failed among others is always tried again, alone."""
-        category, reason = named(error)
+        category, reason = name_failure(error)
         final = isinstance(error, Permanent) or row.attempts >= self.max_attempts
         if alone and final:
             return Outcome(row.item_id, "dead", category, reason)
@@ -64,7 +64,7 @@ class Verdict:
         return Outcome(row.item_id, status, category, reason, timedelta(seconds=wait))
 
 
-def named(error: Exception) -> tuple[str, str]:
+def name_failure(error: Exception) -> tuple[str, str]:
     """Return category and reason of any failure; of what was not foreseen only the class is told."""
     if isinstance(error, WorkError):
         return error.category, error.reason

@@ -19,9 +19,9 @@ from store.database_outage import is_outage, may_pass
 from store.errors import LeaseLost, ResourceBusy
 from store.ledger.ledger import Claim, Ledger, LedgerRow, Outcome, Stage, public_status
 from workers.errors import Untold
-from workers.leases import lost, renewed
+from workers.leases import keep_leases, record_lost
 from workers.metrics import STAGE_AGE, STAGE_FAILURES, STAGE_TOTAL
-from workers.retry import Verdict, named
+from workers.retry import Verdict, name_failure
 from workers.stage_work import Gated, StageWork
 
 log = structlog.get_logger(__name__)
@@ -37,7 +37,7 @@ BUSY_PAUSE = timedelta(seconds=10)
 Clock = Callable[[], datetime]
 
 
-def _utc() -> datetime:
+def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
@@ -55,7 +55,7 @@ class Runner:
     verdict: Verdict
     lease: timedelta
     worker: str
-    clock: Clock = _utc
+    clock: Clock = _utc_now
     pause_s: float = OUTAGE_PAUSE_S
     nudge_s: float = LONGEST_NUDGE_S
     stopping: bool = False
@@ -100,7 +100,7 @@ class Runner:
     async def _drain(self) -> None:
         while self._rung and not self.stopping:
             try:
-                async with renewed(self.ledger, self._jobs, self.lease):
+                async with keep_leases(self.ledger, self._jobs, self.lease):
                     while not self.stopping and await self._more():
                         await self._half()
                     await self._until(lambda: not self._jobs)
@@ -192,7 +192,7 @@ class Runner:
         try:
             worked = await self.work.work(claims)
         except LeaseLost:
-            lost(claims)
+            record_lost(claims)
         except Exception as error:  # noqa: BLE001 - every accident ends in the ledger
             await self._failed(claims, error)
         else:
@@ -201,7 +201,7 @@ class Runner:
                 self.ring(stage)
 
     async def _failed(self, claims: Sequence[Claim], error: Exception) -> None:
-        category, _ = named(error)
+        category, _ = name_failure(error)
         stage = self.work.stage.value
         STAGE_FAILURES.labels(stage, category).inc()
         log.warning("work failed", stage=stage, category=category, error=type(error).__name__)
@@ -241,7 +241,7 @@ class Runner:
         if recorded:
             self._count(claim.rows, outcomes)
         else:
-            lost([claim])
+            record_lost([claim])
 
     async def _release(self, claims: Sequence[Claim], wait: timedelta | None = None) -> None:
         """Give claims back, to be ready after `wait`.

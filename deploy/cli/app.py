@@ -9,7 +9,7 @@ from typing import Annotated
 import structlog
 import typer
 
-from deploy.cli.output import say
+from deploy.cli.output import print_notice
 
 #: Each command: where its function, or its group of commands, is.
 COMMANDS = {
@@ -43,7 +43,7 @@ COMMANDS = {
 }
 
 
-def build(*names: str) -> typer.Typer:
+def build_cli(*names: str) -> typer.Typer:
     """Return the command line with these commands, or with all; only what is named is imported."""
     app = typer.Typer(
         name="afterturn",
@@ -54,7 +54,7 @@ def build(*names: str) -> typer.Typer:
         # A traceback with locals would show keys and texts.
         pretty_exceptions_enable=False,
     )
-    app.callback()(_root)
+    app.callback()(_configure_output)
     for name in names or COMMANDS:
         module, _, attribute = COMMANDS[name].partition(":")
         command = getattr(import_module(module), attribute)
@@ -65,29 +65,29 @@ def build(*names: str) -> typer.Typer:
     return app
 
 
-def asked_for(arguments: Sequence[str]) -> typer.Typer:
+def build_requested_cli(arguments: Sequence[str]) -> typer.Typer:
     """Return the command line with what these arguments ask for; ends with status 2 where they are no text."""
-    if any(_not_utf8(argument) for argument in arguments):
-        say("what follows a command must be UTF-8")
+    if any(_has_surrogates(argument) for argument in arguments):
+        print_notice("what follows a command must be UTF-8")
         sys.exit(2)
-    return build(*(name for name in arguments[:1] if name in COMMANDS))
+    return build_cli(*(name for name in arguments[:1] if name in COMMANDS))
 
 
-def _not_utf8(argument: str) -> bool:
+def _has_surrogates(argument: str) -> bool:
     """Say whether Python kept bytes of an argument as lone surrogates: no name, text or file of ours may hold them."""
     return any("\ud800" <= sign <= "\udfff" for sign in argument)
 
 
-def _say_version(wanted: bool) -> None:  # noqa: FBT001 - typer hands it over so
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer hands it over so
     if wanted:
         print(version("afterturn"))
         raise typer.Exit
 
 
-def _root(
+def _configure_output(
     *,
     _version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_say_version, help="Print the version.")
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
     ] = False,
 ) -> None:
     """Make a single command keep its name, which typer would drop; keep what is logged apart from answers."""

@@ -8,12 +8,12 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from deploy.cli.durations import duration
-from deploy.cli.existence import host_named, must_exist
+from deploy.cli.durations import parse_duration
+from deploy.cli.existence import find_host_id, require_existing
 from deploy.cli.ledger_rows import HostOption, LimitOption
-from deploy.cli.operator_command import on_database
-from deploy.cli.output import answer, console, printable, say
-from deploy.cli.running_stack import DataOption, JsonOption, running_stack
+from deploy.cli.operator_command import run_on_database
+from deploy.cli.output import create_console, print_json, print_notice, replace_unprintable
+from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
 from store.database import Database
 from store.tenancy.call_audit import FIRST_REFUSAL, CallAudit, Door, Recorded, Sought
 
@@ -25,7 +25,7 @@ audit_app = typer.Typer(
 
 
 @audit_app.callback()
-def _group() -> None:
+def _keep_group() -> None:
     """Keep `list` a command of its own."""
 
 
@@ -40,7 +40,8 @@ def list_command(
     ] = None,
     refused: Annotated[bool, typer.Option("--refused", help="Only what was refused or failed.")] = False,
     since: Annotated[
-        timedelta | None, typer.Option(parser=duration, metavar="LENGTH", help="Not longer ago than this: 10m, 2h.")
+        timedelta | None,
+        typer.Option(parser=parse_duration, metavar="LENGTH", help="Not longer ago than this: 10m, 2h."),
     ] = None,
     limit: LimitOption = 50,
     data: DataOption = None,
@@ -50,27 +51,27 @@ def list_command(
 
     **Example:** `afterturn audit list --door operator --since 7d`
     """
-    sought = Sought(host_named(host) if host else None, key, door, operation, refused, since)
+    sought = Sought(find_host_id(host) if host else None, key, door, operation, refused, since)
 
     async def read(database: Database) -> tuple[list[Recorded], bool]:
         return await CallAudit(database).read(sought, limit)
 
-    stack = running_stack(data)
-    found, more = on_database(stack, read)
+    stack = find_running_stack(data)
+    found, more = run_on_database(stack, read)
     if not found:  # calls outlive their host
-        must_exist(stack, host, None)
+        require_existing(stack, host, None)
     if as_json:
-        answer({"calls": [_as_json(one) for one in found], "has_more": more})
+        print_json({"calls": [_serialise_call(one) for one in found], "has_more": more})
         return
     if found:
-        console().print(_table(found))
+        create_console().print(_build_table(found))
     else:
-        say("there are no such calls")
+        print_notice("there are no such calls")
     if more:
-        say(f"there is more: --limit shows more than {limit}")
+        print_notice(f"there is more: --limit shows more than {limit}")
 
 
-def _as_json(one: Recorded) -> dict[str, Any]:
+def _serialise_call(one: Recorded) -> dict[str, Any]:
     call = one.call
     return {
         "at": call.at.isoformat(),
@@ -88,23 +89,29 @@ def _as_json(one: Recorded) -> dict[str, Any]:
     }
 
 
-def _table(found: list[Recorded]) -> Table:
+def _build_table(found: list[Recorded]) -> Table:
     table = Table("when", "door", "who", "host", "operation", "result", box=None, pad_edge=False, header_style="bold")
     table.add_column("ms", justify="right")
     for one in found:
         call = one.call
-        shown = [f"{call.at:%Y-%m-%d %H:%M:%S}", call.door.value, _who(one), one.host or "-", call.operation]
+        shown = [
+            f"{call.at:%Y-%m-%d %H:%M:%S}",
+            call.door.value,
+            _describe_caller(one),
+            one.host or "-",
+            call.operation,
+        ]
         style = "red" if call.code or (call.status or 0) >= FIRST_REFUSAL else ""
-        table.add_row(*map(printable, shown), Text(_result(one), style=style), f"{call.took_ms:.1f}")
+        table.add_row(*map(replace_unprintable, shown), Text(_describe_result(one), style=style), f"{call.took_ms:.1f}")
     return table
 
 
-def _who(one: Recorded) -> str:
+def _describe_caller(one: Recorded) -> str:
     call = one.call
     return call.actor or (f"{one.key_label or 'key'} {call.key_id}" if call.key_id else "nobody known")
 
 
-def _result(one: Recorded) -> str:
+def _describe_result(one: Recorded) -> str:
     rows = "" if one.call.rows is None else f"{one.call.rows} rows"
     status = "" if one.call.status is None else str(one.call.status)
     return " ".join(part for part in (status, one.call.code, rows) if part) or "done"

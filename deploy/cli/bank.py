@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
-from deploy.cli.output import answer
-from deploy.cli.running_stack import DataOption, JsonOption, client_of, ending_well, running_stack
-from store.text.word_rules import AUTO, NONE, languages
+from deploy.cli.output import print_json
+from deploy.cli.running_stack import DataOption, JsonOption, create_client, exit_on_api_error, find_running_stack
+from store.text.word_rules import AUTO, NONE, supported_languages
 
-LANGUAGES = ", ".join((AUTO, NONE, *languages()))
+LANGUAGES = ", ".join((AUTO, NONE, *supported_languages()))
 
 bank_app = typer.Typer(help="Say what a bank is to be like.", no_args_is_help=True, rich_markup_mode="markdown")
 
@@ -31,15 +31,15 @@ def language_command(
     as_json: JsonOption = False,
 ) -> None:
     """Change a bank's language."""
-    stack = running_stack(data)
-    with client_of(stack, bank) as client, ending_well(stack):
+    stack = find_running_stack(data)
+    with create_client(stack, bank) as client, exit_on_api_error(stack):
         done = client.set_language(language)
     if as_json:
-        answer({"ok": True, "bank": done.bank, "language": done.language, "settled": done.settled})
+        print_json({"ok": True, "bank": done.bank, "language": done.language, "settled": done.settled})
     else:
         print(f"{done.bank}: {done.language}{'' if done.settled else '; older words follow'}")
 
 
 @bank_app.callback()
-def _root() -> None:
+def _keep_group() -> None:
     """Make a single command keep its name: without this, typer would drop it."""

@@ -12,16 +12,16 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from deploy.cli.output import answer, console, ended, say
+from deploy.cli.output import create_console, exit_with, print_json, print_notice
 from deploy.cli.quality import AblateFlag, FormatOption, LongOption, QualityFlag, QualityOptions, StackOption
-from deploy.cli.quality import quality as measure_quality
+from deploy.cli.quality import measure_recall_quality as measure_quality
 from deploy.cli.running_stack import JsonOption
 from deploy.lab.bench.attacks.victim import VictimGone
-from deploy.lab.bench.measures import Measure, Outcome
+from deploy.lab.bench.measures import BenchOutcome, Measure
 from deploy.lab.bench.quality.settling import NotSettled
 from deploy.local import EmbeddedError
 from deploy.local.private_stack import PrivateStackError
-from deploy.settings import load
+from deploy.settings import load_settings
 from deploy.settings_errors import SettingsError
 
 #: Each bench: the module with its `run`, its `Sizes` and its `FULL` ones, and with the `servers` it runs on.
@@ -88,48 +88,48 @@ def bench_command(
         measure_quality(QualityOptions(data, kind, stack, ablate, long), as_json=as_json)
         return
     if name not in BENCHES:
-        raise ended(f"no such bench: {printable_names()}", 2)
+        raise exit_with(f"no such bench: {list_bench_names()}", 2)
     bench = import_module(BENCHES[name])
     sizes = bench.FULL if full else bench.Sizes()
     if only:
         if name != "attacks":
-            raise ended("--only names an attack of `afterturn bench attacks`", 2)
+            raise exit_with("--only names an attack of `afterturn bench attacks`", 2)
         try:
             sizes = bench.chosen(sizes, only)
         except ValueError as error:
-            raise ended(str(error), 2) from None
-    outcome = _measured(bench, data, sizes)
+            raise exit_with(str(error), 2) from None
+    outcome = _run_bench(bench, data, sizes)
     if as_json:
-        answer(outcome.as_json())
+        print_json(outcome.as_json())
     else:
-        console().print(_in_words(outcome) if isinstance(outcome, Outcome) else outcome.in_words())
+        create_console().print(_render_outcome(outcome) if isinstance(outcome, BenchOutcome) else outcome.in_words())
     raise typer.Exit(0 if outcome.met else 1)
 
 
-def _measured(bench: ModuleType, data: Path | None, sizes: Any) -> Any:
+def _run_bench(bench: ModuleType, data: Path | None, sizes: Any) -> Any:
     """Run a bench on its servers. Ends with status 2 when there are none that serve."""
     try:
-        with bench.servers(data or load().settings.data) as servers:
-            say(f"on {servers}")
-            return asyncio.run(bench.run(servers, say, sizes))
+        with bench.servers(data or load_settings().settings.data) as servers:
+            print_notice(f"on {servers}")
+            return asyncio.run(bench.run(servers, print_notice, sizes))
     except SettingsError as error:
-        raise ended(f"these settings cannot be used:\n{error}", 2) from None
+        raise exit_with(f"these settings cannot be used:\n{error}", 2) from None
     except (EmbeddedError, NotSettled, PrivateStackError, VictimGone) as error:
-        raise ended(str(error), 2) from None
+        raise exit_with(str(error), 2) from None
 
 
-def printable_names() -> str:
+def list_bench_names() -> str:
     """Return the benches there are."""
     return f"there is {', '.join(BENCHES)}"
 
 
-def _in_words(outcome: Outcome) -> Group:
+def _render_outcome(outcome: BenchOutcome) -> Group:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("measure")
     for column in ("floor", "ours", "unit", "ratio", "target", ""):
         table.add_column(column, justify="left" if column == "unit" else "right")
     for measure in outcome.measures:
-        table.add_row(*_cells(measure))
+        table.add_row(*_render_cells(measure))
     machine = outcome.machine
     settings = ", ".join(f"{name}={value}" for name, value in machine.settings.items())
     where = f"{machine.cores} cores, PostgreSQL {machine.postgresql}, pgvector {machine.pgvector}; {settings}"
@@ -138,7 +138,7 @@ def _in_words(outcome: Outcome) -> Group:
     return Group(Text(where), Text(", ".join(f"{name}={value}" for name, value in sizes.items())), parts, table)
 
 
-def _cells(measure: Measure) -> list[Text]:
+def _render_cells(measure: Measure) -> list[Text]:
     floor, ratio = ("" if figure is None else f"{figure:.2f}" for figure in (measure.floor, measure.ratio))
     verdict = Text("met", style="green") if measure.met else Text("not met", style="red")
     return [

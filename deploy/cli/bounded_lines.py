@@ -36,10 +36,10 @@ def read_lines(stream: BinaryIO, longest: int) -> Iterator[Line]:
         if too_long:
             yield Line(number, None, f"longer than {longest} bytes", offset)
         else:
-            yield _decoded(raw.removeprefix(BOM) if number == 1 else raw, number, offset)
+            yield _decode_line(raw.removeprefix(BOM) if number == 1 else raw, number, offset)
 
 
-def _decoded(raw: bytes, number: int, offset: int) -> Line:
+def _decode_line(raw: bytes, number: int, offset: int) -> Line:
     try:
         text = raw.rstrip(b"\r\n").decode()
     except UnicodeDecodeError as error:

@@ -6,7 +6,7 @@ from typing import Annotated
 import structlog
 import typer
 
-from deploy.cli.output import answer, ended, say
+from deploy.cli.output import exit_with, print_json, print_notice
 from deploy.cli.running_stack import JsonOption
 from workers.settings import WorkerSettings
 
@@ -41,25 +41,25 @@ def chaos_command(
     **Example:** `afterturn chaos --turns 5000 --workers 4`
     """
     # WHY here: chaos imports the whole product, and `afterturn --help` should not.
-    from deploy.lab.chaos.report import in_words  # noqa: PLC0415
-    from deploy.lab.chaos.run import BROKE_OFF, Plan, rounds_for, unleash  # noqa: PLC0415
+    from deploy.lab.chaos.report import render_outcome  # noqa: PLC0415
+    from deploy.lab.chaos.run import BROKE_OFF, Plan, count_rounds, run_chaos  # noqa: PLC0415
     from deploy.lab.chaos.sabotage import Sabotage  # noqa: PLC0415
 
     if sabotage is not None and sabotage not in set(Sabotage):
-        raise ended(f"no such sabotage: there is {', '.join(Sabotage)}", 2)
+        raise exit_with(f"no such sabotage: there is {', '.join(Sabotage)}", 2)
     wanted = None if sabotage is None else Sabotage(sabotage)
     # The stages that work in this process, undisturbed, would write a line for every retry.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     try:
-        outcome = unleash(
-            Plan(turns, workers, seed, wanted, rounds_for(turns) if rounds is None else rounds, lease), say
+        outcome = run_chaos(
+            Plan(turns, workers, seed, wanted, count_rounds(turns) if rounds is None else rounds, lease), print_notice
         )
     except BROKE_OFF as error:
-        raise ended(f"the run broke off: {error}", 1) from None
+        raise exit_with(f"the run broke off: {error}", 1) from None
     for failure in outcome.failures:
-        say(f"does not hold: {failure}")
+        print_notice(f"does not hold: {failure}")
     if as_json:
-        answer(outcome.as_json())
+        print_json(outcome.as_json())
     else:
-        print(in_words(outcome))
+        print(render_outcome(outcome))
     raise typer.Exit(1 if outcome.failures else 0)

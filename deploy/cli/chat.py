@@ -9,8 +9,8 @@ from afterturn_client.turns import Message, NewTurn
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from deploy.cli.bounded_lines import BOM
-from deploy.cli.chat_document import NotADocument, elements
-from deploy.cli.parsed import BadLine, Parsed, checked, first_problem, turn_name
+from deploy.cli.chat_document import NotAChatDocument, read_elements
+from deploy.cli.parsed import BadLine, Parsed, check_turn, derive_turn_name, describe_first_error
 
 LONGEST_DOCUMENT = 256 * 1024 * 1024
 
@@ -35,7 +35,7 @@ class _Group:
     spoiled: bool = False
 
 
-def chat_turns(stream: BinaryIO, session_id: str) -> Iterator[Parsed]:
+def parse_chat_turns(stream: BinaryIO, session_id: str) -> Iterator[Parsed]:
     """Yield the turns of one document: a user message and what follows up to the next one.
 
     What stands before the first user message belongs to the first turn. A turn with a bad message is not
@@ -47,17 +47,17 @@ def chat_turns(stream: BinaryIO, session_id: str) -> Iterator[Parsed]:
         yield BadLine(1, f"a chat document of more than {LONGEST_DOCUMENT} bytes")
         return
     try:
-        found = list(elements(raw.removeprefix(BOM)))
-    except NotADocument as error:
+        found = list(read_elements(raw.removeprefix(BOM)))
+    except NotAChatDocument as error:
         yield BadLine(error.line, str(error), len(raw))
         return
-    yield from _turns(found, session_id, len(raw))
+    yield from _group_turns(found, session_id, len(raw))
 
 
-def _turns(found: list[tuple[int, Any]], session_id: str, offset: int) -> Iterator[Parsed]:
+def _group_turns(found: list[tuple[int, Any]], session_id: str, offset: int) -> Iterator[Parsed]:
     groups: list[_Group] = []
     for line, value in found:
-        message = _message(value)
+        message = _parse_message(value)
         role = value.get("role") if isinstance(value, dict) else None
         if not groups or (role == "user" and groups[-1].asked):
             groups.append(_Group(line))
@@ -70,25 +70,25 @@ def _turns(found: list[tuple[int, Any]], session_id: str, offset: int) -> Iterat
             yield BadLine(line, message, offset)
     for ordinal, group in enumerate(groups, 1):
         if group.messages and not group.spoiled:
-            yield _closed(group, ordinal, session_id, offset)
+            yield _close_group(group, ordinal, session_id, offset)
 
 
-def _message(value: Any) -> Message | str | None:
+def _parse_message(value: Any) -> Message | str | None:
     """Return the message, None for one that says nothing, or what is wrong with it."""
     if not isinstance(value, dict):
         return "not a message"
     try:
         wire = _ChatMessage.model_validate(value)
     except ValidationError as error:
-        return first_problem(error)
+        return describe_first_error(error)
     if not wire.content:
         return None
     role = {"developer": "system", "function": "tool"}.get(wire.role, wire.role)
     return Message(role, wire.content, wire.name)
 
 
-def _closed(group: _Group, ordinal: int, session_id: str, offset: int) -> Parsed:
+def _close_group(group: _Group, ordinal: int, session_id: str, offset: int) -> Parsed:
     named = next((one for one in group.messages if one.role == "user"), group.messages[0])
     text = named.content if isinstance(named.content, str) else json.dumps(named.content, sort_keys=True)
-    turn = NewTurn(session_id, tuple(group.messages), turn_name(ordinal, named.role, text))
-    return checked(turn, group.line, offset)
+    turn = NewTurn(session_id, tuple(group.messages), derive_turn_name(ordinal, named.role, text))
+    return check_turn(turn, group.line, offset)

@@ -8,7 +8,7 @@ from typing import Any
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
-class NotADocument(Exception):
+class NotAChatDocument(Exception):
     """It is no JSON array and no object with a list of messages; `line` is where that shows."""
 
     def __init__(self, problem: str, line: int = 1) -> None:
@@ -16,70 +16,70 @@ class NotADocument(Exception):
         self.line = line
 
 
-def elements(raw: bytes) -> Iterator[tuple[int, Any]]:
+def read_elements(raw: bytes) -> Iterator[tuple[int, Any]]:
     """Yield (line, value) of each element of the array, or of the object's `messages`. Raises NotADocument."""
-    text = _text(raw)
-    value = _loaded(text)
-    at = _past(text, 0)
+    text = _decode_text(raw)
+    value = _parse_json(text)
+    at = _skip_space(text, 0)
     if isinstance(value, dict):
         if not isinstance(value.get("messages"), list):
-            raise NotADocument("the object holds no list `messages`")
-        at = _position_of(text, at, "messages")
+            raise NotAChatDocument("the object holds no list `messages`")
+        at = _find_value(text, at, "messages")
     elif not isinstance(value, list):
-        raise NotADocument("neither a JSON array nor an object with `messages`")
+        raise NotAChatDocument("neither a JSON array nor an object with `messages`")
     line = 1 + text.count("\n", 0, at)
-    for start, element in _array(text, at):
+    for start, element in _walk_array(text, at):
         line += text.count("\n", at, start)
         at = start
         yield line, element
 
 
-def _text(raw: bytes) -> str:
+def _decode_text(raw: bytes) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
         line = 1 + raw.count(b"\n", 0, error.start)
-    raise NotADocument("not UTF-8", line)
+    raise NotAChatDocument("not UTF-8", line)
 
 
-def _loaded(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
         problem, line = f"not JSON ({error.msg.lower()}, column {error.colno})", error.lineno
     except (ValueError, RecursionError):
         problem, line = "not JSON that can be read (a number or a nesting out of range)", 1
-    raise NotADocument(problem, line)
+    raise NotAChatDocument(problem, line)
 
 
-def _array(text: str, at: int) -> Iterator[tuple[int, Any]]:
+def _walk_array(text: str, at: int) -> Iterator[tuple[int, Any]]:
     """Walk an array that is known to be sound; `at` is its bracket."""
     decoder = json.JSONDecoder()
-    at = _past(text, at + 1)
+    at = _skip_space(text, at + 1)
     while text[at] != "]":
         value, end = decoder.raw_decode(text, at)
         yield at, value
-        at = _past(text, end)
+        at = _skip_space(text, end)
         if text[at] == ",":
-            at = _past(text, at + 1)
+            at = _skip_space(text, at + 1)
 
 
-def _position_of(text: str, at: int, wanted: str) -> int:
+def _find_value(text: str, at: int, wanted: str) -> int:
     """Return where the last value called `wanted` of an object begins; the object is known to be sound."""
     decoder = json.JSONDecoder()
     found = at
-    at = _past(text, at + 1)
+    at = _skip_space(text, at + 1)
     while text[at] != "}":
         name, end = decoder.raw_decode(text, at)
-        at = _past(text, _past(text, end) + 1)
+        at = _skip_space(text, _skip_space(text, end) + 1)
         found = at if name == wanted else found
         _, end = decoder.raw_decode(text, at)
-        at = _past(text, end)
+        at = _skip_space(text, end)
         if text[at] == ",":
-            at = _past(text, at + 1)
+            at = _skip_space(text, at + 1)
     return found
 
 
-def _past(text: str, at: int) -> int:
+def _skip_space(text: str, at: int) -> int:
     space = _SPACE.match(text, at)
     return space.end() if space else at

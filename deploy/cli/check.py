@@ -12,21 +12,21 @@ import structlog
 import typer
 from sqlalchemy.exc import SQLAlchemyError
 
-from deploy.cli.output import answer, ended, say
+from deploy.cli.output import exit_with, print_json, print_notice
 from deploy.cli.running_stack import DataOption, JsonOption
-from deploy.lab.isolation import Report
-from deploy.lab.isolation.run import run
-from deploy.lab.isolation.world import Unfit
-from deploy.local.private_stack import PrivateStackError, running
-from deploy.local.stack import NoStack, Stack, find_stack
-from deploy.settings import load
+from deploy.lab.isolation import IsolationReport
+from deploy.lab.isolation.run import run_check
+from deploy.lab.isolation.world import FixtureIncomplete
+from deploy.local.private_stack import PrivateStackError, run_private_stack
+from deploy.local.stack import Stack, StackNotRunning, find_stack
+from deploy.settings import load_settings
 from deploy.settings_errors import SettingsError
 
 check_app = typer.Typer(help="Try what is promised.", no_args_is_help=True, rich_markup_mode="markdown")
 
 
 @check_app.callback()
-def _group() -> None:
+def _keep_group() -> None:
     """Try what is promised, on a running stack or on one made for it."""
 
 
@@ -49,53 +49,53 @@ def walls_command(
     """
     # The application in this process would write a line for every try.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    with _stack(data) as stack:
-        say(f"{tries:,} requests are made to the stack at {stack.api}")
+    with _open_stack(data) as stack:
+        print_notice(f"{tries:,} requests are made to the stack at {stack.api}")
         try:
-            report = asyncio.run(run(stack, tries, seed))
-        except Unfit as error:
-            raise ended(f"isolation could not be checked: {error}", 1) from None
+            report = asyncio.run(run_check(stack, tries, seed))
+        except FixtureIncomplete as error:
+            raise exit_with(f"isolation could not be checked: {error}", 1) from None
         except (SQLAlchemyError, httpx.HTTPError, OSError) as error:
-            raise ended(f"the stack does not answer ({type(error).__name__})", 1) from None
-    _tell(report)
+            raise exit_with(f"the stack does not answer ({type(error).__name__})", 1) from None
+    _print_report(report)
     if as_json:
-        answer(report.as_json())
+        print_json(report.as_json())
     raise typer.Exit(0 if report.holds else 1)
 
 
-def _tell(report: Report) -> None:
+def _print_report(report: IsolationReport) -> None:
     for line in report.examples:
-        say(line)
+        print_notice(line)
     for route in report.uncovered:
-        say(f"not tried: {route}")
+        print_notice(f"not tried: {route}")
     for table in report.unplanted:
-        say(f"nothing was planted in {table}")
+        print_notice(f"nothing was planted in {table}")
     verdict = "isolation holds" if report.holds else "isolation does not hold"
-    say(
+    print_notice(
         f"{verdict}: {report.tries:,} tries in {len(report.doors)} ways in {report.seconds} s, "
         f"{report.seen} saw or changed something foreign, {report.told_apart} could tell foreign from absent"
     )
 
 
 @contextmanager
-def _stack(data: Path | None) -> Iterator[Stack]:
+def _open_stack(data: Path | None) -> Iterator[Stack]:
     """Lend the running stack, or one of its own where nothing was named and none runs."""
     try:
-        folder = data or load().settings.data
+        folder = data or load_settings().settings.data
     except SettingsError as error:
-        raise ended(f"these settings cannot be used:\n{error}", 2) from None
+        raise exit_with(f"these settings cannot be used:\n{error}", 2) from None
     try:
         found = find_stack(folder)
-    except NoStack as error:
+    except StackNotRunning as error:
         if data is not None:
-            raise ended(str(error), 2) from None
+            raise exit_with(str(error), 2) from None
         found = None
     if found is not None:
         yield found
         return
-    say("no stack runs: starting one for this")
+    print_notice("no stack runs: starting one for this")
     try:
-        with running(1, name="walls") as own:
+        with run_private_stack(1, name="walls") as own:
             yield own
     except PrivateStackError as error:
-        raise ended(str(error), 1) from None
+        raise exit_with(str(error), 1) from None

@@ -9,9 +9,9 @@ import typer
 from pydantic import BaseModel, SecretStr
 from rich.table import Table
 
-from deploy.cli.output import answer, console, ended, printable, say
+from deploy.cli.output import create_console, exit_with, print_json, print_notice, replace_unprintable
 from deploy.cli.running_stack import JsonOption
-from deploy.settings import load
+from deploy.settings import load_settings
 from deploy.settings_errors import SettingsError
 
 MASK = "********"
@@ -31,42 +31,42 @@ def config_command(
     **Example:** `AFTERTURN_API__PORT=9000 afterturn config`
     """
     try:
-        loaded = load(config=config)
+        loaded = load_settings(config=config)
     except SettingsError as error:
-        raise ended(f"these settings cannot be used:\n{error}", 2) from None
-    shown = {key: (value, loaded.origins.get(key, "default")) for key, value in leaves(loaded.settings)}
+        raise exit_with(f"these settings cannot be used:\n{error}", 2) from None
+    shown = {key: (value, loaded.origins.get(key, "default")) for key, value in list_settings(loaded.settings)}
     if loaded.ignored:
-        say(f"not settings, left alone: {', '.join(loaded.ignored)}")
+        print_notice(f"not settings, left alone: {', '.join(loaded.ignored)}")
     if as_json:
-        answer({"settings": {key: {"value": value, "from": origin} for key, (value, origin) in shown.items()}})
+        print_json({"settings": {key: {"value": value, "from": origin} for key, (value, origin) in shown.items()}})
         return
     table = Table("setting", "value", "from", box=None, pad_edge=False)
     for key, (value, origin) in shown.items():
-        table.add_row(*map(printable, (key, str(value), origin)))
-    console().print(table)
+        table.add_row(*map(replace_unprintable, (key, str(value), origin)))
+    create_console().print(table)
 
 
-def leaves(part: BaseModel, above: str = "") -> Iterator[tuple[str, Any]]:
+def list_settings(part: BaseModel, above: str = "") -> Iterator[tuple[str, Any]]:
     """Yield every setting below a part as (dotted key, value fit to be shown)."""
     for name in type(part).model_fields:
         value = getattr(part, name)
         if isinstance(value, BaseModel):
-            yield from leaves(value, f"{above}{name}.")
+            yield from list_settings(value, f"{above}{name}.")
         else:
-            yield above + name, masked(value)
+            yield above + name, mask_value(value)
 
 
-def masked(value: Any) -> Any:
+def mask_value(value: Any) -> Any:
     """Return a value fit to be shown: a secret is hidden, of a URL only its password and its query."""
     if isinstance(value, SecretStr):
         plain = value.get_secret_value()
-        return (_masked_url(plain) if "://" in plain else MASK) if plain else ""
+        return (_mask_url(plain) if "://" in plain else MASK) if plain else ""
     if isinstance(value, bool | int | float) or value is None:
         return value
-    return _masked_url(str(value)) if "://" in str(value) else str(value)
+    return _mask_url(str(value)) if "://" in str(value) else str(value)
 
 
-def _masked_url(url: str) -> str:
+def _mask_url(url: str) -> str:
     try:
         parts = urlsplit(url)
     except ValueError:

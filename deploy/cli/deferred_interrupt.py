@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def unbroken() -> Iterator[None]:
+def defer_interrupt() -> Iterator[None]:
     """Hold an interrupt until the block is over, then raise it.
 
     For short blocks of the main thread that leave numbers which belong together. Raises KeyboardInterrupt

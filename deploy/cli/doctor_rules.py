@@ -16,8 +16,8 @@ LOW_DISK_BYTES = 2 * 1024**3
 NO_DISK_BYTES = 256 * 1024**2
 
 
-CHECKED = frozenset({TlsMode.VERIFY_CA, TlsMode.VERIFY_FULL})
-UNENCRYPTED = frozenset({TlsMode.DISABLE, TlsMode.ALLOW, TlsMode.PREFER})
+VERIFIED_MODES = frozenset({TlsMode.VERIFY_CA, TlsMode.VERIFY_FULL})
+UNENCRYPTED_MODES = frozenset({TlsMode.DISABLE, TlsMode.ALLOW, TlsMode.PREFER})
 
 
 class Verdict(StrEnum):
@@ -38,83 +38,87 @@ class Finding:
     remedy: str = ""
 
 
-def ok(subject: str, seen: str) -> Finding:
+def report_ok(subject: str, seen: str) -> Finding:
     """Return a finding that all is well."""
     return Finding(subject, Verdict.OK, seen)
 
 
-def warn(subject: str, seen: str, remedy: str) -> Finding:
+def report_warning(subject: str, seen: str, remedy: str) -> Finding:
     """Return a finding that something may hurt later."""
     return Finding(subject, Verdict.WARN, seen, remedy)
 
 
-def fail(subject: str, seen: str, remedy: str) -> Finding:
+def report_failure(subject: str, seen: str, remedy: str) -> Finding:
     """Return a finding that something does not work."""
     return Finding(subject, Verdict.FAIL, seen, remedy)
 
 
-def of_postgresql(number: int, text: str) -> Finding:
+def judge_postgresql_version(number: int, text: str) -> Finding:
     """Judge `server_version_num`."""
     if number // 10_000 >= LEAST_POSTGRESQL:
-        return ok("PostgreSQL version", text)
-    return fail("PostgreSQL version", text, f"upgrade to PostgreSQL {LEAST_POSTGRESQL} or newer")
+        return report_ok("PostgreSQL version", text)
+    return report_failure("PostgreSQL version", text, f"upgrade to PostgreSQL {LEAST_POSTGRESQL} or newer")
 
 
-def of_pgvector(text: str | None) -> Finding:
+def judge_pgvector_version(text: str | None) -> Finding:
     """Judge the extension's version; None: it is not there."""
     least = ".".join(map(str, LEAST_PGVECTOR))
     if text is None:
-        return fail("pgvector", "not installed in this database", f"install pgvector {least} or newer, then migrate")
+        return report_failure(
+            "pgvector", "not installed in this database", f"install pgvector {least} or newer, then migrate"
+        )
     found = tuple(int(part) for part in re.findall(r"\d+", text)[:3])
     if found >= LEAST_PGVECTOR:
-        return ok("pgvector", text)
-    return fail("pgvector", text, f"install pgvector {least} or newer, then `alter extension vector update`")
+        return report_ok("pgvector", text)
+    return report_failure("pgvector", text, f"install pgvector {least} or newer, then `alter extension vector update`")
 
 
-def of_revision(found: str | None, newest: str) -> Finding:
+def judge_schema_revision(found: str | None, newest: str) -> Finding:
     """Judge the schema's revision against the newest one this code knows."""
     if found == newest:
-        return ok("migrations", f"revision {newest}")
+        return report_ok("migrations", f"revision {newest}")
     seen = f"revision {found}, this code has {newest}" if found else "never run"
-    return fail("migrations", seen, "restart `afterturn up` of this version: it migrates when it starts")
+    return report_failure("migrations", seen, "restart `afterturn up` of this version: it migrates when it starts")
 
 
-def of_home(*, at_home: bool) -> Finding:
+def judge_log_stamp(*, at_home: bool) -> Finding:
     """Judge whether the log is stamped for the cluster it stands in; until it is, no reader of it goes on."""
     if at_home:
-        return ok("log", "stamped for this cluster")
-    return fail("log", "restored from another cluster, and not stamped for this one", "run `afterturn doctor --fix`")
+        return report_ok("log", "stamped for this cluster")
+    return report_failure(
+        "log", "restored from another cluster, and not stamped for this one", "run `afterturn doctor --fix`"
+    )
 
 
-def of_role(role: str, *, above: bool) -> Finding:
+def judge_database_role(role: str, *, above: bool) -> Finding:
     """Judge whether row-level security holds a role of the service: superusers, BYPASSRLS and owners it does not."""
     if not above:
-        return ok("tenant isolation", f"row-level security holds the {role}'s role")
+        return report_ok("tenant isolation", f"row-level security holds the {role}'s role")
     name = {"application": "afterturn_app in database.url", "operator": "afterturn_operator in database.operator_url"}
-    return fail(
+    return report_failure(
         "tenant isolation",
         f"the {role}'s role is a superuser, has BYPASSRLS or owns the tables",
         f"connect as {name[role]}, made as store/ROLES.md says",
     )
 
 
-def of_tls(role: str, mode: TlsMode, *, local: bool) -> Finding:
+def judge_tls_mode(role: str, mode: TlsMode, *, local: bool) -> Finding:
     """Judge how connections of a role to PostgreSQL are secured."""
     subject = "TLS to PostgreSQL"
     if local and mode is TlsMode.DISABLE:
-        return ok(subject, f"{role}: not encrypted, stays on this machine")
-    if mode in CHECKED or local:
-        return ok(subject, f"{role}: sslmode={mode}")
-    seen = "may be read on the way" if mode in UNENCRYPTED else "is encrypted to a server that proves nothing"
+        return report_ok(subject, f"{role}: not encrypted, stays on this machine")
+    if mode in VERIFIED_MODES or local:
+        return report_ok(subject, f"{role}: sslmode={mode}")
+    seen = "may be read on the way" if mode in UNENCRYPTED_MODES else "is encrypted to a server that proves nothing"
     remedy = f"set sslmode={TlsMode.VERIFY_FULL} in the {role}'s URL, and sslrootcert=FILE for an authority of your own"
-    return warn(subject, f"{role}: sslmode={mode}: the connection to another machine {seen}", remedy)
+    return report_warning(subject, f"{role}: sslmode={mode}: the connection to another machine {seen}", remedy)
 
 
 def of_gateway_keys(targets: int, unreadable: Sequence[str]) -> Finding:
     """Judge whether the keys of gateway targets in force can be opened; `unreadable` names those that cannot."""
     if not unreadable:
-        return ok(GATEWAYS, f"{targets} in force; every key that was set can be opened")
-    return fail(
+        return report_ok(GATEWAYS, f"{targets} in force; every key that was set can be opened")
+    return report_failure(
         GATEWAYS,
         f"the key cannot be opened with gateway.sealing_keys: {'; '.join(unreadable)}",
         "put the key that sealed it back into gateway.sealing_keys, or give it again with `afterturn gateway set`",
@@ -123,22 +127,24 @@ def of_gateway_keys(targets: int, unreadable: Sequence[str]) -> Finding:
 
 def of_shut_gateway(named: str) -> Finding:
     """Judge a gateway target that is not called for now; its deliveries wait."""
-    return warn(GATEWAYS, f"not called for now, it failed or asked for time: {named}", "ask whoever runs the gateway")
+    return report_warning(
+        GATEWAYS, f"not called for now, it failed or asked for time: {named}", "ask whoever runs the gateway"
+    )
 
 
-def of_space(folder: str, free: int) -> Finding:
+def judge_free_space(folder: str, free: int) -> Finding:
     """Judge the free bytes of a folder's file system."""
     seen = f"{free / 1024**3:.1f} GiB free at {folder}"
     if free >= LOW_DISK_BYTES:
-        return ok("disk", seen)
+        return report_ok("disk", seen)
     remedy = "free some space, or move the data folder to a larger disk"
-    return warn("disk", seen, remedy) if free >= NO_DISK_BYTES else fail("disk", seen, remedy)
+    return report_warning("disk", seen, remedy) if free >= NO_DISK_BYTES else report_failure("disk", seen, remedy)
 
 
-def of_privacy(path: str, mode: int, *, holds_secrets: bool) -> Finding:
+def judge_file_mode(path: str, mode: int, *, holds_secrets: bool) -> Finding:
     """Judge whether others on this machine may look into a file or folder."""
     seen = f"{path} {mode & 0o777:04o}"
     if not mode & 0o077:
-        return ok("permissions", seen)
+        return report_ok("permissions", seen)
     remedy = f"chmod go-rwx {path}"
-    return fail("permissions", seen, remedy) if holds_secrets else warn("permissions", seen, remedy)
+    return report_failure("permissions", seen, remedy) if holds_secrets else report_warning("permissions", seen, remedy)

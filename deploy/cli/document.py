@@ -8,13 +8,13 @@ from afterturn_client.answers import DocumentReceipt
 
 from deploy.cli.bounded_lines import BOM
 from deploy.cli.formats import LONGEST_LINE
-from deploy.cli.ingest_sources import registered
+from deploy.cli.ingest_sources import register_document
 from deploy.cli.parsed import BadLine
 from deploy.cli.turn_sender import Tally
 
 
 @dataclass(frozen=True, slots=True)
-class WholeFile:
+class DocumentFile:
     """One file, what it is called in memory, and the bank it goes to."""
 
     stream: BinaryIO
@@ -27,15 +27,15 @@ class WholeFile:
         try:
             content = raw.removeprefix(BOM).decode()
         except UnicodeDecodeError:
-            return _bad("not UTF-8 text"), None
+            return _report_bad_file("not UTF-8 text"), None
         if len(raw) > LONGEST_LINE:
-            return _bad(f"longer than {LONGEST_LINE} bytes, the most that one request can hold"), None
+            return _report_bad_file(f"longer than {LONGEST_LINE} bytes, the most that one request can hold"), None
         if not content.strip():
-            return _bad("there is no text in it"), None
-        receipt = registered(lambda: client.add_document(content, title=self.title, bank=self.bank), patience_s)
+            return _report_bad_file("there is no text in it"), None
+        receipt = register_document(lambda: client.add_document(content, title=self.title, bank=self.bank), patience_s)
         known = int(receipt.duplicate)
         return Tally(accepted=1 - known, duplicates=known, position=receipt.position, last_line=1), receipt
 
 
-def _bad(problem: str) -> Tally:
+def _report_bad_file(problem: str) -> Tally:
     return Tally(bad_lines=[BadLine(1, problem)])

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from store.ledger.listing import Backlog, Selection
 
 #: Pause between two looks, in seconds; longer where a look itself takes long.
-LOOK_S = 0.5
+POLL_INTERVAL_S = 0.5
 #: A look may take this part of the time.
 SHARE = 0.1
 #: Between two lines of progress, in seconds.
-SAY_EVERY_S = 5.0
+REPORT_INTERVAL_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Drained:
+class DrainState:
     """How it stood at the last look: rows undone, dead and unknown; `waited_s` since the first."""
 
     undone: int
@@ -30,38 +30,38 @@ class Drained:
         return not self.undone
 
 
-async def drain(
+async def wait_until_drained(
     backlog: Backlog,
     selection: Selection,
     timeout_s: float,
     say: Callable[[str], None],
-    seen: Callable[[Drained], None],
-) -> Drained:
+    seen: Callable[[DrainState], None],
+) -> DrainState:
     """Look until nothing is undone or the time is over; `seen` hears of every look, `say` now and then in words."""
     begun = said = time.monotonic()
-    before: Drained | None = None
+    before: DrainState | None = None
     while True:
         began = time.monotonic()
-        now = await _look(backlog, selection, begun)
+        now = await _read_state(backlog, selection, begun)
         seen(now)
         if now.done or now.waited_s >= timeout_s:
             return now
-        if time.monotonic() - said >= SAY_EVERY_S or before is None:
-            say(_progress(now, before))
+        if time.monotonic() - said >= REPORT_INTERVAL_S or before is None:
+            say(_describe_progress(now, before))
             said, before = time.monotonic(), now
-        pause = max(LOOK_S, (time.monotonic() - began) / SHARE)
+        pause = max(POLL_INTERVAL_S, (time.monotonic() - began) / SHARE)
         await asyncio.sleep(min(pause, max(0.0, timeout_s - now.waited_s)))
 
 
-async def _look(backlog: Backlog, selection: Selection, begun: float) -> Drained:
+async def _read_state(backlog: Backlog, selection: Selection, begun: float) -> DrainState:
     async def count(*statuses: str) -> int:
         return await backlog.count(replace(selection, statuses=statuses))
 
     undone, dead, unknown = await count("pending", "running"), await count("dead"), await count("unknown")
-    return Drained(undone, dead, unknown, time.monotonic() - begun)
+    return DrainState(undone, dead, unknown, time.monotonic() - begun)
 
 
-def _progress(now: Drained, before: Drained | None) -> str:
+def _describe_progress(now: DrainState, before: DrainState | None) -> str:
     line = f"{now.undone} pieces of work undone"
     if before and (passed := now.waited_s - before.waited_s) > 0:
         rate = (before.undone - now.undone) / passed

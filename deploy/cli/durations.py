@@ -11,7 +11,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 LONGEST = timedelta(days=36_500)
 
 
-def duration(text: str | timedelta) -> timedelta:
+def parse_duration(text: str | timedelta) -> timedelta:
     """Return a length of time; one that is one already (a default) as it is. Raises typer.BadParameter."""
     if isinstance(text, timedelta):
         return text

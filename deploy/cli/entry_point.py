@@ -14,26 +14,28 @@ INTERRUPTED = 130
 
 def main() -> None:
     """Run the command line; exits 0 when what was asked holds, 1 when not, 2 for wrong usage or no stack."""
-    with _left_at_once():
+    with _exit_on_interrupt():
         from deploy.cli import app  # noqa: PLC0415 - half a second's import, in which Ctrl-C counts, too
         from deploy.core_dumps import forbid_core_dumps  # noqa: PLC0415
 
         forbid_core_dumps()
-        command = app.asked_for(sys.argv[1:])
+        command = app.build_requested_cli(sys.argv[1:])
     with suppress(KeyboardInterrupt):  # before the command has it for its own
         command()
     sys.exit(INTERRUPTED)
 
 
 @contextmanager
-def _left_at_once() -> Iterator[None]:
+def _exit_on_interrupt() -> Iterator[None]:
     """Have Ctrl-C end the process while commands are imported; from then on it is the command's.
 
     Nothing was begun that is to be cleaned up, and an exception that is raised amid imports may be swallowed there.
     A polite end, or a terminal that goes away, is as Ctrl-C is; `up` and `nohup` know better.
     """
     later: dict[int, Callable[[int, FrameType | None], Any]] = {
-        number: _interrupt for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) == signal.SIG_DFL
+        number: _handle_signal
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) == signal.SIG_DFL
     }
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         later[signal.SIGINT] = signal.default_int_handler
@@ -46,7 +48,7 @@ def _left_at_once() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
+def _handle_signal(_number: int, _frame: FrameType | None) -> None:
     """Interrupt what runs, as Ctrl-C would. A job in a shell's background ignores that one, and so does its asyncio."""
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
         signal.raise_signal(signal.SIGINT)

@@ -15,10 +15,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from deploy.bootstrap import HOST
 from deploy.cli import name_arguments
-from deploy.cli.existence import host_named, must_exist
-from deploy.cli.operator_command import Act, acted, on_database
-from deploy.cli.output import answer, console, ended, printable, say
-from deploy.cli.running_stack import DataOption, JsonOption, running_stack
+from deploy.cli.existence import find_host_id, require_existing
+from deploy.cli.operator_command import AuditedAct, run_audited, run_on_database
+from deploy.cli.output import create_console, exit_with, print_json, print_notice, replace_unprintable
+from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
 from deploy.local.stack import Stack
 from producers.service.erasures import as_json
 from store.clock import DatabaseClock
@@ -69,7 +69,7 @@ def unit_command(
     **Example:** `afterturn erase unit 0b7c… --bank support`
     """
     target = Target(Kind.UNIT, bank, unit_id)
-    _erase(Asked(target, f"unit {unit_id}", host, bank), data, dry_run=dry_run, yes=yes, json=json)
+    _erase_target(EraseRequest(target, f"unit {unit_id}", host, bank), data, dry_run=dry_run, yes=yes, json=json)
 
 
 @erase_app.command("session")
@@ -77,7 +77,7 @@ def session_command(
     session: Annotated[
         str,
         typer.Argument(
-            parser=name_arguments.session, metavar="SESSION", help="The session's name, as the agent calls it."
+            parser=name_arguments.parse_session, metavar="SESSION", help="The session's name, as the agent calls it."
         ),
     ],
     *,
@@ -93,14 +93,16 @@ def session_command(
     **Example:** `afterturn erase session monday --dry-run`
     """
     target = Target(Kind.SESSION, bank, session)
-    _erase(Asked(target, f"session {session}", host, bank), data, dry_run=dry_run, yes=yes, json=json)
+    _erase_target(EraseRequest(target, f"session {session}", host, bank), data, dry_run=dry_run, yes=yes, json=json)
 
 
 @erase_app.command("user")
 def user_command(
     user: Annotated[
         str,
-        typer.Argument(parser=name_arguments.name, metavar="USER", help="The user's name, as in the user_id of turns."),
+        typer.Argument(
+            parser=name_arguments.parse_name, metavar="USER", help="The user's name, as in the user_id of turns."
+        ),
     ],
     *,
     host: HostOption = HOST,
@@ -115,12 +117,14 @@ def user_command(
 
     **Example:** `afterturn erase user ana --yes --json`
     """
-    _erase(Asked(Target(Kind.USER, None, user), f"user {user}", host), data, dry_run=dry_run, yes=yes, json=json)
+    _erase_target(
+        EraseRequest(Target(Kind.USER, None, user), f"user {user}", host), data, dry_run=dry_run, yes=yes, json=json
+    )
 
 
 @erase_app.command("bank")
 def bank_command(
-    bank: Annotated[str, typer.Argument(parser=name_arguments.bank, metavar="BANK", help="The bank's name.")],
+    bank: Annotated[str, typer.Argument(parser=name_arguments.parse_bank, metavar="BANK", help="The bank's name.")],
     *,
     host: HostOption = HOST,
     dry_run: DryRunOption = False,
@@ -132,11 +136,13 @@ def bank_command(
 
     **Example:** `afterturn erase bank support`
     """
-    _erase(Asked(Target(Kind.BANK, bank), f"bank {bank}", host), data, dry_run=dry_run, yes=yes, json=json)
+    _erase_target(
+        EraseRequest(Target(Kind.BANK, bank), f"bank {bank}", host), data, dry_run=dry_run, yes=yes, json=json
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class EraseRequest:
     """What is to be erased, what it is called, and where it is."""
 
     target: Target
@@ -145,58 +151,60 @@ class Asked:
     bank: str | None = None
 
 
-def _erase(asked: Asked, data: Path | None, *, dry_run: bool, yes: bool, json: bool) -> None:
-    stack = running_stack(data)
-    must_exist(stack, asked.host, asked.bank)
+def _erase_target(asked: EraseRequest, data: Path | None, *, dry_run: bool, yes: bool, json: bool) -> None:
+    stack = find_running_stack(data)
+    require_existing(stack, asked.host, asked.bank)
     if not dry_run and not yes:
-        _ask(asked.named)
-    host, target = host_named(asked.host), asked.target
+        _confirm_erasure(asked.named)
+    host, target = find_host_id(asked.host), asked.target
 
     async def estimate(database: Database) -> Receipt:
         return await Erasures(database, await DatabaseClock.asked(database)).estimate(host, target)
 
-    async def erase(database: Database, act: Act) -> Receipt:
+    async def erase(database: Database, act: AuditedAct) -> Receipt:
         erasures = Erasures(database, act.clock)
         receipt = await erasures.run(host, await erasures.request(host, target))
         act.rows = sum(receipt.counts.values())
         return receipt
 
     try:
-        receipt = on_database(stack, estimate) if dry_run else acted(stack, f"erase {target.kind}", host, erase)
+        receipt = (
+            run_on_database(stack, estimate) if dry_run else run_audited(stack, f"erase {target.kind}", host, erase)
+        )
     except NotFound:
-        raise ended(f"there is no {asked.named}", 1) from None
+        raise exit_with(f"there is no {asked.named}", 1) from None
     except IsReflection as error:
-        raise ended(str(error), 1) from None
+        raise exit_with(str(error), 1) from None
     except KeyboardInterrupt:
         if not dry_run:
-            say("interrupted: an erasure that has begun goes on by itself within a minute")
+            print_notice("interrupted: an erasure that has begun goes on by itself within a minute")
         raise
-    if not dry_run and not _vacuum(stack):
-        say("old row versions stay on disk until the next VACUUM: it could not be run now")
+    if not dry_run and not _try_vacuum(stack):
+        print_notice("old row versions stay on disk until the next VACUUM: it could not be run now")
     if json:
-        answer({"dry_run": dry_run, **as_json(receipt)})
+        print_json({"dry_run": dry_run, **as_json(receipt)})
     else:
-        console().print(_in_words(receipt, dry_run=dry_run))
+        create_console().print(_render_receipt(receipt, dry_run=dry_run))
 
 
-def _ask(named: str) -> None:
+def _confirm_erasure(named: str) -> None:
     """Ask before what cannot be undone; where nobody can answer, it must be said beforehand."""
     if not sys.stdin.isatty():
-        raise ended("erasing cannot be undone: say --yes, or look with --dry-run first", 2)
-    if not typer.confirm(f"Erase {printable(named)} for good? This cannot be undone.", err=True):
-        raise ended("nothing was erased", 1)
+        raise exit_with("erasing cannot be undone: say --yes, or look with --dry-run first", 2)
+    if not typer.confirm(f"Erase {replace_unprintable(named)} for good? This cannot be undone.", err=True):
+        raise exit_with("nothing was erased", 1)
 
 
-def _vacuum(stack: Stack) -> bool:
+def _try_vacuum(stack: Stack) -> bool:
     """Say whether the database could be vacuumed now."""
     try:
-        asyncio.run(vacuum(stack.owner_url.get_secret_value()))
+        asyncio.run(vacuum_tables(stack.owner_url.get_secret_value()))
     except (SQLAlchemyError, OSError):
         return False
     return True
 
 
-async def vacuum(owner_url: str) -> None:
+async def vacuum_tables(owner_url: str) -> None:
     """Vacuum the tables whose dead rows hold what was erased, as far as no running transaction still reads them."""
     engine = create_owner_engine(owner_url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
     try:
@@ -206,7 +214,7 @@ async def vacuum(owner_url: str) -> None:
         await engine.dispose()
 
 
-def _in_words(receipt: Receipt, *, dry_run: bool) -> Group:
+def _render_receipt(receipt: Receipt, *, dry_run: bool) -> Group:
     head = "would be erased" if dry_run else "erased" if receipt.done else "erased so far"
     table = Table("what", head, box=None, pad_edge=False)
     for name, number in sorted(receipt.counts.items()):
@@ -214,9 +222,11 @@ def _in_words(receipt: Receipt, *, dry_run: bool) -> Group:
             table.add_row(name.replace("_", " "), str(number))
     lines: list[Text | Table] = [table, Text("not reached:")]
     for session, turns in sorted(receipt.delivered.items()):
-        lines.append(Text(printable(f"  {turns} turns that a gateway was told, in its session of {session!r}")))
+        lines.append(
+            Text(replace_unprintable(f"  {turns} turns that a gateway was told, in its session of {session!r}"))
+        )
     lines += [
-        Text(printable(f"  {one.texts} texts that {one.endpoint} was sent, for {one.purpose}"))
+        Text(replace_unprintable(f"  {one.texts} texts that {one.endpoint} was sent, for {one.purpose}"))
         for one in receipt.models
     ]
     lines += [Text(f"  {place}") for place in receipt.unreached]

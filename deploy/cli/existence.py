@@ -5,8 +5,8 @@ from difflib import get_close_matches
 from uuid import UUID
 
 from deploy.bootstrap import HOST
-from deploy.cli.operator_command import on_database
-from deploy.cli.output import ended
+from deploy.cli.operator_command import run_on_database
+from deploy.cli.output import exit_with
 from deploy.local.stack import Stack
 from store import identity
 from store.clock import DatabaseClock
@@ -16,29 +16,29 @@ from store.tenancy.keys import Keys
 from store.tenancy.spaces import Space
 
 #: Names that are told to somebody who named what is not there.
-TOLD = 10
+NAMES_SHOWN = 10
 #: Banks among which a name like the one that was given is looked for.
-LOOKED_AT = 1000
+BANKS_SEARCHED = 1000
 
 
-def must_exist(stack: Stack, host: str | None, bank: str | None) -> None:
+def require_existing(stack: Stack, host: str | None, bank: str | None) -> None:
     """End with status 2 where a host (by name or id), or a bank of it, is named that there never was.
 
     A bank without a host is one of the default host. The line says which names there are.
     """
     if host is not None or bank is not None:
-        wrong = on_database(stack, lambda database: _missing(database, host or HOST, bank))
+        wrong = run_on_database(stack, lambda database: _find_missing(database, host or HOST, bank))
         if wrong is not None:
-            raise ended(wrong, 2)
+            raise exit_with(wrong, 2)
 
 
-def host_called(stack: Stack, host: str) -> str:
+def find_host_name(stack: Stack, host: str) -> str:
     """Return the name of a host that is named by it or by its id; ends with status 2 where there is none."""
-    must_exist(stack, host, None)
-    return on_database(stack, lambda database: Keys(database).hosts())[host_named(host)]
+    require_existing(stack, host, None)
+    return run_on_database(stack, lambda database: Keys(database).hosts())[find_host_id(host)]
 
 
-def host_named(host: str) -> UUID:
+def find_host_id(host: str) -> UUID:
     """Return the id of a host, by name or id."""
     try:
         return UUID(host)
@@ -46,23 +46,23 @@ def host_named(host: str) -> UUID:
         return identity.host_id(host)
 
 
-def no_such(missing: str, introduced: str, name: str, there: Sequence[str]) -> str:
+def describe_missing(missing: str, introduced: str, name: str, there: Sequence[str]) -> str:
     """Return a line that says what is missing, and which names there are, those like `name` first."""
     if not there:
         return f"{missing}: there is none yet; a first turn makes one"
-    alike = get_close_matches(name, there, TOLD)
-    shown = [*alike, *(one for one in there if one not in alike)][:TOLD]
+    alike = get_close_matches(name, there, NAMES_SHOWN)
+    shown = [*alike, *(one for one in there if one not in alike)][:NAMES_SHOWN]
     more = " and more" if len(there) > len(shown) else ""
     return f"{missing}: name one that is there; {introduced} {', '.join(shown)}{more}"
 
 
-async def _missing(database: Database, host: str, bank: str | None) -> str | None:
+async def _find_missing(database: Database, host: str, bank: str | None) -> str | None:
     """Return what to say where one of the two is not there."""
     hosts = await Keys(database).hosts()
-    if host_named(host) not in hosts:
-        return no_such(f"there is no host {host!r}", "the hosts are", host, sorted(hosts.values()))
+    if find_host_id(host) not in hosts:
+        return describe_missing(f"there is no host {host!r}", "the hosts are", host, sorted(hosts.values()))
     banks = Banks(database, await DatabaseClock.asked(database))
-    if bank is None or await banks.known(host_named(host), bank):
+    if bank is None or await banks.known(find_host_id(host), bank):
         return None
-    there = await banks.list(host_named(host), Space(), limit=LOOKED_AT)
-    return no_such(f"host {host!r} has no bank {bank!r}", "it has", bank, [one.name for one in there])
+    there = await banks.list(find_host_id(host), Space(), limit=BANKS_SEARCHED)
+    return describe_missing(f"host {host!r} has no bank {bank!r}", "it has", bank, [one.name for one in there])

@@ -8,14 +8,14 @@ from uuid import UUID
 import typer
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from deploy.cli.durations import duration
-from deploy.cli.existence import must_exist
-from deploy.cli.ledger_rows import Place
-from deploy.cli.operator_command import Act, acted
-from deploy.cli.output import answer, console, ended, say
-from deploy.cli.running_stack import DataOption, JsonOption, running_stack
+from deploy.cli.durations import parse_duration
+from deploy.cli.existence import require_existing
+from deploy.cli.ledger_rows import BankFilter
+from deploy.cli.operator_command import AuditedAct, run_audited
+from deploy.cli.output import create_console, exit_with, print_json, print_notice
+from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
 from deploy.local.stack import Stack
-from deploy.reprocessing import Progress, Scope, run_over
+from deploy.reprocessing import ReprocessingProgress, ReprocessingScope, reprocess_turns
 from embeddings.registry import create_embedder
 from store.database import Database
 from store.derived import extraction_runs, reflection_vectors
@@ -34,7 +34,7 @@ TimeoutOption = Annotated[str, typer.Option(metavar="TIME", help="How long to wa
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Reextraction:
     """Has turns read by a version of an extractor."""
 
     version: str
@@ -45,7 +45,9 @@ class Reading:
         self, connection: AsyncConnection, host: UUID, bank: UUID | None, after: int, limit: int
     ) -> Sequence[Unread]:
         """Return turns the version has not read."""
-        return await extraction_runs.unread(connection, host, self.version, bank=bank, after=after, limit=limit)
+        return await extraction_runs.read_unread_turns(
+            connection, host, self.version, bank=bank, after=after, limit=limit
+        )
 
     def item(self, one: Unread) -> UUID:
         """Return the id of the row of this version."""
@@ -53,7 +55,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Embedding:
+class Reembedding:
     """Has turns embedded by the sentence model of a generation."""
 
     generation: int
@@ -66,7 +68,7 @@ class Embedding:
         """Return turns with a text that has no vector of this generation, and reflections that have none."""
         found = [
             one
-            for lacking in (lacking_vectors, reflection_vectors.lacking)
+            for lacking in (lacking_vectors, reflection_vectors.read_lacking)
             for one in await lacking(connection, host, self.generation, bank=bank, after=after, limit=limit)
         ]
         return sorted(found, key=lambda one: one.position)[:limit]
@@ -97,13 +99,13 @@ def extract_command(
 
     **Example:** `afterturn extract --version rules-2 --bank default --json`
     """
-    stack = running_stack(data)
-    versions = _versions(stack)
+    stack = find_running_stack(data)
+    versions = _list_versions(stack)
     chosen = version or versions[-1]
     if chosen not in versions:
-        raise ended(f"the stack has no extractor of this version; it has: {', '.join(versions)}", 2)
-    progress = _run(stack, Reading(chosen), Place(host, bank), ahead, timeout)
-    _tell({"version": chosen}, progress, as_json=as_json)
+        raise exit_with(f"the stack has no extractor of this version; it has: {', '.join(versions)}", 2)
+    progress = _run_reprocessing(stack, Reextraction(chosen), BankFilter(host, bank), ahead, timeout)
+    _print_progress({"version": chosen}, progress, as_json=as_json)
 
 
 def embed_command(
@@ -126,30 +128,32 @@ def embed_command(
 
     **Example:** `afterturn embed --json`
     """
-    stack = running_stack(data)
+    stack = find_running_stack(data)
     embedder = create_embedder(stack.embedding, stack.api_key_file.parent)
-    progress = _run(stack, Embedding(embedder.generation), Place(host, bank), ahead, timeout)
-    _tell({"model": embedder.name, "generation": embedder.generation}, progress, as_json=as_json)
+    progress = _run_reprocessing(stack, Reembedding(embedder.generation), BankFilter(host, bank), ahead, timeout)
+    _print_progress({"model": embedder.name, "generation": embedder.generation}, progress, as_json=as_json)
 
 
-def _versions(stack: Stack) -> list[str]:
+def _list_versions(stack: Stack) -> list[str]:
     """Return the versions of what reads turns in this stack, the best one last."""
     return [VERSION, *([version_of(stack.enrichment.model)] if stack.enrichment.enabled else [])]
 
 
-def _run(stack: Stack, course: Reading | Embedding, place: Place, ahead: int, timeout: str) -> Progress:
-    seconds, scope = duration(timeout).total_seconds(), Scope(place.host_id, place.bank_id)
-    must_exist(stack, place.host, place.bank)
+def _run_reprocessing(
+    stack: Stack, course: Reextraction | Reembedding, place: BankFilter, ahead: int, timeout: str
+) -> ReprocessingProgress:
+    seconds, scope = parse_duration(timeout).total_seconds(), ReprocessingScope(place.host_id, place.bank_id)
+    require_existing(stack, place.host, place.bank)
 
-    async def run(database: Database, act: Act) -> Progress:
-        progress = await run_over(database, course, scope, ahead=ahead, timeout_s=seconds, say=say)
+    async def run(database: Database, act: AuditedAct) -> ReprocessingProgress:
+        progress = await reprocess_turns(database, course, scope, ahead=ahead, timeout_s=seconds, say=print_notice)
         act.rows = progress.opened
         return progress
 
-    return acted(stack, course.command, scope.host or NOBODY, run)
+    return run_audited(stack, course.command, scope.host or NOBODY, run)
 
 
-def _tell(what: dict[str, Any], progress: Progress, *, as_json: bool) -> None:
+def _print_progress(what: dict[str, Any], progress: ReprocessingProgress, *, as_json: bool) -> None:
     numbers = {
         "turns": progress.turns,
         "opened": progress.opened,
@@ -157,12 +161,12 @@ def _tell(what: dict[str, Any], progress: Progress, *, as_json: bool) -> None:
         "seconds": round(progress.seconds, 2),
     }
     if as_json:
-        answer({**what, **numbers})
+        print_json({**what, **numbers})
     else:
-        console().print(
+        create_console().print(
             f"{progress.turns} turns lacked it, {progress.opened} opened now, {progress.left} left "
             f"({progress.seconds:.1f} s)"
         )
     if progress.left:
-        say("look at what is left with `afterturn jobs list`")
+        print_notice("look at what is left with `afterturn jobs list`")
         raise typer.Exit(1)

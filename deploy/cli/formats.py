@@ -15,14 +15,14 @@ from afterturn_client.turns import Message, NewTurn
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from deploy.cli.bounded_lines import BOM, read_lines
-from deploy.cli.chat import chat_turns
-from deploy.cli.parsed import BadLine, Parsed, checked, first_problem, turn_name
+from deploy.cli.chat import parse_chat_turns
+from deploy.cli.parsed import BadLine, Parsed, check_turn, derive_turn_name, describe_first_error
 
 #: The service's own default for a request; a line longer than that cannot be sent.
 LONGEST_LINE = 2_097_152
 LONGEST_SESSION_ID = 128
-_VOTERS = 50
-_BEGINNING = 4096
+_SAMPLED_LINES = 50
+_SAMPLED_CHARACTERS = 4096
 
 _NAMED = re.compile(r'(?P<name>[^\s:{}\[\]"][^:{}\[\]"]{0,127}):\s+(?P<text>\S.*)')
 _ROLES = {"assistant": "assistant", "ai": "assistant", "agent": "assistant", "bot": "assistant", "system": "system"}
@@ -60,12 +60,12 @@ class _Turn(_Strict):
     gateway: bool | None = None
 
 
-def detect(head: bytes) -> Format | None:
+def detect_format(head: bytes) -> Format | None:
     """Say which format a file that begins so has; None when nothing speaks for any."""
     text = head.removeprefix(BOM).decode(errors="replace").strip()
     if re.match(r"\[\s*[{\]]", text):
         return Format.CHAT
-    lines = [line.strip() for line in text.splitlines()[:_VOTERS] if line.strip()]
+    lines = [line.strip() for line in text.splitlines()[:_SAMPLED_LINES] if line.strip()]
     if text.startswith("{") and _is_chat_object(text, lines):
         return Format.CHAT
     objects = sum(line.startswith("{") for line in lines)
@@ -75,14 +75,14 @@ def detect(head: bytes) -> Format | None:
     return Format.JSONL if objects >= named else Format.TRANSCRIPT
 
 
-def parse(stream: BinaryIO, form: Format, session_id: str, longest: int = LONGEST_LINE) -> Iterator[Parsed]:
+def parse_file(stream: BinaryIO, form: Format, session_id: str, longest: int = LONGEST_LINE) -> Iterator[Parsed]:
     """Yield the turns of a file; `session_id` is for the formats that name none."""
     if form is Format.CHAT:
-        return chat_turns(stream, session_id)
-    return _jsonl(stream, longest) if form is Format.JSONL else _transcript(stream, session_id, longest)
+        return parse_chat_turns(stream, session_id)
+    return _parse_jsonl(stream, longest) if form is Format.JSONL else _parse_transcript(stream, session_id, longest)
 
 
-def session_name(file_name: str) -> str:
+def derive_session_name(file_name: str) -> str:
     """Return the session id that a file's name stands for: itself, or cut and hashed when it is too long."""
     name = "".join("_" if sign in "/\\" or not sign.isprintable() else sign for sign in file_name)
     raw = name.encode(errors="replace")
@@ -91,47 +91,47 @@ def session_name(file_name: str) -> str:
     return f"{raw[:64].decode(errors='ignore')}~{hashlib.sha256(raw).hexdigest()[:32]}"
 
 
-def _jsonl(stream: BinaryIO, longest: int) -> Iterator[Parsed]:
+def _parse_jsonl(stream: BinaryIO, longest: int) -> Iterator[Parsed]:
     for line in read_lines(stream, longest):
         if line.text is None:
             yield BadLine(line.number, line.error, line.offset)
         elif line.text.strip():
-            yield _json_turn(line.text, line.number, line.offset)
+            yield _parse_json_turn(line.text, line.number, line.offset)
 
 
-def _json_turn(text: str, number: int, offset: int) -> Parsed:
+def _parse_json_turn(text: str, number: int, offset: int) -> Parsed:
     try:
         value = json.loads(text, parse_constant=_refuse_constant)
         if not isinstance(value, dict):
             return BadLine(number, "not a JSON object", offset)
         wire = _Turn.model_validate(value)
     except ValidationError as error:
-        return BadLine(number, first_problem(error), offset)
+        return BadLine(number, describe_first_error(error), offset)
     except json.JSONDecodeError as error:
         return BadLine(number, f"not JSON ({error.msg.lower()}, column {error.colno})", offset)
     except (ValueError, RecursionError):
         return BadLine(number, "not JSON that can be read (a number or a nesting out of range)", offset)
     messages = [Message(one.role, one.content, one.name, one.timestamp) for one in wire.messages]
     rest = wire.model_dump(exclude={"messages", "session_id"}, exclude_none=True)
-    return checked(NewTurn(wire.session_id, messages, **rest), number, offset)
+    return check_turn(NewTurn(wire.session_id, messages, **rest), number, offset)
 
 
-def _transcript(stream: BinaryIO, session_id: str, longest: int) -> Iterator[Parsed]:
+def _parse_transcript(stream: BinaryIO, session_id: str, longest: int) -> Iterator[Parsed]:
     for line in read_lines(stream, longest):
         if line.text is None:
             yield BadLine(line.number, line.error, line.offset)
         elif line.text.strip():
-            yield _spoken(line.text.strip(), line.number, line.offset, session_id)
+            yield _parse_transcript_line(line.text.strip(), line.number, line.offset, session_id)
 
 
-def _spoken(line: str, number: int, offset: int, session_id: str) -> Parsed:
+def _parse_transcript_line(line: str, number: int, offset: int, session_id: str) -> Parsed:
     found = _NAMED.fullmatch(line)
     if found is None:
         return BadLine(number, "not `Name: text`", offset)
     role = _ROLES.get(found["name"].strip().lower(), "user")
     messages = [Message(role, found["text"], found["name"].strip())]
-    turn = NewTurn(session_id, messages, turn_name(number, role, found["text"]))
-    return checked(turn, number, offset)
+    turn = NewTurn(session_id, messages, derive_turn_name(number, role, found["text"]))
+    return check_turn(turn, number, offset)
 
 
 def _is_chat_object(text: str, lines: Sequence[str]) -> bool:
@@ -140,7 +140,7 @@ def _is_chat_object(text: str, lines: Sequence[str]) -> bool:
         value = json.loads(text)
     except (ValueError, RecursionError):
         # More lines than one object, or only the beginning of it: a turn names its session early, a chat never.
-        of_turns = any(name in text[:_BEGINNING] for name in ('"session_id"', '"turn_id"'))
+        of_turns = any(name in text[:_SAMPLED_CHARACTERS] for name in ('"session_id"', '"turn_id"'))
         return not of_turns and not (len(lines) > 1 and lines[0].endswith("}") and lines[1].startswith("{"))
     return "messages" in value and not {"session_id", "turn_id"} & set(value)
 

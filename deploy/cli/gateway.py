@@ -8,25 +8,25 @@ from typing import Annotated
 import typer
 
 from deploy.cli import gateway_targets
-from deploy.cli.bulk_changes import Change, Targets, change
-from deploy.cli.existence import must_exist
+from deploy.cli.bulk_changes import BulkChange, SelectedRows, change_rows
+from deploy.cli.existence import require_existing
 from deploy.cli.jobs import AllOption, DryRunOption, TurnsArgument
-from deploy.cli.ledger_listing import look, tell
+from deploy.cli.ledger_listing import print_rows, print_turn_history
 from deploy.cli.ledger_rows import (
+    BankFilter,
     BankOption,
     CategoryOption,
     HostOption,
     LimitOption,
     OlderOption,
-    Place,
     TurnArgument,
     YesOption,
     destination_json,
-    rows_of,
+    read_rows,
 )
-from deploy.cli.operator_command import Act, acted, operator
-from deploy.cli.output import answer, ended, printable
-from deploy.cli.running_stack import DataOption, JsonOption, running_stack
+from deploy.cli.operator_command import AuditedAct, read_operator_name, run_audited
+from deploy.cli.output import exit_with, print_json, replace_unprintable
+from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
 from store.database import Database
 from store.errors import NotFound, NotSettled
 from store.ledger.ledger import Stage
@@ -74,9 +74,9 @@ def list_command(
 
     **Example:** `afterturn gateway list --category timeout`
     """
-    place = Place(host, bank)
-    selection = _selection(place, state or list(State), category=category, older_than=older_than)
-    look(data, place, selection, limit, as_json=as_json)
+    place = BankFilter(host, bank)
+    selection = _select_deliveries(place, state or list(State), category=category, older_than=older_than)
+    print_rows(data, place, selection, limit, as_json=as_json)
 
 
 @gateway_app.command("show")
@@ -92,7 +92,7 @@ def show_command(
 
     **Example:** `afterturn gateway show monday/7`
     """
-    tell(data, turn, Place(host, bank), as_json=as_json)
+    print_turn_history(data, turn, BankFilter(host, bank), as_json=as_json)
 
 
 @gateway_app.command("resolve")
@@ -116,31 +116,31 @@ def resolve_command(
 
     **Example:** `afterturn gateway resolve monday/7 --as not-delivered --then retry`
     """
-    place = Place(host, bank)
-    _allowed(found, then)
-    stack = running_stack(data)
-    must_exist(stack, host, bank)
+    place = BankFilter(host, bank)
+    _check_settlement(found, then)
+    stack = find_running_stack(data)
+    require_existing(stack, host, bank)
 
-    async def settle(database: Database, act: Act) -> tuple[Entry, Destination | None, str]:
+    async def settle(database: Database, act: AuditedAct) -> tuple[Entry, Destination | None, str]:
         backlog = Backlog(database)
-        rows = await rows_of(backlog, place, [turn], _selection(place))
+        rows = await read_rows(backlog, place, [turn], _select_deliveries(place))
         if not rows:
             raise NotFound("there is no failed or unknown delivery of this turn")
         # Delivered, it goes on to its flush, unless it is the flush that failed.
         usual = Then.DONE if rows[0].state == "flush_failed" else Then.FLUSH
-        state = await Quarantine(database, operator()).resolve(rows[0], found, then or usual)
+        state = await Quarantine(database, read_operator_name()).resolve(rows[0], found, then or usual)
         act.rows = 1
         return rows[0], (await backlog.deliveries(rows)).get(rows[0].item_id), state
 
     try:
-        before, to, state = acted(stack, "gateway resolve", place.host_id or NOBODY, settle)
+        before, to, state = run_audited(stack, "gateway resolve", place.host_id or NOBODY, settle)
     except (NotFound, NotSettled) as error:
-        raise ended(str(error), 1) from None
+        raise exit_with(str(error), 1) from None
     if as_json:
         where = {} if to is None else {"gateway": destination_json(to)}
-        answer({"turn_id": str(before.turn_id), "was": before.state, "state": state, **where})
+        print_json({"turn_id": str(before.turn_id), "was": before.state, "state": state, **where})
     else:
-        at = f" (session {printable(to.session)} at the gateway)" if to and to.session else ""
+        at = f" (session {replace_unprintable(to.session)} at the gateway)" if to and to.session else ""
         print(f"{before.turn_id}: {before.state} is {state} now{at}")
 
 
@@ -167,14 +167,16 @@ def retry_command(
     """
     if not (turn or everything or host or bank or category or older_than):
         raise typer.BadParameter("say which: a TURN, a filter, or --all")
-    place = Place(host, bank)
+    place = BankFilter(host, bank)
     left = "the gateway may have done something; find out, then say `afterturn gateway resolve TURN --as …`"
-    again = Change("gateway retry", "retried", lambda by_hand, rows: by_hand.retry(rows), left)
-    targets = Targets(turn or (), place, _selection(place, tuple(State), category=category, older_than=older_than))
-    change(data, targets, again, yes=yes, dry_run=dry_run, as_json=as_json)
+    again = BulkChange("gateway retry", "retried", lambda by_hand, rows: by_hand.retry(rows), left)
+    targets = SelectedRows(
+        turn or (), place, _select_deliveries(place, tuple(State), category=category, older_than=older_than)
+    )
+    change_rows(data, targets, again, yes=yes, dry_run=dry_run, as_json=as_json)
 
 
-def _allowed(found: Found, then: Then | None) -> None:
+def _check_settlement(found: Found, then: Then | None) -> None:
     ways = [way.value for told, way in SETTLEMENTS if told is found]
     if then is None and found is Found.NOT_DELIVERED:
         raise typer.BadParameter(f"say {' or '.join(ways)}: what was not delivered", param_hint="--then")
@@ -182,8 +184,8 @@ def _allowed(found: Found, then: Then | None) -> None:
         raise typer.BadParameter(f"{found.value} goes with {' or '.join(ways)}", param_hint="--then")
 
 
-def _selection(
-    place: Place,
+def _select_deliveries(
+    place: BankFilter,
     states: Sequence[str] = UNSETTLED,
     *,
     category: str | None = None,

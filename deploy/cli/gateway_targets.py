@@ -13,11 +13,11 @@ from rich.table import Table
 
 from deploy.bootstrap import HOST
 from deploy.cli import name_arguments
-from deploy.cli.existence import host_called, host_named
+from deploy.cli.existence import find_host_id, find_host_name
 from deploy.cli.ledger_rows import SELF
-from deploy.cli.operator_command import Act, acted, on_database, operator
-from deploy.cli.output import answer, console, ended, printable, say
-from deploy.cli.running_stack import DataOption, JsonOption, running_stack
+from deploy.cli.operator_command import AuditedAct, read_operator_name, run_audited, run_on_database
+from deploy.cli.output import create_console, exit_with, print_json, print_notice, replace_unprintable
+from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
 from deploy.local.stack import Stack
 from producers.service.gateway_clients import canonical_url
 from store import identity
@@ -30,12 +30,15 @@ from workers.settings import GatewaySettings, Scope, sealing_keys
 T = TypeVar("T")
 
 TenantOption = Annotated[
-    str, typer.Option(parser=name_arguments.name, metavar="NAME", help="The host (tenant) whose turns are handed over.")
+    str,
+    typer.Option(
+        parser=name_arguments.parse_name, metavar="NAME", help="The host (tenant) whose turns are handed over."
+    ),
 ]
 OneBankOption = Annotated[
     str | None,
     typer.Option(
-        parser=name_arguments.bank,
+        parser=name_arguments.parse_bank,
         metavar="NAME",
         help="This bank alone: its target goes before the tenant's (default: all).",
     ),
@@ -48,9 +51,11 @@ ScopeOption = Annotated[
     ),
 ]
 GatewayName = Annotated[
-    str, typer.Option(parser=name_arguments.name, metavar="NAME", help="The application scope there.")
+    str, typer.Option(parser=name_arguments.parse_name, metavar="NAME", help="The application scope there.")
 ]
-ProjectName = Annotated[str, typer.Option(parser=name_arguments.name, metavar="NAME", help="The project scope there.")]
+ProjectName = Annotated[
+    str, typer.Option(parser=name_arguments.parse_name, metavar="NAME", help="The project scope there.")
+]
 SCOPES: TypeAdapter[tuple[Scope, ...]] = TypeAdapter(tuple[Scope, ...])
 #: A key is one line of a file; more than this is another file.
 LONGEST_KEY = 4096
@@ -60,7 +65,7 @@ def set_command(
     url: Annotated[str, typer.Argument(metavar="URL", help="The gateway's address; /memories/add is appended.")],
     *,
     user_id: Annotated[
-        str, typer.Option(parser=name_arguments.name, metavar="NAME", help="Whose memory it is at the gateway.")
+        str, typer.Option(parser=name_arguments.parse_name, metavar="NAME", help="Whose memory it is at the gateway.")
     ],
     user_key_file: Annotated[
         Path | None,
@@ -92,14 +97,14 @@ def set_command(
     """
     user = _user(url, user_id, app_id, project_id)
     scopes = _scopes(scope)
-    stack = running_stack(data)
+    stack = find_running_stack(data)
     sealer = _sealer(stack)
     if not sealer:
-        raise ended("there is no key to seal with: set gateway.sealing_keys and restart", 2)
-    host_id = host_named(host)
+        raise exit_with("there is no key to seal with: set gateway.sealing_keys and restart", 2)
+    host_id = find_host_id(host)
     sealed = sealer.seal(_key(user_key_file), seal_place(host_id, user))
 
-    async def put(database: Database, act: Act) -> Listed:
+    async def put(database: Database, act: AuditedAct) -> Listed:
         targets = GatewayTargets(database)
         made = await targets.set(host_id, _bank_id(host_id, bank), user, scopes, sealed)
         act.rows = 1
@@ -107,7 +112,7 @@ def set_command(
 
     found = _changed(stack, "gateway set", host_id, put)
     if bank is not None and found.bank is None:
-        say(f"host {host!r} has no bank {bank!r} yet: its first turn makes it")
+        print_notice(f"host {host!r} has no bank {bank!r} yet: its first turn makes it")
     _print([found], as_json=as_json)
 
 
@@ -126,21 +131,21 @@ def unset_command(
 
     **Example:** `afterturn gateway unset --host acme`
     """
-    stack = running_stack(data)
-    host_id = host_named(host)
+    stack = find_running_stack(data)
+    host_id = find_host_id(host)
 
-    async def end(database: Database, act: Act) -> tuple[list[UUID], int]:
-        targets, skipped = await GatewayTargets(database).unset(host_id, _bank_id(host_id, bank), operator())
+    async def end(database: Database, act: AuditedAct) -> tuple[list[UUID], int]:
+        targets, skipped = await GatewayTargets(database).unset(host_id, _bank_id(host_id, bank), read_operator_name())
         act.rows = len(targets)
         return targets, skipped
 
     targets, skipped = _changed(stack, "gateway unset", host_id, end)
     if as_json:
-        answer({"targets": [str(one) for one in targets], "skipped": skipped})
+        print_json({"targets": [str(one) for one in targets], "skipped": skipped})
     elif targets:
         print(f"{len(targets)} targets unset, {skipped} deliveries skipped")
     if not targets:
-        say("no gateway target is set there; look with `afterturn gateway list-targets`")
+        print_notice("no gateway target is set there; look with `afterturn gateway list-targets`")
         raise typer.Exit(1)
 
 
@@ -158,13 +163,13 @@ def list_command(
 
     **Example:** `afterturn gateway list-targets --json`
     """
-    stack = running_stack(data)
-    chosen = None if host is None else host_named(host_called(stack, host))
+    stack = find_running_stack(data)
+    chosen = None if host is None else find_host_id(find_host_name(stack, host))
 
     async def read(database: Database) -> list[Listed]:
         return await GatewayTargets(database).list(chosen, unset=unset)
 
-    _print(on_database(stack, read), as_json=as_json)
+    _print(run_on_database(stack, read), as_json=as_json)
 
 
 def reseal_command(*, data: DataOption = None, as_json: JsonOption = False) -> None:
@@ -176,10 +181,10 @@ def reseal_command(*, data: DataOption = None, as_json: JsonOption = False) -> N
 
     **Example:** `afterturn gateway reseal`
     """
-    stack = running_stack(data)
+    stack = find_running_stack(data)
     sealer = _sealer(stack)
 
-    async def all_of_them(database: Database, act: Act) -> tuple[int, int]:
+    async def all_of_them(database: Database, act: AuditedAct) -> tuple[int, int]:
         targets = GatewayTargets(database)
         sealed = lost = 0
         for target in await targets.sealed():
@@ -191,21 +196,21 @@ def reseal_command(*, data: DataOption = None, as_json: JsonOption = False) -> N
         act.rows = sealed
         return sealed, lost
 
-    sealed, lost = acted(stack, "gateway reseal", UUID(int=0), all_of_them)
+    sealed, lost = run_audited(stack, "gateway reseal", UUID(int=0), all_of_them)
     if as_json:
-        answer({"resealed": sealed, "lost": lost})
+        print_json({"resealed": sealed, "lost": lost})
     else:
         print(f"{sealed} keys sealed anew")
     if lost:
-        say(f"{lost} keys cannot be opened with the sealing keys of this stack: set those targets again")
+        print_notice(f"{lost} keys cannot be opened with the sealing keys of this stack: set those targets again")
         raise typer.Exit(1)
 
 
 def _changed(stack: Stack, operation: str, host: UUID, work: Any) -> Any:
     try:
-        return acted(stack, operation, host, work)
+        return run_audited(stack, operation, host, work)
     except (NotFound, TargetTaken) as error:
-        raise ended(str(error), 1) from None
+        raise exit_with(str(error), 1) from None
 
 
 def _user(url: str, user_id: str, app_id: str, project_id: str) -> GatewayUser:
@@ -236,10 +241,10 @@ def _key(file: Path | None) -> str:
         else:
             said = sys.stdin.read(LONGEST_KEY + 1)
     except (OSError, UnicodeDecodeError) as error:
-        raise ended(f"the key cannot be read ({type(error).__name__})", 2) from None
+        raise exit_with(f"the key cannot be read ({type(error).__name__})", 2) from None
     key = said.strip()
     if not key or len(said) > LONGEST_KEY or len(key.splitlines()) != 1:
-        raise ended(f"the key must be one line of at most {LONGEST_KEY} characters", 2)
+        raise exit_with(f"the key must be one line of at most {LONGEST_KEY} characters", 2)
     return key
 
 
@@ -253,11 +258,11 @@ def _bank_id(host: UUID, bank: str | None) -> UUID | None:
 
 def _print(found: Sequence[Listed], *, as_json: bool) -> None:
     if as_json:
-        answer({"targets": [_as_json(one) for one in found]})
+        print_json({"targets": [_as_json(one) for one in found]})
     elif found:
-        console().print(_table(found))
+        create_console().print(_table(found))
     else:
-        say("no gateway target is set: no turn is handed to a gateway")
+        print_notice("no gateway target is set: no turn is handed to a gateway")
 
 
 def _as_json(one: Listed) -> dict[str, Any]:
@@ -287,7 +292,9 @@ def _table(found: Sequence[Listed]) -> Table:
         target, user = one.target, one.target.user
         bank = "all" if target.bank_id is None else one.bank or str(target.bank_id)
         shown = [one.host, bank, user.base_url or SELF, f"{user.user_id} ({user.app_id}/{user.project_id})"]
-        table.add_row(*map(printable, shown), _sessions(target), _held(target), target.state, str(one.waiting))
+        table.add_row(
+            *map(replace_unprintable, shown), _sessions(target), _held(target), target.state, str(one.waiting)
+        )
     return table
 
 

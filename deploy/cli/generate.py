@@ -12,8 +12,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from deploy.bootstrap import HOST
 from deploy.cli import name_arguments
-from deploy.cli.output import answer, ended, say
-from deploy.cli.running_stack import DataOption, JsonOption, database_of, running_stack
+from deploy.cli.output import exit_with, print_json, print_notice
+from deploy.cli.running_stack import DataOption, JsonOption, build_database_settings, find_running_stack
 from deploy.lab.bench.history import History
 from deploy.local.stack import Stack
 from store import identity
@@ -29,7 +29,9 @@ def generate_command(
     bank: Annotated[
         str | None,
         typer.Option(
-            parser=name_arguments.bank, metavar="NAME", help="The bank it is written into (default: generated-SEED)."
+            parser=name_arguments.parse_bank,
+            metavar="NAME",
+            help="The bank it is written into (default: generated-SEED).",
         ),
     ] = None,
     data: DataOption = None,
@@ -42,26 +44,30 @@ def generate_command(
 
     **Example:** `afterturn generate --events 100000 --seed 7`
     """
-    stack = running_stack(data)
+    stack = find_running_stack(data)
     try:
-        made = asyncio.run(_generate(stack, bank or f"generated-{seed}", events, seed))
+        made = asyncio.run(_write_history(stack, bank or f"generated-{seed}", events, seed))
     except (SQLAlchemyError, OSError) as error:
-        raise ended(f"the database of the stack does not answer ({type(error).__name__})", 1) from None
+        raise exit_with(f"the database of the stack does not answer ({type(error).__name__})", 1) from None
     except StoreError as error:
-        raise ended(f"the log refused the history: {error}", 1) from None
+        raise exit_with(f"the log refused the history: {error}", 1) from None
     if as_json:
-        answer(made)
+        print_json(made)
     else:
-        say(f"{made['appended']} events written, {made['known']} known, into {made['bank']} in {made['seconds']} s")
-        say(f"its texts have no vectors yet: `{shlex.join(['afterturn', 'embed', '--bank', made['bank']])}` makes them")
+        print_notice(
+            f"{made['appended']} events written, {made['known']} known, into {made['bank']} in {made['seconds']} s"
+        )
+        print_notice(
+            f"its texts have no vectors yet: `{shlex.join(['afterturn', 'embed', '--bank', made['bank']])}` makes them"
+        )
 
 
-async def _generate(stack: Stack, bank: str, count: int, seed: int) -> dict[str, Any]:
+async def _write_history(stack: Stack, bank: str, count: int, seed: int) -> dict[str, Any]:
     host, started = identity.host_id(HOST), time.monotonic()
     history, appended = History(host, bank, seed), 0
-    database = Database(database_of(stack))
+    database = Database(build_database_settings(stack))
     try:
-        with _progress() as progress:
+        with _create_progress() as progress:
             task = progress.add_task("events", total=count)
             for start in range(0, count, BATCH):
                 part = min(BATCH, count - start)
@@ -73,6 +79,6 @@ async def _generate(stack: Stack, bank: str, count: int, seed: int) -> dict[str,
     return {"events": count, "appended": appended, "known": count - appended, "bank": bank, "seconds": seconds}
 
 
-def _progress() -> Progress:
+def _create_progress() -> Progress:
     columns = (BarColumn(), MofNCompleteColumn(), TaskProgressColumn(), TimeRemainingColumn())
     return Progress(*columns, console=Console(stderr=True), transient=True)

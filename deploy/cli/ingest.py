@@ -12,12 +12,19 @@ from afterturn_client import Afterturn, RetryPolicy
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from deploy.cli.document import WholeFile
-from deploy.cli.formats import LONGEST_LINE, Format, detect, parse, session_name
-from deploy.cli.ingest_sources import Origins, title_of
-from deploy.cli.output import answer, console, ended, printable, say
-from deploy.cli.running_stack import BankOption, DataOption, JsonOption, client_of, ending_well, running_stack
-from deploy.cli.turn_sender import PATIENCE_S, Feeder, GaveUp, Tally
+from deploy.cli.document import DocumentFile
+from deploy.cli.formats import LONGEST_LINE, Format, derive_session_name, detect_format, parse_file
+from deploy.cli.ingest_sources import SourceRegistrar, derive_title
+from deploy.cli.output import create_console, exit_with, print_json, print_notice, replace_unprintable
+from deploy.cli.running_stack import (
+    BankOption,
+    DataOption,
+    JsonOption,
+    create_client,
+    exit_on_api_error,
+    find_running_stack,
+)
+from deploy.cli.turn_sender import PATIENCE_S, ServiceUnresponsive, Tally, TurnSender
 
 HEAD_BYTES = 1 << 20
 TIMEOUT_S = 30.0
@@ -36,7 +43,7 @@ def ingest_command(
         Format | None, typer.Option("--format", help="What the file holds (default: seen from how it begins).")
     ] = None,
     patience: Annotated[
-        float, typer.Option(min=0, help="Seconds to keep trying while the service does not answer.")
+        float, typer.Option(min=0, help="Seconds to keep trying while the service does not print_json.")
     ] = PATIENCE_S,
     data: DataOption = None,
     as_json: JsonOption = False,
@@ -51,64 +58,69 @@ def ingest_command(
 
     **Example:** `afterturn ingest chat.json --bank work`
     """
-    stack = running_stack(data)
-    with _opened(file) as stream:
-        found = form or detect(stream.peek(HEAD_BYTES))  # type: ignore[attr-defined]  # every opened stream has it
+    stack = find_running_stack(data)
+    with _open_source(file) as stream:
+        found = form or detect_format(stream.peek(HEAD_BYTES))  # type: ignore[attr-defined]  # every opened stream has it
         if found is None:
-            raise ended(f"{file}: cannot see what this is; say --format jsonl, chat, transcript or document", 2)
-        with client_of(stack, bank, timeout_s=TIMEOUT_S, retry=RetryPolicy(pauses_s=())) as client, ending_well(stack):
+            raise exit_with(f"{file}: cannot see what this is; say --format jsonl, chat, transcript or document", 2)
+        with (
+            create_client(stack, bank, timeout_s=TIMEOUT_S, retry=RetryPolicy(pauses_s=())) as client,
+            exit_on_api_error(stack),
+        ):
             path = Path("stdin" if file == "-" else file)
             if found is Format.DOCUMENT:
-                _run_document(client, WholeFile(stream, title_of(path), bank), patience, as_json=as_json)
-            items = parse(stream, found, session or session_name(path.name), LONGEST_LINE)
+                _ingest_document(client, DocumentFile(stream, derive_title(path), bank), patience, as_json=as_json)
+            items = parse_file(stream, found, session or derive_session_name(path.name), LONGEST_LINE)
             if path.is_file() and file != "-":
-                items = Origins(client, path, bank, patience).mark(items)
-            _run(client, items, _size(file), patience, as_json=as_json)
+                items = SourceRegistrar(client, path, bank, patience).mark(items)
+            _ingest_items(client, items, _measure_source(file), patience, as_json=as_json)
 
 
-def _run(client: Afterturn, items: Iterator[Any], size: int | None, patience: float, *, as_json: bool) -> None:
+def _ingest_items(client: Afterturn, items: Iterator[Any], size: int | None, patience: float, *, as_json: bool) -> None:
     started = time.monotonic()
     problem = ""
-    with _progress(size) as (shown, advanced):
-        feeder = Feeder(client, shown.problem, shown.waiting, advanced, patience)
+    with _show_progress(size) as (shown, advanced):
+        feeder = TurnSender(client, shown.problem, shown.waiting, advanced, patience)
         shown.tally = feeder.tally
         try:
             feeder.feed(items)
         except KeyboardInterrupt:
             problem = "interrupted"
-        except GaveUp as error:
+        except ServiceUnresponsive as error:
             problem = f"gave up: {error}"
     tally = feeder.tally
     if as_json:
-        answer(_as_json(tally, time.monotonic() - started))
+        print_json(_serialise_tally(tally, time.monotonic() - started))
     else:
-        console().print(_in_words(tally, time.monotonic() - started))
+        create_console().print(_describe_tally(tally, time.monotonic() - started))
     if problem:
-        say(
+        print_notice(
             f"{problem} after line {tally.last_line}; {tally.accepted + tally.duplicates} turns are stored. "
             "Run the same command again to go on: nothing is stored twice."
         )
     raise typer.Exit(0 if tally.clean and not problem else 1)
 
 
-def _run_document(client: Afterturn, whole: WholeFile, patience: float, *, as_json: bool) -> None:
+def _ingest_document(client: Afterturn, whole: DocumentFile, patience: float, *, as_json: bool) -> None:
     started = time.monotonic()
     try:
         tally, receipt = whole.feed(client, patience)
-    except GaveUp as error:
-        raise ended(f"gave up: {error}. Run the same command again: nothing is stored twice", 1) from None
+    except ServiceUnresponsive as error:
+        raise exit_with(f"gave up: {error}. Run the same command again: nothing is stored twice", 1) from None
     seconds = time.monotonic() - started
     cut = {} if receipt is None else {"doc_id": receipt.doc_id, "units": receipt.units}
     if as_json:
-        answer({**_as_json(tally, seconds), **cut})
+        print_json({**_serialise_tally(tally, seconds), **cut})
     else:
-        console().print(_in_words(tally, seconds) + "".join(f"; {name} {value}" for name, value in cut.items()))
+        create_console().print(
+            _describe_tally(tally, seconds) + "".join(f"; {name} {value}" for name, value in cut.items())
+        )
     for bad in tally.bad_lines:
-        say(bad.error)
+        print_notice(bad.error)
     raise typer.Exit(0 if tally.clean else 1)
 
 
-class _Shown:
+class _ProgressDisplay:
     """What a person sees meanwhile: bad lines, waits, and how far it is."""
 
     def __init__(self, progress: Progress) -> None:
@@ -127,17 +139,17 @@ class _Shown:
         self._print(f"waiting for the service: {problem}")
 
     def _print(self, line: str) -> None:
-        self._progress.console.print(f"afterturn: {printable(line)}", soft_wrap=True)
+        self._progress.console.print(f"afterturn: {replace_unprintable(line)}", soft_wrap=True)
 
 
 @contextmanager
-def _progress(size: int | None) -> Iterator[tuple[_Shown, Any]]:
+def _show_progress(size: int | None) -> Iterator[tuple[_ProgressDisplay, Any]]:
     """Show a bar on standard error while the block runs, when a person is there to see it."""
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
     target = Console(stderr=True, markup=False, highlight=False, emoji=False)
     progress = Progress(*columns, TimeRemainingColumn(), console=target, transient=True, disable=not target.is_terminal)
     with progress:
-        shown = _Shown(progress)
+        shown = _ProgressDisplay(progress)
         task = progress.add_task("0 turns", total=size)
 
         def advanced(offset: int) -> None:
@@ -147,22 +159,22 @@ def _progress(size: int | None) -> Iterator[tuple[_Shown, Any]]:
 
 
 @contextmanager
-def _opened(file: str) -> Iterator[BinaryIO]:
+def _open_source(file: str) -> Iterator[BinaryIO]:
     """Open the file, or standard input, with a buffer that can be peeked into; ends with status 2."""
     source = sys.stdin.fileno() if file == "-" else file
     try:
         stream = open(source, "rb", HEAD_BYTES, closefd=file != "-")  # noqa: SIM115 - it may be a descriptor
     except (OSError, ValueError) as error:
-        raise ended(f"{file}: {getattr(error, 'strerror', None) or 'cannot be opened'}", 2) from None
+        raise exit_with(f"{file}: {getattr(error, 'strerror', None) or 'cannot be opened'}", 2) from None
     with stream:
         yield stream
 
 
-def _size(file: str) -> int | None:
+def _measure_source(file: str) -> int | None:
     return Path(file).stat().st_size if file != "-" and Path(file).is_file() else None
 
 
-def _as_json(tally: Tally, seconds: float) -> dict[str, Any]:
+def _serialise_tally(tally: Tally, seconds: float) -> dict[str, Any]:
     return {
         "read": tally.read,
         "accepted": tally.accepted,
@@ -174,7 +186,7 @@ def _as_json(tally: Tally, seconds: float) -> dict[str, Any]:
     }
 
 
-def _in_words(tally: Tally, seconds: float) -> str:
+def _describe_tally(tally: Tally, seconds: float) -> str:
     return (
         f"{tally.read} read: {tally.accepted} new, {tally.duplicates} known already, {tally.conflicts} in conflict, "
         f"{len(tally.bad_lines)} bad; position {tally.position}; {seconds:.1f} s"

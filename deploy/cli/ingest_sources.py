@@ -11,7 +11,7 @@ from afterturn_client import Afterturn, AfterturnError, ApiError
 from afterturn_client.answers import DocumentReceipt
 
 from deploy.cli.parsed import Parsed, ParsedTurn
-from deploy.cli.turn_sender import PATIENCE_S, PAUSES_S, GaveUp, passing
+from deploy.cli.turn_sender import PATIENCE_S, PAUSES_S, ServiceUnresponsive, is_transient
 
 _PIECE = 1 << 20
 #: What `"doc_id":"<36 signs>",` takes on the wire.
@@ -20,7 +20,7 @@ TITLE_BYTES = 256
 
 
 @dataclass
-class Origins:
+class SourceRegistrar:
     """Names one file in every bank its turns go to, when the first of them does."""
 
     client: Afterturn
@@ -41,33 +41,33 @@ class Origins:
 
     def _document(self, bank: str) -> str:
         if bank not in self._named:
-            self._digest = self._digest or digest_of(self.file)
+            self._digest = self._digest or hash_file(self.file)
             self._named[bank] = self._registered(bank)
         return self._named[bank]
 
     def _registered(self, bank: str) -> str:
-        title = title_of(self.file)
-        return registered(
+        title = derive_title(self.file)
+        return register_document(
             lambda: self.client.add_document(content_hash=self._digest, title=title, bank=bank), self.patience_s
         ).doc_id
 
 
-def registered(ask: Callable[[], DocumentReceipt], patience_s: float) -> DocumentReceipt:
+def register_document(ask: Callable[[], DocumentReceipt], patience_s: float) -> DocumentReceipt:
     """Return a document's receipt, however often that must be asked for. Raises GaveUp, and ApiError for good."""
     deadline = time.monotonic() + patience_s
     for pause in chain(PAUSES_S, repeat(PAUSES_S[-1])):
         try:
             return ask()
         except AfterturnError as error:
-            if isinstance(error, ApiError) and not passing(error):
+            if isinstance(error, ApiError) and not is_transient(error):
                 raise
             if time.monotonic() + pause > deadline:
-                raise GaveUp(str(error)) from None
+                raise ServiceUnresponsive(str(error)) from None
         time.sleep(pause)
-    raise GaveUp("the document could not be named")
+    raise ServiceUnresponsive("the document could not be named")
 
 
-def digest_of(file: Path) -> str:
+def hash_file(file: Path) -> str:
     """Return the sha256 of a file, hexadecimal."""
     digest = hashlib.sha256()
     with file.open("rb") as stream:
@@ -76,7 +76,7 @@ def digest_of(file: Path) -> str:
     return digest.hexdigest()
 
 
-def title_of(file: Path) -> str:
+def derive_title(file: Path) -> str:
     """Return what a file is called in memory: its name, cut where it is too long."""
     name = file.name.encode(errors="replace").decode()
     return name.encode()[:TITLE_BYTES].decode(errors="ignore") or "file"

@@ -6,24 +6,24 @@ from typing import Annotated
 
 import typer
 
-from deploy.cli.bulk_changes import Change, Targets, change
-from deploy.cli.drain import Drained, drain
-from deploy.cli.durations import duration
-from deploy.cli.existence import must_exist
-from deploy.cli.ledger_listing import look, tell
+from deploy.cli.bulk_changes import BulkChange, SelectedRows, change_rows
+from deploy.cli.drain import DrainState, wait_until_drained
+from deploy.cli.durations import parse_duration
+from deploy.cli.existence import require_existing
+from deploy.cli.ledger_listing import print_rows, print_turn_history
 from deploy.cli.ledger_rows import (
+    BankFilter,
     BankOption,
     CategoryOption,
     HostOption,
     LimitOption,
     OlderOption,
-    Place,
     TurnArgument,
     YesOption,
 )
-from deploy.cli.operator_command import on_database
-from deploy.cli.output import answer, printable, say
-from deploy.cli.running_stack import DataOption, JsonOption, running_stack
+from deploy.cli.operator_command import run_on_database
+from deploy.cli.output import print_json, print_notice, replace_unprintable
+from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
 from store.database import Database
 from store.ledger.ledger import Stage
 from store.ledger.listing import Backlog, Selection
@@ -71,9 +71,9 @@ def list_command(
 
     **Example:** `afterturn jobs list --stage extraction --status dead --older-than 10m`
     """
-    place = Place(host, bank)
-    selection = _selection(place, stage, status or list(Status), category, older_than)
-    look(data, place, selection, limit, as_json=as_json)
+    place = BankFilter(host, bank)
+    selection = _select_rows(place, stage, status or list(Status), category, older_than)
+    print_rows(data, place, selection, limit, as_json=as_json)
 
 
 @jobs_app.command("show")
@@ -89,7 +89,7 @@ def show_command(
 
     **Example:** `afterturn jobs show monday/7 --bank support`
     """
-    tell(data, turn, Place(host, bank), as_json=as_json)
+    print_turn_history(data, turn, BankFilter(host, bank), as_json=as_json)
 
 
 @jobs_app.command("retry")
@@ -114,14 +114,14 @@ def retry_command(
 
     **Example:** `afterturn jobs retry --stage embedding --category embedding --yes`
     """
-    place = Place(host, bank)
+    place = BankFilter(host, bank)
     # Named ones are asked for whatever they are, so that an unknown one is refused and not overlooked.
     statuses = [Status.DEAD, Status.UNKNOWN] if turn else [Status.DEAD]
-    selection = _selection(place, stage, statuses, category, older_than)
-    _some(turn, stage, host, bank, category, older_than, everything or None)
+    selection = _select_rows(place, stage, statuses, category, older_than)
+    _require_filter(turn, stage, host, bank, category, older_than, everything or None)
     left = "the gateway may have them already; find out, then say `afterturn gateway resolve TURN --as …`"
-    again = Change("jobs retry", "retried", lambda by_hand, rows: by_hand.retry(rows), left)
-    change(data, Targets(turn or (), place, selection), again, yes=yes, dry_run=dry_run, as_json=as_json)
+    again = BulkChange("jobs retry", "retried", lambda by_hand, rows: by_hand.retry(rows), left)
+    change_rows(data, SelectedRows(turn or (), place, selection), again, yes=yes, dry_run=dry_run, as_json=as_json)
 
 
 @jobs_app.command("drop")
@@ -148,23 +148,23 @@ def drop_command(
 
     **Example:** `afterturn jobs drop --stage gateway --status unknown --reason "gateway was wiped" --yes`
     """
-    place = Place(host, bank)
+    place = BankFilter(host, bank)
     wanted = status or (list(Status) if turn else [Status.DEAD, Status.UNKNOWN])
-    selection = _selection(place, stage, wanted, category, older_than)
-    _some(turn, stage, status, host, bank, category, older_than, everything or None)
-    why = printable(reason).strip()[:REASON_LENGTH]
+    selection = _select_rows(place, stage, wanted, category, older_than)
+    _require_filter(turn, stage, status, host, bank, category, older_than, everything or None)
+    why = replace_unprintable(reason).strip()[:REASON_LENGTH]
     if not why:
         raise typer.BadParameter("a reason is needed", param_hint="--reason")
     left = "they moved meanwhile, or their delivery is under way"
-    end = Change("jobs drop", "dropped", lambda by_hand, rows: by_hand.drop(rows, why), left)
-    change(data, Targets(turn or (), place, selection), end, yes=yes, dry_run=dry_run, as_json=as_json)
+    end = BulkChange("jobs drop", "dropped", lambda by_hand, rows: by_hand.drop(rows, why), left)
+    change_rows(data, SelectedRows(turn or (), place, selection), end, yes=yes, dry_run=dry_run, as_json=as_json)
 
 
 @jobs_app.command("drain")
 def drain_command(
     *,
     timeout: Annotated[
-        timedelta, typer.Option(parser=duration, metavar="LENGTH", help="How long to wait at most.")
+        timedelta, typer.Option(parser=parse_duration, metavar="LENGTH", help="How long to wait at most.")
     ] = timedelta(minutes=10),
     stage: StageOption = None,
     host: HostOption = None,
@@ -178,37 +178,37 @@ def drain_command(
 
     **Example:** `afterturn jobs drain --timeout 5m && echo all done`
     """
-    selection = _selection(Place(host, bank), stage, [], None, None)
-    stack = running_stack(data)
-    must_exist(stack, host, bank)
-    last: list[Drained] = []
+    selection = _select_rows(BankFilter(host, bank), stage, [], None, None)
+    stack = find_running_stack(data)
+    require_existing(stack, host, bank)
+    last: list[DrainState] = []
 
     async def wait(database: Database) -> None:
-        await drain(Backlog(database), selection, timeout.total_seconds(), say, last.append)
+        await wait_until_drained(Backlog(database), selection, timeout.total_seconds(), print_notice, last.append)
 
     try:
-        on_database(stack, wait)
+        run_on_database(stack, wait)
     except KeyboardInterrupt:
-        say("interrupted")
+        print_notice("interrupted")
     if not last:
         raise typer.Exit(1)
-    _tell_drained(last[-1], as_json=as_json)
+    _print_drained(last[-1], as_json=as_json)
     raise typer.Exit(0 if last[-1].done else 1)
 
 
-def _tell_drained(drained: Drained, *, as_json: bool) -> None:
+def _print_drained(drained: DrainState, *, as_json: bool) -> None:
     if as_json:
         waited = round(drained.waited_s, 3)
         counts = {"undone": drained.undone, "dead": drained.dead, "unknown": drained.unknown}
-        answer({"drained": drained.done, **counts, "waited_s": waited})
+        print_json({"drained": drained.done, **counts, "waited_s": waited})
         return
     failed = f"; {drained.dead} dead, {drained.unknown} unknown" if drained.dead or drained.unknown else ""
     state = "nothing is undone" if drained.done else f"{drained.undone} pieces of work are undone"
     print(f"{state}, after {drained.waited_s:.1f} s{failed}")
 
 
-def _selection(
-    place: Place,
+def _select_rows(
+    place: BankFilter,
     stages: list[Stage] | None,
     statuses: list[Status],
     category: str | None,
@@ -225,7 +225,7 @@ def _selection(
     )
 
 
-def _some(*said: object) -> None:
+def _require_filter(*said: object) -> None:
     """Refuse to change everything there is unless that was said."""
     if not any(one is not None and one != [] for one in said):
         raise typer.BadParameter("say which: a TURN, a filter, or --all for the whole quarantine")

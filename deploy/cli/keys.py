@@ -10,11 +10,11 @@ from rich.table import Table
 
 from deploy.bootstrap import HOST
 from deploy.cli import name_arguments
-from deploy.cli.durations import duration
-from deploy.cli.existence import host_called
-from deploy.cli.operator_command import Act, acted, on_database
-from deploy.cli.output import answer, console, ended, printable, say
-from deploy.cli.running_stack import DataOption, JsonOption, running_stack
+from deploy.cli.durations import parse_duration
+from deploy.cli.existence import find_host_name
+from deploy.cli.operator_command import AuditedAct, run_audited, run_on_database
+from deploy.cli.output import create_console, exit_with, print_json, print_notice, replace_unprintable
+from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
 from deploy.local.private_files import write_private
 from deploy.local.stack import Stack
 from store import identity
@@ -25,17 +25,17 @@ from store.tenancy.keys import KeyInfo, Keys, Successor
 T = TypeVar("T")
 
 HostOption = Annotated[
-    str, typer.Option(parser=name_arguments.name, metavar="NAME", help="The host (tenant) whose keys these are.")
+    str, typer.Option(parser=name_arguments.parse_name, metavar="NAME", help="The host (tenant) whose keys these are.")
 ]
 ExpiresOption = Annotated[
     timedelta | None,
-    typer.Option(parser=duration, metavar="LENGTH", help="How long the key works: 90d, 24h (default: for ever)."),
+    typer.Option(parser=parse_duration, metavar="LENGTH", help="How long the key works: 90d, 24h (default: for ever)."),
 ]
 LabelOption = Annotated[str, typer.Option(help="What the key is for; shown in the list.")]
 BanksOption = Annotated[
     list[str] | None,
     typer.Option(
-        parser=name_arguments.bank,
+        parser=name_arguments.parse_bank,
         metavar="NAME",
         help="A bank the key may touch; may be repeated (default: every bank).",
     ),
@@ -43,13 +43,13 @@ BanksOption = Annotated[
 UserOption = Annotated[
     str | None,
     typer.Option(
-        parser=name_arguments.name, metavar="NAME", help="Write as this user alone, reach no other user's banks."
+        parser=name_arguments.parse_name, metavar="NAME", help="Write as this user alone, reach no other user's banks."
     ),
 ]
 AgentOption = Annotated[
     str | None,
     typer.Option(
-        parser=name_arguments.name, metavar="NAME", help="Reach the banks of this agent and no other agent's."
+        parser=name_arguments.parse_name, metavar="NAME", help="Reach the banks of this agent and no other agent's."
     ),
 ]
 ReadOnlyFlag = Annotated[bool, typer.Option("--read-only", help="The key may recall and not write.")]
@@ -59,7 +59,7 @@ CurateFlag = Annotated[
 GatewayUserOption = Annotated[
     str | None,
     typer.Option(
-        parser=name_arguments.name, metavar="NAME", help="Make the user key of this Memory Gateway user instead."
+        parser=name_arguments.parse_name, metavar="NAME", help="Make the user key of this Memory Gateway user instead."
     ),
 ]
 
@@ -112,12 +112,12 @@ def create_command(
         )
         return await made, until
 
-    token, until = _changed(running_stack(data), "keys create", host, create)
+    token, until = _change_keys(find_running_stack(data), "keys create", host, create)
     if as_json:
         about = {"label": label, "banks": sorted(bank) if bank else None, **rights}
-        answer({"key": token, **about, **scope, "expires_at": _moment(until)})
+        print_json({"key": token, **about, **scope, "expires_at": _format_time(until)})
     else:
-        say("keep this key: it is not shown again")
+        print_notice("keep this key: it is not shown again")
         print(token)
 
 
@@ -127,17 +127,17 @@ def list_command(*, host: HostOption = HOST, data: DataOption = None, as_json: J
 
     **Example:** `afterturn keys list`
     """
-    stack = running_stack(data)
-    called = host_called(stack, host)
+    stack = find_running_stack(data)
+    called = find_host_name(stack, host)
 
     async def everything(database: Database) -> list[KeyInfo]:
         return await Keys(database).list(called)
 
-    found = on_database(stack, everything)
+    found = run_on_database(stack, everything)
     if as_json:
-        answer({"keys": [_as_json(key) for key in found]})
+        print_json({"keys": [_serialise_key(key) for key in found]})
     else:
-        console().print(_table(found))
+        create_console().print(_build_table(found))
 
 
 @keys_app.command("revoke")
@@ -158,12 +158,12 @@ def revoke_command(
         return True
 
     try:
-        revoked = _changed(running_stack(data), "keys revoke", host, revoke)
+        revoked = _change_keys(find_running_stack(data), "keys revoke", host, revoke)
     except NotFound:
         revoked = False
     if as_json:
-        answer({"key_id": str(key_id), "revoked": revoked})
-    say(f"key {key_id} is revoked" if revoked else f"there is no key {key_id}, or it is revoked already")
+        print_json({"key_id": str(key_id), "revoked": revoked})
+    print_notice(f"key {key_id} is revoked" if revoked else f"there is no key {key_id}, or it is revoked already")
     raise typer.Exit(0 if revoked else 1)
 
 
@@ -172,7 +172,7 @@ def rotate_command(
     key_id: Annotated[UUID, typer.Argument(metavar="KEY_ID", help="The key's id, from `afterturn keys list`.")],
     *,
     overlap: Annotated[
-        timedelta, typer.Option(parser=duration, metavar="LENGTH", help="How long the old key still works.")
+        timedelta, typer.Option(parser=parse_duration, metavar="LENGTH", help="How long the old key still works.")
     ] = timedelta(hours=24),
     expires: ExpiresOption = None,
     host: HostOption = HOST,
@@ -185,61 +185,65 @@ def rotate_command(
 
     **Example:** `afterturn keys rotate 0b7c… --overlap 24h`
     """
-    stack = running_stack(data)
+    stack = find_running_stack(data)
 
     async def rotate(keys: Keys, now: datetime) -> tuple[Successor, bool]:
-        own = await keys.authenticate(_kept(stack))
+        own = await keys.authenticate(_read_stack_key(stack))
         expires_at = None if expires is None else now + expires
         successor = await keys.rotate(host, key_id, overlap, expires_at=expires_at)
         return successor, own is not None and own.key_id == key_id
 
     try:
-        successor, own = _changed(stack, "keys rotate", host, rotate)
+        successor, own = _change_keys(stack, "keys rotate", host, rotate)
     except NotFound:
-        raise ended(f"there is no key {key_id}, or it is revoked, expired or replaced already", 1) from None
-    kept = not own or _keep(stack, successor.token)
+        raise exit_with(f"there is no key {key_id}, or it is revoked, expired or replaced already", 1) from None
+    kept = not own or _save_stack_key(stack, successor.token)
     if as_json:
-        about = {"key_id": str(successor.key_id), "replaces": str(key_id), "expires_at": _moment(successor.expires_at)}
-        answer({"key": successor.token, **about})
+        about = {
+            "key_id": str(successor.key_id),
+            "replaces": str(key_id),
+            "expires_at": _format_time(successor.expires_at),
+        }
+        print_json({"key": successor.token, **about})
     else:
-        say("keep this key: it is not shown again")
+        print_notice("keep this key: it is not shown again")
         print(successor.token)
     raise typer.Exit(0 if kept else 1)
 
 
-def _keep(stack: Stack, token: str) -> bool:
+def _save_stack_key(stack: Stack, token: str) -> bool:
     """Write the stack's own key into its file; False: that failed, and what is shown is all there is of it."""
     try:
         write_private(stack.api_key_file, token)
     except OSError as error:
-        say(f"{stack.api_key_file} cannot be written ({type(error).__name__}): put the new key there yourself")
+        print_notice(f"{stack.api_key_file} cannot be written ({type(error).__name__}): put the new key there yourself")
         return False
-    say(f"the key in {stack.api_key_file} is the new one")
+    print_notice(f"the key in {stack.api_key_file} is the new one")
     return True
 
 
-def _kept(stack: Stack) -> str:
+def _read_stack_key(stack: Stack) -> str:
     try:
         return stack.api_key()
     except (OSError, UnicodeDecodeError):
         return ""
 
 
-def _changed(stack: Stack, operation: str, host: str, work: Callable[[Keys, datetime], Awaitable[T]]) -> T:
+def _change_keys(stack: Stack, operation: str, host: str, work: Callable[[Keys, datetime], Awaitable[T]]) -> T:
     """Do something with the running stack's keys by its database's time, and note it.
 
     Ends with status 1 when the database does not answer.
     """
 
-    async def do(database: Database, act: Act) -> T:
+    async def do(database: Database, act: AuditedAct) -> T:
         done = await work(Keys(database), act.clock())
         act.rows = 1
         return done
 
-    return acted(stack, operation, identity.host_id(host), do)
+    return run_audited(stack, operation, identity.host_id(host), do)
 
 
-def _as_json(key: KeyInfo) -> dict[str, Any]:
+def _serialise_key(key: KeyInfo) -> dict[str, Any]:
     return {
         "key_id": str(key.key_id),
         "label": key.label,
@@ -250,27 +254,34 @@ def _as_json(key: KeyInfo) -> dict[str, Any]:
         "user": key.user,
         "agent": key.agent,
         "created_at": key.created_at.isoformat(),
-        "revoked_at": _moment(key.revoked_at),
-        "expires_at": _moment(key.expires_at),
+        "revoked_at": _format_time(key.revoked_at),
+        "expires_at": _format_time(key.expires_at),
         "replaced_by": str(key.replaced_by) if key.replaced_by else None,
         "state": key.state,
     }
 
 
-def _moment(at: datetime | None) -> str | None:
+def _format_time(at: datetime | None) -> str | None:
     return at.isoformat() if at else None
 
 
-def _table(found: list[KeyInfo]) -> Table:
+def _build_table(found: list[KeyInfo]) -> Table:
     table = Table("key_id", "label", "may", "banks", "created", "state", box=None, pad_edge=False)
     for key in found:
         banks = "all" if key.banks is None else ", ".join(key.banks) or "none"
-        shown = [str(key.key_id), key.label, _may(key), banks, f"{key.created_at:%Y-%m-%d %H:%M}", _state(key)]
-        table.add_row(*map(printable, shown))
+        shown = [
+            str(key.key_id),
+            key.label,
+            _describe_rights(key),
+            banks,
+            f"{key.created_at:%Y-%m-%d %H:%M}",
+            _describe_state(key),
+        ]
+        table.add_row(*map(replace_unprintable, shown))
     return table
 
 
-def _may(key: KeyInfo) -> str:
+def _describe_rights(key: KeyInfo) -> str:
     if key.gateway_user:
         return f"gateway of {key.gateway_user}"
     user = f" as {key.user}" if key.user else ""
@@ -278,7 +289,7 @@ def _may(key: KeyInfo) -> str:
     return rights + user + (f" for agent {key.agent}" if key.agent else "")
 
 
-def _state(key: KeyInfo) -> str:
+def _describe_state(key: KeyInfo) -> str:
     """Return how a key stands: active, until when, since when it is over, what replaced it."""
     at = key.revoked_at or key.expires_at
     when = "" if at is None else f" {'until' if key.state == 'active' else 'since'} {at:%Y-%m-%d %H:%M}"

@@ -11,18 +11,18 @@ from rich.table import Table
 from rich.text import Text
 
 from deploy.cli import ledger_rows
-from deploy.cli.existence import must_exist
-from deploy.cli.ledger_rows import Place
-from deploy.cli.operator_command import on_database
-from deploy.cli.output import answer, console, ended, say
-from deploy.cli.running_stack import running_stack
+from deploy.cli.existence import require_existing
+from deploy.cli.ledger_rows import BankFilter
+from deploy.cli.operator_command import run_on_database
+from deploy.cli.output import create_console, exit_with, print_json, print_notice
+from deploy.cli.running_stack import find_running_stack
 from store.database import Database
 from store.ledger.listing import Backlog, Entry, Noted, Selection
 from store.tenancy.gateway_targets import Destination
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class TurnHistory:
     """Rows of one turn or of a list: what was noted, the names of their banks, and where deliveries go to."""
 
     rows: Sequence[Entry]
@@ -31,64 +31,64 @@ class Story:
     deliveries: Mapping[UUID, Destination]
 
 
-def look(data: Path | None, place: Place, selection: Selection, limit: int, *, as_json: bool) -> None:
+def print_rows(data: Path | None, place: BankFilter, selection: Selection, limit: int, *, as_json: bool) -> None:
     """Print the rows of a selection; ends with status 2 when there is no such place."""
-    stack = running_stack(data)
-    must_exist(stack, place.host, place.bank)
+    stack = find_running_stack(data)
+    require_existing(stack, place.host, place.bank)
 
-    async def read(database: Database) -> tuple[Story, bool]:
+    async def read(database: Database) -> tuple[TurnHistory, bool]:
         backlog = Backlog(database)
         rows, more = await backlog.rows(selection, limit)
-        return Story(rows, (), await backlog.bank_names(rows), await backlog.deliveries(rows)), more
+        return TurnHistory(rows, (), await backlog.bank_names(rows), await backlog.deliveries(rows)), more
 
-    found, more = on_database(stack, read)
+    found, more = run_on_database(stack, read)
     if as_json:
-        answer({"jobs": _rows_json(found), "has_more": more})
+        print_json({"jobs": _rows_json(found), "has_more": more})
         return
     if found.rows:
-        console().print(ledger_rows.table(found.rows, found.banks, found.deliveries))
+        create_console().print(ledger_rows.build_rows_table(found.rows, found.banks, found.deliveries))
     else:
-        say("nothing of the kind waits, runs or failed")
+        print_notice("nothing of the kind waits, runs or failed")
     if more:
-        say(f"there is more: --limit shows more than {limit}")
+        print_notice(f"there is more: --limit shows more than {limit}")
 
 
-def tell(data: Path | None, turn: str, place: Place, *, as_json: bool) -> None:
+def print_turn_history(data: Path | None, turn: str, place: BankFilter, *, as_json: bool) -> None:
     """Print all about one turn; ends with status 1 when the ledger does not hold it, 2 when there is no such place."""
     item = place.item(turn)
-    stack = running_stack(data)
-    must_exist(stack, place.host, place.bank)
+    stack = find_running_stack(data)
+    require_existing(stack, place.host, place.bank)
 
-    async def read(database: Database) -> Story:
+    async def read(database: Database) -> TurnHistory:
         backlog = Backlog(database)
         rows = await backlog.of_turn(item, place.host_id)
         notes = await backlog.history(rows[0].host_id, rows[0].turn_id) if rows else []
-        return Story(rows, notes, await backlog.bank_names(rows), await backlog.deliveries(rows))
+        return TurnHistory(rows, notes, await backlog.bank_names(rows), await backlog.deliveries(rows))
 
-    story = on_database(stack, read)
+    story = run_on_database(stack, read)
     if not story.rows:
-        raise ended("there is no such turn", 1)
+        raise exit_with("there is no such turn", 1)
     if as_json:
-        answer(_as_json(story))
+        print_json(_serialise_history(story))
     else:
-        console().print(_in_words(story))
+        create_console().print(_render_history(story))
 
 
-def _as_json(story: Story) -> dict[str, object]:
+def _serialise_history(story: TurnHistory) -> dict[str, object]:
     first = story.rows[0]
     return {
         "turn_id": str(first.turn_id),
         "host": first.host,
         "bank": story.banks.get(first.bank_id),
         "jobs": _rows_json(story),
-        "history": [ledger_rows.noted_json(noted) for noted in story.notes],
+        "history": [ledger_rows.serialise_note(noted) for noted in story.notes],
     }
 
 
-def _in_words(story: Story) -> Group:
-    told: list[Text | Table] = [Text(""), ledger_rows.history(story.notes)] if story.notes else []
-    return Group(ledger_rows.table(story.rows, story.banks, story.deliveries), *told)
+def _render_history(story: TurnHistory) -> Group:
+    told: list[Text | Table] = [Text(""), ledger_rows.build_notes_table(story.notes)] if story.notes else []
+    return Group(ledger_rows.build_rows_table(story.rows, story.banks, story.deliveries), *told)
 
 
-def _rows_json(story: Story) -> list[dict[str, Any]]:
-    return [ledger_rows.as_json(row, story.banks, story.deliveries) for row in story.rows]
+def _rows_json(story: TurnHistory) -> list[dict[str, Any]]:
+    return [ledger_rows.serialise_row(row, story.banks, story.deliveries) for row in story.rows]

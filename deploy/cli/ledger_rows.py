@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from deploy.bootstrap import HOST
-from deploy.cli.durations import duration
-from deploy.cli.existence import host_named
-from deploy.cli.output import printable
+from deploy.cli.durations import parse_duration
+from deploy.cli.existence import find_host_id
+from deploy.cli.output import replace_unprintable
 from store import identity
 from store.ledger.ledger import Stage
 from store.ledger.listing import Backlog, Entry, Noted, Selection
@@ -24,7 +24,8 @@ HostOption = Annotated[str | None, typer.Option(metavar="NAME", help="Of this ho
 BankOption = Annotated[str | None, typer.Option(metavar="NAME", help="In this bank alone (of --host, or the default).")]
 CategoryOption = Annotated[str | None, typer.Option(metavar="WORD", help="That failed for this: timeout, internal, …")]
 OlderOption = Annotated[
-    timedelta | None, typer.Option(parser=duration, metavar="LENGTH", help="Accepted longer ago than this: 10m, 2h.")
+    timedelta | None,
+    typer.Option(parser=parse_duration, metavar="LENGTH", help="Accepted longer ago than this: 10m, 2h."),
 ]
 LimitOption = Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before more than one is changed.")]
@@ -40,7 +41,7 @@ MINUTE, HOUR, DAY = 60, 3600, 86_400
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BankFilter:
     """Where names are meant: a host (its name or id) and a bank, as far as they were given."""
 
     host: str | None
@@ -51,7 +52,7 @@ class Place:
         """The host's id; a bank without a host is one of the default host."""
         if self.host is None and self.bank is None:
             return None
-        return host_named(self.host or HOST)
+        return find_host_id(self.host or HOST)
 
     @property
     def bank_id(self) -> UUID | None:
@@ -65,12 +66,12 @@ class Place:
         except ValueError:
             session, slash, turn = name.partition("/")
         if not (session and slash and turn):
-            raise typer.BadParameter(f"{printable(name)} is neither an id nor SESSION/TURN")
-        bank = identity.bank_id(host_named(self.host or HOST), self.bank or "default")
+            raise typer.BadParameter(f"{replace_unprintable(name)} is neither an id nor SESSION/TURN")
+        bank = identity.bank_id(find_host_id(self.host or HOST), self.bank or "default")
         return identity.turn_id(identity.session_id(bank, session), turn)
 
 
-async def rows_of(backlog: Backlog, place: Place, names: Sequence[str], selection: Selection) -> list[Entry]:
+async def read_rows(backlog: Backlog, place: BankFilter, names: Sequence[str], selection: Selection) -> list[Entry]:
     """Return the rows of these turns (or single rows) that a selection allows."""
     allowed = selection.arguments()
     states, stages = {*allowed["undone"], *allowed["failed"]}, set(selection.stages)
@@ -83,7 +84,7 @@ async def rows_of(backlog: Backlog, place: Place, names: Sequence[str], selectio
     return list(found.values())
 
 
-def as_json(entry: Entry, banks: Mapping[UUID, str], deliveries: Mapping[UUID, Destination]) -> dict[str, Any]:
+def serialise_row(entry: Entry, banks: Mapping[UUID, str], deliveries: Mapping[UUID, Destination]) -> dict[str, Any]:
     """Return a row as `--json` shows it: ids, names of host and bank, status, category, reason; no content.
 
     Of a delivery also where it goes to: the target, and the session's name there.
@@ -106,7 +107,7 @@ def as_json(entry: Entry, banks: Mapping[UUID, str], deliveries: Mapping[UUID, D
         "age_s": round(entry.age_s, 3),
         "accepted_at": entry.accepted_at.isoformat(),
         "updated_at": entry.updated_at.isoformat(),
-        "next_attempt_at": _moment(entry.next_attempt_at) if entry.status in {"pending", "running"} else None,
+        "next_attempt_at": _format_time(entry.next_attempt_at) if entry.status in {"pending", "running"} else None,
         "waits_for": entry.waits_for and entry.waits_for.value,
         "worker": entry.worker,
         **({} if to is None else {"gateway": destination_json(to)}),
@@ -120,12 +121,14 @@ def destination_json(to: Destination) -> dict[str, str]:
     return {"target_id": str(to.target.target_id), **where}
 
 
-def noted_json(noted: Noted) -> dict[str, Any]:
+def serialise_note(noted: Noted) -> dict[str, Any]:
     """Return what was noted of a turn as `--json` shows it."""
     return {"at": noted.at.isoformat(), "event": noted.event, **orjson.loads(noted.payload)}
 
 
-def table(entries: Sequence[Entry], banks: Mapping[UUID, str], deliveries: Mapping[UUID, Destination]) -> Table:
+def build_rows_table(
+    entries: Sequence[Entry], banks: Mapping[UUID, str], deliveries: Mapping[UUID, Destination]
+) -> Table:
     """Return rows as a table for people; a delivery is followed by where it goes to."""
     shown = Table("stage", "status", "turn", "bank", "host", box=None, pad_edge=False, header_style="bold")
     for name in ("age", "tries"):
@@ -136,28 +139,28 @@ def table(entries: Sequence[Entry], banks: Mapping[UUID, str], deliveries: Mappi
             entry.stage.value,
             Text(entry.status, style=_COLOURS.get(entry.status, "")),
             str(entry.turn_id) + (" +" if entry.is_follow_up else ""),
-            printable(banks.get(entry.bank_id, "-")),
-            printable(entry.host),
-            short(entry.age_s),
+            replace_unprintable(banks.get(entry.bank_id, "-")),
+            replace_unprintable(entry.host),
+            format_seconds(entry.age_s),
             str(entry.attempts),
-            printable(why(entry)),
+            replace_unprintable(describe_status(entry)),
         )
         if entry.stage is Stage.GATEWAY and (to := deliveries.get(entry.item_id)):
             place = f"to {to.session or '(erased)'} of {to.target.user.user_id} at {to.target.user.base_url or SELF}"
-            shown.add_row(*[""] * 7, Text(printable(place), style="dim"))
+            shown.add_row(*[""] * 7, Text(replace_unprintable(place), style="dim"))
     return shown
 
 
-def history(notes: Sequence[Noted]) -> Table:
+def build_notes_table(notes: Sequence[Noted]) -> Table:
     """Return what was noted of a turn as a table for people."""
     shown = Table("when", "what", "details", box=None, pad_edge=False, header_style="bold")
     for noted in notes:
         told = ", ".join(f"{name} {value}" for name, value in orjson.loads(noted.payload).items())
-        shown.add_row(f"{noted.at:%Y-%m-%d %H:%M:%S}", noted.event, printable(told))
+        shown.add_row(f"{noted.at:%Y-%m-%d %H:%M:%S}", noted.event, replace_unprintable(told))
     return shown
 
 
-def why(entry: Entry) -> str:
+def describe_status(entry: Entry) -> str:
     """Say in words what a row waits for, who has it, or what went wrong."""
     wrong = ": ".join(part for part in (entry.category, entry.reason) if part)
     if entry.waits_for:
@@ -170,7 +173,7 @@ def why(entry: Entry) -> str:
     return (state + (f"({wrong})" if state and wrong else wrong)).strip()
 
 
-def short(seconds: float) -> str:
+def format_seconds(seconds: float) -> str:
     """Return a length of time as people say it."""
     for unit, name in ((DAY, "d"), (HOUR, "h"), (MINUTE, "m")):
         if seconds >= unit:
@@ -178,5 +181,5 @@ def short(seconds: float) -> str:
     return f"{seconds:.1f} s"
 
 
-def _moment(at: datetime | None) -> str | None:
+def _format_time(at: datetime | None) -> str | None:
     return at.isoformat() if at else None

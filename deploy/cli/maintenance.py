@@ -12,12 +12,12 @@ import typer
 from rich.table import Table
 from sqlalchemy.exc import SQLAlchemyError
 
-from deploy.cli.operator_command import acting
-from deploy.cli.output import answer, console, ended
-from deploy.cli.running_stack import DataOption, JsonOption, database_of, running_stack
-from deploy.linking import linking_of
+from deploy.cli.operator_command import record_act
+from deploy.cli.output import create_console, exit_with, print_json
+from deploy.cli.running_stack import DataOption, JsonOption, build_database_settings, find_running_stack
+from deploy.linking import create_linking_task
 from deploy.local.stack import Stack
-from deploy.settings import Settings, load
+from deploy.settings import Settings, load_settings
 from deploy.settings_errors import SettingsError
 from embeddings.registry import create_embedder
 from store.clock import DatabaseClock
@@ -27,7 +27,7 @@ from store.erasure import Erasures
 from store.errors import ResourceBusy
 from store.maintenance import Pruning, Schedule, WordsAnew
 from store.recall.jobs import RecallJobs
-from workers.maintenance import Maintainer, Needs, Task, Told, checking, indexing, tasks_of
+from workers.maintenance import Maintainer, Needs, Task, Told, index_task, recall_check_task, tasks_of
 
 TaskOption = Annotated[
     list[str] | None, typer.Option("--task", metavar="NAME", help="Only this task; may be repeated.")
@@ -37,7 +37,7 @@ ConfigOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="A YAML or JSON file (default: AFTERTURN_CONFIG).")
 ]
 
-Work = Callable[[Database, Sequence[Task], Maintainer], Awaitable[list[Told]]]
+MaintenanceRun = Callable[[Database, Sequence[Task], Maintainer], Awaitable[list[Told]]]
 
 
 def maintenance_command(
@@ -64,21 +64,23 @@ def maintenance_command(
     **Example:** `afterturn maintenance --dry-run`
     """
     try:
-        settings = load(config=config).settings
+        settings = load_settings(config=config).settings
     except SettingsError as error:
-        raise ended(f"these settings cannot be used:\n{error}", 2) from None
+        raise exit_with(f"these settings cannot be used:\n{error}", 2) from None
     try:
-        told = asyncio.run(_run(running_stack(data), settings, task, counted if dry_run else worked))
+        told = asyncio.run(
+            _run_maintenance(find_running_stack(data), settings, task, count_tasks if dry_run else run_tasks)
+        )
     except (SQLAlchemyError, OSError, ResourceBusy) as error:
-        raise ended(f"the database of the stack does not answer ({type(error).__name__})", 1) from None
+        raise exit_with(f"the database of the stack does not answer ({type(error).__name__})", 1) from None
     if as_json:
-        answer({"dry_run": dry_run, "tasks": [_as_json(one) for one in told]})
+        print_json({"dry_run": dry_run, "tasks": [_serialise_result(one) for one in told]})
     else:
-        console().print(_in_words(told, dry_run=dry_run))
+        create_console().print(_render_results(told, dry_run=dry_run))
     raise typer.Exit(1 if any(one.outcome == "failed" for one in told) else 0)
 
 
-async def counted(_database: Database, tasks: Sequence[Task], _maintainer: Maintainer) -> list[Told]:
+async def count_tasks(_database: Database, tasks: Sequence[Task], _maintainer: Maintainer) -> list[Told]:
     """Say what each task would put away."""
     told = []
     for task in tasks:
@@ -88,10 +90,10 @@ async def counted(_database: Database, tasks: Sequence[Task], _maintainer: Maint
     return told
 
 
-async def worked(database: Database, tasks: Sequence[Task], maintainer: Maintainer) -> list[Told]:
+async def run_tasks(database: Database, tasks: Sequence[Task], maintainer: Maintainer) -> list[Told]:
     """Run each task to its end, and note in the call audit what is gone."""
     told: list[Told] = []
-    async with acting(database, "maintenance") as act:
+    async with record_act(database, "maintenance") as act:
         act.rows = 0
         for task in tasks:
             told.append(await maintainer.work(task, by_hand=True))
@@ -100,18 +102,20 @@ async def worked(database: Database, tasks: Sequence[Task], maintainer: Maintain
     return told
 
 
-async def _run(stack: Stack, settings: Settings, names: Sequence[str] | None, work: Work) -> list[Told]:
-    database = Database(database_of(stack))
+async def _run_maintenance(
+    stack: Stack, settings: Settings, names: Sequence[str] | None, work: MaintenanceRun
+) -> list[Told]:
+    database = Database(build_database_settings(stack))
     indexes = VectorIndexes(stack.owner_url.get_secret_value(), settings.recall.exact_units)
     try:
         clock = await DatabaseClock.asked(database)
         jobs, erasures, words = RecallJobs(database, clock), Erasures(database, clock), WordsAnew(database)
         needs = Needs(Pruning(database), jobs, erasures, settings.maintenance, clock, words)
-        near = linking_of(settings, database, create_embedder(settings.embedding, settings.data), clock)
-        others = (near, checking(database, settings.recall), indexing(indexes))
+        near = create_linking_task(settings, database, create_embedder(settings.embedding, settings.data), clock)
+        others = (near, recall_check_task(database, settings.recall), index_task(indexes))
         tasks = {task.name: task for task in (*tasks_of(needs), *others)}
         if unknown := [name for name in names or () if name not in tasks]:
-            raise ended(f"no such task: {', '.join(unknown)}; there are {', '.join(tasks)}", 2)
+            raise exit_with(f"no such task: {', '.join(unknown)}; there are {', '.join(tasks)}", 2)
         chosen = [tasks[name] for name in names or tasks]
         maintainer = Maintainer(Schedule(database), chosen, f"{socket.gethostname()}:{os.getpid()}:cli")
         return await work(database, chosen, maintainer)
@@ -120,7 +124,7 @@ async def _run(stack: Stack, settings: Settings, names: Sequence[str] | None, wo
         await database.close()
 
 
-def _as_json(told: Told) -> dict[str, Any]:
+def _serialise_result(told: Told) -> dict[str, Any]:
     return {
         "task": told.task,
         "outcome": told.outcome,
@@ -130,7 +134,7 @@ def _as_json(told: Told) -> dict[str, Any]:
     }
 
 
-def _in_words(told: Sequence[Told], *, dry_run: bool) -> Table:
+def _render_results(told: Sequence[Told], *, dry_run: bool) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("task")
     table.add_column("would go" if dry_run else "gone", justify="right")

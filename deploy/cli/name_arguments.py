@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from producers.service.fields import BankName, Name, SessionName
 
 
-def _by(field: Any) -> Callable[[str], str]:
+def _create_parser(field: Any) -> Callable[[str], str]:
     rule: TypeAdapter[str] = TypeAdapter(field)
 
     def parsed(text: str) -> str:
@@ -25,8 +25,8 @@ def _by(field: Any) -> Callable[[str], str]:
 
 
 #: The name of a host, a user or an agent; raises typer.BadParameter, as the next two do.
-name = _by(Name)
+parse_name = _create_parser(Name)
 #: The name of a bank.
-bank = _by(BankName)
+parse_bank = _create_parser(BankName)
 #: The name of a session.
-session = _by(SessionName)
+parse_session = _create_parser(SessionName)

@@ -16,8 +16,8 @@ from uuid import UUID
 import typer
 from sqlalchemy.exc import SQLAlchemyError
 
-from deploy.cli.output import ended, printable
-from deploy.cli.running_stack import database_of
+from deploy.cli.output import exit_with, replace_unprintable
+from deploy.cli.running_stack import build_database_settings
 from deploy.local.stack import Stack
 from store.clock import DatabaseClock
 from store.database import Database
@@ -27,11 +27,11 @@ from store.tenancy.call_audit import NOBODY, Call, CallAudit, Door
 T = TypeVar("T")
 
 
-def on_database(stack: Stack, work: Callable[[Database], Awaitable[T]]) -> T:
+def run_on_database(stack: Stack, work: Callable[[Database], Awaitable[T]]) -> T:
     """Do a piece of work with the running stack's database; ends with status 1 when that does not answer."""
 
     async def run() -> T:
-        database = Database(database_of(stack))
+        database = Database(build_database_settings(stack))
         try:
             return await work(database)
         finally:
@@ -42,22 +42,22 @@ def on_database(stack: Stack, work: Callable[[Database], Awaitable[T]]) -> T:
     except BrokenPipeError:  # of whoever read what was printed: typer ends such a command quietly
         raise
     except (SQLAlchemyError, OSError) as error:
-        raise ended(f"the database of the stack does not answer ({type(error).__name__})", 1) from None
+        raise exit_with(f"the database of the stack does not answer ({type(error).__name__})", 1) from None
     except ResourceBusy as error:
-        raise ended(f"{error}; the database's view pg_locks shows which session holds what", 1) from None
+        raise exit_with(f"{error}; the database's view pg_locks shows which session holds what", 1) from None
 
 
-def acted(stack: Stack, operation: str, host: UUID, work: Callable[[Database, "Act"], Awaitable[T]]) -> T:
-    """Do an operator's work as `on_database` does, and note it in the call audit under this name."""
+def run_audited(stack: Stack, operation: str, host: UUID, work: Callable[[Database, "AuditedAct"], Awaitable[T]]) -> T:
+    """Do an operator's work as `run_on_database` does, and note it in the call audit under this name."""
 
     async def noted(database: Database) -> T:
-        async with acting(database, operation, host) as act:
+        async with record_act(database, operation, host) as act:
             return await work(database, act)
 
-    return on_database(stack, noted)
+    return run_on_database(stack, noted)
 
 
-def operator() -> str:
+def read_operator_name() -> str:
     """Return who this process runs as, for the audit, by the system's word and not by what a variable says."""
     try:
         name = pwd.getpwuid(os.getuid()).pw_name
@@ -65,11 +65,11 @@ def operator() -> str:
         name = f"uid {os.getuid()}"
     # Only whoever may become root can set this one as root.
     behind = os.environ.get("SUDO_USER") if os.getuid() == 0 else None
-    return printable(f"{behind} as {name}") if behind else name
+    return replace_unprintable(f"{behind} as {name}") if behind else name
 
 
 @dataclass(slots=True)
-class Act:
+class AuditedAct:
     """What an operator did, by which clock: how many rows it changed, and how it was refused, if it was."""
 
     clock: DatabaseClock
@@ -78,14 +78,14 @@ class Act:
 
 
 @asynccontextmanager
-async def acting(database: Database, operation: str, host: UUID = NOBODY) -> AsyncGenerator[Act]:
+async def record_act(database: Database, operation: str, host: UUID = NOBODY) -> AsyncGenerator[AuditedAct]:
     """Note in the call audit who did what, when the block ends, whichever way it ends."""
-    act = Act(await DatabaseClock.asked(database))
+    act = AuditedAct(await DatabaseClock.asked(database))
     at, begun = act.clock(), time.monotonic()
 
     async def note() -> None:
         took = (time.monotonic() - begun) * 1000
-        call = Call(at, Door.OPERATOR, operation, took, host, actor=operator(), code=act.code, rows=act.rows)
+        call = Call(at, Door.OPERATOR, operation, took, host, actor=read_operator_name(), code=act.code, rows=act.rows)
         await CallAudit(database).write([call])
 
     try:
@@ -98,9 +98,9 @@ async def acting(database: Database, operation: str, host: UUID = NOBODY) -> Asy
     await note()
 
 
-def sure(question: str, beforehand: str) -> None:
+def confirm_change(question: str, beforehand: str) -> None:
     """Ask before a change; where nobody can answer, it must be said beforehand. Ends with 1 or 2 when it is not."""
     if not sys.stdin.isatty():
-        raise ended(f"{question} Say {beforehand}", 2)
+        raise exit_with(f"{question} Say {beforehand}", 2)
     if not typer.confirm(question, err=True):
-        raise ended("nothing was changed", 1)
+        raise exit_with("nothing was changed", 1)

@@ -4,27 +4,35 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from deploy.cli.doctor_checks import Patient
-from deploy.cli.doctor_rules import Finding, warn
-from deploy.local.cluster import homes
+from deploy.cli.doctor_checks import DoctorTarget
+from deploy.cli.doctor_rules import Finding, report_warning
+from deploy.local.cluster import list_cluster_folders
 from deploy.local.folder_lock import is_held
-from deploy.local.private_folder import is_private, leftovers, size_of
-from deploy.local.survivors import servers_in
+from deploy.local.private_folder import find_orphaned_folders, is_private, measure_folder
+from deploy.local.survivors import find_servers
 
-SUBJECT = "left behind"
-NEXT = "the next `afterturn bench`, `chaos`, `check walls` or `demo` removes it; or do it now:"
+ORPHANED = "left behind"
+AUTOMATIC_REMEDY = "the next `afterturn bench`, `chaos`, `check walls` or `demo` removes it; or do it now:"
 
 
-def left_behind(patient: Patient) -> Iterator[Finding]:
+def find_orphaned_databases(patient: DoctorTarget) -> Iterator[Finding]:
     """Name each with its size and with the command that removes it; what anybody works in is not named."""
-    for left in leftovers():
-        yield warn(SUBJECT, f"{_named(*left.places)}, by a command that was killed", f"{NEXT} {_removal(*left.places)}")
-    for home, data in homes():
-        if not (is_held(home) or servers_in(home) or _is_known(home, data, patient)):
-            yield warn(SUBJECT, f"{_named(home)}, the database of {data or 'an unknown folder'}", _advice(home, data))
+    for left in find_orphaned_folders():
+        yield report_warning(
+            ORPHANED,
+            f"{_describe_places(*left.places)}, by a command that was killed",
+            f"{AUTOMATIC_REMEDY} {_build_removal_command(*left.places)}",
+        )
+    for home, data in list_cluster_folders():
+        if not (is_held(home) or find_servers(home) or _is_known(home, data, patient)):
+            yield report_warning(
+                ORPHANED,
+                f"{_describe_places(home)}, the database of {data or 'an unknown folder'}",
+                _describe_remedy(home, data),
+            )
 
 
-def _is_known(home: Path, data: Path | None, patient: Patient) -> bool:
+def _is_known(home: Path, data: Path | None, patient: DoctorTarget) -> bool:
     """Say whether a data folder leads to this database, or a command's own does, which was looked at before."""
     if data is not None and is_private(data.parent):
         return True
@@ -32,17 +40,16 @@ def _is_known(home: Path, data: Path | None, patient: Patient) -> bool:
     return any((folder / "pg").resolve() == home / "pg" for folder in candidates)
 
 
-def _advice(home: Path, data: Path | None) -> str:
+def _describe_remedy(home: Path, data: Path | None) -> str:
     if data is None:
-        return f"if the link `pg` of no data folder leads there: {_removal(home)}"
-    return (
-        f"its link is gone: if you moved the folder, run `afterturn up` there; if you do not need it: {_removal(home)}"
-    )
+        return f"if the link `pg` of no data folder leads there: {_build_removal_command(home)}"
+    removal = _build_removal_command(home)
+    return f"its link is gone: if you moved the folder, run `afterturn up` there; if you do not need it: {removal}"
 
 
-def _named(*places: Path) -> str:
-    return f"{sum(map(size_of, places)) / 1024**2:.0f} MiB in {' and '.join(map(str, places))}"
+def _describe_places(*places: Path) -> str:
+    return f"{sum(map(measure_folder, places)) / 1024**2:.0f} MiB in {' and '.join(map(str, places))}"
 
 
-def _removal(*places: Path) -> str:
+def _build_removal_command(*places: Path) -> str:
     return shlex.join(["rm", "-r", *map(str, places)])

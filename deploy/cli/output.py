@@ -12,28 +12,28 @@ from rich.console import Console
 PIPE_WIDTH = 400
 
 
-def say(line: str) -> None:
+def print_notice(line: str) -> None:
     """Tell a person something, on standard error."""
-    print(f"afterturn: {printable(line)}", file=sys.stderr, flush=True)
+    print(f"afterturn: {replace_unprintable(line)}", file=sys.stderr, flush=True)
 
 
-def answer(value: Mapping[str, Any]) -> None:
+def print_json(value: Mapping[str, Any]) -> None:
     """Print the one line of `--json`: ASCII, so that nothing in it can be taken for the end of a line."""
     print(json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(", ", ": ")), flush=True)
 
 
-def ended(line: str, status: int) -> typer.Exit:
+def exit_with(line: str, status: int) -> typer.Exit:
     """Say why it ends here; raise what is returned."""
-    say(line)
+    print_notice(line)
     return typer.Exit(status)
 
 
-def printable(text: str) -> str:
+def replace_unprintable(text: str) -> str:
     """Return the text with every sign that could steer a terminal replaced; line ends are kept."""
     return "".join(sign if sign.isprintable() or sign == "\n" else "\N{REPLACEMENT CHARACTER}" for sign in text)
 
 
-def console() -> Console:
+def create_console() -> Console:
     """Return where answers for people go; texts are shown as they are, not read as markup.
 
     What is not a terminal is as wide as it needs to be: nothing is cut off in a pipe.

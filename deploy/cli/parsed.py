@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import dataclass
 
 from afterturn_client.errors import InvalidRequestError
-from afterturn_client.transport import encode
+from afterturn_client.transport import encode_json
 from afterturn_client.turns import NewTurn, texts_of, turn_body
 from pydantic import ValidationError
 
@@ -31,25 +31,25 @@ class BadLine:
 Parsed = ParsedTurn | BadLine
 
 
-def turn_name(ordinal: int, role: str, text: str) -> str:
+def derive_turn_name(ordinal: int, role: str, text: str) -> str:
     """Return `<ordinal>-<12 hex of sha256(role, text)>`: the same place and text is the same turn."""
     digest = hashlib.sha256(b"\0".join((role.encode(), text.encode(errors="surrogatepass"))))
     return f"{ordinal}-{digest.hexdigest()[:12]}"
 
 
-def checked(turn: NewTurn, line: int, offset: int) -> Parsed:
+def check_turn(turn: NewTurn, line: int, offset: int) -> Parsed:
     """Return the turn if it can be written and stored as text, else a bad line."""
     names = [turn.session_id, turn.turn_id, turn.bank or "", turn.user_id or "", *(turn.metadata or {})]
     if any("\0" in text for text in [*names, *texts_of(turn)]):
         return BadLine(line, "holds a NUL character", offset)
     try:
-        size = len(encode(turn_body(turn, "")))
+        size = len(encode_json(turn_body(turn, "")))
     except InvalidRequestError:
         return BadLine(line, "holds half a character (a lone surrogate) or a number that JSON has not", offset)
     return ParsedTurn(line, turn, size, offset)
 
 
-def first_problem(error: ValidationError) -> str:
+def describe_first_error(error: ValidationError) -> str:
     """Return the first thing pydantic found wrong: where and what, never the value."""
     detail = error.errors(include_url=False, include_input=False, include_context=False)[0]
     place = ".".join(str(part) for part in detail["loc"])

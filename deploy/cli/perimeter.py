@@ -13,7 +13,7 @@ import typer
 import uvloop
 
 from deploy import logs
-from deploy.cli.output import answer, ended
+from deploy.cli.output import exit_with, print_json
 from deploy.cli.plugin_environment import (
     WorkspacesOption,
     describe_workspaces,
@@ -21,8 +21,8 @@ from deploy.cli.plugin_environment import (
     open_engine,
     plugin_address,
 )
-from deploy.http_server import serve
-from deploy.local.ports import free_port, is_free
+from deploy.http_server import serve_application
+from deploy.local.ports import find_free_port, is_free
 from deploy.settings import LogSettings
 from producers.perimeter.audit import AuditFile
 from producers.perimeter.breaker import CircuitBreaker
@@ -71,13 +71,13 @@ def perimeter_command(
     """
     host, port = _address(listen)
     if not is_free(port, host):
-        raise ended(f"--listen {listen}: something listens there already", 1)
+        raise exit_with(f"--listen {listen}: something listens there already", 1)
     described = describe_workspaces(workspaces)
     database = os.environ.get("DATABASE_URL", "")
     if not database and "workspaces" not in described:
-        raise ended("DATABASE_URL is required, or --workspaces with the tree itself", 2)
+        raise exit_with("DATABASE_URL is required, or --workspaces with the tree itself", 2)
     address = _plugin_address()
-    logs.configure(LogSettings())
+    logs.configure_logging(LogSettings())
     if not ipaddress.ip_address(host).is_loopback:
         log.warning("keys_unencrypted", next_step="put a proxy with TLS in front, and listen on loopback")
 
@@ -94,9 +94,9 @@ def perimeter_command(
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run())
     except InvalidDatabaseUrl as error:
-        raise ended(f"DATABASE_URL {error}", 2) from None
+        raise exit_with(f"DATABASE_URL {error}", 2) from None
     except PerimeterError as error:
-        raise ended(str(error), 2) from None
+        raise exit_with(str(error), 2) from None
 
 
 def _address(listen: str) -> tuple[str, int]:
@@ -106,8 +106,8 @@ def _address(listen: str) -> tuple[str, int]:
     with suppress(ValueError):
         ipaddress.ip_address(host)
         if port.isascii() and port.isdigit() and int(port) <= LAST_PORT:
-            return host, int(port) or free_port()
-    raise ended(f"--listen {listen}: give an address and a port, like 127.0.0.1:9101", 2)
+            return host, int(port) or find_free_port()
+    raise exit_with(f"--listen {listen}: give an address and a port, like 127.0.0.1:9101", 2)
 
 
 def _plugin_address() -> PluginAddress | None:
@@ -116,7 +116,7 @@ def _plugin_address() -> PluginAddress | None:
     try:
         return address if address is None or address.target else None
     except PerimeterError as error:
-        raise ended(str(error), 2) from None
+        raise exit_with(str(error), 2) from None
 
 
 async def _plugin(stack: AsyncExitStack, address: PluginAddress | None) -> PluginClient | None:
@@ -141,7 +141,7 @@ async def _serve(app: Any, host: str, port: int) -> None:
         loop.add_signal_handler(stop, ending.set)
     telling = asyncio.create_task(_tell_when_ready(host, port))
     try:
-        await serve(app, host, port, ApiSettings(), ending)
+        await serve_application(app, host, port, ApiSettings(), ending)
     finally:
         telling.cancel()
 
@@ -157,4 +157,4 @@ async def _tell_when_ready(host: str, port: int) -> None:
             writer.close()
             break
     shown = f"[{host}]" if ":" in host else host
-    answer({"perimeter": f"http://{shown}:{port}"})
+    print_json({"perimeter": f"http://{shown}:{port}"})

@@ -19,8 +19,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from sqlalchemy import make_url
 
-from deploy.cli.durations import duration
-from deploy.cli.output import answer, ended, printable, say
+from deploy.cli.durations import parse_duration
+from deploy.cli.output import exit_with, print_json, print_notice, replace_unprintable
 from deploy.cli.perimeter import perimeter_command
 from deploy.cli.plugin_environment import (
     WorkspacesOption,
@@ -51,7 +51,7 @@ RedactionOption = Annotated[
     Redaction, typer.Option(help="Which secrets are replaced in texts: all, keys (no runs of base64), or off.")
 ]
 PatienceOption = Annotated[
-    timedelta, typer.Option(parser=duration, metavar="TIME", help="How long a plugin that is away is waited for.")
+    timedelta, typer.Option(parser=parse_duration, metavar="TIME", help="How long a plugin that is away is waited for.")
 ]
 
 plugin_app = typer.Typer(
@@ -93,7 +93,7 @@ def backfill_command(
     """
     modes = [dry_run and not reverse, apply and not reverse, verify, reverse]
     if sum(modes) != 1:
-        raise ended("specify exactly one of -dry-run, -apply, -verify (or -reverse, alone or with -apply)", 2)
+        raise exit_with("specify exactly one of -dry-run, -apply, -verify (or -reverse, alone or with -apply)", 2)
     only = str(workspace) if workspace else None
     patience_s = patience.total_seconds()
 
@@ -117,7 +117,7 @@ def backfill_command(
             finally:
                 print(run.tally, flush=True)
         if run.tally.left:
-            say(f"{run.tally.left} rows are beyond -limit and were not copied; run it again to go on")
+            print_notice(f"{run.tally.left} rows are beyond -limit and were not copied; run it again to go on")
         return run.tally.clean or not strict
 
     async def compare(source: LegacyMemories, tree: WorkspaceTree, plugin: PluginClient) -> bool:
@@ -152,10 +152,10 @@ def export_command(
         try:
             opened = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except OSError as error:
-            raise ended(f"{file} cannot be made ({error.strerror})", 2) from None
+            raise exit_with(f"{file} cannot be made ({error.strerror})", 2) from None
         with os.fdopen(opened, "wb") as out:
             count, cut_off = await export_memories(plugin, tree, out, redaction, _print_line)
-        answer({"exported": count, "cut_off": cut_off})
+        print_json({"exported": count, "cut_off": cut_off})
         return not cut_off
 
     _run(write, workspaces, needs_source=False)
@@ -186,7 +186,7 @@ def import_command(
                 try:
                     await run.run(lines)
                 finally:
-                    answer(run.tally.as_json())
+                    print_json(run.tally.as_json())
         return run.tally.imported == run.tally.total
 
     _end(read)
@@ -202,7 +202,7 @@ def _run(work: Work, workspaces: Path | None, *, needs_source: bool = True) -> N
     described = describe_workspaces(workspaces)
     database = os.environ.get("DATABASE_URL", "")
     if not database and (needs_source or "workspaces" not in described):
-        raise ended("DATABASE_URL is required", 2)
+        raise exit_with("DATABASE_URL is required", 2)
 
     async def with_all() -> bool:
         async with _plugin() as plugin, open_engine(database) as engine:
@@ -220,9 +220,9 @@ def _end(work: Callable[[], Awaitable[bool]]) -> None:
     try:
         holds = asyncio.run(done())
     except InvalidDatabaseUrl as error:
-        raise ended(f"DATABASE_URL {error}", 2) from None
+        raise exit_with(f"DATABASE_URL {error}", 2) from None
     except (CutoverError, PerimeterError) as error:
-        raise ended(str(error), 1) from None
+        raise exit_with(str(error), 1) from None
     raise typer.Exit(0 if holds else 1)
 
 
@@ -231,11 +231,11 @@ async def _plugin() -> AsyncIterator[PluginClient]:
     """Lend a client of the plugin that the environment names; it tries every call, and is waited for elsewhere."""
     address = plugin_address(TIMEOUT)
     if address is None:
-        raise ended("MEMORY_PLUGIN_URL is required", 2)
+        raise exit_with("MEMORY_PLUGIN_URL is required", 2)
     try:
         client = PluginClient(address)
     except PerimeterError as error:
-        raise ended(str(error), 2) from None
+        raise exit_with(str(error), 2) from None
     async with client:
         yield client
 
@@ -251,12 +251,12 @@ def _checkpoint(state: Path | None, workspace: str | None, *, restart: bool) -> 
     if not restart:
         checkpoint.load()
     if checkpoint.after:
-        say(f"going on behind id={checkpoint.after.id} ({file}; --restart begins anew)")
+        print_notice(f"going on behind id={checkpoint.after.id} ({file}; --restart begins anew)")
     return checkpoint
 
 
 def _print_line(line: str) -> None:
-    print(printable(line), flush=True)
+    print(replace_unprintable(line), flush=True)
 
 
 @contextmanager
@@ -288,4 +288,4 @@ class _Pace:
 def _advance(progress: Progress, task: Any, pace: _Pace, done: int, total: int) -> None:
     progress.update(task, completed=done, total=total)
     if progress.disable and (line := pace.line(done, total)):
-        say(line)
+        print_notice(line)

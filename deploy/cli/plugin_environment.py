@@ -10,7 +10,7 @@ import typer
 import yaml
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from deploy.cli.output import ended
+from deploy.cli.output import exit_with
 from producers.perimeter.client import PluginAddress, parse_timeout
 from producers.perimeter.trees import FileTree, TableTree, TreeTable, WorkspaceTree
 from store.connections import create_engine
@@ -58,9 +58,9 @@ def describe_workspaces(file: Path | None) -> Mapping[str, Any]:
     try:
         described = yaml.safe_load(file.read_text()) if file else {"table": {}}
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise ended(f"--workspaces {file}: it cannot be read ({type(error).__name__})", 2) from None
+        raise exit_with(f"--workspaces {file}: it cannot be read ({type(error).__name__})", 2) from None
     if not isinstance(described, dict) or not described.keys() & {"workspaces", "table"}:
-        raise ended(f"--workspaces {file}: it must have `workspaces` or `table`", 2)
+        raise exit_with(f"--workspaces {file}: it must have `workspaces` or `table`", 2)
     return described
 
 
@@ -69,9 +69,9 @@ def make_tree(file: Path | None, described: Mapping[str, Any], engine: AsyncEngi
     if file is not None and "workspaces" in described:
         return FileTree(file)
     if engine is None:
-        raise ended("DATABASE_URL is required", 2)
+        raise exit_with("DATABASE_URL is required", 2)
     try:
         return TableTree(engine, TreeTable(**described["table"]))
     except (TypeError, AttributeError):
         fields = ", ".join(TreeTable.__dataclass_fields__)
-        raise ended(f"--workspaces {file}: `table` may have {fields}", 2) from None
+        raise exit_with(f"--workspaces {file}: `table` may have {fields}", 2) from None

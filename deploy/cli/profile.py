@@ -7,8 +7,8 @@ import typer
 from afterturn_client.profiles import Fact, Profile, ProfileOptions
 from rich.text import Text
 
-from deploy.cli.output import answer, console, ended, printable
-from deploy.cli.running_stack import DataOption, JsonOption, client_of, ending_well, running_stack
+from deploy.cli.output import create_console, exit_with, print_json, replace_unprintable
+from deploy.cli.running_stack import DataOption, JsonOption, create_client, exit_on_api_error, find_running_stack
 
 
 def profile_command(
@@ -30,43 +30,44 @@ def profile_command(
     **Example:** `afterturn profile --name Ana --history`
     """
     if user is None and name is None:
-        raise ended("say whose profile: --user, --name, or both", 2)
-    stack = running_stack(data)
+        raise exit_with("say whose profile: --user, --name, or both", 2)
+    stack = find_running_stack(data)
     given = {"user_id": user, "name": name, "bank": bank}
     options: ProfileOptions = {"history": history, "limit": limit}
     options |= {key: value for key, value in given.items() if value is not None}  # type: ignore[typeddict-item] # its keys
-    with client_of(stack, bank or "default") as client, ending_well(stack):
+    with create_client(stack, bank or "default") as client, exit_on_api_error(stack):
         found = client.profile(**options)
     if as_json:
-        answer(found.raw)
+        print_json(found.raw)
     else:
-        console().print(_in_words(found), soft_wrap=True)
+        create_console().print(_render_profile(found), soft_wrap=True)
 
 
-def _in_words(found: Profile) -> Text:
-    lines = [Text(printable(", ".join(found.names) or "nobody is named"), style="bold")]
-    lines += [line for fact in found.facts for line in _shown(fact)]
-    beside = [f"{one['name']} ({one['kind']}, {one['units']})" for one in _rows(found.raw)]
+def _render_profile(found: Profile) -> Text:
+    lines = [Text(replace_unprintable(", ".join(found.names) or "nobody is named"), style="bold")]
+    lines += [line for fact in found.facts for line in _render_fact(fact)]
+    beside = [f"{one['name']} ({one['kind']}, {one['units']})" for one in _list_companions(found.raw)]
     if beside:
-        lines.append(Text(printable(f"beside: {', '.join(beside)}"), style="dim"))
+        lines.append(Text(replace_unprintable(f"beside: {', '.join(beside)}"), style="dim"))
     more = "" if found.raw.get("whole", True) else ", more were left out"
     count = len(found.facts)
     lines.append(Text(f"{count} {'fact' if count == 1 else 'facts'}{more}", style="dim"))
     return Text("\n").join(lines)
 
 
-def _rows(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _list_companions(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return list(raw.get("beside") or ())
 
 
-def _shown(fact: Fact, label: str = "") -> Iterator[Text]:
+def _render_fact(fact: Fact, label: str = "") -> Iterator[Text]:
     place = "/".join(part for part in (fact.bank, fact.session_id, fact.turn_id) if part)
     until = f" until {fact.until:%Y-%m-%d}" if fact.until else ""
     times = f", stated in {fact.stated} turns" if fact.stated > 1 else ""
     margin = " " * len(label)
-    yield Text(printable(f"{label}{fact.text}"))
+    yield Text(replace_unprintable(f"{label}{fact.text}"))
     yield Text(
-        printable(f"{margin}    since {fact.since:%Y-%m-%d}{until}{times}  {place}  {fact.unit_id}"), style="dim"
+        replace_unprintable(f"{margin}    since {fact.since:%Y-%m-%d}{until}{times}  {place}  {fact.unit_id}"),
+        style="dim",
     )
     for before in fact.history:
-        yield from _shown(before, f"{margin}    before: ")
+        yield from _render_fact(before, f"{margin}    before: ")

@@ -11,16 +11,16 @@ import typer
 from afterturn_client import AfterturnError
 from rich.table import Table
 
-from deploy.cli.output import answer, console, ended, say
-from deploy.lab.bench.quality.figures import NAMES, Figures
-from deploy.lab.bench.quality.formats import FORMATS, read
-from deploy.lab.bench.quality.long import joined
+from deploy.cli.output import create_console, exit_with, print_json, print_notice
+from deploy.lab.bench.quality.figures import NAMES, CategoryMeans
+from deploy.lab.bench.quality.formats import FORMATS, read_dialogues
+from deploy.lab.bench.quality.long import join_messages
 from deploy.lab.bench.quality.material import Dialogue, UnreadableData
-from deploy.lab.bench.quality.run import Quality, measured
+from deploy.lab.bench.quality.run import QualityReport, measure_quality
 from deploy.lab.bench.quality.settling import NotSettled
-from deploy.local.private_stack import PrivateStackError, running
-from deploy.local.stack import NoStack, Stack, find_stack
-from deploy.settings import load
+from deploy.local.private_stack import PrivateStackError, run_private_stack
+from deploy.local.stack import Stack, StackNotRunning, find_stack
+from deploy.settings import load_settings
 
 #: Of a private stack.
 WORKERS = 2
@@ -40,68 +40,70 @@ class QualityOptions:
     long: int = 0
 
 
-def quality(options: QualityOptions, *, as_json: bool) -> None:
+def measure_recall_quality(options: QualityOptions, *, as_json: bool) -> None:
     """Measure and print. Ends with status 2 when there is nothing to measure with."""
     if options.file is None or options.kind not in FORMATS:
-        raise ended(f"--quality needs --data FILE and --format {'|'.join(FORMATS)}", 2)
+        raise exit_with(f"--quality needs --data FILE and --format {'|'.join(FORMATS)}", 2)
     try:
-        dialogues = read(options.file, options.kind)
+        dialogues = read_dialogues(options.file, options.kind)
         variants = {"": dialogues}
         if options.long:
-            variants[f"messages of {options.long}"] = [joined(one, options.long) for one in dialogues]
-        with _stack(options.stack) as stack:
-            found = {name: _measured(stack, told, options) for name, told in variants.items()}
+            variants[f"messages of {options.long}"] = [join_messages(one, options.long) for one in dialogues]
+        with _open_stack(options.stack) as stack:
+            found = {name: _measure_dialogues(stack, told, options) for name, told in variants.items()}
     except UnreadableData as error:
-        raise ended(str(error), 2) from None
-    except (NotSettled, AfterturnError, PrivateStackError, NoStack) as error:
-        raise ended(str(error), 2) from None
+        raise exit_with(str(error), 2) from None
+    except (NotSettled, AfterturnError, PrivateStackError, StackNotRunning) as error:
+        raise exit_with(str(error), 2) from None
     if as_json:
         first, *others = found.items()
-        answer({**_as_json(first[1]), "variants": {name: _as_json(one) for name, one in others}})
+        print_json({**_serialise_report(first[1]), "variants": {name: _serialise_report(one) for name, one in others}})
         return
     for name, one in found.items():
-        _print(name, one)
+        _print_report(name, one)
 
 
-def _measured(stack: Stack, dialogues: Sequence[Dialogue], options: QualityOptions) -> Quality:
-    return asyncio.run(measured(stack, dialogues, say, ablate=options.ablate))
+def _measure_dialogues(stack: Stack, dialogues: Sequence[Dialogue], options: QualityOptions) -> QualityReport:
+    return asyncio.run(measure_quality(stack, dialogues, print_notice, ablate=options.ablate))
 
 
-def _print(name: str, found: Quality) -> None:
-    console().print(_table(name or "category", found.figures))
+def _print_report(name: str, found: QualityReport) -> None:
+    create_console().print(_build_table(name or "category", found.figures))
     if found.without:
-        console().print(_ablation(found))
-    console().print(f"{found.turns} turns; a recall takes {found.p50_ms:.1f} ms (p50), {found.p95_ms:.1f} ms (p95)")
+        create_console().print(_build_ablation_table(found))
+    create_console().print(
+        f"{found.turns} turns; a recall takes {found.p50_ms:.1f} ms (p50), {found.p95_ms:.1f} ms (p95)"
+    )
 
 
 @contextmanager
-def _stack(data: Path | None) -> Iterator[Stack]:
+def _open_stack(data: Path | None) -> Iterator[Stack]:
     """Lend the running stack of that folder (None: the usual one), else one of our own."""
     try:
-        yield find_stack(data or load().settings.data)
-    except NoStack:
+        yield find_stack(data or load_settings().settings.data)
+    except StackNotRunning:
         if data is not None:
             raise
-        say("no stack is running: a private one is started")
-        with running(WORKERS, name="quality", gateway="off") as stack:
+        print_notice("no stack is running: a private one is started")
+        with run_private_stack(WORKERS, name="quality", gateway="off") as stack:
             yield stack
 
 
-def _as_json(found: Quality) -> Mapping[str, Any]:
+def _serialise_report(found: QualityReport) -> Mapping[str, Any]:
     return {
         "turns": found.turns,
-        "categories": [_row(row) for row in found.figures],
-        "without": {name: [_row(row) for row in rows] for name, rows in found.without.items()},
+        "categories": [_serialise_row(row) for row in found.figures],
+        "without": {name: [_serialise_row(row) for row in rows] for name, rows in found.without.items()},
         "recall_ms": {"p50": round(found.p50_ms, 2), "p95": round(found.p95_ms, 2)},
     }
 
 
-def _row(row: Figures) -> dict[str, Any]:
+def _serialise_row(row: CategoryMeans) -> dict[str, Any]:
     means = {name: round(mean, 4) for name, mean in row.means.items()}
     return {"category": row.category, "questions": row.questions, **means}
 
 
-def _ablation(found: Quality) -> Table:
+def _build_ablation_table(found: QualityReport) -> Table:
     """Return recall@10 by category and all figures with each part left out."""
     categories = [row.category for row in found.figures[:-1]]
     table = Table("without", *categories, *NAMES, box=None, pad_edge=False, header_style="bold")
@@ -112,7 +114,7 @@ def _ablation(found: Quality) -> Table:
     return table
 
 
-def _table(title: str, rows: Sequence[Figures]) -> Table:
+def _build_table(title: str, rows: Sequence[CategoryMeans]) -> Table:
     table = Table(title, "questions", *NAMES, box=None, pad_edge=False, header_style="bold")
     for row in rows:
         table.add_row(row.category, str(row.questions), *(f"{row.means[name]:.3f}" for name in NAMES))

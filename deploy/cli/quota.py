@@ -9,17 +9,17 @@ from sqlalchemy.exc import IntegrityError
 
 from deploy.bootstrap import HOST
 from deploy.cli import name_arguments
-from deploy.cli.existence import host_called
-from deploy.cli.operator_command import Act, acted, on_database
-from deploy.cli.output import answer, console, ended, printable, say
-from deploy.cli.running_stack import DataOption, JsonOption, running_stack
+from deploy.cli.existence import find_host_name
+from deploy.cli.operator_command import AuditedAct, run_audited, run_on_database
+from deploy.cli.output import create_console, exit_with, print_json, print_notice, replace_unprintable
+from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
 from store import identity
 from store.clock import DatabaseClock
 from store.database import Database
 from store.errors import NotFound
 from store.tenancy.quotas import Limits, Quota, Quotas
 
-HostOption = Annotated[str, typer.Option(parser=name_arguments.name, metavar="NAME", help="The host (tenant).")]
+HostOption = Annotated[str, typer.Option(parser=name_arguments.parse_name, metavar="NAME", help="The host (tenant).")]
 Limit = Annotated[int | None, typer.Option(min=0, max=2**63 - 1, metavar="N")]
 
 quota_app = typer.Typer(help="Set and show quotas.", no_args_is_help=True, rich_markup_mode="markdown")
@@ -29,7 +29,8 @@ quota_app = typer.Typer(help="Set and show quotas.", no_args_is_help=True, rich_
 def set_command(
     *,
     bank: Annotated[
-        str | None, typer.Option(parser=name_arguments.bank, metavar="NAME", help="A bank (default: the whole host).")
+        str | None,
+        typer.Option(parser=name_arguments.parse_bank, metavar="NAME", help="A bank (default: the whole host)."),
     ] = None,
     max_turns: Limit = None,
     max_bytes: Limit = None,
@@ -50,7 +51,7 @@ def set_command(
         raise typer.BadParameter("--max-banks is a limit of the host")
     limits = Limits(max_turns, max_bytes, max_banks, turns_per_minute)
 
-    async def put(database: Database, act: Act) -> list[Quota]:
+    async def put(database: Database, act: AuditedAct) -> list[Quota]:
         quotas = Quotas(database, act.clock)
         try:
             await quotas.set(host, bank, limits)
@@ -60,10 +61,10 @@ def set_command(
         return await quotas.show(host)
 
     try:
-        found = acted(running_stack(data), "quota set", identity.host_id(host), put)
+        found = run_audited(find_running_stack(data), "quota set", identity.host_id(host), put)
     except NotFound as error:
-        raise ended(str(error), 1) from None
-    _print(found, as_json=as_json)
+        raise exit_with(str(error), 1) from None
+    _print_quotas(found, as_json=as_json)
 
 
 @quota_app.command("show")
@@ -72,39 +73,39 @@ def show_command(*, host: HostOption = HOST, data: DataOption = None, as_json: J
 
     **Example:** `afterturn quota show`
     """
-    stack = running_stack(data)
-    called = host_called(stack, host)
+    stack = find_running_stack(data)
+    called = find_host_name(stack, host)
 
     async def everything(database: Database) -> list[Quota]:
         return await Quotas(database, await DatabaseClock.asked(database)).show(called)
 
-    _print(on_database(stack, everything), as_json=as_json)
+    _print_quotas(run_on_database(stack, everything), as_json=as_json)
 
 
-def _print(found: list[Quota], *, as_json: bool) -> None:
+def _print_quotas(found: list[Quota], *, as_json: bool) -> None:
     if as_json:
-        answer({"quotas": [_as_json(quota) for quota in found]})
+        print_json({"quotas": [_serialise_quota(quota) for quota in found]})
     elif found:
-        console().print(_table(found))
+        create_console().print(_build_table(found))
     else:
-        say("there are no quotas")
+        print_notice("there are no quotas")
 
 
-def _as_json(quota: Quota) -> dict[str, Any]:
+def _serialise_quota(quota: Quota) -> dict[str, Any]:
     used = {"turns": quota.turns, "bytes": quota.bytes, "banks": quota.banks if quota.bank is None else None}
     return {"bank": quota.bank, "limits": asdict(quota.limits), "used": used}
 
 
-def _table(found: list[Quota]) -> Table:
+def _build_table(found: list[Quota]) -> Table:
     table = Table("of", "turns", "bytes", "banks", "turns a minute", box=None, pad_edge=False)
     for quota in found:
         most = quota.limits
-        banks = "" if quota.bank is not None else _of(quota.banks, most.max_banks)
-        counts = [_of(quota.turns, most.max_turns), _of(quota.bytes, most.max_bytes), banks]
+        banks = "" if quota.bank is not None else _format_usage(quota.banks, most.max_banks)
+        counts = [_format_usage(quota.turns, most.max_turns), _format_usage(quota.bytes, most.max_bytes), banks]
         rate = "any" if most.turns_per_minute is None else str(most.turns_per_minute)
-        table.add_row("the host" if quota.bank is None else printable(quota.bank), *counts, rate)
+        table.add_row("the host" if quota.bank is None else replace_unprintable(quota.bank), *counts, rate)
     return table
 
 
-def _of(used: int, most: int | None) -> str:
+def _format_usage(used: int, most: int | None) -> str:
     return f"{used:,}" if most is None else f"{used:,} of {most:,}"

@@ -13,9 +13,16 @@ from afterturn_client.calls import RecallOptions
 from rich.table import Column, Table
 from rich.text import Text
 
-from deploy.cli.output import answer, console, ended, printable
-from deploy.cli.running_stack import BankOption, DataOption, JsonOption, client_of, ending_well, running_stack
-from deploy.cli.time_arguments import moment
+from deploy.cli.output import create_console, exit_with, print_json, replace_unprintable
+from deploy.cli.running_stack import (
+    BankOption,
+    DataOption,
+    JsonOption,
+    create_client,
+    exit_on_api_error,
+    find_running_stack,
+)
+from deploy.cli.time_arguments import parse_time
 
 MARGIN = "    "
 #: How long an answer is waited for, waiting for a position left out, in seconds.
@@ -90,86 +97,86 @@ def recall_command(
     **Example:** `afterturn recall "where does Ana live?" -k 5 --as-of 2026-05-01`
     """
     if across and user is None:
-        raise ended("--across-banks: say whose banks, by --user", 2)
+        raise exit_with("--across-banks: say whose banks, by --user", 2)
     whose = {"session_id": session, "exclude_session": exclude_session, "skip_recent": skip_recent, "user_id": user}
-    which = {"kinds": kind, "tags": tag, "metadata": _pairs(metadata), "across_banks": across or None}
-    when = {"as_of": _moment(as_of, "--as-of"), "known_at": _moment(known_at, "--known-at")}
+    which = {"kinds": kind, "tags": tag, "metadata": _parse_metadata(metadata), "across_banks": across or None}
+    when = {"as_of": _parse_optional_time(as_of, "--as-of"), "known_at": _parse_optional_time(known_at, "--known-at")}
     how = {"k": k, "max_tokens": max_tokens, "sources": source, "explain": explain or trace}
     fresh = {"min_position": min_position, "wait_ms": wait_ms}
-    found = _found(data, bank, question, _options(**whose, **which, **when, **how, **fresh))
+    found = _ask_stack(data, bank, question, _collect_options(**whose, **which, **when, **how, **fresh))
     if as_json:
-        answer(found.raw)
+        print_json(found.raw)
     else:
-        console().print(_in_words(found, explain=explain), soft_wrap=True)
+        create_console().print(_render_answer(found, explain=explain), soft_wrap=True)
         if trace:
-            console().print(_steps(found))
+            create_console().print(_build_trace_table(found))
 
 
-def _found(data: Path | None, bank: str, question: str, options: RecallOptions) -> RecallAnswer:
-    stack = running_stack(data)
+def _ask_stack(data: Path | None, bank: str, question: str, options: RecallOptions) -> RecallAnswer:
+    stack = find_running_stack(data)
     patience = PATIENCE_S + options.get("wait_ms", 0) / 1000
-    with client_of(stack, bank, timeout_s=patience) as client, ending_well(stack):
+    with create_client(stack, bank, timeout_s=patience) as client, exit_on_api_error(stack):
         return client.recall(question, **options)
 
 
-def _options(**asked: object) -> RecallOptions:
+def _collect_options(**asked: object) -> RecallOptions:
     """Return what was asked for; the service's defaults hold for the rest."""
     return cast("RecallOptions", {name: value for name, value in asked.items() if value not in (None, [], {})})
 
 
-def _pairs(texts: Sequence[str] | None) -> dict[str, str]:
+def _parse_metadata(texts: Sequence[str] | None) -> dict[str, str]:
     pairs = [text.partition("=") for text in texts or ()]
     if not all(equals for _, equals, _ in pairs):
-        raise ended("--metadata: write NAME=VALUE", 2)
+        raise exit_with("--metadata: write NAME=VALUE", 2)
     return {name: value for name, _, value in pairs}
 
 
-def _moment(text: str | None, option: str) -> datetime | None:
-    return None if text is None else moment(text, option)
+def _parse_optional_time(text: str | None, option: str) -> datetime | None:
+    return None if text is None else parse_time(text, option)
 
 
-def _steps(found: RecallAnswer) -> Table:
+def _build_trace_table(found: RecallAnswer) -> Table:
     """Return what each step took, beside the whole."""
     table = Table("step", Column("ms", justify="right"), Column("share", justify="right"), box=None)
     for step, took in found.raw.get("trace", {}).items():
-        table.add_row(printable(step), f"{took:.2f}", f"{took / max(found.took_ms, 0.001):.0%}")
+        table.add_row(replace_unprintable(step), f"{took:.2f}", f"{took / max(found.took_ms, 0.001):.0%}")
     table.add_row("all", f"{found.took_ms:.2f}", "")
     return table
 
 
-def _in_words(found: RecallAnswer, *, explain: bool) -> Text:
+def _render_answer(found: RecallAnswer, *, explain: bool) -> Text:
     behind = f", {found.freshness.pending} pieces of work pending" if found.freshness.pending else ""
     missing = f", not asked: {'; '.join(found.degraded)}" if found.degraded else ""
     closing = Text(f"{len(found.results)} recalled in {found.took_ms:.1f} ms{behind}{missing}", style="dim")
     return Text("\n").join(
         [
-            *map(_heeded, found.directives),
-            *(_shown(rank, one, explain=explain) for rank, one in enumerate(found.results, 1)),
+            *map(_render_directive, found.directives),
+            *(_render_result(rank, one, explain=explain) for rank, one in enumerate(found.results, 1)),
             closing,
         ]
     )
 
 
-def _heeded(one: Directive) -> Text:
+def _render_directive(one: Directive) -> Text:
     by = f" ({one.laid_down_by})" if one.laid_down_by else ""
-    return Text(printable(f"{one.name}: {one.content}{by}"), style="italic")
+    return Text(replace_unprintable(f"{one.name}: {one.content}{by}"), style="italic")
 
 
-def _shown(rank: int, one: Recalled, *, explain: bool) -> Text:
+def _render_result(rank: int, one: Recalled, *, explain: bool) -> Text:
     when = one.occurred_at.strftime("%Y-%m-%d %H:%M") if one.occurred_at else ""
     place = "/".join(part for part in (one.bank, one.session_id, one.turn_id) if part)
     who = one.name or one.role or one.kind
     sure = "" if one.confidence is None else f"{one.confidence:.0%} sure"
     again = f"also in {', '.join(one.turn_ids[1:])}" if len(one.turn_ids) > 1 else ""
     facts = [f"{rank:>2}.", f"{one.score:.4f}", when, who, place, "+".join(one.arms), sure, again]
-    shown = Text(printable("  ".join(fact for fact in facts if fact)), style="bold")
-    shown.append(f"\n{indent(printable(one.text), MARGIN)}", style="not bold")
+    shown = Text(replace_unprintable("  ".join(fact for fact in facts if fact)), style="bold")
+    shown.append(f"\n{indent(replace_unprintable(one.text), MARGIN)}", style="not bold")
     if explain and one.explain is not None:
-        shown.append(f"\n{indent(printable(_why(one.explain)), MARGIN)}", style="not bold dim")
+        shown.append(f"\n{indent(replace_unprintable(_describe_score(one.explain)), MARGIN)}", style="not bold dim")
     return shown
 
 
-def _why(explain: Mapping[str, Any]) -> str:
+def _describe_score(explain: Mapping[str, Any]) -> str:
     """Return what a score is the sum of: what each arm gave and, in brackets, its rank; and what each rule changed."""
     gave = {name: (one["score"] * one["weight"], one["rank"]) for name, one in explain.get("arms", {}).items()}
     arms = [f"{name} {by:.3f} (no. {rank})" for name, (by, rank) in gave.items() if by]

@@ -9,22 +9,22 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from deploy.cli.existence import no_such
-from deploy.cli.operator_command import on_database
-from deploy.cli.output import answer, console, ended, say
-from deploy.cli.running_stack import DataOption, JsonOption, running_stack
+from deploy.cli.existence import describe_missing
+from deploy.cli.operator_command import run_on_database
+from deploy.cli.output import create_console, exit_with, print_json, print_notice
+from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
 from store.database import Database
-from store.recall.accuracy_check import Asked, StoredBank, compare, stored_banks
+from store.recall.accuracy_check import Asked, StoredBank, compare_searches, stored_banks
 from store.recall.settings import RecallSettings
 
-LEAST = 0.98
+TARGET_RECALL = 0.98
 #: From how many units on a bank belongs to the next class.
-STEPS = (1_000, 10_000, 100_000, 1_000_000)
-NAMES = ("below 1,000", "1,000 to 10,000", "10,000 to 100,000", "100,000 to 1,000,000", "from 1,000,000")
+SIZE_LIMITS = (1_000, 10_000, 100_000, 1_000_000)
+SIZE_NAMES = ("below 1,000", "1,000 to 10,000", "10,000 to 100,000", "100,000 to 1,000,000", "from 1,000,000")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class AccuracyRow:
     """What was found of what is there, over the questions of one class."""
 
     name: str
@@ -35,7 +35,7 @@ class Row:
     @property
     def holds(self) -> bool:
         """Say whether it is enough."""
-        return self.recall >= LEAST
+        return self.recall >= TARGET_RECALL
 
 
 def recall_check_command(
@@ -55,74 +55,81 @@ def recall_check_command(
 
     **Example:** `afterturn recall-check --bank home --units 50`
     """
-    stack = running_stack(data)
+    stack = find_running_stack(data)
 
     async def check(database: Database) -> list[Asked]:
         stored = await stored_banks(database, bank)
         if bank is not None and not stored:
             there = sorted({one.name for one in await stored_banks(database, None)})
-            raise ended(no_such(f"nobody has a bank {bank!r}", "there is", bank, there), 2)
-        return await checked(database, _some(stored, banks), units, stack.recall)
+            raise exit_with(describe_missing(f"nobody has a bank {bank!r}", "there is", bank, there), 2)
+        return await compare_banks(database, _sample_banks(stored, banks), units, stack.recall)
 
-    asked = on_database(stack, check)
+    asked = run_on_database(stack, check)
     if not asked:
-        say("nothing is stored that could be compared")
-    sizes, filtered = by(asked, lambda one: NAMES[size_class(one.bank.units)]), by(asked, lambda one: one.filter)
+        print_notice("nothing is stored that could be compared")
+    sizes, filtered = (
+        summarise_by(asked, lambda one: SIZE_NAMES[classify_size(one.bank.units)]),
+        summarise_by(asked, lambda one: one.filter),
+    )
     holds = all(row.holds for row in (*sizes, *filtered))
     if as_json:
-        answer(_as_json(asked, sizes, filtered, holds=holds))
+        print_json(_serialise_report(asked, sizes, filtered, holds=holds))
     else:
-        console().print(_table("units in a bank", [*sizes, *by(asked, lambda _: "all")]))
-        console().print(_table("filter", filtered))
+        create_console().print(_build_table("units in a bank", [*sizes, *summarise_by(asked, lambda _: "all")]))
+        create_console().print(_build_table("filter", filtered))
     raise typer.Exit(0 if holds else 1)
 
 
-async def checked(database: Database, banks: Sequence[StoredBank], units: int, settings: RecallSettings) -> list[Asked]:
+async def compare_banks(
+    database: Database, banks: Sequence[StoredBank], units: int, settings: RecallSettings
+) -> list[Asked]:
     """Compare in every one of these banks."""
-    return [one for bank in banks for one in await compare(database, bank, units, settings)]
+    return [one for bank in banks for one in await compare_searches(database, bank, units, settings)]
 
 
-def size_class(units: int) -> int:
-    """Return which of `NAMES` a bank of so many units is."""
-    return sum(units >= step for step in STEPS)
+def classify_size(units: int) -> int:
+    """Return which of `SIZE_NAMES` a bank of so many units is."""
+    return sum(units >= step for step in SIZE_LIMITS)
 
 
-def by(asked: Sequence[Asked], name: Callable[[Asked], str]) -> list[Row]:
+def summarise_by(asked: Sequence[Asked], name: Callable[[Asked], str]) -> list[AccuracyRow]:
     """Return a row for each name, in the order of their sizes or else of their letters."""
-    order = {one: n for n, one in enumerate(NAMES)}
+    order = {one: n for n, one in enumerate(SIZE_NAMES)}
     ordered = sorted(asked, key=lambda one: (order.get(name(one), 0), name(one)))
-    return [_row(key, list(group)) for key, group in groupby(ordered, name)]
+    return [_summarise_group(key, list(group)) for key, group in groupby(ordered, name)]
 
 
-def _row(name: str, asked: Sequence[Asked]) -> Row:
+def _summarise_group(name: str, asked: Sequence[Asked]) -> AccuracyRow:
     banks = {(one.bank.host_id, one.bank.bank_id) for one in asked}
-    return Row(name, len(banks), len(asked), sum(one.found for one in asked) / sum(one.there for one in asked))
+    return AccuracyRow(name, len(banks), len(asked), sum(one.found for one in asked) / sum(one.there for one in asked))
 
 
-def _some(banks: Sequence[StoredBank], most: int) -> list[StoredBank]:
+def _sample_banks(banks: Sequence[StoredBank], most: int) -> list[StoredBank]:
     """Choose at most so many banks of each size, whichever chance brings."""
     mixed = random.sample(banks, len(banks))
-    mixed.sort(key=lambda bank: size_class(bank.units))
-    return [bank for _, group in groupby(mixed, lambda bank: size_class(bank.units)) for bank in list(group)[:most]]
+    mixed.sort(key=lambda bank: classify_size(bank.units))
+    return [bank for _, group in groupby(mixed, lambda bank: classify_size(bank.units)) for bank in list(group)[:most]]
 
 
-def _as_json(asked: Sequence[Asked], sizes: Sequence[Row], filtered: Sequence[Row], *, holds: bool) -> dict[str, Any]:
-    whole = by(asked, lambda _: "all")
+def _serialise_report(
+    asked: Sequence[Asked], sizes: Sequence[AccuracyRow], filtered: Sequence[AccuracyRow], *, holds: bool
+) -> dict[str, Any]:
+    whole = summarise_by(asked, lambda _: "all")
     return {
         "recall_at_10": round(whole[0].recall, 4) if whole else None,
         "questions": len(asked),
-        "target": f">= {LEAST}",
+        "target": f">= {TARGET_RECALL}",
         "met": holds,
-        "sizes": [{"units": row.name, **_figures(row)} for row in sizes],
-        "filters": [{"filter": row.name, **_figures(row)} for row in filtered],
+        "sizes": [{"units": row.name, **_serialise_row(row)} for row in sizes],
+        "filters": [{"filter": row.name, **_serialise_row(row)} for row in filtered],
     }
 
 
-def _figures(row: Row) -> dict[str, Any]:
+def _serialise_row(row: AccuracyRow) -> dict[str, Any]:
     return {"banks": row.banks, "questions": row.questions, "recall_at_10": round(row.recall, 4), "met": row.holds}
 
 
-def _table(title: str, rows: Sequence[Row]) -> Table:
+def _build_table(title: str, rows: Sequence[AccuracyRow]) -> Table:
     table = Table(title, "banks", "questions", "recall@10", "", box=None, pad_edge=False, header_style="bold")
     for row in rows:
         verdict = "met" if row.holds else "not met"

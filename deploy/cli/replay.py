@@ -10,19 +10,19 @@ from rich.table import Table
 from rich.text import Text
 
 from deploy.bootstrap import HOST
-from deploy.cli.existence import host_named, must_exist
-from deploy.cli.operator_command import Act, acted, on_database
-from deploy.cli.output import answer, console, ended, say
-from deploy.cli.running_stack import DataOption, JsonOption, running_stack
+from deploy.cli.existence import find_host_id, require_existing
+from deploy.cli.operator_command import AuditedAct, run_audited, run_on_database
+from deploy.cli.output import create_console, exit_with, print_json, print_notice
+from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
 from store import identity
 from store.database import Database
 from store.errors import ReplayError
-from store.replay import Report, Scope, repair, swap, verify
+from store.replay import Report, Scope, repair_scope, swap_tables, verify_log
 from store.replay.report import Difference
 from store.tenancy.call_audit import NOBODY
 
 #: Seconds between two lines about progress.
-SAY_EVERY_S = 2.0
+REPORT_INTERVAL_S = 2.0
 
 HostOption = Annotated[str | None, typer.Option(metavar="NAME", help="Only this host, by name or id.")]
 BankOption = Annotated[str | None, typer.Option(metavar="NAME", help="Only this bank of the host, by name.")]
@@ -60,36 +60,36 @@ def replay_command(
     **Example:** `afterturn replay --verify --json`
     """
     mends = swap_ or repair_
-    scope = _scope(host, bank)
-    if wrong := _wrong(verify_, swap_, repair_, scope, resume=resume):
-        raise ended(wrong, 2)
-    stack = running_stack(data)
-    must_exist(stack, host, bank)
-    url, progress = stack.owner_url.get_secret_value(), _progress()
+    scope = _parse_scope(host, bank)
+    if wrong := _find_option_conflict(verify_, swap_, repair_, scope, resume=resume):
+        raise exit_with(wrong, 2)
+    stack = find_running_stack(data)
+    require_existing(stack, host, bank)
+    url, progress = stack.owner_url.get_secret_value(), _create_progress_printer()
 
     async def compare(_database: Database) -> Report:
-        return await verify(url, scope, progress=progress, resume=resume)
+        return await verify_log(url, scope, progress=progress, resume=resume)
 
-    async def mend(_database: Database, _act: Act) -> Report:
+    async def mend(_database: Database, _act: AuditedAct) -> Report:
         if swap_:
-            return await swap(url, progress=progress, resume=resume)
-        return await repair(url, scope, progress=progress)
+            return await swap_tables(url, progress=progress, resume=resume)
+        return await repair_scope(url, scope, progress=progress)
 
     try:
         if mends:
-            report = acted(stack, f"replay {'--swap' if swap_ else '--repair'}", scope.host or NOBODY, mend)
+            report = run_audited(stack, f"replay {'--swap' if swap_ else '--repair'}", scope.host or NOBODY, mend)
         else:
-            report = on_database(stack, compare)
+            report = run_on_database(stack, compare)
     except ReplayError as error:
-        raise ended(str(error), 1) from None
+        raise exit_with(str(error), 1) from None
     if as_json:
-        answer(report.as_json())
+        print_json(report.as_json())
     else:
-        console().print(_in_words(report))
-    raise typer.Exit(0 if mends or _holds(report, derived=derived) else 1)
+        create_console().print(_render_report(report))
+    raise typer.Exit(0 if mends or _check_report(report, derived=derived) else 1)
 
 
-def _wrong(verify_: bool, swap_: bool, repair_: bool, scope: Scope, *, resume: bool) -> str | None:  # noqa: FBT001 - as asked
+def _find_option_conflict(verify_: bool, swap_: bool, repair_: bool, scope: Scope, *, resume: bool) -> str | None:  # noqa: FBT001 - as asked
     """Return what does not go together, if anything."""
     if verify_ + swap_ + repair_ > 1:
         return "--verify, --swap and --repair are three different things: ask for one"
@@ -100,53 +100,55 @@ def _wrong(verify_: bool, swap_: bool, repair_: bool, scope: Scope, *, resume: b
     return None
 
 
-def _holds(report: Report, *, derived: bool) -> bool:
+def _check_report(report: Report, *, derived: bool) -> bool:
     strays = [one.name for one in report.derived if not one.equal]
     if strays and not derived:
-        say(f"not as derived: {', '.join(strays)}; --derived ends with 1 for that, --repair --host NAME makes it anew")
+        print_notice(
+            f"not as derived: {', '.join(strays)}; --derived ends with 1 for that, --repair --host NAME makes it anew"
+        )
     return report.equal and not (derived and strays)
 
 
-def _scope(host: str | None, bank: str | None) -> Scope:
+def _parse_scope(host: str | None, bank: str | None) -> Scope:
     if host is None and bank is None:
         return Scope()
-    host_id = host_named(host or HOST)
+    host_id = find_host_id(host or HOST)
     return Scope(host_id, None if bank is None else identity.bank_id(host_id, bank))
 
 
-def _progress() -> Callable[[int, int], None]:
+def _create_progress_printer() -> Callable[[int, int], None]:
     """Return what tells a person now and then how far a replay has come."""
-    next_at = time.monotonic() + SAY_EVERY_S
+    next_at = time.monotonic() + REPORT_INTERVAL_S
 
     def tell(done: int, total: int) -> None:
         nonlocal next_at
         if time.monotonic() >= next_at:
-            next_at = time.monotonic() + SAY_EVERY_S
-            say(f"replayed {done} of {total} events")
+            next_at = time.monotonic() + REPORT_INTERVAL_S
+            print_notice(f"replayed {done} of {total} events")
 
     return tell
 
 
-def _in_words(report: Report) -> Group:
+def _render_report(report: Report) -> Group:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("table", "live", "replayed", ""):
         table.add_column(name, justify="left" if name in {"table", ""} else "right")
     for one in report.tables:
         verdict = Text("equal", style="green") if one.equal else Text("differs", style="red")
         table.add_row(one.table, str(one.rows_live), str(one.rows_replayed), verdict)
-    named = [_named(one.table, difference) for one in report.tables for difference in one.first_differences]
+    named = [_render_difference(one.table, difference) for one in report.tables for difference in one.first_differences]
     beside = [
         line
         for one in report.derived
         for line in (
             Text(f"{one.name}: {'as derived' if one.equal else 'not as derived'}"),
-            *(_named(one.name, difference) for difference in one.first_differences),
+            *(_render_difference(one.name, difference) for difference in one.first_differences),
         )
     ]
     head = Text(f"{report.events} events in {report.seconds:.1f} s: {'equal' if report.equal else 'not equal'}")
     return Group(head, table, *named, *beside)
 
 
-def _named(name: str, difference: Difference) -> Text:
+def _render_difference(name: str, difference: Difference) -> Text:
     key = " ".join(f"{column}={value}" for column, value in difference.key.items())
     return Text(f"  {name} {key}: {difference.found} {', '.join(difference.columns)}")

@@ -18,9 +18,9 @@ from afterturn_client import (
     UnauthenticatedError,
 )
 
-from deploy.cli.output import ended
-from deploy.local.stack import NoStack, Stack, find_stack
-from deploy.settings import load
+from deploy.cli.output import exit_with
+from deploy.local.stack import Stack, StackNotRunning, find_stack
+from deploy.settings import load_settings
 from deploy.settings_errors import SettingsError
 from store.settings import DatabaseSettings
 
@@ -32,42 +32,42 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 BankOption = Annotated[str, typer.Option(help="The bank of memories; a line that names its own keeps it.")]
 
 #: The stack is there, but what was asked is wrong or not allowed.
-_WRONG = (BadRequestError, InvalidArgumentError, InvalidRequestError, PermissionDeniedError)
+_USAGE_ERRORS = (BadRequestError, InvalidArgumentError, InvalidRequestError, PermissionDeniedError)
 
 
-def running_stack(data: Path | None) -> Stack:
+def find_running_stack(data: Path | None) -> Stack:
     """Return the stack of a data folder (None: that of the settings), or end with status 2."""
     try:
-        return find_stack(data or load().settings.data)
+        return find_stack(data or load_settings().settings.data)
     except SettingsError as error:
-        raise ended(f"these settings cannot be used:\n{error}", 2) from None
-    except NoStack as error:
-        raise ended(str(error), 2) from None
+        raise exit_with(f"these settings cannot be used:\n{error}", 2) from None
+    except StackNotRunning as error:
+        raise exit_with(str(error), 2) from None
 
 
-def client_of(stack: Stack, bank: str, *, timeout_s: float = 10.0, retry: RetryPolicy | None = None) -> Afterturn:
+def create_client(stack: Stack, bank: str, *, timeout_s: float = 10.0, retry: RetryPolicy | None = None) -> Afterturn:
     """Return a client with the stack's own key, or end with status 2."""
     try:
         return Afterturn(stack.api, stack.api_key(), bank=bank, timeout_s=timeout_s, retry=retry, allow_http=True)
     except (OSError, UnicodeDecodeError, InvalidRequestError):
-        raise ended(f"no key can be read from {stack.api_key_file}", 2) from None
+        raise exit_with(f"no key can be read from {stack.api_key_file}", 2) from None
 
 
-def database_of(stack: Stack) -> DatabaseSettings:
+def build_database_settings(stack: Stack) -> DatabaseSettings:
     """Return how to reach the stack's database for one short look."""
     return DatabaseSettings(url=stack.database_url, operator_url=stack.operator_url, pool_size=1)
 
 
 @contextmanager
-def ending_well(stack: Stack) -> Iterator[None]:
+def exit_on_api_error(stack: Stack) -> Iterator[None]:
     """Turn the client's errors into a line and a status: 2 for a wrong question or key, else 1."""
     try:
         yield
     except UnauthenticatedError:
-        raise ended(f"the service does not know the key in {stack.api_key_file}", 2) from None
-    except _WRONG as error:
-        raise ended(f"the service refused: {error}", 2) from None
+        raise exit_with(f"the service does not know the key in {stack.api_key_file}", 2) from None
+    except _USAGE_ERRORS as error:
+        raise exit_with(f"the service refused: {error}", 2) from None
     except ApiError as error:
-        raise ended(f"the service refused: {error}", 1) from None
+        raise exit_with(f"the service refused: {error}", 1) from None
     except AfterturnError as error:
-        raise ended(f"{stack.api}: {error}", 1) from None
+        raise exit_with(f"{stack.api}: {error}", 1) from None

@@ -18,7 +18,7 @@ T = TypeVar("T")
 #: Over how many seconds speed is averaged.
 WINDOW_S = 20.0
 #: A look may take this part of the time: counting everything takes long where there is much.
-SHARE = 0.2
+SMOOTHING_SHARE = 0.2
 
 ENDED = tuple(status for status in PUBLIC_STATUSES if status not in {"pending", "running"})
 
@@ -50,11 +50,13 @@ class Speeds:
         speeds = {}
         for stage in Stage:
             undone = rows[stage].counts["pending"] + rows[stage].counts["running"]
-            speeds[stage] = _speed(max(0, ended[stage] - before[stage]) / passed if passed else 0.0, undone)
+            speeds[stage] = _estimate_speed(max(0, ended[stage] - before[stage]) / passed if passed else 0.0, undone)
         return speeds
 
 
-async def looks(look: Callable[[], Awaitable[T]], every: timedelta, say: Callable[[str], None]) -> AsyncGenerator[T]:
+async def poll_forever(
+    look: Callable[[], Awaitable[T]], every: timedelta, say: Callable[[str], None]
+) -> AsyncGenerator[T]:
     """Yield what is seen, for ever; while the database does not answer, say so once and go on."""
     away = False
     while True:
@@ -69,10 +71,10 @@ async def looks(look: Callable[[], Awaitable[T]], every: timedelta, say: Callabl
             away = False
             yield seen
         took = time.monotonic() - began
-        await asyncio.sleep(max(every.total_seconds() - took, took / SHARE - took))
+        await asyncio.sleep(max(every.total_seconds() - took, took / SMOOTHING_SHARE - took))
 
 
-def _speed(per_s: float, undone: int) -> Speed:
+def _estimate_speed(per_s: float, undone: int) -> Speed:
     if not undone:
         return Speed(per_s, 0.0)
     return Speed(per_s, undone / per_s if per_s else None)

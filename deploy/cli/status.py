@@ -13,18 +13,18 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from deploy.cli.durations import duration
-from deploy.cli.ledger_rows import short
-from deploy.cli.operator_command import on_database
-from deploy.cli.output import answer, console, say
-from deploy.cli.running_stack import DataOption, JsonOption, running_stack
-from deploy.cli.stage_progress import Speed, Speeds, looks
+from deploy.cli.durations import parse_duration
+from deploy.cli.ledger_rows import format_seconds
+from deploy.cli.operator_command import run_on_database
+from deploy.cli.output import create_console, print_json, print_notice
+from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
+from deploy.cli.stage_progress import Speed, Speeds, poll_forever
 from store.database import Database
 from store.ledger.ledger import PUBLIC_STATUSES, TURN_STAGES, Ledger, Stage, StageCounts
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class PipelineStatus:
     """`turns` counts turns by stage and status; `rows` counts what is undone or failed, follow-ups included."""
 
     turns: Mapping[Stage, StageCounts]
@@ -56,7 +56,8 @@ def status_command(
         bool, typer.Option("--watch", "-w", help="Look again and again until Ctrl-C; with --json one object a line.")
     ] = False,
     every: Annotated[
-        timedelta, typer.Option(parser=duration, metavar="LENGTH", help="Pause between two looks of --watch.")
+        timedelta,
+        typer.Option(parser=parse_duration, metavar="LENGTH", help="Pause between two poll_forever of --watch."),
     ] = timedelta(seconds=2),
     data: DataOption = None,
     as_json: JsonOption = False,
@@ -68,46 +69,46 @@ def status_command(
 
     **Example:** `afterturn status --watch`
     """
-    stack = running_stack(data)
+    stack = find_running_stack(data)
     if watch:
         try:
-            on_database(stack, partial(_watch, every=every, as_json=as_json))
+            run_on_database(stack, partial(_watch_status, every=every, as_json=as_json))
         except KeyboardInterrupt:
             raise typer.Exit(0) from None
-    status = on_database(stack, _read)
+    status = run_on_database(stack, _read_status)
     if as_json:
-        answer(_as_json(status))
+        print_json(_serialise_status(status))
     else:
-        console().print(_in_words(status))
+        create_console().print(_render_status(status))
 
 
-async def _read(database: Database) -> Status:
+async def _read_status(database: Database) -> PipelineStatus:
     ledger = Ledger(database)
-    return Status(await ledger.counts(), await ledger.gauges())
+    return PipelineStatus(await ledger.counts(), await ledger.gauges())
 
 
-async def _watch(database: Database, *, every: timedelta, as_json: bool) -> None:
+async def _watch_status(database: Database, *, every: timedelta, as_json: bool) -> None:
     """Show every look; on a terminal in one place."""
-    screen, speeds = console(), Speeds()
+    screen, speeds = create_console(), Speeds()
     in_place = Live(console=screen, auto_refresh=False) if screen.is_terminal and not as_json else None
     with in_place or nullcontext():
-        async for status in looks(partial(_read, database), every, say):
+        async for status in poll_forever(partial(_read_status, database), every, print_notice):
             speed = speeds.after(status.turns, status.rows)
             if as_json:
-                answer(
+                print_json(
                     {
                         "at": datetime.now(UTC).isoformat(),
-                        **_as_json(status),
-                        **_speeds_json({stage: speed[stage] for stage in status.stages}),
+                        **_serialise_status(status),
+                        **_serialise_speeds({stage: speed[stage] for stage in status.stages}),
                     }
                 )
             elif in_place:
-                in_place.update(_in_words(status, speed), refresh=True)
+                in_place.update(_render_status(status, speed), refresh=True)
             else:
-                screen.print(_in_words(status, speed))
+                screen.print(_render_status(status, speed))
 
 
-def _as_json(status: Status) -> dict[str, Any]:
+def _serialise_status(status: PipelineStatus) -> dict[str, Any]:
     return {
         "turns": status.accepted,
         "stages": {stage.value: dict(status.turns[stage].counts) for stage in status.stages},
@@ -117,14 +118,14 @@ def _as_json(status: Status) -> dict[str, Any]:
     }
 
 
-def _speeds_json(speeds: Mapping[Stage, Speed]) -> dict[str, Any]:
+def _serialise_speeds(speeds: Mapping[Stage, Speed]) -> dict[str, Any]:
     return {
         "per_s": {stage.value: round(speed.per_s, 2) for stage, speed in speeds.items()},
         "eta_s": {s.value: None if speed.eta_s is None else round(speed.eta_s, 1) for s, speed in speeds.items()},
     }
 
 
-def _in_words(status: Status, speeds: Mapping[Stage, Speed] | None = None) -> Group:
+def _render_status(status: PipelineStatus, speeds: Mapping[Stage, Speed] | None = None) -> Group:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("stage")
     for name in (*PUBLIC_STATUSES, "oldest", *(("per s", "left") if speeds else ())):
@@ -132,13 +133,22 @@ def _in_words(status: Status, speeds: Mapping[Stage, Speed] | None = None) -> Gr
     for stage in status.stages:
         counts, oldest = status.turns[stage].counts, status.rows[stage].oldest_undone_s
         shown = [Text(str(counts[name]), style="red" if name == "dead" and counts[name] else "") for name in counts]
-        table.add_row(stage.value, *shown, short(oldest) if oldest else "", *(_speed(speeds[stage]) if speeds else ()))
+        table.add_row(
+            stage.value,
+            *shown,
+            format_seconds(oldest) if oldest else "",
+            *(_format_speed(speeds[stage]) if speeds else ()),
+        )
     undone = status.of("pending", "running")
-    lag = f"{undone} pieces of work undone, the oldest for {short(status.oldest_undone_s)}" if undone else "all done"
+    lag = (
+        f"{undone} pieces of work undone, the oldest for {format_seconds(status.oldest_undone_s)}"
+        if undone
+        else "all done"
+    )
     return Group(Text(f"{status.accepted} turns; {lag}; {status.of('dead')} dead"), table)
 
 
-def _speed(speed: Speed) -> tuple[str, str]:
+def _format_speed(speed: Speed) -> tuple[str, str]:
     """Return how fast a stage is and how long it still takes, in words; a stage with nothing to do says nothing."""
-    left = "?" if speed.eta_s is None else short(speed.eta_s) if speed.eta_s else ""
+    left = "?" if speed.eta_s is None else format_seconds(speed.eta_s) if speed.eta_s else ""
     return f"{speed.per_s:.1f}" if speed.per_s else "", left

@@ -2,13 +2,13 @@
 
 from datetime import UTC, datetime
 
-from deploy.cli.output import ended
+from deploy.cli.output import exit_with
 
 
-def moment(text: str, option: str) -> datetime:
+def parse_time(text: str, option: str) -> datetime:
     """Return the time of an ISO 8601 text (a day alone is its first moment), or end with status 2."""
     try:
         read = datetime.fromisoformat(text)
     except ValueError:
-        raise ended(f"{option}: a time looks like 2026-05-01 or 2026-05-01T09:30:00Z", 2) from None
+        raise exit_with(f"{option}: a time looks like 2026-05-01 or 2026-05-01T09:30:00Z", 2) from None
     return read if read.tzinfo else read.replace(tzinfo=UTC)

@@ -19,7 +19,7 @@ from afterturn_client import (
     UnauthenticatedError,
 )
 
-from deploy.cli.deferred_interrupt import unbroken
+from deploy.cli.deferred_interrupt import defer_interrupt
 from deploy.cli.parsed import BadLine, Parsed, ParsedTurn
 
 #: Half of what the service takes in one request by default, so that names and commas fit in too.
@@ -33,7 +33,7 @@ _REFUSED = (BadRequestError, InvalidArgumentError, InvalidRequestError, PayloadT
 _SERVER_ERROR = 500
 
 
-class GaveUp(Exception):
+class ServiceUnresponsive(Exception):
     """The service has not answered usefully for longer than patience lasts; the text says what it did last."""
 
 
@@ -60,7 +60,7 @@ class Tally:
 
 
 @dataclass
-class Feeder:
+class TurnSender:
     """Sends turns and counts what came of them.
 
     A batch without an answer is sent again until `patience_s` seconds have passed since the last one that
@@ -101,7 +101,7 @@ class Feeder:
         else:
             return
         if len(batch) == 1:
-            with unbroken():
+            with defer_interrupt():
                 self._bad(batch[0].line, problem)
                 self._passed(batch)
             return
@@ -120,7 +120,7 @@ class Feeder:
             except (UnauthenticatedError, *_REFUSED):
                 raise
             except AfterturnError as error:
-                if isinstance(error, ApiError) and not passing(error):
+                if isinstance(error, ApiError) and not is_transient(error):
                     raise
                 problem, asked = str(error), getattr(error, "retry_after", None) or 0.0
             else:
@@ -134,7 +134,7 @@ class Feeder:
         self, batch: Sequence[ParsedTurn], results: Sequence[TurnReceipt | RefusedTurn]
     ) -> Sequence[ParsedTurn]:
         """Count the answers, with the line up to which every turn has one; gives what must be sent again."""
-        with unbroken():
+        with defer_interrupt():
             left = [item for item, result in zip(batch, results, strict=True) if not self._count(item, result)]
             self._passed(batch[: batch.index(left[0])] if left else batch)
         return left
@@ -148,7 +148,7 @@ class Feeder:
         elif isinstance(result.error, TurnConflictError):
             self.tally.conflicts += 1
             self.report(item.line, "this turn was accepted before with another body")
-        elif passing(result.error):
+        elif is_transient(result.error):
             return False
         else:
             self._bad(item.line, str(result.error))
@@ -156,7 +156,7 @@ class Feeder:
 
     def _pause(self, problem: str, seconds: float, deadline: float, attempt: int) -> None:
         if time.monotonic() + seconds > deadline:
-            raise GaveUp(problem)
+            raise ServiceUnresponsive(problem)
         if attempt == 1:
             self.waiting(problem)
         time.sleep(seconds)
@@ -172,6 +172,6 @@ class Feeder:
         self.advanced(batch[-1].offset)
 
 
-def passing(error: ApiError) -> bool:
+def is_transient(error: ApiError) -> bool:
     """Whether the error may be gone at the next attempt."""
     return error.retryable or error.status >= _SERVER_ERROR

@@ -10,9 +10,9 @@ import typer
 from afterturn_client import Unit
 from rich.text import Text
 
-from deploy.cli.operator_command import sure
-from deploy.cli.output import answer, console, printable, say
-from deploy.cli.running_stack import DataOption, JsonOption, client_of, ending_well, running_stack
+from deploy.cli.operator_command import confirm_change
+from deploy.cli.output import create_console, print_json, print_notice, replace_unprintable
+from deploy.cli.running_stack import DataOption, JsonOption, create_client, exit_on_api_error, find_running_stack
 
 MARGIN = "    "
 
@@ -39,13 +39,13 @@ def show_command(
 
     **Example:** `afterturn unit show 0b7c… --bank support`
     """
-    stack = running_stack(data)
-    with client_of(stack, bank) as client, ending_well(stack):
+    stack = find_running_stack(data)
+    with create_client(stack, bank) as client, exit_on_api_error(stack):
         unit = client.get_unit(unit_id)
     if as_json:
-        answer(unit.raw)
+        print_json(unit.raw)
     else:
-        console().print(_in_words(unit), soft_wrap=True)
+        create_console().print(_render_unit(unit), soft_wrap=True)
 
 
 @unit_app.command("correct")
@@ -68,12 +68,12 @@ def correct_command(
     **Example:** `afterturn unit correct 0b7c… "We fly to Bergen on Friday"`
     """
     content = sys.stdin.read().rstrip("\n") if text == "-" else text
-    stack = running_stack(data)
-    with client_of(stack, bank) as client, ending_well(stack):
+    stack = find_running_stack(data)
+    with create_client(stack, bank) as client, exit_on_api_error(stack):
         done = client.correct_unit(unit_id, content, version=version)
     told = {"ok": True, "unit_id": done.unit_id, "position": done.position}
     if as_json:
-        answer({**told, "changed": done.changed, "facts_ended": done.facts_ended})
+        print_json({**told, "changed": done.changed, "facts_ended": done.facts_ended})
     elif done.changed:
         print(f"corrected at position {done.position}; {done.facts_ended} facts of the old text ended")
     else:
@@ -90,7 +90,7 @@ def pin_command(
 
     **Example:** `afterturn unit pin 0b7c… --bank support`
     """
-    _pin(unit_id, bank, data, pinned=True, as_json=as_json)
+    _set_pinned(unit_id, bank, data, pinned=True, as_json=as_json)
 
 
 @unit_app.command("unpin")
@@ -101,16 +101,16 @@ def unpin_command(
 
     **Example:** `afterturn unit unpin 0b7c…`
     """
-    _pin(unit_id, bank, data, pinned=False, as_json=as_json)
+    _set_pinned(unit_id, bank, data, pinned=False, as_json=as_json)
 
 
-def _pin(unit_id: str, bank: str, data: Path | None, *, pinned: bool, as_json: bool) -> None:
-    stack = running_stack(data)
-    with client_of(stack, bank) as client, ending_well(stack):
+def _set_pinned(unit_id: str, bank: str, data: Path | None, *, pinned: bool, as_json: bool) -> None:
+    stack = find_running_stack(data)
+    with create_client(stack, bank) as client, exit_on_api_error(stack):
         done = client.pin_unit(unit_id, pinned=pinned)
     if as_json:
         told = {"ok": True, "unit_id": done.unit_id, "position": done.position}
-        answer({**told, "pinned": pinned, "changed": done.changed})
+        print_json({**told, "pinned": pinned, "changed": done.changed})
         return
     state = "pinned" if pinned else "not pinned"
     print(f"{state} from position {done.position} on" if done.changed else f"it is {state} already")
@@ -136,35 +136,41 @@ def forget_command(
 
     **Example:** `afterturn unit forget 0b7c… --yes`
     """
-    stack = running_stack(data)
+    stack = find_running_stack(data)
     if not yes:
-        sure(f"Unit {unit_id} would be forgotten.", "--yes, or look with `afterturn unit show` first.")
-    with client_of(stack, bank) as client, ending_well(stack):
+        confirm_change(f"Unit {unit_id} would be forgotten.", "--yes, or look with `afterturn unit show` first.")
+    with create_client(stack, bank) as client, exit_on_api_error(stack):
         left = 0 if with_facts else len(client.get_unit(unit_id).raw.get("facts") or ())
         facts = client.delete_unit(unit_id, with_facts=with_facts)
     if as_json:
-        answer({"ok": True, "unit_id": unit_id, **({"facts_forgotten": facts} if with_facts else {"facts_left": left})})
+        print_json(
+            {"ok": True, "unit_id": unit_id, **({"facts_forgotten": facts} if with_facts else {"facts_left": left})}
+        )
         return
     print(f"forgotten, and {facts} facts with it" if with_facts else "forgotten")
     if left:
-        say(f"{left} facts drawn from it stay: `afterturn unit forget {unit_id} --with-facts` forgets them, too")
+        print_notice(
+            f"{left} facts drawn from it stay: `afterturn unit forget {unit_id} --with-facts` forgets them, too"
+        )
 
 
-def _in_words(unit: Unit) -> Text:
+def _render_unit(unit: Unit) -> Text:
     raw = unit.raw
-    shown = Text(printable(f"{unit.unit_id}  {unit.kind}, {raw.get('origin')}, version {raw.get('version')}"), "bold")
-    shown.append(f"\n{indent(printable(unit.text or ''), MARGIN)}", style="not bold")
-    for name, value in _rows(raw):
+    shown = Text(
+        replace_unprintable(f"{unit.unit_id}  {unit.kind}, {raw.get('origin')}, version {raw.get('version')}"), "bold"
+    )
+    shown.append(f"\n{indent(replace_unprintable(unit.text or ''), MARGIN)}", style="not bold")
+    for name, value in _build_unit_rows(raw):
         if value:
-            shown.append(f"\n{name:>8}  ", style="not bold dim").append(printable(value), style="not bold")
+            shown.append(f"\n{name:>8}  ", style="not bold dim").append(replace_unprintable(value), style="not bold")
     return shown
 
 
-def _rows(raw: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _build_unit_rows(raw: Mapping[str, Any]) -> list[tuple[str, str]]:
     metadata = raw.get("metadata") or {}
     until = f" until {raw['valid_to']}, when {raw.get('superseded_by')} took its place" if raw.get("valid_to") else ""
     return [
-        ("said by", " ".join(part for part in (raw.get("name"), _in_brackets(raw.get("role"))) if part)),
+        ("said by", " ".join(part for part in (raw.get("name"), _bracket_role(raw.get("role"))) if part)),
         ("when", str(raw.get("occurred_at") or "")),
         ("where", "/".join(part for part in (raw.get("session_id"), raw.get("turn_id")) if part)),
         ("holds", f"from {raw['valid_from']}{until}" if raw.get("valid_from") else ""),
@@ -172,16 +178,16 @@ def _rows(raw: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("names", ", ".join(raw.get("entities") or ())),
         ("from", ", ".join(raw.get("sources") or ())),
         ("facts", f"\n{' ' * 10}".join(f"{one['unit_id']}  {one['text']}" for one in raw.get("facts") or ())),
-        ("links", f"\n{' ' * 10}".join(_link(one) for one in raw.get("links") or ())),
+        ("links", f"\n{' ' * 10}".join(_format_link(one) for one in raw.get("links") or ())),
         ("metadata", ", ".join(f"{name}={value}" for name, value in sorted(metadata.items()))),
         ("position", str(raw.get("position", ""))),
     ]
 
 
-def _link(link: Mapping[str, Any]) -> str:
+def _format_link(link: Mapping[str, Any]) -> str:
     excerpt = " ".join(str(link["excerpt"]).split())
     return f"{link['kind']} {link['weight']:.2f} {link['direction']} {link['unit_id']}  {excerpt}"
 
 
-def _in_brackets(role: str | None) -> str:
+def _bracket_role(role: str | None) -> str:
     return f"({role})" if role else ""

@@ -12,15 +12,15 @@ from typing import Annotated, Any, TextIO
 import typer
 
 from deploy.local.errors import EmbeddedError
-from deploy.local.folder_lock import FolderTaken
-from deploy.local.local_stack import LocalStack, PortTaken
+from deploy.local.folder_lock import FolderInUse
+from deploy.local.local_stack import LocalStack, PortInUse
 from deploy.local.stack import Stack
-from deploy.settings import LogFormat, load
+from deploy.settings import LogFormat, load_settings
 from deploy.settings_errors import SettingsError
 from workers.settings import GatewayMode
 
 WORKERS = 2
-TURN = {
+EXAMPLE_TURN = {
     "session_id": "hello",
     "turn_id": "1",
     "messages": [
@@ -28,7 +28,7 @@ TURN = {
         {"role": "assistant", "content": "Noted."},
     ],
 }
-QUESTION = {"query": "Where do I live?"}
+EXAMPLE_QUESTION = {"query": "Where do I live?"}
 
 
 def up_command(
@@ -46,36 +46,36 @@ def up_command(
     config: Annotated[Path | None, typer.Option(help="A YAML or JSON file of settings.")] = None,
 ) -> None:
     """Start PostgreSQL, Valkey, the API and the workers, and keep them running until Ctrl-C."""
-    overrides = _overrides(data, port, gateway, log_format)
+    overrides = _collect_overrides(data, port, gateway, log_format)
     try:
-        settings = load(config=config, overrides=overrides).settings
+        settings = load_settings(config=config, overrides=overrides).settings
     except SettingsError as error:
         typer.echo(error, err=True)
         raise typer.Exit(2) from None
     settings = settings.model_copy(update={"data": settings.data.resolve()})
-    say = _speaker(settings.log.format)
-    stack = LocalStack(settings, worker_count=workers, say=say, ready=_show, config=config)
+    say = _create_notifier(settings.log.format)
+    stack = LocalStack(settings, worker_count=workers, say=say, ready=_print_ready, config=config)
     try:
         status = stack.run()
-    except (EmbeddedError, FolderTaken, PortTaken) as error:
+    except (EmbeddedError, FolderInUse, PortInUse) as error:
         say(str(error))
         status = 1
     raise typer.Exit(status)
 
 
-def _overrides(
+def _collect_overrides(
     data: Path | None, port: int | None, gateway: str | None, log_format: LogFormat | None
 ) -> dict[str, Any]:
     """Return the options as settings, nested like the tree; None says nothing."""
     return {
         "data": data,
         "api": {"port": port},
-        "gateway": _gateway(gateway),
+        "gateway": _parse_gateway(gateway),
         "log": {"format": log_format},
     }
 
 
-def _gateway(wanted: str | None) -> dict[str, str]:
+def _parse_gateway(wanted: str | None) -> dict[str, str]:
     if wanted is None:
         return {}
     if wanted in (GatewayMode.OFF, GatewayMode.SELF):
@@ -83,31 +83,31 @@ def _gateway(wanted: str | None) -> dict[str, str]:
     return {"mode": GatewayMode.URL, "base_url": wanted}
 
 
-def _speaker(log_format: LogFormat) -> Callable[[str], None]:
+def _create_notifier(log_format: LogFormat) -> Callable[[str], None]:
     def in_words(line: str) -> None:
-        _print(f"afterturn: {line}", sys.stderr)
+        _print_at_once(f"afterturn: {line}", sys.stderr)
 
     def in_json(line: str) -> None:
         now = datetime.now(UTC).isoformat()
         record = {"timestamp": now, "level": "warning", "logger": "deploy.local.supervisor", "event": line}
-        _print(json.dumps(record), sys.stderr)
+        _print_at_once(json.dumps(record), sys.stderr)
 
     return in_json if log_format is LogFormat.JSON else in_words
 
 
-def _show(stack: Stack) -> None:
+def _print_ready(stack: Stack) -> None:
     """Print the READY line, then how to talk to the stack."""
     lines = (
         stack.ready_line(),
         "Remember something, then ask for it:",
-        f"  {_curl(stack, 'turns', TURN)}",
-        f"  {_curl(stack, 'recall', QUESTION)}",
+        f"  {_format_curl(stack, 'turns', EXAMPLE_TURN)}",
+        f"  {_format_curl(stack, 'recall', EXAMPLE_QUESTION)}",
         f"Logs are in {stack.api_key_file.with_name('logs')}. Ctrl-C stops everything; what was remembered stays.",
     )
-    _print("\n".join(lines), sys.stdout)
+    _print_at_once("\n".join(lines), sys.stdout)
 
 
-def _print(text: str, stream: TextIO) -> None:
+def _print_at_once(text: str, stream: TextIO) -> None:
     """Print at once; whoever reads may have gone away, and that is no reason to stop."""
     try:
         print(text, file=stream, flush=True)
@@ -115,7 +115,7 @@ def _print(text: str, stream: TextIO) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _curl(stack: Stack, call: str, body: dict[str, Any]) -> str:
+def _format_curl(stack: Stack, call: str, body: dict[str, Any]) -> str:
     key = f'"Authorization: Bearer $(cat {shlex.quote(str(stack.api_key_file))})"'
     sent = shlex.quote(json.dumps(body))
     return f"curl -sS {stack.api}/api/v1/{call} -H {key} -H 'Content-Type: application/json' -d {sent}"

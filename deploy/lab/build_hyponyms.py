@@ -1,6 +1,7 @@
 """Make the table of hyponyms (store/recall/query_expansion.py) from WordNet's files.
 
-Run as `python -m deploy.lab.build_hyponyms WORDNET FILE`; WORDNET is a folder as Debian's package wordnet-base brings it (data.noun, index.noun, ..).
+Run as `python -m deploy.lab.build_hyponyms WORDNET FILE`; WORDNET is a folder as Debian's
+package wordnet-base brings it (data.noun, index.noun, ..).
 """
 
 import sys
@@ -10,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from deploy.lab.build_related_terms import vocabulary
+from deploy.lab.build_related_terms import read_vocabulary
 from embeddings.settings import EmbeddingSettings
-from store.text.terms import analyse
+from store.text.terms import analyse_text
 
 #: What has more kinds than that says nothing ("thing"); a sense that a word seldom has is none of it.
-MOST_KINDS = 1500
+MOST_HYPONYMS = 1500
 LEAST_SHARE = 0.1
 #: The commonest kinds of each.
 MOST = 80
@@ -32,14 +33,14 @@ Shares = Mapping[str, Mapping[Sense, float]]
 def main(wordnet: Path, target: Path) -> None:
     """Write the table."""
     with tempfile.TemporaryDirectory() as data:
-        stems = list(vocabulary(EmbeddingSettings(), Path(data)))
-    target.write_text(HEADER + "".join(f"{row}\n" for row in rows(wordnet, stems)), encoding="utf-8")
+        stems = list(read_vocabulary(EmbeddingSettings(), Path(data)))
+    target.write_text(HEADER + "".join(f"{row}\n" for row in build_rows(wordnet, stems)), encoding="utf-8")
 
 
-def rows(wordnet: Path, stems: Sequence[str]) -> Iterator[str]:
+def build_rows(wordnet: Path, stems: Sequence[str]) -> Iterator[str]:
     """Yield the table's rows; `stems` are the words that matter, the commonest first."""
-    shares = _shares(wordnet)
-    below = _below(wordnet / "data.noun")
+    shares = _read_sense_shares(wordnet)
+    below = _read_hyponyms(wordnet / "data.noun")
     having: dict[Sense, dict[str, float]] = defaultdict(dict)
     for stem in stems:
         for sense, share in shares.get(stem, {}).items():
@@ -49,7 +50,7 @@ def rows(wordnet: Path, stems: Sequence[str]) -> Iterator[str]:
         found: dict[str, float] = defaultdict(float)
         for sense, share in shares.get(stem, {}).items():
             kinds = below(sense)
-            if share >= LEAST_SHARE and len(kinds) < MOST_KINDS:
+            if share >= LEAST_SHARE and len(kinds) < MOST_HYPONYMS:
                 for kind, of_kind in ((kind, of) for one in kinds for kind, of in having[one].items()):
                     found[kind] += share * of_kind
         known = sorted(
@@ -59,14 +60,14 @@ def rows(wordnet: Path, stems: Sequence[str]) -> Iterator[str]:
             yield f"{stem}\t{' '.join(known[:MOST])}"
 
 
-def _shares(wordnet: Path) -> Shares:
+def _read_sense_shares(wordnet: Path) -> Shares:
     """Return how much of a stem's use each noun sense is, as far as WordNet counted; all parts of speech together."""
-    counts = _counts(wordnet / "cntlist.rev")
+    counts = _read_counts(wordnet / "cntlist.rev")
     found: dict[str, dict[Sense, float]] = defaultdict(lambda: defaultdict(float))
     total: dict[str, float] = defaultdict(float)
     for part, name in (("1", "noun"), ("2", "verb"), ("3", "adj"), ("4", "adv")):
-        for word, senses in _index(wordnet / f"index.{name}"):
-            if stem := _stem(word):
+        for word, senses in _read_index(wordnet / f"index.{name}"):
+            if stem := _stem_word(word):
                 for nth, sense in enumerate(senses, start=1):
                     count = counts.get((word, part, nth), 0) + 0.3 / nth
                     total[stem] += count
@@ -75,30 +76,30 @@ def _shares(wordnet: Path) -> Shares:
     return {stem: {sense: count / total[stem] for sense, count in of.items()} for stem, of in found.items()}
 
 
-def _stem(word: str) -> str | None:
+def _stem_word(word: str) -> str | None:
     """Return the stem of a single word that is none of the stop words."""
-    return next(iter(analyse(word).counts), None) if word.isalpha() and word.isascii() else None
+    return next(iter(analyse_text(word).counts), None) if word.isalpha() and word.isascii() else None
 
 
-def _index(file: Path) -> Iterator[tuple[str, Sequence[Sense]]]:
-    for fields in _lines(file):
+def _read_index(file: Path) -> Iterator[tuple[str, Sequence[Sense]]]:
+    for fields in _read_lines(file):
         yield fields[0], fields[-int(fields[2]) :]
 
 
-def _counts(file: Path) -> Mapping[tuple[str, str, int], int]:
+def _read_counts(file: Path) -> Mapping[tuple[str, str, int], int]:
     """Read `word%part:..  number  count`; adjective satellites count as adjectives."""
     found = {}
-    for key, number, count in _lines(file):
+    for key, number, count in _read_lines(file):
         word, _, kind = key.partition("%")
         found[word, {"5": "3"}.get(kind[0], kind[0]), int(number)] = int(count)
     return found
 
 
-def _below(file: Path) -> "Below":
-    return Below({fields[0]: list(_kinds(fields)) for fields in _lines(file)})
+def _read_hyponyms(file: Path) -> "HyponymTree":
+    return HyponymTree({fields[0]: list(_parse_hyponyms(fields)) for fields in _read_lines(file)})
 
 
-class Below:
+class HyponymTree:
     """All senses that are a kind of one, however far down."""
 
     def __init__(self, kinds: Mapping[Sense, Sequence[Sense]]) -> None:
@@ -113,14 +114,14 @@ class Below:
         return frozenset({sense}).union(*(self._found(kind) for kind in self._kinds[sense]))
 
 
-def _kinds(fields: Sequence[str]) -> Iterator[Sense]:
+def _parse_hyponyms(fields: Sequence[str]) -> Iterator[Sense]:
     """Yield what a line of data points at as its kinds or instances: signs `~` and `~i`."""
     at = 4 + 2 * int(fields[3], 16)
     pointers = (fields[at + 1 + 4 * n : at + 5 + 4 * n] for n in range(int(fields[at])))
     yield from (offset for sign, offset, part, _ in pointers if sign in ("~", "~i") and part == "n")
 
 
-def _lines(file: Path) -> Iterator[list[str]]:
+def _read_lines(file: Path) -> Iterator[list[str]]:
     """Yield the fields of each line, without the licence at its head and the glosses."""
     lines: Iterable[str] = file.read_text(encoding="utf-8").splitlines()
     yield from (line.split(" | ")[0].split() for line in lines if not line.startswith(" "))

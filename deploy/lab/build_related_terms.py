@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from embeddings.model_files import model_folder
 from embeddings.registry import create_embedder
 from embeddings.settings import EmbeddingSettings
-from store.text.terms import BIGRAM_PREFIX, analyse
+from store.text.terms import BIGRAM_PREFIX, analyse_text
 
 #: The vocabulary is ordered by how common a word is: so many stems get a row.
 ROWS = 9000
@@ -31,24 +31,24 @@ def main(target: Path) -> None:
     """Write the table."""
     settings = EmbeddingSettings()
     with tempfile.TemporaryDirectory() as data:
-        stems = vocabulary(settings, Path(data))
+        stems = read_vocabulary(settings, Path(data))
         vectors = asyncio.run(create_embedder(settings, Path(data)).embed(list(stems.values())))
-    target.write_text("".join(f"{row}\n" for row in _rows(list(stems), vectors)), encoding="utf-8")
+    target.write_text("".join(f"{row}\n" for row in _build_rows(list(stems), vectors)), encoding="utf-8")
 
 
-def vocabulary(settings: EmbeddingSettings, data: Path) -> dict[str, str]:
+def read_vocabulary(settings: EmbeddingSettings, data: Path) -> dict[str, str]:
     """Return the whole words of the model's vocabulary by their stem, the commonest form of each, commonest first."""
     folder = model_folder(settings, data / "models")
     words = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
     found: dict[str, str] = {}
     for word in sorted(filter(_WORD.fullmatch, words), key=words.__getitem__):
-        for stem in analyse(word).counts:
+        for stem in analyse_text(word).counts:
             if not stem.startswith(BIGRAM_PREFIX):
                 found.setdefault(stem, word)
     return found
 
 
-def _rows(stems: Sequence[str], vectors: NDArray[np.float32]) -> Iterator[str]:
+def _build_rows(stems: Sequence[str], vectors: NDArray[np.float32]) -> Iterator[str]:
     for nth, stem in enumerate(stems[:ROWS]):
         cosines = vectors @ vectors[nth]
         near = [int(at) for at in np.argsort(-cosines)[: NEAREST + 1] if at != nth and cosines[at] >= LEAST_COSINE]

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Blunt:
+class ConstantEmbedder:
     """An embedder to which all texts mean the same: every unit is as near as any other, so nothing hides far away."""
 
     name = "blunt"

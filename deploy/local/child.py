@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from deploy.local.errors import DidNotStart
+from deploy.local.errors import StartFailed
 
 LAUNCHER = Path(__file__).with_name("launch.py")
 POLL_SECONDS = 0.02
@@ -30,7 +30,7 @@ class Account:
     gid: int
 
 
-def run_as(account: Account | None) -> dict[str, Any]:
+def build_account_arguments(account: Account | None) -> dict[str, Any]:
     """Return the arguments of subprocess that run a program as an account (None: as ourselves)."""
     if account is None:
         return {}
@@ -64,7 +64,7 @@ class Child:
 
     def command(self) -> list[str]:
         """Return the argument vector that starts this child tied to our own process."""
-        return tied(self.argv, self.account, self.orphan_signal)
+        return wrap_command(self.argv, self.account, self.orphan_signal)
 
     def popen_arguments(self, output: IO[bytes] | None) -> dict[str, Any]:
         """Return the keyword arguments of Popen: a session of its own, so that Ctrl-C reaches only us."""
@@ -100,7 +100,7 @@ class Child:
         return self.log.read_bytes()[-TAIL_BYTES:].decode(errors="replace").strip()
 
 
-def tied(argv: Sequence[str], account: Account | None, orphan_signal: signal.Signals) -> list[str]:
+def wrap_command(argv: Sequence[str], account: Account | None, orphan_signal: signal.Signals) -> list[str]:
     """Return the argument vector that runs a program as an account, with the signal it gets when we die."""
     who = account or Account(-1, -1)
     tie = [str(number) for number in (os.getpid(), int(orphan_signal), who.uid, who.gid)]
@@ -108,7 +108,7 @@ def tied(argv: Sequence[str], account: Account | None, orphan_signal: signal.Sig
     return [sys.executable, "-I", "-S", str(LAUNCHER), *tie, program, *argv[1:]]
 
 
-def start(child: Child) -> subprocess.Popen[bytes]:
+def start_child(child: Child) -> subprocess.Popen[bytes]:
     """Start a child without a supervisor and return it when it is ready; raises DidNotStart."""
     child.prepare()
     with_log = child.open_log()
@@ -122,12 +122,12 @@ def start(child: Child) -> subprocess.Popen[bytes]:
         if child.ready(process.pid):
             return process
         time.sleep(POLL_SECONDS)
-    stop(child, process)
-    raise DidNotStart(f"{child.name} was not ready (exit {process.returncode})\n{child.last_words()}".strip())
+    stop_child(child, process)
+    raise StartFailed(f"{child.name} was not ready (exit {process.returncode})\n{child.last_words()}".strip())
 
 
-def stop(child: Child, process: subprocess.Popen[bytes]) -> int:
-    """Stop a child started by `start` and return its exit status; nothing of it is left."""
+def stop_child(child: Child, process: subprocess.Popen[bytes]) -> int:
+    """Stop a child started by `start_child` and return its exit status; nothing of it is left."""
     for stop_signal in child.stop_signals:
         process.send_signal(stop_signal)
         try:
@@ -135,11 +135,11 @@ def stop(child: Child, process: subprocess.Popen[bytes]) -> int:
             break
         except subprocess.TimeoutExpired:
             continue
-    end_group(process.pid)
+    kill_process_group(process.pid)
     return process.wait()
 
 
-def end_group(leader: int) -> None:
+def kill_process_group(leader: int) -> None:
     """Kill what is left of the session a child led."""
     try:
         os.killpg(leader, signal.SIGKILL)

@@ -19,15 +19,15 @@ from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
 
-from deploy.local.child import Account, tied
-from deploy.local.errors import DidNotStart, FolderUnusable
-from deploy.local.private_files import kept_password, write_private
-from deploy.local.wheels import SYSTEM_FOLDER, postgres_binaries
+from deploy.local.child import Account, wrap_command
+from deploy.local.errors import FolderUnusable, StartFailed
+from deploy.local.private_files import ensure_password, write_private
+from deploy.local.wheels import SYSTEM_FOLDER, find_postgres_binaries
 
 MAJOR = "18"
 SUPERUSER = "postgres"
 HEX_DIGITS = 12
-MADE_FOR = "data-folder"
+OWNER_FILE = "data-folder"
 #: The built-in provider compares texts byte by byte, which every index on text is faster for.
 INITDB_OPTIONS = (
     "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8", "--locale-provider=builtin", "--no-instructions",
@@ -47,7 +47,7 @@ class Cluster:
         """Make the cluster if it is not there yet, whole or not at all; raises EmbeddedError."""
         version = self.folder / "PG_VERSION"
         if self.link is not None:
-            (self.folder.parent / MADE_FOR).write_bytes(os.fsencode(self.link.parent))
+            (self.folder.parent / OWNER_FILE).write_bytes(os.fsencode(self.link.parent))
         if not version.exists():
             self._initialise(() if durable else ("--no-sync",))
         if self.link is not None and not self.link.is_symlink():
@@ -77,7 +77,7 @@ class Cluster:
     def _initdb(self, half: Path, options: tuple[str, ...]) -> None:
         with self._password_file() as password_file:
             argv = (
-                str(postgres_binaries(self.account) / "initdb"),
+                str(find_postgres_binaries(self.account) / "initdb"),
                 f"--pgdata={half}",
                 f"--username={SUPERUSER}",
                 f"--pwfile={password_file}",
@@ -85,7 +85,7 @@ class Cluster:
                 *options,
             )
             done = subprocess.run(
-                tied(argv, self.account, signal.SIGKILL),
+                wrap_command(argv, self.account, signal.SIGKILL),
                 capture_output=True,
                 text=True,
                 cwd="/",
@@ -93,13 +93,13 @@ class Cluster:
                 check=False,
             )
         if done.returncode:
-            raise DidNotStart(f"initdb ended with {done.returncode}\n{done.stderr.strip()}")
+            raise StartFailed(f"initdb ended with {done.returncode}\n{done.stderr.strip()}")
 
     @contextmanager
     def _password_file(self) -> Iterator[Path]:
         """Lend the superuser's password to initdb in a file only its account can read."""
         path = self.folder.with_name("pg.password")
-        write_private(path, kept_password(self.passwords, SUPERUSER))
+        write_private(path, ensure_password(self.passwords, SUPERUSER))
         try:
             if self.account is not None:
                 os.chown(path, self.account.uid, self.account.gid)
@@ -113,32 +113,32 @@ def server_environment() -> dict[str, str]:
     return {"PATH": os.defpath, "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 
 
-def cluster_of(data: Path) -> Cluster:
+def find_cluster(data: Path) -> Cluster:
     """Find or place the cluster of a data folder, which must exist; raises FolderUnusable."""
     here = data.resolve() / "pg"
     if here.is_symlink():
         folder = here.resolve()
-        return Cluster(folder, _owner(folder), folder.parent / "passwords", here)
+        return Cluster(folder, _find_owner(folder), folder.parent / "passwords", here)
     if here.is_dir():
-        return Cluster(here, _owner(here), here.parent / "passwords")
+        return Cluster(here, _find_owner(here), here.parent / "passwords")
     if os.geteuid() == 0:
-        return _placed(here)
+        return _place_cluster(here)
     return Cluster(here, None, here.parent / "passwords")
 
 
-def homes() -> Iterator[tuple[Path, Path | None]]:
+def list_cluster_folders() -> Iterator[tuple[Path, Path | None]]:
     """Yield each folder of ours below /var/lib/afterturn, and the data folder its cluster belongs to (None: unsaid)."""
     for home in SYSTEM_FOLDER.glob("[0-9a-f]" * HEX_DIGITS + "*"):
         try:
             mine = home.stat().st_uid == os.geteuid()
-            said: Path | None = Path(os.fsdecode((home / MADE_FOR).read_bytes())) if mine else None
+            said: Path | None = Path(os.fsdecode((home / OWNER_FILE).read_bytes())) if mine else None
         except FileNotFoundError:
             mine, said = home.is_dir(), None
         if mine:
             yield home, said
 
 
-def _owner(folder: Path) -> Account | None:
+def _find_owner(folder: Path) -> Account | None:
     """Return the account an existing cluster runs as: its owner."""
     try:
         status = folder.stat()
@@ -154,7 +154,7 @@ def _owner(folder: Path) -> Account | None:
     return None
 
 
-def _placed(link: Path) -> Cluster:
+def _place_cluster(link: Path) -> Cluster:
     """Choose a place for root's cluster of a data folder that has none yet."""
     name = hashlib.sha256(str(link.parent).encode()).hexdigest()[:HEX_DIGITS]
     homes = (SYSTEM_FOLDER / f"{name}{suffix}" for suffix in chain([""], (f".{n}" for n in count(2))))

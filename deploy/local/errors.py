@@ -11,7 +11,7 @@ class EmbeddedError(Exception):
     """An embedded server cannot be used; the text says why and what to do."""
 
 
-class PartMissing(EmbeddedError):
+class BinaryMissing(EmbeddedError):
     """A server's binary is not installed, or not reachable by the account that must run it."""
 
 
@@ -19,5 +19,5 @@ class FolderUnusable(EmbeddedError):
     """A data folder belongs to someone else, another version, or is gone."""
 
 
-class DidNotStart(EmbeddedError):
+class StartFailed(EmbeddedError):
     """A process ended, or was not ready in time; the text ends with what it last wrote."""

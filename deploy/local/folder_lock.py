@@ -10,7 +10,7 @@ NAME = "lock"
 PATIENCE_SECONDS = 0.5
 
 
-class FolderTaken(Exception):
+class FolderInUse(Exception):
     """Another process works in this data folder."""
 
 
@@ -22,9 +22,9 @@ class FolderLock:
         self._folder = folder
         self._file = os.open(folder / NAME, os.O_RDWR | os.O_CREAT, 0o600)
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while not _locked(self._file, fcntl.LOCK_EX):
+        while not _try_lock(self._file, fcntl.LOCK_EX):
             if time.monotonic() > deadline:
-                raise FolderTaken(self._refusal())
+                raise FolderInUse(self._refusal())
             time.sleep(0.02)
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, str(os.getpid()).encode(), 0)
@@ -46,12 +46,12 @@ def is_held(folder: Path) -> bool:
     except OSError:
         return False
     try:
-        return not _locked(file, fcntl.LOCK_SH)
+        return not _try_lock(file, fcntl.LOCK_SH)
     finally:
         os.close(file)
 
 
-def _locked(file: int, kind: int) -> bool:
+def _try_lock(file: int, kind: int) -> bool:
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -18,14 +18,14 @@ PR_SET_PDEATHSIG = 1
 FIRST_OF_PROGRAM = 5
 
 
-def become(uid: int, gid: int) -> None:
+def drop_privileges(uid: int, gid: int) -> None:
     """Give up the superuser for good."""
     os.setgroups([])
     os.setgid(gid)
     os.setuid(uid)
 
 
-def die_with(parent: int, orphan_signal: int) -> None:
+def bind_to_parent(parent: int, orphan_signal: int) -> None:
     """Ask the kernel for `orphan_signal` when `parent` dies (Linux; elsewhere the next start tidies up)."""
     if not sys.platform.startswith("linux"):
         return
@@ -39,8 +39,8 @@ def main(arguments: list[str]) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump holds what was said; no user can undo it
     parent, orphan_signal, uid, gid = (int(argument) for argument in arguments[1:FIRST_OF_PROGRAM])
     if uid >= 0:
-        become(uid, gid)
-    die_with(parent, orphan_signal)
+        drop_privileges(uid, gid)
+    bind_to_parent(parent, orphan_signal)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and that would be inherited
     program = arguments[FIRST_OF_PROGRAM:]
     os.execv(program[0], program)  # noqa: S606  (becoming another program is the purpose)

@@ -11,15 +11,15 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from deploy.bootstrap import API_KEY_FILE, Credentials, bootstrap
+from deploy.bootstrap import API_KEY_FILE, Credentials, bootstrap_database
 from deploy.indexing import keep_indexed
 from deploy.local import Child, EmbeddedPostgres, EmbeddedValkey, ports, survivors
-from deploy.local.errors import DidNotStart, FolderUnusable
+from deploy.local.errors import FolderUnusable, StartFailed
 from deploy.local.folder_lock import FolderLock
 from deploy.local.restarts import DeathCounter
-from deploy.local.services import Services, api, workers
+from deploy.local.services import Services, describe_api, describe_workers
 from deploy.local.stack import FILE, Stack, StackProcess
-from deploy.local.supervisor import Running, Supervisor
+from deploy.local.supervisor import RunningChild, Supervisor
 from deploy.settings import Settings
 
 #: A process holds two pools, one of `pool_size` and one of half of it, and each may grow to twice its size.
@@ -31,17 +31,17 @@ LOAD_POLL_SECONDS = 0.1
 PORTS_TRIED = 5
 
 
-class PortTaken(Exception):
+class PortInUse(Exception):
     """The API's port is in use."""
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class StackFactories:
     """What runs beside the servers, as functions, so that a test can put stand-ins in their place."""
 
-    api: Callable[[Services], Child] = api
-    workers: Callable[[Services, int], Sequence[Child]] = workers
-    bootstrap: Callable[..., Credentials] = bootstrap
+    api: Callable[[Services], Child] = describe_api
+    workers: Callable[[Services, int], Sequence[Child]] = describe_workers
+    bootstrap: Callable[..., Credentials] = bootstrap_database
     #: Goes on until it is cancelled, once everything runs.
     chores: Callable[..., Awaitable[None]] = keep_indexed
 
@@ -57,7 +57,7 @@ class LocalStack:
         say: Callable[[str], None],
         ready: Callable[[Stack], None],
         config: Path | None = None,
-        parts: Parts | None = None,
+        parts: StackFactories | None = None,
     ) -> None:
         self._settings = settings
         self._data = settings.data
@@ -65,7 +65,7 @@ class LocalStack:
         self._say = say
         self._ready = ready
         self._config = config
-        self._parts = parts or Parts()
+        self._parts = parts or StackFactories()
         self._stack: Stack | None = None
         self._locks: list[FolderLock] = []
 
@@ -107,13 +107,13 @@ class LocalStack:
             services = self._services(credentials)
             try:
                 await self._supervisor.start(self._parts.api(services))
-            except DidNotStart:
+            except StartFailed:
                 if self._settings.api.port != 0 or ports.is_free(self._port, self._settings.api.host):
                     raise
                 self._port = self._free_port()
             else:
                 return services
-        raise PortTaken(f"{PORTS_TRIED} free ports were taken one after the other: choose one with --port N")
+        raise PortInUse(f"{PORTS_TRIED} free ports were taken one after the other: choose one with --port N")
 
     async def _loaded(self, services: Services) -> None:
         """Wait for the model, but not for ever: without it, the API still finds by word."""
@@ -164,7 +164,7 @@ class LocalStack:
             gateway_sealing_keys=SecretStr(services.sealing_keys),
         )
 
-    def _save(self, running: tuple[Running, ...]) -> None:
+    def _save(self, running: tuple[RunningChild, ...]) -> None:
         """Write stack.json, once there is a stack to speak of."""
         if self._stack is not None:
             processes = tuple(StackProcess(name=one.name, pid=one.pid) for one in running)
@@ -173,18 +173,19 @@ class LocalStack:
     def _end_survivors(self) -> None:
         """End the services an earlier `up` left behind; each server ends its own."""
         (self._data / FILE).unlink(missing_ok=True)
-        left = survivors.marked(self._data)
+        left = survivors.find_marked_processes(self._data)
         if left:
             self._say(f"ending {len(left)} processes an earlier run left behind")
-            survivors.end(left, [process.pid for process in left], signal.SIGTERM)
+            survivors.end_processes(left, [process.pid for process in left], signal.SIGTERM)
 
     def _free_port(self) -> int:
         host, port = self._settings.api.host, self._settings.api.port
         if port == 0:
-            return ports.free_port()
+            return ports.find_free_port()
         if not ports.is_free(port, host):
-            raise PortTaken(
-                f"port {port} is taken{ports.holder(port)}: choose another with --port N, or --port 0 for a free one"
+            raise PortInUse(
+                f"port {port} is taken{ports.describe_port_user(port)}: "
+                "choose another with --port N, or --port 0 for a free one"
             )
         return port
 

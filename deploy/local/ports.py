@@ -24,7 +24,7 @@ def is_free(port: int, host: str = LOOPBACK) -> bool:
     return True
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     """Return a port nobody listens on; raises OSError when none was found."""
     for _ in range(ATTEMPTS):
         port = random.randint(FIRST, LAST)  # noqa: S311  (no secret: it only has to differ)
@@ -33,7 +33,7 @@ def free_port() -> int:
     raise OSError("no free port between 15000 and 31999 on 127.0.0.1")
 
 
-def holder(port: int) -> str:
+def describe_port_user(port: int) -> str:
     """Say who listens on a port, as far as we may see: ` (process 12, nginx)`, or nothing."""
     try:
         found = [one.pid for one in psutil.net_connections("tcp") if one.laddr and one.laddr.port == port and one.pid]

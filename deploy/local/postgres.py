@@ -17,10 +17,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deploy.local import child, survivors
 from deploy.local.child import Child
-from deploy.local.cluster import SUPERUSER, Cluster, cluster_of, server_environment
-from deploy.local.ports import LOOPBACK, free_port
-from deploy.local.private_files import kept_password
-from deploy.local.wheels import postgres_binaries
+from deploy.local.cluster import SUPERUSER, Cluster, find_cluster, server_environment
+from deploy.local.ports import LOOPBACK, find_free_port
+from deploy.local.private_files import ensure_password
+from deploy.local.wheels import find_postgres_binaries
 from store.connections import create_engine
 
 DATABASE = "afterturn"
@@ -45,7 +45,7 @@ SETTINGS = {
     "log_error_verbosity": "terse",
 }
 #: For tests alone: a power cut loses the cluster.
-FRAGILE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+NOT_DURABLE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +70,12 @@ class EmbeddedPostgres:
         synchronous commit.
         """
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.cluster: Cluster = cluster_of(data)
-        self._port = port or free_port()
+        self.cluster: Cluster = find_cluster(data)
+        self._port = port or find_free_port()
         self._log = data / "logs" / "postgres.log"
         own = {"listen_addresses": LOOPBACK, "port": str(self._port), "max_connections": str(connections)}
         self._durable = durable
-        self._settings = own | SETTINGS | ({} if durable else FRAGILE)
+        self._settings = own | SETTINGS | ({} if durable else NOT_DURABLE)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -98,7 +98,7 @@ class EmbeddedPostgres:
     def child(self) -> Child:
         """Describe the server for a supervisor (SIGINT is PostgreSQL's fast stop, SIGQUIT the immediate)."""
         options = [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
-        binary = postgres_binaries(self.cluster.account) / "postgres"
+        binary = find_postgres_binaries(self.cluster.account) / "postgres"
         return Child(
             name="postgres",
             argv=(str(binary), "-D", str(self.cluster.folder), *options),
@@ -122,9 +122,9 @@ class EmbeddedPostgres:
     def end_survivors(self) -> None:
         """Stop a postmaster nobody owns any more, and wait for the backends of one that was killed."""
         leaders = [int(line) for line in self._status_lines()[:1]]
-        servers = survivors.servers_in(self.cluster.folder)
+        servers = survivors.find_servers(self.cluster.folder)
         if servers:
-            survivors.end(servers, leaders, signal.SIGINT)
+            survivors.end_processes(servers, leaders, signal.SIGINT)
         if not any(survivors.is_running(leader, "postgres") for leader in leaders):
             # Its number may belong to another process by now (in a container it soon does), and
             # PostgreSQL would take that one for a postmaster.
@@ -138,14 +138,14 @@ class EmbeddedPostgres:
         """Start without a supervisor, ready with database and roles; raises EmbeddedError."""
         self.stop()
         self.create()
-        self._process = child.start(self.child())
+        self._process = child.start_child(self.child())
         self.create_database()
         return self.endpoint
 
     def stop(self) -> None:
         """Stop what `start` started."""
         if self._process is not None:
-            child.stop(self.child(), self._process)
+            child.stop_child(self.child(), self._process)
             self._process = None
 
     def _status_lines(self) -> list[str]:
@@ -155,7 +155,7 @@ class EmbeddedPostgres:
             return []
 
     def _password(self, role: str) -> str:
-        return kept_password(self.cluster.passwords, role)
+        return ensure_password(self.cluster.passwords, role)
 
     def _url(self, role: str) -> str:
         return f"postgresql+asyncpg://{role}:{self._password(role)}@{LOOPBACK}:{self._port}/{DATABASE}"

@@ -5,7 +5,7 @@ import secrets
 from pathlib import Path
 
 
-def kept_password(folder: Path, name: str) -> str:
+def ensure_password(folder: Path, name: str) -> str:
     """Return the password kept in a file of that name, making it at the first call."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / name

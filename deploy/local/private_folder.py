@@ -10,11 +10,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.cli.deferred_interrupt import unbroken
-from deploy.cli.output import say
+from deploy.cli.deferred_interrupt import defer_interrupt
+from deploy.cli.output import print_notice
 from deploy.local import survivors
-from deploy.local.cluster import homes
-from deploy.local.folder_lock import FolderLock, FolderTaken, is_held
+from deploy.local.cluster import list_cluster_folders
+from deploy.local.folder_lock import FolderInUse, FolderLock, is_held
 
 PREFIX = "afterturn-private-"
 #: In a private folder: where its servers keep what is theirs.
@@ -26,52 +26,52 @@ TRIES, PAUSE_SECONDS = 100, 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Leftover:
+class OrphanedFolders:
     """What a command that was killed left: its private folder and root's database of that, or the latter alone."""
 
     places: tuple[Path, ...]
 
 
 @contextmanager
-def private_folder(name: str) -> Iterator[Path]:
+def open_private_folder(name: str) -> Iterator[Path]:
     """Lend a folder that is locked for as long as we live; servers work in its folder `data`.
 
     Afterwards their processes are killed and folder and database removed; a Ctrl-C meanwhile waits for that. What
     commands that were killed left behind goes first. `name` is the command's, for people who look at the folder.
     """
-    remove_leftovers()
-    folder, lock = _made(name)
+    remove_orphaned_folders()
+    folder, lock = _create_locked_folder(name)
     try:
         yield folder
     except KeyboardInterrupt:
-        say("interrupted: ending the servers of its own, and removing what they kept")
+        print_notice("interrupted: ending the servers of its own, and removing what they kept")
         raise
     finally:
-        with unbroken():
-            _remove((folder, *_databases(folder)))
+        with defer_interrupt():
+            _remove_folders((folder, *_find_databases(folder)))
             lock.release()
 
 
-def leftovers() -> list[Leftover]:
+def find_orphaned_folders() -> list[OrphanedFolders]:
     """Return what nobody works in any more: the owner's lock is free, and so are its servers'."""
-    found = [Leftover((folder, *_databases(folder))) for folder in _private_folders()]
+    found = [OrphanedFolders((folder, *_find_databases(folder))) for folder in _list_private_folders()]
     found += [
-        Leftover((home,))
-        for home, data in homes()
+        OrphanedFolders((home,))
+        for home, data in list_cluster_folders()
         if data is not None and is_private(data.parent) and not data.parent.exists()
     ]
-    return [one for one in found if not _at_work(one)]
+    return [one for one in found if not _is_in_use(one)]
 
 
-def remove_leftovers() -> None:
+def remove_orphaned_folders() -> None:
     """Remove what commands that were killed left behind, and say so; what anybody else removes is left to him."""
-    for left in leftovers():
+    for left in find_orphaned_folders():
         try:
             lock = FolderLock(left.places[0])
-        except (FolderTaken, OSError):
+        except (FolderInUse, OSError):
             continue
-        say(f"removing what a command that was killed left behind: {' and '.join(map(str, left.places))}")
-        _remove(left.places)
+        print_notice(f"removing what a command that was killed left behind: {' and '.join(map(str, left.places))}")
+        _remove_folders(left.places)
         lock.release()
 
 
@@ -80,7 +80,7 @@ def is_private(folder: Path) -> bool:
     return folder.name.startswith(PREFIX)
 
 
-def size_of(folder: Path) -> int:
+def measure_folder(folder: Path) -> int:
     """Return how many bytes a folder takes on disk, without what may not be seen."""
     size = 0
     for path in (Path(at) / name for at, _, names in os.walk(folder) for name in names):
@@ -89,14 +89,14 @@ def size_of(folder: Path) -> int:
     return size
 
 
-def _made(name: str) -> tuple[Path, FolderLock]:
+def _create_locked_folder(name: str) -> tuple[Path, FolderLock]:
     """Make a folder; it gets the name others know it by when it is locked, so that none is ever seen unlocked."""
     unlocked = Path(tempfile.mkdtemp(prefix=f"afterturn-unlocked-{name}-"))
     lock = FolderLock(unlocked)
     return unlocked.rename(unlocked.with_name(unlocked.name.replace("afterturn-unlocked-", PREFIX, 1))), lock
 
 
-def _private_folders() -> Iterator[Path]:
+def _list_private_folders() -> Iterator[Path]:
     """Yield the private folders of this user; in a shared folder somebody else may use the name for a trap."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with suppress(FileNotFoundError):  # its owner removes it just now
@@ -105,22 +105,22 @@ def _private_folders() -> Iterator[Path]:
                 yield folder
 
 
-def _databases(folder: Path) -> list[Path]:
+def _find_databases(folder: Path) -> list[Path]:
     """Return where root's databases of a private folder lie; another user's lies within it."""
-    return [home for home, data in homes() if data == folder.resolve() / DATA]
+    return [home for home, data in list_cluster_folders() if data == folder.resolve() / DATA]
 
 
-def _at_work(left: Leftover) -> bool:
+def _is_in_use(left: OrphanedFolders) -> bool:
     locked = (*left.places, left.places[0] / DATA)
-    return any(map(is_held, locked)) or any(map(survivors.servers_in, left.places))
+    return any(map(is_held, locked)) or any(map(survivors.find_servers, left.places))
 
 
-def _remove(places: tuple[Path, ...]) -> None:
+def _remove_folders(places: tuple[Path, ...]) -> None:
     """Kill what works in these folders, and remove them."""
     data = places[0] / DATA
     for _ in range(TRIES):
-        inside = [process for place in places for process in survivors.servers_in(place)]
-        survivors.kill([*survivors.marked(data.resolve()), *inside])
+        inside = [process for place in places for process in survivors.find_servers(place)]
+        survivors.kill_processes([*survivors.find_marked_processes(data.resolve()), *inside])
         for place in places:
             shutil.rmtree(place, ignore_errors=True)
         if not any(place.exists() for place in places):

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from deploy.local.child import tied
-from deploy.local.private_folder import DATA, private_folder
+from deploy.local.child import wrap_command
+from deploy.local.private_folder import DATA, open_private_folder
 from deploy.local.stack import Stack, find_stack
 
 #: Its servers have limits of their own, which tell more; this one is for what has none.
 START_SECONDS = 600
 STOP_SECONDS = 40
-LOOK_AGAIN_SECONDS = 0.1
+POLL_SECONDS = 0.1
 
 
 class PrivateStackError(Exception):
@@ -24,7 +24,7 @@ class PrivateStackError(Exception):
 
 
 @contextmanager
-def running(
+def run_private_stack(
     workers: int, *, name: str, gateway: str = "self", environment: Mapping[str, str] | None = None
 ) -> Iterator[Stack]:
     """Start `afterturn up` on free ports, lend what it is, and leave nothing of it behind.
@@ -32,12 +32,12 @@ def running(
     `name` is the command's, for the temporary folder; `environment` goes on top of ours. What ends early, a Ctrl-C say,
     is killed: nobody needs what it would put in order. Raises PrivateStackError.
     """
-    with private_folder(name) as folder:
+    with open_private_folder(name) as folder:
         data, said = folder / DATA, folder / "said"
         options = ["--data", str(data), "--port", "0", "--workers", str(workers), "--gateway", gateway]
         with said.open("wb") as output:
             process = subprocess.Popen(
-                tied([sys.executable, "-P", "-m", "deploy.cli", "up", *options], None, signal.SIGTERM),
+                wrap_command([sys.executable, "-P", "-m", "deploy.cli", "up", *options], None, signal.SIGTERM),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -46,35 +46,35 @@ def running(
             )
         with process:
             try:
-                yield _ready(process, data, said)
+                yield _wait_until_ready(process, data, said)
             except BaseException:
                 process.kill()
                 raise
-            _stop(process, said)
+            _stop_stack(process, said)
 
 
-def _ready(process: "subprocess.Popen[bytes]", data: Path, said: Path) -> Stack:
+def _wait_until_ready(process: "subprocess.Popen[bytes]", data: Path, said: Path) -> Stack:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if b"\nREADY " in b"\n" + said.read_bytes():
             return find_stack(data)
         if process.poll() is not None:
             break
-        time.sleep(LOOK_AGAIN_SECONDS)
-    raise PrivateStackError(f"the stack did not start; it said:\n{_last_words(said)}")
+        time.sleep(POLL_SECONDS)
+    raise PrivateStackError(f"the stack did not start; it said:\n{_read_last_output(said)}")
 
 
-def _stop(process: "subprocess.Popen[bytes]", said: Path) -> None:
+def _stop_stack(process: "subprocess.Popen[bytes]", said: Path) -> None:
     process.terminate()
     try:
         status = process.wait(STOP_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-        raise PrivateStackError(f"the stack did not stop; it said:\n{_last_words(said)}") from None
+        raise PrivateStackError(f"the stack did not stop; it said:\n{_read_last_output(said)}") from None
     if status:
-        raise PrivateStackError(f"the stack stopped with status {status}; it said:\n{_last_words(said)}")
+        raise PrivateStackError(f"the stack stopped with status {status}; it said:\n{_read_last_output(said)}")
 
 
-def _last_words(said: Path) -> str:
+def _read_last_output(said: Path) -> str:
     return said.read_text(encoding="utf-8", errors="replace")[-2000:]

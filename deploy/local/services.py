@@ -107,7 +107,7 @@ class Services:
         return told
 
 
-def api(services: Services) -> Child:
+def describe_api(services: Services) -> Child:
     """Describe the API's process."""
     return Child(
         name="api",
@@ -118,7 +118,7 @@ def api(services: Services) -> Child:
     )
 
 
-def workers(services: Services, count: int) -> Sequence[Child]:
+def describe_workers(services: Services, count: int) -> Sequence[Child]:
     """Describe `count` worker processes."""
     argv = (sys.executable, "-P", "-m", "deploy.worker")
     environment = services.environment()

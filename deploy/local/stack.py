@@ -20,7 +20,7 @@ SECRET_FIELDS = ("database_url", "operator_url", "owner_url", "redis_url", "gate
 PASSWORD = re.compile(r"(?<=://)([^:@/]*):[^@/]*@")
 
 
-class NoStack(Exception):
+class StackNotRunning(Exception):
     """No stack runs in the data folder; the text says what to do next."""
 
 
@@ -77,14 +77,14 @@ class Stack(BaseModel):
     def ready_line(self) -> str:
         """Return the line that tells a harness the stack is ready; passwords are masked."""
         shown = self.model_dump_json(include={"api", "metrics", "docs", "api_key_file", "database_url", "redis_url"})
-        return f"READY {PASSWORD.sub(_masked, shown)}"
+        return f"READY {PASSWORD.sub(_mask_password, shown)}"
 
     def api_key(self) -> str:
         """Return the key of the stack's default host."""
         return self.api_key_file.read_text(encoding="ascii").strip()
 
 
-def default_data(environ: Mapping[str, str] | None = None) -> Path:
+def choose_data_folder(environ: Mapping[str, str] | None = None) -> Path:
     """Return the data folder nobody named: AFTERTURN_DATA, else the platform's folder for user data."""
     named = (os.environ if environ is None else environ).get("AFTERTURN_DATA")
     return Path(named).expanduser() if named else platformdirs.user_data_path("afterturn")
@@ -92,23 +92,23 @@ def default_data(environ: Mapping[str, str] | None = None) -> Path:
 
 def find_stack(data: Path | None = None) -> Stack:
     """Return the stack that runs in a data folder (None: the default one); raises NoStack."""
-    folder = (data or default_data()).expanduser().absolute()
+    folder = (data or choose_data_folder()).expanduser().absolute()
     try:
         text = (folder / FILE).read_text(encoding="utf-8")
     except FileNotFoundError:
         text = ""
     except OSError as error:
-        raise NoStack(f"{folder / FILE} cannot be read: {error.strerror}") from error
+        raise StackNotRunning(f"{folder / FILE} cannot be read: {error.strerror}") from error
     if not text or not is_held(folder):
-        raise NoStack(
+        raise StackNotRunning(
             f"no stack runs in {folder}: start one with `afterturn up --data {folder}`, "
             "or name the folder of a running one with --data or AFTERTURN_DATA"
         )
     try:
         return Stack.model_validate_json(text)
     except ValidationError:  # its text would quote passwords
-        raise NoStack(f"{folder / FILE} is of another version: use the `afterturn` that runs there") from None
+        raise StackNotRunning(f"{folder / FILE} is of another version: use the `afterturn` that runs there") from None
 
 
-def _masked(found: re.Match[str]) -> str:
+def _mask_password(found: re.Match[str]) -> str:
     return f"{found[1]}:***@"

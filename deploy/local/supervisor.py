@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from deploy.local.child import Child, end_group
-from deploy.local.errors import DidNotStart
+from deploy.local.child import Child, kill_process_group
+from deploy.local.errors import StartFailed
 from deploy.samples import NO_SPACE
 
 DEATHS_ALLOWED = 5
@@ -28,7 +28,7 @@ END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningChild:
     """A child as it runs now."""
 
     name: str
@@ -43,21 +43,21 @@ class Supervisor:
         *,
         say: Callable[[str], None],
         on_death: Callable[[str], None] = lambda _name: None,
-        on_change: Callable[[tuple[Running, ...]], None] = lambda _running: None,
+        on_change: Callable[[tuple[RunningChild, ...]], None] = lambda _running: None,
     ) -> None:
         self.say = say
         self._on_death = on_death
         self._on_change = on_change
-        self._waves: list[list[_Keeper]] = []
+        self._waves: list[list[_ChildSupervisor]] = []
         self._over = asyncio.Event()
         self._hurry = asyncio.Event()
         self._status = 0
 
     @property
-    def running(self) -> tuple[Running, ...]:
+    def running(self) -> tuple[RunningChild, ...]:
         """Return the children that have a process now, in the order they were started."""
         keepers = (keeper for wave in self._waves for keeper in wave)
-        return tuple(Running(keeper.child.name, keeper.pid) for keeper in keepers if keeper.pid is not None)
+        return tuple(RunningChild(keeper.child.name, keeper.pid) for keeper in keepers if keeper.pid is not None)
 
     async def run(self, begin: Callable[[], Awaitable[None]]) -> int:
         """Run `begin` (which calls `start`), then watch until a signal or too many deaths; all is stopped.
@@ -85,7 +85,7 @@ class Supervisor:
 
     async def start(self, *children: Child) -> None:
         """Start one wave of children and return when each is ready; raises DidNotStart."""
-        wave = [_Keeper(child, self) for child in children]
+        wave = [_ChildSupervisor(child, self) for child in children]
         self._waves.append(wave)
         await asyncio.gather(*(keeper.first_ready() for keeper in wave))
 
@@ -126,7 +126,7 @@ class Supervisor:
         return pause
 
 
-class _Keeper:
+class _ChildSupervisor:
     """Keeps one child."""
 
     def __init__(self, child: Child, supervisor: Supervisor) -> None:
@@ -149,7 +149,7 @@ class _Keeper:
         await asyncio.wait({self._ready, self._task}, return_when=asyncio.FIRST_COMPLETED)
         if not self._ready.done():
             self._task.result()
-            raise DidNotStart(f"{self.child.name} ended before it was ready\n{self.child.last_words()}".strip())
+            raise StartFailed(f"{self.child.name} ended before it was ready\n{self.child.last_words()}".strip())
 
     async def stop(self, hurry: asyncio.Event) -> None:
         """Stop keeping, then stop the child: each of its stop signals in turn, SIGKILL at last."""
@@ -161,11 +161,11 @@ class _Keeper:
         for stop_signal in self.child.stop_signals:
             with suppress(ProcessLookupError):
                 process.send_signal(stop_signal)
-            if await _ended(process, hurry, self.child.stop_seconds):
+            if await _wait_for_exit(process, hurry, self.child.stop_seconds):
                 break
         else:
             self._supervisor.say(f"{self.child.name} did not stop when asked: killing it")
-        end_group(process.pid)
+        kill_process_group(process.pid)
         await process.wait()
 
     def _finished(self, task: asyncio.Task[None]) -> None:
@@ -195,10 +195,10 @@ class _Keeper:
         process = await self._spawn()
         self._supervisor.changed()
         if not await self._becomes_ready(process):
-            end_group(process.pid)
+            kill_process_group(process.pid)
         status = await self._end_of(process)
-        end_group(process.pid)  # what it started itself goes with it
-        return f"(pid {process.pid}) {_told(status)}"
+        kill_process_group(process.pid)  # what it started itself goes with it
+        return f"(pid {process.pid}) {_describe_exit(status)}"
 
     async def _spawn(self) -> asyncio.subprocess.Process:
         """Start the process from this thread: the kernel ties a child to the thread that made it."""
@@ -241,13 +241,13 @@ class _Keeper:
         return sum(moment > now - WINDOW_SECONDS for moment in self._deaths)
 
 
-def _told(status: int) -> str:
+def _describe_exit(status: int) -> str:
     if status < 0:
         return f"was ended by signal {-status} ({signal.strsignal(-status)})"
     return f"ended with status {status}"
 
 
-async def _ended(process: asyncio.subprocess.Process, hurry: asyncio.Event, seconds: float) -> bool:
+async def _wait_for_exit(process: asyncio.subprocess.Process, hurry: asyncio.Event, seconds: float) -> bool:
     """Wait until the process ended, the time is over, or somebody is in a hurry."""
     waits = {asyncio.ensure_future(process.wait()), asyncio.ensure_future(hurry.wait())}
     await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

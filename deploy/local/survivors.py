@@ -21,7 +21,7 @@ POLL_SECONDS = 0.02
 LEAVE_SECONDS = 1.0
 
 
-def servers_in(folder: Path) -> list[psutil.Process]:
+def find_servers(folder: Path) -> list[psutil.Process]:
     """Return the database server processes that live in a data folder, or in one beneath."""
     found = []
     for process in psutil.process_iter():
@@ -33,7 +33,7 @@ def servers_in(folder: Path) -> list[psutil.Process]:
     return found
 
 
-def marked(data: Path) -> list[psutil.Process]:
+def find_marked_processes(data: Path) -> list[psutil.Process]:
     """Return every other process that was started for a data folder."""
     found = []
     for process in psutil.process_iter():
@@ -45,21 +45,21 @@ def marked(data: Path) -> list[psutil.Process]:
     return found
 
 
-def end(processes: Iterable[psutil.Process], leaders: Iterable[int], stop_signal: signal.Signals) -> None:
+def end_processes(processes: Iterable[psutil.Process], leaders: Iterable[int], stop_signal: signal.Signals) -> None:
     """Ask the leaders to stop and wait for them; whoever is left a moment later is killed."""
     everyone, asked = list(processes), set(leaders)
     leading = [process for process in everyone if process.pid in asked]
     for process in leading:
-        _signal(process, stop_signal)
-    left_after(leading, STOP_SECONDS)
-    kill(left_after(everyone, LEAVE_SECONDS))
+        _send_signal(process, stop_signal)
+    wait_for_exits(leading, STOP_SECONDS)
+    kill_processes(wait_for_exits(everyone, LEAVE_SECONDS))
 
 
-def kill(processes: list[psutil.Process]) -> None:
+def kill_processes(processes: list[psutil.Process]) -> None:
     """Kill them, and wait until they are gone."""
     for process in processes:
-        _signal(process, signal.SIGKILL)
-    left_after(processes, STOP_SECONDS)
+        _send_signal(process, signal.SIGKILL)
+    wait_for_exits(processes, STOP_SECONDS)
 
 
 def is_alive(process: psutil.Process) -> bool:
@@ -79,7 +79,7 @@ def is_running(pid: int, name: str) -> bool:
         return False
 
 
-def left_after(processes: list[psutil.Process], seconds: float) -> list[psutil.Process]:
+def wait_for_exits(processes: list[psutil.Process], seconds: float) -> list[psutil.Process]:
     """Wait until none lives or the time is over; return those that live."""
     deadline = time.monotonic() + seconds
     while alive := [process for process in processes if is_alive(process)]:
@@ -89,7 +89,7 @@ def left_after(processes: list[psutil.Process], seconds: float) -> list[psutil.P
     return alive
 
 
-def _signal(process: psutil.Process, stop_signal: signal.Signals) -> None:
+def _send_signal(process: psutil.Process, stop_signal: signal.Signals) -> None:
     try:
         process.send_signal(stop_signal)
     except psutil.NoSuchProcess:

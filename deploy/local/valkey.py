@@ -9,9 +9,9 @@ import redis
 from deploy.local import child, survivors
 from deploy.local.child import Child
 from deploy.local.cluster import server_environment
-from deploy.local.ports import LOOPBACK, free_port
-from deploy.local.private_files import kept_password, write_private
-from deploy.local.wheels import valkey_server
+from deploy.local.ports import LOOPBACK, find_free_port
+from deploy.local.private_files import ensure_password, write_private
+from deploy.local.wheels import find_valkey_server
 
 DATABASES = 64
 PING_SECONDS = 1.0
@@ -37,9 +37,9 @@ class EmbeddedValkey:
         """Take a data folder (made if missing) and a port (0: a free one, kept for our lifetime)."""
         self.folder = data.resolve() / "valkey"
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._port = port or free_port()
+        self._port = port or find_free_port()
         self._log = data / "logs" / "valkey.log"
-        self._password = kept_password(data / "passwords", "valkey")
+        self._password = ensure_password(data / "passwords", "valkey")
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -59,7 +59,7 @@ class EmbeddedValkey:
         """Describe the server for a supervisor."""
         return Child(
             name="valkey",
-            argv=(str(valkey_server()), str(self.folder / "valkey.conf")),
+            argv=(str(find_valkey_server()), str(self.folder / "valkey.conf")),
             environment=server_environment(),
             ready=self.is_ready,
             prepare=self.end_survivors,
@@ -77,18 +77,18 @@ class EmbeddedValkey:
 
     def end_survivors(self) -> None:
         """Stop a server of this folder that nobody owns any more."""
-        servers = survivors.servers_in(self.folder)
-        survivors.end(servers, [server.pid for server in servers], signal.SIGTERM)
+        servers = survivors.find_servers(self.folder)
+        survivors.end_processes(servers, [server.pid for server in servers], signal.SIGTERM)
 
     def start(self) -> str:
         """Start without a supervisor and return the URL; raises EmbeddedError."""
         self.stop()
         self.create()
-        self._process = child.start(self.child())
+        self._process = child.start_child(self.child())
         return self.url
 
     def stop(self) -> None:
         """Stop what `start` started."""
         if self._process is not None:
-            child.stop(self.child(), self._process)
+            child.stop_child(self.child(), self._process)
             self._process = None

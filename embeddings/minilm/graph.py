@@ -72,18 +72,18 @@ class Graph:
         return helper.make_model(graph, opset_imports=imports, ir_version=10)
 
 
-def write(weights: Weights, target: Path) -> None:
+def write_graph(weights: Weights, target: Path) -> None:
     """Write the graph of these weights to a file."""
     graph = Graph()
-    mask = _mask(graph)
-    states = _embedded(graph, weights)
+    mask = _add_mask(graph)
+    states = _add_embedding(graph, weights)
     for layer in range(LAYERS):
-        states = _attended(graph, weights, f"layer.{layer}", states, mask)
+        states = _add_attention(graph, weights, f"layer.{layer}", states, mask)
         states = _fed_forward(graph, weights, f"layer.{layer}", states)
     onnx.save(graph.model(graph.do("Transpose", states, perm=[1, 0, 2])), target)
 
 
-def _mask(graph: Graph) -> tuple[str, str]:
+def _add_mask(graph: Graph) -> tuple[str, str]:
     """Return which tokens are text, as factors of values (place, text, 1) and of heads' sums (text, head, place, 1)."""
     by_text = graph.do("Cast", "attention_mask", to=TensorProto.FLOAT)
     by_place = graph.do("Transpose", by_text, perm=[1, 0])
@@ -91,31 +91,31 @@ def _mask(graph: Graph) -> tuple[str, str]:
     return graph.do("Unsqueeze", by_place, graph.ints(2)), of_heads
 
 
-def _embedded(graph: Graph, weights: Weights) -> str:
+def _add_embedding(graph: Graph, weights: Weights) -> str:
     ids = graph.do("Transpose", "input_ids", perm=[1, 0])
-    kept, scale = _rounded(weights.of("word_embeddings.weight"), axis=1)
+    kept, scale = _round_weights(weights.of("word_embeddings.weight"), axis=1)
     words = graph.do("Cast", graph.do("Gather", graph.keep("words", kept), ids), to=TensorProto.FLOAT)
     words = graph.do("Mul", words, graph.do("Gather", graph.keep("words' scale", scale), ids))
     at_place = weights.of("position_embeddings.weight") + weights.of("token_type_embeddings.weight")[0]
     places = graph.keep("places", at_place[:, None, :])
     length = graph.do("Shape", ids, start=0, end=1)
     states = graph.do("Add", words, graph.do("Slice", places, graph.ints(0), length))
-    return _normed(graph, weights, "embeddings.LayerNorm", states)
+    return _add_normalisation(graph, weights, "embeddings.LayerNorm", states)
 
 
-def _normed(graph: Graph, weights: Weights, name: str, states: str) -> str:
+def _add_normalisation(graph: Graph, weights: Weights, name: str, states: str) -> str:
     kept = [graph.keep(f"{name}.{part}", weights.of(f"{name}.{part}")) for part in ("weight", "bias")]
     normed: str = graph.do("LayerNormalization", states, *kept, axis=-1, epsilon=1e-12)
     return normed
 
 
-def _attended(graph: Graph, weights: Weights, layer: str, states: str, mask: tuple[str, str]) -> str:
+def _add_attention(graph: Graph, weights: Weights, layer: str, states: str, mask: tuple[str, str]) -> str:
     names = [f"{layer}.attention.self.{part}" for part in ("query", "key", "value")]
     products = [weights.products[name] for name in names]
-    divisors = _divisors(products[0])
-    inputs = _levelled(graph, f"{layer}.attention", states, divisors)
+    divisors = _balance_inputs(products[0])
+    inputs = _add_balancing(graph, f"{layer}.attention", states, divisors)
     query, key, value = (
-        _product(graph, name, inputs, one.weights * divisors[:, None], one.bias)
+        _add_product(graph, name, inputs, one.weights * divisors[:, None], one.bias)
         for name, one in zip(names, products, strict=True)
     )
     value = graph.do("Mul", value, mask[0])
@@ -130,52 +130,52 @@ def _attended(graph: Graph, weights: Weights, layer: str, states: str, mask: tup
     seen = graph.do("Reshape", graph.do("Transpose", sums, perm=[2, 0, 1, 3]), graph.ints(0, 0, WIDTH))
     name = f"{layer}.attention.output"
     dense = weights.products[f"{name}.dense"]
-    out = _product(graph, f"{name}.dense", _quantised(graph, seen), dense.weights, dense.bias)
-    return _normed(graph, weights, f"{name}.LayerNorm", graph.do("Add", out, states))
+    out = _add_product(graph, f"{name}.dense", _add_quantisation(graph, seen), dense.weights, dense.bias)
+    return _add_normalisation(graph, weights, f"{name}.LayerNorm", graph.do("Add", out, states))
 
 
 def _fed_forward(graph: Graph, weights: Weights, layer: str, states: str) -> str:
     wide, narrow = weights.products[f"{layer}.intermediate.dense"], weights.products[f"{layer}.output.dense"]
-    divisors = _divisors(wide)
-    inputs = _levelled(graph, f"{layer}.intermediate", states, divisors)
+    divisors = _balance_inputs(wide)
+    inputs = _add_balancing(graph, f"{layer}.intermediate", states, divisors)
     towering = narrow.peaks > TOWERING
     outs = []
     for name, which in (("many", ~towering), ("few", towering)):
         if not which.any():
             continue
         raised = wide.weights[:, which] * divisors[:, None]
-        middle = _product(graph, f"{layer}.intermediate.{name}", inputs, raised, wide.bias[which])
+        middle = _add_product(graph, f"{layer}.intermediate.{name}", inputs, raised, wide.bias[which])
         middle = graph.do("Gelu", middle, ours=True)
         if name == "few":
             outs.append(graph.do("MatMul", middle, graph.keep(f"{layer}.output.{name}", narrow.weights[which])))
         else:
-            quantised = _quantised(graph, middle)
-            outs.append(_product(graph, f"{layer}.output.{name}", quantised, narrow.weights[which], narrow.bias))
+            quantised = _add_quantisation(graph, middle)
+            outs.append(_add_product(graph, f"{layer}.output.{name}", quantised, narrow.weights[which], narrow.bias))
     for out in outs:
         states = graph.do("Add", out, states)
-    return _normed(graph, weights, f"{layer}.output.LayerNorm", states)
+    return _add_normalisation(graph, weights, f"{layer}.output.LayerNorm", states)
 
 
-def _divisors(product: Product) -> Floats:
+def _balance_inputs(product: Product) -> Floats:
     """Return by how much each input of a product is made smaller, and its weights larger."""
     level = np.sqrt(product.peaks / np.median(product.peaks))
     divisors: Floats = np.maximum(level, 1 / MOST_RAISED).astype(np.float32)
     return divisors
 
 
-def _levelled(graph: Graph, name: str, states: str, divisors: Floats) -> Sequence[str]:
-    return _quantised(graph, graph.do("Mul", states, graph.keep(f"{name}.levels", 1 / divisors)))
+def _add_balancing(graph: Graph, name: str, states: str, divisors: Floats) -> Sequence[str]:
+    return _add_quantisation(graph, graph.do("Mul", states, graph.keep(f"{name}.levels", 1 / divisors)))
 
 
-def _quantised(graph: Graph, states: str) -> Sequence[str]:
+def _add_quantisation(graph: Graph, states: str) -> Sequence[str]:
     """Return states as 8-bit numbers, with their scale and their zero."""
     quantised: Sequence[str] = graph.do("DynamicQuantizeLinear", states, outputs=3)
     return quantised
 
 
-def _product(graph: Graph, name: str, inputs: Sequence[str], weights: Floats, bias: Floats) -> str:
+def _add_product(graph: Graph, name: str, inputs: Sequence[str], weights: Floats, bias: Floats) -> str:
     """Add a product of 8-bit numbers: the weights have a scale for each output."""
-    rounded, scale = _rounded(weights, axis=0, most=MOST_OF_A_WEIGHT)
+    rounded, scale = _round_weights(weights, axis=0, most=MOST_OF_A_WEIGHT)
     numbers = {"weights": rounded, "scale": scale[0], "bias": bias}
     kept = [graph.keep(f"{name}.{part}", values) for part, values in numbers.items()]
     states, level, zero = inputs
@@ -183,7 +183,7 @@ def _product(graph: Graph, name: str, inputs: Sequence[str], weights: Floats, bi
     return product
 
 
-def _rounded(weights: Floats, axis: int, most: int = 127) -> tuple[NDArray[np.int8], Floats]:
+def _round_weights(weights: Floats, axis: int, most: int = 127) -> tuple[NDArray[np.int8], Floats]:
     """Return weights as whole numbers up to `most`, and what each is to be multiplied with: one scale along an axis."""
     largest = np.abs(weights).max(axis=axis, keepdims=True)
     scale = np.maximum(largest / most, np.finfo(np.float32).tiny).astype(np.float32)

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from embeddings.minilm import graph, weights
-from embeddings.minilm.quantise import fold
+from embeddings.minilm.quantise import fold_constants
 from embeddings.minilm.reference import TEXTS
 
 
 def make_lean(source: Path, tokenizer: Path, target: Path) -> None:
     """Write the lean variant of `source` to `target`; takes seconds. The same files always make the same."""
     folded = target.with_name("folded.onnx")
-    fold(source, folded)
-    graph.write(weights.read(folded, tokenizer, TEXTS), target)
+    fold_constants(source, folded)
+    graph.write_graph(weights.read_weights(folded, tokenizer, TEXTS), target)
     folded.unlink()

@@ -9,14 +9,14 @@ from onnxruntime.quantization.quant_utils import QuantType, add_pre_process_meta
 from onnxruntime.quantization.quantize import quantize_dynamic
 
 
-def quantise(source: Path, target: Path) -> None:
+def quantise_model(source: Path, target: Path) -> None:
     """Write the dynamically quantised variant of `source` to `target`; takes seconds.
 
     A graph with 8-bit weights keeps them behind nodes that turn them back to floats, where the quantiser
     does not see them: so those nodes are folded away first.
     """
     folded = target.with_name("folded.onnx")
-    fold(source, folded)
+    fold_constants(source, folded)
     graph = onnx.load(folded)
     add_pre_process_metadata(graph)  # the quantiser advises the folding that was just done
     quantize_dynamic(
@@ -26,12 +26,12 @@ def quantise(source: Path, target: Path) -> None:
         # Of 7 bits: with 8, sums overflow on processors without instructions of their own for 8-bit products.
         reduce_range=True,
         weight_type=QuantType.QInt8,
-        nodes_to_exclude=_sensitive(graph),
+        nodes_to_exclude=_find_sensitive_products(graph),
     )
     folded.unlink()
 
 
-def _sensitive(graph: onnx.ModelProto) -> list[str]:
+def _find_sensitive_products(graph: onnx.ModelProto) -> list[str]:
     """Name the products that lose most by 8-bit inputs: where the first two layers narrow again."""
     shapes = {weights.name: tuple(weights.dims) for weights in graph.graph.initializer}
     products = [node for node in graph.graph.node if node.op_type == "MatMul" and node.input[1] in shapes]
@@ -39,7 +39,7 @@ def _sensitive(graph: onnx.ModelProto) -> list[str]:
     return narrowing[:2]
 
 
-def fold(source: Path, target: Path) -> None:
+def fold_constants(source: Path, target: Path) -> None:
     """Write a graph whose weights are plain numbers: whatever only depends on them is worked out."""
     options = SessionOptions()
     options.graph_optimization_level = GraphOptimizationLevel.ORT_ENABLE_BASIC

@@ -37,10 +37,10 @@ class Weights:
 
     def of(self, name: str) -> Floats:
         """Return the numbers whose name ends so. Raises ModelMismatch."""
-        return _first((numbers for full, numbers in self.numbers.items() if full.endswith(name)), name)
+        return _first_of((numbers for full, numbers in self.numbers.items() if full.endswith(name)), name)
 
 
-def read(folded: Path, tokenizer: Path, texts: Sequence[str]) -> Weights:
+def read_weights(folded: Path, tokenizer: Path, texts: Sequence[str]) -> Weights:
     """Read a graph whose weights are plain numbers; `texts` show how large the inputs of its products become.
 
     Raises ModelMismatch for a graph of another model.
@@ -48,13 +48,13 @@ def read(folded: Path, tokenizer: Path, texts: Sequence[str]) -> Weights:
     model = onnx.load(folded)
     numbers = {one.name: numpy_helper.to_array(one) for one in model.graph.initializer}
     found = {
-        _role(model, node, numbers): node
+        _name_role(model, node, numbers): node
         for node in model.graph.node
         if node.op_type == "MatMul" and node.input[1] in numbers
     }
     if not found:
         raise ModelMismatch("the model's graph has no products of known weights")
-    peaks = _peaks(model, list(dict.fromkeys(node.input[0] for node in found.values())), tokenizer, texts)
+    peaks = _measure_peaks(model, list(dict.fromkeys(node.input[0] for node in found.values())), tokenizer, texts)
     products = {
         role: Product(numbers[node.input[1]], numbers[f"{role}.bias"], peaks[node.input[0]])
         for role, node in found.items()
@@ -62,20 +62,22 @@ def read(folded: Path, tokenizer: Path, texts: Sequence[str]) -> Weights:
     return Weights(numbers, {role[role.index("layer.") :]: product for role, product in products.items()})
 
 
-def _first(found: Iterator[Found], what: str) -> Found:
+def _first_of(found: Iterator[Found], what: str) -> Found:
     for one in found:
         return one
     raise ModelMismatch(f"the model's graph has no {what}")
 
 
-def _role(model: onnx.ModelProto, product: onnx.NodeProto, numbers: Mapping[str, object]) -> str:
+def _name_role(model: onnx.ModelProto, product: onnx.NodeProto, numbers: Mapping[str, object]) -> str:
     """Return what a product is called: as the bias that is added to it."""
-    added = _first((node for node in model.graph.node if product.output[0] in node.input), "bias of a product")
-    bias: str = _first((name for name in added.input if name in numbers), "bias of a product")
+    added = _first_of((node for node in model.graph.node if product.output[0] in node.input), "bias of a product")
+    bias: str = _first_of((name for name in added.input if name in numbers), "bias of a product")
     return bias.removesuffix(".bias")
 
 
-def _peaks(model: onnx.ModelProto, names: Sequence[str], tokenizer: Path, texts: Sequence[str]) -> dict[str, Floats]:
+def _measure_peaks(
+    model: onnx.ModelProto, names: Sequence[str], tokenizer: Path, texts: Sequence[str]
+) -> dict[str, Floats]:
     """Return by name the largest magnitudes of what these texts make of values, one for each of the last dimension."""
     watched = onnx.ModelProto()
     watched.CopyFrom(model)

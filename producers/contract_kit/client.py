@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 import httpx
 
 from producers.contract_kit.errors import NoAnswerError, UnusableError
-from producers.contract_kit.findings import shown
+from producers.contract_kit.findings import show_text
 from producers.contract_kit.wire import parse_json
 
 #: Connections at a time, also of the cases that write in parallel.
@@ -44,20 +44,20 @@ def parse_target(url: str) -> Target:
     if url.startswith("unix:"):
         socket, _, prefix = re.sub("^//(?=/)", "", url.removeprefix("unix:")).partition(":")
         if not socket.startswith("/") or prefix.strip("/") != prefix.strip("/").strip():
-            raise UnusableError(f"{shown(url)!r} names no socket: {_URLS}")
-        return Target(url, f"http://localhost{_prefix(prefix)}", unquote(socket))
+            raise UnusableError(f"{show_text(url)!r} names no socket: {_URLS}")
+        return Target(url, f"http://localhost{_path_prefix(prefix)}", unquote(socket))
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL:
-        raise UnusableError(f"{shown(url)!r} is no URL: {_URLS}") from None
+        raise UnusableError(f"{show_text(url)!r} is no URL: {_URLS}") from None
     if parsed.userinfo:
         raise UnusableError("the URL holds a user or password: give a token with --token-file instead")
     if parsed.scheme not in {"http", "https"} or not parsed.host or parsed.query or parsed.fragment:
-        raise UnusableError(f"{shown(url)!r} is no URL of a plugin: {_URLS}")
+        raise UnusableError(f"{show_text(url)!r} is no URL of a plugin: {_URLS}")
     return Target(url, url.rstrip("/"))
 
 
-def _prefix(path: str) -> str:
+def _path_prefix(path: str) -> str:
     return f"/{path.strip('/')}" if path.strip("/") else ""
 
 
@@ -98,7 +98,7 @@ class Answer:
         """The answer for a person: status and the beginning of the body, never the token."""
         text = self.raw[:2000].decode(errors="replace")
         text = text.replace(self.secret, "[token]") if self.secret else text
-        return shown(f"{self.status} {text.strip() or '(empty body)'}")
+        return show_text(f"{self.status} {text.strip() or '(empty body)'}")
 
 
 class Plugin:
@@ -117,7 +117,7 @@ class Plugin:
         self._places = asyncio.Semaphore(CONNECTIONS)
         # WHY no httpx.Client: redirects, cookies and the environment's credentials are no part of the contract.
         self._http = httpx.AsyncHTTPTransport(
-            verify=_certificates(ca_file) if target.base.startswith("https") else False,
+            verify=_load_certificates(ca_file) if target.base.startswith("https") else False,
             uds=target.socket,
             limits=httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=2),
             trust_env=False,
@@ -137,7 +137,7 @@ class Plugin:
         A 429 that names its Retry-After is obeyed a few times. Raises NoAnswerError where no answer came.
         """
         content = json.dumps(body).encode() if isinstance(body, Mapping) else body
-        did = shown(f"{method} {path} {'' if content is None else content.decode(errors='replace')}".rstrip())
+        did = show_text(f"{method} {path} {'' if content is None else content.decode(errors='replace')}".rstrip())
         async with self._places:
             for _ in range(RETRIES):
                 answer, retry_after_s = await self._send_once(did, method, path, content)
@@ -163,7 +163,7 @@ class Plugin:
         except TimeoutError:
             raise NoAnswerError(did, f"no whole answer within {self._timeout_s:g} s") from None
         except httpx.HTTPError as error:
-            raise NoAnswerError(did, f"no answer: {shown(str(error)) or type(error).__name__}") from None
+            raise NoAnswerError(did, f"no answer: {show_text(str(error)) or type(error).__name__}") from None
         answer = Answer(did, response.status_code, response.headers.get("content-type", ""), raw, self._token)
         return answer, _retry_after_s(response)
 
@@ -180,7 +180,7 @@ def _retry_after_s(response: httpx.Response) -> float | None:
     return min(float(text), LONGEST_RETRY_S)
 
 
-def _certificates(ca_file: Path | None) -> ssl.SSLContext:
+def _load_certificates(ca_file: Path | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError):

@@ -14,7 +14,7 @@ from rich.console import Console
 from producers.contract_kit.catalog import select_cases
 from producers.contract_kit.client import Plugin, Target, parse_target
 from producers.contract_kit.errors import UnusableError
-from producers.contract_kit.findings import shown
+from producers.contract_kit.findings import show_text
 from producers.contract_kit.junit import junit_xml
 from producers.contract_kit.probe import Settings
 from producers.contract_kit.registry import Case
@@ -89,20 +89,20 @@ def contract_test_command(
             return
         _check_writable(junit)
         run = Run(cases, Settings(namespace_prefix, dimension, parse_switch(stop_store, start_store)), fail_fast)
-        target, token = _target(url), _token(token_file)
+        target, token = _parse_target(url), _read_token(token_file)
         report.url = target.shown
-        asyncio.run(_judge(run, target, report, timeout_s=timeout, token=token, ca_file=ca_file))
+        asyncio.run(_run_cases(run, target, report, timeout_s=timeout, token=token, ca_file=ca_file))
     except UnusableError as error:
         report.unusable = str(error)
     except KeyboardInterrupt:
         report.interrupted = True
     if junit is not None and junit.exists():
         junit.write_bytes(junit_xml(report))
-    _print(report, as_json=as_json)
+    _print_report(report, as_json=as_json)
     raise typer.Exit(report.exit_status)
 
 
-async def _judge(
+async def _run_cases(
     run: Run, target: Target, report: Report, *, timeout_s: float, token: str | None, ca_file: Path | None
 ) -> None:
     """Run the cases; a terminal sees meanwhile how far they are."""
@@ -116,14 +116,14 @@ async def _judge(
             await run_cases(run, plugin, report, show)
 
 
-def _print(report: Report, *, as_json: bool) -> None:
+def _print_report(report: Report, *, as_json: bool) -> None:
     """Print the report: on standard output, or, where nothing could be judged, one line on standard error."""
     if report.unusable is not None:
-        print(f"contract-test: {shown(report.unusable, 2000)}", file=sys.stderr)
+        print(f"contract-test: {show_text(report.unusable, 2000)}", file=sys.stderr)
     if as_json:
         _print_json(report.as_json())
     elif report.unusable is None:
-        print_report(report, _console())
+        print_report(report, _build_console())
 
 
 def _print_list(cases: Sequence[Case], *, as_json: bool) -> None:
@@ -131,7 +131,7 @@ def _print_list(cases: Sequence[Case], *, as_json: bool) -> None:
         listed = [{"id": c.id, "clause": c.clause, "needs": list(c.needs), "promise": c.promise} for c in cases]
         _print_json({"contract": CONTRACT, "cases": listed})
     else:
-        print_cases(cases, _console())
+        print_cases(cases, _build_console())
 
 
 def _print_json(value: Mapping[str, Any]) -> None:
@@ -139,18 +139,18 @@ def _print_json(value: Mapping[str, Any]) -> None:
     print(json.dumps(value, ensure_ascii=True, allow_nan=False), flush=True)
 
 
-def _console() -> Console:
+def _build_console() -> Console:
     """Return where people read; texts are shown as they are, and nothing is cut off in a pipe."""
     return Console(markup=False, highlight=False, emoji=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
 
-def _target(url: str | None) -> Target:
+def _parse_target(url: str | None) -> Target:
     if not url:
         raise UnusableError("name the plugin: afterturn contract-test http://127.0.0.1:9100 (or MEMORY_PLUGIN_URL)")
     return parse_target(url)
 
 
-def _token(file: Path | None) -> str | None:
+def _read_token(file: Path | None) -> str | None:
     """Return the token of the file, else of the environment, else None; raises UnusableError for an unusable one."""
     try:
         text = os.environ.get(TOKEN_VARIABLE, "") if file is None else file.read_text()

@@ -18,10 +18,10 @@ class Finding:
 
 def as_text(value: object) -> str:
     """Return a value as authors of any language read it: a text as it is, anything else as JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=_plain)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=_plain_value)
 
 
-def shown(text: str, longest: int = LONGEST_SHOWN) -> str:
+def show_text(text: str, longest: int = LONGEST_SHOWN) -> str:
     """Return the text on one line, at most `longest` characters, without what could steer a terminal."""
     cut = text if len(text) <= longest else f"{text[: longest - 1]}…"
     if cut.isprintable():
@@ -29,5 +29,5 @@ def shown(text: str, longest: int = LONGEST_SHOWN) -> str:
     return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in cut)
 
 
-def _plain(value: object) -> object:
+def _plain_value(value: object) -> object:
     return sorted(map(str, value)) if isinstance(value, AbstractSet) else str(value)

@@ -26,12 +26,12 @@ def junit_xml(report: Report) -> bytes:
     suite = SubElement(root, "testsuite", totals | {"timestamp": report.started_at.isoformat(timespec="seconds")})
     properties = SubElement(suite, "properties")
     for name, value in (("url", report.url), ("version", report.version), ("claimed", ", ".join(report.claimed))):
-        SubElement(properties, "property", name=name, value=_xml(value or ""))
+        SubElement(properties, "property", name=name, value=_escape_xml(value or ""))
     for result in report.results:
         _add_case(suite, result)
     if broken:
         run = SubElement(suite, "testcase", classname=SUITE, name="the run", time="0")
-        SubElement(run, "error", message=_xml(broken)).text = _xml(broken)
+        SubElement(run, "error", message=_escape_xml(broken)).text = _escape_xml(broken)
     indent(root)
     return b'<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(root, encoding="unicode").encode() + b"\n"
 
@@ -45,7 +45,7 @@ def _add_case(suite: Element, result: Result) -> None:
         time=f"{result.seconds:.3f}",
     )
     if result.verdict is Verdict.SKIPPED:
-        SubElement(element, "skipped", message=_xml(result.why_skipped))
+        SubElement(element, "skipped", message=_escape_xml(result.why_skipped))
     elif result.verdict is Verdict.FAILED:
         first = result.findings[0]
         message = f"expected {first.expected}, saw {first.saw}"
@@ -53,8 +53,10 @@ def _add_case(suite: Element, result: Result) -> None:
         for one in result.findings:
             lines += ["", f"did       {one.did}", f"expected  {one.expected}", f"saw       {one.saw}"]
         lines += ["", f"to mend   {result.case.mend}"]
-        SubElement(element, "failure", message=_xml(message), type="deviation").text = _xml("\n".join(lines))
+        SubElement(element, "failure", message=_escape_xml(message), type="deviation").text = _escape_xml(
+            "\n".join(lines)
+        )
 
 
-def _xml(text: str) -> str:
+def _escape_xml(text: str) -> str:
     return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)

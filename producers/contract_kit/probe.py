@@ -9,7 +9,7 @@ from typing import Any
 
 from producers.contract_kit.client import Answer, Plugin, namespace_path
 from producers.contract_kit.errors import DeviationError, NoAnswerError
-from producers.contract_kit.findings import Finding, as_text, shown
+from producers.contract_kit.findings import Finding, as_text, show_text
 from producers.contract_kit.store_switch import StoreSwitch
 from producers.contract_kit.wire import LARGEST_LIMIT, Wire, is_text, memory_problem
 
@@ -151,14 +151,14 @@ class Probe:
     def require(self, answer: Answer, *statuses: int) -> None:
         """End the case unless the answer has one of these statuses."""
         if answer.status not in statuses:
-            raise DeviationError(Finding(answer.did, _either(statuses), answer.saw))
+            raise DeviationError(Finding(answer.did, _join_statuses(statuses), answer.saw))
 
     # -- expectations: the case goes on
 
     def expect(self, answer: Answer, *statuses: int, code: str | None = None) -> bool:
         """Note a deviation unless the answer has one of these statuses, and this Error code if one is named."""
         holds = answer.status in statuses and (code is None or answer.get("code") == code)
-        return self.judge(answer, f"{_either(statuses)}{f' with code {code}' if code else ''}", holds=holds)
+        return self.judge(answer, f"{_join_statuses(statuses)}{f' with code {code}' if code else ''}", holds=holds)
 
     def expect_no_failure(self, answer: Answer, accepted: int) -> bool:
         """Note a deviation unless the plugin accepts the request or refuses it with 400: never a 5xx."""
@@ -172,22 +172,22 @@ class Probe:
 
     def judge_last(self, expected: str, *, holds: bool, saw: object) -> bool:
         """Like `judge`, for what the latest answers came to."""
-        return self.judge(self.steps[-1], expected, holds=holds, saw=shown(as_text(saw)))
+        return self.judge(self.steps[-1], expected, holds=holds, saw=show_text(as_text(saw)))
 
     @property
     def did(self) -> str:
         """The case's latest requests, for a person."""
         left_out = len(self.steps) - SHOWN_STEPS
-        latest = "; ".join(shown(step.did, 120) for step in self.steps[-SHOWN_STEPS:])
+        latest = "; ".join(show_text(step.did, 120) for step in self.steps[-SHOWN_STEPS:])
         return f"{left_out} requests before; {latest}" if left_out > 0 else latest or "nothing"
 
 
-def ids(memories: Sequence[Wire]) -> list[str]:
+def memory_ids(memories: Sequence[Wire]) -> list[str]:
     """Return the ids of memories, in lower case: a UUID is the same in either."""
     return [str(one["id"]).lower() for one in memories]
 
 
-def contents(memories: Sequence[Wire]) -> list[str]:
+def memory_contents(memories: Sequence[Wire]) -> list[str]:
     """Return the contents of memories, in order."""
     return [str(one["content"]) for one in memories]
 
@@ -206,5 +206,5 @@ async def delete_namespaces(plugin: Plugin, names: Names) -> list[str]:
     return left
 
 
-def _either(statuses: Sequence[int]) -> str:
+def _join_statuses(statuses: Sequence[int]) -> str:
     return " or ".join(map(str, statuses))

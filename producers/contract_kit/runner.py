@@ -73,7 +73,7 @@ async def _run_case(case: Case, probe: Probe, report: Report) -> Result:
         probe.findings.append(Finding(probe.did, case.promise, f"an answer that cannot be judged ({kind}): {last}"))
     finally:
         report.left_behind += await delete_namespaces(probe.plugin, probe.names)
-    if lost and not await _listens(probe.plugin):
+    if lost and not await _is_listening(probe.plugin):
         report.stopped = f"the plugin no longer answers, since {case.id}; look at its log, and start it again"
     verdict = Verdict.FAILED if probe.findings else Verdict.PASSED
     return Result(case, verdict, probe.did, tuple(probe.findings), seconds=time.monotonic() - began)
@@ -96,18 +96,18 @@ async def _claimed_capabilities(plugin: Plugin, report: Report) -> frozenset[str
         raise UnusableError(
             f"GET /v1/health is {answer.saw}: no health of a memory plugin. Does the URL need a path prefix?"
         )
-    report.version = _text(answer, "version")
+    report.version = _text_field(answer, "version")
     listed = health.get("capabilities")
     report.claimed = tuple(one for one in CAPABILITIES if isinstance(listed, list) and one in listed)
     return frozenset(report.claimed)
 
 
-def _text(answer: Answer, name: str) -> str | None:
+def _text_field(answer: Answer, name: str) -> str | None:
     value = answer.get(name)
     return value if isinstance(value, str) else None
 
 
-async def _listens(plugin: Plugin) -> bool:
+async def _is_listening(plugin: Plugin) -> bool:
     try:
         await plugin.send("GET", "/v1/health")
     except NoAnswerError:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from producers.contract_kit.errors import DeviationError, UnusableError
-from producers.contract_kit.findings import Finding, shown
+from producers.contract_kit.findings import Finding, show_text
 
 #: Seconds that one of the commands may take.
 COMMAND_S = 60.0
@@ -27,10 +27,10 @@ class StoreSwitch:
         Raises DeviationError where a command fails.
         """
         try:
-            await _run(self.stop)
+            await _run_command(self.stop)
             yield
         finally:
-            await _run(self.start)
+            await _run_command(self.start)
 
 
 def parse_switch(stop: str | None, start: str | None) -> StoreSwitch | None:
@@ -46,8 +46,8 @@ def parse_switch(stop: str | None, start: str | None) -> StoreSwitch | None:
     return switch
 
 
-async def _run(command: tuple[str, ...]) -> None:
-    did, expected = shown(f"ran {shlex.join(command)}"), f"exit status 0 within {COMMAND_S:g} s"
+async def _run_command(command: tuple[str, ...]) -> None:
+    did, expected = show_text(f"ran {shlex.join(command)}"), f"exit status 0 within {COMMAND_S:g} s"
     pipe = asyncio.subprocess.PIPE
     try:
         process = await asyncio.create_subprocess_exec(
@@ -65,5 +65,5 @@ async def _run(command: tuple[str, ...]) -> None:
             process.kill()
             await process.wait()
     if process.returncode:
-        said = shown(written.decode(errors="replace").strip())
+        said = show_text(written.decode(errors="replace").strip())
         raise DeviationError(Finding(did, expected, f"exit status {process.returncode}: {said}"))

@@ -26,10 +26,10 @@ def print_report(report: Report, console: Console) -> None:
     if report.left_behind:
         console.print(f"\nleft behind, for they could not be deleted: {', '.join(report.left_behind)}")
     console.print()
-    console.print(summary(report), style="bold red" if report.failed or report.stopped else "bold")
+    console.print(format_summary(report), style="bold red" if report.failed or report.stopped else "bold")
 
 
-def summary(report: Report) -> str:
+def format_summary(report: Report) -> str:
     """Return the run in one line."""
     counts = ", ".join(f"{number} {name}" for name, number in report.counts().items() if number or name == "passed")
     ended = "interrupted: " if report.interrupted else f"stopped: {report.stopped}: " if report.stopped else ""

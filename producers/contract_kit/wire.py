@@ -44,7 +44,7 @@ def is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def instant(value: object) -> datetime | None:
+def parse_instant(value: object) -> datetime | None:
     """Return the instant that an RFC 3339 text names, to the microsecond; None for anything else."""
     found = _RFC3339.fullmatch(value) if isinstance(value, str) else None
     if found is None:
@@ -102,14 +102,14 @@ def memory_problem(value: object) -> str | None:
         return f"`kind` is none of {', '.join(MEMORY_KINDS)}"
     if value.get("source") not in SOURCES:
         return f"`source` is none of {', '.join(SOURCES)}"
-    if instant(value.get("created_at")) is None:
+    if parse_instant(value.get("created_at")) is None:
         return "`created_at` is no RFC 3339 time"
     return _optional_problem(value)
 
 
 def _optional_problem(memory: Wire) -> str | None:
     """Return what is wrong with the fields a Memory may leave out, or set to null."""
-    if memory.get("expires_at") is not None and instant(memory["expires_at"]) is None:
+    if memory.get("expires_at") is not None and parse_instant(memory["expires_at"]) is None:
         return "`expires_at` is no RFC 3339 time"
     if not isinstance(memory.get("pin"), bool | None):
         return "`pin` is no boolean"

@@ -22,7 +22,7 @@ from producers.http import (
     units,
 )
 from producers.http.middleware import REQUEST_ID, Door
-from producers.http.openapi import describe
+from producers.http.openapi import add_models
 from producers.service.auditing import CallRecorder
 from producers.service.banks import BankBody, BankChange
 from producers.service.corrections import CorrectionBody
@@ -78,30 +78,30 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        exception_handlers={HTTPException: _unrouted},
+        exception_handlers={HTTPException: _answer_unrouted},
     )
-    names.register()
+    names.register_name_converter()
     app.add_middleware(Door, settings=settings, fair=fair or FairQueue(FairnessSettings()), recorder=recorder)
     for router in (
-        turns.routes(memory, keys),
-        recall.routes(memory, keys),
-        units.routes(memory, keys),
-        erasures.routes(memory, keys),
-        banks.routes(memory, keys),
-        knowledge.routes(memory, keys),
-        profiles.routes(memory, keys),
-        memories.routes(memory, keys),
-        service.routes(health, metrics),
+        turns.turn_routes(memory, keys),
+        recall.recall_routes(memory, keys),
+        units.unit_routes(memory, keys),
+        erasures.erasure_routes(memory, keys),
+        banks.bank_routes(memory, keys),
+        knowledge.knowledge_routes(memory, keys),
+        profiles.profile_routes(memory, keys),
+        memories.gateway_routes(memory, keys),
+        service.service_routes(health, metrics),
         docs.routes(app.title, app.openapi_url or ""),
     ):
         # Included, a router would look for its route three times over; these have nothing to add to their routes.
         app.router.routes += router.routes
-    describe(app, BODIES)
+    add_models(app, BODIES)
     return app
 
 
-async def _unrouted(request: Request, error: Exception) -> Response:
+async def _answer_unrouted(request: Request, error: Exception) -> Response:
     """Answer for the router: no such path, no such method."""
     status = getattr(error, "status_code", 404)
     message = {404: "no such path", 405: "this path does not take this method"}.get(status, "cannot be routed")
-    return problems.routed(status, message, request.scope[REQUEST_ID], getattr(error, "headers", None))
+    return problems.routing_response(status, message, request.scope[REQUEST_ID], getattr(error, "headers", None))

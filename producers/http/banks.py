@@ -2,38 +2,40 @@
 
 from fastapi import APIRouter, Request, Response
 
-from producers.http.openapi import documented
-from producers.http.reading import BankPlace, body_of, grant_of, parameters, replied
+from producers.http.openapi import describe_route
+from producers.http.reading import BankPlace, body_of, grant_of, json_response, read_parameters
 from producers.service.banks import BankBody, BankChange, BanksParameters, as_json
 from producers.service.memory import Memory
 from store.tenancy.keys import Keys
 
 
-def routes(memory: Memory, keys: Keys) -> APIRouter:
+def bank_routes(memory: Memory, keys: Keys) -> APIRouter:
     """Return the routes of banks."""
     router = APIRouter(prefix="/api/v1", tags=["banks"])
 
-    @router.post("/banks", **documented("Make a bank of the host, of an agent, or of a user", BankBody, created=True))
+    @router.post(
+        "/banks", **describe_route("Make a bank of the host, of an agent, or of a user", BankBody, created=True)
+    )
     async def create(request: Request) -> Response:
         grant = await grant_of(request, keys)
         bank, new = await memory.create_bank(grant, await body_of(request))
-        return replied({"ok": True, **as_json(bank), "created": new}, 201 if new else 200)
+        return json_response({"ok": True, **as_json(bank), "created": new}, 201 if new else 200)
 
-    @router.get("/banks", **documented("The banks a key reaches, by name", query=BanksParameters))
+    @router.get("/banks", **describe_route("The banks a key reaches, by name", query=BanksParameters))
     async def listing(request: Request) -> Response:
         grant = await grant_of(request, keys)
-        banks = await memory.list_banks(grant, parameters(request, BanksParameters))
-        return replied({"banks": [as_json(bank) for bank in banks]})
+        banks = await memory.list_banks(grant, read_parameters(request, BanksParameters))
+        return json_response({"banks": [as_json(bank) for bank in banks]})
 
-    @router.patch("/banks/{bank:name}", **documented("Change a bank's language", BankChange))
+    @router.patch("/banks/{bank:name}", **describe_route("Change a bank's language", BankChange))
     async def change(request: Request, bank: str) -> Response:
         grant = await grant_of(request, keys)
-        return replied({"ok": True, **as_json(await memory.change_bank(grant, bank, await body_of(request)))})
+        return json_response({"ok": True, **as_json(await memory.change_bank(grant, bank, await body_of(request)))})
 
-    @router.patch("/banks", **documented("Change a bank of any name", BankChange, query=BankPlace))
+    @router.patch("/banks", **describe_route("Change a bank of any name", BankChange, query=BankPlace))
     async def change_of(request: Request) -> Response:
         grant = await grant_of(request, keys)
-        bank = parameters(request, BankPlace).bank
-        return replied({"ok": True, **as_json(await memory.change_bank(grant, bank, await body_of(request)))})
+        bank = read_parameters(request, BankPlace).bank
+        return json_response({"ok": True, **as_json(await memory.change_bank(grant, bank, await body_of(request)))})
 
     return router

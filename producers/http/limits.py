@@ -117,13 +117,13 @@ def client_address(scope: Scope, trusted: Sequence[Network]) -> str:
     name: str = client[0] if client else ""
     if not trusted and ":" not in name:
         return name
-    address = _parsed(name)
+    address = _parse_address(name)
     if address is None:
         return name
     for hop in reversed(_forwarded_for(scope)):
         if not any(address in network for network in trusted):
             break
-        before = _parsed(hop)
+        before = _parse_address(hop)
         if before is None:
             break
         address = before
@@ -151,7 +151,7 @@ def _forwarded_for(scope: Scope) -> list[str]:
     return [hop.strip() for value in values for hop in value.split(",")]
 
 
-def _parsed(name: str) -> Address | None:
+def _parse_address(name: str) -> Address | None:
     """Return an address as proxies write it: bare, in brackets, or with a port."""
     if name.startswith("["):
         name = name[1:].partition("]")[0]

@@ -8,58 +8,58 @@ from fastapi import APIRouter, Request, Response
 from producers.errors import Invalid, Unauthenticated
 from producers.fair_queue import RECALL
 from producers.http.middleware import REQUEST_ID
-from producers.http.openapi import documented
-from producers.http.reading import body_of, enter, replied
+from producers.http.openapi import describe_route
+from producers.http.reading import body_of, json_response, wait_for_turn
 from producers.service.gateway_calls import AddBody, Credentials, FlushBody, SearchBody
 from producers.service.memory import Memory
-from producers.service.turns import read
+from producers.service.turns import parse_body
 from store.tenancy.keys import Grant, Keys
 
 REFUSAL = "these credentials open nothing"
 
 
-def routes(memory: Memory, keys: Keys) -> APIRouter:
+def gateway_routes(memory: Memory, keys: Keys) -> APIRouter:
     """Return the routes of the gateway."""
     router = APIRouter(prefix="/memories", tags=["gateway"])
 
-    @router.post("/add", **documented("Remember messages of a session", AddBody, key=False))
+    @router.post("/add", **describe_route("Remember messages of a session", AddBody, key=False))
     async def add(request: Request) -> Response:
         value = await body_of(request)
-        grant = await _user(request, value, keys)
+        grant = await _authorise_user(request, value, keys)
         stored = await memory.intake.add_messages(grant, value)
         data = {"message_count": stored, "status": "accumulated"}
-        return replied({"request_id": request.scope[REQUEST_ID], "data": data})
+        return json_response({"request_id": request.scope[REQUEST_ID], "data": data})
 
     @router.post(
-        "/flush", **documented("Nothing waits here: extraction began when the message came", FlushBody, key=False)
+        "/flush", **describe_route("Nothing waits here: extraction began when the message came", FlushBody, key=False)
     )
     async def flush(request: Request) -> Response:
         value = await body_of(request)
-        await _user(request, value, keys)
-        read(FlushBody, value)
-        return replied({"request_id": request.scope[REQUEST_ID], "data": {"status": "extracted"}})
+        await _authorise_user(request, value, keys)
+        parse_body(FlushBody, value)
+        return json_response({"request_id": request.scope[REQUEST_ID], "data": {"status": "extracted"}})
 
-    @router.post("/search", **documented("Recall for a conversation", SearchBody, key=False))
+    @router.post("/search", **describe_route("Recall for a conversation", SearchBody, key=False))
     async def search(request: Request) -> Response:
         value = await body_of(request)
-        grant = await _user(request, value, keys, RECALL)
-        return replied({"results": await memory.asking.search_messages(grant, value)})
+        grant = await _authorise_user(request, value, keys, RECALL)
+        return json_response({"results": await memory.asking.search_messages(grant, value)})
 
     return router
 
 
-async def _user(request: Request, value: Any, keys: Keys, weight: int | None = None) -> Grant:
+async def _authorise_user(request: Request, value: Any, keys: Keys, weight: int | None = None) -> Grant:
     """Return the grant of the user in the body, when the tenant's turn has come.
 
     Raises Unauthenticated, alike for whatever part is wrong, and Overloaded.
     """
     try:
-        told = read(Credentials, value)
+        told = parse_body(Credentials, value)
     except Invalid:
         raise Unauthenticated(REFUSAL) from None
     grant = await keys.authenticate(told.user_key)
     owner = (grant.gateway_user if grant else None) or ""
     if grant is None or not owner or not hmac.compare_digest(owner.encode(), told.user_id.encode(errors="replace")):
         raise Unauthenticated(REFUSAL)
-    await enter(request, grant, weight)
+    await wait_for_turn(request, grant, weight)
     return grant

@@ -72,7 +72,7 @@ class Door:
         for name, value in scope["headers"]:
             if name == b"content-length" and value.isdigit() and int(value) > self._settings.max_request_bytes:
                 raise too_large(self._settings.max_request_bytes)
-            if name == b"host" and self._own_names_only and not is_loopback(_name(value)):
+            if name == b"host" and self._own_names_only and not is_loopback(_host_name(value)):
                 raise PermissionDenied("this host name does not lead here")
 
 
@@ -113,12 +113,12 @@ class _Visit:
         await self._send(message)
 
     async def failed(self, error: Exception, receive: Receive) -> None:
-        known = problems.wire(error)
+        known = problems.error_to_wire(error)
         self._code = known.code
         if known is problems.INTERNAL or known is problems.UNAVAILABLE:
             self._error = type(error).__name__
         if not self._status:
-            await problems.answer(error, self._id)(self._scope, receive, self.send)
+            await problems.error_response(error, self._id)(self._scope, receive, self.send)
 
     def note(self, recorder: CallRecorder | None) -> None:
         """Count the request, write its line and note it: how it was asked and how it ended, never what was said."""
@@ -163,7 +163,7 @@ def is_loopback(name: str) -> bool:
         return False
 
 
-def _name(host: bytes) -> str:
+def _host_name(host: bytes) -> str:
     """Return the name in a Host header, without its port."""
     text = host.decode("latin-1")
     return text[1:].partition("]")[0] if text.startswith("[") else text.partition(":")[0]

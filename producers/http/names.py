@@ -13,6 +13,6 @@ class NameConvertor(PathConvertor):
     regex = "(?s:.*)"
 
 
-def register() -> None:
+def register_name_converter() -> None:
     """Let routes say `{bank:name}`; again changes nothing."""
     register_url_convertor("name", NameConvertor())

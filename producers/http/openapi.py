@@ -28,7 +28,7 @@ class ErrorBody(BaseModel):
     request_id: str
 
 
-def documented(
+def describe_route(
     summary: str,
     body: type[BaseModel] | None = None,
     *,
@@ -58,7 +58,7 @@ def documented(
     }
 
 
-def describe(app: FastAPI, models: Sequence[type[BaseModel]]) -> None:
+def add_models(app: FastAPI, models: Sequence[type[BaseModel]]) -> None:
     """Make the app's description hold the models its routes point at."""
     shown: list[type[BaseModel]] = [ErrorBody, *models]
 

@@ -95,7 +95,7 @@ WIRES: Mapping[type[Exception], Wire] = {
 ROUTER_CODES = {400: "BAD_REQUEST", 404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
 
 
-def wire(error: Exception) -> Wire:
+def error_to_wire(error: Exception) -> Wire:
     """Return how a failure looks outside."""
     for kind in type(error).__mro__:
         if kind in WIRES:
@@ -103,9 +103,9 @@ def wire(error: Exception) -> Wire:
     return UNAVAILABLE if is_outage(error) or timed_out(error) else INTERNAL
 
 
-def described(error: Exception) -> dict[str, Any]:
+def describe_error(error: Exception) -> dict[str, Any]:
     """Return the `error` object of a body: code, message, whether to try again, details."""
-    known = wire(error)
+    known = error_to_wire(error)
     if known is INTERNAL:
         message = "an unexpected error; the request id leads to its line in the log"
     elif known is UNAVAILABLE:
@@ -116,21 +116,21 @@ def described(error: Exception) -> dict[str, Any]:
     return {"code": known.code, "message": message, "retryable": known.retryable, "details": details}
 
 
-def answer(error: Exception, request_id: str) -> Response:
+def error_response(error: Exception, request_id: str) -> Response:
     """Return the whole answer for a failure."""
-    known = wire(error)
+    known = error_to_wire(error)
     wait = (
         {"retry-after": str(error.retry_after_s)} if isinstance(error, QuotaExceeded | RateLimited | Overloaded) else {}
     )
-    return _response(known.status, described(error), request_id, {**known.headers, **wait})
+    return _build_response(known.status, describe_error(error), request_id, {**known.headers, **wait})
 
 
-def routed(status: int, message: str, request_id: str, headers: Mapping[str, str] | None = None) -> Response:
+def routing_response(status: int, message: str, request_id: str, headers: Mapping[str, str] | None = None) -> Response:
     """Return the answer when no route fits."""
     body = {"code": ROUTER_CODES.get(status, "BAD_REQUEST"), "message": message, "retryable": False, "details": {}}
-    return _response(status, body, request_id, headers or {})
+    return _build_response(status, body, request_id, headers or {})
 
 
-def _response(status: int, error: Mapping[str, Any], request_id: str, headers: Mapping[str, str]) -> Response:
+def _build_response(status: int, error: Mapping[str, Any], request_id: str, headers: Mapping[str, str]) -> Response:
     body = orjson.dumps({"error": error, "request_id": request_id})
     return Response(body, status, dict(headers), media_type="application/json")

@@ -13,7 +13,7 @@ from producers.fair_queue import weight_of
 from producers.http.middleware import ENTER, GRANT
 from producers.http.problems import Malformed
 from producers.service.fields import POSITION_MAX, BankName
-from producers.service.turns import read
+from producers.service.turns import parse_body
 from store.errors import NotFound
 from store.tenancy.keys import Grant, Keys
 
@@ -68,11 +68,11 @@ async def grant_of(request: Request, keys: Keys, weight: int | None = None) -> G
         raise Unauthenticated("a valid key is needed: Authorization: Bearer <key>")
     if grant.gateway_user is not None:
         raise PermissionDenied("this key opens /memories/* only")
-    await enter(request, grant, weight)
+    await wait_for_turn(request, grant, weight)
     return grant
 
 
-async def enter(request: Request, grant: Grant, weight: int | None = None) -> None:
+async def wait_for_turn(request: Request, grant: Grant, weight: int | None = None) -> None:
     """Note whose request this is, and wait for the tenant's turn. Raises Overloaded.
 
     The body is read before: no turn waits for a client that sends slowly.
@@ -103,15 +103,15 @@ def _refuse_constant(_name: str) -> None:
     raise ValueError("not JSON")
 
 
-def parameters(request: Request, model: type[P]) -> P:
+def read_parameters(request: Request, model: type[P]) -> P:
     """Return the query's parameters. Raises Invalid for unknown, repeated and wrong ones."""
     given = request.query_params.multi_items()
     if len({name for name, _ in given}) < len(given):
         raise Invalid(Problem("query", "a parameter is given more than once"))
-    return read(model, dict(given))
+    return parse_body(model, dict(given))
 
 
-def identifier(text: str) -> UUID:
+def parse_identifier(text: str) -> UUID:
     """Return the id in a path. Raises NotFound: what is no id names nothing."""
     try:
         return UUID(text)
@@ -119,6 +119,6 @@ def identifier(text: str) -> UUID:
         raise NotFound("no such id") from None
 
 
-def replied(value: Any, status: int = 200) -> Response:
+def json_response(value: Any, status: int = 200) -> Response:
     """Return a JSON answer."""
     return Response(orjson.dumps(value), status, media_type="application/json")

@@ -7,8 +7,8 @@ from typing import Protocol
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
-from producers.http.openapi import documented
-from producers.http.reading import replied
+from producers.http.openapi import describe_route
+from producers.http.reading import json_response
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,23 +35,23 @@ class Health(Protocol):
 Metrics = Callable[[], Awaitable[bytes]]
 
 
-def routes(health: Health, metrics: Metrics) -> APIRouter:
+def service_routes(health: Health, metrics: Metrics) -> APIRouter:
     """Return the routes of the service itself."""
     router = APIRouter(tags=["service"])
 
-    @router.get("/health/live", **documented("Whether the process lives", key=False))
+    @router.get("/health/live", **describe_route("Whether the process lives", key=False))
     async def live(request: Request) -> Response:
         del request
-        return replied({"status": "live"})
+        return json_response({"status": "live"})
 
-    @router.get("/health/ready", **documented("Whether it can do its work", key=False))
+    @router.get("/health/ready", **describe_route("Whether it can do its work", key=False))
     async def ready(request: Request) -> Response:
         del request
         found = await health.ready()
         body = {"status": found.status, "failing": found.failing, "reasons": list(found.degraded)}
-        return replied(body, 503 if found.failing else 200)
+        return json_response(body, 503 if found.failing else 200)
 
-    @router.get("/metrics", **documented("Prometheus text", key=False))
+    @router.get("/metrics", **describe_route("Prometheus text", key=False))
     async def scrape(request: Request) -> Response:
         del request
         return Response(await metrics(), media_type=CONTENT_TYPE_PLAIN_0_0_4)

@@ -28,7 +28,7 @@ from producers.plugin.wire import (
     Written,
 )
 from store.off_loop import off_loop
-from store.text.redaction import Redaction, redact
+from store.text.redaction import Redaction, redact_secrets
 
 #: How long a summary is kept that names no end.
 SUMMARY_TTL = timedelta(days=30)
@@ -209,7 +209,7 @@ class Perimeter:
 
 def clean(content: str, redaction: Redaction, own_keys: Sequence[str] = ()) -> str:
     """Return a text as it is stored: its secrets replaced, its marks disarmed."""
-    return disarm_marks(redact(content, redaction, own_keys))
+    return disarm_marks(redact_secrets(content, redaction, own_keys))
 
 
 def _degrade(write: MemoryWrite, promised: frozenset[str]) -> tuple[MemoryWrite, tuple[str, ...]]:

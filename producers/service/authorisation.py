@@ -60,9 +60,11 @@ class Authorisation:
             return
         if await self._owns(grant, bank):
             return
-        if units and all(_wrote(grant, one) for one in await self.units.authors(grant.host_id, bank, units)):
+        if units and all(_is_author(grant, one) for one in await self.units.authors(grant.host_id, bank, units)):
             return
-        if document and all(_wrote(grant, one) for one in await self.documents.authors(grant.host_id, bank, document)):
+        if document and all(
+            _is_author(grant, one) for one in await self.documents.authors(grant.host_id, bank, document)
+        ):
             return
         scope = " or one made with --curate" if action in CURATION else ""
         raise PermissionDenied(
@@ -96,7 +98,7 @@ def require_user_erasure(grant: Grant, user: str) -> None:
         raise PermissionDenied("this key erases its own user only")
 
 
-def _wrote(grant: Grant, author: Author) -> bool:
+def _is_author(grant: Grant, author: Author) -> bool:
     if grant.user is not None:
         return author.user == identity.user_id(grant.host_id, grant.user)
     return grant.agent is not None and author.agent == identity.agent_id(grant.host_id, grant.agent)

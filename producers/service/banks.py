@@ -10,20 +10,20 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from producers.errors import Invalid, PermissionDenied, Problem
-from producers.service.fields import BANK_BYTES, BankName, Name, Text, refuse
+from producers.service.fields import BANK_BYTES, BankName, Name, Text, field_error
 from store.memory.turns import NewTurn
 from store.tenancy.banks import Bank, Banks
 from store.tenancy.keys import Grant
 from store.tenancy.spaces import Space
-from store.text.word_rules import AUTO, NONE, languages
+from store.text.word_rules import AUTO, NONE, supported_languages
 
 MAX_LISTED = 1000
 
 
-def _language(code: str) -> str:
-    known = (AUTO, NONE, *languages())
+def _parse_language(code: str) -> str:
+    known = (AUTO, NONE, *supported_languages())
     if code not in known:
-        raise refuse(f"must be one of {', '.join(known)}")
+        raise field_error(f"must be one of {', '.join(known)}")
     return code
 
 
@@ -42,7 +42,7 @@ class BankChange(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    language: Annotated[str, AfterValidator(_language)]
+    language: Annotated[str, AfterValidator(_parse_language)]
 
 
 class BanksParameters(BaseModel):
@@ -54,23 +54,23 @@ class BanksParameters(BaseModel):
     limit: int = Field(200, ge=1, le=MAX_LISTED)
 
 
-async def reach(banks: Banks, grant: Grant, bank: str) -> str:
+async def resolve_bank(banks: Banks, grant: Grant, bank: str) -> str:
     """Return the whole name of the bank a key's holder means. Raises PermissionDenied, Invalid for too long a name."""
     space = grant.space
     if not (grant.allows(bank) or (space.prefix and grant.allows(bank.removeprefix(space.prefix)))):
         raise PermissionDenied("this key does not reach this bank")
-    return fitting(await banks.resolve(grant.host_id, space, bank))
+    return fit_name(await banks.resolve(grant.host_id, space, bank))
 
 
-async def holds(banks: Banks, grant: Grant, name: str) -> bool:
+async def reaches_bank(banks: Banks, grant: Grant, name: str) -> bool:
     """Say whether a key reaches the bank of this whole name."""
     try:
-        return await reach(banks, grant, name) == name
+        return await resolve_bank(banks, grant, name) == name
     except (PermissionDenied, Invalid):
         return False
 
 
-def fitting(name: str) -> str:
+def fit_name(name: str) -> str:
     """Return the whole name of a bank. Raises Invalid when the owner's name leaves too little room for the bank's."""
     if len(name.encode()) > BANK_BYTES:
         raise Invalid(Problem("bank", f"must have at most {BANK_BYTES} bytes together with the name of its owner"))
@@ -84,10 +84,10 @@ def written_by(grant: Grant, turn: NewTurn, bank: str) -> NewTurn:
     """
     if grant.user is None and grant.agent is None:
         return turn if turn.bank == bank else replace(turn, bank=bank)
-    return replace(turn, bank=bank, user_id=speaker(grant, turn.user_id), agent=grant.agent)
+    return replace(turn, bank=bank, user_id=resolve_speaker(grant, turn.user_id), agent=grant.agent)
 
 
-def speaker(grant: Grant, user: str | None) -> str | None:
+def resolve_speaker(grant: Grant, user: str | None) -> str | None:
     """Return who writes: whom the key says, else whom the body says. Raises PermissionDenied where these differ."""
     if grant.user is not None and user not in (None, grant.user):
         raise PermissionDenied("this key writes as its own user only")
@@ -98,17 +98,17 @@ def space_for(grant: Grant, body: BankBody) -> Space:
     """Return whose a new bank shall be. Raises PermissionDenied for anybody but the key's own user and agent."""
     if grant.agent is not None and body.agent not in (None, grant.agent):
         raise PermissionDenied("this key makes banks of its own agent only")
-    return Space(speaker(grant, body.user_id), grant.agent or body.agent)
+    return Space(resolve_speaker(grant, body.user_id), grant.agent or body.agent)
 
 
-def listed(grant: Grant) -> list[str] | None:
+def listable_names(grant: Grant) -> list[str] | None:
     """Return the whole names a key may list; None for all it sees."""
     if grant.banks is None:
         return None
     return sorted({*grant.banks, *(grant.space.name(bank) for bank in grant.banks)})
 
 
-def keeper(grant: Grant) -> str:
+def describe_keeper(grant: Grant) -> str:
     """Return how readers of a bank are told whose key laid something down for them."""
     if grant.user is not None:
         return f"user {grant.user}"

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from producers.errors import Invalid, Problem
 from producers.service.fields import Text
-from producers.service.turns import limit_text, read
+from producers.service.turns import limit_text, parse_body
 from producers.settings import ApiSettings
 
 
@@ -21,7 +21,7 @@ class CorrectionBody(BaseModel):
 
 def correction_of(value: Any, settings: ApiSettings) -> CorrectionBody:
     """Return the correction a JSON value is. Raises Invalid, or TooLarge for a text past a message's limit."""
-    body = read(CorrectionBody, value)
+    body = parse_body(CorrectionBody, value)
     if not body.content.strip():
         raise Invalid(Problem("content", "must not be blank; to remove a unit, delete it"))
     limit_text("content", len(body.content.encode()), settings)

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from producers.notifications import Doorbell
 from producers.service.authorisation import Authorisation
-from producers.service.banks import reach
+from producers.service.banks import resolve_bank
 from producers.service.load_shedding import Pressure, Shed
 from producers.service.recalls import Recalls
 from store.derived.pending_words import KeptShort
@@ -22,7 +22,7 @@ from store.tenancy.keys import Grant
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class Dependencies:
     """What the facade stands on."""
 
     turns: TurnStore
@@ -52,4 +52,4 @@ class Parts:
 
     async def reach(self, grant: Grant, bank: str) -> str:
         """Return the whole name of the bank that is meant. Raises PermissionDenied."""
-        return await reach(self.banks, grant, bank)
+        return await resolve_bank(self.banks, grant, bank)

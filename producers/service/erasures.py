@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from producers.service.fields import BankName, Name, SessionName, refuse
+from producers.service.fields import BankName, Name, SessionName, field_error
 from store import identity
 from store.erasure import Kind, Receipt
 from store.tenancy.keys import Grant
@@ -31,11 +31,11 @@ class ErasureBody(BaseModel):
         given = {name for name in NAMED_BY.values() if name and getattr(self, name) is not None}
         wanted = {name for name in (NAMED_BY[self.kind],) if name}
         if given != wanted:
-            raise refuse(f"a {self.kind} is named by {' and '.join(wanted) or 'its bank alone'}")
+            raise field_error(f"a {self.kind} is named by {' and '.join(wanted) or 'its bank alone'}")
         if self.kind == "bank" and "bank" not in self.model_fields_set:
-            raise refuse("the bank to erase must be named")
+            raise field_error("the bank to erase must be named")
         if self.kind == "user" and "bank" in self.model_fields_set:
-            raise refuse("a user is erased from all banks")
+            raise field_error("a user is erased from all banks")
         return self
 
     @property
@@ -44,7 +44,7 @@ class ErasureBody(BaseModel):
         return self.unit_id or self.session_id or self.user_id or ""
 
 
-def shows(grant: Grant, receipt: Receipt) -> bool:
+def may_see_receipt(grant: Grant, receipt: Receipt) -> bool:
     """Say whether a key may see a receipt that is in sight of its user and agent."""
     if grant.banks is None:
         return receipt.kind is not Kind.USER or grant.agent is None

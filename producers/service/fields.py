@@ -29,16 +29,16 @@ _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-def refuse(problem: str) -> PydanticCustomError:
+def field_error(problem: str) -> PydanticCustomError:
     """Return the error of a broken rule; `problem` must not repeat the value."""
     return PydanticCustomError("rule", "{problem}", {"problem": problem})
 
 
-def _bytes(limit: int) -> Callable[[str], str]:
+def _limit_bytes(limit: int) -> Callable[[str], str]:
     def check(text: str) -> str:
         check_text(text)
         if not text or len(text.encode()) > limit:
-            raise refuse(f"must have 1 to {limit} bytes")
+            raise field_error(f"must have 1 to {limit} bytes")
         return text
 
     return check
@@ -46,28 +46,28 @@ def _bytes(limit: int) -> Callable[[str], str]:
 
 def session_name(text: str) -> str:
     """Return a session's name if it can stand as one segment of a path."""
-    _bytes(SESSION_BYTES)(text)
+    _limit_bytes(SESSION_BYTES)(text)
     if text in {".", ".."} or "/" in text or "\\" in text or _CONTROL.search(text):
-        raise refuse("must not be . or .., nor contain a slash, a backslash or a control character")
+        raise field_error("must not be . or .., nor contain a slash, a backslash or a control character")
     return text
 
 
-def moment(value: Any) -> datetime:
+def parse_moment(value: Any) -> datetime:
     """Return the UTC time of an RFC 3339 text with its offset, or of an integer of epoch milliseconds."""
     if isinstance(value, datetime):
         read = value
     elif isinstance(value, int) and not isinstance(value, bool):
         if not _EARLIEST_MS <= value < _LATEST_MS:
-            raise refuse(f"must lie between the years {EARLIEST.year} and {LATEST.year} (epoch milliseconds)")
+            raise field_error(f"must lie between the years {EARLIEST.year} and {LATEST.year} (epoch milliseconds)")
         return _EPOCH + timedelta(milliseconds=value)
     elif isinstance(value, str) and _RFC3339.fullmatch(value):
         read = _read_rfc3339(value)
     else:
-        raise refuse("must be RFC 3339 with Z or an offset, or an integer of epoch milliseconds")
+        raise field_error("must be RFC 3339 with Z or an offset, or an integer of epoch milliseconds")
     if read.tzinfo is None:
-        raise refuse("must carry an offset")
+        raise field_error("must carry an offset")
     if not EARLIEST <= read < LATEST:
-        raise refuse(f"must lie between the years {EARLIEST.year} and {LATEST.year}")
+        raise field_error(f"must lie between the years {EARLIEST.year} and {LATEST.year}")
     return read.astimezone(UTC)
 
 
@@ -75,16 +75,16 @@ def _read_rfc3339(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text.upper())
     except ValueError:
-        raise refuse("must be a time that exists") from None
+        raise field_error("must be a time that exists") from None
 
 
-BankName = Annotated[str, AfterValidator(_bytes(BANK_BYTES))]
+BankName = Annotated[str, AfterValidator(_limit_bytes(BANK_BYTES))]
 SessionName = Annotated[str, AfterValidator(session_name)]
-TurnName = Annotated[str, AfterValidator(_bytes(TURN_BYTES))]
-Name = Annotated[str, AfterValidator(_bytes(NAME_BYTES))]
+TurnName = Annotated[str, AfterValidator(_limit_bytes(TURN_BYTES))]
+Name = Annotated[str, AfterValidator(_limit_bytes(NAME_BYTES))]
 Text = Annotated[str, AfterValidator(check_text)]
 Moment = Annotated[
     datetime,
-    PlainValidator(moment),
+    PlainValidator(parse_moment),
     WithJsonSchema({"anyOf": [{"type": "string", "format": "date-time"}, {"type": "integer"}]}),
 ]

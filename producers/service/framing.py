@@ -11,7 +11,7 @@ from datetime import datetime
 from afterturn_client import reference
 from afterturn_client.reference import strip
 
-__all__ = ["ReferenceDirective", "ReferenceItem", "frame", "strip"]
+__all__ = ["ReferenceDirective", "ReferenceItem", "frame_message", "strip"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,9 @@ class ReferenceDirective:
     laid_down_by: str
 
 
-def frame(items: Sequence[ReferenceItem], directives: Sequence[ReferenceDirective] = ()) -> dict[str, str] | None:
+def frame_message(
+    items: Sequence[ReferenceItem], directives: Sequence[ReferenceDirective] = ()
+) -> dict[str, str] | None:
     r"""Return the message an agent may put before the user's own words, or None when there is nothing to show.
 
     The message is `{"role": "user", "content": "<memory_reference>\n{json}\n</memory_reference>"}`; empty fields
@@ -51,12 +53,12 @@ def frame(items: Sequence[ReferenceItem], directives: Sequence[ReferenceDirectiv
     may be in it was decided by `k` and `max_tokens` already.
     """
     standing = reference.frame_directives([asdict(one) for one in directives])
-    recalled = reference.frame([_shown(item) for item in items], max_characters=None)
+    recalled = reference.frame([_framed_item(item) for item in items], max_characters=None)
     content = "".join(part for part in (standing, recalled) if part)
     return {"role": "user", "content": content} if content else None
 
 
-def _shown(item: ReferenceItem) -> Mapping[str, str | None]:
+def _framed_item(item: ReferenceItem) -> Mapping[str, str | None]:
     return {
         "id": item.id,
         "session": item.session,

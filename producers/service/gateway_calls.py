@@ -14,7 +14,7 @@ import orjson
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from producers.errors import Invalid, Problem
-from producers.service.fields import BANK_BYTES, SESSION_BYTES, Moment, Name, Text, refuse, session_name
+from producers.service.fields import BANK_BYTES, SESSION_BYTES, Moment, Name, Text, field_error, session_name
 from producers.service.recall_json import MOST_BYTES
 from producers.service.turns import ContentField, limit_text, size_of
 from producers.settings import ApiSettings
@@ -55,12 +55,12 @@ class Scoped(BaseModel):
         # The sign that escapes is escaped too, or two users could come to share a name.
         named = (self.app_id, self.project_id, self.user_id)
         parts = (part.replace("%", "%25").replace(":", "%3A") for part in named)
-        return shortened("gateway:" + ":".join(parts), BANK_BYTES)
+        return shorten_name("gateway:" + ":".join(parts), BANK_BYTES)
 
 
-def _positive(value: Any) -> Any:
+def _check_positive(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
-        raise refuse("must be a positive integer of milliseconds since 1970")
+        raise field_error("must be a positive integer of milliseconds since 1970")
     return value
 
 
@@ -71,21 +71,21 @@ class AddedMessage(BaseModel):
 
     sender_id: Name
     role: Literal["user", "assistant", "tool"]
-    timestamp: Annotated[Moment, BeforeValidator(_positive)]
+    timestamp: Annotated[Moment, BeforeValidator(_check_positive)]
     content: ContentField
     tool_call_id: Name | None = None
 
     @model_validator(mode="after")
     def _of_a_call(self) -> Self:
         if self.role == "tool" and self.tool_call_id is None:
-            raise refuse("a message of a tool must name its tool_call_id")
+            raise field_error("a message of a tool must name its tool_call_id")
         return self
 
 
 def _in_order(messages: list[AddedMessage]) -> list[AddedMessage]:
     for n, (before, after) in enumerate(pairwise(messages), 1):
         if after.timestamp < before.timestamp:
-            raise refuse(f"the timestamp of message {n} (the first is 0) is before that of the message before it")
+            raise field_error(f"the timestamp of message {n} (the first is 0) is before that of the message before it")
     return messages
 
 
@@ -115,14 +115,14 @@ class SearchBody(Scoped):
     top_k: int = Field(8, ge=1, le=100)
 
 
-def shortened(name: str, limit: int) -> str:
+def shorten_name(name: str, limit: int) -> str:
     """Return a name of at most `limit` bytes: a longer one is its first 64 bytes, `~` and 32 hex of its sha256."""
     return name if len(name.encode()) <= limit else digested(name)
 
 
 def session_of(name: str) -> str:
     """Return the session's name here; one that could not stand in a path is kept like one that is too long."""
-    short = shortened(name, SESSION_BYTES)
+    short = shorten_name(name, SESSION_BYTES)
     try:
         return session_name(short)
     except ValueError:
@@ -138,16 +138,16 @@ def turns_of(body: AddBody, settings: ApiSettings) -> list[NewTurn]:
     kept = [message for message in body.messages if message.content.parts or message.content.text.strip()]
     for n, message in enumerate(kept):
         limit_text(f"messages.{n}.content", size_of(message.content), settings)
-    return [_turn(body, message) for message in kept]
+    return [_build_turn(body, message) for message in kept]
 
 
-def _turn(body: AddBody, message: AddedMessage) -> NewTurn:
+def _build_turn(body: AddBody, message: AddedMessage) -> NewTurn:
     content = message.content
     said = NewMessage(message.role, content.text, message.sender_id, message.timestamp, content.parts)
     return NewTurn(
         bank=body.bank,
         session_id=session_of(body.session_id),
-        turn_id=_digest(body, message),
+        turn_id=_digest_message(body, message),
         messages=[said],
         user_id=body.user_id,
         occurred_at=message.timestamp,
@@ -155,7 +155,7 @@ def _turn(body: AddBody, message: AddedMessage) -> NewTurn:
     )
 
 
-def _digest(body: AddBody, message: AddedMessage) -> str:
+def _digest_message(body: AddBody, message: AddedMessage) -> str:
     parts: list[Any] = [body.user_id, body.app_id, body.project_id, body.session_id, message.sender_id, message.role]
     parts += [message.timestamp, message.content.text, message.content.parts]
     return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()

@@ -19,7 +19,7 @@ from producers.service.gateway_clients import GatewayClients, TargetUnusable
 from store import identity
 from store.database import Database
 from store.ledger.circuit_breakers import Gate
-from store.ledger.deliveries import note
+from store.ledger.deliveries import write_audit_row
 from store.tenancy.gateway_targets import CHAT, GatewayTargets
 from store.tenancy.keys import Grant
 
@@ -82,7 +82,7 @@ class GatewayRecall:
         start = time.perf_counter()
         finding, scopes = await self._ask(question)
         took = round((time.perf_counter() - start) * 1000, 2)
-        finding = fitting(replace(finding, took_ms=took), MOST_CHARACTERS)
+        finding = cut_finding(replace(finding, took_ms=took), MOST_CHARACTERS)
         await self._note(question, finding, scopes)
         return finding
 
@@ -110,11 +110,11 @@ class GatewayRecall:
         try:
             hits = await client.search(conversation, question.query, target.scope, question.k)
         except GatewayError as error:
-            await told(gate, error)
+            await record_outcome(gate, error)
             return GatewayFinding((), 0.0, error.category, error.status), target.scope
         except InvalidRequestError:
             return GatewayFinding((), 0.0, "invalid_request"), target.scope
-        await told(gate, None)
+        await record_outcome(gate, None)
         return GatewayFinding(hits[: question.k], 0.0), target.scope
 
     async def _note(self, question: GatewayQuestion, finding: GatewayFinding, scopes: Sequence[str]) -> None:
@@ -125,7 +125,7 @@ class GatewayRecall:
                 payload["http_status"] = finding.status
         bank = identity.bank_id(question.host, question.bank)
         async with self.database.tenant(question.host) as connection:
-            await note(
+            await write_audit_row(
                 connection,
                 question.host,
                 SUCCEEDED if finding.category is None else FAILED,
@@ -135,7 +135,7 @@ class GatewayRecall:
             )
 
 
-def fitting(finding: GatewayFinding, room: int) -> GatewayFinding:
+def cut_finding(finding: GatewayFinding, room: int) -> GatewayFinding:
     """Return the finding with the hits, best first, that together have at most `room` characters, names included.
 
     The text of a hit that is longer than all of that is cut to the room there is.
@@ -152,7 +152,7 @@ def fitting(finding: GatewayFinding, room: int) -> GatewayFinding:
     return replace(finding, hits=kept)
 
 
-async def told(gate: Gate, error: GatewayError | None) -> None:
+async def record_outcome(gate: Gate, error: GatewayError | None) -> None:
     """Tell the gate how a call went. A gateway that answers is well, whatever it answers short of a failure."""
     failed = error is not None and (error.status is None or error.status >= SERVER_ERRORS)
     limited = error is not None and error.status == TOO_MANY_REQUESTS

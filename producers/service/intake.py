@@ -12,10 +12,10 @@ from producers import fair_queue, metrics
 from producers.errors import PermissionDenied, ProducerError
 from producers.service.authorisation import Action, require_write
 from producers.service.banks import written_by
-from producers.service.dependencies import Parts
+from producers.service.dependencies import Dependencies
 from producers.service.gateway_calls import AddBody, turns_of
 from producers.service.load_shedding import Shed
-from producers.service.turns import BatchBody, Judged, limit_call, read, read_turn
+from producers.service.turns import BatchBody, Judged, limit_call, parse_body, read_turn
 from producers.settings import ApiSettings
 from store import identity
 from store.errors import NotFound, StoreError, TurnBusy, TurnConflict
@@ -36,7 +36,7 @@ LOOK_AGAIN_S, BUSY_S = 0.025, 1.0
 class Intake:
     """Takes in completed turns, and says how far they have come."""
 
-    def __init__(self, parts: Parts, settings: ApiSettings) -> None:
+    def __init__(self, parts: Dependencies, settings: ApiSettings) -> None:
         """Stand on these parts."""
         self._parts = parts
         self._settings = settings
@@ -57,7 +57,7 @@ class Intake:
         Raises Invalid for what is no batch, PermissionDenied for a key that may not write, Overloaded.
         """
         self._parts.admit(grant, Shed.BATCHES)
-        return await self._take_in(grant, read(BatchBody, batch).turns)
+        return await self._take_in(grant, parse_body(BatchBody, batch).turns)
 
     async def add_messages(self, grant: Grant, added: Any) -> int:
         """Take in messages as a gateway's client adds them, each as a turn; returns how many are now remembered.
@@ -68,14 +68,14 @@ class Intake:
         Raises Invalid, TooLarge, PermissionDenied, NotFound; TurnBusy, QuotaExceeded and RateLimited, whose details say
         how many are remembered all the same: they need not be added again.
         """
-        body = read(AddBody, added)
+        body = parse_body(AddBody, added)
         require_write(grant)
         await self._parts.reach(grant, body.bank)
         turns = turns_of(body, self._settings)
         if body.afterturn_turn_id is not None:
             return await self._held_already(grant, body.afterturn_turn_id, len(turns))
-        with _timed(len(turns)):
-            answers = _counted(await self._insist(grant, turns))
+        with _time_call(len(turns)):
+            answers = _count_answers(await self._insist(grant, turns))
         if refused := [answer for answer in answers if isinstance(answer, StoreError)]:
             refused[0].details = {**refused[0].details, "message_count": len(turns) - len(refused)}
             raise refused[0]
@@ -87,12 +87,12 @@ class Intake:
         return await self._parts.turns.status(grant.host_id, bank, session_id, turn_id)
 
     async def _take_in(self, grant: Grant, values: Sequence[Any]) -> list[Accepted]:
-        with _timed(len(values)):
+        with _time_call(len(values)):
             require_write(grant)
             known: set[tuple[str, UUID]] = set()
-            judged = limit_call([await self._judge(grant, value, known) async for value in _slices(values)])
+            judged = limit_call([await self._judge(grant, value, known) async for value in _iterate_in_slices(values)])
             answers = iter(await self._append(grant, [one for one in judged if isinstance(one, NewTurn)]))
-            return _counted([next(answers) if isinstance(one, NewTurn) else one for one in judged])
+            return _count_answers([next(answers) if isinstance(one, NewTurn) else one for one in judged])
 
     async def _judge(self, grant: Grant, value: Any, known: set[tuple[str, UUID]]) -> Judged:
         """Return the turn or why it is none; `known` are documents that were looked up already."""
@@ -128,7 +128,7 @@ class Intake:
         while busy := [n for n, answer in enumerate(answers) if isinstance(answer, TurnBusy)]:
             if time.monotonic() >= until:
                 break
-            await fair_queue.sleep(LOOK_AGAIN_S)
+            await fair_queue.sleep_without_slot(LOOK_AGAIN_S)
             again = await self._append(grant, [turns[n] for n in busy])
             for n, answer in zip(busy, again, strict=True):
                 answers[n] = answer
@@ -147,16 +147,16 @@ class Intake:
         if any(isinstance(answer, Appended) and answer.delivers for answer in answers):
             self._parts.doorbell.ring(Stage.GATEWAY)
         if self._parts.words is not None:
-            await self._parts.words.brought(grant.host_id, _units(grant.host_id, new))
+            await self._parts.words.brought(grant.host_id, _count_units(grant.host_id, new))
         return [answer.error if isinstance(answer, Refused) else answer for answer in answers]
 
     def _embeds(self, host: UUID, turns: list[NewTurn]) -> bool:
         characters = sum(len(message.content) for turn in turns for message in turn.messages)
         offered = self._parts.embed
-        return offered is not None and offered(host, [_identity(host, turn) for turn in turns], characters)
+        return offered is not None and offered(host, [_turn_identity(host, turn) for turn in turns], characters)
 
 
-async def _slices(values: Sequence[Any]) -> AsyncIterator[Any]:
+async def _iterate_in_slices(values: Sequence[Any]) -> AsyncIterator[Any]:
     """Yield each value, and let other calls work after each slice: a large batch holds none of them up."""
     for n, value in enumerate(values):
         if n % SLICE == SLICE - 1:
@@ -164,7 +164,7 @@ async def _slices(values: Sequence[Any]) -> AsyncIterator[Any]:
         yield value
 
 
-def _units(host: UUID, turns: Sequence[NewTurn]) -> Counter[UUID]:
+def _count_units(host: UUID, turns: Sequence[NewTurn]) -> Counter[UUID]:
     """Return how many units these turns are, by bank."""
     units: Counter[UUID] = Counter()
     for turn in turns:
@@ -172,13 +172,13 @@ def _units(host: UUID, turns: Sequence[NewTurn]) -> Counter[UUID]:
     return units
 
 
-def _identity(host: UUID, turn: NewTurn) -> UUID:
+def _turn_identity(host: UUID, turn: NewTurn) -> UUID:
     session = identity.session_id(identity.bank_id(host, turn.bank), turn.session_id)
     return identity.turn_id(session, turn.turn_id)
 
 
 @contextmanager
-def _timed(turns: int) -> Iterator[None]:
+def _time_call(turns: int) -> Iterator[None]:
     """Time one call; when it ends without an answer, none of its turns went well."""
     start = time.perf_counter()
     try:
@@ -190,15 +190,15 @@ def _timed(turns: int) -> Iterator[None]:
         metrics.AFTER_TURN_MS.observe((time.perf_counter() - start) * 1000)
 
 
-def _counted(answers: list[A]) -> list[A]:
+def _count_answers(answers: list[A]) -> list[A]:
     for answer in answers:
-        metrics.AFTER_TURN.labels(_status(answer)).inc()
+        metrics.AFTER_TURN.labels(_answer_status(answer)).inc()
         if isinstance(answer, TurnConflict):
             metrics.CONFLICTS.inc()
     return answers
 
 
-def _status(answer: Accepted) -> str:
+def _answer_status(answer: Accepted) -> str:
     match answer:
         case Appended(duplicate=duplicate):
             return "duplicate" if duplicate else "ok"

@@ -10,10 +10,10 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
 
 from producers.service.authorisation import Action, require_write
-from producers.service.banks import keeper, speaker
-from producers.service.dependencies import Parts
-from producers.service.fields import BankName, Moment, Name, Text, refuse
-from producers.service.turns import limit_metadata, limit_text, read
+from producers.service.banks import describe_keeper, resolve_speaker
+from producers.service.dependencies import Dependencies
+from producers.service.fields import BankName, Moment, Name, Text, field_error
+from producers.service.turns import limit_metadata, limit_text, parse_body
 from producers.settings import ApiSettings
 from store.ledger.ledger import Stage
 from store.memory.directives import Directive, NewDirective, NewLink, Reflection
@@ -43,9 +43,9 @@ class DocumentBody(_Body):
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
         if (self.content is None) == (self.content_hash is None):
-            raise refuse("needs either content or content_hash")
+            raise field_error("needs either content or content_hash")
         if self.content is not None and not self.content.strip():
-            raise refuse("content must not be blank")
+            raise field_error("content must not be blank")
         return self
 
 
@@ -71,7 +71,7 @@ class LinkBody(_Body):
             try:
                 UUID(value)
             except ValueError:
-                raise refuse("a unit is named by its id") from None
+                raise field_error("a unit is named by its id") from None
         return self
 
 
@@ -89,21 +89,21 @@ _CURSOR = re.compile(r"([0-9]{1,17})\.([0-9a-f]{32})")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _cursor(document: Document) -> str:
+def _format_cursor(document: Document) -> str:
     return f"{(document.updated_at - _EPOCH) // timedelta(microseconds=1)}.{document.doc_id.hex}"
 
 
-def _place(cursor: Any) -> DocumentPlace | None:
+def _parse_cursor(cursor: Any) -> DocumentPlace | None:
     """Return the place that a cursor names: `<microseconds since 1970>.<32 hex of the document's id>`."""
     if isinstance(cursor, str) and (found := _CURSOR.fullmatch(cursor)):
         return DocumentPlace(_EPOCH + timedelta(microseconds=int(found[1])), UUID(found[2]))
-    raise refuse("must be a cursor that a page of this list gave")
+    raise field_error("must be a cursor that a page of this list gave")
 
 
 class DocumentsParameters(ListParameters):
     """Of which bank, how many at most, and from behind which page."""
 
-    cursor: Annotated[DocumentPlace | None, PlainValidator(_place), WithJsonSchema({"type": "string"})] = None
+    cursor: Annotated[DocumentPlace | None, PlainValidator(_parse_cursor), WithJsonSchema({"type": "string"})] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class DocumentPage:
 class Knowledge:
     """Commands upon banks; every call takes the grant of a key, as the facade's do."""
 
-    def __init__(self, parts: Parts, settings: ApiSettings) -> None:
+    def __init__(self, parts: Dependencies, settings: ApiSettings) -> None:
         """Stand on these parts; a directive has the limit of a message."""
         self._parts = parts
         self._settings = settings
@@ -132,14 +132,14 @@ class Knowledge:
         Raises Invalid, TooLarge, PermissionDenied, QuotaExceeded, RateLimited.
         """
         require_write(grant)
-        body = read(DocumentBody, asked)
+        body = parse_body(DocumentBody, asked)
         limit_metadata(body.metadata)
         document = NewDocument(
             bank=await self._parts.reach(grant, body.bank),
             content_hash=body.content_hash or content_hash((body.content or "").encode()),
             text=body.content,
             title=body.title,
-            user_id=speaker(grant, body.user_id),
+            user_id=resolve_speaker(grant, body.user_id),
             occurred_at=body.occurred_at,
             metadata=body.metadata,
             agent=grant.agent,
@@ -161,7 +161,7 @@ class Knowledge:
         bank = await self._parts.reach(grant, asked.bank)
         found = await self._documents.list(grant.host_id, bank, asked.cursor, asked.limit + 1)
         shown = found[: asked.limit]
-        return DocumentPage(shown, _cursor(shown[-1]) if len(found) > asked.limit else None)
+        return DocumentPage(shown, _format_cursor(shown[-1]) if len(found) > asked.limit else None)
 
     async def forget_document(self, grant: Grant, bank: str, doc: UUID) -> None:
         """Forget a document and its units. Raises NotFound, PermissionDenied."""
@@ -177,12 +177,12 @@ class Knowledge:
         Raises Invalid, TooLarge for a text past a message's limit, PermissionDenied, QuotaExceeded.
         """
         require_write(grant)
-        body = read(DirectiveBody, asked)
+        body = parse_body(DirectiveBody, asked)
         limit_text("content", len(body.content.encode()), self._settings)
         bank = await self._parts.reach(grant, body.bank)
         await self._parts.authorisation.require(grant, Action.DIRECT, bank)
         await self._banks.create(grant.host_id, grant.user, bank)
-        new = NewDirective(body.name, body.content, body.priority, keeper(grant))
+        new = NewDirective(body.name, body.content, body.priority, describe_keeper(grant))
         return await self._curation.lay_down(grant.host_id, bank, new, grant.user)
 
     async def directives(self, grant: Grant, asked: ListParameters) -> list[Directive]:
@@ -200,7 +200,7 @@ class Knowledge:
     async def link(self, grant: Grant, asked: Any) -> bool:
         """Link two units; returns whether anything changed. Raises Invalid, NotFound, PermissionDenied."""
         require_write(grant)
-        body = read(LinkBody, asked)
+        body = parse_body(LinkBody, asked)
         bank = await self._parts.reach(grant, body.bank)
         link = NewLink(UUID(body.from_unit_id), UUID(body.to_unit_id), body.link_type, body.weight)
         await self._parts.authorisation.require(grant, Action.LINK, bank, units=[link.first, link.second])

@@ -78,7 +78,7 @@ class Pressure:
         start, hosts = self.clock(), list(self._asked)
         self._asked.clear()
         try:
-            found = await self.look(hosts, most(self.settings))
+            found = await self.look(hosts, highest_limit(self.settings))
         except Exception as error:  # noqa: BLE001 - whatever the driver raises, requests go on
             found = {}
             log.warning("the backlogs could not be read", error=type(error).__name__)
@@ -100,16 +100,16 @@ def level_of(depth: Depth, settings: PressureSettings) -> Shed:
         (Shed.EMBEDDING, settings.embedding_rows, None),
     )
     for shed, rows, age in limits:
-        if _reaches(depth.rows, rows) or _reaches(depth.oldest_s, age):
+        if _reaches_limit(depth.rows, rows) or _reaches_limit(depth.oldest_s, age):
             return shed
     return Shed.NOTHING
 
 
-def most(settings: PressureSettings) -> int:
+def highest_limit(settings: PressureSettings) -> int:
     """Return how far it is worth counting: to the highest limit."""
     limits = (settings.batch_rows, settings.recall_job_rows, settings.embedding_rows)
     return max((limit for limit in limits if limit is not None), default=0)
 
 
-def _reaches(found: float, limit: float | None) -> bool:
+def _reaches_limit(found: float, limit: float | None) -> bool:
     return limit is not None and found >= limit

@@ -8,13 +8,13 @@ from typing import Any
 
 from producers.errors import PermissionDenied
 from producers.service.authorisation import Action, require_write
-from producers.service.banks import BankBody, BankChange, BanksParameters, fitting, listed, space_for
-from producers.service.dependencies import Parts
+from producers.service.banks import BankBody, BankChange, BanksParameters, fit_name, listable_names, space_for
+from producers.service.dependencies import Dependencies
 from producers.service.intake import Intake
 from producers.service.knowledge import Knowledge
-from producers.service.profiles import ProfileParameters, profile
+from producers.service.profiles import ProfileParameters, read_profile
 from producers.service.recall_service import Asking
-from producers.service.turns import read
+from producers.service.turns import parse_body
 from producers.service.units import Revisions
 from producers.settings import ApiSettings
 from store.derived.persons import Person
@@ -25,7 +25,7 @@ from store.tenancy.keys import Grant
 class Memory:
     """What an agent can do with its memory: tell it, ask it, revise it, and lay down what it is to know."""
 
-    def __init__(self, parts: Parts, settings: ApiSettings) -> None:
+    def __init__(self, parts: Dependencies, settings: ApiSettings) -> None:
         """Stand on these parts."""
         self._parts = parts
         self.intake = Intake(parts, settings)
@@ -39,16 +39,16 @@ class Memory:
         Raises Invalid, PermissionDenied, QuotaExceeded.
         """
         require_write(grant)
-        body = read(BankBody, asked)
+        body = parse_body(BankBody, asked)
         space = space_for(grant, body)
         if not grant.allows(body.bank.removeprefix(space.prefix)) and not grant.allows(body.bank):
             raise PermissionDenied("this key does not reach this bank")
-        return await self._parts.banks.create(grant.host_id, space.user, fitting(space.name(body.bank)))
+        return await self._parts.banks.create(grant.host_id, space.user, fit_name(space.name(body.bank)))
 
     async def change_bank(self, grant: Grant, bank: str, asked: Any) -> Bank:
         """Change a bank's language; its words follow. Raises Invalid, NotFound, PermissionDenied, TurnBusy."""
         require_write(grant)
-        body = read(BankChange, asked)
+        body = parse_body(BankChange, asked)
         bank = await self._parts.reach(grant, bank)
         await self._parts.authorisation.require(grant, Action.SET_LANGUAGE, bank)
         return await self._parts.banks.speak(grant.host_id, bank, body.language, grant.user)
@@ -56,9 +56,9 @@ class Memory:
     async def list_banks(self, grant: Grant, asked: BanksParameters) -> list[Bank]:
         """List the banks a key reaches, by name."""
         return await self._parts.banks.list(
-            grant.host_id, grant.space, names=listed(grant), after=asked.after, limit=asked.limit
+            grant.host_id, grant.space, names=listable_names(grant), after=asked.after, limit=asked.limit
         )
 
     async def profile(self, grant: Grant, asked: ProfileParameters) -> Person:
         """Tell what is known of a person, and from where. Raises Invalid, PermissionDenied."""
-        return await profile(self._parts.persons, self._parts.banks, grant, asked)
+        return await read_profile(self._parts.persons, self._parts.banks, grant, asked)

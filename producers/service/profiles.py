@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from producers.errors import Invalid, Problem
-from producers.service.banks import listed, reach, speaker
+from producers.service.banks import listable_names, resolve_bank, resolve_speaker
 from producers.service.fields import BankName, Name
 from store.derived.persons import Known, Person, Persons, Whom
 from store.tenancy.banks import Banks
@@ -28,7 +28,7 @@ class ProfileParameters(BaseModel):
     limit: int = Field(200, ge=1, le=MAX_LISTED)
 
 
-async def profile(persons: Persons, banks: Banks, grant: Grant, asked: ProfileParameters) -> Person:
+async def read_profile(persons: Persons, banks: Banks, grant: Grant, asked: ProfileParameters) -> Person:
     """Tell what is known of a person. A user's key asks about its own user, and by name in a bank it reaches.
 
     Raises Invalid where nobody is named, PermissionDenied.
@@ -37,9 +37,9 @@ async def profile(persons: Persons, banks: Banks, grant: Grant, asked: ProfilePa
     if user is None and asked.name is None:
         raise Invalid(Problem("user_id", "say whose profile: user_id, name, or both"))
     if user is not None:
-        speaker(grant, user)
+        resolve_speaker(grant, user)
     bank = asked.bank or (None if user else DEFAULT_BANK)
-    names = listed(grant) if bank is None else [await reach(banks, grant, bank)]
+    names = listable_names(grant) if bank is None else [await resolve_bank(banks, grant, bank)]
     return await persons.of(
         grant.host_id, grant.space, Whom(user, asked.name), banks=names, history=asked.history, limit=asked.limit
     )
@@ -49,13 +49,13 @@ def as_json(person: Person) -> dict[str, Any]:
     """Return a profile as the API shows it."""
     return {
         "names": list(person.names),
-        "facts": [_fact(one) for one in person.facts],
+        "facts": [_fact_json(one) for one in person.facts],
         "beside": [asdict(one) for one in person.beside],
         "whole": person.whole,
     }
 
 
-def _fact(one: Known) -> dict[str, Any]:
+def _fact_json(one: Known) -> dict[str, Any]:
     return {
         "fact_id": one.identity.fact_id,
         "key": one.key,
@@ -72,5 +72,5 @@ def _fact(one: Known) -> dict[str, Any]:
         "turn_id": one.turn_id,
         "said_at": one.said_at,
         "sources": [str(source) for source in one.sources],
-        "history": [_fact(before) for before in one.history],
+        "history": [_fact_json(before) for before in one.history],
     }

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from afterturn_client.reference import cut
 
-from producers.service.framing import ReferenceDirective, ReferenceItem, frame
+from producers.service.framing import ReferenceDirective, ReferenceItem, frame_message
 from producers.service.gateway_recall import GatewayFinding
 from producers.service.recalls import Answer, Freshly
 from store.off_loop import off_loop
@@ -59,8 +59,8 @@ def _written(answer: Answer, note: Mapping[str, Any] = NOTHING) -> bytes:
     items = [reference_item(item) for item in answer.items]
     standing = [ReferenceDirective(one.name, one.content, one.laid_down_by or UNKNOWN) for one in answer.directives]
     value: dict[str, Any] = {
-        "results": [_result(item, explain=answer.explain) for item in answer.items],
-        "reference": frame([*items, *_from_gateway(answer.gateway)], standing),
+        "results": [_result_json(item, explain=answer.explain) for item in answer.items],
+        "reference": frame_message([*items, *_from_gateway(answer.gateway)], standing),
         "freshness": freshness_json(answer.freshly),
         "took_ms": answer.took_ms,
         **note,
@@ -119,7 +119,7 @@ def _gateway_json(finding: GatewayFinding) -> Mapping[str, Any]:
     return {"results": [asdict(hit) for hit in finding.hits], "error": error, "took_ms": finding.took_ms}
 
 
-def _result(item: Recalled, *, explain: bool) -> Mapping[str, Any]:
+def _result_json(item: Recalled, *, explain: bool) -> Mapping[str, Any]:
     result: dict[str, Any] = {
         "unit_id": str(item.unit_id),
         "kind": item.kind,

@@ -10,12 +10,12 @@ from uuid import UUID
 
 from producers import fair_queue, metrics
 from producers.errors import Invalid, Problem
-from producers.service.banks import holds, listed, speaker
-from producers.service.dependencies import Parts
+from producers.service.banks import listable_names, reaches_bank, resolve_speaker
+from producers.service.dependencies import Dependencies
 from producers.service.gateway_calls import SearchBody, question_of, results_of
 from producers.service.load_shedding import Shed
 from producers.service.recalls import Answer, Freshly, RecallBody, RecallJobBody
-from producers.service.turns import read
+from producers.service.turns import parse_body
 from producers.settings import ApiSettings
 from store.errors import NotFound
 from store.ledger.freshness import look_after
@@ -34,15 +34,15 @@ class JobTicket:
 class Asking:
     """Answers questions, and says how fresh what it answers is."""
 
-    def __init__(self, parts: Parts, settings: ApiSettings) -> None:
+    def __init__(self, parts: Dependencies, settings: ApiSettings) -> None:
         """Stand on these parts; as many recall jobs may wait as the settings say."""
         self._parts = parts
         self._settings = settings
 
     async def recall(self, grant: Grant, asked: Any) -> Answer:
         """Answer a question from one bank. Raises Invalid, PermissionDenied, PositionBeyondLog."""
-        with _asked():
-            body = read(RecallBody, asked)
+        with _count_question():
+            body = parse_body(RecallBody, asked)
             if body.across_banks:
                 return await self._across(grant, body)
             bank = await self._parts.reach(grant, body.bank)
@@ -57,10 +57,10 @@ class Asking:
 
     async def _whose(self, grant: Grant, body: RecallBody) -> dict[str, Any]:
         """Return the user who is asked about, and the banks they wrote to last, of those the key reaches."""
-        user = speaker(grant, body.user_id)
+        user = resolve_speaker(grant, body.user_id)
         if user is None:
             raise Invalid(Problem("across_banks", "say whose banks: user_id"))
-        banks = await self._parts.banks.of_user(grant.host_id, grant.space, user, names=listed(grant))
+        banks = await self._parts.banks.of_user(grant.host_id, grant.space, user, names=listable_names(grant))
         return {"user_id": user, "banks": banks}
 
     async def _one(self, grant: Grant, body: RecallBody) -> dict[str, Any]:
@@ -75,8 +75,8 @@ class Asking:
         Raises as `recall`, Overloaded, QuotaExceeded, and RateLimited where too many of the tenant's wait already.
         """
         self._parts.admit(grant, Shed.RECALL_JOBS)
-        with _asked():
-            body = read(RecallJobBody, asked)
+        with _count_question():
+            body = parse_body(RecallJobBody, asked)
             whose = await (self._whose(grant, body) if body.across_banks else self._one(grant, body))
             request = {name: value for name, value in asked.items() if name != "ttl_s"} | whose
             ttl, waiting = timedelta(seconds=body.ttl_s), self._settings.max_recall_jobs
@@ -92,7 +92,7 @@ class Asking:
             waited = time.monotonic() - begun
             if found.status != "pending" or waited >= wait_ms / 1000:
                 return found
-            await fair_queue.sleep(look_after(waited))
+            await fair_queue.sleep_without_slot(look_after(waited))
 
     async def cancel_recall(self, grant: Grant, job: UUID) -> None:
         """Remove a recall job and its answer. Raises NotFound."""
@@ -101,8 +101,8 @@ class Asking:
 
     async def search_messages(self, grant: Grant, asked: Any) -> list[dict[str, Any]]:
         """Answer a gateway's client; an answer without results is an empty list. Raises Invalid, PermissionDenied."""
-        with _asked():
-            body = read(SearchBody, asked)
+        with _count_question():
+            body = parse_body(SearchBody, asked)
             await self._parts.reach(grant, body.bank)
             question = question_of(body)
             found = await self._parts.recalls.find(grant.host_id, question) if question else None
@@ -119,13 +119,13 @@ class Asking:
     async def _job(self, grant: Grant, job: UUID) -> RecallJob:
         """Return a job the grant may see; another bank's does not exist."""
         found = await self._parts.jobs.read(grant.host_id, job)
-        if not all([await holds(self._parts.banks, grant, bank) for bank in found.banks]):
+        if not all([await reaches_bank(self._parts.banks, grant, bank) for bank in found.banks]):
             raise NotFound("no such recall job")
         return found
 
 
 @contextmanager
-def _asked() -> Iterator[None]:
+def _count_question() -> Iterator[None]:
     try:
         yield
     except Exception:

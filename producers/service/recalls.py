@@ -14,11 +14,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from producers import fair_queue, metrics
 from producers.errors import Invalid, Problem, Unavailable
-from producers.service.fields import NAME_BYTES, POSITION_MAX, BankName, Moment, Name, SessionName, refuse
-from producers.service.gateway_recall import GatewayFinding, GatewayQuestion, GatewayRecall, fitting
+from producers.service.fields import NAME_BYTES, POSITION_MAX, BankName, Moment, Name, SessionName, field_error
+from producers.service.gateway_recall import GatewayFinding, GatewayQuestion, GatewayRecall, cut_finding
 from store import identity
 from store.database import Database
-from store.ledger.freshness import Freshness, Waiter, freshness, least
+from store.ledger.freshness import Freshness, Waiter, merge_freshness, read_freshness
 from store.log.storable import check_text
 from store.memory.directives import Directive
 from store.recall.budget import CHARACTERS_PER_TOKEN
@@ -40,22 +40,22 @@ BANKS_TOGETHER = 4
 Source = Literal["local", "gateway"]
 
 
-def _question(text: str) -> str:
+def _check_question(text: str) -> str:
     if not check_text(text).strip() or len(text.encode()) > MAX_QUERY_BYTES:
-        raise refuse(f"must not be blank, and have at most {MAX_QUERY_BYTES} bytes")
+        raise field_error(f"must not be blank, and have at most {MAX_QUERY_BYTES} bytes")
     return text
 
 
 def _filter_value(text: str) -> str:
     if len(check_text(text).encode()) > NAME_BYTES:
-        raise refuse(f"must have at most {NAME_BYTES} bytes")
+        raise field_error(f"must have at most {NAME_BYTES} bytes")
     return text
 
 
 FilterValue = Annotated[str, AfterValidator(_filter_value)]
 
 
-def _local() -> list[Source]:
+def _local_sources() -> list[Source]:
     return ["local"]
 
 
@@ -65,7 +65,7 @@ class RecallBody(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     bank: BankName = "default"
-    query: Annotated[str, AfterValidator(_question)] = Field(repr=False)
+    query: Annotated[str, AfterValidator(_check_question)] = Field(repr=False)
     k: int = Field(10, ge=1, le=100)
     session_id: SessionName | None = None
     exclude_session: bool = False
@@ -82,20 +82,20 @@ class RecallBody(BaseModel):
     known_at: Moment | None = None
     min_position: int | None = Field(None, ge=0, le=POSITION_MAX)
     wait_ms: int = Field(0, ge=0, le=MAX_WAIT_MS)
-    sources: list[Source] = Field(default_factory=_local, min_length=1, max_length=2)
+    sources: list[Source] = Field(default_factory=_local_sources, min_length=1, max_length=2)
     explain: bool = False
     without: list[Name] = Field(default_factory=list, max_length=16)
 
     @model_validator(mode="after")
     def _coherent(self) -> Self:
         if self.exclude_session and self.session_id is None:
-            raise refuse("exclude_session needs a session_id")
+            raise field_error("exclude_session needs a session_id")
         if self.skip_recent and self.session_id is None:
-            raise refuse("skip_recent needs a session_id")
+            raise field_error("skip_recent needs a session_id")
         if "gateway" in self.sources and self.session_id is None:
-            raise refuse("sources: a gateway is asked about a session; give a session_id")
+            raise field_error("sources: a gateway is asked about a session; give a session_id")
         if self.across_banks and (self.session_id is not None or self.sources != ["local"]):
-            raise refuse("across_banks: neither a session nor a gateway is asked across banks")
+            raise field_error("across_banks: neither a session nor a gateway is asked across banks")
         return self
 
     def query_of_store(self, host: UUID) -> RecallQuery:
@@ -214,7 +214,7 @@ class Recalls:
         if body.max_tokens is not None:
             used = sum(len(item.text) for item in answer.items)
             used += sum(len(one.content) for one in answer.directives)
-            finding = fitting(finding, body.max_tokens * CHARACTERS_PER_TOKEN - used)
+            finding = cut_finding(finding, body.max_tokens * CHARACTERS_PER_TOKEN - used)
         return replace(answer, gateway=finding, took_ms=max(answer.took_ms, finding.took_ms))
 
     async def _nothing(self, host: UUID, body: RecallBody) -> Answer:
@@ -240,13 +240,13 @@ class Recalls:
             answers = await asyncio.gather(*(self.find(host, one) for one in some))
             found = [replace(item, bank=of.bank) for of, one in zip(some, answers, strict=True) for item in one.items]
             # WHY at once: what is not among the best `k` of some banks is not among those of all, and is long.
-            items = _merged([*items, *found], query.k)
+            items = _merge_items([*items, *found], query.k)
             fresh += [one.freshness for one in answers]
             degraded |= dict.fromkeys(part for one in answers for part in one.degraded)
         if query.max_tokens is not None:
             sizes, pinned = [item.tokens or 0 for item in items], [item.pinned for item in items]
             items = [items[n] for n in which_fit(sizes, pinned, query.max_tokens)]
-        return RecallAnswer(tuple(items), least(fresh), degraded=tuple(degraded))
+        return RecallAnswer(tuple(items), merge_freshness(fresh), degraded=tuple(degraded))
 
     async def _here(self, host: UUID, body: RecallBody, banks: Sequence[str] = ()) -> Answer:
         start = time.perf_counter()
@@ -284,10 +284,10 @@ class Recalls:
         met = position is None or await self._waiter.passed(host, bank_id, position, wait_ms)
         waited = 0 if position is None else round((time.perf_counter() - start) * 1000)
         async with self._database.tenant(host) as connection:
-            return Freshly(await freshness(connection, host, bank_id), waited, met)
+            return Freshly(await read_freshness(connection, host, bank_id), waited, met)
 
 
-def _merged(items: Sequence[Recalled], k: int) -> list[Recalled]:
+def _merge_items(items: Sequence[Recalled], k: int) -> list[Recalled]:
     """Return the best `k` of what several banks answered; what all of them pin has one answer's share of the places."""
     ranked = sorted(items, key=lambda item: (-item.score, item.unit_id))
     behind = [item for item in ranked if item.pinned][most_first(k) :]

@@ -13,7 +13,7 @@ import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError, WithJsonSchema
 
 from producers.errors import Invalid, Problem, ProducerError, TooLarge
-from producers.service.fields import BankName, Moment, Name, SessionName, Text, TurnName, refuse
+from producers.service.fields import BankName, Moment, Name, SessionName, Text, TurnName, field_error
 from producers.service.framing import strip
 from producers.settings import ApiSettings
 from store.errors import NotFound
@@ -48,24 +48,24 @@ def read_content(value: Any) -> Content:
     if isinstance(value, str):
         return Content(strip(check_text(value)))
     if not isinstance(value, list) or not value:
-        raise refuse("must be a string or a list of content parts")
+        raise field_error("must be a string or a list of content parts")
     check_json(value)
-    parts = [_part(part) for part in value]
-    text = "\n".join(told for part in parts if (told := _told(part)))
+    parts = [_parse_part(part) for part in value]
+    text = "\n".join(told for part in parts if (told := _describe_part(part)))
     return Content(text, None if all(part["type"] in TEXT_PARTS for part in parts) else parts)
 
 
-def _part(value: Any) -> Mapping[str, Any]:
+def _parse_part(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, dict) or not isinstance(value.get("type"), str):
-        raise refuse("a content part must be an object with a type")
+        raise field_error("a content part must be an object with a type")
     if value["type"] not in TEXT_PARTS:
         return value
     if not isinstance(value.get("text"), str):
-        raise refuse("a text part must carry a text")
+        raise field_error("a text part must carry a text")
     return {**value, "text": strip(value["text"])}
 
 
-def _told(part: Mapping[str, Any]) -> str:
+def _describe_part(part: Mapping[str, Any]) -> str:
     """Return what a part says in words: its text, or that there was an image, a file, a tool's call."""
     if part["type"] in TEXT_PARTS:
         return str(part["text"])
@@ -84,7 +84,7 @@ def _document_id(value: Any) -> UUID:
     try:
         return UUID(value)
     except (TypeError, ValueError, AttributeError):
-        raise refuse("must be the id of a document") from None
+        raise field_error("must be the id of a document") from None
 
 
 DocumentId = Annotated[UUID, PlainValidator(_document_id), WithJsonSchema({"type": "string", "format": "uuid"})]
@@ -128,7 +128,7 @@ class BatchBody(BaseModel):
     )
 
 
-def read(model: type[B], value: Any) -> B:
+def parse_body(model: type[B], value: Any) -> B:
     """Return the body a JSON value is. Raises Invalid with every broken rule, free of values."""
     if not isinstance(value, dict):
         raise Invalid(Problem("", "must be a JSON object"))
@@ -136,10 +136,10 @@ def read(model: type[B], value: Any) -> B:
         return model.model_validate(value)
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=False, include_input=False)
-    raise Invalid(*(Problem(_path(one["loc"]), one["msg"]) for one in found))
+    raise Invalid(*(Problem(_format_path(one["loc"]), one["msg"]) for one in found))
 
 
-def _path(place: tuple[int | str, ...]) -> str:
+def _format_path(place: tuple[int | str, ...]) -> str:
     """Return a dotted path; names the sender made up are cut."""
     return ".".join(str(step)[:64].encode(errors="replace").decode() for step in place)
 
@@ -149,7 +149,7 @@ def read_turn(value: Any, settings: ApiSettings) -> NewTurn:
 
     Raises Invalid, or TooLarge for a message past its limit.
     """
-    body = read(TurnBody, value)
+    body = parse_body(TurnBody, value)
     if len(body.messages) > settings.max_messages:
         raise Invalid(Problem("messages", f"max_messages allows {settings.max_messages} messages a turn"))
     limit_metadata(body.metadata)
@@ -157,7 +157,9 @@ def read_turn(value: Any, settings: ApiSettings) -> NewTurn:
         raise Invalid(Problem("tags", "are given twice: among the metadata too"))
     for n, message in enumerate(body.messages):
         limit_text(f"messages.{n}.content", size_of(message.content), settings)
-    said = [_message(message) for message in body.messages if message.content.parts or message.content.text.strip()]
+    said = [
+        _build_message(message) for message in body.messages if message.content.parts or message.content.text.strip()
+    ]
     if not said:
         raise Invalid(Problem("messages", "nothing to remember: every message is blank or recalled text"))
     return NewTurn(
@@ -167,7 +169,7 @@ def read_turn(value: Any, settings: ApiSettings) -> NewTurn:
         messages=said,
         user_id=body.user_id,
         occurred_at=body.occurred_at,
-        metadata=_metadata(body),
+        metadata=_turn_metadata(body),
         gateway=body.gateway is not False,
         gateway_asked=body.gateway,
         doc_id=body.doc_id,
@@ -202,7 +204,7 @@ def _metadata_written(turn: NewTurn) -> int:
     return len(turn.messages) * len(orjson.dumps(dict(turn.metadata))) if turn.metadata else 0
 
 
-def _metadata(body: TurnBody) -> Mapping[str, str | Sequence[str]]:
+def _turn_metadata(body: TurnBody) -> Mapping[str, str | Sequence[str]]:
     """Return what is kept about a turn: its metadata, and among them its tags, each once."""
     kept: dict[str, str | Sequence[str]] = dict(body.metadata)
     if body.tags:
@@ -215,5 +217,5 @@ def size_of(content: Content) -> int:
     return len(orjson.dumps(content.parts)) if content.parts else len(content.text.encode())
 
 
-def _message(body: MessageBody) -> NewMessage:
+def _build_message(body: MessageBody) -> NewMessage:
     return NewMessage(body.role, body.content.text, body.name, body.timestamp, body.content.parts)

@@ -6,9 +6,9 @@ from uuid import UUID
 
 from producers.service.authorisation import Action, require_user_erasure, require_write
 from producers.service.corrections import correction_of
-from producers.service.dependencies import Parts
-from producers.service.erasures import ErasureBody, scope_of, shows
-from producers.service.turns import read
+from producers.service.dependencies import Dependencies
+from producers.service.erasures import ErasureBody, may_see_receipt, scope_of
+from producers.service.turns import parse_body
 from producers.settings import ApiSettings
 from store.erasure import Kind, Receipt, Target
 from store.errors import NotFound, ResourceBusy
@@ -24,7 +24,7 @@ ERASE_FOR = timedelta(seconds=5)
 class Revisions:
     """Reads and changes what is remembered."""
 
-    def __init__(self, parts: Parts, settings: ApiSettings) -> None:
+    def __init__(self, parts: Dependencies, settings: ApiSettings) -> None:
         """Stand on these parts."""
         self._parts = parts
         self._settings = settings
@@ -78,7 +78,7 @@ class Revisions:
         ResourceBusy where it could not even be taken in.
         """
         require_write(grant)
-        body = read(ErasureBody, asked)
+        body = parse_body(ErasureBody, asked)
         target = await self._target(grant, body)
         erasures, host = self._parts.erasures, grant.host_id
         erasure = await erasures.request(host, target)
@@ -110,6 +110,6 @@ class Revisions:
     async def erasure(self, grant: Grant, erasure: UUID) -> Receipt:
         """Return the receipt of an erasure, done or not. Raises NotFound."""
         receipt = await self._parts.erasures.receipt(grant.host_id, erasure, *scope_of(grant))
-        if not shows(grant, receipt):
+        if not may_see_receipt(grant, receipt):
             raise NotFound("no such erasure")
         return receipt

@@ -33,7 +33,7 @@ class Profile:
         return self.folded.partition(" ")[0]
 
 
-def canonical(profiles: Sequence[Profile]) -> dict[UUID, UUID]:
+def canonical_entities(profiles: Sequence[Profile]) -> dict[UUID, UUID]:
     """Return for each entity the one it is the same as, itself unless it is an alias.
 
     Takes all profiles of the stems concerned, in any order; of a stem that more than COMPARED entities share, at least
@@ -43,9 +43,9 @@ def canonical(profiles: Sequence[Profile]) -> dict[UUID, UUID]:
     spellings: dict[tuple[str, bool], list[Profile]] = defaultdict(list)
     for profile in profiles:
         if profile.kind in NAMED and sharing[profile.stem] <= COMPARED:
-            spellings[profile.folded, _apart(profile)].append(profile)
+            spellings[profile.folded, _is_no_person(profile)].append(profile)
     heads = {key: min(same, key=lambda one: (-one.mentions, one.entity_id)) for key, same in spellings.items()}
-    people = _people(list(heads.values()))
+    people = _people_by_first_name(list(heads.values()))
     found = {profile.entity_id: profile.entity_id for profile in profiles}
     for key, same in spellings.items():
         head = heads[key]
@@ -55,12 +55,12 @@ def canonical(profiles: Sequence[Profile]) -> dict[UUID, UUID]:
     return found
 
 
-def _apart(profile: Profile) -> bool:
+def _is_no_person(profile: Profile) -> bool:
     """Whether the name is surely no person's: a place and a person of one name are two."""
     return profile.kind not in PERSONAL
 
 
-def _people(heads: Sequence[Profile]) -> Mapping[str, Profile]:
+def _people_by_first_name(heads: Sequence[Profile]) -> Mapping[str, Profile]:
     """Return the one person each first name can mean; a first name that two people share means neither."""
     full: dict[str, list[Profile]] = defaultdict(list)
     for head in heads:

@@ -12,8 +12,8 @@ from sqlalchemy import TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived import entity_profiles, facts, projection
-from store.derived.reflections import consolidate
-from store.derived.temporal_links import follow
+from store.derived.reflections import consolidate_facts
+from store.derived.temporal_links import link_turns
 from store.derived.unit_words import rebuild_words
 from store.log.envelope import Origin
 
@@ -49,11 +49,11 @@ TABLES: Mapping[str, str] = {
 _PLACE = "host_id = :host and bank_id = :bank"
 
 
-def _clear(table: str) -> TextClause:
+def _clear_table(table: str) -> TextClause:
     return text(f"delete from afterturn.{table} where {_PLACE}")  # noqa: S608 - constants
 
 
-def _fill(table: str, expected: TextClause) -> TextClause:
+def _fill_table(table: str, expected: TextClause) -> TextClause:
     return text(f"""
         insert into afterturn.{table} ({TABLES[table]}, host_id, bank_id)
         select e.*, cast(:host as uuid), cast(:bank as uuid) from ({expected.text}) e""")  # noqa: S608 - constants
@@ -67,7 +67,7 @@ REPOST = (
                select (w.unit_id, w.session_id, w.seq, cast(w.terms->>p.term as int), w.length)
                  from afterturn.unit_word_t w
                 where w.host_id = p.host_id and w.bank_id = p.bank_id and w.unit_id = p.unit_id and w.posted)"""),  # noqa: S608 - constants
-    text(f"{_fill('posting_t', projection.EXPECTED_POSTINGS).text} on conflict do nothing"),
+    text(f"{_fill_table('posting_t', projection.EXPECTED_POSTINGS).text} on conflict do nothing"),
 )
 MARK_LINKS = text(f"""
     update afterturn.agent_memory_unit_entity_t set counted = (removed_at is null)
@@ -86,14 +86,18 @@ COUNTED = {
 }
 RECOUNT = (
     *REPOST,
-    *(statement for table, expected in COUNTED.items() for statement in (_clear(table), _fill(table, expected))),
+    *(
+        statement
+        for table, expected in COUNTED.items()
+        for statement in (_clear_table(table), _fill_table(table, expected))
+    ),
     MARK_LINKS,
     MENTIONS,
     SETTLE_FORGOTTEN,
 )
 
 
-async def lock(connection: AsyncConnection, bank: UUID) -> None:
+async def lock_bank(connection: AsyncConnection, bank: UUID) -> None:
     """Take a bank's place in the order of the log; call it before anything is written, the claim's row included."""
     await connection.execute(LOCK, {"bank": bank})
 
@@ -106,30 +110,30 @@ class Advanced:
     reflected: bool
 
 
-async def advance(connection: AsyncConnection, origin: Origin, turns: Sequence[UUID]) -> Advanced:
+async def advance_bank(connection: AsyncConnection, origin: Origin, turns: Sequence[UUID]) -> Advanced:
     """Bring a bank's derived state up to these turns, each of them once, and up to what was forgotten since.
 
-    Inside the tenant's transaction, after `lock`; a bank has one such writer at a time. Reflections and links that
+    Inside the tenant's transaction, after `lock_bank`; a bank has one such writer at a time. Reflections and links that
     follow are appended as events of `origin`. Where more words wait, come again.
     """
     host, bank = origin.host, origin.bank
     changed = await projection.count_links(connection, host, bank, turns)
     words = await projection.count_words(connection, host, bank)
-    await entity_profiles.refresh(connection, host, bank, changed)
-    stated = await facts.refresh(connection, host, bank, turns, words.forgotten)
-    reflected = await consolidate(connection, origin, stated)
+    await entity_profiles.refresh_profiles(connection, host, bank, changed)
+    stated = await facts.refresh_facts(connection, host, bank, turns, words.forgotten)
+    reflected = await consolidate_facts(connection, origin, stated)
     if stated:
-        await follow(connection, origin, turns)
+        await link_turns(connection, origin, turns)
     return Advanced(words.more, reflected)
 
 
-async def recount(connection: AsyncConnection, origin: Origin, position: int) -> None:
+async def request_recount(connection: AsyncConnection, origin: Origin, position: int) -> None:
     """Have the projection stage look at a bank in which the event at `position` ended something."""
     arguments = {"host": origin.host, "bank": origin.bank, "position": position, "at": origin.at}
     await connection.execute(RECOUNT_ROW, {**arguments, "item": uuid5(origin.bank, f"recount:{position}")})
 
 
-async def rebuild(connection: AsyncConnection, host: UUID, bank: UUID) -> None:
+async def rebuild_bank(connection: AsyncConnection, host: UUID, bank: UUID) -> None:
     """Make a bank's derived state again from nothing, for the turns whose projection is done.
 
     Keeps the bank's writers waiting for as long as it takes. Reflections are events and stay as they are.
@@ -139,11 +143,11 @@ async def rebuild(connection: AsyncConnection, host: UUID, bank: UUID) -> None:
     await rebuild_words(connection, host, bank)
     for statement in RECOUNT:
         await connection.execute(statement, place)
-    await entity_profiles.rebuild(connection, host, bank)
-    await facts.rebuild(connection, host, bank)
+    await entity_profiles.rebuild_profiles(connection, host, bank)
+    await facts.rebuild_facts(connection, host, bank)
 
 
-async def contents(connection: AsyncConnection, host: UUID, bank: UUID) -> dict[str, list[tuple[Any, ...]]]:
+async def read_contents(connection: AsyncConnection, host: UUID, bank: UUID) -> dict[str, list[tuple[Any, ...]]]:
     """Return the derived rows of a bank by table, in an order of their own: two equal states are equal values."""
     found = {}
     for table, shown in TABLES.items():

@@ -6,7 +6,7 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.derived.aliases import COMPARED, Profile, canonical
+from store.derived.aliases import COMPARED, Profile, canonical_entities
 from store.derived.projection import FORGET_NAMES
 
 #: Entities whose profiles one statement writes.
@@ -55,7 +55,7 @@ MENTIONED = text("""
     select distinct entity_id from afterturn.entity_name_t where host_id = :host and bank_id = :bank""")
 
 
-async def refresh(connection: AsyncConnection, host: UUID, bank: UUID, changed: Sequence[UUID]) -> None:
+async def refresh_profiles(connection: AsyncConnection, host: UUID, bank: UUID, changed: Sequence[UUID]) -> None:
     """Look again at these entities, and at those whose names changed: what they are called, and what is the same."""
     place = {"host": host, "bank": bank}
     stale = (await connection.execute(TAKE_STALE, place)).scalars()
@@ -65,7 +65,7 @@ async def refresh(connection: AsyncConnection, host: UUID, bank: UUID, changed: 
         await _profile_all(connection, host, bank, entities, before)
 
 
-async def rebuild(connection: AsyncConnection, host: UUID, bank: UUID) -> None:
+async def rebuild_profiles(connection: AsyncConnection, host: UUID, bank: UUID) -> None:
     """Make all profiles of a bank from what its mentions say."""
     place = {"host": host, "bank": bank}
     await connection.execute(TAKE_STALE, place)
@@ -80,10 +80,10 @@ async def _profile_all(
     """Write the profiles of these entities, so many at a time, and say anew what is the same among these stems."""
     left = sorted(stems)
     for at in range(0, max(len(entities), len(left)), AT_ONCE):
-        await _profile(connection, host, bank, entities[at : at + AT_ONCE], set(left[at : at + AT_ONCE]))
+        await _write_profiles(connection, host, bank, entities[at : at + AT_ONCE], set(left[at : at + AT_ONCE]))
 
 
-async def _profile(
+async def _write_profiles(
     connection: AsyncConnection, host: UUID, bank: UUID, entities: Sequence[UUID], stems: set[str]
 ) -> None:
     """Write the profiles of these entities, and say anew what is the same among their stems and these.
@@ -95,7 +95,7 @@ async def _profile(
     stems = stems | {profile.stem for profile in read}
     found = await connection.execute(OF_STEMS, {**place, "stems": sorted(stems), "most": COMPARED + 1})
     profiles = sorted([*read, *(Profile(*row) for row in found)], key=lambda one: one.entity_id)
-    same = canonical(profiles)
+    same = canonical_entities(profiles)
     await connection.execute(
         WRITE,
         {

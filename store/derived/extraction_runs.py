@@ -59,7 +59,7 @@ class FollowUp:
     accepted_at: datetime
 
 
-async def begin(connection: AsyncConnection, host: UUID, bank: UUID, turn: UUID, version: str) -> bool:
+async def begin_run(connection: AsyncConnection, host: UUID, bank: UUID, turn: UUID, version: str) -> bool:
     """Note that a version has read a turn, inside the transaction that writes what it found. False: it had before."""
     arguments = {"host": host, "bank": bank, "turn": turn, "version": version}
     return (await connection.execute(BEGIN, arguments)).first() is not None
@@ -82,7 +82,7 @@ async def open_follow_ups(connection: AsyncConnection, host: UUID, wanted: Seque
     return len((await connection.execute(OPEN, {"host": host, **arguments})).all())
 
 
-async def known(
+async def read_known_facts(
     connection: AsyncConnection, host: UUID, bank: UUID, turn: UUID, *, ended: bool
 ) -> list[tuple[str, str, str]]:
     """Return id, key and value of the facts a turn has already, and with `ended` of those that it had."""
@@ -108,7 +108,7 @@ class Unread:
     accepted_at: datetime
 
 
-async def unread(
+async def read_unread_turns(
     connection: AsyncConnection, host: UUID, version: str, *, bank: UUID | None = None, after: int = 0, limit: int = 500
 ) -> list[Unread]:
     """Return turns of a host (of one bank of it) that a version has not read, behind a position, in its order."""

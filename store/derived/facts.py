@@ -90,7 +90,7 @@ class Identity:
     key: str
 
 
-async def refresh(
+async def refresh_facts(
     connection: AsyncConnection, host: UUID, bank: UUID, turns: Sequence[UUID], gone: Sequence[UUID]
 ) -> list[Identity]:
     """Take in the facts of these turns, take out those of forgotten units; returns the identities of all of them."""
@@ -101,7 +101,7 @@ async def refresh(
     return await _line_up(connection, host, bank, {Identity(*row) for row in (*removed, *added)})
 
 
-async def rebuild(connection: AsyncConnection, host: UUID, bank: UUID) -> list[Identity]:
+async def rebuild_facts(connection: AsyncConnection, host: UUID, bank: UUID) -> list[Identity]:
     """Put all facts of a bank's counted turns in line, from nothing; returns their identities."""
     place = {"host": host, "bank": bank}
     await connection.execute(CLEAR, place)
@@ -112,11 +112,11 @@ async def rebuild(connection: AsyncConnection, host: UUID, bank: UUID) -> list[I
 async def _line_up(connection: AsyncConnection, host: UUID, bank: UUID, touched: set[Identity]) -> list[Identity]:
     identities = sorted(touched)
     if identities:
-        await connection.execute(LINE_UP, {"host": host, "bank": bank, **columns(identities)})
+        await connection.execute(LINE_UP, {"host": host, "bank": bank, **identity_columns(identities)})
     return identities
 
 
-def columns(identities: Sequence[Identity]) -> dict[str, list[str]]:
+def identity_columns(identities: Sequence[Identity]) -> dict[str, list[str]]:
     """Return identities as the parameters `fact_ids`, `subjects` and `keys`."""
     return {
         "fact_ids": [one.fact_id for one in identities],

@@ -27,22 +27,23 @@ class Statement:
     at: datetime
 
 
-def insight(fact_id: str, statements: Sequence[Statement]) -> str | None:
+def derive_insight(fact_id: str, statements: Sequence[Statement]) -> str | None:
     """Return what the statements of one identity (in order of time) show together, None when they show nothing more."""
-    changes = list(_changes(statements))
+    changes = list(_value_changes(statements))
     if len(changes) > 1:
         told = changes[-MOST_VALUES:]
         values = " -> ".join(f"{one.value} ({one.at.date().isoformat()})" for one in told)
         earlier = "... -> " if len(told) < len(changes) else ""
-        return f"fact_evolution {_named(fact_id, statements)}: {earlier}{values}. {_latest(statements)}"
+        return f"fact_evolution {_name_insight(fact_id, statements)}: {earlier}{values}. {_latest_values(statements)}"
     turns = {one.turn_id for one in statements}
     if len(turns) > 1:
         since = f"stated in {len(turns)} turns since {statements[0].at.date().isoformat()}"
-        return f"fact_stability {_named(fact_id, statements)} = {statements[-1].value}, {since}. {_latest(statements)}"
+        named, latest = _name_insight(fact_id, statements), _latest_values(statements)
+        return f"fact_stability {named} = {statements[-1].value}, {since}. {latest}"
     return None
 
 
-def _changes(statements: Sequence[Statement]) -> Iterator[Statement]:
+def _value_changes(statements: Sequence[Statement]) -> Iterator[Statement]:
     """Yield the first statement of each value that differs from the one before."""
     before = None
     for one in statements:
@@ -51,10 +52,10 @@ def _changes(statements: Sequence[Statement]) -> Iterator[Statement]:
         before = one.folded
 
 
-def _named(fact_id: str, statements: Sequence[Statement]) -> str:
+def _name_insight(fact_id: str, statements: Sequence[Statement]) -> str:
     return f"{fact_id}::{statements[-1].key}"
 
 
-def _latest(statements: Sequence[Statement]) -> str:
+def _latest_values(statements: Sequence[Statement]) -> str:
     content = statements[-1].content
     return content if len(content) <= MOST_CHARACTERS else f"{content[: MOST_CHARACTERS - 3]}..."

@@ -56,7 +56,7 @@ RESUMED = text(f"""
      order by t.nth""")  # noqa: S608 - put together from constants
 
 
-async def lock(connection: AsyncConnection, bank: UUID) -> None:
+async def lock_bank(connection: AsyncConnection, bank: UUID) -> None:
     """Take a bank's place in the order of the log; call it before anything is written."""
     await connection.execute(LOCK, {"bank": bank})
 
@@ -72,34 +72,34 @@ async def begun_again(
 ) -> list[Mapping[str, Any]]:
     """Return the beginnings of entities as they are to be offered: one that ended begins again, as its next version.
 
-    Inside the tenant's transaction, after `lock`.
+    Inside the tenant's transaction, after `lock_bank`.
     """
     ids = [event["payload"]["data"]["entityId"] for event in entities]
     found = await connection.execute(ENDED, {"host": host, "bank": bank, "entities": ids})
     ended = {row.entity: row.version for row in found}
     return [
-        _at(host, event, ended[entity]) if entity in ended else event
+        _at_version(host, event, ended[entity]) if entity in ended else event
         for entity, event in zip(ids, entities, strict=True)
     ]
 
 
-async def resumed(
+async def resume_ended(
     connection: AsyncConnection, host: UUID, bank: UUID, events: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
     """Return units, mentions and links as they are to be offered: what ended begins again, as its next version.
 
     For what follows from a text that came back: a fact that was stated before is stated again. Inside the tenant's
-    transaction, after `lock`.
+    transaction, after `lock_bank`.
     """
     types = [event["type"] for event in events]
     data = [orjson.dumps(event["payload"]["data"]).decode() for event in events]
     place = {"host": host, "bank": bank}
     found = (await connection.execute(RESUMED, {**place, "types": types, "data": data})).all() if events else []
     versions = {row.nth - 1: row.version for row in found if row.version is not None}
-    return [_at(host, event, versions[n]) if n in versions else event for n, event in enumerate(events)]
+    return [_at_version(host, event, versions[n]) if n in versions else event for n, event in enumerate(events)]
 
 
-def _at(host: UUID, event: Mapping[str, Any], version: int) -> Mapping[str, Any]:
+def _at_version(host: UUID, event: Mapping[str, Any], version: int) -> Mapping[str, Any]:
     identity = str(event_id(host, event["subject"], str(version)))
     data = {**event["payload"]["data"], "aggregateVersion": version - 1, "newAggregateVersion": version}
     return {**event, "id": identity, "version": version, "payload": {**event["payload"], "id": identity, "data": data}}

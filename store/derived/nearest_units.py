@@ -13,7 +13,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
-from store.recall.dense_arm import opening
+from store.recall.dense_arm import search_settings
 from store.recall.settings import RecallSettings
 
 #: Of so many that an index names as the nearest, some may be later, or of the same turn.
@@ -92,7 +92,7 @@ class Size:
     lists: int
 
 
-async def size(connection: AsyncConnection, host: UUID, bank: UUID, settings: RecallSettings) -> Size:
+async def estimate_size(connection: AsyncConnection, host: UUID, bank: UUID, settings: RecallSettings) -> Size:
     """Say how large a search in this bank is."""
     one_pass = ONE_PASS * settings.read_units
     limits = {"exact_units": settings.exact_units, "read_units": settings.read_units, "one_pass": one_pass}
@@ -123,7 +123,7 @@ class Nearness:
             "least": self.least,
             "most": self.most,
         }
-        async with self.database.tenant(host, opening(lists)) as connection:
+        async with self.database.tenant(host, search_settings(lists)) as connection:
             if lists:
                 rows = await connection.execute(IN_LISTS, {**arguments, "looked_at": LOOKED_AT})
             else:

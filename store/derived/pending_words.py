@@ -56,7 +56,7 @@ class WaitingWords:
             more = True
             with suppress(ResourceBusy):
                 while more and time.monotonic() < until:
-                    more = await carried(self._database, row.host_id, row.bank_id)
+                    more = await carry_words(self._database, row.host_id, row.bank_id)
                     done += 1
         return done
 
@@ -97,7 +97,7 @@ class KeptShort:
         try:
             more = True
             while more and self._many and await self._laden(host, bank):
-                more = await carried(self._database, host, bank)
+                more = await carry_words(self._database, host, bank)
         except Exception as error:  # noqa: BLE001 - the turns are accepted: whatever it was, workers carry their words
             log.warning("words that wait were not carried", error=type(error).__name__)
         finally:
@@ -110,7 +110,7 @@ class KeptShort:
             return int(found.scalar_one()) >= self._many
 
 
-async def carried(database: Database, host: UUID, bank: UUID) -> bool:
+async def carry_words(database: Database, host: UUID, bank: UUID) -> bool:
     """Carry a bounded number of a bank's waiting words, in a transaction; say whether more may wait."""
     async with database.tenant(host, SET_TENANT_NO_SYNC) as connection:
         return await projection.carry_words(connection, host, bank)

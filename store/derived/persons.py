@@ -169,13 +169,13 @@ class Persons:
         """
         place = {"host": host, "banks": None if banks is None else list(banks)}
         async with self._database.scoped(host, *space_ids(host, space)) as connection:
-            subjects = None if whom.name is None else await _subjects(connection, place, whom.name)
-            rows = await _rows(connection, {**place, "history": history, "limit": limit + 1}, whom, subjects)
+            subjects = None if whom.name is None else await _read_subjects(connection, place, whom.name)
+            rows = await _read_fact_rows(connection, {**place, "history": history, "limit": limit + 1}, whom, subjects)
             told = {row.subject: row.name for row in rows if row.name}
-            beside = await _around(connection, place, sorted({*(subjects or ()), *told}))
+            beside = await _read_neighbours(connection, place, sorted({*(subjects or ()), *told}))
         return Person(
             tuple(sorted(set(told.values()))),
-            tuple(lined_up((_known(row) for row in rows[:limit]), history=history)),
+            tuple(lined_up((_build_known(row) for row in rows[:limit]), history=history)),
             beside,
             len(rows) <= limit,
         )
@@ -184,10 +184,10 @@ class Persons:
 def lined_up(statements: Iterable[Known], *, history: bool) -> list[Known]:
     """Return what holds now, each with its history; of two banks that know different values, the newer holds. Pure."""
     found = []
-    for _, of_one in groupby(sorted(statements, key=_line), key=_identity):
+    for _, of_one in groupby(sorted(statements, key=_sort_key), key=_identity_of):
         *earlier, now = of_one
-        same = [one for one in earlier if _same(one, now)]
-        others = [_replaced(one, now) for one in earlier if not _same(one, now)]
+        same = [one for one in earlier if _says_same(one, now)]
+        others = [_as_replaced(one, now) for one in earlier if not _says_same(one, now)]
         if now.until is not None and not history:
             continue
         merged = replace(
@@ -200,30 +200,30 @@ def lined_up(statements: Iterable[Known], *, history: bool) -> list[Known]:
     return found
 
 
-def _identity(one: Known) -> Identity:
+def _identity_of(one: Known) -> Identity:
     return one.identity
 
 
-def _line(one: Known) -> tuple[Identity, bool, datetime, datetime, UUID]:
+def _sort_key(one: Known) -> tuple[Identity, bool, datetime, datetime, UUID]:
     """Return what puts statements in line: what holds still behind what was replaced, the newest last."""
     return one.identity, one.until is None, one.since, one.said_at, one.unit_id
 
 
-def _same(one: Known, now: Known) -> bool:
+def _says_same(one: Known, now: Known) -> bool:
     return one.until is None and now.until is None and one.value.casefold() == now.value.casefold()
 
 
-def _replaced(one: Known, by: Known) -> Known:
+def _as_replaced(one: Known, by: Known) -> Known:
     """Return a value of another bank as one that was replaced; what was replaced in its own stays as it is."""
     return one if one.until is not None else replace(one, until=by.since, superseded_by=by.unit_id)
 
 
-async def _subjects(connection: AsyncConnection, place: Mapping[str, Any], name: str) -> list[str]:
+async def _read_subjects(connection: AsyncConnection, place: Mapping[str, Any], name: str) -> list[str]:
     arguments = {**place, "name": name, "personal": sorted(PERSONAL)}
     return sorted((await connection.execute(SUBJECTS, arguments)).scalars())
 
 
-async def _rows(
+async def _read_fact_rows(
     connection: AsyncConnection, place: Mapping[str, Any], whom: Whom, subjects: Sequence[str] | None
 ) -> Sequence[Row[Any]]:
     arguments = {**place, "subjects": subjects, "passing": list(PASSING)}
@@ -232,7 +232,9 @@ async def _rows(
     return (await connection.execute(OF_USER, {**arguments, "user": user_id(place["host"], whom.user)})).all()
 
 
-async def _around(connection: AsyncConnection, place: Mapping[str, Any], subjects: Sequence[str]) -> tuple[Beside, ...]:
+async def _read_neighbours(
+    connection: AsyncConnection, place: Mapping[str, Any], subjects: Sequence[str]
+) -> tuple[Beside, ...]:
     if not subjects:
         return ()
     stems = sorted({subject.partition(" ")[0] for subject in subjects})
@@ -240,7 +242,7 @@ async def _around(connection: AsyncConnection, place: Mapping[str, Any], subject
     return tuple(Beside(*row) for row in await connection.execute(AROUND, arguments))
 
 
-def _known(row: Row[Any]) -> Known:
+def _build_known(row: Row[Any]) -> Known:
     return Known(
         bank=row.bank_name,
         identity=Identity(row.fact_id, row.subject, row.key),
@@ -255,12 +257,12 @@ def _known(row: Row[Any]) -> Known:
         until=row.valid_to,
         superseded_by=row.superseded_by,
         stated=row.stated,
-        confidence=number(row.confidence),
+        confidence=parse_confidence(row.confidence),
         sources=tuple(row.source_memory_ids),
     )
 
 
-def number(text: str | None) -> float | None:
+def parse_confidence(text: str | None) -> float | None:
     """Return a confidence as events write it; what is no number is none."""
     try:
         return None if text is None else float(text)

@@ -9,7 +9,7 @@ import orjson
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.text.terms import analyse, lexical_text
+from store.text.terms import analyse_text, lexical_text
 from store.text.word_rules import WordRules
 
 # A unit that was forgotten meanwhile gets no words back.
@@ -44,11 +44,11 @@ def terms_of(unit: Row[Any], rules: WordRules, content: str | None = None) -> Un
     said = lexical_text(
         unit.name or unit.role or title, unit.event_date, unit.content if content is None else content, rules
     )
-    terms = analyse(said, rules)
+    terms = analyse_text(said, rules)
     return UnitTerms(unit.unit_id, terms.counts, terms.length)
 
 
-async def insert(connection: AsyncConnection, host: UUID, bank: UUID, units: Sequence[UnitTerms]) -> None:
+async def insert_postings(connection: AsyncConnection, host: UUID, bank: UUID, units: Sequence[UnitTerms]) -> None:
     """Write the words of units of one bank, once; their units are projected already in this transaction.
 
     A recall finds them from then on; the projection stage carries them into the index of words.

@@ -73,7 +73,7 @@ async def open_rows(connection: AsyncConnection, origin: Origin, drawn: Sequence
     await open_follow_ups(connection, origin.host, rows)
 
 
-async def missing(
+async def read_missing(
     connection: AsyncConnection, host: UUID, generation: int, wanted: Sequence[tuple[UUID, UUID]]
 ) -> list[Unembedded]:
     """Return the living reflections of these, each with its bank before it, that have no vector of this generation."""
@@ -89,7 +89,7 @@ async def missing(
     return [Unembedded(*row) for row in await connection.execute(MISSING, arguments)]
 
 
-async def lacking(
+async def read_lacking(
     connection: AsyncConnection, host: UUID, generation: int, *, bank: UUID | None, after: int, limit: int
 ) -> list[Unread]:
     """Return reflections of a host (of one bank of it) without a vector of this generation, as if they were turns."""

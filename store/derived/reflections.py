@@ -12,12 +12,12 @@ from uuid import UUID, uuid5
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.derived.facts import Identity, columns
-from store.derived.insights import Statement, insight
+from store.derived.facts import Identity, identity_columns
+from store.derived.insights import Statement, derive_insight
 from store.derived.reflection_vectors import Drawn, open_rows
 from store.log.append import append_events
 from store.log.catalog import EventType
-from store.log.envelope import Origin, offer
+from store.log.envelope import Origin, build_offer
 
 Event = Mapping[str, Any]
 
@@ -62,7 +62,7 @@ def reflection_id(bank: UUID, identity: Identity) -> UUID:
     return uuid5(bank, f"reflection:{identity.fact_id}:{identity.subject}:{identity.key}")
 
 
-async def consolidate(connection: AsyncConnection, origin: Origin, identities: Sequence[Identity]) -> bool:
+async def consolidate_facts(connection: AsyncConnection, origin: Origin, identities: Sequence[Identity]) -> bool:
     """Bring the reflections and links of these identities up to their facts; says whether some are to be embedded.
 
     Of an identity that was stated more often, the last STATED statements are read together. The caller holds the bank
@@ -76,12 +76,12 @@ async def consolidate(connection: AsyncConnection, origin: Origin, identities: S
 
 async def _consolidate(connection: AsyncConnection, origin: Origin, identities: Sequence[Identity]) -> bool:
     place = {"host": origin.host, "bank": origin.bank, "statements": STATED}
-    rows = (await connection.execute(STATEMENTS, {**place, **columns(identities)})).all()
+    rows = (await connection.execute(STATEMENTS, {**place, **identity_columns(identities)})).all()
     stated: dict[Identity, list[Row[Any]]] = {identity: [] for identity in identities}
     for key, found in groupby(rows, lambda row: Identity(row.fact_id, row.subject, row.identity_key)):
         stated[key] = list(found)
-    reflections = await _reflections(connection, origin, stated)
-    events = [*reflections.values(), *await _links(connection, origin, rows)]
+    reflections = await _reflection_events(connection, origin, stated)
+    events = [*reflections.values(), *await _link_events(connection, origin, rows)]
     ordered = sorted(events, key=lambda event: str(event["subject"]))
     position = await append_events(connection, origin.host, ordered)
     living = [key for key, event in reflections.items() if event["type"] != EventType.REFLECTION_DELETED]
@@ -92,7 +92,7 @@ async def _consolidate(connection: AsyncConnection, origin: Origin, identities: 
     return True
 
 
-async def _reflections(
+async def _reflection_events(
     connection: AsyncConnection, origin: Origin, stated: Mapping[Identity, Sequence[Row[Any]]]
 ) -> dict[tuple[UUID, Identity], Event]:
     """Return what is to happen to reflections, by their ids."""
@@ -102,16 +102,16 @@ async def _reflections(
     return {
         (id_, identity): event
         for id_, identity in ids.items()
-        if (event := _reflection(origin, id_, known.get(id_), identity, stated[identity])) is not None
+        if (event := _reflection_event(origin, id_, known.get(id_), identity, stated[identity])) is not None
     }
 
 
-def _reflection(
+def _reflection_event(
     origin: Origin, id_: UUID, known: Row[Any] | None, identity: Identity, rows: Sequence[Row[Any]]
 ) -> Event | None:
     """Return the event that makes a reflection say what its facts bear, None when it does."""
     statements = [Statement(r.unit_id, r.turn_id, r.key, r.value, r.folded, r.content, r.at) for r in rows]
-    content = insight(identity.fact_id, statements)
+    content = derive_insight(identity.fact_id, statements)
     alive = known is not None and known.active
     if content is None:
         kind = EventType.REFLECTION_DELETED if alive else None
@@ -125,10 +125,10 @@ def _reflection(
     if content is not None:
         data |= {"content": content, "sourceMemoryIds": [str(one.unit_id) for one in statements]}
     version = 1 if known is None else known.aggregate_version + 1
-    return offer(origin, kind, (id_,), data, nth=str(version))
+    return build_offer(origin, kind, (id_,), data, nth=str(version))
 
 
-async def _links(connection: AsyncConnection, origin: Origin, rows: Sequence[Row[Any]]) -> list[Event]:
+async def _link_events(connection: AsyncConnection, origin: Origin, rows: Sequence[Row[Any]]) -> list[Event]:
     """Return the events that make each fact link to the one that took its place, and to no other of its identity."""
     if len(rows) <= 1:
         return []
@@ -136,12 +136,12 @@ async def _links(connection: AsyncConnection, origin: Origin, rows: Sequence[Row
     known = {(row.from_unit_id, row.to_unit_id): row for row in await connection.execute(LINKS, arguments)}
     wanted = {(row.unit_id, row.superseded_by) for row in rows if row.superseded_by is not None}
     made = [
-        _link(origin, EventType.LINK_CREATED, pair, known[pair].aggregate_version + 1 if pair in known else 1)
+        _link_event(origin, EventType.LINK_CREATED, pair, known[pair].aggregate_version + 1 if pair in known else 1)
         for pair in wanted
         if pair not in known or not known[pair].active
     ]
     ended = [
-        _link(origin, EventType.LINK_DELETED, pair, link.aggregate_version + 1)
+        _link_event(origin, EventType.LINK_DELETED, pair, link.aggregate_version + 1)
         for pair, link in known.items()
         # Facts are linked in the order they were said, too, whatever took whose place.
         if link.active and pair not in wanted and not link.of_what_was_said
@@ -149,8 +149,8 @@ async def _links(connection: AsyncConnection, origin: Origin, rows: Sequence[Row
     return made + ended
 
 
-def _link(origin: Origin, kind: EventType, pair: tuple[UUID, UUID], version: int) -> Event:
+def _link_event(origin: Origin, kind: EventType, pair: tuple[UUID, UUID], version: int) -> Event:
     data: dict[str, Any] = {"fromUnitId": str(pair[0]), "toUnitId": str(pair[1]), "linkType": "temporal"}
     if kind is EventType.LINK_CREATED:
         data["weight"] = 1.0
-    return offer(origin, kind, (*pair, "temporal"), data, nth=str(version))
+    return build_offer(origin, kind, (*pair, "temporal"), data, nth=str(version))

@@ -17,13 +17,13 @@ from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
-from store.derived.locks import resumed
-from store.derived.nearest_units import Later, Near, Nearness, Size, size
+from store.derived.locks import resume_ended
+from store.derived.nearest_units import Later, Near, Nearness, Size, estimate_size
 from store.errors import RestoredElsewhere
 from store.identity import user_id
 from store.log.append import append_events
 from store.log.catalog import EventType
-from store.log.envelope import Origin, offer
+from store.log.envelope import Origin, build_offer
 from store.log.reader import ADVANCE, HOLD, OPEN, Place, at_home
 from store.recall.settings import RecallSettings
 
@@ -133,7 +133,7 @@ class NearLinks:
     async def undone(self, host: UUID) -> int:
         """Count the texts of a host that were not looked at yet (reads its log from there on)."""
         async with self._database.tenant(host) as connection:
-            stands = await _stands(connection, host)
+            stands = await _read_position(connection, host)
             arguments = {"host": host, "xid": str(stands.xid), "position": stands.position}
             return int((await connection.execute(UNDONE, arguments)).scalar_one())
 
@@ -156,7 +156,7 @@ class NearLinks:
 
     async def _page(self, connection: AsyncConnection, host: UUID) -> tuple[_Page, Mapping[UUID, int]]:
         """Read what is ready: up to the first text whose bank has vectors to be made before it."""
-        after = await _stands(connection, host)
+        after = await _read_position(connection, host)
         arguments = {"host": host, "xid": str(after.xid), "position": after.position, "events": EVENTS}
         rows = await connection.execute(TEXTS_BEHIND, {**arguments, "generation": self._nearness.generation})
         upto, compared, texts, lists = after, 0, dict[UUID, list[Later]](), dict[UUID, int]()
@@ -164,7 +164,7 @@ class NearLinks:
         for row in takewhile(_is_ready, rows):
             if row.embedded:
                 bank = row.bank_id
-                sizes[bank] = sizes.get(bank) or await size(connection, host, bank, self._settings)
+                sizes[bank] = sizes.get(bank) or await estimate_size(connection, host, bank, self._settings)
                 compared += sizes[bank].compared
                 if texts and (compared > PAIRS or sum(map(len, texts.values())) == TEXTS):
                     break
@@ -213,7 +213,7 @@ class NearLinks:
             if pair not in former
         ]
         return [
-            *await resumed(connection, origin.host, origin.bank, created),
+            *await resume_ended(connection, origin.host, origin.bank, created),
             *self._mended(origin, former, wanted),
         ]
 
@@ -233,10 +233,10 @@ class NearLinks:
         data: dict[str, Any] = {"fromUnitId": str(pair[0]), "toUnitId": str(pair[1]), "linkType": KIND}
         if weight is not None:
             data |= {"weight": weight, "embeddingModel": self._model}
-        return offer(origin, kind, (*pair, KIND), data, nth=str(version))
+        return build_offer(origin, kind, (*pair, KIND), data, nth=str(version))
 
 
-async def _stands(connection: AsyncConnection, host: UUID) -> Place:
+async def _read_position(connection: AsyncConnection, host: UUID) -> Place:
     row = (await connection.execute(STANDS, {"host": host, "name": SUBSCRIPTION})).one_or_none()
     return Place(row.xid, row.position) if row else Place()
 

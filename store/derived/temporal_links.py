@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.log.append import append_events
 from store.log.catalog import EventType
-from store.log.envelope import Origin, offer
+from store.log.envelope import Origin, build_offer
 
 #: What was said longer ago than this is not followed by anything.
 WINDOW = timedelta(hours=24)
@@ -41,22 +41,22 @@ FOLLOWED = text("""
                and l.to_unit_id = b.unit_id and l.link_type = 'temporal') is null""")
 
 
-async def follow(connection: AsyncConnection, origin: Origin, turns: Sequence[UUID]) -> None:
+async def link_turns(connection: AsyncConnection, origin: Origin, turns: Sequence[UUID]) -> None:
     """Link the first fact of each of these turns to the last one before it in its session, once.
 
     The caller holds the bank against other writers of the same, and the log's locks.
     """
     arguments = {"host": origin.host, "bank": origin.bank, "turns": list(turns), "window": WINDOW}
     found = await connection.execute(FOLLOWED, arguments)
-    events = [_link(origin, row.former, row.later, row.gap) for row in found]
+    events = [_link_event(origin, row.former, row.later, row.gap) for row in found]
     await append_events(connection, origin.host, sorted(events, key=lambda event: str(event["subject"])))
 
 
-def weight(gap: timedelta) -> float:
+def link_weight(gap: timedelta) -> float:
     """Return how much a link over such a gap weighs."""
     return round(max(FARTHEST, NEAREST - (NEAREST - FARTHEST) * (gap / WINDOW)), 4)
 
 
-def _link(origin: Origin, former: UUID, later: UUID, gap: timedelta) -> dict[str, Any]:
-    data = {"fromUnitId": str(former), "toUnitId": str(later), "linkType": "temporal", "weight": weight(gap)}
-    return offer(origin, EventType.LINK_CREATED, (former, later, "temporal"), data)
+def _link_event(origin: Origin, former: UUID, later: UUID, gap: timedelta) -> dict[str, Any]:
+    data = {"fromUnitId": str(former), "toUnitId": str(later), "linkType": "temporal", "weight": link_weight(gap)}
+    return build_offer(origin, EventType.LINK_CREATED, (former, later, "temporal"), data)

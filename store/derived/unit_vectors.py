@@ -105,7 +105,7 @@ class Unembedded:
     reflection: bool = False
 
 
-async def missing(
+async def read_missing(
     connection: AsyncConnection, host: UUID, generation: int, wanted: Sequence[Wanted]
 ) -> list[Unembedded]:
     """Return the active units of these turns that have no vector of this generation."""
@@ -120,7 +120,7 @@ async def missing(
     return [Unembedded(*row) for row in await connection.execute(MISSING, arguments)]
 
 
-async def insert(
+async def insert_vectors(
     connection: AsyncConnection,
     host: UUID,
     generation: int,

@@ -70,12 +70,12 @@ async def rebuild_words(connection: AsyncConnection, host: UUID, bank: UUID) -> 
     New words wait to be carried into the index of words, as those of a new unit do.
     """
     await languages.rebuild(connection, host, bank)
-    rules = languages.rules_of_bank(await languages.read(connection, host), bank)
+    rules = languages.rules_of_bank(await languages.read_languages(connection, host), bank)
     await connection.execute(DROP_OF_NOTHING, {"host": host, "bank": bank})
     async for wrong in wrong_words(connection, host, bank, rules):
         units = [one.terms.unit_id for one in wrong if one.worded]
         await connection.execute(DROP, {"host": host, "bank": bank, "units": units})
-        await postings.insert(connection, host, bank, [one.terms for one in wrong])
+        await postings.insert_postings(connection, host, bank, [one.terms for one in wrong])
 
 
 def _wrong(units: Sequence[Row[Any]], rules: languages.Rules) -> list[WrongWords]:

@@ -96,7 +96,7 @@ class VectorIndexes:
                 return
             await connection.execute(MEMORY)
             for needed in await self._needed(connection):
-                for statement in statements(needed):
+                for statement in index_statements(needed):
                     await connection.execute(text(statement))
 
     async def _needed(self, connection: AsyncConnection) -> list[Needed]:
@@ -127,7 +127,7 @@ def lists_of(vectors: int) -> int:
     return max(1, min(vectors // LIST_UNITS, MOST_LISTS))
 
 
-def statements(needed: Needed) -> Sequence[str]:
+def index_statements(needed: Needed) -> Sequence[str]:
     """Return what builds an index, or takes it away: nothing holds up a writer, readers have the old one meanwhile.
 
     What an earlier run left half done goes first.

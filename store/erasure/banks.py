@@ -16,7 +16,7 @@ from store.erasure.units import (
 from store.errors import NotFound
 from store.log.append import append_events
 from store.log.catalog import Aggregate, EventType
-from store.tenancy.external_models import sent
+from store.tenancy.external_models import count_sent
 
 #: Events of one transaction.
 PAGE_EVENTS = 500
@@ -61,7 +61,7 @@ async def begin_bank(place: Place) -> None:
         raise NotFound("no such bank")
     [weight] = await place.ask(WEIGHT)
     place.erasure.counts.update({"words": weight.words, "vectors": weight.vectors})
-    place.erasure.counts.update(await sent(place.connection, place.erasure.host, place.bank))
+    place.erasure.counts.update(await count_sent(place.connection, place.erasure.host, place.bank))
     await count_delivered(place, [row.turn_id for row in await place.ask(TURNS)])
     undone = [row.turn_id for row in await place.ask(UNDONE)]
     await place.count("work", END_TURNS, turns=undone, ended=undone)

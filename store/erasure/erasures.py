@@ -12,7 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.coalescing import Together
+from store.coalescing import Coalescer
 from store.database import Database
 from store.database_outage import state_of
 from store.erasure import requests
@@ -99,7 +99,7 @@ class Erasures:
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
         self._clock = clock
-        self._samples = Together(self._erase_samples, eager=True)
+        self._samples = Coalescer(self._erase_samples, eager=True)
 
     async def request(self, host: UUID, target: Target) -> UUID:
         """Take an erasure in; returns its id. What is to be gone is then refused to come back, and `run` makes it so.
@@ -125,8 +125,10 @@ class Erasures:
     async def receipt(self, host: UUID, erasure: UUID, user: UUID | None = None, agent: UUID | None = None) -> Receipt:
         """Return the receipt of an erasure, done or not, as this user and agent may see it. Raises NotFound."""
         async with self._database.scoped(host, user, agent) as connection:
-            found = await requests.receipt(connection, host, erasure)
-            seen = found.target_id == user if found.bank_id is None else await _sees(connection, host, found.bank_id)
+            found = await requests.read_receipt(connection, host, erasure)
+            seen = (
+                found.target_id == user if found.bank_id is None else await _sees_bank(connection, host, found.bank_id)
+            )
         if not seen and (user or agent):
             raise NotFound("no such erasure")
         return found
@@ -141,8 +143,8 @@ class Erasures:
             erasure = await self._open(connection, host, target)
             while await self._step(connection, host, erasure):
                 pass
-            await requests.save(connection, await self._with_parts(connection, host, erasure))
-            found = await requests.receipt(connection, host, erasure)
+            await requests.save_progress(connection, await self._with_parts(connection, host, erasure))
+            found = await requests.read_receipt(connection, host, erasure)
             await connection.rollback()
         return found
 
@@ -161,7 +163,7 @@ class Erasures:
             await connection.execute(LOCK_BANK, {"bank": bank})
             if running := await requests.find_running(connection, host, Kind.AGE, bank):
                 return running
-            await requests.save(connection, await requests.begin(connection, erasure))
+            await requests.save_progress(connection, await requests.begin_request(connection, erasure))
         return erasure.erasure_id
 
     async def aged(self, host: UUID, bank: UUID, before: datetime) -> int:
@@ -216,20 +218,20 @@ class Erasures:
             await connection.execute(LOCK_BANK, {"bank": bank})
         if running := await requests.find_running(connection, host, target.kind, thing):
             return running
-        erasure = await requests.write(connection, host, target, self._clock())
+        erasure = await requests.write_request(connection, host, target, self._clock())
         erasure.upto = int((await connection.execute(ISSUED)).scalar_one())
         if bank is not None:
-            await _begin(Place(connection, erasure, bank))
+            await _begin_place(Place(connection, erasure, bank))
         else:
             forgotten = await connection.execute(FORGET_JOBS_OF, {"host": host, "name": target.name})
             erasure.counts["recall_jobs"] += forgotten.rowcount
-        await requests.save(connection, erasure)
+        await requests.save_progress(connection, erasure)
         return erasure.erasure_id
 
     async def _step(self, connection: AsyncConnection, host: UUID, erasure_id: UUID) -> bool:
         """Erase the next few things; says whether there may be more."""
         await connection.execute(LOCK_LOG)
-        erasure = await requests.hold(connection, host, erasure_id, self._clock())
+        erasure = await requests.lock_request(connection, host, erasure_id, self._clock())
         if erasure.done:
             return False
         if erasure.bank is None and not erasure.reached and await _own_bank(connection, erasure):
@@ -237,7 +239,7 @@ class Erasures:
         else:
             await connection.execute(SHARE_QUOTA, {"host": host})
             more = await (_page_of_user if erasure.bank is None else _page_of_bank)(connection, erasure)
-        await requests.save(connection, erasure)
+        await requests.save_progress(connection, erasure)
         return more
 
     async def _end(self, host: UUID, erasure_id: UUID) -> None:
@@ -256,12 +258,12 @@ class Erasures:
         async with self._database.tenant(host) as connection:
             erasure = await self._with_parts(connection, host, erasure_id)
             if not erasure.done:
-                await requests.save(connection, erasure)
-                await requests.finish(connection, erasure)
+                await requests.save_progress(connection, erasure)
+                await requests.finish_request(connection, erasure)
 
     async def _with_parts(self, connection: AsyncConnection, host: UUID, erasure_id: UUID) -> Erasure:
         """Return an erasure, held, with what became of its parts."""
-        erasure = await requests.hold(connection, host, erasure_id, self._clock())
+        erasure = await requests.lock_request(connection, host, erasure_id, self._clock())
         if not erasure.done:
             await requests.add_parts(connection, erasure)
         return erasure
@@ -274,7 +276,7 @@ class Erasures:
         return [None] * len(ended)
 
 
-async def _sees(connection: AsyncConnection, host: UUID, bank: UUID) -> bool:
+async def _sees_bank(connection: AsyncConnection, host: UUID, bank: UUID) -> bool:
     return bool((await connection.execute(SEES_BANK, {"host": host, "bank": bank})).scalar())
 
 
@@ -290,13 +292,13 @@ async def _find(place: Place, target: Target) -> None:
             found = await place.connection.execute(KNOWN, {"host": host, "thing": thing, "name": target.name})
             known = bool(found.scalar())
         case _:
-            await reflections.refuse(place.connection, host, place.bank, thing)
+            await reflections.refuse_reflection(place.connection, host, place.bank, thing)
             known = bool((await place.ask(HAS_UNIT, thing=thing))[0][0])
     if not known:
         raise NotFound(f"no such {target.kind.value}")
 
 
-async def _begin(place: Place) -> None:
+async def _begin_place(place: Place) -> None:
     match place.erasure.kind:
         case Kind.BANK:
             await begin_bank(place)
@@ -380,15 +382,15 @@ async def _own_bank(connection: AsyncConnection, erasure: Erasure) -> bool:
         part = Erasure(
             erasure.host, uuid4(), Kind.BANK, row.bank_id, row.bank_id, erasure.at, parent=erasure.erasure_id
         )
-        await begin_bank(Place(connection, await requests.begin(connection, part), row.bank_id))
-        await requests.save(connection, part)
+        await begin_bank(Place(connection, await requests.begin_request(connection, part), row.bank_id))
+        await requests.save_progress(connection, part)
         return True
     await requests.adopt(connection, row.erasure_id, erasure)
-    part = await requests.hold(connection, erasure.host, row.erasure_id, erasure.at)
+    part = await requests.lock_request(connection, erasure.host, row.erasure_id, erasure.at)
     await connection.execute(SHARE_QUOTA, {"host": erasure.host})
     await connection.execute(LOCK_BANK, {"bank": row.bank_id})
     more = await erase_page(Place(connection, part, row.bank_id))
-    await requests.save(connection, part)
+    await requests.save_progress(connection, part)
     if not more:
-        await requests.finish(connection, part)
+        await requests.finish_request(connection, part)
     return True

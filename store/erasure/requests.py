@@ -149,15 +149,15 @@ async def find_running(connection: AsyncConnection, host: UUID, kind: Kind, targ
     return erasure
 
 
-async def write(connection: AsyncConnection, host: UUID, target: Target, now: datetime) -> Erasure:
+async def write_request(connection: AsyncConnection, host: UUID, target: Target, now: datetime) -> Erasure:
     """Write a new erasure, of which nothing is done yet. Raises NotFound, IsReflection."""
     bank, thing = target.ids(host)
     if target.kind is Kind.UNIT and bank is not None:
-        await reflections.refuse(connection, host, bank, thing)
-    return await begin(connection, Erasure(host, uuid4(), target.kind, bank, thing, now))
+        await reflections.refuse_reflection(connection, host, bank, thing)
+    return await begin_request(connection, Erasure(host, uuid4(), target.kind, bank, thing, now))
 
 
-async def begin(connection: AsyncConnection, erasure: Erasure) -> Erasure:
+async def begin_request(connection: AsyncConnection, erasure: Erasure) -> Erasure:
     """Write an erasure of which nothing is done yet."""
     arguments = {"host": erasure.host, "erasure": erasure.erasure_id, "kind": erasure.kind.value, "bank": erasure.bank}
     await connection.execute(
@@ -166,9 +166,9 @@ async def begin(connection: AsyncConnection, erasure: Erasure) -> Erasure:
     return erasure
 
 
-async def hold(connection: AsyncConnection, host: UUID, erasure: UUID, now: datetime) -> Erasure:
+async def lock_request(connection: AsyncConnection, host: UUID, erasure: UUID, now: datetime) -> Erasure:
     """Return an erasure and hold it until the transaction ends, against others who go on with it. Raises NotFound."""
-    row = await _row(connection, HOLD.text, host, erasure)
+    row = await _read_row(connection, HOLD.text, host, erasure)
     return Erasure(
         host,
         row.erasure_id,
@@ -184,7 +184,7 @@ async def hold(connection: AsyncConnection, host: UUID, erasure: UUID, now: date
     )
 
 
-async def save(connection: AsyncConnection, erasure: Erasure) -> None:
+async def save_progress(connection: AsyncConnection, erasure: Erasure) -> None:
     """Write how far it has come."""
     await connection.execute(
         SAVE,
@@ -217,15 +217,15 @@ async def put_off(connection: AsyncConnection, host: UUID, erasure: UUID, since:
     await connection.execute(PUT_OFF, {"host": host, "erasure": erasure, "since": since})
 
 
-async def finish(connection: AsyncConnection, erasure: Erasure) -> None:
+async def finish_request(connection: AsyncConnection, erasure: Erasure) -> None:
     """Write that it is done."""
     await connection.execute(FINISH, {"host": erasure.host, "erasure": erasure.erasure_id, "now": erasure.at})
     erasure.done = True
 
 
-async def receipt(connection: AsyncConnection, host: UUID, erasure: UUID) -> Receipt:
+async def read_receipt(connection: AsyncConnection, host: UUID, erasure: UUID) -> Receipt:
     """Return the receipt of an erasure, done or not. Raises NotFound, for foreign ones too."""
-    row = await _row(connection, READ.text, host, erasure)
+    row = await _read_row(connection, READ.text, host, erasure)
     counts, models = told_apart(orjson.loads(row.counts))
     return Receipt(
         erasure_id=row.erasure_id,
@@ -242,7 +242,7 @@ async def receipt(connection: AsyncConnection, host: UUID, erasure: UUID) -> Rec
     )
 
 
-async def _row(connection: AsyncConnection, query: str, host: UUID, erasure: UUID) -> Row[tuple[object, ...]]:
+async def _read_row(connection: AsyncConnection, query: str, host: UUID, erasure: UUID) -> Row[tuple[object, ...]]:
     row = (await connection.execute(text(query), {"host": host, "erasure": erasure})).one_or_none()
     if row is None:
         raise NotFound("no such erasure")

@@ -23,12 +23,12 @@ from store.erasure.units import (
     settle_derived,
 )
 from store.erasure.versions import Remainder, Version, without_user
-from store.log.append import append_events, versions
+from store.log.append import append_events, read_versions
 from store.log.catalog import ID_FIELDS, Aggregate, EventType
-from store.log.envelope import command, offer
+from store.log.envelope import build_command, build_offer
 from store.log.event_data import MODELS
 from store.memory import corrections
-from store.tenancy.external_models import sent
+from store.tenancy.external_models import count_sent
 
 #: The event that says what a thing of each kind is from then on.
 UPDATED: Mapping[Aggregate, EventType] = {
@@ -97,9 +97,9 @@ async def remainder(place: Place, kind: Aggregate, thing: UUID) -> Remainder:
 async def say_again(place: Place, kind: Aggregate, thing: UUID, state: Mapping[str, Any]) -> None:
     """Append what a thing says from now on, behind its version in the log."""
     [name], subject = ID_FIELDS[kind], place.subject(thing)
-    version = (await versions(place.connection, place.erasure.host, [subject]))[subject]
+    version = (await read_versions(place.connection, place.erasure.host, [subject]))[subject]
     told = {field: value for field, value in state.items() if value is not None}
-    event = command(place.origin, UPDATED[kind], {name: thing, **told}, version=version + 1)
+    event = build_command(place.origin, UPDATED[kind], {name: thing, **told}, version=version + 1)
     await append_events(place.connection, place.erasure.host, [event])
 
 
@@ -112,7 +112,7 @@ async def take_back_unit(place: Place, unit: UUID) -> bool:
     spans = {"since": [a for a, _ in left.spans], "until": [FOR_EVER if b is None else b for _, b in left.spans]}
     facts = await place.ask(FACTS, unit=unit, turn=row.turn_id, **spans) if row.turn_id else ()
     await erase_units(place, [fact.unit_id for fact in facts])
-    place.erasure.counts.update(await sent(place.connection, place.erasure.host, place.bank, [unit]))
+    place.erasure.counts.update(await count_sent(place.connection, place.erasure.host, place.bank, [unit]))
     mentions = await place.ask(MENTIONS, unit=unit, **spans)
     await _unlink(place, unit, mentions)
     if left.state is not None and row.active:
@@ -139,7 +139,7 @@ async def take_back_unit(place: Place, unit: UUID) -> bool:
 
 async def _unlink(place: Place, unit: UUID, mentions: Sequence[Any]) -> None:
     events = [
-        offer(
+        build_offer(
             place.origin,
             EventType.UNIT_ENTITY_UNLINKED,
             (unit, one.entity_id),

@@ -17,8 +17,8 @@ from store.derived import bank_state
 from store.erasure.requests import Erasure
 from store.log.append import append_events
 from store.log.catalog import EventType, aggregate_id
-from store.log.envelope import Origin, offer
-from store.tenancy.external_models import sent
+from store.log.envelope import Origin, build_offer
+from store.tenancy.external_models import count_sent
 from store.tenancy.gateway_targets import destination
 
 TO_ERASE = text("select * from afterturn.units_to_erase(:host, :bank, cast(:units as uuid[]))")
@@ -139,7 +139,7 @@ class Place:
         self, kind: EventType, parts: tuple[object, ...], data: Mapping[str, Any], version: int
     ) -> Mapping[str, Any]:
         """Return an event that says that something was erased, and nothing of what it was."""
-        return offer(self.origin, kind, parts, {**data, "erased": True}, nth=str(version))
+        return build_offer(self.origin, kind, parts, {**data, "erased": True}, nth=str(version))
 
 
 async def erase_units(place: Place, seeds: Sequence[UUID]) -> None:
@@ -148,12 +148,12 @@ async def erase_units(place: Place, seeds: Sequence[UUID]) -> None:
     if not found:
         return
     units = [row.unit_id for row in found]
-    await _count(place, found, units)
+    await _count_units(place, found, units)
     await place.end(EventType.UNIT_DELETED, [(row.unit_id, row.version) for row in found], "unitId")
     await settle_derived(place, units)
     subjects = [place.subject(unit) for unit in units]
-    subjects += await _ties(place, units) + await end_orphans(place, units) + await _documents(place, found)
-    reflections, positions = await _reflections(place, units)
+    subjects += await _end_ties(place, units) + await end_orphans(place, units) + await _erase_documents(place, found)
+    reflections, positions = await _erase_reflections(place, units)
     await place.count("events", ERASE_EVENTS, subjects=subjects, upto=None)
     await place.count("events", ERASE_AT, positions=positions)
     await place.count("events", ERASE_MESSAGES, units=units)
@@ -182,24 +182,24 @@ async def count_delivered(place: Place, turns: Sequence[UUID]) -> None:
         place.erasure.delivered[session] += row.turns
 
 
-async def _count(place: Place, found: Sequence[Row[Any]], units: Sequence[UUID]) -> None:
+async def _count_units(place: Place, found: Sequence[Row[Any]], units: Sequence[UUID]) -> None:
     for row in found:
         place.erasure.counts[ORIGINS[row.origin]] += 1
     [weight] = await place.ask(WEIGHT, units=units)
     place.erasure.counts["words"] += weight.words
     place.erasure.counts["vectors"] += weight.vectors
-    place.erasure.counts.update(await sent(place.connection, place.erasure.host, place.bank, units))
+    place.erasure.counts.update(await count_sent(place.connection, place.erasure.host, place.bank, units))
 
 
 async def settle_derived(place: Place, units: Sequence[UUID]) -> None:
     """Bring derived state up to the units' end, all of it: nothing of it may be left for later."""
-    await bank_state.advance(place.connection, place.origin, [])
+    await bank_state.advance_bank(place.connection, place.origin, [])
     while (await place.ask(UNCOUNTED))[0][0]:
-        await bank_state.advance(place.connection, place.origin, [])
+        await bank_state.advance_bank(place.connection, place.origin, [])
     await place.ask(FORGET_NOTES, units=units)
 
 
-async def _ties(place: Place, units: Sequence[UUID]) -> list[str]:
+async def _end_ties(place: Place, units: Sequence[UUID]) -> list[str]:
     ties = await place.ask(TIES, units=units)
     for tie in ties:
         place.erasure.counts[tie.kind] += 1
@@ -214,7 +214,7 @@ async def end_orphans(place: Place, units: Sequence[UUID]) -> list[str]:
     return [place.subject(row.entity_id) for row in orphans]
 
 
-async def _documents(place: Place, found: Sequence[Row[Any]]) -> list[str]:
+async def _erase_documents(place: Place, found: Sequence[Row[Any]]) -> list[str]:
     """Take the whole text of documents that erased units are parts of; their other units stay."""
     docs = sorted({row.doc_id for row in found if row.doc_id})
     if not docs:
@@ -233,7 +233,7 @@ async def _documents(place: Place, found: Sequence[Row[Any]]) -> list[str]:
     return [place.subject(row.doc_id) for row in rows]
 
 
-async def _reflections(place: Place, units: Sequence[UUID]) -> tuple[list[str], list[int]]:
+async def _erase_reflections(place: Place, units: Sequence[UUID]) -> tuple[list[str], list[int]]:
     """Return the reflections that repeat these units and where; one that says nothing else by now ends."""
     rows = await place.ask(REFLECTIONS, units=units)
     ending = [(row.reflection_id, row.version) for row in rows if row.last and row.active]

@@ -26,7 +26,7 @@ from store.erasure.units import (
     Place,
     erase_units,
 )
-from store.log.append import append_events, versions
+from store.log.append import append_events, read_versions
 from store.log.catalog import Aggregate, EventType
 
 #: Events of one transaction.
@@ -158,7 +158,7 @@ async def _erase_made(place: Place, kind: Aggregate, thing: UUID) -> None:
     if not left.positions:
         return
     subject = place.subject(thing)
-    version = (await versions(place.connection, place.erasure.host, [subject]))[subject]
+    version = (await read_versions(place.connection, place.erasure.host, [subject]))[subject]
     if left.theirs and kind is Aggregate.DOC and (await _others_stand_in(place, thing)):
         marker = place.marked(EventType.DOC_UPDATED, (thing,), {name: str(thing)}, version + 1)
         await append_events(place.connection, place.erasure.host, [marker])

@@ -14,11 +14,11 @@ import orjson
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.coalescing import Together
+from store.coalescing import Coalescer
 from store.database import Database
 from store.errors import LeaseLost
 from store.ledger.ledger import Claim, LedgerRow, Outcome
-from store.memory.turn_messages import TurnMessage, messages
+from store.memory.turn_messages import TurnMessage, read_messages
 from store.tenancy.gateway_targets import Destination, destination
 
 #: Host, and of each move its stream, epoch, item, status, event and payload.
@@ -36,7 +36,7 @@ NOTE = text("""
     values (:host, :event, :bank, :session, :turn, cast(:payload as jsonb))""")
 
 
-async def note(
+async def write_audit_row(
     connection: AsyncConnection,
     host: UUID,
     event: str,
@@ -70,37 +70,37 @@ class Deliveries:
     def __init__(self, database: Database) -> None:
         self._database = database
         # By host: what one call writes is written together or not at all.
-        self._reads: WeakValueDictionary[UUID, Together[LedgerRow, list[TurnMessage]]] = WeakValueDictionary()
-        self._ways: WeakValueDictionary[UUID, Together[LedgerRow, Destination | None]] = WeakValueDictionary()
-        self._steps: WeakValueDictionary[UUID, Together[_Move, bool]] = WeakValueDictionary()
-        self._ends: WeakValueDictionary[UUID, Together[_Move, bool]] = WeakValueDictionary()
+        self._reads: WeakValueDictionary[UUID, Coalescer[LedgerRow, list[TurnMessage]]] = WeakValueDictionary()
+        self._ways: WeakValueDictionary[UUID, Coalescer[LedgerRow, Destination | None]] = WeakValueDictionary()
+        self._steps: WeakValueDictionary[UUID, Coalescer[_Move, bool]] = WeakValueDictionary()
+        self._ends: WeakValueDictionary[UUID, Coalescer[_Move, bool]] = WeakValueDictionary()
 
     async def said(self, claim: Claim, row: LedgerRow) -> list[TurnMessage]:
         """Return the messages of the turn that is to be delivered, in their order; forgotten ones are not there."""
         host = claim.host_id
-        return await self._reads.setdefault(host, Together(partial(self._read, host))).ask(row)
+        return await self._reads.setdefault(host, Coalescer(partial(self._read, host))).ask(row)
 
     async def destination(self, claim: Claim, row: LedgerRow) -> Destination | None:
         """Return where a turn is handed to, as it stands now; None where it was opened for no target."""
         host = claim.host_id
-        return await self._ways.setdefault(host, Together(partial(self._destinations, host))).ask(row)
+        return await self._ways.setdefault(host, Coalescer(partial(self._destinations, host))).ask(row)
 
     async def step(
         self, claim: Claim, item: UUID, status: str, event: str | None = None, payload: Mapping[str, Any] | None = None
     ) -> None:
         """Write an intermediate status, and what is to be told of it. Raises LeaseLost, having written nothing."""
-        together = self._steps.setdefault(claim.host_id, Together(partial(self._write, STEPS)))
-        _check(held=await together.ask(_Move(claim, Outcome(item, status), event, payload or {})))
+        together = self._steps.setdefault(claim.host_id, Coalescer(partial(self._write, STEPS)))
+        _check_held(held=await together.ask(_Move(claim, Outcome(item, status), event, payload or {})))
 
     async def end(
         self, claim: Claim, outcome: Outcome, event: str | None = None, payload: Mapping[str, Any] | None = None
     ) -> None:
         """Write how it ended, or when it is tried again, and give the claim back. Raises LeaseLost."""
-        together = self._ends.setdefault(claim.host_id, Together(partial(self._write, ENDS)))
-        _check(held=await together.ask(_Move(claim, outcome, event, payload or {})))
+        together = self._ends.setdefault(claim.host_id, Coalescer(partial(self._write, ENDS)))
+        _check_held(held=await together.ask(_Move(claim, outcome, event, payload or {})))
 
     async def _read(self, host: UUID, rows: Sequence[LedgerRow]) -> list[list[TurnMessage]]:
-        found = await messages(self._database, host, [(row.bank_id, row.turn_id) for row in rows])
+        found = await read_messages(self._database, host, [(row.bank_id, row.turn_id) for row in rows])
         return [found[row.turn_id] for row in rows]
 
     async def _destinations(self, host: UUID, rows: Sequence[LedgerRow]) -> list[Destination | None]:
@@ -110,17 +110,17 @@ class Deliveries:
 
     async def _write(self, statement: str, moves: Sequence[_Move]) -> list[bool]:
         """Write moves of one host; say of each whether its claim was held."""
-        endings = _endings(moves) if statement is ENDS else ()
-        [(held,)] = await self._database.fetch(statement, moves[0].claim.host_id, *_columns(moves), *endings)
+        endings = _ending_columns(moves) if statement is ENDS else ()
+        [(held,)] = await self._database.fetch(statement, moves[0].claim.host_id, *_move_columns(moves), *endings)
         return [move.claim.epoch in held for move in moves]
 
 
-def _check(*, held: bool) -> None:
+def _check_held(*, held: bool) -> None:
     if not held:
         raise LeaseLost("the lease ran out and the work was given to somebody else")
 
 
-def _columns(moves: Sequence[_Move]) -> Iterator[Sequence[object]]:
+def _move_columns(moves: Sequence[_Move]) -> Iterator[Sequence[object]]:
     yield [move.claim.stream_id for move in moves]
     yield [move.claim.epoch for move in moves]
     yield [move.outcome.item_id for move in moves]
@@ -129,7 +129,7 @@ def _columns(moves: Sequence[_Move]) -> Iterator[Sequence[object]]:
     yield [orjson.dumps(move.payload).decode() for move in moves]
 
 
-def _endings(moves: Sequence[_Move]) -> Iterator[Sequence[object]]:
+def _ending_columns(moves: Sequence[_Move]) -> Iterator[Sequence[object]]:
     yield [move.outcome.category for move in moves]
     yield [move.outcome.reason for move in moves]
     yield [move.outcome.retry_in for move in moves]

@@ -25,7 +25,7 @@ class Depth:
     oldest_s: float = 0.0
 
 
-async def depths(database: Database, hosts: Sequence[UUID], most: int) -> Mapping[UUID, Depth]:
+async def read_depths(database: Database, hosts: Sequence[UUID], most: int) -> Mapping[UUID, Depth]:
     """Look at the backlog of each of these hosts; rows are counted up to `most` a host."""
     async with database.operator() as connection:
         arguments = {"hosts": list(hosts), "stages": [stage.value for stage in OWN], "most": most}

@@ -53,7 +53,7 @@ class Freshness:
     pending: int
 
 
-def least(of: Sequence[Freshness]) -> Freshness:
+def merge_freshness(of: Sequence[Freshness]) -> Freshness:
     """Return what is true of several banks read together: the least of each stage, their undone rows added up."""
     return Freshness(
         max(one.position for one in of),
@@ -64,7 +64,7 @@ def least(of: Sequence[Freshness]) -> Freshness:
     )
 
 
-async def freshness(connection: AsyncConnection, host: UUID, bank: UUID) -> Freshness:
+async def read_freshness(connection: AsyncConnection, host: UUID, bank: UUID) -> Freshness:
     """Read the freshness of a bank inside the tenant's transaction; a bank nobody wrote to is all zero."""
     return of_row((await connection.execute(FRESHNESS, {"host": host, "bank": bank, "most": None})).one())
 
@@ -114,7 +114,7 @@ class Waiter:
 
         async def looks() -> bool:
             async with self._database.tenant(host) as connection:
-                now = await freshness(connection, host, bank)
+                now = await read_freshness(connection, host, bank)
             behind = min(now.embedded, now.extracted, now.projected)
             return behind >= min(position, now.position) and now.position >= 0
 

@@ -241,7 +241,7 @@ class Ledger:
         return {stage: StageCounts(counts[stage], oldest[stage]) for stage in Stage}
 
 
-async def close(connection: AsyncConnection, claim: Claim, outcomes: Sequence[Outcome]) -> None:
+async def close_claim(connection: AsyncConnection, claim: Claim, outcomes: Sequence[Outcome]) -> None:
     """End rows and give the claim back, inside the transaction that wrote their result.
 
     Rows without an outcome are ready for the next claim, and their attempt was none. Raises LeaseLost when the
@@ -254,7 +254,7 @@ async def close(connection: AsyncConnection, claim: Claim, outcomes: Sequence[Ou
 async def close_together(
     connection: AsyncConnection, claims: Sequence[Claim], outcomes: Sequence[Outcome], wait: timedelta | None = None
 ) -> list[Claim]:
-    """End rows of many claims of one host and stage at once, as `close` does, and give the claims back.
+    """End rows of many claims of one host and stage at once, as `close_claim` does, and give the claims back.
 
     Rows without an outcome are ready at once, or after `wait`.
     For results that anybody may write twice. Returns the claims that were still held; the others' rows stay as
@@ -262,7 +262,7 @@ async def close_together(
     """
     if not claims:
         return []
-    arguments = {**_all_of(claims), **_ends(claims, outcomes, wait)}
+    arguments = {**_all_of(claims), **_ending_parameters(claims, outcomes, wait)}
     held = set((await connection.execute(CLOSE, arguments)).scalar_one())
     return [claim for claim in claims if claim.epoch in held]
 
@@ -287,7 +287,9 @@ def _all_of(claims: Sequence[Claim]) -> dict[str, object]:
     }
 
 
-def _ends(claims: Sequence[Claim], outcomes: Sequence[Outcome], wait: timedelta | None) -> dict[str, object]:
+def _ending_parameters(
+    claims: Sequence[Claim], outcomes: Sequence[Outcome], wait: timedelta | None
+) -> dict[str, object]:
     """Return how the rows of these claims end: the many that went well are told by their names alone."""
     told = {outcome.item_id: outcome for outcome in outcomes}
     rows = [(row.item_id, told.get(row.item_id)) for claim in claims for row in claim.rows]

@@ -114,7 +114,7 @@ class Selection:
 
     def arguments(self) -> dict[str, Any]:
         """Return the values the statements take."""
-        states = self.states if self.states is not None else _states(self.statuses)
+        states = self.states if self.states is not None else _status_names(self.statuses)
         return {
             "stages": [stage.value for stage in self.stages],
             "undone": [state for state in states if public_status(state) in {"pending", "running"}],
@@ -187,7 +187,7 @@ class Backlog:
         arguments = {**selection.arguments(), "limit": limit + 1}
         async with self._database.operator() as connection:
             rows = (await connection.execute(LIST, arguments)).all()
-        return [_entry(row) for row in rows[:limit]], len(rows) > limit
+        return [_build_entry(row) for row in rows[:limit]], len(rows) > limit
 
     async def pages(self, selection: Selection, size: int) -> AsyncGenerator[list[Entry]]:
         """Yield all rows, `size` at a time; a row that was changed meanwhile does not come twice."""
@@ -218,11 +218,11 @@ class Backlog:
             hosts = [host] if host else [row.host_id for row in await connection.execute(HOSTS)]
             for one in hosts:
                 if rows := (await connection.execute(OF_TURN, {**arguments, "host": one})).all():
-                    return [_entry(row) for row in rows]
+                    return [_build_entry(row) for row in rows]
         for one in hosts:
             async with self._database.tenant(one) as connection:
                 if rows := (await connection.execute(ENDED, {**arguments, "host": one})).all():
-                    return [_entry(row) for row in rows]
+                    return [_build_entry(row) for row in rows]
         return []
 
     async def history(self, host: UUID, turn: UUID) -> list[Noted]:
@@ -257,11 +257,11 @@ class Backlog:
         return found
 
 
-def _states(statuses: Sequence[str]) -> list[str]:
+def _status_names(statuses: Sequence[str]) -> list[str]:
     return [*statuses, *(state for state, public in PUBLIC.items() if public in statuses)]
 
 
-def _entry(row: Row[Any]) -> Entry:
+def _build_entry(row: Row[Any]) -> Entry:
     stage = Stage(row.stage)
     return Entry(
         row.host_id,

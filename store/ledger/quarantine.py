@@ -135,5 +135,5 @@ class Quarantine:
         async with self._database.tenant(host) as connection:
             if stage in {Stage.EXTRACTION, Stage.PROJECTION}:
                 # The bank's one writer comes first here too, so that it is never cut off with its work half done.
-                await bank_state.lock(connection, bank)
+                await bank_state.lock_bank(connection, bank)
             return len((await connection.execute(statement, arguments)).all())

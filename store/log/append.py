@@ -8,7 +8,7 @@ import orjson
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.log.refusals import refusals
+from store.log.refusals import translate_refusals
 
 APPEND_EVENTS = text(
     "select afterturn.append_events(:host, cast(:events as jsonb), cast(:expected as jsonb), :if_absent)"
@@ -45,13 +45,13 @@ async def append_events(
         "expected": orjson.dumps(dict(expected or {})).decode(),
         "if_absent": if_absent,
     }
-    with refusals():
+    with translate_refusals():
         row = await connection.execute(APPEND_EVENTS, arguments)
     position: int | None = row.scalar()
     return position
 
 
-async def versions(connection: AsyncConnection, host: UUID, subjects: Sequence[str]) -> dict[str, int]:
+async def read_versions(connection: AsyncConnection, host: UUID, subjects: Sequence[str]) -> dict[str, int]:
     """Return the version that each aggregate (by its id) has in the log; 0 for one that is not there."""
     found = await connection.execute(VERSIONS, {"host": host, "subjects": list(subjects)})
     return {row.subject: row.version or 0 for row in found}

@@ -15,7 +15,7 @@ from asyncpg.exceptions import InterfaceError
 from sqlalchemy import text
 
 from store.database import Database
-from store.log.refusals import refusals
+from store.log.refusals import translate_refusals
 
 #: Events of one transaction: long enough to be fast, short enough not to hold back readers of the log.
 BATCH = 2000
@@ -54,16 +54,16 @@ async def append_bulk(
     `project=False` writes the log only: a repair must follow before anything reads. A refusal (ConcurrencyError,
     VersionGap, MissingParent) ends the load; what earlier batches wrote stays, and the same load may be sent again.
     """
-    write = partial(_write, database, {"host": host, "if_absent": if_absent, "project": project})
+    write = partial(_write_batch, database, {"host": host, "if_absent": if_absent, "project": project})
     stream = iter(events)
     offered, appended = 0, 0
     last: asyncio.Task[int] | None = None
     try:
-        chunk = _records(islice(stream, batch))
+        chunk = _build_records(islice(stream, batch))
         while chunk:
             # While the server works on one batch, the next is sent over another connection, and a third made ready.
             offered += len(chunk)
-            following = await asyncio.to_thread(_records, islice(stream, batch))
+            following = await asyncio.to_thread(_build_records, islice(stream, batch))
             before, last = last, asyncio.create_task(write(chunk, last, wait=not following))
             appended += await before if before else 0
             chunk = following
@@ -75,7 +75,7 @@ async def append_bulk(
     return Loaded(appended, offered - appended)
 
 
-async def _write(
+async def _write_batch(
     database: Database,
     arguments: Mapping[str, object],
     records: Sequence[tuple[Any, ...]],
@@ -98,14 +98,14 @@ async def _write(
             if before:
                 await asyncio.wait([before])
                 before.result()
-            with refusals():
+            with translate_refusals():
                 return int((await connection.execute(APPEND, {**arguments, "wait": wait})).scalar_one())
         finally:
             with suppress(InterfaceError, OSError):  # a connection that is gone took its stage along
                 await driver.execute(EMPTY)
 
 
-def _records(events: Iterator[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+def _build_records(events: Iterator[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     return [
         (
             ord_,

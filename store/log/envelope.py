@@ -74,7 +74,7 @@ class CloudEvent(BaseModel):
     data: Mapping[str, Any]
 
 
-def offer(
+def build_offer(
     origin: Origin,
     event: EventType,
     parts: tuple[object, ...],
@@ -89,11 +89,11 @@ def offer(
     version only the log knows, and is the version where it is known. `identity` is the event's id where it does not
     follow from the version: a command's, so that two commands that met on a version are not taken for one.
     """
-    drawn = envelope(origin, event, parts, data, nth=nth, identity=identity)
-    return _offered(drawn, origin.texts[1], drawn["data"].get("newAggregateVersion"))
+    drawn = build_envelope(origin, event, parts, data, nth=nth, identity=identity)
+    return _as_offered(drawn, origin.texts[1], drawn["data"].get("newAggregateVersion"))
 
 
-def envelope(
+def build_envelope(
     origin: Origin,
     event: EventType,
     parts: tuple[object, ...],
@@ -104,7 +104,7 @@ def envelope(
 ) -> dict[str, Any]:
     """Return the CloudEvent around `data`, which may hold whatever JSON is made of here, ids and times included.
 
-    `parts`, `nth` and `identity` are those of `offer`.
+    `parts`, `nth` and `identity` are those of `build_offer`.
     """
     host, bank, user, at = origin.texts
     version = int(nth) if nth.isdecimal() else None
@@ -125,7 +125,7 @@ def envelope(
     }
 
 
-def command(
+def build_command(
     origin: Origin, event: EventType, fields: Mapping[str, Any], *, version: int = 1, identity: UUID | None = None
 ) -> dict[str, Any]:
     """Return an event of checked data (fields by their wire names, ids included), in the form the log's functions take.
@@ -133,12 +133,12 @@ def command(
     Raises InvalidEvent for data the catalog does not know.
     """
     named = {"hostId": str(origin.host), "bankId": str(origin.bank), **fields}
-    checked = event_data.parse(event, named).model_dump(mode="json", by_alias=True, exclude_unset=True)
+    checked = event_data.parse_event_data(event, named).model_dump(mode="json", by_alias=True, exclude_unset=True)
     parts = tuple(checked.get(field) for field in ID_FIELDS[Aggregate(aggregate_type(event))])
-    return offer(origin, event, parts, checked, nth=str(version), identity=identity)
+    return build_offer(origin, event, parts, checked, nth=str(version), identity=identity)
 
 
-def reoffer(whole: Mapping[str, Any]) -> dict[str, Any]:
+def build_reoffer(whole: Mapping[str, Any]) -> dict[str, Any]:
     """Return a whole CloudEvent from elsewhere in the form the log's functions take; its nonce is given anew.
 
     Raises InvalidEvent for what is no JSON that the log can keep, or when envelope, data and ids do not say the same;
@@ -148,9 +148,9 @@ def reoffer(whole: Mapping[str, Any]) -> dict[str, Any]:
     try:
         event = CloudEvent.model_validate(whole)
     except ValidationError as error:
-        raise InvalidEvent(event_data.faults(error)) from None
+        raise InvalidEvent(event_data.describe_faults(error)) from None
     kind = event_type(event.type)
-    data = event_data.parse(kind, event.data)
+    data = event_data.parse_event_data(kind, event.data)
     if event.aggregatetype != aggregate_type(kind):
         raise InvalidEvent(f"{kind.value}: aggregatetype is another")
     if event.subject != aggregate_id_of(Aggregate(event.aggregatetype), event.data) or event.host != data.host_id:
@@ -159,7 +159,7 @@ def reoffer(whole: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidEvent(f"{kind.value}: aggregateversion and newAggregateVersion differ")
     kept = {name: value for name, value in whole.items() if name not in ("nonce", "aggregateversion")}
     metadata = {name: value for name, value in (event.model_extra or {}).items() if value is not None}
-    return _offered(kept, str(data.bank_id), event.aggregateversion, metadata)
+    return _as_offered(kept, str(data.bank_id), event.aggregateversion, metadata)
 
 
 def _check_size(whole: Mapping[str, Any]) -> None:
@@ -179,7 +179,7 @@ def _version_of(event: EventType, data: event_data.EventData) -> int | None:
     return data.new_aggregate_version
 
 
-def _offered(
+def _as_offered(
     drawn: Mapping[str, Any], bank: str, version: int | None, metadata: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     return {

@@ -321,7 +321,7 @@ MODELS: Mapping[EventType, type[EventData]] = {
 }
 
 
-def parse(event: EventType, data: Mapping[str, Any]) -> EventData:
+def parse_event_data(event: EventType, data: Mapping[str, Any]) -> EventData:
     """Return an event's data, checked, from its wire form.
 
     Raises InvalidEvent, which names the fields at fault and never their values.
@@ -330,10 +330,10 @@ def parse(event: EventType, data: Mapping[str, Any]) -> EventData:
     try:
         return model.model_validate(data, by_alias=True, by_name=False)
     except ValidationError as error:
-        raise InvalidEvent(f"{event.value}: {faults(error)}") from None
+        raise InvalidEvent(f"{event.value}: {describe_faults(error)}") from None
 
 
-def faults(error: ValidationError) -> str:
+def describe_faults(error: ValidationError) -> str:
     """Name the fields a validation complains about, and why, without what was in them."""
     found = (f"{'.'.join(map(str, e['loc'])) or 'data'}: {e['type']}" for e in error.errors(include_input=False))
     return "; ".join(sorted(set(found)))

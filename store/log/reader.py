@@ -64,11 +64,11 @@ class LoggedEvent:
     metadata: Mapping[str, Any] | None = field(repr=False)
 
 
-async def read(connection: AsyncConnection, host: UUID, after: Place, limit: int) -> list[LoggedEvent]:
+async def read_events(connection: AsyncConnection, host: UUID, after: Place, limit: int) -> list[LoggedEvent]:
     """Return the next events of a host after a place, at most `limit`, inside the tenant's transaction.
 
-    Whatever is returned later stands behind them. Raises RestoredElsewhere until `restamp` was run, when the log was
-    restored from another cluster.
+    Whatever is returned later stands behind them. Raises RestoredElsewhere when the log was restored from another
+    cluster, until `restamp_log` was run.
     """
     if not await at_home(connection):
         raise RestoredElsewhere("this log was restored from another cluster and must be stamped for this one")
@@ -97,7 +97,7 @@ class Subscription:
         async with self._database.tenant(self._host) as connection:
             await connection.execute(OPEN, self._key)
             row = (await connection.execute(HOLD, self._key)).one()
-            events = await read(connection, self._host, Place(row.xid, row.position), limit)
+            events = await read_events(connection, self._host, Place(row.xid, row.position), limit)
             yield connection, events
             if events:
                 last = events[-1].place
@@ -110,7 +110,7 @@ async def at_home(connection: AsyncConnection) -> bool:
     return bool((await connection.execute(AT_HOME)).scalar())
 
 
-async def restamp(owner_url: str) -> int:
+async def restamp_log(owner_url: str) -> int:
     """Stamp a restored log for the cluster it stands in; returns how many events that were, 0 when it is at home.
 
     Appends wait meanwhile. Every subscription goes on exactly where it was.

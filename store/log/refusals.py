@@ -31,7 +31,7 @@ TABLES = {
 
 
 @contextmanager
-def refusals() -> Iterator[None]:
+def translate_refusals() -> Iterator[None]:
     """Turn the database's refusals into EventRefused (its kinds) and QuotaExceeded; others pass as they are.
 
     The driver's own error quotes what was offered, so it is not kept as the cause.
@@ -39,14 +39,14 @@ def refusals() -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
-        if (refused := _refused(error.orig.__cause__ if error.orig else None)) is None:
+        if (refused := _parse_refusal(error.orig.__cause__ if error.orig else None)) is None:
             raise
     else:
         return
     raise refused
 
 
-def _refused(cause: Any) -> StoreError | None:
+def _parse_refusal(cause: Any) -> StoreError | None:
     state = getattr(cause, "sqlstate", None)
     if state == TOO_MANY_BANKS:
         told = orjson.loads(cause.detail)

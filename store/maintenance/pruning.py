@@ -146,11 +146,11 @@ class Pruning:
                 if found is None:
                     return Page(0, None)
                 host, after = str(found), first
-            arguments = {"host": host, "after": _key(after), "before": before, "limit": limit}
+            arguments = {"host": host, "after": _page_key(after), "before": before, "limit": limit}
             row: Row[Any] = (await connection.execute(batch, arguments)).one()
         full = row.looked == limit and row.last is not None
         return Page(row.removed, f"{host} {row.last}" if full else host)
 
 
-def _key(after: str) -> UUID | int:
+def _page_key(after: str) -> UUID | int:
     return int(after) if after.isdecimal() else UUID(after)

@@ -99,7 +99,7 @@ class WordsAnew:
                 return 0
             page = {**key, "place": state.place, "page": self._page}
             units = (await connection.execute(UNITS, page)).all()
-        cut = await asyncio.to_thread(_cut, units, rules_of(state.language))
+        cut = await asyncio.to_thread(_cut_words, units, rules_of(state.language))
         place = units[-1].unit_id if len(units) == self._page else None
         return await self._write(key, cut, {**key, "place": place, "changed_at": state.changed_at})
 
@@ -108,21 +108,21 @@ class WordsAnew:
     ) -> int:
         host, bank = key["host"], key["bank"]
         async with self._database.tenant(host) as connection:
-            await bank_state.lock(connection, bank)
+            await bank_state.lock_bank(connection, bank)
             await projection.lock_words(connection, bank)
             versions = {"units": list(cut), "versions": [version for version, _ in cut.values()]}
             same = (await connection.execute(UNCHANGED, {**key, **versions})).scalars().all() if cut else []
             if same:
                 terms = (await connection.execute(DROP, {**key, "units": same})).scalars().all()
                 await connection.execute(projection.FORGET_TERMS, {**key, "terms": terms})
-                await postings.insert(connection, host, bank, [cut[unit][1] for unit in same])
+                await postings.insert_postings(connection, host, bank, [cut[unit][1] for unit in same])
                 await projection.carry_words(connection, host, bank)
             await connection.execute(GO_ON, then)
             await connection.execute(SETTLED, {**key, "usual": AUTO})
         return len(same)
 
 
-def _cut(units: Sequence[Row[Any]], rules: WordRules) -> dict[UUID, tuple[int, postings.UnitTerms]]:
+def _cut_words(units: Sequence[Row[Any]], rules: WordRules) -> dict[UUID, tuple[int, postings.UnitTerms]]:
     """Return the words of those units that have others now, with the version each was read at."""
     found = {}
     for unit in units:

@@ -61,7 +61,7 @@ async def authors_of_units(connection: AsyncConnection, host: UUID, bank: UUID, 
     found = {Author(row.user_id, row.agent) for row in rows}
     for unit in set(units) - {row.unit_id for row in rows}:
         try:
-            await reflections.refuse(connection, host, bank, unit)
+            await reflections.refuse_reflection(connection, host, bank, unit)
         except IsReflection:
             # The projection stage makes them, for nobody in particular.
             found.add(Author(identity.user_id(host, None), None))

@@ -16,13 +16,13 @@ from store.derived import bank_state, postings
 from store.derived.extraction_runs import FollowUp, open_follow_ups
 from store.errors import ConcurrencyError, NotFound, TurnBusy
 from store.ledger.ledger import Stage
-from store.log.append import append_events, versions
+from store.log.append import append_events, read_versions
 from store.log.catalog import Aggregate, EventType, aggregate_id
-from store.log.envelope import Origin, command, offer
+from store.log.envelope import Origin, build_command, build_offer
 from store.memory import reflections
 from store.off_loop import off_loop
 from store.tenancy import languages
-from store.tenancy.quotas import charge
+from store.tenancy.quotas import charge_quota
 from store.text.normal_forms import without_long_runs
 
 # As an append does, and in its order, and as who links units with entities or each other: all before anything is
@@ -80,13 +80,13 @@ class Corrected:
     facts_ended: int
 
 
-async def drawn(connection: AsyncConnection, host: UUID, bank: UUID, unit: Row[Any]) -> list[Row[Any]]:
+async def read_drawn_facts(connection: AsyncConnection, host: UUID, bank: UUID, unit: Row[Any]) -> list[Row[Any]]:
     """Return the living facts that were drawn from a unit."""
     place = {"host": host, "bank": bank, "unit": unit.unit_id, "turn": unit.turn_id}
     return list((await connection.execute(DRAWN, place)).all()) if unit.turn_id else []
 
 
-async def correct(
+async def correct_unit(
     connection: AsyncConnection, origin: Origin, unit: UUID, content: str, version: int | None
 ) -> Corrected:
     """Make the unit say `content`, inside the tenant's transaction that writes nothing else.
@@ -97,7 +97,7 @@ async def correct(
     `version` is the one that the caller saw. Raises NotFound, IsReflection, ConcurrencyError for another version,
     TurnBusy while a stage reads the old text, QuotaExceeded.
     """
-    found = await _held(connection, origin, unit)
+    found = await _lock_unit(connection, origin, unit)
     if version is not None and version != found.aggregate_version:
         raise ConcurrencyError(Aggregate.UNIT.value, version, found.aggregate_version)
     if content == found.content:
@@ -105,39 +105,39 @@ async def correct(
     place = {"host": origin.host, "turn": found.turn_id}
     if found.turn_id and (await connection.execute(READ_NOW, place)).scalar():
         raise TurnBusy("the turn of this unit is being read right now")
-    facts = await drawn(connection, origin.host, origin.bank, found)
-    updated, size = _updated(origin, found, content, _metadata_of_text(found))
+    facts = await read_drawn_facts(connection, origin.host, origin.bank, found)
+    updated, size = _updated_event(origin, found, content, _metadata_of_text(found))
     events = [
         updated,
-        *(_ended(origin, fact) for fact in facts),
-        *await _unlinked(connection, origin, found, content),
+        *(_ended_event(origin, fact) for fact in facts),
+        *await _unlink_events(connection, origin, found, content),
     ]
     position = await append_events(connection, origin.host, sorted(events, key=lambda event: str(event["subject"])))
     if position is None:
         raise NotFound("no such unit")
-    await _follow(connection, origin, found, content, position)
-    await charge(connection, origin.host, origin.bank, size)
+    await _write_follow_ups(connection, origin, found, content, position)
+    await charge_quota(connection, origin.host, origin.bank, size)
     return Corrected(position, changed=True, facts_ended=len(facts))
 
 
-async def pin(connection: AsyncConnection, origin: Origin, unit: UUID, *, pinned: bool) -> Corrected:
+async def pin_unit(connection: AsyncConnection, origin: Origin, unit: UUID, *, pinned: bool) -> Corrected:
     """Pin a unit, or end that, inside the tenant's transaction that writes nothing else: its text stays as it is.
 
     The log keeps the whole state of the unit once more, and that is charged. Raises NotFound, IsReflection,
     QuotaExceeded.
     """
-    found = await _held(connection, origin, unit)
+    found = await _lock_unit(connection, origin, unit)
     metadata = orjson.loads(found.metadata)
     if (metadata.get(PINNED) == "true") == pinned:
         return Corrected(found.position, changed=False, facts_ended=0)
     rest = {name: value for name, value in metadata.items() if name != PINNED}
-    event, size = _updated(origin, found, found.content, rest | ({PINNED: "true"} if pinned else {}))
+    event, size = _updated_event(origin, found, found.content, rest | ({PINNED: "true"} if pinned else {}))
     position = await append_events(connection, origin.host, [event])
     if position is None:
         raise NotFound("no such unit")
     # Whoever embeds it just now read another version, and does not write what it made of it.
-    await _reopen(connection, origin, found, position, [Stage.EMBEDDING])
-    await charge(connection, origin.host, origin.bank, size)
+    await _reopen_stages(connection, origin, found, position, [Stage.EMBEDDING])
+    await charge_quota(connection, origin.host, origin.bank, size)
     return Corrected(position, changed=True, facts_ended=0)
 
 
@@ -147,9 +147,9 @@ async def restore(connection: AsyncConnection, origin: Origin, unit: UUID, state
     As with a correction, it is found by its new words when the transaction ends, and stages read and embed it anew.
     What was drawn from the text before is the caller's to end.
     """
-    found = await _state(connection, origin, unit)
+    found = await _read_state(connection, origin, unit)
     told = {name: value for name, value in state.items() if value is not None}
-    event = command(
+    event = build_command(
         origin,
         EventType.UNIT_UPDATED,
         {"unitId": unit, **told},
@@ -158,14 +158,14 @@ async def restore(connection: AsyncConnection, origin: Origin, unit: UUID, state
     )
     content = str(state["content"])
     reworded = content != found.content
-    events = [event, *(await _unlinked(connection, origin, found, content) if reworded else ())]
+    events = [event, *(await _unlink_events(connection, origin, found, content) if reworded else ())]
     position = await append_events(connection, origin.host, sorted(events, key=lambda one: str(one["subject"])))
     if position is None:
         raise NotFound("no such unit")
     if reworded:
-        await _follow(connection, origin, found, content, position)
+        await _write_follow_ups(connection, origin, found, content, position)
     else:
-        await _reopen(connection, origin, found, position, [Stage.EMBEDDING])
+        await _reopen_stages(connection, origin, found, position, [Stage.EMBEDDING])
 
 
 def corrected_id(turn: UUID, position: int) -> UUID:
@@ -178,18 +178,18 @@ def reread_id(unit: UUID, position: int) -> UUID:
     return uuid5(unit, f"reread:{position}")
 
 
-async def _held(connection: AsyncConnection, origin: Origin, unit: UUID) -> Row[Any]:
+async def _lock_unit(connection: AsyncConnection, origin: Origin, unit: UUID) -> Row[Any]:
     """Return a unit as nobody else changes it until the transaction ends. Raises NotFound, IsReflection."""
-    found = await _state(connection, origin, unit)
+    found = await _read_state(connection, origin, unit)
     await connection.execute(LOCK, {"host": origin.host, "bank": origin.bank, "session": found.session_id or unit})
-    return await _state(connection, origin, unit)
+    return await _read_state(connection, origin, unit)
 
 
-async def _state(connection: AsyncConnection, origin: Origin, unit: UUID) -> Row[Any]:
+async def _read_state(connection: AsyncConnection, origin: Origin, unit: UUID) -> Row[Any]:
     place = {"host": origin.host, "bank": origin.bank, "unit": unit}
     row = (await connection.execute(STATE, place)).one_or_none()
     if row is None:
-        await reflections.refuse(connection, origin.host, origin.bank, unit)
+        await reflections.refuse_reflection(connection, origin.host, origin.bank, unit)
         raise NotFound("no such unit")
     return row
 
@@ -201,7 +201,9 @@ def _metadata_of_text(unit: Row[Any]) -> dict[str, Any]:
     return {name: value for name, value in metadata.items() if name not in gone}
 
 
-def _updated(origin: Origin, unit: Row[Any], content: str, metadata: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+def _updated_event(
+    origin: Origin, unit: Row[Any], content: str, metadata: Mapping[str, Any]
+) -> tuple[dict[str, Any], int]:
     """Return the event, the whole state of the unit with this text and these metadata, and the bytes it is charged."""
     size = len(content.encode()) + (len(orjson.dumps(metadata)) if metadata else 0)
     told = {
@@ -223,24 +225,24 @@ def _updated(origin: Origin, unit: Row[Any], content: str, metadata: Mapping[str
         **{name: value for name, value in told.items() if value is not None},
     }
     version = unit.aggregate_version + 1
-    return command(origin, EventType.UNIT_UPDATED, fields, version=version, identity=uuid4()), size
+    return build_command(origin, EventType.UNIT_UPDATED, fields, version=version, identity=uuid4()), size
 
 
-def _ended(origin: Origin, fact: Row[Any]) -> dict[str, Any]:
+def _ended_event(origin: Origin, fact: Row[Any]) -> dict[str, Any]:
     data = {"unitId": str(fact.unit_id)}
-    return offer(origin, EventType.UNIT_DELETED, (fact.unit_id,), data, nth=str(fact.aggregate_version + 1))
+    return build_offer(origin, EventType.UNIT_DELETED, (fact.unit_id,), data, nth=str(fact.aggregate_version + 1))
 
 
-async def _unlinked(
+async def _unlink_events(
     connection: AsyncConnection, origin: Origin, unit: Row[Any], content: str
 ) -> Sequence[dict[str, Any]]:
     place = {"host": origin.host, "bank": origin.bank, "unit": unit.unit_id}
     said = " ".join(part for part in (unit.name, unit.role, content) if part)
     entities = (await connection.execute(UNNAMED, {**place, "said": without_long_runs(said)})).scalars().all()
     subjects = {entity: aggregate_id(origin.host, origin.bank, unit.unit_id, entity) for entity in entities}
-    known = await versions(connection, origin.host, list(subjects.values()))
+    known = await read_versions(connection, origin.host, list(subjects.values()))
     return [
-        command(
+        build_command(
             origin,
             EventType.UNIT_ENTITY_UNLINKED,
             {"unitId": unit.unit_id, "entityId": entity},
@@ -250,17 +252,19 @@ async def _unlinked(
     ]
 
 
-async def _follow(connection: AsyncConnection, origin: Origin, unit: Row[Any], content: str, position: int) -> None:
+async def _write_follow_ups(
+    connection: AsyncConnection, origin: Origin, unit: Row[Any], content: str, position: int
+) -> None:
     """Write the new words, and open what the stages have to do."""
-    rules = languages.writing(await languages.read(connection, origin.host), origin.bank)
+    rules = languages.rules_for_writing(await languages.read_languages(connection, origin.host), origin.bank)
     words = await off_loop(len(content), postings.terms_of, unit, rules, content)
-    await postings.insert(connection, origin.host, origin.bank, [words])
-    await bank_state.recount(connection, origin, position)
+    await postings.insert_postings(connection, origin.host, origin.bank, [words])
+    await bank_state.request_recount(connection, origin, position)
     read = [] if unit.origin == "extraction" else [Stage.EXTRACTION]
-    await _reopen(connection, origin, unit, position, [Stage.EMBEDDING, *read])
+    await _reopen_stages(connection, origin, unit, position, [Stage.EMBEDDING, *read])
 
 
-async def _reopen(
+async def _reopen_stages(
     connection: AsyncConnection, origin: Origin, unit: Row[Any], position: int, stages: Sequence[Stage]
 ) -> None:
     """Open rows of these stages for what a unit is since `position`; without a turn, it has a vector and no reader."""

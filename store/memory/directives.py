@@ -13,10 +13,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store import identity
 from store.database import Database
 from store.errors import NotFound
-from store.log.append import append_events, versions
+from store.log.append import append_events, read_versions
 from store.log.catalog import EventType, aggregate_id
-from store.log.envelope import Origin, command
-from store.tenancy.quotas import charge, within_quota
+from store.log.envelope import Origin, build_command
+from store.tenancy.quotas import charge_quota, within_quota
 
 #: What a quota is charged for a link: it holds no text, only two ids, a type and a weight.
 LINK_BYTES = 128
@@ -128,8 +128,8 @@ class Curation:
                 "bytes": size + (known.bytes if known is not None and alive else 0),
             }
             kind = EventType.DIRECTIVE_UPDATED if alive else EventType.DIRECTIVE_CREATED
-            await _apply(connection, origin, kind, data, (directive.directive_id,))
-            await charge(connection, origin.host, origin.bank, size)
+            await _append_next_version(connection, origin, kind, data, (directive.directive_id,))
+            await charge_quota(connection, origin.host, origin.bank, size)
         return directive, True
 
     async def directives(self, host: UUID, bank: str, limit: int) -> list[Directive]:
@@ -148,7 +148,7 @@ class Curation:
             if known is None or not known.active:
                 raise NotFound("no such directive")
             data = {"directiveId": str(directive)}
-            await _apply(connection, origin, EventType.DIRECTIVE_DELETED, data, (directive,))
+            await _append_next_version(connection, origin, EventType.DIRECTIVE_DELETED, data, (directive,))
 
     async def link(self, host: UUID, bank: str, link: NewLink, user: str | None = None) -> bool:
         """Link two units of a bank, as `user`; returns whether anything changed.
@@ -179,8 +179,8 @@ class Curation:
                 "bytes": LINK_BYTES + (known.bytes if known is not None and alive else 0),
             }
             kind = EventType.LINK_UPDATED if alive else EventType.LINK_CREATED
-            await _apply(connection, origin, kind, data, parts)
-            await charge(connection, origin.host, origin.bank, LINK_BYTES)
+            await _append_next_version(connection, origin, kind, data, parts)
+            await charge_quota(connection, origin.host, origin.bank, LINK_BYTES)
         return True
 
     async def reflections(self, host: UUID, bank: str, limit: int) -> list[Reflection]:
@@ -193,10 +193,10 @@ class Curation:
         return Origin(host, identity.bank_id(host, bank), identity.user_id(host, user), self._clock())
 
 
-async def _apply(
+async def _append_next_version(
     connection: AsyncConnection, origin: Origin, kind: EventType, data: dict[str, Any], parts: tuple[object, ...]
 ) -> None:
     """Append the next version of an aggregate."""
     subject = aggregate_id(origin.host, origin.bank, *parts)
-    version = (await versions(connection, origin.host, [subject]))[subject] + 1
-    await append_events(connection, origin.host, [command(origin, kind, data, version=version)])
+    version = (await read_versions(connection, origin.host, [subject]))[subject] + 1
+    await append_events(connection, origin.host, [build_command(origin, kind, data, version=version)])

@@ -21,16 +21,16 @@ from store.derived import bank_state
 from store.errors import NotFound, TurnBusy
 from store.log.append import append_events
 from store.log.catalog import EventType
-from store.log.envelope import Origin, envelope, offer
+from store.log.envelope import Origin, build_envelope, build_offer
 from store.memory import authorship
 from store.memory.authorship import Author
-from store.memory.prepared_turns import Offer, opened, said_in
+from store.memory.prepared_turns import PreparedTurn, open_envelope, said_in
 from store.memory.turn_writes import write_offered
 from store.off_loop import Steps, in_steps, off_loop
-from store.tenancy.banks import created
-from store.tenancy.languages import Languages, writing
-from store.tenancy.quotas import charge, refusal_of, within_quota
-from store.text.chunks import chunked
+from store.tenancy.banks import bank_created_fields
+from store.tenancy.languages import Languages, rules_for_writing
+from store.tenancy.quotas import charge_quota, refusal_of, within_quota
+from store.text.chunks import split_chunks
 from store.text.terms import lexical_text
 from store.text.word_rules import WordRules
 
@@ -146,14 +146,14 @@ class Documents:
 
     async def _add(self, host: UUID, document: NewDocument, now: datetime) -> AddedDocument:
         text = document.text or ""
-        chunks = await off_loop(len(text), chunked, text)
+        chunks = await off_loop(len(text), split_chunks, text)
         bank = identity.bank_id(host, document.bank)
         for _ in range(MOST_LIVES):
             doc, known = await self._life(host, bank, document)
             if known is not None:
                 return AddedDocument(doc, known, duplicate=True, units=len(chunks))
-            rules = writing(await self._languages.of(host), bank)
-            offered = await in_steps(len(text), _offered(host, document, doc, chunks, now, rules=rules))
+            rules = rules_for_writing(await self._languages.of(host), bank)
+            offered = await in_steps(len(text), _prepare_document(host, document, doc, chunks, now, rules=rules))
             [(outcome, position, _)] = await write_offered(self._database, host, [offered])
             if error := refusal_of(outcome):
                 raise error
@@ -173,26 +173,26 @@ class Documents:
         bank = identity.bank_id(host, document.bank)
         origin = Origin(host, bank, identity.user_id(host, document.user_id), now)
         doc, _ = await self._life(host, bank, document)
-        event = offer(origin, EventType.DOC_CREATED, (doc,), _data(host, doc, document))
+        event = build_offer(origin, EventType.DOC_CREATED, (doc,), _document_data(host, doc, document))
         async with self._database.tenant(host) as connection:
             await connection.execute(LOCK, {"host": host, "bank": bank, "document": doc})
             position = await append_events(connection, host, [event], if_absent=True)
             known = (await connection.execute(POSITION, {"host": host, "subject": event["subject"]})).scalar_one()
             if position is not None:
-                await charge(connection, host, bank, size_beside(document))
+                await charge_quota(connection, host, bank, size_beside(document))
         return AddedDocument(doc, known, position is None, 0)
 
     async def get(self, host: UUID, bank: str, doc: UUID) -> Document:
         """Return a document of a bank. Raises NotFound for what is unknown, forgotten or foreign."""
         async with self._database.tenant(host) as connection:
-            return _document(await self._find(connection, host, identity.bank_id(host, bank), doc))
+            return _build_document(await self._find(connection, host, identity.bank_id(host, bank), doc))
 
     async def list(self, host: UUID, bank: str, after: DocumentPlace | None, limit: int) -> list[Document]:
         """List the documents of a bank, those written last first, from behind `after`; at most `limit`."""
         place = {"host": host, "bank": identity.bank_id(host, bank), "limit": limit}
         begin = {"at": None, "doc": None} if after is None else {"at": after.updated_at, "doc": after.doc_id}
         async with self._database.tenant(host) as connection:
-            return [_document(row) for row in await connection.execute(LIST, {**place, **begin})]
+            return [_build_document(row) for row in await connection.execute(LIST, {**place, **begin})]
 
     async def authors(self, host: UUID, bank: str, doc: UUID) -> set[Author]:
         """Return who began a document of a bank, and who began the units that forgetting it takes along.
@@ -210,11 +210,11 @@ class Documents:
             await connection.execute(LOCK_ALONE, {"bank": bank_id})
             found = await self._find(connection, host, bank_id, doc)
             version = str(found.aggregate_version + 1)
-            event = offer(origin, EventType.DOC_DELETED, (doc,), {"docId": str(doc)}, nth=version)
+            event = build_offer(origin, EventType.DOC_DELETED, (doc,), {"docId": str(doc)}, nth=version)
             position = await append_events(connection, host, [event])
             if position is None:
                 raise NotFound("no such document")
-            await bank_state.recount(connection, origin, position)
+            await bank_state.request_recount(connection, origin, position)
         return position
 
     async def _life(self, host: UUID, bank: UUID, document: NewDocument) -> tuple[UUID, int | None]:
@@ -236,7 +236,7 @@ class Documents:
         return row
 
 
-def _document(row: Row[Any]) -> Document:
+def _build_document(row: Row[Any]) -> Document:
     return Document(
         doc_id=row.doc_id,
         content_hash=row.content_hash,
@@ -253,7 +253,7 @@ def size_beside(document: NewDocument) -> int:
     return len((document.title or "").encode()) + (len(orjson.dumps(document.metadata)) if document.metadata else 0)
 
 
-def _data(host: UUID, doc: UUID, document: NewDocument) -> dict[str, Any]:
+def _document_data(host: UUID, doc: UUID, document: NewDocument) -> dict[str, Any]:
     told = {"originalText": document.text, "title": document.title, "occurredAt": document.occurred_at}
     return {
         "docId": str(doc),
@@ -269,25 +269,29 @@ def _by_agent(host: UUID, document: NewDocument) -> dict[str, str]:
     return {"agentDefId": str(identity.agent_id(host, document.agent))} if document.agent else {}
 
 
-def _offered(
+def _prepare_document(
     host: UUID, document: NewDocument, doc: UUID, chunks: Sequence[str], now: datetime, *, rules: WordRules
-) -> Steps[Offer]:
+) -> Steps[PreparedTurn]:
     """Return a document in the form `append_turns` takes, in steps: its own turn, in a session of its own."""
     bank = identity.bank_id(host, document.bank)
     origin = Origin(host, bank, identity.user_id(host, document.user_id), now)
     at = document.occurred_at or now
-    bank_created = created(host, document.bank, document.private_to)
+    bank_created = bank_created_fields(host, document.bank, document.private_to)
     events = [
-        opened(envelope(origin, EventType.BANK_CREATED, (), bank_created)),
-        opened(envelope(origin, EventType.DOC_CREATED, (doc,), _data(host, doc, document))),
+        open_envelope(build_envelope(origin, EventType.BANK_CREATED, (), bank_created)),
+        open_envelope(build_envelope(origin, EventType.DOC_CREATED, (doc,), _document_data(host, doc, document))),
     ]
     for n, chunk in enumerate(chunks):
         unit = uuid5(doc, f"chunk:{n}")
-        data = {**_retained(document, doc, unit, n, chunk), "eventDate": at.isoformat(), **_by_agent(host, document)}
+        data = {
+            **_retained_event(document, doc, unit, n, chunk),
+            "eventDate": at.isoformat(),
+            **_by_agent(host, document),
+        }
         said = said_in(unit, lexical_text(document.title, at, chunk, rules), rules)
-        events.append(opened(envelope(origin, EventType.UNIT_RETAINED, (unit,), data), said))
+        events.append(open_envelope(build_envelope(origin, EventType.UNIT_RETAINED, (unit,), data), said))
         yield
-    return Offer(
+    return PreparedTurn(
         turn=doc,
         bank=bank,
         session=doc,
@@ -301,7 +305,7 @@ def _offered(
     )
 
 
-def _retained(document: NewDocument, doc: UUID, unit: UUID, n: int, chunk: str) -> dict[str, Any]:
+def _retained_event(document: NewDocument, doc: UUID, unit: UUID, n: int, chunk: str) -> dict[str, Any]:
     return {
         "unitId": str(unit),
         "docId": str(doc),

@@ -11,11 +11,11 @@ import orjson
 
 from store import identity
 from store.log.catalog import EventType
-from store.log.envelope import Origin, envelope
+from store.log.envelope import Origin, build_envelope
 from store.off_loop import Steps
-from store.tenancy.banks import created
-from store.tenancy.languages import Rules, writing
-from store.text.terms import analyse, lexical_text
+from store.tenancy.banks import bank_created_fields
+from store.tenancy.languages import Rules, rules_for_writing
+from store.text.terms import analyse_text, lexical_text
 from store.text.word_rules import WordRules
 
 
@@ -78,7 +78,7 @@ OfferedEvent = tuple[str, str, str, str, str, Said | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class PreparedTurn:
     """A turn as `append_turns` takes it (store/sql/22_append_turns.sql says what each of these is)."""
 
     turn: UUID
@@ -98,7 +98,7 @@ class Offer:
         return sum(len(opened) + (len(said.terms) if said else 0) for *_, opened, said in self.events)
 
 
-def opened(drawn: Mapping[str, Any], said: Said | None = None) -> OfferedEvent:
+def open_envelope(drawn: Mapping[str, Any], said: Said | None = None) -> OfferedEvent:
     """Return an envelope as JSON that ends within its data, two braces short: the log adds its numbers, and these."""
     text = orjson.dumps(drawn)[:-2].decode()
     return drawn["id"], drawn["type"], drawn["subject"], drawn["aggregatetype"], text, said
@@ -106,42 +106,42 @@ def opened(drawn: Mapping[str, Any], said: Said | None = None) -> OfferedEvent:
 
 def said_in(unit: UUID, text: str, rules: WordRules) -> Said:
     """Return what the index knows of a text that is said."""
-    terms = analyse(text, rules)
+    terms = analyse_text(text, rules)
     return Said(unit, orjson.dumps(terms.counts).decode(), terms.length)
 
 
-def _digest(turn: NewTurn, key: bytes) -> bytes:
+def _digest_turn(turn: NewTurn, key: bytes) -> bytes:
     """Return the HMAC of a turn's body: tells bodies apart and betrays nothing of them."""
     body = [
         turn.user_id,
-        _timestamp(turn.occurred_at),
+        _format_timestamp(turn.occurred_at),
         dict(turn.metadata),
         turn.gateway_asked,
-        [[m.role, m.name, m.content, _timestamp(m.occurred_at), m.parts] for m in turn.messages],
+        [[m.role, m.name, m.content, _format_timestamp(m.occurred_at), m.parts] for m in turn.messages],
     ]
     # hmac.digest is slower for what is short, and lets the interpreter go for a moment each time.
     return hmac.new(key, orjson.dumps(body, option=orjson.OPT_SORT_KEYS), "sha256").digest()
 
 
-def _timestamp(moment: datetime | None) -> str | None:
+def _format_timestamp(moment: datetime | None) -> str | None:
     return None if moment is None else moment.astimezone(UTC).isoformat()
 
 
-def effort(turns: Sequence[NewTurn]) -> int:
+def estimate_effort(turns: Sequence[NewTurn]) -> int:
     """Return about as many characters of text as take as long to read as it takes to prepare these turns."""
     return sum(len(m.content) for turn in turns for m in turn.messages) + 500 * len(turns)
 
 
-def offers(host: UUID, turns: Sequence[NewTurn], now: datetime, known: Known) -> Steps[list[Offer]]:
+def prepare_turns(host: UUID, turns: Sequence[NewTurn], now: datetime, known: Known) -> Steps[list[PreparedTurn]]:
     """Return the turns in the form `append_turns` takes, in steps. Those of living sessions make none."""
-    found: list[Offer] = []
+    found: list[PreparedTurn] = []
     for turn in turns:
-        offered = yield from _offer(host, turn, now, known)
+        offered = yield from _prepare_turn(host, turn, now, known)
         found.append(offered)
     return found
 
 
-def _offer(host: UUID, turn: NewTurn, now: datetime, known: Known) -> Steps[Offer]:
+def _prepare_turn(host: UUID, turn: NewTurn, now: datetime, known: Known) -> Steps[PreparedTurn]:
     """Return one turn in the form `append_turns` takes: its identity, its events and its words."""
     bank = identity.bank_id(host, turn.bank)
     session = identity.session_id(bank, turn.session_id)
@@ -150,21 +150,23 @@ def _offer(host: UUID, turn: NewTurn, now: datetime, known: Known) -> Steps[Offe
     place = {"sessionId": session, "sessionName": turn.session_id, "turnId": turn_id, "turnName": turn.turn_id}
     units = [identity.unit_id(turn_id, n) for n in range(len(turn.messages))]
     said = [m.occurred_at or turn.occurred_at or now for m in turn.messages]
-    rules = writing(known.rules, bank)
-    sizes = _sizes(turn)
+    rules = rules_for_writing(known.rules, bank)
+    sizes = _message_sizes(turn)
     said_there = place | ({"agentDefId": identity.agent_id(host, turn.agent)} if turn.agent else {})
     begins = session not in known.living
-    events = _beginnings(origin, turn, session) if begins else []
-    digest = _digest(turn, known.digest_key)
-    appended = {**_appended(turn, place, units, said), "bodyDigest": digest.hex()}
-    events.append(opened(envelope(origin, EventType.SESSION_APPENDED, (session,), appended, nth=str(turn_id))))
+    events = _beginning_events(origin, turn, session) if begins else []
+    digest = _digest_turn(turn, known.digest_key)
+    appended = {**_appended_event(turn, place, units, said), "bodyDigest": digest.hex()}
+    events.append(
+        open_envelope(build_envelope(origin, EventType.SESSION_APPENDED, (session,), appended, nth=str(turn_id)))
+    )
     for n, (unit, message, at) in enumerate(zip(units, turn.messages, said, strict=True)):
-        data = {**_retained(turn, n, unit, at, said_there), "bytes": sizes[n]}
-        retained = envelope(origin, EventType.UNIT_RETAINED, (unit,), data)
+        data = {**_retained_event(turn, n, unit, at, said_there), "bytes": sizes[n]}
+        retained = build_envelope(origin, EventType.UNIT_RETAINED, (unit,), data)
         text = lexical_text(message.name or message.role, at, message.content, rules)
-        events.append(opened(retained, said_in(unit, text, rules)))
+        events.append(open_envelope(retained, said_in(unit, text, rules)))
         yield
-    return Offer(
+    return PreparedTurn(
         turn=turn_id,
         bank=bank,
         session=session,
@@ -178,7 +180,7 @@ def _offer(host: UUID, turn: NewTurn, now: datetime, known: Known) -> Steps[Offe
     )
 
 
-def _sizes(turn: NewTurn) -> list[int]:
+def _message_sizes(turn: NewTurn) -> list[int]:
     """Return the bytes that are written for each message, its parts and the turn's metadata with it."""
     beside = len(orjson.dumps(dict(turn.metadata))) if turn.metadata else 0
     return [
@@ -187,16 +189,20 @@ def _sizes(turn: NewTurn) -> list[int]:
     ]
 
 
-def _beginnings(origin: Origin, turn: NewTurn, session: UUID) -> list[OfferedEvent]:
+def _beginning_events(origin: Origin, turn: NewTurn, session: UUID) -> list[OfferedEvent]:
     """Return the events that make the turn's bank and session."""
     named = {"sessionId": session, "sessionName": turn.session_id}
     return [
-        opened(envelope(origin, EventType.BANK_CREATED, (), created(origin.host, turn.bank, turn.private_to))),
-        opened(envelope(origin, EventType.SESSION_CREATED, (session,), named)),
+        open_envelope(
+            build_envelope(
+                origin, EventType.BANK_CREATED, (), bank_created_fields(origin.host, turn.bank, turn.private_to)
+            )
+        ),
+        open_envelope(build_envelope(origin, EventType.SESSION_CREATED, (session,), named)),
     ]
 
 
-def _appended(
+def _appended_event(
     turn: NewTurn, place: Mapping[str, object], units: Sequence[UUID], said: Sequence[datetime]
 ) -> dict[str, Any]:
     """Return what the history event says: who spoke when, and in which unit the words are kept (once)."""
@@ -210,7 +216,7 @@ def _appended(
     }
 
 
-def _retained(turn: NewTurn, n: int, unit: UUID, at: datetime, place: Mapping[str, object]) -> dict[str, Any]:
+def _retained_event(turn: NewTurn, n: int, unit: UUID, at: datetime, place: Mapping[str, object]) -> dict[str, Any]:
     message = turn.messages[n]
     return {
         **place,

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.errors import IsReflection, NotFound
 from store.log.append import append_events
 from store.log.catalog import EventType
-from store.log.envelope import Origin, offer
+from store.log.envelope import Origin, build_offer
 
 #: What recall calls it, and where it comes from.
 KIND, ORIGIN = "observation", "reflection"
@@ -49,7 +49,7 @@ class Reflection:
     sources: tuple[UUID, ...]
 
 
-async def get(connection: AsyncConnection, host: UUID, bank: UUID, reflection: UUID) -> Reflection:
+async def read_reflection(connection: AsyncConnection, host: UUID, bank: UUID, reflection: UUID) -> Reflection:
     """Return a living reflection. Raises NotFound, for any other unit, too."""
     row = (await connection.execute(GET, {"host": host, "bank": bank, "reflection": reflection})).one_or_none()
     if row is None:
@@ -57,23 +57,23 @@ async def get(connection: AsyncConnection, host: UUID, bank: UUID, reflection: U
     return Reflection(reflection, row.content, row.version, row.updated_at, row.position, tuple(row.sources))
 
 
-async def refuse(connection: AsyncConnection, host: UUID, bank: UUID, unit: UUID) -> None:
+async def refuse_reflection(connection: AsyncConnection, host: UUID, bank: UUID, unit: UUID) -> None:
     """Say that a reflection is nothing that one changes. Raises IsReflection where the id is that of one."""
     try:
-        found = await get(connection, host, bank, unit)
+        found = await read_reflection(connection, host, bank, unit)
     except NotFound:
         return
     raise IsReflection(found.sources)
 
 
-async def end(connection: AsyncConnection, origin: Origin, reflection: UUID) -> int:
+async def forget_reflection(connection: AsyncConnection, origin: Origin, reflection: UUID) -> int:
     """Forget a reflection; returns the position of its end. It is made anew when its facts change. Raises NotFound.
 
     The caller holds the bank's entities, as whoever makes reflections does.
     """
-    found = await get(connection, origin.host, origin.bank, reflection)
+    found = await read_reflection(connection, origin.host, origin.bank, reflection)
     data = {"reflectionId": str(reflection)}
-    event = offer(origin, EventType.REFLECTION_DELETED, (reflection,), data, nth=str(found.version + 1))
+    event = build_offer(origin, EventType.REFLECTION_DELETED, (reflection,), data, nth=str(found.version + 1))
     position = await append_events(connection, origin.host, [event])
     if position is None:
         raise NotFound("no such unit")

@@ -27,7 +27,9 @@ class TurnMessage:
     turn_name: str
 
 
-async def messages(database: Database, host: UUID, turns: Sequence[tuple[UUID, UUID]]) -> dict[UUID, list[TurnMessage]]:
+async def read_messages(
+    database: Database, host: UUID, turns: Sequence[tuple[UUID, UUID]]
+) -> dict[UUID, list[TurnMessage]]:
     """Return the messages of turns (bank and turn), by turn and in their order; forgotten ones are not there."""
     by_turn: dict[UUID, list[TurnMessage]] = {turn: [] for _, turn in turns}
     for row in await database.fetch(READ, host, [bank for bank, _ in turns], list(by_turn)):

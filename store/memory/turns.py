@@ -10,15 +10,15 @@ from weakref import WeakValueDictionary
 from sqlalchemy import text
 
 from store import identity
-from store.coalescing import Together
+from store.coalescing import Coalescer
 from store.database import Database
 from store.errors import NotFound, QuotaExceeded, ResourceBusy, StoreError, TurnBusy, TurnConflict
 from store.ledger.ledger import Stage, StageStatus, public_status
-from store.memory.prepared_turns import Known, NewMessage, NewTurn, Offer, effort, offers
+from store.memory.prepared_turns import Known, NewMessage, NewTurn, PreparedTurn, estimate_effort, prepare_turns
 from store.memory.turn_writes import Outcome, write_offered, write_together
 from store.off_loop import in_steps
 from store.tenancy.languages import Languages
-from store.tenancy.quotas import recounted, refusal_of
+from store.tenancy.quotas import recount_quota, refusal_of
 
 __all__ = ["Appended", "Clock", "NewMessage", "NewTurn", "Refused", "TurnStatus", "TurnStore"]
 
@@ -77,7 +77,7 @@ class TurnStore:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
-        self._writes: WeakValueDictionary[UUID, Together[list[Offer], list[Outcome]]] = WeakValueDictionary()
+        self._writes: WeakValueDictionary[UUID, Coalescer[list[PreparedTurn], list[Outcome]]] = WeakValueDictionary()
         self._digest_keys: dict[UUID, bytes] = {}
         # Sessions that lived when last written to: their turns need not bring what makes bank and session.
         self._living: set[UUID] = set()
@@ -94,7 +94,7 @@ class TurnStore:
         now = self._clock()
         answers = await self._append(host, turns, now)
         full = any(isinstance(a, Refused) and isinstance(a.error, QuotaExceeded) for a in answers)
-        if full and await recounted(self._database, host, now):
+        if full and await recount_quota(self._database, host, now):
             # What was accepted by the first call is a duplicate to the second.
             again = await self._append(host, turns, now)
             answers = [a if isinstance(a, Appended) else b for a, b in zip(answers, again, strict=True)]
@@ -103,10 +103,10 @@ class TurnStore:
     async def _append(self, host: UUID, turns: Sequence[NewTurn], now: datetime) -> list[Appended | Refused]:
         """Write turns, those whose session ended unknown to us once more, with what makes it again."""
         known = Known(await self._digest_key(host), self._living, await self._languages.of(host))
-        offered = await in_steps(effort(turns), offers(host, turns, now, known))
+        offered = await in_steps(estimate_effort(turns), prepare_turns(host, turns, now, known))
         found = await self._write(host, offered)
         unborn = [n for n, (outcome, *_) in enumerate(found) if outcome == "unborn"]
-        answers = [_answer(outcome) for outcome in found]
+        answers = [_build_answer(outcome) for outcome in found]
         if unborn or len(self._living) > MAX_LIVING:
             self._living.clear()
         if unborn:
@@ -118,7 +118,7 @@ class TurnStore:
         )
         return answers
 
-    async def _write(self, host: UUID, offered: list[Offer]) -> list[Outcome]:
+    async def _write(self, host: UUID, offered: list[PreparedTurn]) -> list[Outcome]:
         """Write turns with those of others; wait alone where somebody holds their bank or session."""
         found = await self._together(host).ask(offered)
         if held := [n for n, (outcome, *_) in enumerate(found) if outcome == "held"]:
@@ -127,18 +127,18 @@ class TurnStore:
                 found[n] = outcome
         return found
 
-    async def _write_alone(self, host: UUID, offered: list[Offer]) -> list[Outcome]:
+    async def _write_alone(self, host: UUID, offered: list[PreparedTurn]) -> list[Outcome]:
         """Write turns whose bank or session another transaction holds, once it lets go; what it keeps is busy."""
         try:
             return await write_offered(self._database, host, offered)
         except ResourceBusy:
             return [("busy", None, False)] * len(offered)
 
-    def _together(self, host: UUID) -> Together[list[Offer], list[Outcome]]:
+    def _together(self, host: UUID) -> Coalescer[list[PreparedTurn], list[Outcome]]:
         """Return where turns of a host meet that come at the same time: the busier we are, the less each one costs."""
         if (found := self._writes.get(host)) is None:
             write = partial(write_together, self._database, host)
-            found = self._writes[host] = Together(write, MOST_BYTES, LANES, _weight, eager=True)
+            found = self._writes[host] = Coalescer(write, MOST_BYTES, LANES, _weigh_turns, eager=True)
         return found
 
     async def status(self, host: UUID, bank: str, session_id: str, turn_id: str) -> TurnStatus:
@@ -174,11 +174,11 @@ class TurnStore:
         return self._digest_keys[host]
 
 
-def _weight(turns: list[Offer]) -> int:
+def _weigh_turns(turns: list[PreparedTurn]) -> int:
     return sum(turn.weight for turn in turns)
 
 
-def _answer(found: Outcome) -> Appended | Refused:
+def _build_answer(found: Outcome) -> Appended | Refused:
     outcome, position, delivers = found
     if outcome == "busy":
         return Refused(TurnBusy("another request is writing this turn, or holds its bank or session: try again"))

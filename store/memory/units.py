@@ -16,7 +16,7 @@ from store.derived import bank_state
 from store.errors import NotFound
 from store.log.append import append_events
 from store.log.catalog import EventType
-from store.log.envelope import Origin, offer
+from store.log.envelope import Origin, build_offer
 from store.memory import authorship, corrections, reflections
 from store.memory.authorship import Author
 from store.memory.corrections import Corrected
@@ -116,9 +116,9 @@ class Units:
             bank_id = identity.bank_id(host, bank)
             found = (await connection.execute(GET, {"host": host, "bank": bank_id, "unit": unit})).one_or_none()
             if found is None:
-                return _reflected(await reflections.get(connection, host, bank_id, unit))
-            facts = await corrections.drawn(connection, host, bank_id, found)
-            return _unit(found, facts, await links_of(connection, host, bank_id, unit))
+                return _unit_of_reflection(await reflections.read_reflection(connection, host, bank_id, unit))
+            facts = await corrections.read_drawn_facts(connection, host, bank_id, found)
+            return _build_unit(found, facts, await links_of(connection, host, bank_id, unit))
 
     async def authors(self, host: UUID, bank: str, units: Sequence[UUID]) -> set[Author]:
         """Return who began these units or reflections of a bank. Raises NotFound when one of them is not there."""
@@ -136,7 +136,7 @@ class Units:
 
         async def write() -> Corrected:
             async with self._database.tenant(host) as connection:
-                return await corrections.correct(connection, origin, unit, content, version)
+                return await corrections.correct_unit(connection, origin, unit, content, version)
 
         return await within_quota(self._database, host, origin.at, write)
 
@@ -149,7 +149,7 @@ class Units:
 
         async def write() -> Corrected:
             async with self._database.tenant(host) as connection:
-                return await corrections.pin(connection, origin, unit, pinned=pinned)
+                return await corrections.pin_unit(connection, origin, unit, pinned=pinned)
 
         return await within_quota(self._database, host, origin.at, write)
 
@@ -165,24 +165,24 @@ class Units:
         bank_id = identity.bank_id(host, bank)
         origin = Origin(host, bank_id, identity.user_id(host, user), self._clock())
         async with self._database.tenant(host) as connection:
-            seen = await _there(connection, host, bank_id, unit)
+            seen = await _read_unit_row(connection, host, bank_id, unit)
             session = None if seen is None else seen.session_id
             await connection.execute(corrections.LOCK, {"host": host, "bank": bank_id, "session": session or unit})
-            found = await _there(connection, host, bank_id, unit)
+            found = await _read_unit_row(connection, host, bank_id, unit)
             if found is None:
-                return Forgotten(await reflections.end(connection, origin, unit), 0)
+                return Forgotten(await reflections.forget_reflection(connection, origin, unit), 0)
             facts = await _said_here_alone(connection, host, bank_id, found) if with_facts else {}
             ending = facts | ({unit: found.aggregate_version} if found.active else {})
-            position = await append_events(connection, host, _ends(origin, ending))
+            position = await append_events(connection, host, _end_events(origin, ending))
             if position is None:
                 raise NotFound("no such unit")
-            await bank_state.recount(connection, origin, position)
+            await bank_state.request_recount(connection, origin, position)
             if with_facts and found.turn_id:
                 await connection.execute(TAKE_BACK, {"host": host, "turn": found.turn_id})
         return Forgotten(position, len(facts))
 
 
-async def _there(connection: AsyncConnection, host: UUID, bank: UUID, unit: UUID) -> Row[Any] | None:
+async def _read_unit_row(connection: AsyncConnection, host: UUID, bank: UUID, unit: UUID) -> Row[Any] | None:
     return (await connection.execute(THERE, {"host": host, "bank": bank, "unit": unit})).one_or_none()
 
 
@@ -200,15 +200,15 @@ async def _said_here_alone(connection: AsyncConnection, host: UUID, bank: UUID, 
     return {row.unit_id: row.aggregate_version for row in rows if row.unit_id in gone - {unit.unit_id}}
 
 
-def _ends(origin: Origin, units: Mapping[UUID, int]) -> list[dict[str, Any]]:
+def _end_events(origin: Origin, units: Mapping[UUID, int]) -> list[dict[str, Any]]:
     ends = [
-        offer(origin, EventType.UNIT_DELETED, (unit,), {"unitId": str(unit)}, nth=str(version + 1))
+        build_offer(origin, EventType.UNIT_DELETED, (unit,), {"unitId": str(unit)}, nth=str(version + 1))
         for unit, version in units.items()
     ]
     return sorted(ends, key=lambda event: str(event["subject"]))
 
 
-def _reflected(found: Reflection) -> Unit:
+def _unit_of_reflection(found: Reflection) -> Unit:
     return Unit(
         unit_id=found.reflection_id,
         kind=reflections.KIND,
@@ -228,7 +228,7 @@ def _reflected(found: Reflection) -> Unit:
     )
 
 
-def _unit(row: Row[Any], facts: Sequence[Row[Any]], links: Sequence[Linked]) -> Unit:
+def _build_unit(row: Row[Any], facts: Sequence[Row[Any]], links: Sequence[Linked]) -> Unit:
     return Unit(
         unit_id=row.unit_id,
         kind=row.fact_type,

@@ -17,10 +17,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.database import Database
 from store.recall import filters
 from store.recall.arms import Search
-from store.recall.dense_arm import DenseArm, opening
+from store.recall.dense_arm import DenseArm, search_settings
 from store.recall.lexical import Statistics
 from store.recall.query import RecallQuery
-from store.recall.question import understand
+from store.recall.question import parse_question
 from store.recall.settings import RecallSettings
 
 #: So many neighbours are compared.
@@ -48,7 +48,7 @@ EXACT = text(f"""
     select v.unit_id, -(v.embedding <#> cast(:vector as halfvec)) as cosine
       from afterturn.unit_vector_t v join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)
      where v.host_id = :host and v.bank_id = :bank and v.generation = :generation and v.unit_id <> :unit
-       and {filters.conditions("u")}
+       and {filters.filter_conditions("u")}
      order by (v.embedding <#> cast(:vector as halfvec)) + 0 limit :neighbours""")  # noqa: S608 - constants of ours
 COSINES = text("""
     select v.unit_id, -(v.embedding <#> cast(:vector as halfvec)) as cosine from afterturn.unit_vector_t v
@@ -101,24 +101,24 @@ async def stored_banks(database: Database, name: str | None = None) -> list[Stor
     return found
 
 
-async def compare(database: Database, bank: StoredBank, units: int, settings: RecallSettings) -> list[Asked]:
+async def compare_searches(database: Database, bank: StoredBank, units: int, settings: RecallSettings) -> list[Asked]:
     """Ask a bank for the neighbours of so many of its units, under every filter that fits; transactions are short."""
     asked = []
     async with database.tenant(bank.host_id) as connection:
         key = {"host": bank.host_id, "bank": bank.bank_id}
         sample = [_Unit(*row) for row in await connection.execute(SAMPLE, {**key, "units": units})]
-        lists = await _lists(connection, bank, settings)
+        lists = await _lists_to_read(connection, bank, settings)
     for unit in sample:
-        for name, filtered in _filters(unit, bank.bank_id):
-            search = _search(bank, unit, filtered, settings, lists)
+        for name, filtered in _applicable_filters(unit, bank.bank_id):
+            search = _build_search(bank, unit, filtered, settings, lists)
             async with database.tenant(
-                bank.host_id, opening(lists, filtered=filters.is_filtered(filtered))
+                bank.host_id, search_settings(lists, filtered=filters.is_filtered(filtered))
             ) as connection:
-                asked.append(await _compare(connection, search, unit, (bank, name)))
+                asked.append(await _compare_one(connection, search, unit, (bank, name)))
     return [one for one in asked if one.there]
 
 
-async def _lists(connection: AsyncConnection, bank: StoredBank, settings: RecallSettings) -> int:
+async def _lists_to_read(connection: AsyncConnection, bank: StoredBank, settings: RecallSettings) -> int:
     """Return how many lists of the index over the bank's vectors recall would read; 0 when it would read them all."""
     if bank.units <= settings.exact_units:
         return 0
@@ -126,8 +126,8 @@ async def _lists(connection: AsyncConnection, bank: StoredBank, settings: Recall
     return (await connection.execute(LISTS, arguments)).scalar_one() or 0
 
 
-def _filters(unit: _Unit, bank: UUID) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    none = filters.parameters(RecallQuery(bank="", text=""), bank)
+def _applicable_filters(unit: _Unit, bank: UUID) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    none = filters.filter_parameters(RecallQuery(bank="", text=""), bank)
     yield "none", none
     yield "kinds", {**none, "kinds": [unit.kind]}
     if unit.session is not None:
@@ -136,11 +136,13 @@ def _filters(unit: _Unit, bank: UUID) -> Iterator[tuple[str, Mapping[str, Any]]]
         yield "tags", {**none, "tags": list(unit.tags)}
 
 
-def _search(bank: StoredBank, unit: _Unit, filtered: Mapping[str, Any], settings: RecallSettings, lists: int) -> Search:
+def _build_search(
+    bank: StoredBank, unit: _Unit, filtered: Mapping[str, Any], settings: RecallSettings, lists: int
+) -> Search:
     return Search(
         host=bank.host_id,
         bank=bank.bank_id,
-        question=understand(""),
+        question=parse_question(""),
         statistics=Statistics(max(bank.units, 1), 1.0, {}),
         related={},
         generation=unit.generation,
@@ -152,11 +154,11 @@ def _search(bank: StoredBank, unit: _Unit, filtered: Mapping[str, Any], settings
     )
 
 
-async def _compare(connection: AsyncConnection, search: Search, unit: _Unit, of: tuple[StoredBank, str]) -> Asked:
+async def _compare_one(connection: AsyncConnection, search: Search, unit: _Unit, of: tuple[StoredBank, str]) -> Asked:
     key = {"host": search.host, "bank": search.bank, "generation": search.generation, "vector": search.vector}
     more = {"unit": unit.unit_id, "neighbours": NEIGHBOURS, **search.filters}
     exact = (await connection.execute(EXACT, {**key, **more})).all()
-    found = await DenseArm().find(connection, _unhurried(search))
+    found = await DenseArm().find(connection, _widen_search(search))
     others = [one for one in found.units if one != unit.unit_id][:NEIGHBOURS]
     cosines = {row.unit_id: row.cosine for row in await connection.execute(COSINES, {**key, "units": others})}
     least = exact[-1].cosine - TOLERANCE if exact else 0.0
@@ -164,6 +166,6 @@ async def _compare(connection: AsyncConnection, search: Search, unit: _Unit, of:
     return Asked(*of, len(exact), min(near, len(exact)))
 
 
-def _unhurried(search: Search) -> Search:
+def _widen_search(search: Search) -> Search:
     """Leave room for the unit itself among the candidates."""
     return replace(search, settings=search.settings.model_copy(update={"candidates": search.settings.candidates + 1}))

@@ -48,7 +48,7 @@ class Earlier:
     place: Place
 
 
-async def earlier(
+async def read_as_of(
     connection: AsyncConnection, host: UUID, query: RecallQuery, rules: WordRules
 ) -> Mapping[UUID, Earlier]:
     """Return the units that were changed since `known_at`, as far as they were known then; none without that moment."""
@@ -68,18 +68,20 @@ async def earlier(
 def _as_they_were(rows: Sequence[Row[Any]], rules: WordRules) -> Steps[Mapping[UUID, Earlier]]:
     found = {}
     for row in rows:
-        found[row.unit_id] = Earlier(row.content, terms_of(row, rules), _place(row))
+        found[row.unit_id] = Earlier(row.content, terms_of(row, rules), _posting_place(row))
         yield
     return found
 
 
-def counted(frequency: Mapping[str, int], changed: Mapping[UUID, Earlier], terms: Collection[str]) -> Mapping[str, int]:
+def correct_frequency(
+    frequency: Mapping[str, int], changed: Mapping[UUID, Earlier], terms: Collection[str]
+) -> Mapping[str, int]:
     """Return in how many units each term stands, with those in which it stood then."""
     more = {term: sum(term in one.terms.counts for one in changed.values()) for term in terms if changed}
     return {**frequency, **{term: frequency.get(term, 0) + number for term, number in more.items() if number}}
 
 
-def reworded(
+def correct_postings(
     postings: Mapping[str, Postings], changed: Mapping[UUID, Earlier], terms: Sequence[str]
 ) -> Mapping[str, Postings]:
     """Return the postings of these terms as they were then."""
@@ -99,7 +101,7 @@ def reworded(
     return {term: rows for term, rows in found.items() if len(rows)}
 
 
-def retold(pool: Pool, changed: Mapping[UUID, Earlier]) -> Pool:
+def restore_texts(pool: Pool, changed: Mapping[UUID, Earlier]) -> Pool:
     """Return the candidates saying what they said then."""
     if not changed:
         return pool
@@ -110,5 +112,5 @@ def retold(pool: Pool, changed: Mapping[UUID, Earlier]) -> Pool:
     return replace(pool, candidates=candidates)
 
 
-def _place(row: Any) -> Place:
+def _posting_place(row: Any) -> Place:
     return (row.unit_id, -1) if row.seq is None or row.session_id is None else (row.session_id, row.seq)

@@ -18,7 +18,7 @@ CHARACTERS_PER_TOKEN = 4
 COUNTED_CHARACTERS = 16_384
 
 
-def fitting(sizes: Sequence[int], room: int) -> list[int]:
+def select_fitting(sizes: Sequence[int], room: int) -> list[int]:
     """Return which of these, the best first, together stay within `room`. Pure.
 
     One that does not fit is left out, and a smaller one behind it may still be in.
@@ -34,21 +34,21 @@ def fitting(sizes: Sequence[int], room: int) -> list[int]:
 def fitting_with_pins(sizes: Sequence[int], pinned: Sequence[bool], room: int) -> list[int]:
     """Return which of these, the best first, together stay within `room`, what is pinned within its share. Pure."""
     pins = [index for index, is_pinned in enumerate(pinned) if is_pinned]
-    first = {pins[n] for n in fitting([sizes[index] for index in pins], most_first(room))}
+    first = {pins[n] for n in select_fitting([sizes[index] for index in pins], most_first(room))}
     left = [index for index, is_pinned in enumerate(pinned) if index in first or not is_pinned]
-    return [left[n] for n in fitting([sizes[index] for index in left], room)]
+    return [left[n] for n in select_fitting([sizes[index] for index in left], room)]
 
 
-async def within(items: Sequence[Recalled], max_tokens: int | None, embedder: Embedder) -> tuple[Recalled, ...]:
+async def cut_to_budget(items: Sequence[Recalled], max_tokens: int | None, embedder: Embedder) -> tuple[Recalled, ...]:
     """Return the items, best first, whose texts together stay within `max_tokens` (None: all), and their tokens."""
     if max_tokens is None:
         return tuple(items)
-    sizes = await _tokens([item.text for item in items], embedder)
+    sizes = await _count_tokens([item.text for item in items], embedder)
     kept = fitting_with_pins(sizes, [item.pinned for item in items], max_tokens)
     return tuple(replace(items[index], tokens=sizes[index]) for index in kept)
 
 
-async def standing(
+async def select_directives(
     directives: Sequence[Directive], max_tokens: int | None, settings: RecallSettings, embedder: Embedder
 ) -> tuple[tuple[Directive, ...], int]:
     """Return the directives, the most important first, that have room in an answer, and their tokens together."""
@@ -56,12 +56,12 @@ async def standing(
         return (), 0
     share = None if max_tokens is None else int(max_tokens * settings.directive_share)
     room = settings.directive_tokens if share is None else min(share, settings.directive_tokens)
-    sizes = await _tokens([f"{one.name}: {one.content}" for one in directives], embedder)
-    kept = fitting(sizes, room)
+    sizes = await _count_tokens([f"{one.name}: {one.content}" for one in directives], embedder)
+    kept = select_fitting(sizes, room)
     return tuple(directives[index] for index in kept), sum(sizes[index] for index in kept)
 
 
-async def _tokens(texts: Sequence[str], embedder: Embedder) -> Sequence[int]:
+async def _count_tokens(texts: Sequence[str], embedder: Embedder) -> Sequence[int]:
     """Return the tokens of each text; a very long one has as many as its beginning has, in proportion."""
     if isinstance(embedder, TokenCounter):
         with suppress(EmbeddingError):

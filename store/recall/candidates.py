@@ -10,8 +10,8 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.recall.arms import Found, Search
-from store.recall.dense import Products, products
-from store.recall.filters import conditions
+from store.recall.dense import Products, compute_products
+from store.recall.filters import filter_conditions
 from store.recall.pinned_arm import IS_PINNED
 from store.recall.pool import Candidate, Pool
 from store.recall.reflections import with_reflections
@@ -37,7 +37,7 @@ _NEIGHBOUR = f"""
     select n.unit_id, v.embedding, {_ASKS}
       from afterturn.agent_memory_unit_t n left join lateral ({_VECTOR.format(unit="n.unit_id")}) v on true
      where n.host_id = :host and n.bank_id = :bank and n.session_id = u.session_id and n.seq = u.{{seq}}
-       and {conditions("n")} limit 1"""  # noqa: S608 - put together from constants
+       and {filter_conditions("n")} limit 1"""  # noqa: S608 - put together from constants
 
 # A fact that something else has replaced is not told as if it held; what was said stays said. As of a moment before
 # that, it held; and at a moment when nobody had been told of anything else yet, it was known to hold.
@@ -87,7 +87,7 @@ POOL = text(f"""
                                coalesce({IS_PINNED.format(unit="u")}, false) as pinned
                           from afterturn.agent_memory_unit_t u
                          where u.host_id = :host and u.bank_id = :bank and u.unit_id = w.unit_id
-                           and {conditions("u")} and {_HOLDS} limit 1) u
+                           and {filter_conditions("u")} and {_HOLDS} limit 1) u
     )
     select u.unit_id, u.fact_type, u.content, u.whole, u.session_id, u.session_name, u.turn_name, u.seq, u.role, u.name,
            u.occurred_at, u.source_memory_ids, coalesce(b.asks, false) as answers, u.user_id, u.confidence, u.pinned,
@@ -112,7 +112,7 @@ TEXTS = text("""
      where t.bytes <= :most""")
 
 
-async def load(connection: AsyncConnection, search: Search, found: Sequence[Found]) -> Pool:
+async def load_pool(connection: AsyncConnection, search: Search, found: Sequence[Found]) -> Pool:
     """Read every unit that some arm found, and how near it and its neighbours are; filters hold here too.
 
     What an arm found that is no unit is a reflection.
@@ -166,5 +166,5 @@ async def _add_tail(
     own, before, after = (
         np.stack([known.get(around[n][nth], nothing) for n in rows] or [nothing])[: len(rows)] for nth in range(3)
     )
-    fresh = products(question, own, before, after)
+    fresh = compute_products(question, own, before, after)
     near.question[rows], near.between[rows], near.known[rows] = fresh.question, fresh.between, fresh.known

@@ -31,7 +31,7 @@ class Recent:
         return unit.session_id == self.session_id and unit.seq is not None and unit.seq >= self.since
 
 
-def folded(ranking: Ranking, pool: Pool, recent: Recent | None = None) -> Iterator[Folded]:
+def deduplicate_ranking(ranking: Ranking, pool: Pool, recent: Recent | None = None) -> Iterator[Folded]:
     """Return the ranking's order without the facts whose source stands in the pool, and each text once.
 
     A source keeps its own place: it holds the fact's words and more. A text that is said several times has the place
@@ -43,19 +43,19 @@ def folded(ranking: Ranking, pool: Pool, recent: Recent | None = None) -> Iterat
     for index in ranking.order:
         unit = pool.candidates[index]
         if present.isdisjoint(unit.sources):
-            alike.setdefault(_said(unit), []).append(unit)
-            places.setdefault(_said(unit), index)
+            alike.setdefault(_duplicate_key(unit), []).append(unit)
+            places.setdefault(_duplicate_key(unit), index)
     for said, units in alike.items():
         if recent is None or not any(unit in recent for unit in units):
-            yield Folded(places[said], _turns(units))
+            yield Folded(places[said], _collect_turns(units))
 
 
-def _said(unit: Candidate) -> object:
+def _duplicate_key(unit: Candidate) -> object:
     """Return what is the same for units that say the same; of a text that was cut, nobody knows."""
     return (unit.kind, unit.user_id, unit.speaker, unit.text.strip()) if unit.whole else unit.unit_id
 
 
-def _turns(units: Sequence[Candidate]) -> tuple[str, ...]:
+def _collect_turns(units: Sequence[Candidate]) -> tuple[str, ...]:
     first, *others = units
     others.sort(key=lambda unit: unit.occurred_at, reverse=True)
     names = (name for unit in (first, *others) for name in (unit.turn_name, *unit.turns))

@@ -36,7 +36,7 @@ class Products:
         return Products(*(np.concatenate(pair) for pair in zip(own, more, strict=True)))
 
 
-def products(question: Vectors, own: Vectors, before: Vectors, after: Vectors) -> Products:
+def compute_products(question: Vectors, own: Vectors, before: Vectors, after: Vectors) -> Products:
     """Return the products of one question, shape (d,), with messages, shape (n, d); zeros are missing vectors."""
     three = np.stack([own, before, after], axis=1).astype(np.float64)
     pairs = (own * before, own * after, before * after)
@@ -45,7 +45,7 @@ def products(question: Vectors, own: Vectors, before: Vectors, after: Vectors) -
     return Products(three @ question.astype(np.float64), between, known)
 
 
-def leaning(of: Products, sizes: NDArray[np.int_], most: float) -> Table:
+def context_weights(of: Products, sizes: NDArray[np.int_], most: float) -> Table:
     """Return how many times as much as a long one each message leans on the one before and the one after; shape (n, 2).
 
     `sizes` are the messages' bytes, shape (n,). The shorter it is, the less it says itself, and the more, up to `most`
@@ -55,7 +55,7 @@ def leaning(of: Products, sizes: NDArray[np.int_], most: float) -> Table:
     return np.where(of.between[:, :2] >= SAME, more, 1.0)
 
 
-def cosines(of: Products, before: Table, after: Table) -> Table:
+def context_cosines(of: Products, before: Table, after: Table) -> Table:
     """Return max(0, q . unit(m + b before + a after)) for each row; b, a and the result have shape (n,).
 
     What has no vector of its own scores 0: its neighbours' meaning is not its own.

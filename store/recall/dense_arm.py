@@ -16,8 +16,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import SET_TENANT
 from store.recall.arms import Found, Search
-from store.recall.dense import cosines, leaning
-from store.recall.filters import conditions, is_filtered
+from store.recall.dense import context_cosines, context_weights
+from store.recall.filters import filter_conditions, is_filtered
 from store.recall.pool import Pool
 from store.recall.reflections import IS_ASKED_FOR
 from store.recall.reflections import NEAREST as MOST_REFLECTIONS
@@ -46,7 +46,7 @@ OF_REFLECTIONS = f"""
 AND_REFLECTIONS = "({units}) union all ({reflections})"
 FILTERED = text(
     AND_REFLECTIONS.format(
-        units=NEAREST.format(units=UNIT, conditions=f"and {conditions('u')}"), reflections=OF_REFLECTIONS
+        units=NEAREST.format(units=UNIT, conditions=f"and {filter_conditions('u')}"), reflections=OF_REFLECTIONS
     )
 )
 # The units of one session are few, and have indexes of their own: one for messages, one for what is none.
@@ -54,11 +54,11 @@ OF_SESSION = text(f"""
     with here as materialized (
         select u.unit_id from afterturn.agent_memory_unit_t u
          where u.host_id = :host and u.bank_id = :bank and u.session_id = cast(:only_session as uuid)
-           and u.seq is not null and {conditions("u")}
+           and u.seq is not null and {filter_conditions("u")}
          union all
         select u.unit_id from afterturn.agent_memory_unit_t u
          where u.host_id = :host and u.bank_id = :bank and u.session_id = cast(:only_session as uuid)
-           and u.seq is null and {conditions("u")}
+           and u.seq is null and {filter_conditions("u")}
     )
     select v.unit_id, v.cosine
       from here h,
@@ -81,7 +81,7 @@ IN_LISTS = """
 PLAIN_IN_LISTS = text(IN_LISTS.format(units="", conditions=""))
 FILTERED_IN_LISTS = text(
     AND_REFLECTIONS.format(
-        units=IN_LISTS.format(units=UNIT, conditions=f"where {conditions('u')}"), reflections=OF_REFLECTIONS
+        units=IN_LISTS.format(units=UNIT, conditions=f"where {filter_conditions('u')}"), reflections=OF_REFLECTIONS
     )
 )
 #: So many are looked at for each one that is wanted, where a filter has its say, and in so many times the lists.
@@ -89,7 +89,7 @@ LOOKED_AT, FILTERED_LISTS = 10, 2
 
 
 @cache
-def opening(lists: int, *, filtered: bool = False) -> TextClause:
+def search_settings(lists: int, *, filtered: bool = False) -> TextClause:
     """Return what opens a search's transaction: the tenant, and how many of the index's lists are read (0: no index).
 
     A planner that must not sort reads the index, whatever it thinks of the bank's size.
@@ -115,20 +115,22 @@ class DenseArm:
         """Find the nearest units, stored or of the fresh tail; without the question's vector there is nothing to do."""
         if search.vector is None:
             return Found([], [], lambda pool: np.zeros(len(pool)))
-        rows = await _nearest(connection, search)
+        rows = await _find_nearest(connection, search)
         near = dict(_nearest_of_tail(search.tail, search.vector)) | {row.unit_id: float(row.cosine) for row in rows}
         best = sorted(near, key=lambda unit: (-near[unit], unit))[: search.settings.candidates]
 
         def view(pool: Pool) -> NDArray[np.float64]:
             ranking = search.settings.ranking
-            before, after = leaning(pool.products, pool.sizes, ranking.dense_short).T
+            before, after = context_weights(pool.products, pool.sizes, ranking.dense_short).T
             beside = ranking.dense_context
-            return cosines(pool.products, before * (beside + ranking.dense_answer * pool.answers), after * beside)
+            return context_cosines(
+                pool.products, before * (beside + ranking.dense_answer * pool.answers), after * beside
+            )
 
         return Found(best, [], view)
 
 
-async def _nearest(connection: AsyncConnection, search: Search) -> Sequence[Row[Any]]:
+async def _find_nearest(connection: AsyncConnection, search: Search) -> Sequence[Row[Any]]:
     wanted = search.settings.candidates
     filtered = is_filtered(search.filters)
     arguments = {

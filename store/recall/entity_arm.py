@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
 from store.recall.arms import Found, Search
-from store.recall.filters import conditions
+from store.recall.filters import filter_conditions
 from store.recall.pool import Pool
 from store.recall.settings import RecallSettings
 from store.text.terms import words_of
@@ -65,7 +65,7 @@ MENTIONS = text(f"""
                       join afterturn.agent_memory_unit_t u
                         on u.host_id = :host and u.bank_id = :bank and u.unit_id = l.unit_id
                      where l.host_id = :host and l.bank_id = :bank and l.entity_id = f.entity_id
-                       and l.removed_at is null and {conditions("u")}
+                       and l.removed_at is null and {filter_conditions("u")}
                      limit :units) m
      where f.mention_count <= :units""")  # noqa: S608 - put together from constants
 
@@ -83,7 +83,7 @@ class EntityArm:
         """Find the units that name what the question names, or what stands beside that most often."""
         entities = asked_entities(search.bank, search.question.text) if search.settings.ranking.entity_weight else []
         if not entities:
-            return Found([], [], _nothing)
+            return Found([], [], _zero_scores)
         arguments = {
             "host": search.host,
             "bank": search.bank,
@@ -93,7 +93,7 @@ class EntityArm:
             "beside_share": BESIDE_SHARE,
             **search.filters,
         }
-        scores = _scores(await connection.execute(MENTIONS, arguments), search.statistics.units)
+        scores = _score_units(await connection.execute(MENTIONS, arguments), search.statistics.units)
         best = sorted(scores, key=lambda unit: (-scores[unit], unit))[: search.settings.candidates]
 
         def view(pool: Pool) -> NDArray[np.float64]:
@@ -110,7 +110,7 @@ def asked_entities(bank: UUID, question: str) -> list[UUID]:
     return [identity.entity_id(bank, name) for name in dict.fromkeys((*words, *pairs, *threes))]
 
 
-def _scores(mentions: Iterable[tuple[UUID, float, int]], units: int) -> Mapping[UUID, float]:
+def _score_units(mentions: Iterable[tuple[UUID, float, int]], units: int) -> Mapping[UUID, float]:
     """Return for each unit the best of what it names, from 0 to 1: the rarer the more."""
     scores: dict[UUID, float] = {}
     for unit, share, count in mentions:
@@ -119,5 +119,5 @@ def _scores(mentions: Iterable[tuple[UUID, float, int]], units: int) -> Mapping[
     return scores
 
 
-def _nothing(pool: Pool) -> NDArray[np.float64]:
+def _zero_scores(pool: Pool) -> NDArray[np.float64]:
     return np.zeros(len(pool))

@@ -15,7 +15,7 @@ METADATA = """(coalesce((select o.metadata from afterturn.agent_memory_doc_t o
                              and o.doc_id = {unit}.doc_id), jsonb_build_object()) || {unit}.metadata)"""
 
 
-def conditions(unit: str) -> str:
+def filter_conditions(unit: str) -> str:
     """Return the filters as SQL over the unit row of that alias; each falls away where its parameter is null."""
     return f"""(cast(:kinds as text[]) is null or {unit}.fact_type = any(cast(:kinds as text[])))
       and {conditions_of_any_kind(unit)}"""
@@ -42,8 +42,8 @@ def own_session(query: RecallQuery, bank: UUID) -> UUID | None:
     return None if query.session_id is None else identity.session_id(bank, query.session_id)
 
 
-def parameters(query: RecallQuery, bank: UUID, earlier: Collection[UUID] = ()) -> Mapping[str, Any]:
-    """Return the parameters of `conditions`; `earlier` are units that were changed since, and known before."""
+def filter_parameters(query: RecallQuery, bank: UUID, earlier: Collection[UUID] = ()) -> Mapping[str, Any]:
+    """Return the parameters of `filter_conditions`; `earlier` are units that were changed since, and known before."""
     session = own_session(query, bank)
     return {
         "kinds": list(query.kinds) or None,

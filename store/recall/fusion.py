@@ -43,7 +43,7 @@ class Ranking:
         return Explanation(arms, {name: float(by[index]) for name, by in self.moved.items() if by[index]})
 
 
-def rank(
+def fuse_scores(
     pool: Pool,
     arms: Mapping[str, Scores],
     weights: Mapping[str, float],

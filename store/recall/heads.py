@@ -28,9 +28,9 @@ def with_heads(
     Of many arms fewer each, so that all heads have room. Equals of an arm go by their score in the sum. What folds
     into its source is no head: the source is told instead.
     """
-    order = _order(scores, pool)
+    order = _sort_by_score(scores, pool)
     counting = [raw for name, raw in arms.items() if weights[name] > 0]
-    heads = _heads(order, pool, counting, min(best, FIRST // max(1, len(counting))))
+    heads = _select_heads(order, pool, counting, min(best, FIRST // max(1, len(counting))))
     if heads.issubset(order[:FIRST]):
         return scores
     others = [index for index in order if index not in heads]
@@ -43,11 +43,11 @@ def with_heads(
     return raised
 
 
-def _order(scores: Scores, pool: Pool) -> list[int]:
+def _sort_by_score(scores: Scores, pool: Pool) -> list[int]:
     return sorted(range(len(pool)), key=lambda index: (-scores[index], pool.candidates[index].unit_id))
 
 
-def _heads(order: Sequence[int], pool: Pool, arms: Sequence[Scores], best: int) -> set[int]:
+def _select_heads(order: Sequence[int], pool: Pool, arms: Sequence[Scores], best: int) -> set[int]:
     present = {candidate.unit_id for candidate in pool.candidates}
     own = [index for index in order if present.isdisjoint(pool.candidates[index].sources)]
     found: set[int] = set()

@@ -16,7 +16,7 @@ from sqlalchemy import text
 
 from store.database import Database
 from store.errors import NotFound, RateLimited
-from store.log.refusals import refusals
+from store.log.refusals import translate_refusals
 from store.tenancy.quotas import within_quota
 
 #: Attempts before a job has failed.
@@ -121,7 +121,7 @@ class RecallJobs:
         arguments = {"host": host, "job": job, "request": orjson.dumps(request).decode()}
 
         async def write() -> None:
-            with refusals():
+            with translate_refusals():
                 async with self._database.tenant(host) as connection:
                     held = (await connection.execute(HELD, {"host": host, "now": now})).one()
                     if most_waiting is not None and held.waiting >= most_waiting:

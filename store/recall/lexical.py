@@ -50,7 +50,7 @@ class Statistics:
         return float(np.log1p((self.units - df + 0.5) / (df + 0.5)))
 
 
-def importance(question: Question, related: Mapping[str, float], ranking: RankingSettings) -> Mapping[str, float]:
+def weigh_terms(question: Question, related: Mapping[str, float], ranking: RankingSettings) -> Mapping[str, float]:
     """Return how much each term counts: a word once for each time it is asked for, pairs and related words less."""
     pairs = dict.fromkeys(question.pairs, ranking.pair_weight)
     return {**related, **pairs, **{word: float(count) for word, count in question.words.items()}}
@@ -125,7 +125,7 @@ class LexicalScores:
         return scores
 
 
-def score(
+def score_postings(
     postings: Mapping[str, Postings],
     question: Question,
     statistics: Statistics,
@@ -136,7 +136,7 @@ def score(
 
     `related` are words that were not asked for themselves, with their importance.
     """
-    counts = importance(question, related, ranking)
+    counts = weigh_terms(question, related, ranking)
     # A word that the bank does not have counts too: else one found beside it, even a related one, would be everything.
     most = sum(
         count * statistics.idf(term)
@@ -144,14 +144,14 @@ def score(
         if term in postings or not statistics.frequency.get(term)
     )
     weights = [
-        counts[term] * statistics.idf(term) / (most or 1.0) * _bm25(term, found, statistics, ranking)
+        counts[term] * statistics.idf(term) / (most or 1.0) * _compute_bm25(term, found, statistics, ranking)
         for term, found in postings.items()
     ]
     asked = question.words.keys() | question.pairs.keys()
     return LexicalScores(_Places(list(postings.values())), weights, [term not in asked for term in postings], ranking)
 
 
-def _bm25(term: str, found: Postings, statistics: Statistics, ranking: RankingSettings) -> Scores:
+def _compute_bm25(term: str, found: Postings, statistics: Statistics, ranking: RankingSettings) -> Scores:
     """Return tf / (tf + k1 (1 - b + b length / mean length)) of each posting; a text has one pair less than words.
 
     The length counts as LONGEST times the mean at most.
@@ -178,7 +178,7 @@ class _Places:
         self._sessions = together["session"][first]
         seq = together["seq"].astype(np.int64)
         own = (number.astype(np.int64) << 32) | (seq + 1)
-        self._keys = _distinct(np.concatenate((own, own[seq > 0] - 1, own[seq >= 0] + 1)))
+        self._keys = _unique_keys(np.concatenate((own, own[seq > 0] - 1, own[seq >= 0] + 1)))
         at = np.searchsorted(self._keys, own)
         # Neighbours differ by one, so their slots stand side by side; whoever has none is sent behind the last.
         slots = (at, np.where(seq > 0, at - 1, len(self)), np.where(seq >= 0, at + 1, len(self)))
@@ -228,7 +228,7 @@ class _Places:
         return np.where(found, slots, len(self))
 
 
-def _distinct(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+def _unique_keys(keys: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the keys sorted, each once; `np.unique` hashes them first, which takes five times as long."""
     keys.sort()
     return keys[np.append(True, keys[1:] != keys[:-1])] if len(keys) else keys

@@ -8,9 +8,9 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.recall.arms import Found, Search
-from store.recall.as_of import reworded
-from store.recall.filters import conditions, is_filtered
-from store.recall.lexical import POSTING, Postings, readable_terms, score
+from store.recall.as_of import correct_postings
+from store.recall.filters import filter_conditions, is_filtered
+from store.recall.lexical import POSTING, Postings, readable_terms, score_postings
 from store.recall.pool import Pool
 from store.recall.settings import RecallSettings
 from store.recall.waiting import PACKED, PLACE, WAITING
@@ -29,7 +29,7 @@ POSTED = f"""
 UNIT = f"""
     cross join lateral (select from afterturn.agent_memory_unit_t u
                          where u.host_id = :host and u.bank_id = :bank and u.unit_id = {{of}}.unit_id
-                           and {conditions("u")} limit 1) u"""
+                           and {filter_conditions("u")} limit 1) u"""
 PLAIN = text(POSTED.format(unit=""))
 # What waits was read along with what must be known of the bank; but not by what the question filters.
 FILTERED = text(f"""{POSTED.format(unit=UNIT.format(of="p"))}
@@ -48,8 +48,8 @@ class LexicalArm:
 
     async def find(self, connection: AsyncConnection, search: Search) -> Found:
         """Score everything that holds one of the question's readable terms."""
-        postings = await _read(connection, search)
-        scores = score(postings, search.question, search.statistics, search.settings.ranking, search.related)
+        postings = await _read_postings(connection, search)
+        scores = score_postings(postings, search.question, search.statistics, search.settings.ranking, search.related)
 
         def view(pool: Pool) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
             return scores.of(pool.places, pool.answers)
@@ -58,7 +58,7 @@ class LexicalArm:
         return Found([unit for unit, seq in places if seq < 0], [place for place in places if place[1] >= 0], view)
 
 
-async def _read(connection: AsyncConnection, search: Search) -> Mapping[str, Postings]:
+async def _read_postings(connection: AsyncConnection, search: Search) -> Mapping[str, Postings]:
     asked = {*search.question.words, *search.question.pairs}
     terms = readable_terms(asked, search.related, search.statistics, search.settings.postings)
     if not terms:
@@ -73,4 +73,4 @@ async def _read(connection: AsyncConnection, search: Search) -> Mapping[str, Pos
     for term, some in found:
         packed[term] += some
     postings = {term: np.frombuffer(all_of_it, dtype=POSTING) for term, all_of_it in packed.items()}
-    return reworded(postings, search.earlier, terms)
+    return correct_postings(postings, search.earlier, terms)

@@ -12,9 +12,9 @@ from embeddings.errors import EmbeddingError
 from embeddings.protocol import Embedder
 from store.off_loop import off_loop
 from store.recall.preparation import Preparation
-from store.recall.question import EFFORT, Question, as_told, named
+from store.recall.question import EFFORT, Question, as_told, named_speakers
 from store.recall.settings import RecallSettings
-from store.recall.tail import affordable, urgent
+from store.recall.tail import select_affordable, select_urgent
 from store.recall.tail_cache import TailCache
 from store.recall.vector_writeback import Keeping
 
@@ -51,13 +51,13 @@ class Meanings:
             return Meaning(None, {}, f"{NAME}: {type(error).__name__}")
 
     async def _embedded(self, question: Question, prepared: Preparation, host: UUID, bank: UUID) -> Meaning:
-        names = named(question, prepared.speakers)
+        names = named_speakers(question, prepared.speakers)
         asked = await off_loop(EFFORT * len(question.text), as_told, question.text, names)
         generation = self._embedder.generation
         known = self._tails.known(prepared.tail, generation)
-        wanted = urgent(prepared.tail) if self._flooded(prepared) else prepared.tail
+        wanted = select_urgent(prepared.tail) if self._flooded(prepared) else prepared.tail
         unknown = [fresh for fresh in wanted if fresh.unit_id not in known]
-        tail = affordable(unknown, asked, self._settings.fresh_tail_ms, self._embedder.estimate_ms)
+        tail = select_affordable(unknown, asked, self._settings.fresh_tail_ms, self._embedder.estimate_ms)
         vectors = await self._embedder.embed([asked, *(fresh.content for fresh in tail)])
         embedded = {fresh.unit_id: vector for fresh, vector in zip(tail, vectors[1:], strict=True)}
         self._tails.keep(tail, embedded, generation)

@@ -40,8 +40,8 @@ class PinnedArm:
 
     async def find(self, _connection: AsyncConnection, search: Search) -> Found:
         """Return the pinned units; nothing is read."""
-        return Found(search.pinned, [], _pinned)
+        return Found(search.pinned, [], _score_pinned)
 
 
-def _pinned(pool: Pool) -> NDArray[np.float64]:
+def _score_pinned(pool: Pool) -> NDArray[np.float64]:
     return np.array([unit.pinned for unit in pool.candidates], dtype=np.float64)

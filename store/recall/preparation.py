@@ -13,20 +13,20 @@ from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store import identity
-from store.ledger.freshness import FRESHNESS, IN_PASSING, Freshness, freshness, of_row
+from store.ledger.freshness import FRESHNESS, IN_PASSING, Freshness, of_row, read_freshness
 from store.memory.directives import Directive
 from store.recall import filters
-from store.recall.as_of import Earlier, counted, earlier
+from store.recall.as_of import Earlier, correct_frequency, read_as_of
 from store.recall.deduplication import Recent
 from store.recall.lexical import Statistics
 from store.recall.pinned_arm import MOST, PINNED
 from store.recall.query import RecallQuery
-from store.recall.query_expansion import kin, related
-from store.recall.question import Question, named
+from store.recall.query_expansion import related_words, weigh_related
+from store.recall.question import Question, named_speakers
 from store.recall.settings import RecallSettings
 from store.recall.tail import CHARACTERS, TAIL, Fresh
 from store.recall.waiting import PACKED, RELATED_WAITING, WAITING
-from store.text.terms import asked
+from store.text.terms import question_terms
 
 #: What a question calls the bank's directives to leave them out.
 DIRECTIVES = "directives"
@@ -150,7 +150,7 @@ class Preparation:
     more_pending: bool = False
 
 
-async def prepare(
+async def prepare_search(
     connection: AsyncConnection,
     host: UUID,
     query: RecallQuery,
@@ -164,26 +164,26 @@ async def prepare(
     What is written after this may be found by the search, but is not promised.
     """
     key = {"host": host, "bank": identity.bank_id(host, query.bank)}
-    changed, terms = await earlier(connection, host, query, question.rules[0]), [*question.words, *question.pairs]
-    near = kin(question) if settings.ranking.kin_weight else {}
+    changed, terms = await read_as_of(connection, host, query, question.rules[0]), [*question.words, *question.pairs]
+    near = related_words(question) if settings.ranking.kin_weight else {}
     arguments = {
         **_tail_arguments(key, query, settings, generation),
-        **filters.parameters(query, key["bank"], changed),
+        **filters.filter_parameters(query, key["bank"], changed),
         "terms": terms,
         "near": list({other for row in near.values() for other in row.words()}),
     }
     statement = PREPARE_SKIPPING if query.skip_recent else PREPARE
     row = (await connection.execute(statement, arguments)).one()
     if row.units is None:
-        return await freshness(connection, host, key["bank"])
+        return await read_freshness(connection, host, key["bank"])
     speakers, frequency, waiting = _of_words(row)
     units = max(int(row.units), *frequency.values(), 1)
-    statistics = Statistics(units, row.mean_length or DEFAULT_MEAN_LENGTH, counted(frequency, changed, terms))
+    statistics = Statistics(units, row.mean_length or DEFAULT_MEAN_LENGTH, correct_frequency(frequency, changed, terms))
     tail = [Fresh(UUID(unit), *rest) for unit, *rest in orjson.loads(row.tail or "[]")]
-    names = {word for name in named(question, speakers) for word in asked(name, question.rules)}
-    words = related(near, question, statistics, settings.ranking, names)
+    names = {word for name in named_speakers(question, speakers) for word in question_terms(name, question.rules)}
+    words = weigh_related(near, question, statistics, settings.ranking, names)
     standing = [Directive(UUID(one), *rest) for one, *rest in orjson.loads(row.standing or "[]")]
-    recent = _recent(query, key["bank"], row.newest)
+    recent = _recent_window(query, key["bank"], row.newest)
     return Preparation(
         of_row(row),
         statistics,
@@ -209,7 +209,7 @@ def _of_words(row: Row[Any]) -> tuple[frozenset[str], dict[str, int], dict[str, 
     return speakers, frequency, {term: b64decode(packed) for term, *_, packed in (*beside, *found) if packed}
 
 
-def _recent(query: RecallQuery, bank: UUID, newest: int | None) -> Recent | None:
+def _recent_window(query: RecallQuery, bank: UUID, newest: int | None) -> Recent | None:
     session = filters.own_session(query, bank)
     return None if session is None or newest is None else Recent(session, newest - query.skip_recent + 1)
 

@@ -39,17 +39,17 @@ class Kin:
         yield from self.kinds
 
 
-def kin(question: Question) -> Mapping[str, Kin]:
+def related_words(question: Question) -> Mapping[str, Kin]:
     """Return the related words of a question's words.
 
     What is written like a name has none; words beyond the first MOST_WORDS have none either.
     """
     words = islice((word for word in question.words if word not in question.proper), MOST_WORDS)
-    known = ((word, Kin(_near().get(word, ()), _kinds().get(word, ()))) for word in words)
+    known = ((word, Kin(_load_related().get(word, ()), _load_hyponyms().get(word, ()))) for word in words)
     return {word: row for word, row in known if row != Kin()}
 
 
-def related(
+def weigh_related(
     rows: Mapping[str, Kin],
     question: Question,
     statistics: Statistics,
@@ -65,14 +65,14 @@ def related(
     found: dict[str, float] = {}
     for word, row in ((word, row) for word, row in rows.items() if word not in names):
         own = statistics.idf(word)
-        for other, share in _known(row, question, statistics, ranking):
+        for other, share in _known_related(row, question, statistics, ranking):
             held = share * min(1.0, own / statistics.idf(other))
             if held * statistics.idf(other) >= least:
                 found[other] = max(found.get(other, 0.0), held)
     return found
 
 
-def _known(
+def _known_related(
     row: Kin, question: Question, statistics: Statistics, ranking: RankingSettings
 ) -> Iterator[tuple[str, float]]:
     """Yield the words of a row that the bank has and the question has not, with their shares of the word asked for."""
@@ -83,21 +83,21 @@ def _known(
 
 
 @cache
-def _near() -> Mapping[str, tuple[tuple[str, float], ...]]:
-    return {stem: tuple(map(_pair, others)) for stem, others in _table(NEAR)}
+def _load_related() -> Mapping[str, tuple[tuple[str, float], ...]]:
+    return {stem: tuple(map(_parse_pair, others)) for stem, others in _read_table(NEAR)}
 
 
 @cache
-def _kinds() -> Mapping[str, tuple[str, ...]]:
-    return {stem: tuple(others) for stem, others in _table(KINDS)}
+def _load_hyponyms() -> Mapping[str, tuple[str, ...]]:
+    return {stem: tuple(others) for stem, others in _read_table(KINDS)}
 
 
-def _table(name: str) -> Iterator[tuple[str, Sequence[str]]]:
+def _read_table(name: str) -> Iterator[tuple[str, Sequence[str]]]:
     lines = (_FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines()
     for stem, others in (line.split("\t") for line in lines if not line.startswith("#")):
         yield stem, others.split()
 
 
-def _pair(text: str) -> tuple[str, float]:
+def _parse_pair(text: str) -> tuple[str, float]:
     stem, _, hundredths = text.partition(":")
     return stem, int(hundredths) / 100

@@ -5,10 +5,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from store.text.language_detection import spoken
-from store.text.question_words import ENGLISH, Language, languages
-from store.text.terms import BIGRAM_PREFIX, asked, words_of
-from store.text.word_rules import AUTO, WordRules, plain, rules_of
+from store.text.language_detection import detect_language
+from store.text.question_words import ENGLISH, Language, question_languages
+from store.text.terms import BIGRAM_PREFIX, question_terms, words_of
+from store.text.word_rules import AUTO, WordRules, rules_of, strip_accents
 
 #: A question's terms beyond so many are not looked up, words before pairs: a pasted document is not a question.
 MAX_TERMS = 160
@@ -41,13 +41,13 @@ class Question:
     language: Language = ENGLISH
 
 
-def understand(text: str, *, rules: Sequence[WordRules] = _USUAL) -> Question:
+def parse_question(text: str, *, rules: Sequence[WordRules] = _USUAL) -> Question:
     """Take a question apart; what no language's rules know is simply a bag of words, cut as the bank's words are."""
-    counts = asked(text, rules)
+    counts = question_terms(text, rules)
     words = dict(islice((pair for pair in counts.items() if not pair[0].startswith(BIGRAM_PREFIX)), MAX_TERMS))
     pairs = (pair for pair in counts.items() if pair[0].startswith(BIGRAM_PREFIX))
-    lower = plain(text.lower())
-    language = languages()[code] if (code := spoken(text)) else ENGLISH
+    lower = strip_accents(text.lower())
+    language = question_languages()[code] if (code := detect_language(text)) else ENGLISH
     return Question(
         text=text,
         words=words,
@@ -55,19 +55,19 @@ def understand(text: str, *, rules: Sequence[WordRules] = _USUAL) -> Question:
         wants_time=bool(language.asks_time.search(lower)),
         wants_number=bool(language.asks_number.search(lower)),
         wants_assistant=bool(language.asks_assistant.search(lower)),
-        proper=_proper(text, rules),
+        proper=_name_terms(text, rules),
         rules=rules,
         language=language,
     )
 
 
-def _proper(text: str, rules: Sequence[WordRules]) -> frozenset[str]:
+def _name_terms(text: str, rules: Sequence[WordRules]) -> frozenset[str]:
     """Return the terms of words that are written like names, of the first so many of them."""
     names = islice(dict.fromkeys(_PROPER.findall(text)), MAX_TERMS)
-    return frozenset(term for name in names for term in asked(name, rules))
+    return frozenset(term for name in names for term in question_terms(name, rules))
 
 
-def named(question: Question, speakers: Iterable[str]) -> frozenset[str]:
+def named_speakers(question: Question, speakers: Iterable[str]) -> frozenset[str]:
     """Return those of the speakers whom the question names by at least one word of their name.
 
     A role is named by its own word alone: whoever wants somebody to assist him does not speak of the assistant.
@@ -76,7 +76,7 @@ def named(question: Question, speakers: Iterable[str]) -> frozenset[str]:
     return frozenset(
         one
         for one in speakers
-        if not question.words.keys().isdisjoint(asked(one, question.rules))
+        if not question.words.keys().isdisjoint(question_terms(one, question.rules))
         and (one.lower() not in ROLES or one.lower() in said)
     )
 
@@ -93,18 +93,18 @@ def as_told(text: str, names: Collection[str]) -> str:
         {word for name in names if (name.lower() in ROLES) is of_role for word in words_of(name)}
         for of_role in (False, True)
     )
-    if not words_of(_put(text, people | roles, "", "")):
+    if not words_of(_swap_persons(text, people | roles, "", "")):
         return text
-    me, mine = languages()[code].self_words if (code := spoken(text)) else ("", "")
-    told = _put(_put(text, roles - people, "", ""), people, me, mine)
+    me, mine = question_languages()[code].self_words if (code := detect_language(text)) else ("", "")
+    told = _swap_persons(_swap_persons(text, roles - people, "", ""), people, me, mine)
     return re.sub(rf"\b{me} (?=(?:{me}|{mine})\b)", "", told) if me else told
 
 
-def _put(text: str, words: Collection[str], me: str, mine: str) -> str:
-    return " ".join(_WORD.sub(lambda match: _instead(match.group(), words, me, mine), text).split())
+def _swap_persons(text: str, words: Collection[str], me: str, mine: str) -> str:
+    return " ".join(_WORD.sub(lambda match: _swap_person(match.group(), words, me, mine), text).split())
 
 
-def _instead(word: str, words: Collection[str], me: str, mine: str) -> str:
+def _swap_person(word: str, words: Collection[str], me: str, mine: str) -> str:
     bare = word.removesuffix("'s").removesuffix("\u2019s")
     spoken = words_of(bare)
     if not spoken or any(part not in words for part in spoken):

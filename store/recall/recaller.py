@@ -13,35 +13,35 @@ from embeddings.protocol import Embedder, Reranker
 from store import identity
 from store.database import Database
 from store.database_outage import may_pass, timed_out
-from store.derived.persons import number
-from store.ledger.freshness import Freshness, freshness
+from store.derived.persons import parse_confidence
+from store.ledger.freshness import Freshness, read_freshness
 from store.off_loop import off_loop
 from store.recall import filters
 from store.recall.arms import Arm, Search
-from store.recall.as_of import retold
-from store.recall.budget import standing, within
-from store.recall.candidates import load, whole_texts
-from store.recall.deduplication import Folded, Recent, folded
-from store.recall.dense_arm import DenseArm, opening
+from store.recall.as_of import restore_texts
+from store.recall.budget import cut_to_budget, select_directives
+from store.recall.candidates import load_pool, whole_texts
+from store.recall.deduplication import Folded, Recent, deduplicate_ranking
+from store.recall.dense_arm import DenseArm, search_settings
 from store.recall.entity_arm import EntityArm
-from store.recall.fusion import Ranking, rank
+from store.recall.fusion import Ranking, fuse_scores
 from store.recall.lexical_arm import LexicalArm
 from store.recall.meaning import Meaning, Meanings
 from store.recall.pinned_arm import PinnedArm, most_first
 from store.recall.pool import Candidate, Pool
-from store.recall.preparation import TENANT_AND_ONE_PLAN, Preparation, prepare
+from store.recall.preparation import TENANT_AND_ONE_PLAN, Preparation, prepare_search
 from store.recall.query import RecallAnswer, Recalled, RecallQuery
-from store.recall.question import EFFORT, Question, understand
+from store.recall.question import EFFORT, Question, parse_question
 from store.recall.recent_arm import RecentArm
 from store.recall.reranking import NAME as RERANK
 from store.recall.reranking import LastLook
-from store.recall.run_arms import ArmFailed, consult, views
+from store.recall.run_arms import ArmFailed, query_arms, score_pool
 from store.recall.settings import RankingSettings, RecallSettings
 from store.recall.steps import Steps
 from store.recall.time_arm import TimeArm
 from store.recall.vector_writeback import Keeping
 from store.tenancy.languages import Languages
-from store.text.times import spans
+from store.text.times import find_spans
 
 #: A question is read so far; the sentence model reads less.
 MAX_CHARACTERS = 8192
@@ -96,9 +96,9 @@ class Recaller:
         bank = identity.bank_id(host, query.bank)
         rules = await self._languages.asking(host, bank)
         asked = query.text[:MAX_CHARACTERS]
-        question = await off_loop(EFFORT * len(asked), understand, asked, rules=rules)
+        question = await off_loop(EFFORT * len(asked), parse_question, asked, rules=rules)
         async with self._database.tenant(host, TENANT_AND_ONE_PLAN) as connection:
-            prepared = await prepare(
+            prepared = await prepare_search(
                 connection,
                 host,
                 query,
@@ -120,7 +120,7 @@ class Recaller:
         if not prepared.more_pending:
             return prepared.freshness
         async with self._database.tenant(host) as connection:
-            return replace(prepared.freshness, pending=(await freshness(connection, host, bank)).pending)
+            return replace(prepared.freshness, pending=(await read_freshness(connection, host, bank)).pending)
 
     async def _answer(
         self,
@@ -146,9 +146,9 @@ class Recaller:
             items, wrong = await last.look(question.text, items)
             degraded += [wrong] if wrong else []
             steps.done(RERANK)
-        laid_down, used = await standing(prepared.directives, query.max_tokens, self._settings, self._embedder)
+        laid_down, used = await select_directives(prepared.directives, query.max_tokens, self._settings, self._embedder)
         left = None if query.max_tokens is None else query.max_tokens - used
-        kept = await within(items[: query.k], left, self._embedder)
+        kept = await cut_to_budget(items[: query.k], left, self._embedder)
         steps.done("budget")
         return RecallAnswer(kept, await fresh, steps.milliseconds(), tuple(degraded), laid_down)
 
@@ -167,10 +167,10 @@ class Recaller:
             generation=self._embedder.generation,
             vector=meaning.vector,
             tail=meaning.tail,
-            filters=filters.parameters(query, bank, prepared.earlier),
+            filters=filters.filter_parameters(query, bank, prepared.earlier),
             settings=_with_room(self._settings, query.skip_recent),
             lists=prepared.lists,
-            times=spans(question.text, now),
+            times=find_spans(question.text, now),
             now=now,
             told_at=prepared.told_at,
             pinned=prepared.pinned,
@@ -182,7 +182,7 @@ class Recaller:
         self, search: Search, query: RecallQuery, steps: Steps, wanted: Wanted
     ) -> tuple[Sequence[Recalled], Sequence[str]]:
         """Return the best units, and which arms did not answer; after a failure each arm is asked apart."""
-        opened = opening(search.lists, filtered=filters.is_filtered(search.filters))
+        opened = search_settings(search.lists, filtered=filters.is_filtered(search.filters))
         try:
             async with self._database.tenant(search.host, opened) as connection:
                 return await self._search(connection, search, query, steps, wanted, apart=False)
@@ -204,23 +204,23 @@ class Recaller:
         apart: bool,
     ) -> tuple[Sequence[Recalled], Sequence[str]]:
         arms = [arm for arm in self._arms if arm.name not in query.without]
-        consulted = await consult(connection, arms, search, steps, apart=apart)
-        pool = retold(await load(connection, search, list(consulted.found.values())), search.earlier)
+        consulted = await query_arms(connection, arms, search, steps, apart=apart)
+        pool = restore_texts(await load_pool(connection, search, list(consulted.found.values())), search.earlier)
         steps.done("load")
         weights = {arm.name: arm.weight(self._settings) for arm in arms}
         ranking_settings = _with_fewer_pins(self._settings.ranking, query.k)
 
         def ranked() -> tuple[Ranking, Sequence[Folded], Sequence[str]]:
-            scores, blind = views(consulted.found, pool)
-            order = rank(pool, scores, weights, search.question, ranking_settings, without=query.without)
-            return order, list(islice(folded(order, pool, wanted.without), wanted.count)), blind
+            scores, blind = score_pool(consulted.found, pool)
+            order = fuse_scores(pool, scores, weights, search.question, ranking_settings, without=query.without)
+            return order, list(islice(deduplicate_ranking(order, pool, wanted.without), wanted.count)), blind
 
         effort = sum(len(candidate.text) for candidate in pool.candidates) // RANKED_CHARACTERS
         ranking, best, blind = await off_loop(effort, ranked)
         steps.done("rank")
         cut = [unit.unit_id for unit in (pool.candidates[one.index] for one in best) if not unit.whole]
         texts = await whole_texts(connection, search, cut)
-        items = [_recalled(one, pool, ranking, texts, explain=query.explain) for one in best]
+        items = [_build_recalled(one, pool, ranking, texts, explain=query.explain) for one in best]
         return items, (*consulted.failed, *blind)
 
 
@@ -235,7 +235,9 @@ def _with_fewer_pins(ranking: RankingSettings, k: int) -> RankingSettings:
     return ranking if ranking.pinned <= most else ranking.model_copy(update={"pinned": most})
 
 
-def _recalled(found: Folded, pool: Pool, ranking: Ranking, texts: Mapping[UUID, str], *, explain: bool) -> Recalled:
+def _build_recalled(
+    found: Folded, pool: Pool, ranking: Ranking, texts: Mapping[UUID, str], *, explain: bool
+) -> Recalled:
     index = found.index
     unit: Candidate = pool.candidates[index]
     return Recalled(
@@ -252,6 +254,6 @@ def _recalled(found: Folded, pool: Pool, ranking: Ranking, texts: Mapping[UUID, 
         occurred_at=unit.occurred_at,
         arms=ranking.found_by(index),
         explain=ranking.explain(index) if explain else None,
-        confidence=number(unit.confidence),
+        confidence=parse_confidence(unit.confidence),
         pinned=PinnedArm.name in ranking.moved and ranking.moved[PinnedArm.name][index] > 0,
     )

@@ -12,7 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.recall.arms import Found, Search
-from store.recall.filters import conditions
+from store.recall.filters import filter_conditions
 from store.recall.pool import Pool
 from store.recall.settings import RecallSettings
 
@@ -33,7 +33,7 @@ NEWEST = text(f"""
            lateral (select u.unit_id, u.seq, coalesce(u.occurred_start, u.event_date) as at
                       from afterturn.agent_memory_unit_t u
                      where u.host_id = :host and u.bank_id = :bank and u.turn_id = t.turn_id and u.seq is not null
-                       and u.role is distinct from 'assistant' and {conditions("u")}
+                       and u.role is distinct from 'assistant' and {filter_conditions("u")}
                      order by u.seq desc limit :messages) u
      where u.at > :since and u.at <= :until
      order by u.at desc, t.position desc, u.seq desc
@@ -65,7 +65,9 @@ class RecentArm:
             **search.filters,
         }
         rows = await connection.execute(NEWEST, arguments)
-        scores: dict[UUID, float] = {row.unit_id: newness(nth, now - row.at) for nth, row in enumerate(rows.all())}
+        scores: dict[UUID, float] = {
+            row.unit_id: score_newness(nth, now - row.at) for nth, row in enumerate(rows.all())
+        }
 
         def view(pool: Pool) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
             return np.array([scores.get(unit.unit_id, 0.0) for unit in pool.candidates], dtype=np.float64)
@@ -73,6 +75,6 @@ class RecentArm:
         return Found(list(scores), [], view)
 
 
-def newness(nth: int, age: timedelta) -> float:
+def score_newness(nth: int, age: timedelta) -> float:
     """Return how new the nth newest message is, counted from 0, from 0 to 1. Pure."""
     return float(OLDER**nth * np.exp(-max(age, timedelta(0)) / SOON))

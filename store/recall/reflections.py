@@ -74,10 +74,10 @@ async def with_reflections(connection: AsyncConnection, search: Search, pool: Po
         return pool
     near = np.array([[row.near, 0, 0] for row in rows], dtype=np.float64)
     alone = Products(near, np.zeros_like(near), np.array([[True, False, False]] * len(rows)))
-    return Pool([*pool.candidates, *map(_candidate, rows)], pool.products.and_those_of(alone))
+    return Pool([*pool.candidates, *map(_build_candidate, rows)], pool.products.and_those_of(alone))
 
 
-def _candidate(row: Row[Any]) -> Candidate:
+def _build_candidate(row: Row[Any]) -> Candidate:
     turns = tuple(dict.fromkeys(turn for turn in row.turns if turn is not None))
     return Candidate(
         unit_id=row.reflection_id,

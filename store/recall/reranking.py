@@ -40,10 +40,10 @@ class LastLook:
         except EmbeddingError as error:
             return items, f"{NAME}: {type(error).__name__}"
         by = [self.settings.weight * float(score) for score in scores] + [0.0] * (len(items) - len(shown))
-        moved = [_moved(item, more) for item, more in zip(items, by, strict=True)]
+        moved = [_shift_score(item, more) for item, more in zip(items, by, strict=True)]
         return sorted(moved, key=lambda item: (-item.score, item.unit_id)), None
 
 
-def _moved(item: Recalled, by: float) -> Recalled:
+def _shift_score(item: Recalled, by: float) -> Recalled:
     explain = item.explain and replace(item.explain, moved={**item.explain.moved, NAME: by})
     return replace(item, score=item.score + by, explain=explain)

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from store.recall.pool import Pool
-from store.recall.question import Question, named
+from store.recall.question import Question, named_speakers
 from store.recall.settings import RankingSettings
-from store.text.word_rules import plain
+from store.text.word_rules import strip_accents
 
 Scores = NDArray[np.float64]
 Rule = Callable[[Scores, Pool, Question, RankingSettings], Scores]
@@ -41,23 +41,23 @@ SELVES = 3
 _SENTENCE_END = re.compile(r"(?<=[.!?\uff1f\u3002])\s+|\n+")
 
 
-def substance(scores: Scores, pool: Pool, _question: Question, ranking: RankingSettings) -> Scores:
+def apply_substance(scores: Scores, pool: Pool, _question: Question, ranking: RankingSettings) -> Scores:
     """Raise what says more: by a share of the logarithm of its words."""
     words = np.array([len(candidate.text[:BEGINNING].split()) for candidate in pool.candidates], dtype=float)
     raised: Scores = scores + ranking.substance * np.log1p(np.minimum(words, SUBSTANCE_WORDS))
     return raised
 
 
-def speaker(scores: Scores, pool: Pool, question: Question, ranking: RankingSettings) -> Scores:
+def apply_speaker(scores: Scores, pool: Pool, question: Question, ranking: RankingSettings) -> Scores:
     """Raise what was said by the one speaker whom the question names."""
     speakers = [candidate.speaker for candidate in pool.candidates]
-    asked = named(question, {name for name in speakers if name})
+    asked = named_speakers(question, {name for name in speakers if name})
     if len(asked) != 1:
         return scores
     return scores + ranking.speaker * np.array([name in asked for name in speakers], dtype=float)
 
 
-def session(scores: Scores, pool: Pool, _question: Question, ranking: RankingSettings) -> Scores:
+def apply_session(scores: Scores, pool: Pool, _question: Question, ranking: RankingSettings) -> Scores:
     """Raise what stands in a session that has other good units: by a share of the mean of its three best."""
     by_session: dict[UUID | None, list[float]] = {}
     for candidate, score in zip(pool.candidates, scores, strict=True):
@@ -74,7 +74,7 @@ def short_questions(scores: Scores, pool: Pool, _question: Question, ranking: Ra
     return scores * (1 - ranking.short_question * share)
 
 
-def assistant(scores: Scores, pool: Pool, question: Question, ranking: RankingSettings) -> Scores:
+def apply_assistant(scores: Scores, pool: Pool, question: Question, ranking: RankingSettings) -> Scores:
     """Hold back what the assistant said, unless that is what is asked for."""
     if question.wants_assistant:
         return scores
@@ -94,7 +94,7 @@ def long_texts(scores: Scores, pool: Pool, _question: Question, ranking: Ranking
 def own_life(scores: Scores, pool: Pool, question: Question, ranking: RankingSettings) -> Scores:
     """Raise texts whose speaker tells of himself: what is remembered of people is mostly their own word."""
     told = np.array(
-        [min(SELVES, _times(c.text, question.language.tells_of_self)) for c in pool.candidates], dtype=float
+        [min(SELVES, _count_matches(c.text, question.language.tells_of_self)) for c in pool.candidates], dtype=float
     )
     return scores * (1 + ranking.own_life * told / SELVES)
 
@@ -102,15 +102,15 @@ def own_life(scores: Scores, pool: Pool, question: Question, ranking: RankingSet
 def answer_type(scores: Scores, pool: Pool, question: Question, ranking: RankingSettings) -> Scores:
     """Raise texts that hold a time when one is asked for, or else a number."""
     if question.wants_time:
-        told = [_holds(candidate.text, question.language.tells_time) for candidate in pool.candidates]
+        told = [_contains_match(candidate.text, question.language.tells_time) for candidate in pool.candidates]
     elif question.wants_number:
-        told = [_holds(candidate.text, question.language.tells_number) for candidate in pool.candidates]
+        told = [_contains_match(candidate.text, question.language.tells_number) for candidate in pool.candidates]
     else:
         return scores
     return scores * (1 + ranking.answer_type * np.array(told, dtype=float))
 
 
-def recency(scores: Scores, pool: Pool, _question: Question, ranking: RankingSettings) -> Scores:
+def apply_recency(scores: Scores, pool: Pool, _question: Question, ranking: RankingSettings) -> Scores:
     """Raise what was said later, by less than any arm finds: it decides between what is equal otherwise.
 
     Measured on questions about half a year's talk: at 0.02 nothing is lost and the first five gain 0.001; at 0.05 the
@@ -122,7 +122,7 @@ def recency(scores: Scores, pool: Pool, _question: Question, ranking: RankingSet
     return raised
 
 
-def evidence(scores: Scores, pool: Pool, _question: Question, ranking: RankingSettings) -> Scores:
+def apply_evidence(scores: Scores, pool: Pool, _question: Question, ranking: RankingSettings) -> Scores:
     """Raise what facts were drawn from, by their number, at most so many.
 
     Off by default: on conversations it moved nothing up to 0.05, and beyond that good answers down (0.003 of the first
@@ -133,7 +133,7 @@ def evidence(scores: Scores, pool: Pool, _question: Question, ranking: RankingSe
     return scores * (1 + ranking.evidence * np.array(share, dtype=float))
 
 
-def pinned(scores: Scores, pool: Pool, _question: Question, ranking: RankingSettings) -> Scores:
+def apply_pinned(scores: Scores, pool: Pool, _question: Question, ranking: RankingSettings) -> Scores:
     """Put what is pinned first: the best so many of it, in their own order."""
     places = [index for index, candidate in enumerate(pool.candidates) if candidate.pinned]
     places.sort(key=lambda index: (-scores[index], pool.candidates[index].unit_id))
@@ -144,17 +144,17 @@ def pinned(scores: Scores, pool: Pool, _question: Question, ranking: RankingSett
 
 #: Name and rule, in the order they are applied.
 RULES: Sequence[tuple[str, Rule]] = (
-    ("substance", substance),
-    ("speaker", speaker),
-    ("session", session),
+    ("substance", apply_substance),
+    ("speaker", apply_speaker),
+    ("session", apply_session),
     ("short question", short_questions),
-    ("assistant", assistant),
+    ("assistant", apply_assistant),
     ("length", long_texts),
     ("own life", own_life),
     ("answer type", answer_type),
-    ("evidence", evidence),
-    ("recency", recency),
-    ("pinned", pinned),
+    ("evidence", apply_evidence),
+    ("recency", apply_recency),
+    ("pinned", apply_pinned),
 )
 
 
@@ -177,9 +177,9 @@ def _mean_of_best(scores: Sequence[float], floor: float) -> float:
     return (sum(best) + floor * (BEST_OF_SESSION - len(best))) / BEST_OF_SESSION
 
 
-def _times(text: str, pattern: Pattern[str]) -> int:
-    return len(pattern.findall(plain(text[:BEGINNING].lower())))
+def _count_matches(text: str, pattern: Pattern[str]) -> int:
+    return len(pattern.findall(strip_accents(text[:BEGINNING].lower())))
 
 
-def _holds(text: str, pattern: Pattern[str]) -> bool:
-    return pattern.search(plain(text.lower())) is not None
+def _contains_match(text: str, pattern: Pattern[str]) -> bool:
+    return pattern.search(strip_accents(text.lower())) is not None

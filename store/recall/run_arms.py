@@ -24,7 +24,7 @@ class Consulted:
     failed: Sequence[str] = ()
 
 
-async def consult(
+async def query_arms(
     connection: AsyncConnection, arms: Sequence[Arm], search: Search, steps: Steps, *, apart: bool
 ) -> Consulted:
     """Ask one arm after the other: `apart`, each in a savepoint of its own, so that one's failure is not the others'.
@@ -36,7 +36,9 @@ async def consult(
     failed = []
     for arm in arms:
         try:
-            found[arm.name] = await (_apart(connection, arm, search) if apart else arm.find(connection, search))
+            found[arm.name] = await (
+                _query_in_savepoint(connection, arm, search) if apart else arm.find(connection, search)
+            )
         except Exception as error:  # whatever it was, the other arms can do without
             if not apart:
                 raise ArmFailed(arm.name) from error
@@ -45,24 +47,24 @@ async def consult(
     return Consulted(found, failed)
 
 
-def views(found: Mapping[str, Found], pool: Pool) -> tuple[Mapping[str, NDArray[np.float64]], Sequence[str]]:
+def score_pool(found: Mapping[str, Found], pool: Pool) -> tuple[Mapping[str, NDArray[np.float64]], Sequence[str]]:
     """Return each arm's scores of the pool, shape (len(pool),), and which arms had none to give, with the reason."""
     scores: dict[str, NDArray[np.float64]] = {}
     failed = []
     for name, arm in found.items():
         try:
-            scores[name] = _sound(arm.score(pool), len(pool))
+            scores[name] = _check_scores(arm.score(pool), len(pool))
         except Exception as error:  # noqa: BLE001 - whatever it was, the other arms can do without
             failed.append(f"{name}: {type(error).__name__}")
     return scores, failed
 
 
-async def _apart(connection: AsyncConnection, arm: Arm, search: Search) -> Found:
+async def _query_in_savepoint(connection: AsyncConnection, arm: Arm, search: Search) -> Found:
     async with connection.begin_nested():
         return await arm.find(connection, search)
 
 
-def _sound(scores: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+def _check_scores(scores: NDArray[np.float64], count: int) -> NDArray[np.float64]:
     """Return the scores if there is one for each unit, and each a number: what is none would upset the whole order."""
     if scores.shape != (count,) or not np.isfinite(scores).all():
         raise ValueError("an arm's scores are not one number for each unit")

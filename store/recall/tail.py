@@ -7,7 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from store.recall.filters import conditions
+from store.recall.filters import filter_conditions
 
 #: More characters than the sentence model reads.
 CHARACTERS = 8192
@@ -43,7 +43,7 @@ TAIL = text(f"""
     select u.unit_id, left(u.content, :characters) as content, u.aggregate_version, bool_or(m.is_own) as is_own
       from missing m join afterturn.agent_memory_unit_t u
         on u.host_id = :host and u.bank_id = :bank and u.unit_id = m.unit_id
-     where {_LACKS} and {conditions("u")}
+     where {_LACKS} and {filter_conditions("u")}
      group by u.unit_id, u.content, u.aggregate_version, u.position, u.seq
      order by is_own desc, u.position desc, u.seq desc
      limit :chunks""")  # noqa: S608 - put together from constants
@@ -62,7 +62,7 @@ class Fresh:
     own: bool = False
 
 
-def urgent(tail: Sequence[Fresh]) -> Sequence[Fresh]:
+def select_urgent(tail: Sequence[Fresh]) -> Sequence[Fresh]:
     """Return what is read of a tail although far more waits than it holds: the own session's, and the newest others.
 
     Whatever else of it could be read with one question would still be next to nothing of what waits.
@@ -71,7 +71,7 @@ def urgent(tail: Sequence[Fresh]) -> Sequence[Fresh]:
     return [*(fresh for fresh in tail if fresh.own), *others[:LEAST]]
 
 
-def affordable(
+def select_affordable(
     tail: Sequence[Fresh], question: str, budget_ms: float, estimate_ms: Callable[[Sequence[str]], float]
 ) -> Sequence[Fresh]:
     """Return the beginning of the tail that fits the time, question included; never less than the LEAST newest.

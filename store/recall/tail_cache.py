@@ -26,17 +26,17 @@ class TailCache:
 
     def known(self, tail: Iterable[Fresh], generation: int) -> dict[UUID, NDArray[np.float32]]:
         """Return the vectors that are remembered of these units as they read now."""
-        found = ((fresh.unit_id, self._vectors.get(_key(fresh, generation))) for fresh in tail)
+        found = ((fresh.unit_id, self._vectors.get(_cache_key(fresh, generation))) for fresh in tail)
         return {unit: vector for unit, vector in found if vector is not None}
 
     def keep(self, tail: Iterable[Fresh], vectors: Mapping[UUID, NDArray[np.float32]], generation: int) -> None:
         """Remember the vectors of these units."""
         for fresh in tail:
-            self._vectors[_key(fresh, generation)] = vectors[fresh.unit_id]
+            self._vectors[_cache_key(fresh, generation)] = vectors[fresh.unit_id]
         while len(self._vectors) > self._most:
             self._vectors.popitem(last=False)
 
 
-def _key(fresh: Fresh, generation: int) -> tuple[UUID, int, int]:
+def _cache_key(fresh: Fresh, generation: int) -> tuple[UUID, int, int]:
     """Return what a vector is remembered under: of the text only its hash, not the words."""
     return fresh.unit_id, hash(fresh.content), generation

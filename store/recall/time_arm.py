@@ -10,11 +10,11 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.recall.arms import Found, Search
-from store.recall.filters import conditions
+from store.recall.filters import filter_conditions
 from store.recall.pool import Pool
 from store.recall.settings import RecallSettings
-from store.text.terms import BIGRAM_PREFIX, analyse, lexical_text
-from store.text.times import DAY, Span, spans
+from store.text.terms import BIGRAM_PREFIX, analyse_text, lexical_text
+from store.text.times import DAY, Span, find_spans
 from store.text.word_rules import WordRules
 
 Numbers = NDArray[np.float64]
@@ -50,7 +50,8 @@ SAID = text(f"""
       from said s,
            lateral (select u.unit_id, coalesce(u.occurred_start, u.event_date) as at
                       from afterturn.agent_memory_unit_t u
-                     where u.host_id = :host and u.bank_id = :bank and u.unit_id = s.unit_id and {conditions("u")}
+                     where u.host_id = :host and u.bank_id = :bank and u.unit_id = s.unit_id
+                        and {filter_conditions("u")}
                      limit 1) u
       left join lateral (select v.embedding from afterturn.unit_vector_t v
                           where v.host_id = :host and v.bank_id = :bank and v.generation = :generation
@@ -88,7 +89,7 @@ class TimeArm:
             **search.filters,
         }
         found: list[UUID] = [row.unit_id for row in await connection.execute(SAID, arguments)] if days else []
-        return Found(found, [], lambda pool: timeliness(pool, search.times))
+        return Found(found, [], lambda pool: score_timeliness(pool, search.times))
 
 
 def day_terms(times: Sequence[Span], rules: Sequence[WordRules]) -> list[str]:
@@ -104,18 +105,18 @@ def day_terms(times: Sequence[Span], rules: Sequence[WordRules]) -> list[str]:
     ]
     if len(days) > MOST_DAYS:
         return []
-    dates = (analyse(lexical_text(None, day, "", one), one).counts for one in rules for day in days)
+    dates = (analyse_text(lexical_text(None, day, "", one), one).counts for one in rules for day in days)
     pairs = ([term for term in date if term.startswith(BIGRAM_PREFIX)] for date in dates)
     return list(dict.fromkeys(pair for found in pairs for pair in found[:1]))
 
 
-def timeliness(pool: Pool, times: Sequence[Span]) -> Numbers:
+def score_timeliness(pool: Pool, times: Sequence[Span]) -> Numbers:
     """Return how well each unit fits the asked times, from 0 to 1; shape (len(pool),).
 
     1 for what was said in one of them or tells of it, less for what was said in the days after.
     """
     moments = [unit.occurred_at for unit in pool.candidates]
-    scores, away = said(moments, times), distance(moments, times)
+    scores, away = score_moments(moments, times), distance_to_times(moments, times)
     for index in [int(at) for at in np.argsort(away, kind="stable") if scores[at] < 1][:TEXTS]:
         unit = pool.candidates[index]
         if tells_of(unit.text[:CHARACTERS], unit.occurred_at, times):
@@ -123,35 +124,35 @@ def timeliness(pool: Pool, times: Sequence[Span]) -> Numbers:
     return scores
 
 
-def said(moments: Sequence[datetime], times: Sequence[Span]) -> Numbers:
+def score_moments(moments: Sequence[datetime], times: Sequence[Span]) -> Numbers:
     """Return how well what was said at each moment fits the times (one at least), from 0 to 1; shape (moments,)."""
-    at, (begins, ends) = _seconds(moments)[:, None], _bounds(times)
+    at, (begins, ends) = _to_seconds(moments)[:, None], _time_bounds(times)
     later = TOLD_LATER * np.exp(-np.maximum(at - ends, 0.0) / SOON.total_seconds())
     best: Numbers = np.where(at < begins, 0.0, np.where(at < ends, 1.0, later)).max(axis=1)
     return best
 
 
-def distance(moments: Sequence[datetime], times: Sequence[Span]) -> Numbers:
+def distance_to_times(moments: Sequence[datetime], times: Sequence[Span]) -> Numbers:
     """Return how far each moment is from the nearest beginning or end of the times, in seconds; shape (moments,)."""
-    nearest: Numbers = np.abs(_seconds(moments)[:, None] - np.concatenate(_bounds(times))).min(axis=1)
+    nearest: Numbers = np.abs(_to_seconds(moments)[:, None] - np.concatenate(_time_bounds(times))).min(axis=1)
     return nearest
 
 
 def tells_of(content: str, at: datetime, times: Sequence[Span]) -> bool:
     """Say whether a text, said at this moment, speaks of one of the times, and not of a much longer one."""
-    begins, ends = _bounds(times)
+    begins, ends = _time_bounds(times)
     near = np.minimum(np.abs(begins - at.timestamp()), np.abs(ends - at.timestamp())) < ABOUT.total_seconds()
-    told = spans(content, at) if near.any() else []
+    told = find_spans(content, at) if near.any() else []
     if not told:
         return False
-    begins, ends, (theirs, end_theirs) = begins[near], ends[near], (bound[:, None] for bound in _bounds(told))
+    begins, ends, (theirs, end_theirs) = begins[near], ends[near], (bound[:, None] for bound in _time_bounds(told))
     longest = 2 * np.maximum(ends - begins, DAY.total_seconds())
     return bool(np.any((theirs < ends) & (begins < end_theirs) & (end_theirs - theirs <= longest)))
 
 
-def _bounds(times: Sequence[Span]) -> tuple[Numbers, Numbers]:
-    return _seconds([span.begin for span in times]), _seconds([span.end for span in times])
+def _time_bounds(times: Sequence[Span]) -> tuple[Numbers, Numbers]:
+    return _to_seconds([span.begin for span in times]), _to_seconds([span.end for span in times])
 
 
-def _seconds(moments: Sequence[datetime]) -> Numbers:
+def _to_seconds(moments: Sequence[datetime]) -> Numbers:
     return np.array([moment.timestamp() for moment in moments], dtype=np.float64)

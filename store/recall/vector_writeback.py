@@ -13,7 +13,7 @@ import structlog
 from numpy.typing import NDArray
 
 from store.database import Database
-from store.derived.unit_vectors import Unembedded, insert
+from store.derived.unit_vectors import Unembedded, insert_vectors
 from store.recall.tail import Fresh
 
 log = structlog.get_logger(__name__)
@@ -51,6 +51,6 @@ class Keeping:
     ) -> None:
         try:
             async with self._database.tenant(host) as connection:
-                await insert(connection, host, generation, units, vectors)
+                await insert_vectors(connection, host, generation, units, vectors)
         except Exception as error:  # noqa: BLE001 - whatever it was, workers embed what is left
             log.warning("vectors of the fresh tail were not kept", error=type(error).__name__)

@@ -4,7 +4,7 @@
 """
 
 from store.replay.report import Report, TableReport
-from store.replay.run import repair, swap, verify
+from store.replay.run import repair_scope, swap_tables, verify_log
 from store.replay.shadow import Scope
 
-__all__ = ["Report", "Scope", "TableReport", "repair", "swap", "verify"]
+__all__ = ["Report", "Scope", "TableReport", "repair_scope", "swap_tables", "verify_log"]

@@ -7,7 +7,7 @@ from uuid import UUID
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.derived.aliases import Profile, canonical
+from store.derived.aliases import Profile, canonical_entities
 from store.replay.digest import NAMED
 from store.replay.expected import OF
 from store.replay.report import Difference
@@ -61,7 +61,7 @@ PROFILES = text(f"""
 COLUMNS = ("canonical_id", "name", "kind", "folded", "stem", "mentions")
 
 
-async def differences(connection: AsyncConnection, arguments: Mapping[str, Any]) -> list[Difference]:
+async def find_differences(connection: AsyncConnection, arguments: Mapping[str, Any]) -> list[Difference]:
     """Return the first profiles that are not what the counted mentions of their entities say.
 
     One bank and stem after the other: only entities of one stem can be the same.
@@ -73,28 +73,28 @@ async def differences(connection: AsyncConnection, arguments: Mapping[str, Any])
         async for row in rows:
             here = row.host_id, row.bank_id, None if row.folded is None else row.folded.partition(" ")[0]
             if here != place:
-                found += _compared(together)
+                found += _compare_rows(together)
                 together = []
             if len(found) >= NAMED:
                 break
             place = here
             together.append(row)
-    return [*found, *_compared(together)][:NAMED]
+    return [*found, *_compare_rows(together)][:NAMED]
 
 
-def _compared(rows: Sequence[Row[Any]]) -> Iterator[Difference]:
+def _compare_rows(rows: Sequence[Row[Any]]) -> Iterator[Difference]:
     profiles = {
         row.entity_id: Profile(row.entity_id, row.name, row.kind, row.folded, row.mentions)
         for row in rows
         if row.name is not None
     }
-    same = canonical(list(profiles.values()))
+    same = canonical_entities(list(profiles.values()))
     for row in rows:
         live = (row.live_canonical, row.live_name, row.live_kind, row.live_folded, row.live_stem, row.live_mentions)
-        yield from _difference(row, live, profiles.get(row.entity_id), same)
+        yield from _compare_row(row, live, profiles.get(row.entity_id), same)
 
 
-def _difference(
+def _compare_row(
     row: Row[Any], live: tuple[Any, ...], profile: Profile | None, same: Mapping[UUID, UUID]
 ) -> Iterator[Difference]:
     key = {"host_id": str(row.host_id), "bank_id": str(row.bank_id), "entity_id": str(row.entity_id)}

@@ -21,7 +21,7 @@ BANKS = text(f"""
     select r.host_id, r.bank_id from afterturn.agent_memory_bank_t r where {OF.format("r")} order by 1, 2""")  # noqa: S608 - constants
 
 
-async def check(connection: AsyncConnection, scope: Scope) -> list[Derived]:
+async def check_derived(connection: AsyncConnection, scope: Scope) -> list[Derived]:
     """Compare derived state with what its pipeline makes of the rows it has counted so far; see `expected.py`.
 
     Every turn of the log has its guard. Every living unit has the words that it should, and every vector belongs to
@@ -39,16 +39,16 @@ async def check(connection: AsyncConnection, scope: Scope) -> list[Derived]:
         if name == WORDS:
             wrong += await _wrong_words(connection, scope)
         found.append(Derived(name, wrong[:NAMED]))
-    return [*found, Derived("aliases", await aliases.differences(connection, arguments))]
+    return [*found, Derived("aliases", await aliases.find_differences(connection, arguments))]
 
 
 async def _wrong_words(connection: AsyncConnection, scope: Scope) -> list[Difference]:
     """Return the first units whose words are missing, or not those that they should have."""
     found: list[Difference] = []
     rules: dict[UUID, Mapping[UUID, languages.Rules]] = {}
-    for bank in await banks(connection, scope):
+    for bank in await read_banks(connection, scope):
         if bank.host not in rules:
-            rules[bank.host] = await languages.read(connection, bank.host)
+            rules[bank.host] = await languages.read_languages(connection, bank.host)
         place = {"host_id": str(bank.host), "bank_id": str(bank.bank)}
         of_bank = languages.rules_of_bank(rules[bank.host], bank.bank)
         async with aclosing(wrong_words(connection, bank.host, bank.bank, of_bank)) as pages:
@@ -64,16 +64,16 @@ async def _wrong_words(connection: AsyncConnection, scope: Scope) -> list[Differ
     return found
 
 
-async def banks(connection: AsyncConnection, scope: Scope) -> list[Bank]:
+async def read_banks(connection: AsyncConnection, scope: Scope) -> list[Bank]:
     """Return all banks of a scope."""
     rows = await connection.execute(BANKS, {"host": scope.host, "bank": scope.bank})
     return [Bank(*row) for row in rows]
 
 
-async def rebuild(engine: AsyncEngine, concerned: Iterable[Bank]) -> None:
+async def rebuild_derived(engine: AsyncEngine, concerned: Iterable[Bank]) -> None:
     """Make the derived state of banks again from nothing, words that wait included, a transaction for each bank."""
     for bank in concerned:
         async with engine.begin() as connection:
-            await bank_state.rebuild(connection, bank.host, bank.bank)
+            await bank_state.rebuild_bank(connection, bank.host, bank.bank)
             while (await projection.count_words(connection, bank.host, bank.bank)).more:
                 pass

@@ -77,9 +77,9 @@ class Bank:
     bank: UUID
 
 
-async def compare(connection: AsyncConnection, schema: str, scope: Scope) -> list[TableReport]:
+async def compare_tables(connection: AsyncConnection, schema: str, scope: Scope) -> list[TableReport]:
     """Compare every event-backed table with its shadow, inside a transaction that shows both at the same end."""
-    return [await _compare(connection, schema, scope, table) for table in COMPARED]
+    return [await _compare_table(connection, schema, scope, table) for table in COMPARED]
 
 
 async def changed_banks(
@@ -89,7 +89,7 @@ async def changed_banks(
     wrong = {one.table for one in reports if not one.equal}.intersection(DERIVED_FROM)
     found = set[Bank]()
     for table in (one for one in COMPARED if one.table in wrong):
-        live, shadow = (_rows(table, where) for where in ("afterturn", schema))
+        live, shadow = (_rows_query(table, where) for where in ("afterturn", schema))
         query = text(BANKS.format(key=", ".join(table.key), live=live, shadow=shadow))
         rows = await connection.execute(query, {"host": scope.host, "bank": scope.bank})
         found.update(Bank(*row) for row in rows)
@@ -117,10 +117,10 @@ async def first_differences(
     ]
 
 
-async def _compare(connection: AsyncConnection, schema: str, scope: Scope, table: Compared) -> TableReport:
+async def _compare_table(connection: AsyncConnection, schema: str, scope: Scope, table: Compared) -> TableReport:
     key = ", ".join(table.key)
     arguments = {"host": scope.host, "bank": scope.bank}
-    live, shadow = (_rows(table, where) for where in ("afterturn", schema))
+    live, shadow = (_rows_query(table, where) for where in ("afterturn", schema))
     found = [
         (await connection.execute(text(DIGEST.format(key=key, rows=rows)), arguments)).one() for rows in (live, shadow)
     ]
@@ -130,6 +130,6 @@ async def _compare(connection: AsyncConnection, schema: str, scope: Scope, table
     return TableReport(table.table, found[0][0], found[1][0], found[0][1], found[1][1], differences)
 
 
-def _rows(table: Compared, schema: str) -> str:
+def _rows_query(table: Compared, schema: str) -> str:
     row = table.row.replace("{schema}", schema)
     return ROWS.format(key=", ".join(table.key), row=row, schema=schema, table=table.table)

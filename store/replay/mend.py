@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.derived.postings import UnitTerms, insert, terms_of
+from store.derived.postings import UnitTerms, insert_postings, terms_of
 from store.derived.reflection_vectors import Drawn, open_rows
 from store.log.envelope import Origin
 from store.replay.shadow import Scope
@@ -79,7 +79,7 @@ EMBED_AGAIN = text("""
 
 
 async def note_changes(connection: AsyncConnection, schema: str, scope: Scope, *, any_: bool) -> None:
-    """Note which units (none unless `any_`) and reflections the shadow in `schema` will change, for `mend`.
+    """Note which units (none unless `any_`) and reflections the shadow in `schema` will change, for `mend_rows`.
 
     In the same transaction.
     """
@@ -88,7 +88,7 @@ async def note_changes(connection: AsyncConnection, schema: str, scope: Scope, *
     await connection.execute(text(CHANGED_REFLECTIONS.format(schema=schema)), arguments)
 
 
-async def mend(connection: AsyncConnection) -> None:
+async def mend_rows(connection: AsyncConnection) -> None:
     """Bring words and vectors in line with the units that were noted, now that they are in place."""
     await connection.execute(DROP_WORDS)
     await connection.execute(DROP_VECTORS)
@@ -97,16 +97,16 @@ async def mend(connection: AsyncConnection) -> None:
     for row in (await connection.execute(REFLECTIONS)).all():
         origin = Origin(row.host_id, row.bank_id, row.host_id, row.update_ts)
         await open_rows(connection, origin, [Drawn(row.reflection_id, row.reflection_id)], row.position)
-    await _word(connection, (await connection.execute(WORDLESS)).all())
+    await _mend_words(connection, (await connection.execute(WORDLESS)).all())
     await connection.execute(OPEN_AGAIN)
     await connection.execute(EMBED_AGAIN)
 
 
-async def _word(connection: AsyncConnection, units: Sequence[Row[Any]]) -> None:
+async def _mend_words(connection: AsyncConnection, units: Sequence[Row[Any]]) -> None:
     by_bank: dict[tuple[UUID, UUID], list[UnitTerms]] = defaultdict(list)
-    known = {host: await languages.read(connection, host) for host in {unit.host_id for unit in units}}
+    known = {host: await languages.read_languages(connection, host) for host in {unit.host_id for unit in units}}
     for unit in units:
-        rules = languages.writing(known[unit.host_id], unit.bank_id)
+        rules = languages.rules_for_writing(known[unit.host_id], unit.bank_id)
         by_bank[unit.host_id, unit.bank_id].append(terms_of(unit, rules))
     for (host, bank), words in by_bank.items():
-        await insert(connection, host, bank, words)
+        await insert_postings(connection, host, bank, words)

@@ -16,7 +16,7 @@ from store.errors import ReplayError
 from store.replay import derived, digest
 from store.replay.digest import Bank
 from store.replay.expected import TURNS
-from store.replay.mend import mend, note_changes
+from store.replay.mend import mend_rows, note_changes
 from store.replay.report import Report
 from store.replay.shadow import ATTEMPTS, LOCK_TIMEOUT, PAUSE_S, ErasedMeanwhileError, Progress, Scope, Shadow
 
@@ -42,7 +42,7 @@ REBUILD_TURNS = text("select afterturn.rebuild_turns(cast(:host as uuid), cast(:
 APPLY = text("select * from afterturn.apply_shadow(:schema, :host, cast(:bank as uuid))")
 
 
-async def verify(
+async def verify_log(
     owner_url: str, scope: Scope = EVERYTHING, *, progress: Progress | None = None, resume: bool = False
 ) -> Report:
     """Replay the log beside the live tables and compare them; nothing live is touched, appends go on.
@@ -51,14 +51,14 @@ async def verify(
     when the log cannot be replayed.
     """
     started = time.monotonic()
-    async with _engine(owner_url) as engine:
+    async with _open_engine(owner_url) as engine:
         shadow = Shadow(engine, scope, VERIFIED)
-        report = await _verified(shadow, started, progress, resume=resume)
+        report = await _verify_shadow(shadow, started, progress, resume=resume)
         await shadow.drop()
     return report
 
 
-async def swap(owner_url: str, *, progress: Progress | None = None, resume: bool = False) -> Report:
+async def swap_tables(owner_url: str, *, progress: Progress | None = None, resume: bool = False) -> Report:
     """Replay the log, compare, and put what was replayed in the place of the live tables.
 
     Appends wait while the last events are replayed and the tables change places; nothing that was accepted is lost.
@@ -68,64 +68,64 @@ async def swap(owner_url: str, *, progress: Progress | None = None, resume: bool
     something is erased meanwhile.
     """
     started = time.monotonic()
-    async with _engine(owner_url) as engine:
+    async with _open_engine(owner_url) as engine:
         shadow = Shadow(engine, EVERYTHING, SWAPPED)
-        report = await _verified(shadow, started, progress, resume=resume)
+        report = await _verify_shadow(shadow, started, progress, resume=resume)
         async with engine.begin() as connection:
             await connection.execute(FINISH, {"schema": shadow.schema})
-        concerned = await _patiently(engine, shadow, report, _put_in_place)
+        concerned = await _run_when_quiet(engine, shadow, report, _put_in_place)
         await shadow.drop()
         if not all(one.equal for one in report.derived):
-            concerned = await _banks(engine, EVERYTHING)
-        await derived.rebuild(engine, concerned)
+            concerned = await _concerned_banks(engine, EVERYTHING)
+        await derived.rebuild_derived(engine, concerned)
     return report
 
 
-async def repair(owner_url: str, scope: Scope, *, progress: Progress | None = None) -> Report:
+async def repair_scope(owner_url: str, scope: Scope, *, progress: Progress | None = None) -> Report:
     """Replay one host, or one bank of it, and correct the live rows in place; whatever was right stays untouched.
 
     Derived state of the host or bank is made anew. The report tells how the rows were before. Raises ReplayError
-    without a host, or as `swap` does.
+    without a host, or as `swap_tables` does.
     """
     if scope.host is None:
         raise ReplayError("a repair in place is of one host, or of one bank of it")
     started = time.monotonic()
-    async with _engine(owner_url) as engine:
+    async with _open_engine(owner_url) as engine:
         shadow = Shadow(engine, scope, REPAIRED)
-        report = await _verified(shadow, started, progress, resume=False)
-        await _patiently(engine, shadow, report, _correct)
+        report = await _verify_shadow(shadow, started, progress, resume=False)
+        await _run_when_quiet(engine, shadow, report, _correct_rows)
         await shadow.drop()
-        await derived.rebuild(engine, await _banks(engine, scope))
+        await derived.rebuild_derived(engine, await _concerned_banks(engine, scope))
     return report
 
 
-async def _verified(shadow: Shadow, started: float, progress: Progress | None, *, resume: bool) -> Report:
+async def _verify_shadow(shadow: Shadow, started: float, progress: Progress | None, *, resume: bool) -> Report:
     for begun in range(BEGINNINGS):
         with suppress(ErasedMeanwhileError):
-            return await _compared(shadow, started, progress, resume=resume and not begun)
+            return await _compare_shadow(shadow, started, progress, resume=resume and not begun)
     await shadow.drop()
     raise ErasedMeanwhileError
 
 
-async def _compared(shadow: Shadow, started: float, progress: Progress | None, *, resume: bool) -> Report:
+async def _compare_shadow(shadow: Shadow, started: float, progress: Progress | None, *, resume: bool) -> Report:
     try:
         await shadow.prepare(resume=resume)
         await shadow.catch_up(progress)
         await shadow.catch_up()
         async with shadow.at_rest() as connection:
-            tables = await digest.compare(connection, shadow.schema, shadow.scope)
-            beside = await derived.check(connection, shadow.scope)
+            tables = await digest.compare_tables(connection, shadow.schema, shadow.scope)
+            beside = await derived.check_derived(connection, shadow.scope)
     except DBAPIError as error:
-        raise ReplayError(f"the log could not be replayed ({_state(error)})") from None
+        raise ReplayError(f"the log could not be replayed ({_sqlstate_of(error)})") from None
     return Report(tables, beside, await shadow.events(), time.monotonic() - started)
 
 
-async def _banks(engine: AsyncEngine, scope: Scope) -> Sequence[Bank]:
+async def _concerned_banks(engine: AsyncEngine, scope: Scope) -> Sequence[Bank]:
     async with engine.connect() as connection:
-        return await derived.banks(connection, scope)
+        return await derived.read_banks(connection, scope)
 
 
-async def _patiently(engine: AsyncEngine, shadow: Shadow, report: Report, act: Act) -> Sequence[Bank]:
+async def _run_when_quiet(engine: AsyncEngine, shadow: Shadow, report: Report, act: Act) -> Sequence[Bank]:
     """Do it in one transaction that holds the log alone, as soon as there is a moment for it."""
     for _ in range(ATTEMPTS):
         try:
@@ -143,8 +143,8 @@ async def _patiently(engine: AsyncEngine, shadow: Shadow, report: Report, act: A
             await shadow.drop()
             raise
         except DBAPIError as error:
-            if _state(error) not in TRY_AGAIN:
-                raise ReplayError(f"what was replayed could not be put in place ({_state(error)})") from None
+            if _sqlstate_of(error) not in TRY_AGAIN:
+                raise ReplayError(f"what was replayed could not be put in place ({_sqlstate_of(error)})") from None
             await asyncio.sleep(PAUSE_S)
         else:
             return concerned
@@ -154,32 +154,32 @@ async def _patiently(engine: AsyncEngine, shadow: Shadow, report: Report, act: A
 async def _put_in_place(connection: AsyncConnection, shadow: Shadow, report: Report) -> Sequence[Bank]:
     await connection.execute(CARRY, {"schema": shadow.schema})
     concerned = await digest.changed_banks(connection, shadow.schema, shadow.scope, report.tables)
-    await note_changes(connection, shadow.schema, shadow.scope, any_=_differs(report, "agent_memory_unit_t"))
+    await note_changes(connection, shadow.schema, shadow.scope, any_=_has_difference(report, "agent_memory_unit_t"))
     await connection.execute(SWAP, {"schema": shadow.schema})
-    await mend(connection)
+    await mend_rows(connection)
     await connection.execute(DROP_BEFORE)
     return concerned
 
 
-async def _correct(connection: AsyncConnection, shadow: Shadow, report: Report) -> Sequence[Bank]:
-    await note_changes(connection, shadow.schema, shadow.scope, any_=_differs(report, "agent_memory_unit_t"))
+async def _correct_rows(connection: AsyncConnection, shadow: Shadow, report: Report) -> Sequence[Bank]:
+    await note_changes(connection, shadow.schema, shadow.scope, any_=_has_difference(report, "agent_memory_unit_t"))
     scope = {"host": shadow.scope.host, "bank": shadow.scope.bank}
     await connection.execute(APPLY, {"schema": shadow.schema, **scope})
-    await mend(connection)
+    await mend_rows(connection)
     return ()
 
 
-def _differs(report: Report, table: str) -> bool:
+def _has_difference(report: Report, table: str) -> bool:
     return any(one.table == table and not one.equal for one in report.tables)
 
 
-def _state(error: DBAPIError) -> str:
+def _sqlstate_of(error: DBAPIError) -> str:
     """Return the SQLSTATE alone: what the database says quotes rows."""
     return state_of(error) or type(error).__name__
 
 
 @asynccontextmanager
-async def _engine(owner_url: str) -> AsyncGenerator[AsyncEngine]:
+async def _open_engine(owner_url: str) -> AsyncGenerator[AsyncEngine]:
     settings = {
         "timezone": "UTC",
         "jit": "off",

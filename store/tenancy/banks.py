@@ -12,8 +12,8 @@ from store import identity
 from store.database import Database
 from store.errors import NotFound
 from store.log.catalog import EventType
-from store.log.envelope import Origin, offer
-from store.log.refusals import refusals
+from store.log.envelope import Origin, build_offer
+from store.log.refusals import translate_refusals
 from store.tenancy import languages
 from store.tenancy.spaces import Space, space_of
 
@@ -99,9 +99,9 @@ class Banks:
         """Make a bank of this whole name, as `user`; returns it and whether it is new. Raises QuotaExceeded."""
         bank, now = identity.bank_id(host, name), self._clock()
         origin = Origin(host, bank, identity.user_id(host, user), now)
-        event = offer(origin, EventType.BANK_CREATED, (), created(host, name))
+        event = build_offer(origin, EventType.BANK_CREATED, (), bank_created_fields(host, name))
         arguments = {"host": host, "bank": bank, "event": orjson.dumps(event).decode(), "now": now}
-        with refusals():
+        with translate_refusals():
             outcome = await self._create(arguments)
         return await self.get(host, name), outcome == "created"
 
@@ -139,7 +139,7 @@ class Banks:
         """Make this the language of a bank, as `user`; returns the bank. Raises as languages.change."""
         origin = Origin(host, identity.bank_id(host, name), identity.user_id(host, user), self._clock())
         async with self._database.tenant(host) as connection:
-            await languages.change(connection, origin, language)
+            await languages.change_language(connection, origin, language)
         return await self.get(host, name)
 
     async def list(
@@ -155,7 +155,7 @@ class Banks:
             return str((await connection.execute(CREATE, arguments)).scalar_one())
 
 
-def created(host: UUID, name: str, private_to: str | None = None) -> dict[str, str]:
+def bank_created_fields(host: UUID, name: str, private_to: str | None = None) -> dict[str, str]:
     """Return what the event says that makes a bank of this whole name: its name, and whose it is."""
     space = space_of(name)
     user, agent = space_ids(host, Space(space.user or private_to, space.agent))

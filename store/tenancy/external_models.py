@@ -55,7 +55,7 @@ class Sent:
     texts: int
 
 
-async def note(database: Database, models: Sequence[OutsideModel]) -> None:
+async def note_external_models(database: Database, models: Sequence[OutsideModel]) -> None:
     """Note models that may be asked from now on."""
     if models:
         async with database.operator() as connection:
@@ -64,7 +64,7 @@ async def note(database: Database, models: Sequence[OutsideModel]) -> None:
                 await connection.execute(NOTE, arguments)
 
 
-async def sent(
+async def count_sent(
     connection: AsyncConnection, host: UUID, bank: UUID, units: Sequence[UUID] | None = None
 ) -> Mapping[str, int]:
     """Return how many texts of a bank (of these units of it) went to each model, as a receipt counts them.

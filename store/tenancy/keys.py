@@ -122,7 +122,7 @@ class Successor:
         return f"Successor({self.key_id})"
 
 
-def _hash(token: str) -> bytes:
+def _hash_token(token: str) -> bytes:
     # A token is 256 random bits: nothing to guess, so a fast hash is enough, and equality of hashes leaks nothing.
     return hashlib.sha256(token.encode("ascii")).digest()
 
@@ -143,7 +143,7 @@ class Keys:
         """
         if not is_well_formed(token):
             return None
-        hashed = _hash(token)
+        hashed = _hash_token(token)
         if grant := self._known.get(hashed):
             return grant
         if self._missed.get(hashed):
@@ -153,7 +153,7 @@ class Keys:
         if row is None:
             self._missed.put(hashed, True)
             return None
-        grant = _grant(row)
+        grant = _build_grant(row)
         self._known.put(hashed, grant)
         return grant
 
@@ -171,7 +171,7 @@ class Keys:
         expires_at: datetime | None = None,
     ) -> str:
         """Create a key of a host (and the host, if new) and return its token: the only time it is seen."""
-        token = _token(gateway_user)
+        token = _make_token(gateway_user)
         host_uuid = identity.host_id(host)
         async with self._database.operator() as connection:
             await connection.execute(ADD_HOST, {"host": host_uuid, "name": host})
@@ -180,7 +180,7 @@ class Keys:
                 {
                     "key": uuid4(),
                     "host": host_uuid,
-                    "hash": _hash(token),
+                    "hash": _hash_token(token),
                     "label": label,
                     "banks": None if banks is None else list(banks),
                     "can_write": write,
@@ -225,8 +225,8 @@ class Keys:
 
     async def _succeed(self, connection: AsyncConnection, old: UUID, expires_at: datetime | None) -> Successor:
         kind = text("select gateway_user from afterturn.api_key_t where key_id = :old")
-        token, key = _token((await connection.execute(kind, {"old": old})).scalar()), uuid4()
-        arguments = {"key": key, "hash": _hash(token), "old": old, "expires_at": expires_at}
+        token, key = _make_token((await connection.execute(kind, {"old": old})).scalar()), uuid4()
+        arguments = {"key": key, "hash": _hash_token(token), "old": old, "expires_at": expires_at}
         await connection.execute(SUCCEED, arguments)
         return Successor(key, token, expires_at)
 
@@ -259,11 +259,11 @@ class _Recent(Generic[Kept]):
         self._kept.clear()
 
 
-def _token(gateway_user: str | None) -> str:
+def _make_token(gateway_user: str | None) -> str:
     return new_token("uk_" if gateway_user else "at_")
 
 
-def _grant(row: Row[Any]) -> Grant:
+def _build_grant(row: Row[Any]) -> Grant:
     banks = None if row.banks is None else frozenset(row.banks)
     return Grant(
         row.key_id, row.host_id, banks, row.can_write, row.gateway_user, row.user_name, row.agent, row.can_curate

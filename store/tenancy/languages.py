@@ -17,8 +17,8 @@ from store.database import Database
 from store.errors import NotFound, TurnBusy
 from store.log.append import append_events
 from store.log.catalog import EventType
-from store.log.envelope import Origin, command
-from store.text.word_rules import AUTO, NONE, WordRules, languages, rules_of
+from store.log.envelope import Origin, build_command
+from store.text.word_rules import AUTO, NONE, WordRules, rules_of, supported_languages
 
 #: How long a process believes what it read of a host's banks, in seconds.
 BELIEVED_S = 5.0
@@ -84,7 +84,7 @@ class Languages:
         if believed is not None and believed[0] > self._clock():
             return believed[1]
         async with self._database.tenant(host) as connection:
-            found = await read(connection, host)
+            found = await read_languages(connection, host)
         if len(self._known) >= MOST_HOSTS:
             self._known.clear()
         self._known[host] = (self._clock() + BELIEVED_S, found)
@@ -95,9 +95,9 @@ class Languages:
         return rules_of_bank(await self.of(host), bank).asking
 
 
-async def read(connection: AsyncConnection, host: UUID) -> dict[UUID, Rules]:
+async def read_languages(connection: AsyncConnection, host: UUID) -> dict[UUID, Rules]:
     """Return the rules of a host's banks that have others than the usual ones, as they are now."""
-    return {row.bank_id: _rules(row) for row in await connection.execute(OF_HOST, {"host": host})}
+    return {row.bank_id: _build_rules(row) for row in await connection.execute(OF_HOST, {"host": host})}
 
 
 def rules_of_bank(rules: Mapping[UUID, Rules], bank: UUID) -> Rules:
@@ -105,14 +105,14 @@ def rules_of_bank(rules: Mapping[UUID, Rules], bank: UUID) -> Rules:
     return rules.get(bank, _USUAL)
 
 
-def writing(rules: Mapping[UUID, Rules], bank: UUID) -> WordRules:
+def rules_for_writing(rules: Mapping[UUID, Rules], bank: UUID) -> WordRules:
     """Return how words of a bank are cut that are written now."""
     return rules_of_bank(rules, bank).writing
 
 
 def named() -> list[str]:
     """Return the languages that a bank's state may name beside the usual one."""
-    return [NONE, *languages()]
+    return [NONE, *supported_languages()]
 
 
 async def rebuild(connection: AsyncConnection, host: UUID, bank: UUID) -> None:
@@ -121,7 +121,7 @@ async def rebuild(connection: AsyncConnection, host: UUID, bank: UUID) -> None:
         await connection.execute(statement, {"host": host, "bank": bank, "known": named(), "usual": AUTO})
 
 
-async def change(connection: AsyncConnection, origin: Origin, language: str) -> bool:
+async def change_language(connection: AsyncConnection, origin: Origin, language: str) -> bool:
     """Make this the language of a bank, inside a tenant's transaction that writes nothing else; say if it was another.
 
     `language` is `auto`, `none` or one of word_rules.languages(). Raises NotFound, TurnBusy while the bank's words
@@ -138,18 +138,18 @@ async def change(connection: AsyncConnection, origin: Origin, language: str) -> 
         return False
     if found.former is not None:
         raise TurnBusy("the words of this bank still follow another change of its language")
-    await append_events(connection, origin.host, [_updated(origin, found, language)])
+    await append_events(connection, origin.host, [_updated_event(origin, found, language)])
     await connection.execute(FOLLOW, {**place, "language": language, "former": known, "at": origin.at})
     return True
 
 
-def _rules(row: Row[Any]) -> Rules:
+def _build_rules(row: Row[Any]) -> Rules:
     names: Sequence[str] = [row.language] if row.former is None else [row.language, row.former]
     rules = tuple(rules_of(name) for name in names)
     return Rules(rules[0], rules)
 
 
-def _updated(origin: Origin, bank: Row[Any], language: str) -> dict[str, Any]:
+def _updated_event(origin: Origin, bank: Row[Any], language: str) -> dict[str, Any]:
     """Return the event: the whole state of the bank, with its language among what it is like."""
     fields = {
         "bankName": bank.bank_name,
@@ -159,4 +159,4 @@ def _updated(origin: Origin, bank: Row[Any], language: str) -> dict[str, Any]:
         **({"background": bank.background} if bank.background is not None else {}),
     }
     version = bank.aggregate_version + 1
-    return command(origin, EventType.BANK_UPDATED, fields, version=version, identity=uuid4())
+    return build_command(origin, EventType.BANK_UPDATED, fields, version=version, identity=uuid4())

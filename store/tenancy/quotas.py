@@ -16,7 +16,7 @@ from store import identity
 from store.database import Database
 from store.database_outage import state_of
 from store.errors import QuotaExceeded, RateLimited, StoreError
-from store.log.refusals import refusals
+from store.log.refusals import translate_refusals
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ class Quotas:
             return [Quota(row[0], Limits(*row[1:5]), *row[5:]) for row in rows]
 
 
-async def charged(write: Callable[[], Awaitable[T]]) -> T:
+async def retry_on_quota(write: Callable[[], Awaitable[T]]) -> T:
     """Do a write that pays at its end, again when somebody else took the last of a quota meanwhile."""
     for _ in range(LOOKS):
         try:
@@ -95,12 +95,12 @@ async def charged(write: Callable[[], Awaitable[T]]) -> T:
     raise RateLimited("turns", "host", 0, 1)
 
 
-async def charge(connection: AsyncConnection, host: UUID, bank: UUID, size: int) -> None:
+async def charge_quota(connection: AsyncConnection, host: UUID, bank: UUID, size: int) -> None:
     """Charge the quotas of a host and a bank the bytes that this transaction writes, as its last statement.
 
     The transaction took the quota's lock shared, before the bank's. Raises QuotaExceeded: it must write nothing.
     """
-    with refusals():
+    with translate_refusals():
         await connection.execute(CHARGE, {"host": host, "bank": bank, "bytes": size})
 
 
@@ -112,12 +112,12 @@ async def within_quota(database: Database, host: UUID, now: datetime, write: Cal
     try:
         return await write()
     except QuotaExceeded:
-        if not await recounted(database, host, now):
+        if not await recount_quota(database, host, now):
             raise
     return await write()
 
 
-async def recounted(database: Database, host: UUID, now: datetime) -> bool:
+async def recount_quota(database: Database, host: UUID, now: datetime) -> bool:
     """Count anew what a host holds, at most once a minute; say whether that was done."""
     async with database.call() as connection:
         return bool((await connection.execute(RECOUNT, {"host": host, "now": now})).scalar_one())

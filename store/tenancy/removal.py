@@ -25,14 +25,14 @@ async def remove_hosts(owner_url: str, hosts: Sequence[UUID]) -> None:
     try:
         async with engine.begin() as connection:
             tables = [str(row[0]) for row in await connection.execute(TABLES)]
-            await _empty(connection, [table for table in CLAIMS if table in tables], hosts)
+            await _empty_tables(connection, [table for table in CLAIMS if table in tables], hosts)
         async with engine.begin() as connection:
-            await _empty(connection, [*(table for table in tables if table not in LAST), *LAST], hosts)
+            await _empty_tables(connection, [*(table for table in tables if table not in LAST), *LAST], hosts)
     finally:
         await engine.dispose()
 
 
-async def _empty(connection: AsyncConnection, tables: Sequence[str], hosts: Sequence[UUID]) -> None:
+async def _empty_tables(connection: AsyncConnection, tables: Sequence[str], hosts: Sequence[UUID]) -> None:
     for table in tables:
         # The names are the catalog's own.
         await connection.execute(text(f'delete from afterturn."{table}" where host_id = any(:hosts)'), {"hosts": hosts})  # noqa: S608

@@ -24,8 +24,8 @@ class Space:
         """What the names of this space begin with; empty for the host's."""
         if self.user is None and self.agent is None:
             return ""
-        user = "" if self.user is None else "~" + _escaped(self.user)
-        agent = "" if self.agent is None else "@" + _escaped(self.agent)
+        user = "" if self.user is None else "~" + _escape_name(self.user)
+        agent = "" if self.agent is None else "@" + _escape_name(self.agent)
         return f"{user}{agent}/"
 
     def name(self, bank: str) -> str:
@@ -44,5 +44,5 @@ def space_of(bank: str) -> Space:
     return space if space.prefix == f"{owner}/" else Space()
 
 
-def _escaped(name: str) -> str:
+def _escape_name(name: str) -> str:
     return quote(name, safe=" .:,;+=!$()*'")

@@ -19,17 +19,17 @@ FORM = re.compile(rf"(?:at|uk)_[A-Za-z0-9_-]{{43}}[0-9A-Za-z]{{{CHECKSUM_DIGITS}
 def new_token(prefix: str) -> str:
     """Return a token that was never made before; `prefix` is `at_` or `uk_`."""
     body = prefix + secrets.token_urlsafe(SECRET_BYTES)
-    return body + checksum(body)
+    return body + token_checksum(body)
 
 
 def is_well_formed(token: str) -> bool:
     """Say whether the form and the checksum are those of a token."""
     if FORM.fullmatch(token) is None:
         return False
-    return token.endswith(checksum(token[:-CHECKSUM_DIGITS]))
+    return token.endswith(token_checksum(token[:-CHECKSUM_DIGITS]))
 
 
-def checksum(body: str) -> str:
+def token_checksum(body: str) -> str:
     """Return the digits that end a token whose other characters are `body` (ASCII)."""
     rest, digits = zlib.crc32(body.encode("ascii")), ""
     for _ in range(CHECKSUM_DIGITS):

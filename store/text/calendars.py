@@ -66,11 +66,11 @@ class Calendar:
 
 
 @cache
-def calendars() -> Mapping[str, Calendar]:
+def load_calendars() -> Mapping[str, Calendar]:
     """Return the calendars there are, by the codes of their languages; English first."""
     told = tomllib.loads(_FILE.read_text(encoding="utf-8"))
-    return {code: _calendar(fields) for code, fields in told.items()}
+    return {code: _build_calendar(fields) for code, fields in told.items()}
 
 
-def _calendar(fields: Mapping[str, Any]) -> Calendar:
+def _build_calendar(fields: Mapping[str, Any]) -> Calendar:
     return Calendar(**{**fields, "may_be_no_time": frozenset(fields["may_be_no_time"])})

@@ -9,7 +9,7 @@ _PARAGRAPH = re.compile(r"\n\s*\n")
 _SENTENCE = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+|\n")
 
 
-def chunked(text: str, most: int = CHUNK_CHARACTERS) -> list[str]:
+def split_chunks(text: str, most: int = CHUNK_CHARACTERS) -> list[str]:
     """Return the text in order in chunks of at most `most` characters, none of them blank.
 
     Paragraphs stay together where they fit, then sentences; only a longer sentence is cut. Neighbouring paragraphs
@@ -17,7 +17,7 @@ def chunked(text: str, most: int = CHUNK_CHARACTERS) -> list[str]:
     """
     chunks: list[str] = []
     for paragraph in _PARAGRAPH.split(text):
-        for piece in _pieces(paragraph.strip(), most):
+        for piece in _split_paragraph(paragraph.strip(), most):
             if chunks and len(chunks[-1]) + len(piece) + 2 <= most:
                 chunks[-1] = f"{chunks[-1]}\n\n{piece}"
             else:
@@ -25,7 +25,7 @@ def chunked(text: str, most: int = CHUNK_CHARACTERS) -> list[str]:
     return chunks
 
 
-def _pieces(paragraph: str, most: int) -> list[str]:
+def _split_paragraph(paragraph: str, most: int) -> list[str]:
     """Return a paragraph whole, or in runs of whole sentences, or cut."""
     if len(paragraph) <= most:
         return [paragraph] if paragraph else []

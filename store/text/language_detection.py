@@ -4,29 +4,32 @@ import re
 from collections.abc import Mapping
 from functools import cache
 
-from store.text.calendars import Calendar, calendars
-from store.text.word_rules import plain, stop_words
+from store.text.calendars import Calendar, load_calendars
+from store.text.word_rules import stop_words, strip_accents
 
 _WORD = re.compile(r"[^\W\d_]+")
 #: Of a longer text the beginning tells.
 _BEGINNING = 400
 
 
-def spoken(text: str) -> str | None:
+def detect_language(text: str) -> str | None:
     """Return the code of the language with most of its words in a text, English before others; None where none has any.
 
     Of languages that have a calendar; what is in another is taken for one of them, whose rules then find little.
     """
-    words = frozenset(_WORD.findall(plain(text[:_BEGINNING].lower())))
-    known = {code: len(words & common) for code, common in _common().items()}
+    words = frozenset(_WORD.findall(strip_accents(text[:_BEGINNING].lower())))
+    known = {code: len(words & common) for code, common in _common_words().items()}
     best = max(known, key=lambda code: known[code])
     return best if known[best] else None
 
 
 @cache
-def _common() -> Mapping[str, frozenset[str]]:
-    return {code: stop_words(code) | calendar.signs | _counting(calendar) for code, calendar in calendars().items()}
+def _common_words() -> Mapping[str, frozenset[str]]:
+    return {
+        code: stop_words(code) | calendar.signs | _counting_words(calendar)
+        for code, calendar in load_calendars().items()
+    }
 
 
-def _counting(calendar: Calendar) -> frozenset[str]:
+def _counting_words(calendar: Calendar) -> frozenset[str]:
     return frozenset(_WORD.findall(" ".join((*calendar.numbers, calendar.ago, calendar.ago_before))))

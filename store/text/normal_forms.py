@@ -15,7 +15,7 @@ MOST_MARKS = 30
 _PHRASES = ("\ufdfa", "\ufdfb")
 
 
-def _ranges(characters: Sequence[str]) -> str:
+def _character_class(characters: Sequence[str]) -> str:
     """Return characters, in order, for a class."""
     found: list[list[str]] = []
     for one in characters:
@@ -28,8 +28,8 @@ def _ranges(characters: Sequence[str]) -> str:
 
 _MARKS = [sign for sign in map(chr, range(0x300, 0x20000)) if unicodedata.category(sign)[0] == "M"]
 # The two of half width become marks by their compatibility forms.
-_NEAR = _ranges([sign for sign in _MARKS if sign <= "\uffff"]) + "\uff9e\uff9f"
-_FAR = _ranges([sign for sign in _MARKS if sign > "\uffff"])
+_NEAR = _character_class([sign for sign in _MARKS if sign <= "\uffff"]) + "\uff9e\uff9f"
+_FAR = _character_class([sign for sign in _MARKS if sign > "\uffff"])
 _BEYOND = "\U00010000-\U0010ffff"
 #: A combining mark. WHY apart: whatever stands beyond the first plane is compared one by one, and is hardly ever met.
 MARK = rf"(?:[{_NEAR}]|(?=[{_BEYOND}])[{_FAR}])"
@@ -38,7 +38,7 @@ _RUN = re.compile(rf"((?:{MARK}){{{MOST_MARKS}}})(?:{MARK})++")
 _PERHAPS_RUN = re.compile(rf"[{_NEAR}{_BEYOND}][{_NEAR}{_BEYOND}]{{{MOST_MARKS}}}")
 
 
-def normalized(form: Literal["NFC", "NFD", "NFKC", "NFKD"], text: str) -> str:
+def normalise_text(form: Literal["NFC", "NFD", "NFKC", "NFKD"], text: str) -> str:
     """Return a text in a normal form, at most a few times as long; of a run of marks the first MOST_MARKS are kept."""
     if text.isascii():
         return text

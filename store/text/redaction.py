@@ -48,9 +48,9 @@ class _Rule(NamedTuple):
     is_one: Callable[[str], bool] = bool
 
 
-def redact(text: str, level: Redaction = Redaction.KEYS, own_keys: Iterable[str] = ()) -> str:
+def redact_secrets(text: str, level: Redaction = Redaction.KEYS, own_keys: Iterable[str] = ()) -> str:
     """Return the text with each secret replaced by `[REDACTED:LABEL]`; `own_keys` are keys that the caller sent."""
-    return _replaced(text, find_secrets(text, level, own_keys))
+    return _replace_secrets(text, find_secrets(text, level, own_keys))
 
 
 def find_secrets(text: str, level: Redaction = Redaction.KEYS, own_keys: Iterable[str] = ()) -> list[Secret]:
@@ -60,7 +60,7 @@ def find_secrets(text: str, level: Redaction = Redaction.KEYS, own_keys: Iterabl
     found, lowered = list[Secret](), text.lower()
     for rule in (*_own_rules(own_keys), *_KEYS, *(_BLOBS if level is Redaction.ALL else ())):
         if rule.hint in lowered:
-            found = _merged(found, _matches(text, rule))
+            found = _merge_secrets(found, _find_matches(text, rule))
     return found
 
 
@@ -69,14 +69,14 @@ def _own_rules(own_keys: Iterable[str]) -> Iterator[_Rule]:
         yield _Rule(OWN_KEY, "", re.compile(re.escape(key)))
 
 
-def _matches(text: str, rule: _Rule) -> Iterator[Secret]:
+def _find_matches(text: str, rule: _Rule) -> Iterator[Secret]:
     group = "secret" if "secret" in rule.pattern.groupindex else 0
     for found in rule.pattern.finditer(text):
         if rule.is_one(found[group]):
             yield Secret(rule.label, *found.span(group))
 
 
-def _merged(before: list[Secret], new: Iterable[Secret]) -> list[Secret]:
+def _merge_secrets(before: list[Secret], new: Iterable[Secret]) -> list[Secret]:
     """Return both in their order, without what is new and touches what was found before."""
     merged, n = list[Secret](), 0
     for one in new:
@@ -88,7 +88,7 @@ def _merged(before: list[Secret], new: Iterable[Secret]) -> list[Secret]:
     return merged + before[n:]
 
 
-def _replaced(text: str, secrets: list[Secret]) -> str:
+def _replace_secrets(text: str, secrets: list[Secret]) -> str:
     pieces, at = list[str](), 0
     for one in secrets:
         pieces += (text[at : one.start], f"[REDACTED:{one.label}]")
@@ -181,7 +181,7 @@ def _share_of_changes(run: str) -> float:
     return sum(len(_CHANGE.findall(piece)) for piece in pieces) / neighbours if neighbours else 0.0
 
 
-def _rule(
+def _build_rule(
     label: str, hint: str, pattern: str, is_one: Callable[[str], bool] = bool, flags: re.RegexFlag = re.NOFLAG
 ) -> _Rule:
     return _Rule(label, hint, re.compile(pattern, flags | re.ASCII), is_one)
@@ -200,11 +200,13 @@ _VALUE = rf"(?P<secret>{_QUOTED}|[^\s\"'`,;&]{{1,4096}})"
 _EDGE = r"(?<![A-Za-z0-9])"
 
 
-def _assigned(label: str, hint: str, names: str) -> tuple[_Rule, _Rule]:
+def _assignment_rules(label: str, hint: str, names: str) -> tuple[_Rule, _Rule]:
     """Return the rules of `NAME=value` and of `"name": "value"`."""
     return (
-        _rule(label, hint, rf"(?:{names})[\"']?[ \t]{{0,8}}=(?!=)[ \t]{{0,8}}{_VALUE}", _is_value, re.IGNORECASE),
-        _rule(label, hint, rf"(?:{names})[\"']?[ \t]{{0,8}}:[ \t]{{0,8}}{_VALUE}", _is_long_and_mixed, re.IGNORECASE),
+        _build_rule(label, hint, rf"(?:{names})[\"']?[ \t]{{0,8}}=(?!=)[ \t]{{0,8}}{_VALUE}", _is_value, re.IGNORECASE),
+        _build_rule(
+            label, hint, rf"(?:{names})[\"']?[ \t]{{0,8}}:[ \t]{{0,8}}{_VALUE}", _is_long_and_mixed, re.IGNORECASE
+        ),
     )
 
 
@@ -214,26 +216,26 @@ def _is_long_and_mixed(value: str) -> bool:
 
 #: In the order in which they are tried.
 _KEYS: tuple[_Rule, ...] = (
-    _rule("OPENSSH_PRIVATE_KEY", "private key", _PEM.format(name="OPENSSH ")),
-    _rule("PRIVATE_KEY", "private key", _PEM.format(name=r"(?:[A-Z0-9]{1,16} ){0,3}")),
-    _rule(
+    _build_rule("OPENSSH_PRIVATE_KEY", "private key", _PEM.format(name="OPENSSH ")),
+    _build_rule("PRIVATE_KEY", "private key", _PEM.format(name=r"(?:[A-Z0-9]{1,16} ){0,3}")),
+    _build_rule(
         "DB_URL_WITH_CREDENTIALS",
         "://",
         rf"{_EDGE}(?:postgres(?:ql)?|mysql|mariadb|mongodb|rediss?|amqps?|mssql|oracle|clickhouse)"
         rf"(?:\+[a-z0-9]{{1,16}})?{_CREDENTIALS}",
         flags=re.IGNORECASE,
     ),
-    _rule(
+    _build_rule(
         "URL_WITH_CREDENTIALS",
         "://",
         rf"{_EDGE}(?:https?|ftps?|sftp|ssh|smtps?)://[^\s:@/'\"<>]{{0,128}}:[^\s:@/'\"<>]{{1,256}}@[^\s'\"<>)\]]{{1,512}}",
         flags=re.IGNORECASE,
     ),
-    *_assigned("API_KEY", "key", r"(?:_|\b)api_?key"),
-    *_assigned("TOKEN", "_token", r"_token"),
-    *_assigned("SECRET", "_secret", r"_secret(?:_access)?(?:_key)?"),
-    *_assigned("PASSWORD", "_pass", r"_password|_passwd|_passphrase"),
-    _rule(
+    *_assignment_rules("API_KEY", "key", r"(?:_|\b)api_?key"),
+    *_assignment_rules("TOKEN", "_token", r"_token"),
+    *_assignment_rules("SECRET", "_secret", r"_secret(?:_access)?(?:_key)?"),
+    *_assignment_rules("PASSWORD", "_pass", r"_password|_passwd|_passphrase"),
+    _build_rule(
         "BEARER_TOKEN",
         "authorization",
         r"authorization[\"']?[ \t]{0,8}[:=][ \t]{0,8}[\"']?(?:bearer|basic|token)[ \t]{1,8}"
@@ -241,36 +243,36 @@ _KEYS: tuple[_Rule, ...] = (
         _is_value,
         re.IGNORECASE,
     ),
-    _rule(
+    _build_rule(
         "BEARER_TOKEN",
         "bearer",
         rf"{_EDGE}bearer[ \t]{{1,8}}(?P<secret>[A-Za-z0-9._~+/=-]{{8,4096}})",
         _is_bearer,
         re.IGNORECASE,
     ),
-    _rule("GITHUB_TOKEN", "gh", rf"{_EDGE}gh[pousr]_[A-Za-z0-9]{{16,}}+"),
-    _rule("GITHUB_TOKEN", "github_pat_", rf"{_EDGE}github_pat_[A-Za-z0-9_]{{16,}}+"),
-    _rule("GITLAB_TOKEN", "glpat-", rf"{_EDGE}glpat-[A-Za-z0-9_-]{{16,}}+", _is_mixed),
-    _rule("SLACK_TOKEN", "xox", rf"{_EDGE}xox[abeoprs]-[A-Za-z0-9-]{{10,}}+", _is_mixed),
-    _rule("VC_TOKEN", "vc_", rf"{_EDGE}vc_[A-Za-z0-9]{{16,}}+"),
-    _rule("AWS_ACCESS_KEY_ID", "ia", rf"{_EDGE}A(?:KIA|SIA)[A-Z0-9]{{16}}(?![A-Za-z0-9])"),
-    _rule("GOOGLE_API_KEY", "aiza", rf"{_EDGE}AIza[A-Za-z0-9_-]{{35}}(?![A-Za-z0-9])"),
-    _rule("PPLX_TOKEN", "pplx-", rf"{_EDGE}pplx-[A-Za-z0-9]{{20,}}+"),
-    _rule("SK_TOKEN", "k_", rf"{_EDGE}[sr]k_(?:live|test)_[A-Za-z0-9]{{16,}}+"),
-    _rule("SK_TOKEN", "sk-", rf"{_EDGE}sk-[A-Za-z0-9_-]{{16,}}+", _is_dashed_token),
-    _rule("CTX7_TOKEN", "ctx7", rf"{_EDGE}ctx7(?:_|sk-)[A-Za-z0-9_-]{{8,}}+"),
-    _rule("HF_TOKEN", "hf_", rf"{_EDGE}hf_[A-Za-z0-9]{{30,}}+"),
-    _rule("NPM_TOKEN", "npm_", rf"{_EDGE}npm_[A-Za-z0-9]{{36}}(?![A-Za-z0-9])"),
-    _rule("AFTERTURN_KEY", "_", rf"{_EDGE}(?:at|uk)_[A-Za-z0-9_-]{{40,}}+", _is_mixed),
-    _rule("JWT", "eyj", rf"{_EDGE}eyJ[A-Za-z0-9_-]{{8,}}+(?:\.[A-Za-z0-9_-]{{2,}}+)++", _is_jwt),
+    _build_rule("GITHUB_TOKEN", "gh", rf"{_EDGE}gh[pousr]_[A-Za-z0-9]{{16,}}+"),
+    _build_rule("GITHUB_TOKEN", "github_pat_", rf"{_EDGE}github_pat_[A-Za-z0-9_]{{16,}}+"),
+    _build_rule("GITLAB_TOKEN", "glpat-", rf"{_EDGE}glpat-[A-Za-z0-9_-]{{16,}}+", _is_mixed),
+    _build_rule("SLACK_TOKEN", "xox", rf"{_EDGE}xox[abeoprs]-[A-Za-z0-9-]{{10,}}+", _is_mixed),
+    _build_rule("VC_TOKEN", "vc_", rf"{_EDGE}vc_[A-Za-z0-9]{{16,}}+"),
+    _build_rule("AWS_ACCESS_KEY_ID", "ia", rf"{_EDGE}A(?:KIA|SIA)[A-Z0-9]{{16}}(?![A-Za-z0-9])"),
+    _build_rule("GOOGLE_API_KEY", "aiza", rf"{_EDGE}AIza[A-Za-z0-9_-]{{35}}(?![A-Za-z0-9])"),
+    _build_rule("PPLX_TOKEN", "pplx-", rf"{_EDGE}pplx-[A-Za-z0-9]{{20,}}+"),
+    _build_rule("SK_TOKEN", "k_", rf"{_EDGE}[sr]k_(?:live|test)_[A-Za-z0-9]{{16,}}+"),
+    _build_rule("SK_TOKEN", "sk-", rf"{_EDGE}sk-[A-Za-z0-9_-]{{16,}}+", _is_dashed_token),
+    _build_rule("CTX7_TOKEN", "ctx7", rf"{_EDGE}ctx7(?:_|sk-)[A-Za-z0-9_-]{{8,}}+"),
+    _build_rule("HF_TOKEN", "hf_", rf"{_EDGE}hf_[A-Za-z0-9]{{30,}}+"),
+    _build_rule("NPM_TOKEN", "npm_", rf"{_EDGE}npm_[A-Za-z0-9]{{36}}(?![A-Za-z0-9])"),
+    _build_rule("AFTERTURN_KEY", "_", rf"{_EDGE}(?:at|uk)_[A-Za-z0-9_-]{{40,}}+", _is_mixed),
+    _build_rule("JWT", "eyj", rf"{_EDGE}eyJ[A-Za-z0-9_-]{{8,}}+(?:\.[A-Za-z0-9_-]{{2,}}+)++", _is_jwt),
 )
 
 #: A digest says of what kind it is: `sha256:...`.
 _NO_DIGEST = r"(?<!sha1:)(?<!sha256:)(?<!sha384:)(?<!sha512:)(?<!SHA256:)(?<!md5:)"
 _BLOBS: tuple[_Rule, ...] = (
-    _rule(
+    _build_rule(
         "BASE64_BLOB", "", rf"(?<![A-Za-z0-9+/_-]){_NO_DIGEST}[A-Za-z0-9+/_-]{{{SHORTEST_BLOB},}}+={{0,2}}", _is_blob
     ),
     # A token within a path or a URL.
-    _rule("BASE64_BLOB", "", rf"(?<=/)[A-Za-z0-9+_-]{{{SHORTEST_BLOB},}}+={{0,2}}", _is_blob),
+    _build_rule("BASE64_BLOB", "", rf"(?<=/)[A-Za-z0-9+_-]{{{SHORTEST_BLOB},}}+={{0,2}}", _is_blob),
 )

@@ -11,7 +11,7 @@ from itertools import chain, groupby, islice, pairwise
 
 import Stemmer
 
-from store.text.normal_forms import MARK, normalized
+from store.text.normal_forms import MARK, normalise_text
 from store.text.stopwords import STOP_WORDS
 from store.text.word_rules import AUTO, FIRST, WordRules, rules_of
 
@@ -54,7 +54,7 @@ class Terms:
     length: int
 
 
-def analyse(text: str, rules: WordRules = _AUTO) -> Terms:
+def analyse_text(text: str, rules: WordRules = _AUTO) -> Terms:
     """Return the terms of a text: lower case, accents and stop words out, stems by the bank's rules, word pairs.
 
     Adjacent words also give a pair `2:a_b`; scripts without spaces give overlapping pairs of characters.
@@ -62,20 +62,20 @@ def analyse(text: str, rules: WordRules = _AUTO) -> Terms:
     MOST_TERMS different terms the first are kept. Never raises.
     """
     plain = text.isascii()
-    words, pairs = _ascii(text.lower(), rules) if plain else _unicode(_read(text, rules), rules)
+    words, pairs = _cut_ascii(text.lower(), rules) if plain else _cut_unicode(_read_text(text, rules), rules)
     terms = words + pairs
     if len(terms) > MOST_TERMS:
         terms = _first_of(terms)
     if max(map(len, terms), default=0) > (MAX_TERM_BYTES if plain else MAX_TERM_BYTES // 4):
-        terms = list(map(_bounded, terms))
+        terms = list(map(_bound_term, terms))
     return Terms(Counter(terms), len(words))
 
 
-def asked(text: str, rules: Sequence[WordRules]) -> Mapping[str, int]:
+def question_terms(text: str, rules: Sequence[WordRules]) -> Mapping[str, int]:
     """Return the terms a question is looked up by, where a bank's words are cut by any of these rules."""
     counts: dict[str, int] = {}
     for one in rules:
-        for term, count in analyse(text, one).counts.items():
+        for term, count in analyse_text(text, one).counts.items():
             counts[term] = max(count, counts.get(term, 0))
     return counts
 
@@ -97,25 +97,27 @@ def words_of(text: str) -> list[str]:
     """Return the words of a text as they stand: lower case, accents out, neither stemmed nor stopped."""
     if text.isascii():
         return _ASCII_PIECE.findall(text.lower())
-    return [match.group() for match in _PIECE.finditer(_folded(text))]
+    return [match.group() for match in _PIECE.finditer(_fold_text(text))]
 
 
-def _ascii(text: str, rules: WordRules) -> tuple[list[str], list[str]]:
-    words = _stems(_ASCII_PIECE.findall(text)) if rules.english else _cut(_ASCII_PIECE.findall(text), rules)
-    return words, _pairs(words)
+def _cut_ascii(text: str, rules: WordRules) -> tuple[list[str], list[str]]:
+    words = (
+        _stem_pieces(_ASCII_PIECE.findall(text)) if rules.english else _cut_pieces(_ASCII_PIECE.findall(text), rules)
+    )
+    return words, _word_pairs(words)
 
 
-def _unicode(text: str, rules: WordRules) -> tuple[list[str], list[str]]:
+def _cut_unicode(text: str, rules: WordRules) -> tuple[list[str], list[str]]:
     words: list[str] = []
     pairs: list[str] = []
     for unspaced, run in groupby(_PIECE.finditer(text), key=_is_unspaced):
         pieces = [match.group() for match in run]
         if unspaced:
-            words += chain.from_iterable(map(_characters, pieces))
+            words += chain.from_iterable(map(_character_pieces, pieces))
         else:
-            stems = _stems(pieces) if _is_english(pieces, rules) else _cut(pieces, rules)
+            stems = _stem_pieces(pieces) if _is_english(pieces, rules) else _cut_pieces(pieces, rules)
             words += stems
-            pairs += _pairs(stems)
+            pairs += _word_pairs(stems)
     return words, pairs
 
 
@@ -123,52 +125,52 @@ def _is_unspaced(match: re.Match[str]) -> bool:
     return match.lastgroup == "unspaced"
 
 
-def _stems(pieces: Sequence[str]) -> list[str]:
-    stems = (_known_stem(piece) if len(piece) <= MAX_TERM_BYTES else _stem(piece) for piece in pieces)
+def _stem_pieces(pieces: Sequence[str]) -> list[str]:
+    stems = (_known_stem(piece) if len(piece) <= MAX_TERM_BYTES else _stem_word(piece) for piece in pieces)
     return [stem for stem in stems if stem]
 
 
-def _stem(piece: str) -> str:
+def _stem_word(piece: str) -> str:
     """Return the stem of a word, an empty text for a stop word."""
     bare = _POSSESSIVE.sub("", piece) if "'" in piece else piece
     return "" if bare in STOP_WORDS else str(_STEMMER.stemWord(bare))
 
 
-_known_stem = lru_cache(maxsize=WORDS_KEPT)(_stem)
+_known_stem = lru_cache(maxsize=WORDS_KEPT)(_stem_word)
 
 
 def _is_english(pieces: Sequence[str], rules: WordRules) -> bool:
     return rules.name == FIRST or (rules.english and all(map(str.isascii, pieces)))
 
 
-def _cut(pieces: Sequence[str], rules: WordRules) -> list[str]:
+def _cut_pieces(pieces: Sequence[str], rules: WordRules) -> list[str]:
     bare = (_POSSESSIVE.sub("", piece) if "'" in piece else piece for piece in pieces)
     return rules.stems([word for word in bare if word])
 
 
-def _pairs(stems: Sequence[str]) -> list[str]:
+def _word_pairs(stems: Sequence[str]) -> list[str]:
     return [f"{BIGRAM_PREFIX}{a}_{b}" for a, b in pairwise(stems)]
 
 
-def _characters(run: str) -> list[str]:
+def _character_pieces(run: str) -> list[str]:
     return [run] if len(run) == 1 else [a + b for a, b in pairwise(run)]
 
 
-def _read(text: str, rules: WordRules) -> str:
+def _read_text(text: str, rules: WordRules) -> str:
     """Return a text as its rules read it: where stems depend on accents, they stay until the words are cut."""
     if rules.name == FIRST:
-        return _folded(text)
+        return _fold_text(text)
     if not rules.english:
-        kept = normalized("NFKC", normalized("NFKC", text).casefold())
+        kept = normalise_text("NFKC", normalise_text("NFKC", text).casefold())
         return _APOSTROPHES.sub("'", kept)
-    plain = normalized("NFKD", text.casefold()).replace(*_SHORT_I)
-    return _APOSTROPHES.sub("'", normalized("NFC", _ACCENTS.sub("", plain)).casefold())
+    plain = normalise_text("NFKD", text.casefold()).replace(*_SHORT_I)
+    return _APOSTROPHES.sub("'", normalise_text("NFC", _ACCENTS.sub("", plain)).casefold())
 
 
-def _folded(text: str) -> str:
+def _fold_text(text: str) -> str:
     """Compatibility forms, case and Latin accents gone; a dakuten or a Hangul syllable stays whole."""
-    plain = normalized("NFKD", text.casefold())
-    return _APOSTROPHES.sub("'", normalized("NFC", _ACCENTS.sub("", plain)).casefold())
+    plain = normalise_text("NFKD", text.casefold())
+    return _APOSTROPHES.sub("'", normalise_text("NFC", _ACCENTS.sub("", plain)).casefold())
 
 
 def _first_of(terms: Sequence[str]) -> list[str]:
@@ -177,7 +179,7 @@ def _first_of(terms: Sequence[str]) -> list[str]:
     return [term for term in terms if term in first]
 
 
-def _bounded(term: str) -> str:
+def _bound_term(term: str) -> str:
     raw = term.encode()
     if len(raw) <= MAX_TERM_BYTES:
         return term

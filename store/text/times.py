@@ -8,9 +8,9 @@ from functools import cache
 from itertools import islice
 from re import Match, Pattern
 
-from store.text.calendars import FIGURES, Calendar, calendars
-from store.text.language_detection import spoken
-from store.text.word_rules import plain
+from store.text.calendars import FIGURES, Calendar, load_calendars
+from store.text.language_detection import detect_language
+from store.text.word_rules import strip_accents
 
 #: "In May" is the May of any of so many years.
 YEARS = 10
@@ -51,7 +51,7 @@ class Span:
 Read = Callable[[Match[str], datetime, Calendar], Iterable[Span]]
 
 
-def spans(text: str, today: datetime) -> list[Span]:
+def find_spans(text: str, today: datetime) -> list[Span]:
     """Return the spans of time that a text names, said at `today`; in the order of their beginning, none twice.
 
     It is read by the calendar of its language. A month or a day without a year is that of any of the last years. A date
@@ -59,39 +59,41 @@ def spans(text: str, today: datetime) -> list[Span]:
     more is a list. Takes time in proportion to what is read.
     """
     now = today.astimezone(UTC)
-    calendar = calendars()[spoken(text) or USUAL]
-    lower = plain(text[:CHARACTERS].lower())
+    calendar = load_calendars()[detect_language(text) or USUAL]
+    lower = strip_accents(text[:CHARACTERS].lower())
     # Most texts hold no word of time, and are not read for each form.
-    if _signs(calendar).isdisjoint(_WORD.findall(lower)) and not _YEAR.search(lower):
+    if _time_signs(calendar).isdisjoint(_WORD.findall(lower)) and not _YEAR.search(lower):
         return []
-    return sorted(set(islice(_spans(lower, now, calendar), MOST_SPANS)))
+    return sorted(set(islice(_spans_in_calendar(lower, now, calendar), MOST_SPANS)))
 
 
 @cache
-def _signs(calendar: Calendar) -> frozenset[str]:
+def _time_signs(calendar: Calendar) -> frozenset[str]:
     return calendar.signs
 
 
-def _spans(text: str, today: datetime, calendar: Calendar) -> Iterator[Span]:
+def _spans_in_calendar(text: str, today: datetime, calendar: Calendar) -> Iterator[Span]:
     left = list(text)
-    for pattern, read in _forms(calendar):
+    for pattern, read in _time_forms(calendar):
         for match in pattern.finditer("".join(left)):
             try:
                 found = list(read(match, today, calendar))
             except (ValueError, OverflowError):
                 found = []
-            yield from _referred(found, "".join(left[max(0, match.start() - REACH) : match.start()]), today, calendar)
+            yield from _apply_references(
+                found, "".join(left[max(0, match.start() - REACH) : match.start()]), today, calendar
+            )
             # What was read is not read again as something less exact.
             left[match.start() : match.end()] = " " * len(match.group())
 
 
-def _referred(found: Sequence[Span], before: str, today: datetime, calendar: Calendar) -> Iterator[Span]:
+def _apply_references(found: Sequence[Span], before: str, today: datetime, calendar: Calendar) -> Iterator[Span]:
     """Yield what the words before a time make of it: "two weeks before ..", "since ..", "until .."."""
-    away, until, since = _references(calendar)
+    away, until, since = _reference_patterns(calendar)
     if match := away.search(before):
         sign = -1 if re.fullmatch(calendar.earlier, match["way"]) else 1
-        number, unit = sign * _number(match["n"], calendar), _unit(match["unit"], calendar)
-        yield from (_around(span, number, unit) for span in found)
+        number, unit = sign * _parse_number(match["n"], calendar), _parse_unit(match["unit"], calendar)
+        yield from (_span_around(span, number, unit) for span in found)
     elif until.search(before):
         yield from (Span(FIRST, span.begin) for span in found)
     elif since.search(before):
@@ -100,7 +102,7 @@ def _referred(found: Sequence[Span], before: str, today: datetime, calendar: Cal
         yield from found
 
 
-def _around(span: Span, number: float, unit: str) -> Span:
+def _span_around(span: Span, number: float, unit: str) -> Span:
     """Return the span a number of units away: as wide as one of them, and no narrower than it was."""
     middle = span.begin + span.length / 2 + timedelta(days=number * DAYS[unit])
     half = max(span.length, timedelta(days=DAYS[unit])) / 2
@@ -108,8 +110,8 @@ def _around(span: Span, number: float, unit: str) -> Span:
 
 
 @cache
-def _references(calendar: Calendar) -> tuple[Pattern[str], Pattern[str], Pattern[str]]:
-    words = _alternatives(calendar)
+def _reference_patterns(calendar: Calendar) -> tuple[Pattern[str], Pattern[str], Pattern[str]]:
+    words = _pattern_alternatives(calendar)
     way = rf"(?P<way>{calendar.earlier}|{calendar.later})"
     end = rf"\s+(?:(?:{calendar.article})\s*)?\Z"
     away = rf"\b(?:(?P<n>{words['number']})|{calendar.article}) (?P<unit>{words['unit']}) {way}{end}"
@@ -119,51 +121,51 @@ def _references(calendar: Calendar) -> tuple[Pattern[str], Pattern[str], Pattern
 
 
 @cache
-def _forms(calendar: Calendar) -> Sequence[tuple[Pattern[str], Read]]:
+def _time_forms(calendar: Calendar) -> Sequence[tuple[Pattern[str], Read]]:
     """Return what times look like and how each is read, the most exact first."""
-    words = _alternatives(calendar)
+    words = _pattern_alternatives(calendar)
     day = rf"(?P<day>\d{{1,2}})(?:{calendar.ordinal})?"
     month, year = rf"(?P<month>{words['month']})\.?", r"(?P<year>(?:19|20)\d\d)"
     which = rf"(?P<which>{calendar.last}|{calendar.this}|{calendar.next})"
     of, count, unit = rf"(?:(?:{calendar.of}) )?", rf"(?P<n>{words['number']})", rf"(?P<unit>{words['unit']})"
     forms: tuple[tuple[str, Read], ...] = (
-        *((figures, _date) for figures in FIGURES),
-        (rf"{day} {of}{month},? {of}{year}", _date),
-        (rf"{month} {day},? {year}", _date),
-        (rf"{month},? {of}{year}", _date),
-        (rf"{day} {of}{month}", _date),
-        (rf"{month} {day}(?! ?\d)", _date),
-        (rf"{count} {unit} (?:{calendar.ago})", _ago),
-        (rf"(?:{calendar.ago_before}) {count} {unit}", _ago),
-        (rf"(?:{calendar.past}) (?:{count} )?{unit}", _past),
+        *((figures, _read_date) for figures in FIGURES),
+        (rf"{day} {of}{month},? {of}{year}", _read_date),
+        (rf"{month} {day},? {year}", _read_date),
+        (rf"{month},? {of}{year}", _read_date),
+        (rf"{day} {of}{month}", _read_date),
+        (rf"{month} {day}(?! ?\d)", _read_date),
+        (rf"{count} {unit} (?:{calendar.ago})", _read_ago),
+        (rf"(?:{calendar.ago_before}) {count} {unit}", _read_ago),
+        (rf"(?:{calendar.past}) (?:{count} )?{unit}", _read_past),
         *_with_which(calendar, which, of, year),
-        (rf"(?P<days>{'|'.join(calendar.days)})", _days),
+        (rf"(?P<days>{'|'.join(calendar.days)})", _read_days),
         (rf"(?:(?P<at>{calendar.at}) )?{month}", _month_alone),
-        (year, _date),
+        (year, _read_date),
     )
     return [(re.compile(rf"\b(?:{pattern})\b"), read) for pattern, read in forms]
 
 
 def _with_which(calendar: Calendar, which: str, of: str, year: str) -> Iterator[tuple[str, Read]]:
     """Yield the forms that "last", "this" and "next" belong to, which some languages put behind what they tell of."""
-    words = _alternatives(calendar)
+    words = _pattern_alternatives(calendar)
     weekend, weekday = rf"(?P<weekend>{calendar.weekend})", rf"(?P<weekday>{words['weekday']})"
     season, month = rf"(?P<season>{words['season']})", rf"(?P<month>{words['month']})"
     kinds: tuple[tuple[str, Read], ...] = (
         (rf"(?P<unit>{words['unit']})", _this_unit),
-        (weekend, _weekend),
-        (weekday, _weekday),
+        (weekend, _read_weekend),
+        (weekday, _read_weekday),
         (month, _which_month),
-        (season, _season),
+        (season, _read_season),
     )
     if calendar.follows:
         yield from ((rf"{told} {which}", read) for told, read in kinds)
     yield from ((rf"{which} ?{told}", read) for told, read in kinds)
-    yield from ((weekend, _weekend), (weekday, _weekday), (rf"{season}(?: {of}{year})?", _season))
+    yield from ((weekend, _read_weekend), (weekday, _read_weekday), (rf"{season}(?: {of}{year})?", _read_season))
 
 
 @cache
-def _alternatives(calendar: Calendar) -> Mapping[str, str]:
+def _pattern_alternatives(calendar: Calendar) -> Mapping[str, str]:
     return {
         "month": "|".join(calendar.months),
         "weekday": "|".join(calendar.weekdays),
@@ -173,90 +175,90 @@ def _alternatives(calendar: Calendar) -> Mapping[str, str]:
     }
 
 
-def _date(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[Span]:
+def _read_date(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[Span]:
     """Read what has a year, a month or a day: a span of the least of them, in each year where none is told."""
     told = match.groupdict()
     number = told.get("number") or told.get("month")
-    month = None if number is None else int(number) if number.isdigit() else _nth(number, calendar.months)
+    month = None if number is None else int(number) if number.isdigit() else _index_of(number, calendar.months)
     years = [int(told["year"])] if told.get("year") else range(today.year, today.year - YEARS, -1)
     for year in years:
         if month is None:
-            yield Span(_first(year, 1), _first(year + 1, 1))
+            yield Span(_first_of_month(year, 1), _first_of_month(year + 1, 1))
         elif told.get("day") is None:
-            yield _month(year, month)
-        elif int(told["day"]) <= _month(year, month).length.days:
-            yield _day(_first(year, month).replace(day=int(told["day"])))
+            yield _month_span(year, month)
+        elif int(told["day"]) <= _month_span(year, month).length.days:
+            yield _day_span(_first_of_month(year, month).replace(day=int(told["day"])))
 
 
 def _month_alone(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[Span]:
     if match["at"] or match["month"] not in calendar.may_be_no_time:
-        yield from _date(match, today, calendar)
+        yield from _read_date(match, today, calendar)
 
 
 def _which_month(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[Span]:
-    month = _nth(match["month"], calendar.months)
-    found = [_month(year, month) for year in range(today.year - 2, today.year + 3)]
-    yield _chosen(found, match["which"], today, calendar)
+    month = _index_of(match["month"], calendar.months)
+    found = [_month_span(year, month) for year in range(today.year - 2, today.year + 3)]
+    yield _choose_span(found, match["which"], today, calendar)
 
 
-def _season(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[Span]:
+def _read_season(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[Span]:
     begins = next(month for words, month in calendar.seasons.items() if re.fullmatch(words, match["season"]))
     told = match.groupdict()
     which = told.get("which")
     if told.get("year"):
-        yield _months(int(told["year"]), begins, 3)
+        yield _months_span(int(told["year"]), begins, 3)
         return
     if which is None and match["season"] in calendar.may_be_no_time:
         return
-    found = [_months(year, begins, 3) for year in range(today.year - YEARS, today.year + 2)]
-    yield from found if which is None else [_chosen(found, which, today, calendar)]
+    found = [_months_span(year, begins, 3) for year in range(today.year - YEARS, today.year + 2)]
+    yield from found if which is None else [_choose_span(found, which, today, calendar)]
 
 
-def _ago(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[Span]:
-    yield _around(_day(today), -_number(match["n"], calendar), _unit(match["unit"], calendar))
+def _read_ago(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[Span]:
+    yield _span_around(_day_span(today), -_parse_number(match["n"], calendar), _parse_unit(match["unit"], calendar))
 
 
-def _past(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[Span]:
-    days = _number(match["n"], calendar) * DAYS[_unit(match["unit"], calendar)]
+def _read_past(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[Span]:
+    days = _parse_number(match["n"], calendar) * DAYS[_parse_unit(match["unit"], calendar)]
     yield Span(today - timedelta(days=days), today + DAY)
 
 
 def _this_unit(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[Span]:
-    unit = _unit(match["unit"], calendar)
-    way = _way(match["which"], calendar)
+    unit = _parse_unit(match["unit"], calendar)
+    way = _direction_of(match["which"], calendar)
     if unit == "year":
-        yield Span(_first(today.year + way, 1), _first(today.year + way + 1, 1))
+        yield Span(_first_of_month(today.year + way, 1), _first_of_month(today.year + way + 1, 1))
     elif unit == "month":
-        yield _months(today.year, today.month + way, 1)
+        yield _months_span(today.year, today.month + way, 1)
     else:
-        begin = _day(today).begin - (timedelta(days=today.weekday()) if unit == "week" else timedelta(0))
+        begin = _day_span(today).begin - (timedelta(days=today.weekday()) if unit == "week" else timedelta(0))
         long = timedelta(days=DAYS[unit])
         yield Span(begin, begin + long).shifted(way * long)
 
 
-def _weekend(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[Span]:
-    saturday = _day(today).begin - timedelta(days=today.weekday() - 5)
+def _read_weekend(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[Span]:
+    saturday = _day_span(today).begin - timedelta(days=today.weekday() - 5)
     which = match.groupdict().get("which")
-    way = _way(which, calendar) if which else 0 if today >= saturday else -1
+    way = _direction_of(which, calendar) if which else 0 if today >= saturday else -1
     yield Span(saturday, saturday + 2 * DAY).shifted(way * timedelta(days=7))
 
 
-def _weekday(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[Span]:
+def _read_weekday(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[Span]:
     which = match.groupdict().get("which")
-    way = _way(which, calendar) if which else -1
-    wanted = _nth(match["weekday"], calendar.weekdays)
+    way = _direction_of(which, calendar) if which else -1
+    wanted = _index_of(match["weekday"], calendar.weekdays)
     ahead = (wanted - 1 - today.weekday()) % 7
-    yield _day(today + timedelta(days=ahead if way >= 0 and ahead else ahead + (7 if way > 0 else -7)))
+    yield _day_span(today + timedelta(days=ahead if way >= 0 and ahead else ahead + (7 if way > 0 else -7)))
 
 
-def _days(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[Span]:
+def _read_days(match: Match[str], today: datetime, calendar: Calendar) -> Iterator[Span]:
     away = next(days for words, days in calendar.days.items() if re.fullmatch(words, match["days"]))
-    yield _day(today + away * DAY)
+    yield _day_span(today + away * DAY)
 
 
-def _chosen(found: Sequence[Span], which: str, today: datetime, calendar: Calendar) -> Span:
+def _choose_span(found: Sequence[Span], which: str, today: datetime, calendar: Calendar) -> Span:
     """Return the last that is over, the next that has not begun, or the one of this year; spans in order."""
-    way = _way(which, calendar)
+    way = _direction_of(which, calendar)
     if way < 0:
         return next(span for span in reversed(found) if span.end <= today)
     if way > 0:
@@ -264,13 +266,13 @@ def _chosen(found: Sequence[Span], which: str, today: datetime, calendar: Calend
     return min(found, key=lambda span: abs(span.begin + span.length / 2 - today))
 
 
-def _way(which: str, calendar: Calendar) -> int:
+def _direction_of(which: str, calendar: Calendar) -> int:
     if re.fullmatch(calendar.last, which):
         return -1
     return 1 if re.fullmatch(calendar.next, which) else 0
 
 
-def _number(text: str | None, calendar: Calendar) -> float:
+def _parse_number(text: str | None, calendar: Calendar) -> float:
     if text is None:
         return 1
     if text.isdigit():
@@ -278,28 +280,28 @@ def _number(text: str | None, calendar: Calendar) -> float:
     return next(number for words, number in calendar.numbers.items() if re.fullmatch(words, text))
 
 
-def _unit(text: str, calendar: Calendar) -> str:
+def _parse_unit(text: str, calendar: Calendar) -> str:
     return next(unit for unit, words in calendar.units.items() if re.fullmatch(words, text))
 
 
-def _nth(text: str, names: Sequence[str]) -> int:
+def _index_of(text: str, names: Sequence[str]) -> int:
     return 1 + next(n for n, words in enumerate(names) if re.fullmatch(words, text))
 
 
-def _day(moment: datetime) -> Span:
+def _day_span(moment: datetime) -> Span:
     begin = moment.replace(hour=0, minute=0, second=0, microsecond=0)
     return Span(begin, begin + DAY)
 
 
-def _first(year: int, month: int) -> datetime:
+def _first_of_month(year: int, month: int) -> datetime:
     return datetime(year + (month - 1) // 12, (month - 1) % 12 + 1, 1, tzinfo=UTC)
 
 
-def _month(year: int, month: int) -> Span:
+def _month_span(year: int, month: int) -> Span:
     if not 1 <= month <= 12:  # noqa: PLR2004 - months of a year
         raise ValueError(month)
-    return _months(year, month, 1)
+    return _months_span(year, month, 1)
 
 
-def _months(year: int, month: int, count: int) -> Span:
-    return Span(_first(year, month), _first(year, month + count))
+def _months_span(year: int, month: int, count: int) -> Span:
+    return Span(_first_of_month(year, month), _first_of_month(year, month + count))

@@ -18,7 +18,7 @@ from typing import Any
 
 import Stemmer
 
-from store.text.normal_forms import normalized
+from store.text.normal_forms import normalise_text
 from store.text.stopwords import STOP_WORDS
 
 AUTO = "auto"
@@ -58,10 +58,10 @@ class Words:
 
     def cut(self, words: Iterable[str]) -> list[str]:
         """Return the stems of words in lower case, stop words left out, accents gone."""
-        kept = [word for word in words if plain(word) not in self.stop]
+        kept = [word for word in words if strip_accents(word) not in self.stop]
         if self.prefixes:
             kept = [self._bare(word) for word in kept]
-        return [plain(stem) for stem in (_stemmer(self.stemmer).stemWords(kept) if self.stemmer else kept)]
+        return [strip_accents(stem) for stem in (_load_stemmer(self.stemmer).stemWords(kept) if self.stemmer else kept)]
 
     def _bare(self, word: str) -> str:
         word = _POINTS.sub("", word)
@@ -94,9 +94,9 @@ class WordRules:
         return found
 
 
-def languages() -> Mapping[str, str]:
+def supported_languages() -> Mapping[str, str]:
     """Return the languages a bank may have, with their scripts."""
-    return {code: str(told["script"]) for code, told in _table().items()}
+    return {code: str(told["script"]) for code, told in _load_table().items()}
 
 
 @lru_cache(maxsize=64)
@@ -104,13 +104,13 @@ def rules_of(language: str) -> WordRules:
     """Return the rules of a bank's language, `auto`, `none` or `first`. Raises ValueError for an unknown one."""
     if language == NONE:
         return WordRules(NONE, {})
-    usual = _usual()
+    usual = _usual_words()
     if language in (AUTO, FIRST):
         return WordRules(language, usual)
-    if language not in _table():
+    if language not in _load_table():
         raise ValueError("there are no rules for this language")
-    own = _words(language)
-    return WordRules(language, {**usual, own.script: own}, _table()[language].get("months", "").split() or MONTHS)
+    own = _words_of_language(language)
+    return WordRules(language, {**usual, own.script: own}, _load_table()[language].get("months", "").split() or MONTHS)
 
 
 def script_of(word: str) -> str:
@@ -120,36 +120,36 @@ def script_of(word: str) -> str:
 
 def stop_words(language: str) -> frozenset[str]:
     """Return the words of a language that tell no two texts apart, in lower case and without accents."""
-    return _words(language).stop
+    return _words_of_language(language).stop
 
 
-def plain(word: str) -> str:
+def strip_accents(word: str) -> str:
     """Return a text without accents and points; the short i keeps its own, without which it is another letter."""
     if word.isascii():
         return word
-    parts = normalized("NFKD", word).replace("\u0438\u0306", "\u0439")
-    return normalized("NFC", _ACCENTS.sub("", _POINTS.sub("", parts)))
+    parts = normalise_text("NFKD", word).replace("\u0438\u0306", "\u0439")
+    return normalise_text("NFC", _ACCENTS.sub("", _POINTS.sub("", parts)))
 
 
 @lru_cache(maxsize=1)
-def _usual() -> Mapping[str, Words]:
-    return {told["script"]: _words(code) for code, told in _table().items() if told.get("usual")}
+def _usual_words() -> Mapping[str, Words]:
+    return {told["script"]: _words_of_language(code) for code, told in _load_table().items() if told.get("usual")}
 
 
 @lru_cache(maxsize=1)
-def _table() -> Mapping[str, Mapping[str, Any]]:
+def _load_table() -> Mapping[str, Mapping[str, Any]]:
     return tomllib.loads(_FILE.read_text(encoding="utf-8"))
 
 
 @lru_cache(maxsize=64)
-def _words(code: str) -> Words:
+def _words_of_language(code: str) -> Words:
     if code == "en":
         return _ENGLISH
-    told = _table()[code]
-    stop = frozenset(plain(word.casefold()) for word in told.get("stop", "").split())
+    told = _load_table()[code]
+    stop = frozenset(strip_accents(word.casefold()) for word in told.get("stop", "").split())
     return Words(told["script"], told.get("stemmer"), stop, tuple(told.get("prefixes", ())))
 
 
 @lru_cache(maxsize=64)
-def _stemmer(name: str) -> Stemmer.Stemmer:
+def _load_stemmer(name: str) -> Stemmer.Stemmer:
     return Stemmer.Stemmer(name)

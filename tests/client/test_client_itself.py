@@ -16,7 +16,7 @@ from afterturn_client import (
     Message,
     NewTurn,
 )
-from afterturn_client.calls import segment
+from afterturn_client.calls import path_segment
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.responses import JSONResponse
@@ -111,7 +111,7 @@ import afterturn_client.gateway; print(*sorted({name.partition('.')[0] for name 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
 def test_any_name_is_one_segment_of_a_path_and_comes_back(name: str) -> None:
-    quoted = segment(name)
+    quoted = path_segment(name)
     assert unquote(quoted) == name
     assert not set(quoted) & set("/?# \\")
     assert httpx.URL(f"http://h/a/{quoted}/b").raw_path.decode() == f"/a/{quoted}/b"

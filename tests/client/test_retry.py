@@ -6,7 +6,7 @@ import time
 import pytest
 from afterturn_client import calls
 from afterturn_client.errors import ApiError, RateLimitedError, UnknownOutcomeError, UnreachableError
-from afterturn_client.retry import Pause, RetryPolicy, attempts
+from afterturn_client.retry import Pause, RetryPolicy, plan_attempts
 from afterturn_client.transport import Lost, Reply, Request, parse_retry_after
 from afterturn_client.turns import Message, NewTurn
 
@@ -16,7 +16,7 @@ BUSY = json.dumps({"error": {"code": "RESOURCE_BUSY", "message": "", "retryable"
 
 def pauses(policy: RetryPolicy, outcome: Reply | Lost) -> tuple[list[float], type[BaseException]]:
     """Run a turn's attempts against a service that always answers the same."""
-    steps = attempts(TURN, policy, "key")
+    steps = plan_attempts(TURN, policy, "key")
     seen: list[float] = []
     answer: Reply | Lost | None = None
     try:

@@ -14,7 +14,7 @@ from sqlalchemy import text
 from typer.testing import CliRunner, Result
 
 from deploy.bootstrap import HOST
-from deploy.cli.app import build
+from deploy.cli.app import build_cli
 from deploy.local.folder_lock import FolderLock
 from deploy.local.stack import Stack
 from store import identity
@@ -57,7 +57,7 @@ class Operated:
     async def run(self, *arguments: str, said: str | None = None) -> Result:
         """Run a command in a thread: it has an event loop of its own; `said` is its standard input."""
         command = [*arguments, "--data", str(self.folder)]
-        return await asyncio.to_thread(CliRunner().invoke, build(arguments[0]), command, said)
+        return await asyncio.to_thread(CliRunner().invoke, build_cli(arguments[0]), command, said)
 
     async def answer(self, *arguments: str, said: str | None = None) -> dict[str, Any]:
         result = await self.run(*arguments, "--json", said=said)

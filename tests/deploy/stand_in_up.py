@@ -11,7 +11,7 @@ import typer
 
 from deploy.cli import up
 from deploy.local import Child, services
-from deploy.local.local_stack import LocalStack, Parts
+from deploy.local.local_stack import LocalStack, StackFactories
 
 API = """
 import http.server, os
@@ -32,14 +32,14 @@ TAKEN: list[socket.socket] = []
 def api(told: services.Services) -> Child:
     if len(TAKEN) < FIRST_COME:
         TAKEN.append(socket.create_server(("127.0.0.1", told.port)))
-    return replace(services.api(told), argv=(sys.executable, "-P", "-c", API))
+    return replace(services.describe_api(told), argv=(sys.executable, "-P", "-c", API))
 
 
 def workers(told: services.Services, count: int) -> Sequence[Child]:
-    return [replace(worker, argv=("sleep", "600")) for worker in services.workers(told, count)]
+    return [replace(worker, argv=("sleep", "600")) for worker in services.describe_workers(told, count)]
 
 
 if __name__ == "__main__":
-    stack = partial(LocalStack, parts=Parts(api=api, workers=workers))
+    stack = partial(LocalStack, parts=StackFactories(api=api, workers=workers))
     setattr(up, "LocalStack", stack)  # noqa: B010  (a stand-in is not the type it stands for)
     typer.run(up.up_command)

@@ -18,8 +18,8 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import text
 
-from deploy.api_process import _Model, _opened, _owned
-from deploy.local.ports import free_port
+from deploy.api_process import _BackgroundModel, _build_resources, _open_resources
+from deploy.local.ports import find_free_port
 from deploy.settings import Settings
 from embeddings.registry import create_embedder
 from embeddings.settings import EmbeddingSettings, Provider, RemoteSettings
@@ -97,7 +97,7 @@ async def token(postgres: TestPostgres) -> str:
 def test_what_was_acknowledged_outlives_the_process_that_said_so(
     postgres: TestPostgres, valkey: TestValkey, token: str, tmp_path: Path
 ) -> None:
-    port = free_port()
+    port = find_free_port()
     told = environment(tmp_path, postgres, valkey, port)
     headers = {"authorization": f"Bearer {token}"}
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=PATIENCE_S) as client:
@@ -130,7 +130,7 @@ def test_what_was_acknowledged_outlives_the_process_that_said_so(
 def test_a_request_that_runs_when_it_is_told_to_stop_is_answered_first(
     postgres: TestPostgres, valkey: TestValkey, token: str, tmp_path: Path
 ) -> None:
-    port, body = free_port(), orjson.dumps({**TURN, "turn_id": "while it stops"})
+    port, body = find_free_port(), orjson.dumps({**TURN, "turn_id": "while it stops"})
     head = (
         f"POST /api/v1/turns HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n"
         f"Expect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -177,7 +177,7 @@ def test_a_wrong_setting_is_named_and_ends_with_two(postgres: TestPostgres, valk
 def test_without_a_database_it_lives_but_is_not_ready(
     postgres: TestPostgres, valkey: TestValkey, tmp_path: Path
 ) -> None:
-    port = free_port()
+    port = find_free_port()
     nowhere = "postgresql+asyncpg://nobody:zq81@127.0.0.1:9/none"
     told = environment(tmp_path, postgres, valkey, port)
     told |= {"AFTERTURN_DATABASE__URL": nowhere, "AFTERTURN_DATABASE__OPERATOR_URL": nowhere}
@@ -206,7 +206,7 @@ async def test_the_servers_process_that_carries_words_steps_back_for_whoever_ask
         broker=BrokerSettings.model_validate({"url": valkey.url, "namespace": "api-carries"}),
         worker=WorkerSettings(nice=2 * nice),
     )
-    owned, beside = _owned(settings), Database(settings.database)
+    owned, beside = _build_resources(settings), Database(settings.database)
     try:
         for _ in ("the first look", "who waits for it"):
             await owned.words.brought(HOST, {HOST: TOO_MANY})
@@ -224,7 +224,7 @@ async def test_no_answer_waits_for_a_walk_over_what_was_loaded(tmp_path: Path) -
     model = create_embedder(EmbeddingSettings(provider=Provider.REMOTE, remote=remote), tmp_path)
     gc.unfreeze()
     try:
-        async with _Model(model, "sentence model").loading():
+        async with _BackgroundModel(model, "sentence model").loading():
             await until(lambda: gc.get_freeze_count() > 0, "what is loaded is out of the collector's sight")
     finally:
         gc.unfreeze()
@@ -243,11 +243,11 @@ async def test_turns_that_are_being_embedded_when_it_stops_are_the_workers_befor
             provider=Provider.REMOTE, remote=RemoteSettings(base_url="http://127.0.0.1:9", model="away")
         ),
     )
-    owned = _owned(settings)
+    owned = _build_resources(settings)
     stage = EmbeddingStage(owned.database, embedder)
     owned = replace(owned, batch=MicroBatch(owned.database, stage, lambda _host: True, owned.doorbell.ring, "api"))
     await world.append(turn="t")
-    async with _opened(settings, owned):
+    async with _open_resources(settings, owned):
         assert owned.batch.offer(HOST, [turn_uuid("s", "t")], 100)
         await embedder.begun.wait()
     assert await world.statuses(Stage.EMBEDDING) == ["pending"]

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from deploy.bootstrap import Credentials, bootstrap
+from deploy.bootstrap import Credentials, bootstrap_database
 from deploy.local import PostgresEndpoint
 from store.database import Database
 from store.identity import host_id
 from store.settings import DatabaseSettings
 from store.tenancy.keys import Grant, Keys
-from store.tenancy.tokens import checksum
+from store.tenancy.tokens import token_checksum
 from tests.servers import TestPostgres
 
 BODY = "at_" + "A" * 43
@@ -26,7 +26,7 @@ def endpoint(postgres: TestPostgres) -> PostgresEndpoint:
 
 
 async def made(data: Path, postgres: TestPostgres) -> Credentials:
-    return await asyncio.to_thread(bootstrap, data, endpoint(postgres))
+    return await asyncio.to_thread(bootstrap_database, data, endpoint(postgres))
 
 
 async def grant(postgres: TestPostgres, token: str) -> Grant | None:
@@ -62,7 +62,7 @@ async def test_a_second_start_keeps_both_keys(tmp_path: Path, fresh_database: Te
 
 
 @pytest.mark.parametrize(
-    "kept", ["at_of_an_older_version", BODY + checksum(BODY)], ids=["of an older version", "of another database"]
+    "kept", ["at_of_an_older_version", BODY + token_checksum(BODY)], ids=["of an older version", "of another database"]
 )
 async def test_a_key_that_opens_nothing_any_more_is_replaced(
     tmp_path: Path, fresh_database: TestPostgres, kept: str

@@ -9,12 +9,12 @@ import redis
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
-from deploy.broker_fitness import Watch, flaws, of_eviction
-from deploy.cli.doctor_checks import Patient
-from deploy.cli.doctor_checks import redis as examine_redis
+from deploy.broker_fitness import BrokerMonitor, find_broker_problems, judge_eviction_policy
+from deploy.cli.doctor_checks import DoctorTarget
+from deploy.cli.doctor_checks import check_redis as examine_redis
 from deploy.local import EmbeddedValkey
 from deploy.local.valkey import CONFIGURATION
-from deploy.settings import load
+from deploy.settings import load_settings
 from producers.settings import BrokerSettings
 from tests.patience import until
 
@@ -49,14 +49,14 @@ def let_in(client: "redis.Redis", password: str, *but: str) -> None:
 
 def test_our_own_server_is_fit(server: EmbeddedValkey, client: "redis.Redis") -> None:
     client.set("ours:ring:extraction", 1)
-    assert flaws(settings_of(server)) == []
+    assert find_broker_problems(settings_of(server)) == []
 
 
 def test_a_database_with_keys_of_others_is_told_without_their_names(
     server: EmbeddedValkey, client: "redis.Redis"
 ) -> None:
     client.mset({"zq81 of somebody": 1, "ours:recall": 1})
-    [flaw] = flaws(settings_of(server))
+    [flaw] = find_broker_problems(settings_of(server))
     assert not flaw.loses
     assert "a key of others" in flaw.what
     assert "zq81" not in str(flaw)
@@ -66,7 +66,7 @@ def test_a_database_with_keys_of_others_is_told_without_their_names(
     "policy,loses", [("allkeys-lru", [True]), ("volatile-lru", [False]), (None, [False]), ("noeviction", [])]
 )
 def test_whether_messages_may_be_thrown_away_is_told_by_the_policy(policy: str | None, loses: list[bool]) -> None:
-    found = list(of_eviction(policy))
+    found = list(judge_eviction_policy(policy))
     assert [flaw.loses for flaw in found] == loses
     assert all("noeviction" in flaw.remedy for flaw in found)
 
@@ -76,7 +76,7 @@ def test_what_a_server_refuses_to_tell_is_told_with_what_to_allow(
     server: EmbeddedValkey, client: "redis.Redis", refused: str, unknown: str
 ) -> None:
     let_in(client, "zq82", f"-{refused}")
-    watch = Watch(settings_of(server, "picky:zq82"))
+    watch = BrokerMonitor(settings_of(server, "picky:zq82"))
     with capture_logs() as told:
         assert watch.look()
     [line] = told
@@ -89,7 +89,7 @@ def test_what_a_server_refuses_to_tell_is_told_with_what_to_allow(
 def test_a_refused_info_hides_nothing_else(server: EmbeddedValkey, client: "redis.Redis") -> None:
     let_in(client, "zq82", "-info")
     client.set("zq81 of somebody", 1)
-    refused, shared = flaws(settings_of(server, "picky:zq82"))
+    refused, shared = find_broker_problems(settings_of(server, "picky:zq82"))
     assert "INFO is refused" in refused.what
     assert "a key of others" in shared.what
 
@@ -98,7 +98,7 @@ def test_a_server_that_lets_nobody_in_is_told_and_looked_at_again(
     server: EmbeddedValkey, client: "redis.Redis"
 ) -> None:
     let_in(client, "zq83")
-    watch = Watch(settings_of(server, "picky:zq82"))
+    watch = BrokerMonitor(settings_of(server, "picky:zq82"))
     with capture_logs() as told:
         assert not watch.look()
     assert "lets nobody in (AuthenticationError)" in told[0]["what"]
@@ -116,7 +116,9 @@ async def test_doctor_says_of_a_server_that_answers_what_it_refuses(
 ) -> None:
     let_in(client, "zq82", "-info")
     url = settings_of(server, f"picky:{password}").url.get_secret_value()
-    patient = Patient(load({"AFTERTURN_DATA": str(tmp_path), "AFTERTURN_BROKER__URL": url}).settings, None)
+    patient = DoctorTarget(
+        load_settings({"AFTERTURN_DATA": str(tmp_path), "AFTERTURN_BROKER__URL": url}).settings, None
+    )
     seen = [finding.seen async for finding in examine_redis(patient)]
     assert any(told in one for one in seen)
     assert not any("does not answer" in one for one in seen)
@@ -127,7 +129,7 @@ async def test_a_broker_that_was_away_is_looked_at_when_it_is_back(
 ) -> None:
     monkeypatch.setattr("deploy.local.valkey.CONFIGURATION", CONFIGURATION.replace("noeviction", "allkeys-lru"))
     own = EmbeddedValkey(tmp_path)
-    watch = Watch(settings_of(own), every_s=0.01)
+    watch = BrokerMonitor(settings_of(own), every_s=0.01)
     assert not watch.look()
     async with watch.running():
         assert watch.wrong() == ""

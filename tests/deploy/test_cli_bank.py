@@ -8,7 +8,7 @@ import pytest
 from starlette.responses import JSONResponse, Response
 from typer.testing import CliRunner, Result
 
-from deploy.cli.app import build
+from deploy.cli.app import build_cli
 from tests.client.loopback import Loopback, Seen
 from tests.deploy.native_double import NativeDouble, refusal, stand_in
 
@@ -30,7 +30,7 @@ def data(server: Loopback, tmp_path: Path) -> Iterator[Path]:
 
 
 def run(data: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(build("bank"), ["bank", "language", *arguments, "--data", str(data)])
+    return CliRunner().invoke(build_cli("bank"), ["bank", "language", *arguments, "--data", str(data)])
 
 
 def test_a_language_is_sent_to_the_bank_and_what_follows_is_said(server: Loopback, data: Path) -> None:

@@ -33,7 +33,7 @@ def ended_by(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> tuple[o
             cleaned.append("folder")
 
     monkeypatch.setattr(sys, "argv", ["afterturn", "demo"])
-    monkeypatch.setattr(app, "build", lambda *_names: command)
+    monkeypatch.setattr(app, "build_cli", lambda *_names: command)
     with pytest.raises(SystemExit) as caught:
         main()
     return caught.value.code, cleaned
@@ -66,7 +66,7 @@ def test_an_end_is_not_lost_amid_the_work_of_a_command_that_may_not_be_interrupt
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     monkeypatch.setattr(sys, "argv", ["afterturn", "demo"])
-    monkeypatch.setattr(app, "build", lambda *_names: lambda: asyncio.run(work()))
+    monkeypatch.setattr(app, "build_cli", lambda *_names: lambda: asyncio.run(work()))
     with pytest.raises(SystemExit) as caught:
         main()
     assert (caught.value.code, said) == (130, ["cleaned up"])
@@ -75,7 +75,7 @@ def test_an_end_is_not_lost_amid_the_work_of_a_command_that_may_not_be_interrupt
 def test_a_command_that_outlives_its_terminal_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     monkeypatch.setattr(sys, "argv", ["afterturn", "demo"])
-    monkeypatch.setattr(app, "build", lambda *_names: lambda: signal.raise_signal(signal.SIGHUP))
+    monkeypatch.setattr(app, "build_cli", lambda *_names: lambda: signal.raise_signal(signal.SIGHUP))
     with pytest.raises(SystemExit):
         main()
     assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN

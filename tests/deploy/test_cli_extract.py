@@ -7,7 +7,7 @@ import pytest
 from pydantic import SecretStr
 from typer.testing import CliRunner
 
-from deploy.cli.app import build
+from deploy.cli.app import build_cli
 from deploy.local.stack import find_stack
 from embeddings.registry import create_embedder
 from embeddings.settings import EmbeddingSettings, Provider, RemoteSettings
@@ -53,7 +53,7 @@ async def test_what_is_read_anew_is_read_by_the_stacks_own_model(elsewhere: Busy
 
 @pytest.mark.parametrize("command", ["extract", "embed"])
 def test_without_a_stack_there_is_nothing_to_run_over(tmp_path: Path, command: str) -> None:
-    result = CliRunner().invoke(build(command), [command, "--data", str(tmp_path), "--json"])
+    result = CliRunner().invoke(build_cli(command), [command, "--data", str(tmp_path), "--json"])
     assert result.exit_code == 2
 
 

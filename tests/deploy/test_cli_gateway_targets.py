@@ -8,7 +8,7 @@ from cryptography.fernet import Fernet
 from pydantic import SecretStr
 
 from deploy.cli import doctor_checks
-from deploy.cli.doctor_checks import Patient
+from deploy.cli.doctor_checks import DoctorTarget
 from deploy.cli.doctor_rules import Finding, Verdict
 from deploy.gateways import TargetAccess
 from deploy.local.stack import Stack
@@ -196,4 +196,4 @@ async def test_doctor_says_of_a_gateway_that_is_not_called_because_it_fails(busy
 async def findings(busy: Busy) -> list[Finding]:
     """What doctor finds of gateway targets."""
     stack = Stack.model_validate_json((busy.folder / "stack.json").read_text())
-    return [one async for one in doctor_checks.gateways(Patient(Settings(), stack))]
+    return [one async for one in doctor_checks.gateways(DoctorTarget(Settings(), stack))]

@@ -15,7 +15,7 @@ import pytest
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from typer.testing import CliRunner, Result
 
-from deploy.cli.app import build
+from deploy.cli.app import build_cli
 from tests.client.loopback import Loopback, Seen, loopback
 from tests.deploy.native_double import NativeDouble, refusal, stand_in
 from tests.patience import PATIENCE_S, wait_until
@@ -37,7 +37,7 @@ class Stacked:
 
     def ingest(self, file: Path, *options: str) -> Result:
         arguments = ["ingest", str(file), "--data", str(self.folder), *options]
-        return CliRunner().invoke(build("ingest"), arguments)
+        return CliRunner().invoke(build_cli("ingest"), arguments)
 
     def counted(self, file: Path, *options: str) -> tuple[dict[str, Any], int]:
         result = self.ingest(file, "--json", *options)
@@ -256,7 +256,7 @@ def test_a_wrong_key_is_wrong_usage(stacked: Stacked) -> None:
 
 def test_no_stack_no_file_and_no_format_are_wrong_usage(stacked: Stacked, tmp_path: Path) -> None:
     file = stacked.write("words.txt", "just words\n")
-    nowhere = CliRunner().invoke(build("ingest"), ["ingest", str(file), "--data", str(tmp_path / "none")])
+    nowhere = CliRunner().invoke(build_cli("ingest"), ["ingest", str(file), "--data", str(tmp_path / "none")])
     assert (nowhere.exit_code, "afterturn up" in nowhere.stderr) == (2, True)
     missing = stacked.ingest(tmp_path / "missing.txt")
     assert (missing.exit_code, "No such file" in missing.stderr) == (2, True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.cli.operator_command import operator
+from deploy.cli.operator_command import read_operator_name
 from store.ledger.ledger import Stage
 from tests.deploy.operated import HOST_ID, SECRET, Busy, turn_id
 from tests.patience import PATIENCE_S
@@ -63,7 +63,7 @@ async def test_retrying_one_needs_no_yes_and_is_in_the_turns_history(busy: Busy)
     }
     assert await busy.states(Stage.EMBEDDING) == ["pending"]
     [_, noted] = (await busy.answer("jobs", "show", "monday/1"))["history"]
-    assert (noted["event"], noted["by"], noted["was"]) == ("operator_retried", operator(), "dead")
+    assert (noted["event"], noted["by"], noted["was"]) == ("operator_retried", read_operator_name(), "dead")
     assert (await busy.run("jobs", "retry", "monday/1")).exit_code == 1
 
 
@@ -159,8 +159,8 @@ async def test_every_command_of_an_operator_is_in_the_call_audit(busy: Busy) -> 
     await busy.run("gateway", "resolve", "monday/1", "--as", "delivered")
     calls = (await busy.answer("audit", "list", "--door", "operator"))["calls"]
     assert [(call["operation"], call["actor"], call["rows"], call["code"]) for call in calls] == [
-        ("gateway resolve", operator(), None, "NOT_FOUND"),
-        ("jobs retry", operator(), 2, None),
+        ("gateway resolve", read_operator_name(), None, "NOT_FOUND"),
+        ("jobs retry", read_operator_name(), 2, None),
     ]
     assert len((await busy.answer("audit", "list", "--refused"))["calls"]) == 1
     assert len((await busy.answer("audit", "list", "--operation", "jobs retry", "--since", "1h"))["calls"]) == 1

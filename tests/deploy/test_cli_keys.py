@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from deploy.cli import main
-from deploy.cli.durations import duration
+from deploy.cli.durations import parse_duration
 from store.tenancy.keys import Grant, Keys
 from tests.deploy.operated import Operated
 
@@ -151,5 +151,5 @@ def test_what_is_not_utf8_is_wrong_usage(monkeypatch: pytest.MonkeyPatch, capsys
 @pytest.mark.parametrize("text", ["", "5", "h", "1.5h", "-1h", "999999d", "1w"])
 def test_what_is_no_length_of_time_is_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter):
-        duration(text)
-    assert duration("24h") == timedelta(days=1)
+        parse_duration(text)
+    assert parse_duration("24h") == timedelta(days=1)

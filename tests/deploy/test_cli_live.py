@@ -28,7 +28,7 @@ from afterturn_client import (
 )
 from typer.testing import CliRunner, Result
 
-from deploy.cli.app import build
+from deploy.cli.app import build_cli
 from deploy.lab.demo.data import FOLDER
 from deploy.local.stack import Stack, find_stack
 from tests.deploy.upper import remove
@@ -54,7 +54,7 @@ class Live:
 
     def run(self, *arguments: str) -> Result:
         """Run a command, which has an event loop of its own: not to be called on one."""
-        return CliRunner().invoke(build(arguments[0]), [*arguments, "--data", str(self.data)])
+        return CliRunner().invoke(build_cli(arguments[0]), [*arguments, "--data", str(self.data)])
 
     def answer(self, *arguments: str) -> dict[str, Any]:
         done = self.run(*arguments, "--json")

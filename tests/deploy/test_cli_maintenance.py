@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from deploy.cli.operator_command import operator
+from deploy.cli.operator_command import read_operator_name
 from store import identity
 from store.maintenance import Pruning
 from store.memory.turns import NewMessage, NewTurn, TurnStore
@@ -56,7 +56,7 @@ async def test_what_an_operator_put_away_and_what_failed_is_in_the_call_audit(
     assert (await operated.run("maintenance", "--task", "ledger")).exit_code == 1
     calls = (await operated.answer("audit", "list", "--door", "operator"))["calls"]
     told = [(call["operation"], call["actor"], call["rows"], call["code"]) for call in calls]
-    assert told == [("maintenance", operator(), 0, "FAILED"), ("maintenance", operator(), 4, None)]
+    assert told == [("maintenance", read_operator_name(), 0, "FAILED"), ("maintenance", read_operator_name(), 4, None)]
 
 
 async def test_what_nobody_asked_for_is_told_as_off_and_why(operated: Operated) -> None:

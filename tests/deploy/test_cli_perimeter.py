@@ -13,8 +13,8 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from deploy.cli.app import build
-from deploy.local.ports import free_port
+from deploy.cli.app import build_cli
+from deploy.local.ports import find_free_port
 from producers.contract_kit.flat_plugin import FlatStore
 from tests.patience import PATIENCE_S
 from tests.processes import spawned
@@ -36,7 +36,16 @@ def test_it_serves_each_workspace_by_its_key_until_it_is_told_to_stop(tmp_path: 
     for name, content in (("workspace:self", "mine"), ("workspace:root", "not mine"), ("org:root", "everyone's")):
         store.upsert_namespace(name, {"kind": name.partition(":")[0]})
         store.write(name, {"content": content, "kind": "fact", "source": "agent"})
-    argv = [sys.executable, "-P", "-m", "deploy.cli", "plugin", "perimeter", "--listen", f"127.0.0.1:{free_port()}"]
+    argv = [
+        sys.executable,
+        "-P",
+        "-m",
+        "deploy.cli",
+        "plugin",
+        "perimeter",
+        "--listen",
+        f"127.0.0.1:{find_free_port()}",
+    ]
     with served(store=store) as plugin_url:
         environment = os.environ | {"MEMORY_PLUGIN_URL": plugin_url, "DATABASE_URL": ""}
         with (
@@ -76,7 +85,7 @@ def test_an_address_that_is_none_ends_with_status_2(tmp_path: Path, listen: str,
 
 
 def test_a_tree_that_is_none_or_a_plugin_url_that_names_none_ends_with_status_2(tmp_path: Path) -> None:
-    arguments = ["--listen", f"127.0.0.1:{free_port()}", *files(tmp_path)]
+    arguments = ["--listen", f"127.0.0.1:{find_free_port()}", *files(tmp_path)]
     assert run(arguments, MEMORY_PLUGIN_URL="ftp://x").exit_code == 2
     (tmp_path / "tree.yaml").write_text("table: {}")
     assert "DATABASE_URL is required" in run(arguments).stderr
@@ -86,4 +95,4 @@ def test_a_tree_that_is_none_or_a_plugin_url_that_names_none_ends_with_status_2(
 
 def run(arguments: list[str], **named: str) -> Any:
     environment = {"MEMORY_PLUGIN_URL": "", "DATABASE_URL": ""} | named
-    return CliRunner().invoke(build("plugin"), ["plugin", "perimeter", *arguments], env=environment)
+    return CliRunner().invoke(build_cli("plugin"), ["plugin", "perimeter", *arguments], env=environment)

@@ -18,7 +18,7 @@ import pytest_asyncio
 from sqlalchemy.ext.asyncio import AsyncConnection
 from typer.testing import CliRunner
 
-from deploy.cli.app import build
+from deploy.cli.app import build_cli
 from deploy.cli.memory_backfill import translate_flags
 from producers.contract_kit.flat_plugin import FlatHandler
 from tests.patience import PATIENCE_S, until
@@ -74,7 +74,7 @@ def environment(database: str, url: str, folder: Path) -> dict[str, str]:
 async def ran(arguments: list[str], named: dict[str, str], command: str = "backfill") -> Ran:
     """Run a command in a thread, with an event loop of its own; with the flags of Go."""
     given = ["plugin", command, *translate_flags(arguments)]
-    result = await asyncio.to_thread(CliRunner().invoke, build("plugin"), given, env=named)
+    result = await asyncio.to_thread(CliRunner().invoke, build_cli("plugin"), given, env=named)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return Ran(result.exit_code, result.stdout, result.stderr)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from deploy.cli.app import build
+from deploy.cli.app import build_cli
 from tests.client.loopback import Loopback
 from tests.client.twins import FACT
 from tests.deploy.native_double import NativeDouble, stand_in
@@ -31,7 +31,7 @@ def data(server: Loopback, tmp_path: Path) -> Iterator[Path]:
 
 
 def run(data: Path, *arguments: str) -> Result:
-    return CliRunner().invoke(build("profile"), ["profile", *arguments, "--data", str(data)])
+    return CliRunner().invoke(build_cli("profile"), ["profile", *arguments, "--data", str(data)])
 
 
 def test_a_profile_says_since_when_and_from_where(server: Loopback, data: Path) -> None:

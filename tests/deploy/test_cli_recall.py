@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from deploy.cli.app import COMMANDS, build
-from deploy.cli.config import masked
+from deploy.cli.app import COMMANDS, build_cli
+from deploy.cli.config import mask_value
 from tests.client.loopback import Loopback
 from tests.deploy.native_double import NativeDouble, stand_in
 from tests.patience import PATIENCE_S
@@ -61,7 +61,7 @@ def data(server: Loopback, tmp_path: Path) -> Iterator[Path]:
 
 def test_a_question_is_sent_with_what_narrows_it(server: Loopback, data: Path) -> None:
     options = ["--bank", "b", "--session", "s", "--exclude-session", "-k", "3", "--max-tokens", "9", "--kind", "world"]
-    result = CliRunner().invoke(build("recall"), ["recall", "who?", "--data", str(data), "--explain", *options])
+    result = CliRunner().invoke(build_cli("recall"), ["recall", "who?", "--data", str(data), "--explain", *options])
     assert result.exit_code == 0, result.stderr
     assert server.seen[0].json == {
         "query": "who?",
@@ -98,7 +98,7 @@ def test_times_sources_metadata_and_positions_are_sent_as_the_service_has_them(s
         "--skip-recent",
         "6",
     ]
-    result = CliRunner().invoke(build("recall"), ["recall", "who?", "--data", str(data), *options])
+    result = CliRunner().invoke(build_cli("recall"), ["recall", "who?", "--data", str(data), *options])
     assert result.exit_code == 0, result.stderr
     asked = server.seen[0].json
     assert asked["as_of"] == "2026-05-01T00:00:00Z"
@@ -112,7 +112,7 @@ def test_times_sources_metadata_and_positions_are_sent_as_the_service_has_them(s
 def test_what_cannot_be_read_is_wrong_usage_before_anything_is_asked(
     server: Loopback, data: Path, wrong: list[str]
 ) -> None:
-    assert CliRunner().invoke(build("recall"), ["recall", "who?", "--data", str(data), *wrong]).exit_code == 2
+    assert CliRunner().invoke(build_cli("recall"), ["recall", "who?", "--data", str(data), *wrong]).exit_code == 2
     assert server.seen == []
 
 
@@ -124,29 +124,29 @@ def test_directives_other_turns_and_how_sure_a_fact_is_are_shown(server: Loopbac
         "directives": [{"directive_id": "d", "name": "tone", "content": "brief", "priority": 1}],
     }
     lock = stand_in(tmp_path / "more", server, NativeDouble(answers={"/api/v1/recall": {**ANSWER, **more}}))
-    result = CliRunner().invoke(build("recall"), ["recall", "who?", "--data", str(tmp_path / "more")])
+    result = CliRunner().invoke(build_cli("recall"), ["recall", "who?", "--data", str(tmp_path / "more")])
     lock.release()
     assert all(shown in result.stdout for shown in ("tone: brief", "also in t/0", "78% sure"))
 
 
 def test_tags_and_a_user_hold_it_and_across_banks_needs_the_user(server: Loopback, data: Path) -> None:
     held = ["recall", "who?", "--data", str(data), "--tag", "a", "--tag", "b", "--across-banks"]
-    assert CliRunner().invoke(build("recall"), held).exit_code == 2
+    assert CliRunner().invoke(build_cli("recall"), held).exit_code == 2
     assert server.seen == []
-    result = CliRunner().invoke(build("recall"), [*held, "--user", "ana"])
+    result = CliRunner().invoke(build_cli("recall"), [*held, "--user", "ana"])
     assert result.exit_code == 0, result.stderr
     asked = server.seen[0].json
     assert (asked["tags"], asked["user_id"], asked["across_banks"]) == (["a", "b"], "ana", True)
 
 
 def test_json_is_the_services_answer_on_one_ascii_line(data: Path) -> None:
-    result = CliRunner().invoke(build("recall"), ["recall", "who?", "--data", str(data), "--json"])
+    result = CliRunner().invoke(build_cli("recall"), ["recall", "who?", "--data", str(data), "--json"])
     assert len(result.stdout.splitlines()) == 1
     assert json.loads(result.stdout) == ANSWER
 
 
 def test_for_people_texts_cannot_steer_the_terminal(data: Path) -> None:
-    result = CliRunner().invoke(build("recall"), ["recall", "who?", "--data", str(data), "--explain"])
+    result = CliRunner().invoke(build_cli("recall"), ["recall", "who?", "--data", str(data), "--explain"])
     assert "red [bold]herring[/bold]" in result.stdout
     assert ":smile:" in result.stdout
     assert "\x1b" not in result.stdout
@@ -155,7 +155,7 @@ def test_for_people_texts_cannot_steer_the_terminal(data: Path) -> None:
 
 
 def test_what_a_score_is_made_of_is_told_in_words(data: Path) -> None:
-    result = CliRunner().invoke(build("recall"), ["recall", "who?", "--data", str(data), "--explain"])
+    result = CliRunner().invoke(build_cli("recall"), ["recall", "who?", "--data", str(data), "--explain"])
     assert "    dense 0.300 (no. 1), session +0.250, assistant -0.050\n" in result.stdout
 
 
@@ -163,7 +163,7 @@ def test_a_trace_tells_what_each_step_took(server: Loopback, tmp_path: Path) -> 
     server.reset()
     traced = {**ANSWER, "trace": {"prepare": 1.5, "dense": 2.125}}
     lock = stand_in(tmp_path / "traced", server, NativeDouble(answers={"/api/v1/recall": traced}))
-    result = CliRunner().invoke(build("recall"), ["recall", "who?", "--data", str(tmp_path / "traced"), "--trace"])
+    result = CliRunner().invoke(build_cli("recall"), ["recall", "who?", "--data", str(tmp_path / "traced"), "--trace"])
     lock.release()
     assert server.seen[0].json["explain"] is True
     assert "(no. 1)" not in result.stdout
@@ -172,18 +172,18 @@ def test_a_trace_tells_what_each_step_took(server: Loopback, tmp_path: Path) -> 
 
 
 def test_a_wrong_number_and_a_wrong_command_are_wrong_usage(data: Path) -> None:
-    assert CliRunner().invoke(build("recall"), ["recall", "q", "-k", "0", "--data", str(data)]).exit_code == 2
-    assert CliRunner().invoke(build(), ["nonsense"]).exit_code == 2
+    assert CliRunner().invoke(build_cli("recall"), ["recall", "q", "-k", "0", "--data", str(data)]).exit_code == 2
+    assert CliRunner().invoke(build_cli(), ["nonsense"]).exit_code == 2
 
 
 def test_an_environment_variable_names_the_data_folder(data: Path) -> None:
-    result = CliRunner().invoke(build("recall"), ["recall", "q", "--json"], env={"AFTERTURN_DATA": str(data)})
+    result = CliRunner().invoke(build_cli("recall"), ["recall", "q", "--json"], env={"AFTERTURN_DATA": str(data)})
     assert result.exit_code == 0
 
 
 @pytest.mark.parametrize("command", sorted(n for n, at in COMMANDS.items() if not at.endswith("_app") and n != "demo"))
 def test_help_teaches_with_an_example(command: str) -> None:
-    result = CliRunner().invoke(build(command), [command, "--help"])
+    result = CliRunner().invoke(build_cli(command), [command, "--help"])
     assert result.exit_code == 0
     assert command == "up" or "Example" in result.stdout
 
@@ -207,7 +207,7 @@ CONFIGURED = {
 def test_config_shows_values_and_origins_and_no_secret(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text("worker: {max_attempts: 7}\n")
-    result = CliRunner().invoke(build("config"), ["config", "--config", str(file), "--json"], env=CONFIGURED)
+    result = CliRunner().invoke(build_cli("config"), ["config", "--config", str(file), "--json"], env=CONFIGURED)
     settings = json.loads(result.stdout)["settings"]
     assert settings["api.port"] == {"value": 9000, "from": "environment AFTERTURN_API__PORT"}
     assert settings["worker.max_attempts"] == {"value": 7, "from": f"file {file}"}
@@ -216,7 +216,7 @@ def test_config_shows_values_and_origins_and_no_secret(tmp_path: Path) -> None:
     assert settings["broker.url"]["value"] == "redis://:********@cache.example:6379/0?********"
     assert settings["gateway.user_key"]["value"] == "********"
     assert "AFTERTURN_PORT" in result.stderr
-    for_people = CliRunner().invoke(build("config"), ["config"], env=CONFIGURED)
+    for_people = CliRunner().invoke(build_cli("config"), ["config"], env=CONFIGURED)
     assert "api.port" in for_people.stdout
     for shown in (result.stdout, result.stderr, for_people.stdout, for_people.stderr):
         assert SECRET not in shown
@@ -224,7 +224,7 @@ def test_config_shows_values_and_origins_and_no_secret(tmp_path: Path) -> None:
 
 def test_config_says_what_is_wrong_and_ends_with_2() -> None:
     environ = {"AFTERTURN_API__PORT": SECRET, "AFTERTURN_DATABASE__URL": f"postgresql://u:{SECRET}@h/x"}
-    result = CliRunner().invoke(build("config"), ["config"], env=environ)
+    result = CliRunner().invoke(build_cli("config"), ["config"], env=environ)
     assert result.exit_code == 2
     assert "api.port (environment AFTERTURN_API__PORT)" in result.stderr
     assert "0..65535" in result.stderr
@@ -245,4 +245,4 @@ def test_config_says_what_is_wrong_and_ends_with_2() -> None:
     ],
 )
 def test_no_password_of_a_url_is_shown_however_it_is_written(url: str) -> None:
-    assert SECRET not in masked(url)
+    assert SECRET not in mask_value(url)

@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import text
 
 from deploy.cli import recall_check
-from deploy.cli.recall_check import NAMES, STEPS, size_class
+from deploy.cli.recall_check import SIZE_LIMITS, SIZE_NAMES, classify_size
 from deploy.local.stack import FILE, Stack
 from store import identity
-from store.derived.unit_vectors import Wanted, insert, missing
+from store.derived.unit_vectors import Wanted, insert_vectors, read_missing
 from store.recall import dense_arm
 from store.recall.accuracy_check import Asked
 from store.recall.settings import RecallSettings
@@ -36,11 +36,13 @@ async def _embedded(busy: Busy, bank: UUID) -> None:
     turns = await busy.tell("select turn_id from afterturn.turn_t where bank_id = :bank", bank=bank)
     async with busy.opened() as database:
         async with database.tenant(HOST_ID) as connection:
-            units = await missing(connection, HOST_ID, GENERATION, [Wanted(bank, row.turn_id, False) for row in turns])
+            units = await read_missing(
+                connection, HOST_ID, GENERATION, [Wanted(bank, row.turn_id, False) for row in turns]
+            )
         vectors = np.random.default_rng(7).standard_normal((len(units), 384), dtype=np.float32)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         async with database.tenant(HOST_ID) as connection:
-            await insert(connection, HOST_ID, GENERATION, units, vectors)
+            await insert_vectors(connection, HOST_ID, GENERATION, units, vectors)
     tagged = """update afterturn.agent_memory_unit_t set metadata = '{"tags": ["one"]}' where role = 'user'"""
     await busy.tell(tagged + " returning 1")
 
@@ -48,7 +50,7 @@ async def _embedded(busy: Busy, bank: UUID) -> None:
 async def test_an_exact_search_finds_all_of_it_at_every_size_and_under_every_filter(stored: Busy) -> None:
     found = await stored.answer("recall-check", "--units", "6")
     assert (found["recall_at_10"], found["met"], found["target"]) == (1.0, True, ">= 0.98")
-    assert [(row["units"], row["banks"]) for row in found["sizes"]] == [(NAMES[0], 1)]
+    assert [(row["units"], row["banks"]) for row in found["sizes"]] == [(SIZE_NAMES[0], 1)]
     rows = {row["filter"]: row for row in found["filters"]}
     assert rows.keys() >= {"none", "kinds", "session"}
     assert all(row["recall_at_10"] == 1.0 for row in rows.values())
@@ -81,11 +83,11 @@ async def test_the_bounds_of_the_running_stack_are_those_that_are_tried(
         tried.append(settings.exact_units)
         return []
 
-    monkeypatch.setattr(recall_check, "compare", compared)
+    monkeypatch.setattr(recall_check, "compare_searches", compared)
     await stored.run("recall-check")
     assert tried == [7]
 
 
-@pytest.mark.parametrize("units, name", [(1, 0), (STEPS[0], 1), (STEPS[1] - 1, 1), (STEPS[3], 4)])
+@pytest.mark.parametrize("units, name", [(1, 0), (SIZE_LIMITS[0], 1), (SIZE_LIMITS[1] - 1, 1), (SIZE_LIMITS[3], 4)])
 def test_banks_are_told_apart_by_their_size(units: int, name: int) -> None:
-    assert size_class(units) == name
+    assert classify_size(units) == name

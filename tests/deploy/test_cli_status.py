@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from sqlalchemy.exc import InterfaceError
 
-from deploy.cli.stage_progress import WINDOW_S, Speed, Speeds, looks
+from deploy.cli.stage_progress import WINDOW_S, Speed, Speeds, poll_forever
 from store.ledger.ledger import PUBLIC_STATUSES, Stage, StageCounts
 from tests.deploy.operated import SECRET, Busy
 from tests.patience import PATIENCE_S
@@ -52,7 +52,7 @@ async def test_watching_outlives_a_database_that_is_away() -> None:
             raise answer
         return answer
 
-    seen = looks(look, timedelta(), said.append)
+    seen = poll_forever(look, timedelta(), said.append)
     assert [await anext(seen), await anext(seen)] == [1, 2]
     await seen.aclose()
     assert len(said) == 1

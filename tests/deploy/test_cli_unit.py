@@ -8,7 +8,7 @@ import pytest
 from starlette.responses import JSONResponse, Response
 from typer.testing import CliRunner, Result
 
-from deploy.cli.app import build
+from deploy.cli.app import build_cli
 from tests.client.loopback import Loopback, Seen
 from tests.deploy.native_double import NativeDouble, refusal, stand_in
 
@@ -64,7 +64,7 @@ def data(server: Loopback, double: NativeDouble, tmp_path: Path) -> Iterator[Pat
 
 
 def run(data: Path, *arguments: str, stdin: str | None = None) -> Result:
-    return CliRunner().invoke(build("unit"), ["unit", *arguments, "--data", str(data)], input=stdin)
+    return CliRunner().invoke(build_cli("unit"), ["unit", *arguments, "--data", str(data)], input=stdin)
 
 
 def test_a_unit_is_shown_with_all_that_is_known_of_where_it_comes_from(server: Loopback, data: Path) -> None:

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from deploy.local.ports import free_port
+from deploy.local.ports import find_free_port
 from store.database import Database
 from store.settings import DatabaseSettings
 from store.tenancy.keys import Keys
@@ -50,7 +50,7 @@ def turn(n: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def served(postgres: TestPostgres, valkey: TestValkey, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    port, folder = free_port(), tmp_path_factory.mktemp("fair")
+    port, folder = find_free_port(), tmp_path_factory.mktemp("fair")
     with (
         api(environment(folder, postgres, valkey, port), folder) as process,
         httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client,

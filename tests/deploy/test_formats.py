@@ -11,7 +11,7 @@ from afterturn_client.turns import turn_body
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.cli.formats import LONGEST_SESSION_ID, Format, detect, parse, session_name
+from deploy.cli.formats import LONGEST_SESSION_ID, Format, derive_session_name, detect_format, parse_file
 from deploy.cli.parsed import BadLine, ParsedTurn
 
 GOOD = {"session_id": "s", "turn_id": "t", "messages": [{"role": "user", "content": "hello"}]}
@@ -19,9 +19,9 @@ GOOD = {"session_id": "s", "turn_id": "t", "messages": [{"role": "user", "conten
 
 def parsed(data: bytes | str, form: Format | None = None, longest: int = 10_000) -> list[ParsedTurn | BadLine]:
     raw = data.encode(errors="surrogatepass") if isinstance(data, str) else data
-    found = form or detect(raw)
+    found = form or detect_format(raw)
     assert found is not None
-    return list(parse(io.BytesIO(raw), found, "file.txt", longest))
+    return list(parse_file(io.BytesIO(raw), found, "file.txt", longest))
 
 
 def bodies(items: list[ParsedTurn | BadLine]) -> list[dict[str, Any]]:
@@ -129,7 +129,7 @@ def test_a_very_long_line_is_skipped_without_being_held() -> None:
             self.left -= size
             return size
 
-    items = list(parse(io.BufferedReader(Endless()), Format.JSONL, "s", 10_000))
+    items = list(parse_file(io.BufferedReader(Endless()), Format.JSONL, "s", 10_000))
     assert [type(item) for item in items] == [BadLine, ParsedTurn]
     assert items[-1].offset == 300_000_001 + len(json.dumps(GOOD))
 
@@ -238,25 +238,25 @@ def test_a_broken_chat_document_is_one_bad_line(document: bytes, line: int) -> N
     ],
 )
 def test_a_format_is_known_by_how_a_file_begins(head: str, form: Format | None) -> None:
-    assert detect(head.encode()) == form
+    assert detect_format(head.encode()) == form
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "tab\t.txt", "x" * 300, "ü" * 100, "half\udc80"])
 def test_any_file_name_becomes_a_session_id(name: str) -> None:
-    session = session_name(name)
+    session = derive_session_name(name)
     assert 1 <= len(session.encode()) <= LONGEST_SESSION_ID
     assert not set(session) & {"/", "\\", "\t", "\0"}
     assert session not in {".", ".."}
-    assert session == session_name(name)
+    assert session == derive_session_name(name)
 
 
 def test_long_file_names_that_begin_alike_stay_apart() -> None:
-    assert session_name("x" * 200 + "1") != session_name("x" * 200 + "2")
+    assert derive_session_name("x" * 200 + "1") != derive_session_name("x" * 200 + "2")
 
 
 @given(st.binary(max_size=300), st.sampled_from(Format))
 def test_no_bytes_make_a_parser_raise(data: bytes, form: Format) -> None:
-    detect(data)
+    detect_format(data)
     lines = [item.line for item in parsed(data, form)]
     assert form is Format.CHAT or lines == sorted(lines)
 

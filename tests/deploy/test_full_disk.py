@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local import Child
-from deploy.metrics import merge_the_dead
+from deploy.metrics import merge_dead_samples
 from deploy.samples import BYTES, share_samples
 from deploy.settings import LogFormat
 from tests.deploy.local.test_supervisor import Listener, run
@@ -83,10 +83,10 @@ def test_what_the_dead_counted_waits_for_space(small_disk: Path) -> None:
     left = sorted(small_disk.glob("*.db"))
     assert {path.stat().st_size for path in left} == {BYTES}
     fill(small_disk)
-    merge_the_dead(small_disk)
+    merge_dead_samples(small_disk)
     assert any(path.name.startswith("counter") for path in small_disk.glob("*.db"))
     (small_disk / "filler").unlink()
-    merge_the_dead(small_disk)
+    merge_dead_samples(small_disk)
     assert {path.name for path in small_disk.glob("*.db")} == {"counter_merged.db", "histogram_merged.db"}
 
 

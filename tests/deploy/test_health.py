@@ -9,7 +9,7 @@ import pytest
 from pydantic import SecretStr
 
 from deploy.health import ApiHealth
-from deploy.health_rules import Seen
+from deploy.health_rules import LedgerSample
 from deploy.metrics import LedgerCounts
 from deploy.settings import HealthSettings
 from producers.notifications import Doorbell
@@ -30,9 +30,9 @@ class Ledgers(LedgerCounts):
     newly_failed: int = 0
     oldest_s: float = 0.0
 
-    async def read(self) -> Seen:
+    async def read(self) -> LedgerSample:
         counts = dict.fromkeys(PUBLIC_STATUSES, 0) | {"dead": 5}
-        return Seen({Stage.EMBEDDING: StageCounts(counts, self.oldest_s)}, self.newly_failed)
+        return LedgerSample({Stage.EMBEDDING: StageCounts(counts, self.oldest_s)}, self.newly_failed)
 
 
 @dataclass

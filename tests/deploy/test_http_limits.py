@@ -12,7 +12,7 @@ import httpx
 import psutil
 import pytest
 
-from deploy.local.ports import free_port
+from deploy.local.ports import find_free_port
 from tests.deploy.test_api_process import api, environment, live
 from tests.patience import PATIENCE_S, wait_until
 from tests.servers import TestPostgres, TestValkey
@@ -62,7 +62,7 @@ class Target:
 
 @pytest.fixture(scope="module")
 def target(postgres: TestPostgres, valkey: TestValkey, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    port, folder = free_port(), tmp_path_factory.mktemp("limits")
+    port, folder = find_free_port(), tmp_path_factory.mktemp("limits")
     with (
         api(environment(folder, postgres, valkey, port) | LIMITS, folder) as process,
         httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client,

@@ -22,7 +22,7 @@ LARGE = "insert into afterturn.bank_statistics_t values (:host, :bank, 1000, 100
 async def test_a_bank_that_grew_gets_its_index_while_the_stack_runs(
     fresh_database: TestPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexing, "LOOK_S", 0.05)
+    monkeypatch.setattr(indexing, "CHECK_INTERVAL_S", 0.05)
     engine = create_owner_engine(fresh_database.owner_url, poolclass=NullPool)
     async with engine.begin() as connection:
         await connection.execute(text(LARGE), {"host": uuid4(), "bank": uuid4()})

@@ -12,14 +12,14 @@ import httpx
 import pytest
 from sqlalchemy import NullPool, make_url, text
 
-from deploy.bootstrap import HOST, bootstrap
-from deploy.cli.erase import vacuum
+from deploy.bootstrap import HOST, bootstrap_database
+from deploy.cli.erase import vacuum_tables
 from deploy.local import EmbeddedPostgres, PostgresEndpoint, child
-from deploy.local.ports import free_port
+from deploy.local.ports import find_free_port
 from store import identity, migrations
 from store.connections import create_engine
 from store.derived.vector_indexes import VectorIndexes
-from store.replay import Scope, repair, swap, verify
+from store.replay import Scope, repair_scope, swap_tables, verify_log
 from store.tenancy.removal import remove_hosts
 from tests.dumps import AS_OWNER, EVERY_TENANT, dumped
 from tests.patience import until
@@ -55,7 +55,7 @@ async def endpoint(tmp_path: Path) -> AsyncIterator[PostgresEndpoint]:
     """A server on which the administrator has made one role, its database and the extension, and nothing else."""
     server = EmbeddedPostgres(tmp_path / "server", durable=False)
     await asyncio.to_thread(server.create)
-    process = await asyncio.to_thread(child.start, server.child())
+    process = await asyncio.to_thread(child.start_child, server.child())
     superuser = make_url(server.endpoint.superuser_url)
     by_name = {
         name: superuser.set(username=name, password=PASSWORD, database="managed").render_as_string(hide_password=False)
@@ -68,7 +68,7 @@ async def endpoint(tmp_path: Path) -> AsyncIterator[PostgresEndpoint]:
     await run(administrator["managed"], "create extension vector")
     urls = (by_name[OWNER], by_name["afterturn_app"], by_name["afterturn_operator"], administrator["managed"])
     yield PostgresEndpoint(server.endpoint.host, server.endpoint.port, *urls)
-    await asyncio.to_thread(child.stop, server.child(), process)
+    await asyncio.to_thread(child.stop_child, server.child(), process)
     server.cluster.remove()
 
 
@@ -78,8 +78,8 @@ async def test_a_managed_postgresql_without_superuser_carries_everything(
     owner = endpoint.owner_url
     await asyncio.to_thread(migrations.upgrade, owner)
     await run(owner, *OWNERS)
-    keys = await asyncio.to_thread(bootstrap, tmp_path, endpoint)
-    port = free_port()
+    keys = await asyncio.to_thread(bootstrap_database, tmp_path, endpoint)
+    port = find_free_port()
     environment = os.environ | {
         "AFTERTURN_DATA": str(tmp_path),
         "AFTERTURN_DATABASE__URL": endpoint.app_url,
@@ -98,14 +98,14 @@ async def test_a_managed_postgresql_without_superuser_carries_everything(
         headers = {"Authorization": f"Bearer {keys.api_key}"}
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=30) as client:
             await served(client)
-    assert (await verify(owner)).equal
-    await swap(owner)
-    await repair(owner, Scope(identity.host_id(HOST)))
-    assert (await verify(owner)).equal
+    assert (await verify_log(owner)).equal
+    await swap_tables(owner)
+    await repair_scope(owner, Scope(identity.host_id(HOST)))
+    assert (await verify_log(owner)).equal
     assert await found(owner, *CHECKS) == []
     assert await VectorIndexes(owner, 1000).needed() == []
     assert b"Lisbon" in await dumped(owner, *AS_OWNER, environment=EVERY_TENANT)
-    await vacuum(owner)
+    await vacuum_tables(owner)
     await asyncio.to_thread(migrations.upgrade, owner)
     await remove_hosts(owner, [identity.host_id(HOST)])
     assert await run(endpoint.superuser_url, ABOVE) == ["postgres"]

@@ -15,7 +15,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 import producers.metrics
 import workers.metrics
-from deploy.metrics import Exposition, LedgerCounts, merge_the_dead
+from deploy.metrics import Exposition, LedgerCounts, merge_dead_samples
 from deploy.settings import HealthSettings
 from store.ledger.ledger import Ledger, Stage, StageCounts
 
@@ -95,7 +95,7 @@ def test_a_living_process_is_left_alone(tmp_path: Path) -> None:
     with counting(tmp_path) as process:
         assert process.stdout is not None
         pid = process.stdout.readline().strip()
-        merge_the_dead(tmp_path)
+        merge_dead_samples(tmp_path)
         assert (tmp_path / f"counter_{pid}.db").exists()
         process.kill()
 
@@ -106,7 +106,7 @@ def test_two_who_merge_at_once_count_once(tmp_path: Path) -> None:
             assert process.stdout is not None
             process.stdout.readline()
             process.kill()
-    together = [threading.Thread(target=merge_the_dead, args=(tmp_path,)) for _ in range(4)]
+    together = [threading.Thread(target=merge_dead_samples, args=(tmp_path,)) for _ in range(4)]
     for thread in together:
         thread.start()
     for thread in together:
@@ -153,5 +153,5 @@ async def test_a_database_that_is_away_leaves_the_other_samples_standing(tmp_pat
 @pytest.mark.parametrize("name", ["counter_x.db", "nonsense.db", "histogram_.db"])
 def test_foreign_files_are_left_alone(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"")
-    merge_the_dead(tmp_path)
+    merge_dead_samples(tmp_path)
     assert (tmp_path / name).exists()

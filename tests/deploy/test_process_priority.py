@@ -6,7 +6,7 @@ import socket
 from pydantic import SecretStr
 from sqlalchemy import text
 
-from deploy.process_priority import half_with_me, serves
+from deploy.process_priority import is_serving_backend, lower_backend_priority
 from store.database import Database
 from store.settings import DatabaseSettings
 from tests.servers import TestPostgres
@@ -19,15 +19,15 @@ async def test_a_servers_process_steps_back_half_as_far_as_whom_it_works_for(fre
     settings = DatabaseSettings(
         url=SecretStr(fresh_database.app_url), operator_url=SecretStr(fresh_database.operator_url)
     )
-    database, before = Database(settings, half_with_me(2 * nice)), Database(settings)
+    database, before = Database(settings, lower_backend_priority(2 * nice)), Database(settings)
     try:
         async with database.call() as behind, before.call() as beside:
             process, port = (await behind.execute(MINE)).one()
             other, others_port = (await beside.execute(MINE)).one()
             assert os.getpriority(os.PRIO_PROCESS, process) == nice
             assert os.getpriority(os.PRIO_PROCESS, other) < nice
-            assert serves(process, port)
-            assert not serves(process, others_port)
+            assert is_serving_backend(process, port)
+            assert not is_serving_backend(process, others_port)
     finally:
         await database.close()
         await before.close()
@@ -35,5 +35,5 @@ async def test_a_servers_process_steps_back_half_as_far_as_whom_it_works_for(fre
 
 def test_a_process_that_serves_somebody_else_is_left_alone() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        assert not serves(os.getpid(), server.getsockname()[1])
-    assert not serves(os.getpid(), None)
+        assert not is_serving_backend(os.getpid(), server.getsockname()[1])
+    assert not is_serving_backend(os.getpid(), None)

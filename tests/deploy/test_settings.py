@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from deploy.settings import Settings, load
+from deploy.settings import Settings, load_settings
 from deploy.settings_errors import SettingsError
 from tests.client.loopback import everything_in
 
@@ -14,7 +14,7 @@ SECRET = "hunter2-distinctive"
 
 def problems(environ: dict[str, str], file: Path | None = None) -> dict[str, str]:
     with pytest.raises(SettingsError) as caught:
-        load(environ, config=file)
+        load_settings(environ, config=file)
     assert SECRET not in everything_in(caught.value)
     return {problem.key: str(problem) for problem in caught.value.problems}
 
@@ -26,7 +26,7 @@ def written(folder: Path, text: str, name: str = "afterturn.yaml") -> Path:
 
 
 def test_the_defaults_work() -> None:
-    loaded = load({})
+    loaded = load_settings({})
     assert loaded.settings.api.port == 8300
     assert loaded.settings.metrics_dir == loaded.settings.data / "metrics"
     assert loaded.origins == {}
@@ -35,13 +35,13 @@ def test_the_defaults_work() -> None:
 def test_constructing_the_tree_reads_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AFTERTURN_API__PORT", "9")
     assert Settings().api.port == 8300
-    assert load().settings.api.port == 9
+    assert load_settings().settings.api.port == 9
 
 
 def test_option_beats_environment_beats_file_beats_default(tmp_path: Path) -> None:
     file = written(tmp_path, "api:\n  port: 1\n  host: file.example\nworker:\n  max_attempts: 2\n")
     environ = {"AFTERTURN_API__PORT": "3", "AFTERTURN_WORKER__MAX_ATTEMPTS": "4", "AFTERTURN_CONFIG": str(file)}
-    loaded = load(environ, overrides={"api": {"port": 5}})
+    loaded = load_settings(environ, overrides={"api": {"port": 5}})
     assert (loaded.settings.api.port, loaded.settings.api.host) == (5, "file.example")
     assert loaded.settings.worker.max_attempts == 4
     assert loaded.origins == {
@@ -54,20 +54,20 @@ def test_option_beats_environment_beats_file_beats_default(tmp_path: Path) -> No
 def test_a_json_file_says_the_same_as_a_yaml_file(tmp_path: Path) -> None:
     as_json = written(tmp_path, '{"api":\t{"port": 12}}', "afterturn.json")
     as_yaml = written(tmp_path, "api:\n  port: 12\nworker:\n")
-    assert load({}, config=as_json).settings == load({}, config=as_yaml).settings
+    assert load_settings({}, config=as_json).settings == load_settings({}, config=as_yaml).settings
 
 
 def test_an_environment_variable_may_hold_a_whole_part_as_json() -> None:
-    loaded = load({"AFTERTURN_API": '{"port": 1, "host": "a"}', "AFTERTURN_API__PORT": "2"})
+    loaded = load_settings({"AFTERTURN_API": '{"port": 1, "host": "a"}', "AFTERTURN_API__PORT": "2"})
     assert (loaded.settings.api.port, loaded.settings.api.host) == (2, "a")
 
 
 def test_off_is_a_word_in_yaml_too(tmp_path: Path) -> None:
-    assert load({}, config=written(tmp_path, "gateway:\n  mode: off\n")).settings.gateway.mode == "off"
+    assert load_settings({}, config=written(tmp_path, "gateway:\n  mode: off\n")).settings.gateway.mode == "off"
 
 
 def test_a_folder_is_made_absolute_and_home_is_expanded() -> None:
-    settings = load({"AFTERTURN_DATA": "~/somewhere", "AFTERTURN_METRICS_DIR": "here"}).settings
+    settings = load_settings({"AFTERTURN_DATA": "~/somewhere", "AFTERTURN_METRICS_DIR": "here"}).settings
     assert settings.data == Path("~/somewhere").expanduser()
     assert settings.metrics_dir == Path.cwd() / "here"
 
@@ -79,7 +79,7 @@ def test_the_gateways_credentials_are_found_under_the_contracts_names() -> None:
         "AFTERTURN_GATEWAY_USER_ID": "ana",
         "AFTERTURN_GATEWAY_USER_KEY": SECRET,
     }
-    loaded = load(environ)
+    loaded = load_settings(environ)
     assert loaded.settings.gateway.user_id == "ana"
     assert loaded.settings.gateway.user_key == SecretStr(SECRET)
     assert loaded.origins["gateway.user_key"] == "environment AFTERTURN_GATEWAY_USER_KEY"
@@ -141,7 +141,7 @@ def test_a_misspelt_part_in_the_environment_is_found() -> None:
 
 def test_variables_that_name_no_setting_are_left_alone_and_listed() -> None:
     """Kubernetes makes such variables for a service called afterturn."""
-    loaded = load({"AFTERTURN_SERVICE_HOST": "10.0.0.1", "AFTERTURN_PORT": "tcp://10.0.0.1:80", "HOME": "/"})
+    loaded = load_settings({"AFTERTURN_SERVICE_HOST": "10.0.0.1", "AFTERTURN_PORT": "tcp://10.0.0.1:80", "HOME": "/"})
     assert loaded.ignored == ("AFTERTURN_PORT", "AFTERTURN_SERVICE_HOST")
 
 
@@ -178,4 +178,4 @@ def test_a_part_that_is_no_json_in_the_environment_is_named() -> None:
 def test_the_trees_own_name_goes_before_the_contracts() -> None:
     names = {"AFTERTURN_GATEWAY__USER_ID": "own", "AFTERTURN_GATEWAY_USER_ID": "alias"}
     for environ in (names, dict(reversed(names.items()))):
-        assert load(environ).settings.gateway.user_id == "own"
+        assert load_settings(environ).settings.gateway.user_id == "own"

@@ -19,19 +19,19 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from sqlalchemy import make_url, text
 
 from deploy.cli import doctor_checks
-from deploy.cli.erase import vacuum
-from deploy.lab.bench.ground import ground
+from deploy.cli.erase import vacuum_tables
+from deploy.lab.bench.ground import open_bench_database
 from deploy.lab.bench.servers import BenchServers
-from deploy.lab.chaos.eye import eye_on
-from deploy.local.child import Account, run_as
-from deploy.local.ports import LOOPBACK, free_port
+from deploy.lab.chaos.eye import open_observer
+from deploy.local.child import Account, build_account_arguments
+from deploy.local.ports import LOOPBACK, find_free_port
 from producers.settings import BrokerSettings
 from store import migrations
 from store.connections import create_engine
 from store.database import Database
 from store.derived.vector_indexes import VectorIndexes
 from store.errors import InvalidDatabaseUrl
-from store.log.reader import restamp
+from store.log.reader import restamp_log
 from store.replay import run as replay
 from store.settings import DatabaseSettings
 from store.tenancy.removal import remove_hosts
@@ -69,13 +69,13 @@ async def as_operator(url: str) -> None:
 
 async def by_a_bench(url: str) -> None:
     secret = SecretStr(url)
-    async with ground(BenchServers(secret, secret, secret, shared=False)) as here:
+    async with open_bench_database(BenchServers(secret, secret, secret, shared=False)) as here:
         await here.tables()
 
 
 async def by_the_eye_of_chaos(url: str) -> None:
-    async with eye_on(url) as eye:
-        assert await eye.glance(text("select 1")) is not None
+    async with open_observer(url) as eye:
+        assert await eye.try_query(text("select 1")) is not None
 
 
 #: Everything in the product that connects to PostgreSQL.
@@ -83,14 +83,14 @@ CONNECTING: dict[str, Callable[[str], Awaitable[Any]]] = {
     "application": as_application,
     "operator": as_operator,
     "migrations": lambda url: asyncio.to_thread(migrations.upgrade, url),
-    "restamp": restamp,
+    "restamp": restamp_log,
     "removal": lambda url: remove_hosts(url, [uuid4()]),
-    "replay": replay.verify,
+    "replay": replay.verify_log,
     "vector indexes": lambda url: VectorIndexes(url, 1000).needed(),
-    "vacuum": vacuum,
+    "vacuum": vacuum_tables,
     "bench": by_a_bench,
     "chaos": by_the_eye_of_chaos,
-    "doctor": lambda url: doctor_checks.row(url, doctor_checks.SERVER),
+    "doctor": lambda url: doctor_checks.fetch_row(url, doctor_checks.SERVER),
 }
 
 
@@ -193,7 +193,7 @@ def unprivileged() -> Account | None:
 def debian(authority: Authority) -> Iterator[int]:
     """Debian's PostgreSQL, encrypted: the port; it lets those in whose certificate the authority signed."""
     initdb = program("initdb", "postgresql-15")
-    server, account, port = program("postgres", "postgresql-15"), unprivileged(), free_port()
+    server, account, port = program("postgres", "postgresql-15"), unprivileged(), find_free_port()
     folder = Path(tempfile.mkdtemp(prefix="afterturn-debian-"))
     shown = authority.sign("server", "localhost")
     for source, name in ((shown.certificate, "crt"), (shown.key, "key"), (authority.certificate, "ca")):
@@ -208,14 +208,14 @@ def debian(authority: Authority) -> Iterator[int]:
             check=True,
             capture_output=True,
             cwd="/",
-            **run_as(account),
+            **build_account_arguments(account),
         )
         (folder / "pg" / "pg_hba.conf").write_text(f"hostssl all all {LOOPBACK}/32 trust clientcert=verify-full\n")
         settings = {"port": port, "listen_addresses": LOOPBACK, "unix_socket_directories": "", "ssl": "on"}
         settings |= {"ssl_cert_file": folder / "crt", "ssl_key_file": folder / "key", "ssl_ca_file": folder / "ca"}
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         argv = [str(server), "-D", str(folder / "pg"), *options]
-        with spawned(argv, cwd="/", stderr=subprocess.DEVNULL, **run_as(account)):
+        with spawned(argv, cwd="/", stderr=subprocess.DEVNULL, **build_account_arguments(account)):
             status = folder / "pg" / "postmaster.pid"
             wait_until(lambda: status.exists() and "ready" in status.read_text(), "Debian's PostgreSQL is ready")
             yield port

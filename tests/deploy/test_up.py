@@ -20,9 +20,9 @@ import pytest
 import redis
 from typer.testing import CliRunner
 
-from deploy.cli.app import build
-from deploy.local.ports import free_port
-from deploy.local.stack import NoStack, StackProcess, find_stack
+from deploy.cli.app import build_cli
+from deploy.local.ports import find_free_port
+from deploy.local.stack import StackNotRunning, StackProcess, find_stack
 from deploy.local.survivors import is_alive
 from tests.deploy.local.test_embedded_postgres import ask
 from tests.deploy.upper import STAND_IN, Up, remove
@@ -65,7 +65,7 @@ def test_it_says_ready_describes_itself_and_a_clean_stop_leaves_nothing(data: Pa
         assert not any(is_alive(process) for process in everyone)
         assert up.everyone() == []
         assert not (data / "stack.json").exists()
-        with pytest.raises(NoStack, match="afterturn up --data"):
+        with pytest.raises(StackNotRunning, match="afterturn up --data"):
             find_stack(data)
 
 
@@ -172,7 +172,7 @@ def test_after_a_kill_nothing_survives_and_the_next_start_has_the_data_and_the_k
         everyone = up.everyone()
         up.process.kill()
         up.process.wait()
-        with pytest.raises(NoStack):
+        with pytest.raises(StackNotRunning):
             find_stack(data)
     with Up(data, "--port", "0", "--workers", "1") as again:
         again.ready()
@@ -209,7 +209,7 @@ def test_a_taken_data_folder_is_said_clearly_with_the_process_that_holds_it(data
 
 
 def test_a_taken_port_is_said_clearly_with_the_process_that_holds_it(data: Path) -> None:
-    port = free_port()
+    port = find_free_port()
     with socket.create_server(("127.0.0.1", port)), Up(data, "--port", str(port)) as up:
         assert up.process.wait(PATIENCE_S) == 1
         assert f"port {port} is taken (process {os.getpid()}, " in up.said
@@ -227,7 +227,7 @@ def test_a_free_port_that_somebody_takes_first_is_given_up_for_another(data: Pat
     "options", [("--gateway", "http://127.0.0.1:9"), ("--port", "70000"), ("--workers", "0"), ("--log-format", "xml")]
 )
 def test_a_wrong_option_is_wrong_usage(data: Path, options: tuple[str, ...]) -> None:
-    assert CliRunner().invoke(build("up"), ["up", "--data", str(data), *options]).exit_code == 2
+    assert CliRunner().invoke(build_cli("up"), ["up", "--data", str(data), *options]).exit_code == 2
     assert not data.exists()
 
 

@@ -14,7 +14,7 @@ from typing import Any, Self
 import psutil
 
 from deploy.local import survivors
-from deploy.local.cluster import cluster_of
+from deploy.local.cluster import find_cluster
 from deploy.local.stack import Stack, find_stack
 from tests.patience import PATIENCE_S, wait_until
 
@@ -25,7 +25,7 @@ READY_SECONDS = 120.0
 def remove(data: Path) -> None:
     """Delete a data folder nobody works in, and the database that belongs to it (root's lies elsewhere)."""
     if (data / "pg").exists():
-        cluster_of(data).remove()
+        find_cluster(data).remove()
     shutil.rmtree(data, ignore_errors=True)
 
 
@@ -89,8 +89,8 @@ class Up:
     def everyone(self) -> list[psutil.Process]:
         """Every process that belongs to this data folder."""
         data = self.data.resolve()
-        servers = [*survivors.servers_in((data / "pg").resolve()), *survivors.servers_in(data / "valkey")]
-        return [*survivors.marked(data), *servers]
+        servers = [*survivors.find_servers((data / "pg").resolve()), *survivors.find_servers(data / "valkey")]
+        return [*survivors.find_marked_processes(data), *servers]
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Stop it and return its exit status."""

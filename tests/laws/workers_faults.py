@@ -37,10 +37,11 @@ FAULTS = (
         law="L10",
         fault="a batch is embedded inside the transaction that writes its vectors",
         file="workers/embedding.py",
-        before="self.database.tenant(host, SET_TENANT_NO_SYNC) as connection:\n            await insert(connection,",
+        before="self.database.tenant(host, SET_TENANT_NO_SYNC) as connection:\n"
+        "            await insert_vectors(connection,",
         after="self.database.tenant(host) as connection:\n"
         "            vectors = await self.embedder.embed([unit.content for unit in units]) if units else vectors\n"
-        "            await insert(connection,",
+        "            await insert_vectors(connection,",
         held_by="tests/workers/test_runner.py",
         tests=("test_slow_work_holds_no_connection",),
     ),

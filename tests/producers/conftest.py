@@ -19,7 +19,7 @@ from producers.http.app import create_app
 from producers.http.service import Readiness
 from producers.notifications import Doorbell
 from producers.service.auditing import CallRecorder
-from producers.service.dependencies import Parts
+from producers.service.dependencies import Dependencies
 from producers.service.load_shedding import Pressure
 from producers.service.memory import Memory
 from producers.service.recalls import Recalls
@@ -130,12 +130,12 @@ def build(
     database, clock, health = database_of(postgres), Clock(), Healthy()
     keys, doorbell, jobs = Keys(database), Doorbell(broker), RecallJobs(database, clock)
     recalls = Recalls(
-        database, Recaller(database, WordEmbedder(), RecallSettings()), Waiter(database, fair_queue.sleep)
+        database, Recaller(database, WordEmbedder(), RecallSettings()), Waiter(database, fair_queue.sleep_without_slot)
     )
     units, banks, erasures = Units(database, clock), Banks(database, clock), Erasures(database, clock)
     documents, curation = Documents(database, clock), Curation(database, clock)
     known = documents, curation, Persons(database)
-    parts = Parts(TurnStore(database, clock), units, recalls, jobs, doorbell, banks, erasures, *known)
+    parts = Dependencies(TurnStore(database, clock), units, recalls, jobs, doorbell, banks, erasures, *known)
     parts = replace(parts, pressure=pressure, embed=embed)
 
     async def metrics() -> bytes:

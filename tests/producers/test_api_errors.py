@@ -13,7 +13,7 @@ from pydantic import SecretStr
 import store
 from producers.fair_queue import FairQueue
 from producers.http.middleware import Door
-from producers.http.problems import INTERNAL, answer, wire
+from producers.http.problems import INTERNAL, error_response, error_to_wire
 from producers.http.service import Readiness
 from producers.settings import ApiSettings, FairnessSettings
 from store.database import Database
@@ -252,7 +252,7 @@ def test_every_error_of_the_store_has_a_code_on_the_wire() -> None:
     kinds = set(below(StoreError))
     assert {InvalidEvent, VersionGap, MissingParent, RestoredElsewhere, ErasedMeanwhileError} <= kinds
     # A bare instance: how one is made differs, what it is on the wire depends on its class alone.
-    assert [kind.__name__ for kind in kinds if wire(kind.__new__(kind)) is INTERNAL] == []
+    assert [kind.__name__ for kind in kinds if error_to_wire(kind.__new__(kind)) is INTERNAL] == []
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_every_error_of_the_store_has_a_code_on_the_wire() -> None:
     ],
 )
 def test_what_the_log_refuses_is_told_as_such(error: StoreError, status: int, code: str) -> None:
-    reply = answer(error, "r-1")
+    reply = error_response(error, "r-1")
     told = orjson.loads(reply.body)["error"]
     assert (reply.status_code, told["code"], told["message"], told["retryable"]) == (status, code, str(error), False)
     if isinstance(error, VersionGap):

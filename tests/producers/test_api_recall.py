@@ -9,7 +9,7 @@ import pytest
 
 from producers.service.recall_json import as_json
 from producers.service.recalls import Answer, Freshly, RecallBody
-from producers.service.turns import read
+from producers.service.turns import parse_body
 from store.identity import host_id
 from store.ledger.freshness import Freshness
 from tests.producers.conftest import Tenant, World
@@ -184,7 +184,7 @@ async def test_a_recall_job_waits_for_a_worker_and_has_its_answer(
     taken = await world.jobs.take(*found[0], timedelta(minutes=5))
     assert taken is not None
     assert await world.jobs.take(*found[0], timedelta(minutes=5)) is None
-    answer = await world.recalls.answer(taken.host_id, read(RecallBody, dict(taken.request)))
+    answer = await world.recalls.answer(taken.host_id, parse_body(RecallBody, dict(taken.request)))
     assert await world.jobs.finish(taken, as_json(answer))
 
     done = (await waiting).json()

@@ -219,7 +219,7 @@ async def test_who_sleeps_holds_no_slot() -> None:
     slot = Slot(queue, ANA, 4)
     await slot.take()
     CURRENT.set(slot)
-    sleeping = asyncio.create_task(fair_queue.sleep(0.02))
+    sleeping = asyncio.create_task(fair_queue.sleep_without_slot(0.02))
     await until(lambda: queue._tenants[ANA].running == 0, "the slot is given back")
     await sleeping
     assert queue._tenants[ANA].running == 4
@@ -230,7 +230,7 @@ async def test_who_sleeps_holds_no_slot() -> None:
 async def test_without_a_slot_a_sleep_is_a_sleep() -> None:
     CURRENT.set(None)
     fair_queue.give_back()
-    await fair_queue.sleep(0)
+    await fair_queue.sleep_without_slot(0)
 
 
 def busy(queue: FairQueue, host: UUID, weight: int) -> Callable[[], None]:

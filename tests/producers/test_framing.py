@@ -8,7 +8,7 @@ from afterturn_client.reference import visible
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producers.service.framing import ReferenceItem, frame, strip
+from producers.service.framing import ReferenceItem, frame_message, strip
 
 OPEN, CLOSE = "<memory_reference>\n", "\n</memory_reference>"
 
@@ -37,14 +37,14 @@ items = st.lists(
 
 
 def framed(of: list[ReferenceItem]) -> str:
-    message = frame(of)
+    message = frame_message(of)
     assert message is not None
     assert message["role"] == "user"
     return message["content"]
 
 
 def test_nothing_recalled_gives_no_message() -> None:
-    assert frame([]) is None
+    assert frame_message([]) is None
 
 
 def test_the_frame_says_what_it_is_and_whose_words_it_holds() -> None:

@@ -8,8 +8,8 @@ import httpx
 import pytest
 from afterturn_client.gateway import GatewayClient, GatewayMessage
 
-from producers.service.gateway_calls import AddBody, session_of, shortened, turns_of
-from producers.service.turns import read
+from producers.service.gateway_calls import AddBody, session_of, shorten_name, turns_of
+from producers.service.turns import parse_body
 from producers.settings import ApiSettings
 from store.identity import host_id
 from tests.producers.conftest import Tenant, World
@@ -245,7 +245,7 @@ async def test_any_session_of_a_client_has_a_name_here(world: World, user: Tenan
     name = session_of(session)
     assert len(name.encode()) <= 128
     owner = await world.tenant(user.host)
-    turn = turns_of(read(AddBody, added(user, session_id=session)), ApiSettings())[0]
+    turn = turns_of(parse_body(AddBody, added(user, session_id=session)), ApiSettings())[0]
     status = await owner.http.get(
         f"/api/v1/turns/{name}/{turn.turn_id}".replace("\n", "%0A"), params={"bank": "gateway:default:default:ana"}
     )
@@ -253,15 +253,15 @@ async def test_any_session_of_a_client_has_a_name_here(world: World, user: Tenan
 
 
 def test_a_long_name_keeps_its_beginning_and_ends_in_a_digest() -> None:
-    assert shortened("x" * 256, 256) == "x" * 256
-    long = shortened("ü" * 200, 256)
+    assert shorten_name("x" * 256, 256) == "x" * 256
+    long = shorten_name("ü" * 200, 256)
     head, digest = long.split("~")
     assert (head, len(digest)) == ("ü" * 32, 32)
-    assert long != shortened("ü" * 201, 256)
+    assert long != shorten_name("ü" * 201, 256)
 
 
 def test_no_two_scopes_share_a_bank() -> None:
     parts = [("a:b", "c"), ("a", "b:c"), ("a%3Ab", "c"), ("a%253Ab", "c"), ("a", "b%3Ac")]
     bodies = [{"user_id": "u", "app_id": a, "project_id": p, "session_id": "s", "messages": SAID} for a, p in parts]
-    assert len({read(AddBody, body).bank for body in bodies}) == len(parts)
-    assert read(AddBody, {**bodies[0], "app_id": "a", "project_id": "p"}).bank == "gateway:a:p:u"
+    assert len({parse_body(AddBody, body).bank for body in bodies}) == len(parts)
+    assert parse_body(AddBody, {**bodies[0], "app_id": "a", "project_id": "p"}).bank == "gateway:a:p:u"

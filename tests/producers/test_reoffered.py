@@ -20,11 +20,11 @@ from store.database import Database
 from store.identity import bank_id, host_id
 from store.ledger.ledger import Ledger
 from store.log.bulk import append_bulk
-from store.log.envelope import reoffer
-from store.log.reader import LoggedEvent, Place, read
+from store.log.envelope import build_reoffer
+from store.log.reader import LoggedEvent, Place, read_events
 from store.maintenance import WordsAnew
 from store.memory.turns import Appended, TurnStore
-from store.replay import Scope, repair, swap, verify
+from store.replay import Scope, repair_scope, swap_tables, verify_log
 from store.replay.digest import COMPARED
 from store.tenancy.keys import Keys
 from tests.examples import examples
@@ -166,7 +166,7 @@ class Logs:
 
         async def read_to_the_end() -> bool:
             async with database.tenant(host) as connection:
-                events.extend(await read(connection, host, events[-1].place if events else Place(), 1000))
+                events.extend(await read_events(connection, host, events[-1].place if events else Place(), 1000))
                 return len(events) == int((await connection.execute(COUNT)).scalar_one())
 
         await until(read_to_the_end, "the whole log may be read")
@@ -184,7 +184,7 @@ class Logs:
         host = host_id(tenant.host)
         events = await self.exported(self.world.database, host)
         await Keys(self.other).create(tenant.host, "test")
-        loaded = await append_bulk(self.other, host, [reoffer(event.payload) for event in events])
+        loaded = await append_bulk(self.other, host, [build_reoffer(event.payload) for event in events])
         assert (loaded.appended, loaded.known) == (len(events), 0)
         again = await self.exported(self.other, host)
         assert [_told(event) for event in again] == [_told(event) for event in events]
@@ -299,10 +299,10 @@ async def test_guards_words_and_facts_of_a_log_that_was_offered_again_are_made_b
         await logs.ask(tenant, tenant, what, body)
     await logs.offer_again(tenant)
     await tenant.http.aclose()
-    assert (await verify(logs.other_url)).equal
+    assert (await verify_log(logs.other_url)).equal
     await logs.settle()
-    await swap(logs.other_url)
-    wrong = [one.name for one in (await verify(logs.other_url)).derived if not one.equal]
+    await swap_tables(logs.other_url)
+    wrong = [one.name for one in (await verify_log(logs.other_url)).derived if not one.equal]
     assert wrong == ["vectors"], "these are made from texts, by `afterturn embed`"
     for (host,) in await logs.world.sql("select distinct host_id from afterturn.event_store_t"):
         for query in (GUARDS, WORDS, POSTINGS, TERMS, FACTS):
@@ -324,7 +324,7 @@ async def test_a_turn_of_a_log_that_was_offered_again_is_a_duplicate_there_too(l
     await logs.other.sql(
         "update afterturn.host_t set digest_key = :key where host_id = :host", key=key.digest_key, host=host
     )
-    await repair(logs.other_url, Scope(host))
+    await repair_scope(logs.other_url, Scope(host))
     turn = read_turn(body, ApiSettings())
     [answer] = await TurnStore(logs.other, lambda: datetime.now(UTC)).append(host, [turn])
     assert isinstance(answer, Appended)

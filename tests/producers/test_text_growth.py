@@ -5,7 +5,7 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from producers.service.framing import ReferenceDirective, ReferenceItem, frame, strip
+from producers.service.framing import ReferenceDirective, ReferenceItem, frame_message, strip
 from producers.service.turns import read_content, read_turn
 from producers.settings import ApiSettings
 from tests.growth import outgrowing
@@ -22,9 +22,11 @@ def a_turn(text: str) -> None:
 
 READ: dict[str, Callable[[str], object]] = {
     "frames are stripped": strip,
-    "a frame is made": lambda text: frame([ReferenceItem("u", text, 0.5)], [ReferenceDirective("tone", text, "ann")]),
+    "a frame is made": lambda text: frame_message(
+        [ReferenceItem("u", text, 0.5)], [ReferenceDirective("tone", text, "ann")]
+    ),
     "a made frame is stripped": lambda text: strip(
-        (frame([ReferenceItem("u", text, 0.5)]) or {"content": ""})["content"]
+        (frame_message([ReferenceItem("u", text, 0.5)]) or {"content": ""})["content"]
     ),
     "content is read": read_content,
     "a turn is judged": a_turn,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from store.coalescing import Together
+from store.coalescing import Coalescer
 from tests.patience import PATIENCE_S
 
 
@@ -31,14 +31,14 @@ class Doubling:
 
 async def test_what_is_asked_at_the_same_time_is_answered_at_once_and_each_gets_its_own() -> None:
     doubling = Doubling()
-    together = Together(doubling)
+    together = Coalescer(doubling)
     assert await asyncio.gather(*(together.ask(number) for number in range(5))) == [0, 2, 4, 6, 8]
     assert doubling.batches == [[0, 1, 2, 3, 4]]
 
 
 async def test_what_is_asked_while_an_answer_is_under_way_shares_the_next_one_up_to_the_most() -> None:
     doubling = Doubling()
-    together = Together(doubling, most=2)
+    together = Coalescer(doubling, most=2)
     first = asyncio.create_task(together.ask(1))
     await doubling.begun.wait()
     assert await asyncio.gather(first, *(together.ask(number) for number in (2, 3, 4))) == [2, 4, 6, 8]
@@ -46,13 +46,13 @@ async def test_what_is_asked_while_an_answer_is_under_way_shares_the_next_one_up
 
 
 async def test_who_asks_again_the_moment_it_is_answered_is_answered_again() -> None:
-    together = Together(Doubling())
+    together = Coalescer(Doubling())
     async with asyncio.timeout(PATIENCE_S):
         assert [await together.ask(number) for number in range(3)] == [0, 2, 4]
 
 
 async def test_one_that_cannot_be_answered_spoils_it_for_no_other() -> None:
-    together = Together(Doubling())
+    together = Coalescer(Doubling())
     answers = await asyncio.gather(*(together.ask(number) for number in (1, 13, 2)), return_exceptions=True)
     assert (answers[0], answers[2]) == (2, 4)
     assert isinstance(answers[1], ValueError)
@@ -60,7 +60,7 @@ async def test_one_that_cannot_be_answered_spoils_it_for_no_other() -> None:
 
 async def test_a_database_out_of_reach_is_asked_once_for_all() -> None:
     doubling = Doubling(away=True)
-    together = Together(doubling)
+    together = Coalescer(doubling)
     answers = await asyncio.gather(*(together.ask(number) for number in (1, 2)), return_exceptions=True)
     assert [type(answer) for answer in answers] == [ConnectionRefusedError] * 2
     assert len(doubling.batches) == 1
@@ -68,7 +68,7 @@ async def test_a_database_out_of_reach_is_asked_once_for_all() -> None:
 
 async def test_who_gave_up_before_it_was_asked_is_not_asked_for() -> None:
     doubling = Doubling()
-    together = Together(doubling)
+    together = Coalescer(doubling)
     waiting = [asyncio.create_task(together.ask(number)) for number in (1, 2, 3)]
     await asyncio.sleep(0)
     waiting[1].cancel()
@@ -80,7 +80,7 @@ async def test_who_gave_up_before_it_was_asked_is_not_asked_for() -> None:
 
 async def test_who_gave_up_before_each_is_asked_alone_is_not_asked_for_again() -> None:
     doubling = Doubling()
-    together = Together(doubling)
+    together = Coalescer(doubling)
     waiting = [asyncio.create_task(together.ask(number)) for number in (13, 2, 3)]
     await doubling.begun.wait()
     waiting[1].cancel()
@@ -99,7 +99,7 @@ async def test_with_two_lanes_two_answers_are_under_way_and_the_third_waits() ->
         await held.wait()
         return numbers
 
-    together = Together(answer, lanes=2)
+    together = Coalescer(answer, lanes=2)
     asked = []
     for number in range(5):
         asked.append(asyncio.create_task(together.ask(number)))
@@ -113,14 +113,14 @@ async def test_with_two_lanes_two_answers_are_under_way_and_the_third_waits() ->
 
 async def test_what_is_heavy_goes_alone_and_nothing_overtakes_it() -> None:
     doubling = Doubling()
-    together = Together(doubling, most=10, weigh=lambda number: number)
+    together = Coalescer(doubling, most=10, weigh=lambda number: number)
     assert await asyncio.gather(*(together.ask(number) for number in (4, 5, 20, 3, 7, 1))) == [8, 10, 40, 6, 14, 2]
     assert doubling.batches == [[4, 5], [20], [3, 7], [1]]
 
 
 async def test_who_is_eager_is_answered_alone_and_the_others_share_the_next() -> None:
     doubling = Doubling()
-    together = Together(doubling, lanes=2, eager=True)
+    together = Coalescer(doubling, lanes=2, eager=True)
     assert await asyncio.gather(*(together.ask(number) for number in range(6))) == [0, 2, 4, 6, 8, 10]
     assert doubling.batches == [[0], [1], [2, 3, 4, 5]]
 
@@ -128,7 +128,7 @@ async def test_who_is_eager_is_answered_alone_and_the_others_share_the_next() ->
 @pytest.mark.parametrize("away", [False, True])
 async def test_whoever_waits_for_one_who_was_eager_and_gave_up_or_failed_is_answered(*, away: bool) -> None:
     doubling = Doubling(away=away)
-    together = Together(doubling, eager=True)
+    together = Coalescer(doubling, eager=True)
     eager = asyncio.create_task(together.ask(1))
     await doubling.begun.wait()
     waiting = asyncio.create_task(together.ask(2))

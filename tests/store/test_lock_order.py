@@ -16,9 +16,9 @@ from store.derived import bank_state, locks
 from store.erasure import Erasures, Kind, Target
 from store.log.bulk import append_bulk
 from store.log.catalog import EventType
-from store.log.envelope import Origin, offer
-from store.memory.prepared_turns import Known, offers
-from store.memory.turn_writes import APPEND, call
+from store.log.envelope import Origin, build_offer
+from store.memory.prepared_turns import Known, prepare_turns
+from store.memory.turn_writes import APPEND, append_arguments
 from store.memory.turns import TurnStore
 from store.off_loop import all_at_once
 from store.tenancy.banks import Banks
@@ -47,7 +47,7 @@ async def erased_session(database: Database, host: UUID) -> None:
 
 async def loaded(database: Database, host: UUID) -> None:
     origin = Origin(host, identity.bank_id(host, "new"), host, NOON)
-    await append_bulk(database, host, [offer(origin, EventType.BANK_CREATED, (), {"bankName": "new"})])
+    await append_bulk(database, host, [build_offer(origin, EventType.BANK_CREATED, (), {"bankName": "new"})])
 
 
 @pytest.mark.parametrize("counting", [new_bank, ended_bank, loaded])
@@ -60,13 +60,13 @@ async def test_a_writer_that_meets_who_counts_the_quota_is_served(
     await TurnStore(database, lambda: NOON).append(host, [turn()])
     await Quotas(database, lambda: NOON).set(name, None, Limits(max_banks=9))
     bank = "new" if counting in {new_bank, loaded} else "home"
-    offered = all_at_once(offers(host, [turn("t2", bank=bank)], NOON, Known(b"", (), {})))
+    offered = all_at_once(prepare_turns(host, [turn("t2", bank=bank)], NOON, Known(b"", (), {})))
     async with database.tenant(host) as writer:
         await writer.execute(WRITES, {"host": host})
         task = asyncio.ensure_future(counting(database, host))
         await blocked(database, host)
         driver: Any = (await writer.get_raw_connection()).driver_connection
-        assert await driver.fetchval(APPEND, *call(host, offered, wait=True)) == ["accepted"]
+        assert await driver.fetchval(APPEND, *append_arguments(host, offered, wait=True)) == ["accepted"]
     await task
     living = await rows(database, host, "select count(*) from agent_memory_bank_t where active")
     counted = await Quotas(database, lambda: NOON).show(name)
@@ -79,10 +79,10 @@ async def test_what_is_free_after_an_erasure_is_counted_while_writers_go_on(data
     host = identity.host_id(name)
     await TurnStore(database, lambda: NOON).append(host, [turn(), turn("t2", session="s2")])
     await Quotas(database, lambda: NOON).set(name, None, Limits(max_turns=9))
-    offered = all_at_once(offers(host, [turn("t3", session="s3", bank="other")], NOON, Known(b"", (), {})))
+    offered = all_at_once(prepare_turns(host, [turn("t3", session="s3", bank="other")], NOON, Known(b"", (), {})))
     async with database.tenant(host) as writer:
         driver: Any = (await writer.get_raw_connection()).driver_connection
-        assert await driver.fetchval(APPEND, *call(host, offered, wait=True)) == ["accepted"]
+        assert await driver.fetchval(APPEND, *append_arguments(host, offered, wait=True)) == ["accepted"]
         # The writer has paid for its turn and not committed yet: only the quota's row is waited for.
         task = asyncio.ensure_future(erased_session(database, host))
         await blocked(database, host)
@@ -110,7 +110,7 @@ async def test_who_erases_in_many_banks_holds_none_that_a_writer_takes_after_the
     assert free
 
 
-@pytest.mark.parametrize("lock", [locks.lock, bank_state.lock])
+@pytest.mark.parametrize("lock", [locks.lock_bank, bank_state.lock_bank])
 async def test_who_derives_holds_no_bank_while_it_waits_for_the_log(
     lonely: Database, lock: Callable[[AsyncConnection, UUID], Awaitable[None]]
 ) -> None:

@@ -81,7 +81,7 @@ async def test_every_table_view_and_function_keeps_to_the_policies(postgres: Tes
 
 
 async def test_a_replay_that_replaces_the_tables_leaves_none_unguarded(fresh_database: TestPostgres) -> None:
-    await replay.swap(fresh_database.owner_url)
+    await replay.swap_tables(fresh_database.owner_url)
     assert await found(fresh_database.owner_url, *CHECKS) == []
 
 

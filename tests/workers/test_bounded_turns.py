@@ -6,15 +6,15 @@ from itertools import product
 import pytest
 
 from store.derived import reflections
-from store.derived.aliases import COMPARED, Profile, canonical
+from store.derived.aliases import COMPARED, Profile, canonical_entities
 from store.derived.projection import PAIRED
 from store.identity import entity_id
 from store.ledger.ledger import Stage
 from store.memory.turns import NewMessage
-from store.replay import verify
-from store.text.rules import MessageText, TurnText, extract
+from store.replay import verify_log
+from store.text.rules import MessageText, TurnText, extract_turn
 from store.text.rules.extract import MAX_FACTS_OF_TURN, MAX_MENTIONS, MAX_MENTIONS_OF_TURN
-from store.text.terms import MOST_TERMS, analyse
+from store.text.terms import MOST_TERMS, analyse_text
 from tests.workers.conftest import BANK, World, dialogue
 from tests.workers.stages import Crew
 
@@ -38,7 +38,7 @@ async def test_a_turn_full_of_names_makes_a_bounded_number_of_pairs(world: World
     )
     assert row.mentions == 400
     assert row.pairs == 4 * PAIRED * (PAIRED - 1) // 2
-    report = await verify(world.postgres.owner_url)
+    report = await verify_log(world.postgres.owner_url)
     assert [one.name for one in report.derived if not one.equal] == []
     assert [table.table for table in report.tables if not table.equal] == []
 
@@ -57,7 +57,7 @@ async def test_the_entities_that_a_unit_names_first_make_its_pairs(world: World)
 def test_a_turn_gives_a_bounded_number_of_mentions_and_facts() -> None:
     said = naming(NAMES[:300]) + " I like tea. I love hiking. My sister is Ana. I am allergic to nuts, eggs."
     facts = " ".join(f"I am allergic to {name}." for name in NAMES[:30])
-    found = extract(TurnText(tuple(MessageText("user", f"{facts} {said}") for _ in range(40))))
+    found = extract_turn(TurnText(tuple(MessageText("user", f"{facts} {said}") for _ in range(40))))
     assert len(found.mentions) == MAX_MENTIONS_OF_TURN < 40 * MAX_MENTIONS
     assert len(found.facts) == MAX_FACTS_OF_TURN
     assert {one.normalised for one in found.entities} == {one.entity for one in found.mentions if one.entity}
@@ -65,10 +65,10 @@ def test_a_turn_gives_a_bounded_number_of_mentions_and_facts() -> None:
 
 def test_a_text_is_looked_up_by_a_bounded_number_of_terms_words_before_pairs() -> None:
     words = ["".join(letters) for letters in product("bcdfghjklmnpqrstvwxz", repeat=4)][: MOST_TERMS + 1000]
-    terms = analyse(" ".join(words)).counts
+    terms = analyse_text(" ".join(words)).counts
     assert len(terms) == MOST_TERMS
     assert not any(term.startswith("2:") for term in terms)
-    few = analyse(" ".join(words[:9000])).counts
+    few = analyse_text(" ".join(words[:9000])).counts
     assert len(few) == MOST_TERMS
     assert sum(not term.startswith("2:") for term in few) == 9000
 
@@ -82,8 +82,8 @@ def test_of_a_stem_that_too_many_entities_share_none_is_an_alias() -> None:
         ]
 
     alone, full = entity_id(BANK, "anna"), entity_id(BANK, "anna lima")
-    assert canonical(profiles(COMPARED))[alone] == full
-    assert canonical(profiles(COMPARED + 1))[alone] == alone
+    assert canonical_entities(profiles(COMPARED))[alone] == full
+    assert canonical_entities(profiles(COMPARED + 1))[alone] == alone
 
 
 async def test_a_reflection_is_drawn_from_the_last_statements_alone(

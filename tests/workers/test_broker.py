@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from producers.jobs import QUEUES, Queue
 from producers.settings import BrokerSettings
-from workers.broker import IDLE_MS, Pool, create_broker, pools, worker
+from workers.broker import IDLE_MS, Pool, build_pools, build_worker, create_broker
 from workers.wakeup import ListeningBroker
 
 THREADS = 3
@@ -25,19 +25,19 @@ def broker() -> Iterator[ListeningBroker]:
     made.client.close()
 
 
-@pytest.fixture(params=pools(THREADS), ids=lambda pool: pool.queue)
+@pytest.fixture(params=build_pools(THREADS), ids=lambda pool: pool.queue)
 def pool(request: pytest.FixtureRequest) -> Pool:
     one: Pool = request.param
     return one
 
 
 def test_every_queue_has_one_pool() -> None:
-    assert sorted(pool.queue for pool in pools(THREADS)) == sorted(Queue)
+    assert sorted(pool.queue for pool in build_pools(THREADS)) == sorted(Queue)
     assert {*QUEUES.values(), Queue.RECALL} == set(Queue)
 
 
 def test_recall_alone_has_as_many_threads_as_are_asked_for() -> None:
-    few, many = ({pool.queue: pool.threads for pool in pools(threads)} for threads in (1, 64))
+    few, many = ({pool.queue: pool.threads for pool in build_pools(threads)} for threads in (1, 64))
     assert (few.pop(Queue.RECALL), many.pop(Queue.RECALL)) == (1, 64)
     assert few == many
 
@@ -53,7 +53,7 @@ def test_a_pool_fetches_no_message_that_it_has_no_thread_for(
         return SimpleNamespace(start=lambda: None)
 
     monkeypatch.setattr("dramatiq.worker.ConsumerThread", noted)
-    working = worker(broker, pool)
+    working = build_worker(broker, pool)
     assert working.queue_prefetch == pool.threads
     for queue in Queue:
         working._add_consumer(queue.value)

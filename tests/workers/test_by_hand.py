@@ -16,7 +16,7 @@ from starlette.responses import Response
 
 from store.derived import bank_state
 from store.errors import NotSettled
-from store.ledger.ledger import Claim, Outcome, Stage, close
+from store.ledger.ledger import Claim, Outcome, Stage, close_claim
 from store.ledger.listing import Backlog, Entry, Selection
 from store.ledger.quarantine import DROPPABLE, UNSETTLED, Changed, Found, Quarantine, Then
 from store.memory.turns import NewMessage
@@ -106,7 +106,7 @@ def hand(world: World) -> ByHand:
 
 async def contents(world: World) -> dict[str, Any]:
     async with world.database.tenant(HOST) as connection:
-        return await bank_state.contents(connection, HOST, BANK)
+        return await bank_state.read_contents(connection, HOST, BANK)
 
 
 async def test_a_dead_row_starts_again_with_all_its_attempts_and_is_on_record(world: World, hand: ByHand) -> None:
@@ -148,7 +148,7 @@ async def test_what_a_retried_extraction_finds_is_projected(world: World, hand: 
     stepwise = await contents(world)
     assert stepwise["fact_t"]
     async with world.database.tenant(HOST) as connection:
-        await bank_state.rebuild(connection, HOST, BANK)
+        await bank_state.rebuild_bank(connection, HOST, BANK)
     assert await contents(world) == stepwise
 
 
@@ -177,7 +177,7 @@ async def test_work_under_way_on_a_dropped_row_leaves_no_trace_and_its_neighbour
     assert await hand.quarantine.drop([first], "no use") == Changed(1, 1)
     async with world.database.tenant(HOST) as connection:
         with pytest.raises(Exception, match="lease ran out"):
-            await close(connection, claim, [Outcome(row.item_id) for row in claim.rows])
+            await close_claim(connection, claim, [Outcome(row.item_id) for row in claim.rows])
     rows = await hand.rows(stages=(Stage.EXTRACTION,))
     assert [(row.state, row.attempts) for row in rows] == [("pending", 0), ("pending", 0)]
     assert await world.statuses(Stage.EXTRACTION) == ["skipped", "pending", "pending"]

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from uuid import UUID
 
-from store.ledger.ledger import Claim, Outcome, Stage, close, close_together
+from store.ledger.ledger import Claim, Outcome, Stage, close_claim, close_together
 from tests.workers.conftest import HOST, World, turn_uuid
 
 
@@ -55,7 +55,7 @@ async def test_rows_without_an_outcome_are_ready_again_and_their_attempt_was_non
         await world.append("s", f"t{n}")
     held = (await claim(world))[0]
     async with world.database.tenant(HOST) as connection:
-        await close(connection, held, [Outcome(held.rows[0].item_id)])
+        await close_claim(connection, held, [Outcome(held.rows[0].item_id)])
     assert await world.statuses(Stage.EXTRACTION) == ["done", "pending", "pending"]
     assert len((await claim(world))[0].rows) == 2
 

@@ -10,7 +10,7 @@ from store.errors import ConcurrencyError, NotFound, TurnBusy
 from store.ledger.ledger import Stage
 from store.memory.corrections import Corrected
 from store.memory.units import Units
-from store.replay import verify
+from store.replay import verify_log
 from tests.workers.conftest import BANK, HOST, World, dialogue, now
 from tests.workers.stages import Crew, held
 
@@ -85,13 +85,13 @@ async def test_a_corrected_memory_is_what_its_log_says_and_its_counts_are_exact(
     await units(world).correct(HOST, "default", unit, "I live in Braga.")
     await units(world).correct(HOST, "default", unit, "I live in Lisbon.")
     await crew.drain()
-    report = await verify(world.postgres.owner_url)
+    report = await verify_log(world.postgres.owner_url)
     assert report.equal
     assert all(one.equal for one in report.derived)
     async with world.database.tenant(HOST) as connection:
-        counted = await bank_state.contents(connection, HOST, BANK)
-        await bank_state.rebuild(connection, HOST, BANK)
-        assert await bank_state.contents(connection, HOST, BANK) == counted
+        counted = await bank_state.read_contents(connection, HOST, BANK)
+        await bank_state.rebuild_bank(connection, HOST, BANK)
+        assert await bank_state.read_contents(connection, HOST, BANK) == counted
 
 
 async def test_a_corrected_fact_holds_no_place_in_time_and_stays_a_memory(world: World) -> None:
@@ -167,14 +167,14 @@ async def known(world: World) -> list[tuple[str, bool]]:
 
 async def exact(world: World) -> None:
     """The log says what the tables say, and everything is counted as if from nothing."""
-    report = await verify(world.postgres.owner_url)
+    report = await verify_log(world.postgres.owner_url)
     assert report.equal
     assert all(one.equal for one in report.derived)
     assert await world.sql("select 1 from afterturn.ledger_t where undone") == []
     async with world.database.tenant(HOST) as connection:
-        counted = await bank_state.contents(connection, HOST, BANK)
-        await bank_state.rebuild(connection, HOST, BANK)
-        assert await bank_state.contents(connection, HOST, BANK) == counted
+        counted = await bank_state.read_contents(connection, HOST, BANK)
+        await bank_state.rebuild_bank(connection, HOST, BANK)
+        assert await bank_state.read_contents(connection, HOST, BANK) == counted
 
 
 async def test_a_corrected_message_is_read_again(world: World) -> None:
@@ -252,10 +252,10 @@ async def test_a_pin_changes_nothing_else_and_is_what_the_log_says(world: World)
     assert (await vectors(world, unit), await words(world, unit)) == before[:2]
     await crew.drain()
     assert await world.sql("select 1 from afterturn.ledger_t where undone") == []
-    assert (await verify(world.postgres.owner_url)).equal
+    assert (await verify_log(world.postgres.owner_url)).equal
     assert (await units(world).pin(HOST, "default", unit, pinned=False)).changed
     assert (await units(world).get(HOST, "default", unit)).metadata == {}
-    assert (await verify(world.postgres.owner_url)).equal
+    assert (await verify_log(world.postgres.owner_url)).equal
 
 
 async def test_what_is_pinned_while_it_is_being_embedded_still_gets_its_vector(world: World) -> None:

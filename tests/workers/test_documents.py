@@ -31,7 +31,7 @@ async def test_a_forgotten_document_leaves_nothing_derived_behind(world: World) 
     await documents.forget(HOST, "default", added.doc_id)
     await crew.drain()
     async with world.database.tenant(HOST) as connection:
-        left = await bank_state.contents(connection, HOST, BANK)
+        left = await bank_state.read_contents(connection, HOST, BANK)
     assert left.pop("bank_statistics_t") == [(0, 0)]
     assert {mentions for _, mentions in left.pop("agent_memory_entity_t")} == {0}
     assert not any(left.values())

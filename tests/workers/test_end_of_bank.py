@@ -6,12 +6,12 @@ from datetime import timedelta
 import pytest
 
 from store import identity
-from store.ledger.freshness import freshness
+from store.ledger.freshness import read_freshness
 from store.ledger.ledger import Stage
 from store.log.append import append_events
 from store.log.catalog import EventType
-from store.log.envelope import Origin, offer
-from store.replay import verify
+from store.log.envelope import Origin, build_offer
+from store.replay import verify_log
 from tests.workers.conftest import BANK, HOST, World, now
 from tests.workers.stages import Crew, held
 
@@ -25,12 +25,12 @@ MADE = """
 async def end_bank(world: World) -> None:
     origin = Origin(HOST, BANK, identity.user_id(HOST, None), now())
     async with world.database.tenant(HOST) as connection:
-        await append_events(connection, HOST, [offer(origin, EventType.BANK_DELETED, (), {}, nth="2")])
+        await append_events(connection, HOST, [build_offer(origin, EventType.BANK_DELETED, (), {}, nth="2")])
 
 
 async def pending(world: World) -> int:
     async with world.database.tenant(HOST) as connection:
-        return (await freshness(connection, HOST, BANK)).pending
+        return (await read_freshness(connection, HOST, BANK)).pending
 
 
 @pytest.mark.law("L1")
@@ -64,7 +64,7 @@ async def test_a_worker_that_held_a_claim_ends_without_harm(world: World, stage:
     assert await world.sql(UNDONE) == []
     assert await world.sql("select 1 from afterturn.claim_t") == []
     assert (await world.sql(MADE))[0].n == 0
-    assert (await verify(world.postgres.owner_url)).equal
+    assert (await verify_log(world.postgres.owner_url)).equal
 
 
 async def test_a_bank_that_ends_while_vectors_are_made_gets_none_and_may_begin_again(world: World) -> None:
@@ -80,6 +80,6 @@ async def test_a_bank_that_ends_while_vectors_are_made_gets_none_and_may_begin_a
     await crew.drain()
     assert await world.sql(UNDONE) == []
     assert (await world.sql("select count(*) as n from afterturn.unit_vector_t"))[0].n == 2
-    report = await verify(world.postgres.owner_url)
+    report = await verify_log(world.postgres.owner_url)
     assert report.equal
     assert [one.name for one in report.derived if not one.equal] == []

@@ -21,7 +21,7 @@ from tests.workers.conftest import BANK, HOST, World, dialogue, now, turn_uuid
 from tests.workers.models import KEY, Model, called, fact, facts, model, reader
 from tests.workers.stages import Crew
 from tests.workers.test_stages import projections_hold, tables
-from workers.extraction.events import derive, reading_id
+from workers.extraction.events import derive_events, reading_id
 from workers.extraction.llm.reader import reader_of
 from workers.settings import EnrichmentSettings
 
@@ -334,7 +334,7 @@ async def test_a_message_that_is_corrected_under_newer_rules_repeats_no_fact_of_
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as older:
-        older.setattr("workers.extraction.stage.derive", partial(derive, version="rules-0"))
+        older.setattr("workers.extraction.stage.derive_events", partial(derive_events, version="rules-0"))
         await world.append(messages=[NewMessage("user", "My name is Ana."), NewMessage("user", "I like rum.")])
         await Crew(world).drain()
     [(unit,)] = await world.sql(

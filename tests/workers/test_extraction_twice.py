@@ -7,11 +7,11 @@ import pytest
 
 from store.ledger.ledger import Claim, Stage
 from store.log.append import append_events
-from store.memory.turn_messages import messages
-from store.replay import verify
+from store.memory.turn_messages import read_messages
+from store.replay import verify_log
 from tests.workers.conftest import BANK, HOST, World, dialogue
 from tests.workers.stages import Crew
-from workers.extraction.stage import _derive
+from workers.extraction.stage import _derive_all
 
 pytestmark = pytest.mark.law("L2")
 
@@ -34,8 +34,8 @@ async def claimed(world: World, worker: str) -> list[Claim]:
 async def test_a_reader_that_comes_second_takes_what_is_there_for_its_own(world: World) -> None:
     await told(world)
     [held] = await claimed(world, "older")
-    turns = await messages(world.database, HOST, [(BANK, row.turn_id) for row in held.rows])
-    [derived] = _derive(HOST, held.rows, turns).values()
+    turns = await read_messages(world.database, HOST, [(BANK, row.turn_id) for row in held.rows])
+    [derived] = _derive_all(HOST, held.rows, turns).values()
     # Another version of the rules: what it found is the same, the events are its own.
     events = [{**one, "id": str(uuid4())} for one in (*derived.entities.values(), *derived.events)]
     async with world.database.tenant(HOST) as connection:
@@ -45,7 +45,7 @@ async def test_a_reader_that_comes_second_takes_what_is_there_for_its_own(world:
     assert await world.statuses(Stage.EXTRACTION) == ["done"]
     assert await world.sql(STATE) == before
     await Crew(world).drain()
-    assert (await verify(world.postgres.owner_url)).equal
+    assert (await verify_log(world.postgres.owner_url)).equal
 
 
 async def test_one_who_finishes_late_adds_nothing_and_fails_nothing(world: World) -> None:
@@ -58,4 +58,4 @@ async def test_one_who_finishes_late_adds_nothing_and_fails_nothing(world: World
     await crew.runner(Stage.EXTRACTION)._one(slow)
     assert await world.statuses(Stage.EXTRACTION) == ["done"]
     assert await world.sql(STATE) == before
-    assert (await verify(world.postgres.owner_url)).equal
+    assert (await verify_log(world.postgres.owner_url)).equal

@@ -8,7 +8,7 @@ import pytest
 from store.erasure import Erasures, Kind, Target
 from store.errors import NotFound
 from store.memory.units import Units
-from store.replay import verify
+from store.replay import verify_log
 from tests.workers.conftest import HOST, World, dialogue, now
 from tests.workers.stages import Crew
 
@@ -52,7 +52,7 @@ async def test_facts_stay_and_can_be_forgotten_later(world: World) -> None:
             await Units(world.database, now).forget(HOST, "default", message, with_facts=with_facts)
     await Crew(world).drain()
     assert await world.sql("select 1 from afterturn.fact_t") == []
-    report = await verify(world.postgres.owner_url)
+    report = await verify_log(world.postgres.owner_url)
     assert report.equal
     assert all(one.equal for one in report.derived)
 

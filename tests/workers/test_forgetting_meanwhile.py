@@ -18,7 +18,7 @@ from store.memory.directives import NewLink
 from store.memory.documents import Documents, NewDocument, content_hash
 from store.memory.turns import NewTurn
 from store.memory.units import Units
-from store.replay import verify
+from store.replay import verify_log
 from tests.patience import BLOCKED, until
 from tests.workers.conftest import BANK, HOST, World, dialogue, now
 from tests.workers.stages import Crew
@@ -39,7 +39,7 @@ async def goes_on(world: World, doing: Awaitable[Any]) -> asyncio.Task[Any]:
 
 async def same_as_replayed(world: World) -> None:
     await Crew(world).drain()
-    report = await verify(world.postgres.owner_url)
+    report = await verify_log(world.postgres.owner_url)
     assert [table.first_differences for table in report.tables if not table.equal] == []
     assert [one.name for one in report.derived if not one.equal] == []
 
@@ -57,7 +57,9 @@ async def test_a_unit_forgotten_while_it_is_being_linked_takes_the_link_along(wo
         link = NewLink(first, second, "causes")
         data = {"fromUnitId": str(first), "toUnitId": str(second), "linkType": link.kind, "weight": link.weight}
         origin = Origin(HOST, BANK, identity.user_id(HOST, None), now())
-        await directives._apply(connection, origin, EventType.LINK_CREATED, data, (first, second, link.kind))
+        await directives._append_next_version(
+            connection, origin, EventType.LINK_CREATED, data, (first, second, link.kind)
+        )
         forgetting = await goes_on(world, Units(world.database, now).forget(HOST, "default", first))
     await forgetting
     assert await world.sql("select 1 from afterturn.agent_memory_link_t where active") == []
@@ -91,10 +93,10 @@ async def test_a_document_forgotten_while_a_turn_of_it_comes_takes_the_turn_alon
     documents = Documents(world.database, now)
     doc = (await documents.register(HOST, NewDocument("default", content_hash(b"a file")))).doc_id
     turn = NewTurn("default", "s", "of the file", dialogue(), doc_id=doc)
-    offered = off_loop.all_at_once(prepared_turns.offers(HOST, [turn], now(), prepared_turns.Known(b"", (), {})))
+    offered = off_loop.all_at_once(prepared_turns.prepare_turns(HOST, [turn], now(), prepared_turns.Known(b"", (), {})))
     async with world.database.tenant(HOST) as connection:
         driver: Any = (await connection.get_raw_connection()).driver_connection
-        await driver.fetch(turn_writes.APPEND, *turn_writes.call(HOST, offered, wait=True))
+        await driver.fetch(turn_writes.APPEND, *turn_writes.append_arguments(HOST, offered, wait=True))
         forgetting = await goes_on(world, documents.forget(HOST, "default", doc))
     await forgetting
     assert await world.sql("select 1 from afterturn.agent_memory_unit_t where active and doc_id is not null") == []
@@ -104,7 +106,7 @@ async def test_a_document_forgotten_while_a_turn_of_it_comes_takes_the_turn_alon
 async def test_facts_go_with_what_they_are_being_drawn_from(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await world.append(messages=dialogue("My name is Karl and I live in Porto.", "I see."))
     first, answer = await messages(world)
-    derive, loop = extraction._derive, asyncio.get_running_loop()
+    derive, loop = extraction._derive_all, asyncio.get_running_loop()
     forgetting = [Units(world.database, now).forget(HOST, "default", first, with_facts=True)]
 
     def forgotten_meanwhile(*arguments: Any) -> object:
@@ -114,7 +116,7 @@ async def test_facts_go_with_what_they_are_being_drawn_from(world: World, monkey
             asyncio.run_coroutine_threadsafe(forgetting.pop(), loop).result(30)
         return found
 
-    monkeypatch.setattr(extraction, "_derive", forgotten_meanwhile)
+    monkeypatch.setattr(extraction, "_derive_all", forgotten_meanwhile)
     await Crew(world).drain()
     living = await world.sql("select unit_id from afterturn.agent_memory_unit_t where active")
     assert [row.unit_id for row in living] == [answer]

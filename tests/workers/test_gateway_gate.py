@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from starlette.responses import Response
 
-from deploy.gateways import gateway_recall
+from deploy.gateways import create_gateway_recall
 from producers.service.gateway_recall import GatewayQuestion
 from store.ledger.circuit_breakers import Gate, GatePolicy
 from store.ledger.ledger import Claim, Stage
@@ -264,7 +264,7 @@ async def test_what_waits_for_a_gateway_that_is_shut_off_is_not_claimed_turn_by_
 async def test_recalls_that_a_gateway_is_too_slow_for_keep_no_turn_from_it(world: World, server: Gateway) -> None:
     target = await world.hand_to(server.url, bank="default")
     settings = SETTINGS.model_copy(update={"breaker_failures": 1})
-    recall = gateway_recall(settings, world.database, 1.0)
+    recall = create_gateway_recall(settings, world.database, 1.0)
     question = GatewayQuestion(HOST, "default", "s0", "Where is Anna?", 3, target.target_id)
     answering = server.server.answer
     with silence() as nothing_said:

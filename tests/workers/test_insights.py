@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from store.derived.extraction_runs import FollowUp, open_follow_ups
-from store.derived.reflection_vectors import lacking
-from store.derived.temporal_links import weight
+from store.derived.reflection_vectors import read_lacking
+from store.derived.temporal_links import link_weight
 from store.derived.unit_vectors import again_id
 from store.erasure import Erasures, Kind, Target
 from store.ledger.ledger import Stage
 from store.live_model import note_live_model
 from store.log.catalog import EventType
 from store.memory.units import Units
-from store.replay import swap, verify
+from store.replay import swap_tables, verify_log
 from tests.patience import PATIENCE_S
 from tests.workers.conftest import BANK, HOST, START, World, dialogue, now, turn_uuid
 from tests.workers.stages import Crew, KnownEmbedder, held
@@ -70,7 +70,7 @@ async def test_facts_of_one_moment_follow_in_the_order_of_their_turns_in_whateve
     assert [(fact.value, fact.holds) for fact in facts] == [("lisbon", True), ("porto", False)]
     assert len({fact.valid_from for fact in facts}) == 1
     assert (await reflections(world))[0].startswith("fact_evolution user_home::home: Porto")
-    report = await verify(world.postgres.owner_url)
+    report = await verify_log(world.postgres.owner_url)
     assert report.equal
     assert all(one.equal for one in report.derived)
 
@@ -126,7 +126,7 @@ async def test_a_reflection_is_embedded_anew_whenever_it_says_something_else(wor
     assert await vectors(world) == [True]
     await say(world, "I moved to Kyoto.")
     assert await vectors(world) == [None]
-    report = await verify(world.postgres.owner_url)
+    report = await verify_log(world.postgres.owner_url)
     assert all(one.equal for one in report.derived)
     await crew.drain()
     assert await vectors(world) == [True]
@@ -170,13 +170,13 @@ async def test_what_is_erased_takes_the_vectors_of_reflections_along(world: Worl
 async def test_a_swap_keeps_the_vector_of_a_reflection_unless_it_said_something_else(world: World) -> None:
     crew = await say(world, "I live in Porto.", "I moved to Lisbon.")
     await crew.drain()
-    await swap(world.postgres.owner_url)
+    await swap_tables(world.postgres.owner_url)
     assert await vectors(world) == [True]
     for pruned in (False, True):
         if pruned:
             await world.sql("delete from afterturn.ledger_t where stage = 'embedding'")
         await world.sql("update afterturn.agent_memory_reflection_t set content = 'else'")
-        await swap(world.postgres.owner_url)
+        await swap_tables(world.postgres.owner_url)
         assert await vectors(world) == [None]
         await crew.drain()
         assert await vectors(world) == [True]
@@ -186,9 +186,9 @@ async def test_reflections_without_a_vector_of_a_model_are_found_among_what_lack
     crew = await say(world, "I live in Porto.", "I moved to Lisbon.")
     await crew.drain()
     async with world.database.tenant(HOST) as connection:
-        assert await lacking(connection, HOST, 1, bank=None, after=0, limit=10) == []
-        [one] = await lacking(connection, HOST, 2, bank=BANK, after=0, limit=10)
-        assert await lacking(connection, HOST, 2, bank=BANK, after=one.position, limit=10) == []
+        assert await read_lacking(connection, HOST, 1, bank=None, after=0, limit=10) == []
+        [one] = await read_lacking(connection, HOST, 2, bank=BANK, after=0, limit=10)
+        assert await read_lacking(connection, HOST, 2, bank=BANK, after=one.position, limit=10) == []
         item = again_id(one.turn, 2, one.position)
         follow_up = FollowUp(Stage.EMBEDDING, item, item, one.bank, one.session, one.turn, one.position, START)
         await open_follow_ups(connection, HOST, [follow_up])
@@ -206,7 +206,7 @@ async def test_a_reflection_that_changed_since_it_was_embedded_again_is_embedded
     opened = []
     for place in ("Madrid", "Rome"):
         async with world.database.tenant(HOST) as connection:
-            [one] = await lacking(connection, HOST, 2, bank=BANK, after=0, limit=10)
+            [one] = await read_lacking(connection, HOST, 2, bank=BANK, after=0, limit=10)
             item = again_id(one.turn, 2, one.position)
             row = FollowUp(Stage.EMBEDDING, item, item, one.bank, one.session, one.turn, one.position, START)
             opened.append(await open_follow_ups(connection, HOST, [row]))
@@ -289,4 +289,4 @@ async def test_turns_in_one_batch_are_linked_as_turns_one_by_one(world: World) -
 
 @pytest.mark.parametrize("hours,expected", [(0, 0.99), (12, 0.645), (24, 0.3)])
 def test_the_longer_ago_the_less_a_link_weighs(hours: int, expected: float) -> None:
-    assert weight(timedelta(hours=hours)) == expected
+    assert link_weight(timedelta(hours=hours)) == expected

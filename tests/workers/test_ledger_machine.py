@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 from sqlalchemy import text
 
 from store.errors import LeaseLost
-from store.ledger.ledger import Claim, Outcome, Stage, close
+from store.ledger.ledger import Claim, Outcome, Stage, close_claim
 from tests.examples import examples
 from tests.servers import TestPostgres
 from tests.workers.conftest import HOST, World, open_world
@@ -187,7 +187,7 @@ class LedgerMachine(RuleBasedStateMachine):
                 for row in rows:
                     effect = {"host": HOST, "event": f"effect_{claim.stage}", "turn": row.turn_id}
                     await connection.execute(EFFECT, effect)
-                await close(connection, claim, [Outcome(row.item_id) for row in rows])
+                await close_claim(connection, claim, [Outcome(row.item_id) for row in rows])
         except LeaseLost:
             return
 

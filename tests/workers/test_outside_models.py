@@ -7,13 +7,13 @@ import pytest
 import pytest_asyncio
 from asyncpg.exceptions import ConnectionDoesNotExistError
 
-from deploy.external_models import note_models, outside_models
-from deploy.settings import load
+from deploy.external_models import list_external_models, record_models
+from deploy.settings import load_settings
 from embeddings.remote import generation_of
 from store.database import Database
 from store.erasure import Erasures, Kind, Receipt, Target
 from store.memory.units import Units
-from store.tenancy.external_models import EMBEDDING, EXTRACTION, OutsideModel, Sent, note
+from store.tenancy.external_models import EMBEDDING, EXTRACTION, OutsideModel, Sent, note_external_models
 from tests.workers.conftest import HOST, World, dialogue, now, settings_of
 from tests.workers.models import Model, model, reader
 from tests.workers.stages import Crew, KnownEmbedder
@@ -35,7 +35,7 @@ async def remote(world: World, server: Model) -> AsyncIterator[Crew]:
     reading = reader(server.url)
     known = OutsideModel(EMBEDDING, str(GENERATION), VECTORS), OutsideModel(EXTRACTION, VERSION, READERS)
     for _ in range(2):
-        await note(world.database, known)
+        await note_external_models(world.database, known)
     yield Crew(world, embedder=KnownEmbedder(generation=GENERATION), reader=reading)
     await reading.close()
 
@@ -77,7 +77,7 @@ async def test_of_one_unit_its_own_texts_are_told_also_when_they_were_corrected(
 
 
 async def test_what_stayed_in_the_house_is_not_told_of(world: World) -> None:
-    await note(world.database, [OutsideModel(EMBEDDING, str(GENERATION), VECTORS)])
+    await note_external_models(world.database, [OutsideModel(EMBEDDING, str(GENERATION), VECTORS)])
     await told(world, Crew(world))
     assert (await erased(world, Kind.BANK)).models == ()
 
@@ -91,7 +91,7 @@ async def test_they_are_noted_though_the_first_connection_breaks_while_it_is_ope
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then the driver's own error comes, wrapped by nobody."""
-    monkeypatch.setattr("deploy.external_models.TRY_AGAIN_S", 0.0)
+    monkeypatch.setattr("deploy.external_models.RETRY_INTERVAL_S", 0.0)
     broken = iter([True])
 
     async def begun(_connection: Any) -> None:
@@ -99,15 +99,15 @@ async def test_they_are_noted_though_the_first_connection_breaks_while_it_is_ope
             raise ConnectionDoesNotExistError
 
     database = Database(settings_of(world.postgres), begun)
-    await note_models(database, load({}, overrides=OUTSIDE).settings, KnownEmbedder())
+    await record_models(database, load_settings({}, overrides=OUTSIDE).settings, KnownEmbedder())
     await database.close()
     endpoints = await world.sql("select endpoint from public.afterturn_outside_model order by endpoint")
     assert [row.endpoint for row in endpoints] == [READERS, VECTORS]
 
 
 def test_the_settings_say_which_models_are_outside() -> None:
-    assert outside_models(load({}).settings) == []
-    assert outside_models(load({}, overrides=OUTSIDE).settings) == [
+    assert list_external_models(load_settings({}).settings) == []
+    assert list_external_models(load_settings({}, overrides=OUTSIDE).settings) == [
         OutsideModel(EMBEDDING, str(generation_of("m")), VECTORS),
         OutsideModel(EXTRACTION, VERSION, READERS),
     ]

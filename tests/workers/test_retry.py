@@ -6,7 +6,7 @@ from sqlalchemy.exc import NoResultFound
 
 from embeddings.errors import EmbeddingError
 from workers.errors import Transient
-from workers.retry import named
+from workers.retry import name_failure
 
 
 @pytest.mark.parametrize(
@@ -20,8 +20,8 @@ from workers.retry import named
     ],
 )
 def test_a_failure_nobody_foresaw_is_told_by_its_kind_alone(error: Exception, category: str) -> None:
-    assert named(error) == (category, type(error).__name__)
+    assert name_failure(error) == (category, type(error).__name__)
 
 
 def test_a_failure_on_purpose_names_itself() -> None:
-    assert named(Transient("gateway", "no answer came")) == ("gateway", "no answer came")
+    assert name_failure(Transient("gateway", "no answer came")) == ("gateway", "no answer came")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from store.database import Database
 from store.errors import LeaseLost
-from store.ledger.ledger import Claim, Outcome, Stage, close
+from store.ledger.ledger import Claim, Outcome, Stage, close_claim
 from store.memory.turns import NewTurn, TurnStore
 from tests.patience import PATIENCE_S, until
 from tests.servers import TestPostgres
@@ -49,7 +49,7 @@ class Recorder:
         outcomes = [Outcome(row.item_id) for row in claim.rows]
         try:
             async with self.database.tenant(HOST) as connection:
-                await close(connection, claim, outcomes)
+                await close_claim(connection, claim, outcomes)
         except LeaseLost:
             self.late += 1
             raise
@@ -223,7 +223,7 @@ async def test_a_turn_that_kills_its_worker_ends_in_quarantine_and_takes_nobody_
                 await world.expire_leases()
                 continue
             async with world.database.tenant(HOST) as connection:
-                await close(connection, claim, [Outcome(row.item_id) for row in claim.rows])
+                await close_claim(connection, claim, [Outcome(row.item_id) for row in claim.rows])
             finished += [row.position for row in claim.rows]
     assert finished == positions[1:]
     assert (await rows(world))[0][:3] == ("dead", 3, "exhausted")

@@ -8,7 +8,7 @@ from store.derived import projection
 from store.ledger.ledger import Stage
 from store.log.catalog import EventType
 from store.memory.turns import NewTurn
-from store.text.terms import analyse
+from store.text.terms import analyse_text
 from tests.patience import until
 from tests.workers.conftest import BANK, HOST, World, dialogue
 from tests.workers.gateways import gateway
@@ -111,7 +111,7 @@ async def test_a_fact_is_found_by_its_words_and_embedded_as_a_follow_up_of_its_t
         select unit_id, turn_id, content, position from afterturn.agent_memory_unit_t where origin = 'extraction'""")
     for fact in facts:
         words = await world.sql("select terms from afterturn.unit_word_t where unit_id = :unit", unit=fact.unit_id)
-        assert set(analyse(fact.content).counts) <= set(words[0].terms)
+        assert set(analyse_text(fact.content).counts) <= set(words[0].terms)
     follow_ups = await world.sql("""
         select turn_id, position from afterturn.ledger_t where stage = 'embedding' and item_id <> turn_id""")
     assert {row.turn_id for row in follow_ups} == {fact.turn_id for fact in facts}

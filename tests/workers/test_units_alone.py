@@ -2,9 +2,9 @@
 
 import pytest
 
-from deploy.cli.extract import Embedding
+from deploy.cli.extract import Reembedding
 from deploy.lab.bench.history import History
-from deploy.reprocessing import Progress, Scope, run_over
+from deploy.reprocessing import ReprocessingProgress, ReprocessingScope, reprocess_turns
 from store import identity
 from store.ledger.ledger import Stage
 from store.log.bulk import append_bulk
@@ -27,10 +27,12 @@ async def history(world: World) -> History:
     return made
 
 
-async def embed(world: World, generation: int = 1) -> Progress:
+async def embed(world: World, generation: int = 1) -> ReprocessingProgress:
     """`afterturn embed` beside a worker that begins when all is opened."""
-    scope = Scope(HOST, identity.bank_id(HOST, BANK_NAME))
-    progress = await run_over(world.database, Embedding(generation), scope, ahead=10_000, timeout_s=0, say=print)
+    scope = ReprocessingScope(HOST, identity.bank_id(HOST, BANK_NAME))
+    progress = await reprocess_turns(
+        world.database, Reembedding(generation), scope, ahead=10_000, timeout_s=0, say=print
+    )
     crew = Crew(world, embedder=KnownEmbedder(generation=generation))
     await crew.drain(Stage.EMBEDDING)
     return progress

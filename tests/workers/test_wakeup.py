@@ -15,7 +15,7 @@ from producers.jobs import RECALL_ACTOR, Queue, bell_channel, recall_message
 from producers.notifications import Doorbell
 from tests.patience import PATIENCE_S, until
 from tests.servers import TestValkey
-from workers.broker import Pool, worker
+from workers.broker import Pool, build_worker
 from workers.wakeup import ListeningBroker
 
 HOST, JOB = UUID(int=1), UUID(int=2)
@@ -66,7 +66,7 @@ async def listening(broker: ListeningBroker) -> None:
 async def test_a_message_is_heard_of_at_once(attentive: ListeningBroker, bell: Doorbell) -> None:
     heard = Heard(attentive)
     attentive.ear.start()
-    working = worker(attentive, Pool(Queue.RECALL, 2))
+    working = build_worker(attentive, Pool(Queue.RECALL, 2))
     working.start()
     await listening(attentive)
     for nth in range(3):
@@ -83,7 +83,7 @@ async def test_what_came_while_every_thread_was_busy_is_taken_when_one_is_free(
     heard = Heard(attentive)
     heard.wait_for.clear()
     attentive.ear.start()
-    working = worker(attentive, Pool(Queue.RECALL, 1))
+    working = build_worker(attentive, Pool(Queue.RECALL, 1))
     working.start()
     await listening(attentive)
     bell.ask(HOST, UUID(int=0))
@@ -164,7 +164,7 @@ def test_who_is_about_to_wait_when_all_is_stopped_waits_for_nobody(
 async def test_a_message_nobody_rang_for_is_found_all_the_same(valkey: TestValkey) -> None:
     broker = broker_of(valkey, 0.05)
     heard = Heard(broker)
-    working = worker(broker, Pool(Queue.RECALL, 1))
+    working = build_worker(broker, Pool(Queue.RECALL, 1))
     working.start()
     broker.enqueue(recall_message(HOST, JOB))
     await until(lambda: heard.told == [(str(HOST), str(JOB))], "the message was found")

@@ -13,11 +13,11 @@ from uuid import UUID, uuid5
 from store import identity
 from store.derived.postings import UnitTerms
 from store.log.catalog import EventType
-from store.log.envelope import Origin, offer
+from store.log.envelope import Origin, build_offer
 from store.memory.turn_messages import TurnMessage
 from store.text.rules import VERSION, Extraction, Fact, Mention
 from store.text.rules.extract import shown_as
-from store.text.terms import analyse, lexical_text
+from store.text.terms import analyse_text, lexical_text
 from store.text.word_rules import AUTO, WordRules, rules_of
 
 Event = Mapping[str, Any]
@@ -70,7 +70,7 @@ def of_unit(events: Sequence[Event], unit: UUID) -> frozenset[str]:
     )
 
 
-def derive(
+def derive_events(
     origin: Origin,
     turn: Sequence[TurnMessage],
     found: Extraction,
@@ -84,34 +84,37 @@ def derive(
     bank's words are cut.
     """
     by_ordinal = dict(enumerate(turn))
-    entities = [_entity(origin, entity.normalised, entity.name, entity.kind.value) for entity in found.entities]
+    entities = [_entity_event(origin, entity.normalised, entity.name, entity.kind.value) for entity in found.entities]
     facts = {fact_unit_id(turn[0].turn_id, fact, version): fact for fact in found.facts}
     return Derived(
         turn_id=turn[0].turn_id,
         entities={event["subject"]: event for event in entities},
         events=[
-            *_mentions(origin, by_ordinal, found.mentions, version),
-            *(_fact(origin, unit, fact, by_ordinal[fact.ordinal], version) for unit, fact in facts.items()),
-            *(_link(origin, unit, by_ordinal[fact.ordinal].unit_id, "semantic") for unit, fact in facts.items()),
-            *(_link(origin, first, second, "temporal") for first, second in pairwise(_in_order(facts))),
-            *(_link(origin, first, second, "entity") for first, second in _sharing(by_ordinal, found.mentions)),
+            *_mention_events(origin, by_ordinal, found.mentions, version),
+            *(_fact_event(origin, unit, fact, by_ordinal[fact.ordinal], version) for unit, fact in facts.items()),
+            *(_link_event(origin, unit, by_ordinal[fact.ordinal].unit_id, "semantic") for unit, fact in facts.items()),
+            *(_link_event(origin, first, second, "temporal") for first, second in pairwise(_in_order(facts))),
+            *(
+                _link_event(origin, first, second, "entity")
+                for first, second in _pair_by_mentions(by_ordinal, found.mentions)
+            ),
         ],
-        words=[_words(unit, fact, by_ordinal[fact.ordinal], rules) for unit, fact in facts.items()],
+        words=[_fact_words(unit, fact, by_ordinal[fact.ordinal], rules) for unit, fact in facts.items()],
         facts=len(facts),
     )
 
 
-def _entity(origin: Origin, normalised: str, name: str, kind: str) -> Event:
+def _entity_event(origin: Origin, normalised: str, name: str, kind: str) -> Event:
     entity = identity.entity_id(origin.bank, normalised)
     data = {
         "entityId": str(entity),
         "canonicalName": name,
         "metadata": {"kind": kind, "normalised": normalised},
     }
-    return offer(origin, EventType.ENTITY_CREATED, (entity,), data)
+    return build_offer(origin, EventType.ENTITY_CREATED, (entity,), data)
 
 
-def _mentions(
+def _mention_events(
     origin: Origin, by_ordinal: Mapping[int, TurnMessage], mentions: Sequence[Mention], version: str
 ) -> list[Event]:
     """Return one event for each unit and entity, with how often and where the unit names it."""
@@ -121,7 +124,7 @@ def _mentions(
             unit = by_ordinal[mention.ordinal].unit_id
             places[unit, identity.entity_id(origin.bank, mention.entity)].append(mention)
     return [
-        offer(
+        build_offer(
             origin,
             EventType.UNIT_ENTITY_LINKED,
             (unit, entity),
@@ -130,7 +133,7 @@ def _mentions(
                 "entityId": str(entity),
                 "mentions": len(named),
                 "place": _place(named),
-                **_reading(named),
+                **_reading_of(named),
                 "spans": [[m.span.start, m.span.end] for m in named if m.span is not None],
                 "extractor": version,
             },
@@ -139,7 +142,7 @@ def _mentions(
     ]
 
 
-def _fact(origin: Origin, unit: UUID, fact: Fact, source: TurnMessage, version: str) -> Event:
+def _fact_event(origin: Origin, unit: UUID, fact: Fact, source: TurnMessage, version: str) -> Event:
     at = source.event_date.isoformat()
     data = {
         "unitId": str(unit),
@@ -165,7 +168,7 @@ def _fact(origin: Origin, unit: UUID, fact: Fact, source: TurnMessage, version: 
             **({"subject": fact.subject} if fact.subject else {}),
         },
     }
-    return offer(origin, EventType.UNIT_RETAINED, (unit,), data)
+    return build_offer(origin, EventType.UNIT_RETAINED, (unit,), data)
 
 
 def _place(named: Sequence[Mention]) -> int:
@@ -173,7 +176,7 @@ def _place(named: Sequence[Mention]) -> int:
     return min(0 if mention.span is None else 1 + mention.span.start for mention in named)
 
 
-def _reading(named: Sequence[Mention]) -> dict[str, str]:
+def _reading_of(named: Sequence[Mention]) -> dict[str, str]:
     """Return what these mentions mostly call their entity, and take it for; the first of equals."""
     names, kinds = Counter(shown_as(mention) for mention in named), Counter(mention.kind.value for mention in named)
     return {"name": names.most_common(1)[0][0], "kind": kinds.most_common(1)[0][0]}
@@ -184,7 +187,7 @@ def _in_order(facts: Mapping[UUID, Fact]) -> list[UUID]:
     return sorted(facts, key=lambda unit: (facts[unit].ordinal, facts[unit].span, unit))
 
 
-def _sharing(by_ordinal: Mapping[int, TurnMessage], mentions: Sequence[Mention]) -> list[tuple[UUID, UUID]]:
+def _pair_by_mentions(by_ordinal: Mapping[int, TurnMessage], mentions: Sequence[Mention]) -> list[tuple[UUID, UUID]]:
     """Return each message with the nearest earlier one of the turn that names the same thing; speakers do not count."""
     named: dict[str, list[int]] = defaultdict(list)
     for mention in mentions:
@@ -194,12 +197,12 @@ def _sharing(by_ordinal: Mapping[int, TurnMessage], mentions: Sequence[Mention])
     return [(by_ordinal[first].unit_id, by_ordinal[second].unit_id) for first, second in sorted(pairs)]
 
 
-def _link(origin: Origin, unit: UUID, other: UUID, kind: str) -> Event:
+def _link_event(origin: Origin, unit: UUID, other: UUID, kind: str) -> Event:
     """Link two units: a fact says what its source says, follows a fact, a message names what another named."""
     data = {"fromUnitId": str(unit), "toUnitId": str(other), "linkType": kind, "weight": 1.0}
-    return offer(origin, EventType.LINK_CREATED, (unit, other, kind), data)
+    return build_offer(origin, EventType.LINK_CREATED, (unit, other, kind), data)
 
 
-def _words(unit: UUID, fact: Fact, source: TurnMessage, rules: WordRules) -> UnitTerms:
-    terms = analyse(lexical_text(None, source.event_date, fact.statement, rules), rules)
+def _fact_words(unit: UUID, fact: Fact, source: TurnMessage, rules: WordRules) -> UnitTerms:
+    terms = analyse_text(lexical_text(None, source.event_date, fact.statement, rules), rules)
     return UnitTerms(unit, terms.counts, terms.length)

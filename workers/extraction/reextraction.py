@@ -24,7 +24,7 @@ def corrected_unit(row: LedgerRow, turn: Sequence[TurnMessage], version: str | N
     return None
 
 
-async def resumed(
+async def resume_ended(
     connection: AsyncConnection, host: UUID, bank: UUID, events: Sequence[Event], units: Collection[UUID]
 ) -> list[Event]:
     """Return the events, those that follow from these messages as the next version of what ended.
@@ -32,7 +32,7 @@ async def resumed(
     Inside the tenant's transaction, after `derivation.lock`.
     """
     mine = {subject for unit in units for subject in of_unit(events, unit)}
-    ours = iter(await locks.resumed(connection, host, bank, [one for one in events if one["subject"] in mine]))
+    ours = iter(await locks.resume_ended(connection, host, bank, [one for one in events if one["subject"] in mine]))
     return [next(ours) if one["subject"] in mine else one for one in events]
 
 

@@ -14,12 +14,12 @@ from store.derived.extraction_runs import FollowUp, open_follow_ups
 from store.ledger.ledger import Claim, LedgerRow, Outcome, Stage, close_together, held_together
 from store.log.append import append_events
 from store.log.envelope import Origin
-from store.memory.turn_messages import TurnMessage, messages
-from store.tenancy.languages import Languages, writing
-from store.text.rules import MessageText, TurnText, extract
+from store.memory.turn_messages import TurnMessage, read_messages
+from store.tenancy.languages import Languages, rules_for_writing
+from store.text.rules import MessageText, TurnText, extract_turn
 from store.text.word_rules import AUTO, WordRules, rules_of
-from workers.extraction.events import Derived, derive, follow_up_id, reading_id
-from workers.extraction.reextraction import after_correction, corrected_unit, resumed
+from workers.extraction.events import Derived, derive_events, follow_up_id, reading_id
+from workers.extraction.reextraction import after_correction, corrected_unit, resume_ended
 from workers.stage_work import Shape, Worked
 
 _USUAL = rules_of(AUTO)
@@ -46,12 +46,12 @@ class ExtractionStage:
         """Extract the first turns of sessions of one bank; all of them are written in one transaction."""
         host, bank = claims[0].host_id, claims[0].rows[0].bank_id
         rows = [row for claim in claims for row in claim.rows]
-        turns = await messages(self.database, host, [(bank, row.turn_id) for row in rows])
-        rules = writing(await self.languages.of(host), bank)
+        turns = await read_messages(self.database, host, [(bank, row.turn_id) for row in rows])
+        rules = rules_for_writing(await self.languages.of(host), bank)
         async with self.reading:
-            derived = await asyncio.to_thread(_derive, host, rows, turns, rules)
+            derived = await asyncio.to_thread(_derive_all, host, rows, turns, rules)
         async with self.database.tenant(host, SET_TENANT_NO_SYNC) as connection:
-            await locks.lock(connection, bank)
+            await locks.lock_bank(connection, bank)
             ours = await held_together(connection, claims)
             rows = [row for claim in ours for row in claim.rows]
             again = {row.item_id: unit for row in rows if (unit := corrected_unit(row, turns[row.turn_id])) is not None}
@@ -79,27 +79,27 @@ class ExtractionStage:
         entities = {subject: event for one in found for subject, event in one.entities.items()}
         named = await locks.begun_again(connection, host, bank, [entities[subject] for subject in sorted(entities)])
         events = [event for one in found for event in one.events]
-        events = await resumed(connection, host, bank, events, again.values())
+        events = await resume_ended(connection, host, bank, events, again.values())
         await append_events(connection, host, [*named, *events], if_absent=True)
-        await postings.insert(connection, host, bank, [words for one in found for words in one.words])
+        await postings.insert_postings(connection, host, bank, [words for one in found for words in one.words])
         with_facts = [one.turn_id for one in found if one.facts]
         first = await locks.first_facts(connection, host, bank, with_facts) if with_facts else {}
         read = [row for row in rows if row.item_id not in again]
-        wanted = [_embedding(row, first[row.turn_id]) for row in read if row.turn_id in first]
+        wanted = [_embedding_row(row, first[row.turn_id]) for row in read if row.turn_id in first]
         wanted += [follow for row in rows if row.item_id in again for follow in after_correction(row)]
         if self.then is not None:
-            wanted += [_reading(row, self.then) for row in rows]
+            wanted += [_reading_row(row, self.then) for row in rows]
         await open_follow_ups(connection, host, wanted)
         return bool(with_facts)
 
 
-def _embedding(row: LedgerRow, position: int) -> FollowUp:
+def _embedding_row(row: LedgerRow, position: int) -> FollowUp:
     """Return the row that has a turn's facts embedded; the first of them stands at `position`."""
     item = follow_up_id(row.turn_id)
     return FollowUp(Stage.EMBEDDING, item, item, row.bank_id, row.session_id, row.turn_id, position, row.accepted_at)
 
 
-def _reading(row: LedgerRow, version: str) -> FollowUp:
+def _reading_row(row: LedgerRow, version: str) -> FollowUp:
     """Return the row that has a turn read by a version of another extractor, when the rules are through with it.
 
     A corrected text is read anew; the reading of the turn's own row is of what it says then.
@@ -110,7 +110,7 @@ def _reading(row: LedgerRow, version: str) -> FollowUp:
     )
 
 
-def _derive(
+def _derive_all(
     host: UUID,
     rows: Sequence[LedgerRow],
     turns: Mapping[UUID, Sequence[TurnMessage]],
@@ -122,6 +122,6 @@ def _derive(
 
 def _derive_one(host: UUID, row: LedgerRow, turn: Sequence[TurnMessage], rules: WordRules) -> Derived:
     said = tuple(MessageText(message.role, message.content, message.name) for message in turn)
-    found = extract(TurnText(said, turn[0].event_date))
+    found = extract_turn(TurnText(said, turn[0].event_date))
     origin = Origin(host, row.bank_id, turn[0].user_id, row.accepted_at)
-    return derive(origin, turn, found, rules=rules)
+    return derive_events(origin, turn, found, rules=rules)

@@ -13,9 +13,9 @@ from store.log.envelope import Origin
 from store.memory.turn_messages import TurnMessage
 from store.tenancy import languages
 from store.text.rules.model import Extraction
-from workers.extraction.events import Derived, derive, fact_unit_id, follow_up_id
-from workers.extraction.llm.answer import new
-from workers.extraction.reextraction import after_correction, corrected_unit, resumed
+from workers.extraction.events import Derived, derive_events, fact_unit_id, follow_up_id
+from workers.extraction.llm.answer import select_new
+from workers.extraction.reextraction import after_correction, corrected_unit, resume_ended
 
 
 async def write_reading(
@@ -34,22 +34,25 @@ async def write_reading(
     """
     host, bank = claim.host_id, row.bank_id
     again = corrected_unit(row, turn, version)
-    await locks.lock(connection, bank)
-    if not await extraction_runs.begin(connection, host, bank, row.turn_id, noted(row, version, again)) or not turn:
+    await locks.lock_bank(connection, bank)
+    if (
+        not await extraction_runs.begin_run(connection, host, bank, row.turn_id, run_name(row, version, again))
+        or not turn
+    ):
         return frozenset()
     # What was forgotten no other version brings back; a text that was corrected may say again what it said before.
-    known = await extraction_runs.known(connection, host, bank, row.turn_id, ended=again is None)
-    found = new(found, known)
-    rules = languages.writing(await languages.read(connection, host), bank)
-    derived = derive(Origin(host, bank, turn[0].user_id, row.accepted_at), turn, found, version, rules=rules)
+    known = await extraction_runs.read_known_facts(connection, host, bank, row.turn_id, ended=again is None)
+    found = select_new(found, known)
+    rules = languages.rules_for_writing(await languages.read_languages(connection, host), bank)
+    derived = derive_events(Origin(host, bank, turn[0].user_id, row.accepted_at), turn, found, version, rules=rules)
     entities = await locks.begun_again(
         connection, host, bank, [derived.entities[subject] for subject in sorted(derived.entities)]
     )
-    events = await resumed(connection, host, bank, derived.events, () if again is None else (again,))
+    events = await resume_ended(connection, host, bank, derived.events, () if again is None else (again,))
     position = await append_events(connection, host, [*entities, *events], if_absent=True)
     if position is None:
         return frozenset()
-    await postings.insert(connection, host, bank, derived.words)
+    await postings.insert_postings(connection, host, bank, derived.words)
     units = [fact_unit_id(row.turn_id, fact, version) for fact in found.facts]
     first = await extraction_runs.first_position(connection, host, bank, units) or position
     wanted = _follow_ups(row, derived, version, first) if again is None else after_correction(row)
@@ -57,7 +60,7 @@ async def write_reading(
     return frozenset(one.stage for one in wanted)
 
 
-def noted(row: LedgerRow, version: str, again: UUID | None) -> str:
+def run_name(row: LedgerRow, version: str, again: UUID | None) -> str:
     """Return the name under which it is noted that a version has read a turn: its text, or one that was corrected."""
     return version if again is None else f"{version}@{row.position}"
 

@@ -4,10 +4,10 @@ Hands out `Maintainer` and `Told` (maintainer), and the tasks (`tasks_of`, `chec
 `linking`) that `deploy` builds.
 """
 
-from workers.maintenance.checking import checking
-from workers.maintenance.indexing import indexing
-from workers.maintenance.linking import linking
+from workers.maintenance.checking import recall_check_task
+from workers.maintenance.indexing import index_task
+from workers.maintenance.linking import linking_task
 from workers.maintenance.maintainer import Maintainer, Told
 from workers.maintenance.tasks import Needs, Task, tasks_of
 
-__all__ = ["Maintainer", "Needs", "Task", "Told", "checking", "indexing", "linking", "tasks_of"]
+__all__ = ["Maintainer", "Needs", "Task", "Told", "index_task", "linking_task", "recall_check_task", "tasks_of"]

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from store.database import Database
 from store.maintenance import Page
-from store.recall.accuracy_check import StoredBank, compare, stored_banks
+from store.recall.accuracy_check import StoredBank, compare_searches, stored_banks
 from store.recall.settings import RecallSettings
 from workers.maintenance.tasks import Task
 from workers.metrics import RECALL_COMPARED, RECALL_FOUND
@@ -14,7 +14,7 @@ from workers.metrics import RECALL_COMPARED, RECALL_FOUND
 UNITS = 3
 
 
-def checking(database: Database, settings: RecallSettings) -> Task:
+def recall_check_task(database: Database, settings: RecallSettings) -> Task:
     """Compare in one of the large banks, whichever chance brings, and count what was there and what was found."""
 
     async def large() -> list[StoredBank]:
@@ -23,7 +23,7 @@ def checking(database: Database, settings: RecallSettings) -> Task:
     async def step(place: str | None) -> Page:
         del place
         for bank in random.sample(banks := await large(), min(1, len(banks))):
-            for asked in await compare(database, bank, UNITS, settings):
+            for asked in await compare_searches(database, bank, UNITS, settings):
                 RECALL_COMPARED.labels(asked.filter).inc(asked.there)
                 RECALL_FOUND.labels(asked.filter).inc(asked.found)
         return Page(0, None)

@@ -7,7 +7,7 @@ from store.maintenance import MORE, Page
 from workers.maintenance.tasks import Task
 
 
-def indexing(indexes: VectorIndexes) -> Task:
+def index_task(indexes: VectorIndexes) -> Task:
     """Build beside everything else what is missing or outgrown; a batch is some seconds of it."""
 
     async def step(place: str | None) -> Page:

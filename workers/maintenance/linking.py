@@ -21,12 +21,12 @@ NEXT_HOSTS = text("""
     select host_id from afterturn.host_t where host_id > cast(:host as uuid) order by host_id limit :hosts""")
 
 
-def linking(database: Database, links: NearLinks, settings: SemanticLinkSettings, *, at_once: int = HOSTS) -> Task:
+def linking_task(database: Database, links: NearLinks, settings: SemanticLinkSettings, *, at_once: int = HOSTS) -> Task:
     """Link what was embedded since; a round over the hosts gives each of them a page, until a round finds nothing."""
 
     async def step(place: str | None) -> Page:
-        last, worked = _understood(place)
-        hosts = await _next(database, last, at_once)
+        last, worked = _parse_place(place)
+        hosts = await _next_hosts(database, last, at_once)
         for host in hosts:
             made = await links.step(host)
             if made is not None:
@@ -37,7 +37,7 @@ def linking(database: Database, links: NearLinks, settings: SemanticLinkSettings
 
     async def count() -> int:
         found, last = 0, UUID(int=0)
-        while hosts := await _next(database, last, at_once):
+        while hosts := await _next_hosts(database, last, at_once):
             found, last = found + sum([await links.undone(host) for host in hosts]), hosts[-1]
         return found
 
@@ -45,12 +45,12 @@ def linking(database: Database, links: NearLinks, settings: SemanticLinkSettings
     return Task("semantic_links", EVERY, step, count, off, LONGEST_S)
 
 
-def _understood(place: str | None) -> tuple[UUID, bool]:
+def _parse_place(place: str | None) -> tuple[UUID, bool]:
     """Return the host that had its turn last, and whether there was something to do in this round."""
     host, _, worked = (place or f"{UUID(int=0)} none").partition(" ")
     return UUID(host), worked == "more"
 
 
-async def _next(database: Database, last: UUID, hosts: int) -> list[UUID]:
+async def _next_hosts(database: Database, last: UUID, hosts: int) -> list[UUID]:
     async with database.operator() as connection:
         return list((await connection.execute(NEXT_HOSTS, {"host": last, "hosts": hosts})).scalars())

@@ -76,8 +76,8 @@ class Maintainer:
             return Told(task.name, "busy", why="another worker runs it")
         start = time.monotonic()
         told = await self._batches(task, run, None if by_hand else start + (task.longest_s or self.longest_s))
-        await self.schedule.finish(run, outcome=told.outcome, pause=_pause(task, told.outcome))
-        return _counted(replace(told, seconds=time.monotonic() - start))
+        await self.schedule.finish(run, outcome=told.outcome, pause=_next_pause(task, told.outcome))
+        return _count_outcome(replace(told, seconds=time.monotonic() - start))
 
     async def _batches(self, task: Task, run: Run, until: float | None) -> Told:
         place, removed = run.place, 0
@@ -97,13 +97,13 @@ class Maintainer:
             return Told(task.name, "failed", removed, why=type(error).__name__)
 
 
-def _pause(task: Task, outcome: str) -> timedelta:
+def _next_pause(task: Task, outcome: str) -> timedelta:
     """Return how long after a run the next one may begin."""
     soon = {"cut": timedelta() if task.longest_s is None else task.every, "failed": min(task.every, FAILED_PAUSE)}
     return soon.get(outcome, task.every)
 
 
-def _counted(told: Told) -> Told:
+def _count_outcome(told: Told) -> Told:
     MAINTENANCE_RUNS.labels(told.task, told.outcome).inc()
     MAINTENANCE_REMOVED.labels(told.task).inc(told.removed)
     MAINTENANCE_SECONDS.labels(told.task).observe(told.seconds)

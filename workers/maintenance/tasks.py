@@ -56,13 +56,13 @@ def tasks_of(needs: Needs) -> Sequence[Task]:
     """Return every task, also those that are off, in the order they are looked at."""
     return (
         _recall_jobs(needs),
-        _erasures(needs),
-        _words(needs),
-        _claims(needs),
-        _ledger(needs),
-        _audit(needs),
-        _calls(needs),
-        _said(needs),
+        _erasures_task(needs),
+        _words_task(needs),
+        _claims_task(needs),
+        _ledger_task(needs),
+        _audit_task(needs),
+        _calls_task(needs),
+        _retention_task(needs),
     )
 
 
@@ -77,7 +77,7 @@ def _recall_jobs(needs: Needs) -> Task:
     return Task("recall_jobs", timedelta(seconds=30), step, needs.jobs.expired)
 
 
-def _erasures(needs: Needs) -> Task:
+def _erasures_task(needs: Needs) -> Task:
     """Erasures that were asked for and left alone go on: nobody has to ask twice."""
 
     async def step(place: str | None) -> Page:
@@ -104,7 +104,7 @@ def _erasures(needs: Needs) -> Task:
     return Task("erasures", timedelta(seconds=30), step, count)
 
 
-def _words(needs: Needs) -> Task:
+def _words_task(needs: Needs) -> Task:
     """Words of banks whose language changed are cut anew; recall finds them by either rules meanwhile."""
 
     async def step(place: str | None) -> Page:
@@ -114,7 +114,7 @@ def _words(needs: Needs) -> Task:
     return Task("words", timedelta(seconds=30), step, needs.words.undone)
 
 
-def _claims(needs: Needs) -> Task:
+def _claims_task(needs: Needs) -> Task:
     """Claims of dead workers, where nobody took their streams over: there was nothing left to do."""
 
     async def step(place: str | None) -> Page:
@@ -127,22 +127,22 @@ def _claims(needs: Needs) -> Task:
     return Task("claims", timedelta(minutes=5), step, count)
 
 
-def _ledger(needs: Needs) -> Task:
+def _ledger_task(needs: Needs) -> Task:
     """Done rows of the ledger; how each turn ended is kept with its guard, so nothing is lost."""
-    return _aged("ledger", needs, needs.settings.ledger_days, needs.pruning.ledger, needs.pruning.prunable_rows)
+    return _age_task("ledger", needs, needs.settings.ledger_days, needs.pruning.ledger, needs.pruning.prunable_rows)
 
 
-def _audit(needs: Needs) -> Task:
+def _audit_task(needs: Needs) -> Task:
     """Audit rows: what was asked of the Memory Gateway and how it ended."""
-    return _aged("audit", needs, needs.settings.audit_days, needs.pruning.audit, needs.pruning.prunable_audit)
+    return _age_task("audit", needs, needs.settings.audit_days, needs.pruning.audit, needs.pruning.prunable_audit)
 
 
-def _calls(needs: Needs) -> Task:
+def _calls_task(needs: Needs) -> Task:
     """Rows of the call audit: who called which door and how it ended."""
-    return _aged("calls", needs, needs.settings.calls_days, needs.pruning.calls, needs.pruning.prunable_calls)
+    return _age_task("calls", needs, needs.settings.calls_days, needs.pruning.calls, needs.pruning.prunable_calls)
 
 
-def _said(needs: Needs) -> Task:
+def _retention_task(needs: Needs) -> Task:
     """Old turns go for good, bank by bank, as if somebody had asked for their erasure: with a receipt."""
     pruning, erasures = needs.pruning, needs.erasures
 
@@ -168,10 +168,10 @@ def _said(needs: Needs) -> Task:
             place = f"{found[0]} {found[1]}"
         return turns
 
-    return _aged("said", needs, needs.settings.said_days, page, count)
+    return _age_task("said", needs, needs.settings.said_days, page, count)
 
 
-def _aged(
+def _age_task(
     name: str,
     needs: Needs,
     days: float | None,
@@ -180,7 +180,7 @@ def _aged(
 ) -> Task:
     """Return a task that puts away what is older than so many days; None: nothing ever is."""
     if days is None:
-        return Task(name, timedelta(hours=1), _nothing, _none, f"maintenance.{name}_days is not set")
+        return Task(name, timedelta(hours=1), _empty_page, _count_none, f"maintenance.{name}_days is not set")
     kept = days
 
     async def step(place: str | None) -> Page:
@@ -192,9 +192,9 @@ def _aged(
     return Task(name, timedelta(hours=1), step, counted)
 
 
-async def _nothing(_place: str | None) -> Page:
+async def _empty_page(_place: str | None) -> Page:
     return Page(0, None)
 
 
-async def _none() -> int:
+async def _count_none() -> int:
     return 0

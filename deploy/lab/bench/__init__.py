@@ -3,6 +3,6 @@
 Hands out `Measure` and `Target`, what a bench finds; each bench is a module of its own (`append`).
 """
 
-from deploy.lab.bench.measures import Machine, Measure, Outcome, Target
+from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, Target
 
-__all__ = ["Machine", "Measure", "Outcome", "Target"]
+__all__ = ["BenchOutcome", "Machine", "Measure", "Target"]

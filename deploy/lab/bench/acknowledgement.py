@@ -7,10 +7,10 @@ from functools import partial
 from typing import Self
 from uuid import UUID
 
-from deploy.lab.bench.floors import Floors, Rows, body_of
-from deploy.lab.bench.ground import Ground
-from deploy.lab.bench.talk import BANK, Talk
-from deploy.lab.bench.timing import p50_ms, run_lanes
+from deploy.lab.bench.floors import Floors, Rows, encode_body
+from deploy.lab.bench.ground import BenchDatabase
+from deploy.lab.bench.talk import BANK, TurnGenerator
+from deploy.lab.bench.timing import compute_p50_ms, run_lanes
 from store import identity
 from store.database import Database
 from store.memory.turns import Appended, NewTurn, TurnStore
@@ -18,17 +18,17 @@ from store.memory.turns import Appended, NewTurn, TurnStore
 WARM_UP_TURNS = 20
 
 
-def now() -> datetime:
+def read_clock() -> datetime:
     """Return the time, in UTC."""
     return datetime.now(UTC)
 
 
-class NotAccepted(Exception):
+class TurnNotAccepted(Exception):
     """A turn of a bench was not accepted: its figures would mean nothing."""
 
 
 @dataclass(slots=True)
-class Acknowledgement:
+class AcknowledgementTimes:
     """Seconds of single turns: ours, floor A (one INSERT) and floor B (the same rows)."""
 
     ours: list[float] = field(default_factory=list)
@@ -37,16 +37,16 @@ class Acknowledgement:
 
     def p50(self) -> tuple[float, float, float]:
         """Return the medians in milliseconds: ours, A, B."""
-        return p50_ms(self.ours), p50_ms(self.floor_a), p50_ms(self.floor_b)
+        return compute_p50_ms(self.ours), compute_p50_ms(self.floor_a), compute_p50_ms(self.floor_b)
 
 
-class Acknowledging:
+class AcknowledgementBench:
     """Appends turns of as many sessions as there are connections, and writes the same to both floors."""
 
-    def __init__(self, ground: Ground, database: Database, floors: Floors, host: UUID, lanes: int) -> None:
+    def __init__(self, ground: BenchDatabase, database: Database, floors: Floors, host: UUID, lanes: int) -> None:
         self._ground, self._database, self._floors, self._host = ground, database, floors, host
-        self._store = TurnStore(database, now)
-        self._talks = [Talk(f"lane-{lane}-of-{lanes}") for lane in range(lanes)]
+        self._store = TurnStore(database, read_clock)
+        self._talks = [TurnGenerator(f"lane-{lane}-of-{lanes}") for lane in range(lanes)]
 
     async def warmed_up(self) -> Self:
         """Let every connection meet its statements before time is taken."""
@@ -54,9 +54,9 @@ class Acknowledging:
         await self.block(WARM_UP_TURNS)
         return self
 
-    async def rounds(self, rounds: int, turns: int) -> Acknowledgement:
+    async def rounds(self, rounds: int, turns: int) -> AcknowledgementTimes:
         """Take time in blocks that alternate, of so many turns a connection."""
-        found = Acknowledgement()
+        found = AcknowledgementTimes()
         for _ in range(rounds):
             one = await self.block(turns)
             found.ours += one.ours
@@ -64,14 +64,14 @@ class Acknowledging:
             found.floor_b += one.floor_b
         return found
 
-    async def block(self, turns: int) -> Acknowledgement:
+    async def block(self, turns: int) -> AcknowledgementTimes:
         """Append turns, insert their bodies, and write their rows."""
         lanes = [talk.take(turns) for talk in self._talks]
         ours = await self._append(lanes)
         rows = [await self._rows(lane) for lane in lanes]
         bare = [[partial(self._floors.write, self._database, row) for row in lane] for lane in rows]
-        plain = [[partial(self._floors.insert, self._database, body_of(turn)) for turn in lane] for lane in lanes]
-        return Acknowledgement(ours, await run_lanes(plain), await run_lanes(bare))
+        plain = [[partial(self._floors.insert, self._database, encode_body(turn)) for turn in lane] for lane in lanes]
+        return AcknowledgementTimes(ours, await run_lanes(plain), await run_lanes(bare))
 
     async def _floors_follow(self, turns: int) -> None:
         """Make the bank and the sessions, and give floor B's host the same."""
@@ -79,26 +79,26 @@ class Acknowledging:
         await self._floors.adopt(self._host)
 
     async def _append(self, lanes: Sequence[Sequence[NewTurn]]) -> list[float]:
-        ids = [turn_ids(self._host, lane) for lane in lanes]
+        ids = [derive_turn_ids(self._host, lane) for lane in lanes]
         held = [session for session, _ in ids], [turn for _, of_lane in ids for turn in of_lane]
         async with self._ground.kept_from_workers(self._host, *held):
             return await run_lanes(
-                [[partial(append, self._store, self._host, turn) for turn in lane] for lane in lanes]
+                [[partial(append_new_turns, self._store, self._host, turn) for turn in lane] for lane in lanes]
             )
 
     async def _rows(self, lane: Sequence[NewTurn]) -> list[Rows]:
-        session, turns = turn_ids(self._host, lane)
+        session, turns = derive_turn_ids(self._host, lane)
         return await self._floors.rows(self._host, identity.bank_id(self._host, BANK), session, turns)
 
 
-async def append(store: TurnStore, host: UUID, *turns: NewTurn) -> None:
+async def append_new_turns(store: TurnStore, host: UUID, *turns: NewTurn) -> None:
     """Append turns that must be new. Raises NotAccepted."""
     answers = await store.append(host, turns)
     if not all(isinstance(answer, Appended) and not answer.duplicate for answer in answers):
-        raise NotAccepted("a turn of the bench was not accepted as new")
+        raise TurnNotAccepted("a turn of the bench was not accepted as new")
 
 
-def turn_ids(host: UUID, turns: Sequence[NewTurn]) -> tuple[UUID, list[UUID]]:
+def derive_turn_ids(host: UUID, turns: Sequence[NewTurn]) -> tuple[UUID, list[UUID]]:
     """Return the ids of one session's turns: the session's, and theirs."""
     session = identity.session_id(identity.bank_id(host, turns[0].bank), turns[0].session_id)
     return session, [identity.turn_id(session, turn.turn_id) for turn in turns]

@@ -5,16 +5,16 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 
 from deploy.lab.bench import growth, rates, turn_costs
-from deploy.lab.bench.acknowledgement import Acknowledging
+from deploy.lab.bench.acknowledgement import AcknowledgementBench
 from deploy.lab.bench.floors import Floors
-from deploy.lab.bench.ground import Ground, ground
-from deploy.lab.bench.measures import Machine, Measure, Outcome, Target
-from deploy.lab.bench.servers import BenchServers, bench_servers
+from deploy.lab.bench.ground import BenchDatabase, open_bench_database
+from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, Target
+from deploy.lab.bench.servers import BenchServers, open_bench_servers
 from store.database import Database
 
 CONNECTIONS = 8
 #: Lends what `run` takes.
-servers = bench_servers
+servers = open_bench_servers
 
 Say = Callable[[str], None]
 
@@ -36,31 +36,34 @@ class Sizes:
 FULL = Sizes(rounds=20, turns=40, cpu_turns=1_000, bulk_events=100_000, memory_from=100_000, memory_to=1_000_000)
 
 
-async def run(on: BenchServers, say: Say, sizes: Sizes) -> Outcome:
+async def run(on: BenchServers, say: Say, sizes: Sizes) -> BenchOutcome:
     """Take every measure, one after the other, and leave nothing behind."""
-    async with ground(on) as here:
+    async with open_bench_database(on) as here:
         async with here.owner.connect() as connection:
             machine = await Machine.read(connection)
         # First: what another measure took and gave back would hide what this one needs.
         say(f"memory between {sizes.memory_from} and {sizes.memory_to} events")
-        measures = [await growth.memory(here, sizes.memory_from, sizes.memory_to)]
+        measures = [await growth.measure_memory(here, sizes.memory_from, sizes.memory_to)]
         say("acknowledgement of a turn beside its floors")
-        measures += await _acknowledgement(here, sizes)
+        measures += await _measure_acknowledgement(here, sizes)
         say("round trips and processor time of a turn")
-        measures += [await turn_costs.round_trips(here), await turn_costs.own_cpu(here, sizes.cpu_turns)]
+        measures += [
+            await turn_costs.measure_round_trips(here),
+            await turn_costs.measure_own_cpu(here, sizes.cpu_turns),
+        ]
         say(f"a session of {sizes.session_turns} turns")
-        measures += [await growth.long_session(here, sizes.session_turns, sizes.rounds, sizes.turns)]
+        measures += [await growth.measure_long_session(here, sizes.session_turns, sizes.rounds, sizes.turns)]
         say(f"bulk append and replay of {sizes.bulk_events} events, {sizes.bulk_rounds} times")
-        measures += await rates.bulk_and_replay(here, sizes.bulk_events, sizes.bulk_rounds)
-    return Outcome(machine, measures, asdict(sizes))
+        measures += await rates.measure_bulk_and_replay(here, sizes.bulk_events, sizes.bulk_rounds)
+    return BenchOutcome(machine, measures, asdict(sizes))
 
 
-async def _acknowledgement(here: Ground, sizes: Sizes) -> list[Measure]:
-    async with _beside_floors(here) as (database, floors):
+async def _measure_acknowledgement(here: BenchDatabase, sizes: Sizes) -> list[Measure]:
+    async with _open_floors(here) as (database, floors):
         host = await here.new_host(database)
-        single = await Acknowledging(here, database, floors, host, 1).warmed_up()
+        single = await AcknowledgementBench(here, database, floors, host, 1).warmed_up()
         ours, floor_a, floor_b = (await single.rounds(sizes.rounds, sizes.turns)).p50()
-        several = await Acknowledging(here, database, floors, host, CONNECTIONS).warmed_up()
+        several = await AcknowledgementBench(here, database, floors, host, CONNECTIONS).warmed_up()
         ours_8, _, floor_b_8 = (await several.rounds(sizes.rounds, sizes.turns)).p50()
     return [
         Measure("ack_p50_1_connection_over_insert", "ms", ours, Target("<=", 3.0), floor_a),
@@ -70,7 +73,7 @@ async def _acknowledgement(here: Ground, sizes: Sizes) -> list[Measure]:
 
 
 @asynccontextmanager
-async def _beside_floors(here: Ground) -> AsyncGenerator[tuple[Database, Floors]]:
+async def _open_floors(here: BenchDatabase) -> AsyncGenerator[tuple[Database, Floors]]:
     database = here.database(CONNECTIONS)
     floors = Floors(here, await here.new_host(database))
     try:

@@ -16,12 +16,12 @@ import orjson
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from deploy.lab.bench.ground import Ground
+from deploy.lab.bench.ground import BenchDatabase
 from store.database import Database
 from store.memory.turns import NewTurn
 
 #: The tables a turn adds rows to, each with the rows of one turn (of the projected tables, once its bank lives).
-ADDED: Mapping[str, str] = {
+ADDED_ROWS: Mapping[str, str] = {
     "event_store_t": "host_id = :host and bank_id = :bank and payload->'data'->>'turnId' = cast(:turn as text)",
     "agent_memory_unit_t": "host_id = :host and bank_id = :bank and turn_id = cast(:turn as uuid)",
     "unit_word_t": """host_id = :host and bank_id = :bank and unit_id in (
@@ -46,7 +46,7 @@ PARENTS = tuple(
     for table in ("agent_memory_bank_t", SESSION)
 )
 # Arguments in the order in which `_rows` finds them.
-BARE = "select pg_temp.bare($1, " + ", ".join(f"${n}" for n in range(2, len(ADDED) + 3)) + ")"
+BARE = "select pg_temp.bare($1, " + ", ".join(f"${n}" for n in range(2, len(ADDED_ROWS) + 3)) + ")"
 
 Rows = Mapping[str, Any]
 
@@ -55,7 +55,7 @@ Rows = Mapping[str, Any]
 class Floors:
     """Both floors on one ground; `host` is where floor B's rows go."""
 
-    ground: Ground
+    ground: BenchDatabase
     host: UUID
 
     async def prepare(self, database: Database, connections: int) -> None:
@@ -66,7 +66,7 @@ class Floors:
             await connection.execute(text(f"grant usage on schema {self.ground.name} to afterturn_app"))
             await connection.execute(text(f"grant all on all tables in schema {self.ground.name} to afterturn_app"))
             await connection.execute(text(f"grant all on all sequences in schema {self.ground.name} to afterturn_app"))
-            bare = await _bare_function(connection)
+            bare = await _define_bare_function(connection)
         async with AsyncExitStack() as lent:
             everyone = [await lent.enter_async_context(database.call()) for _ in range(connections)]
             await asyncio.gather(*(connection.execute(text(bare)) for connection in everyone))
@@ -99,37 +99,37 @@ class Floors:
         place = {"host": host, "bank": bank, "session": session, "turn": str(turn)}
         of_session = "host_id = :host and bank_id = :bank and session_id = :session"
         found: dict[str, Any] = {"host": self.host}
-        for table, which in (*ADDED.items(), (SESSION, of_session)):
+        for table, which in (*ADDED_ROWS.items(), (SESSION, of_session)):
             select = text(f"select t from afterturn.{table} t where {which}")  # noqa: S608 - names and conditions above
             named = {name: value for name, value in place.items() if f":{name}" in which}
             records = (await connection.execute(select, named)).scalars()
-            found[table] = [_argument(record, self.host) for record in records]
+            found[table] = [_encode_row(record, self.host) for record in records]
         return found
 
 
-def _argument(record: Mapping[str, Any], host: UUID) -> tuple[Any, ...]:
+def _encode_row(record: Mapping[str, Any], host: UUID) -> tuple[Any, ...]:
     """Return a row as the driver takes it, given to another host; the driver writes JSON from text."""
     row = {**record, "host_id": host}
     return tuple(orjson.dumps(value).decode() if isinstance(value, dict) else value for value in row.values())
 
 
-def body_of(turn: NewTurn) -> str:
+def encode_body(turn: NewTurn) -> str:
     """Return a turn's body as an agent would send it."""
     messages = [{"role": m.role, "name": m.name, "content": m.content} for m in turn.messages]
     place = {"bank": turn.bank, "session_id": turn.session_id, "turn_id": turn.turn_id}
     return orjson.dumps({**place, "messages": messages}).decode()
 
 
-async def _bare_function(connection: AsyncConnection) -> str:
+async def _define_bare_function(connection: AsyncConnection) -> str:
     """Return the definition of floor B: an insert a table, and the update of the session's counters."""
     columns = {
-        table: list((await connection.execute(COLUMNS, {"table": table})).scalars()) for table in (*ADDED, SESSION)
+        table: list((await connection.execute(COLUMNS, {"table": table})).scalars()) for table in (*ADDED_ROWS, SESSION)
     }
     quoted = {table: ", ".join(f'"{name}"' for name in names) for table, names in columns.items()}
     taken = ", ".join(f"p_{table} afterturn.{table}[]" for table in columns)
     inserts = "\n".join(
         f"insert into afterturn.{table} ({quoted[table]}) select {quoted[table]} from unnest(p_{table});"  # noqa: S608 - names of the catalog
-        for table in ADDED
+        for table in ADDED_ROWS
     )
     assigned = ", ".join(
         f'"{name}" = n."{name}"' for name in columns[SESSION] if name not in ("host_id", "bank_id", "session_id")

@@ -8,7 +8,7 @@ from typing import Any
 
 import uvloop
 
-from deploy.http_server import serve
+from deploy.http_server import serve_application
 from deploy.local import Child
 from deploy.local.ports import LOOPBACK
 from producers.settings import ApiSettings
@@ -17,7 +17,7 @@ ANSWER = b'{"status": "ok"}'
 HEADERS = [(b"content-type", b"application/json"), (b"content-length", str(len(ANSWER)).encode())]
 
 
-async def app(_scope: Any, receive: Any, send: Any) -> None:
+async def confirm_request(_scope: Any, receive: Any, send: Any) -> None:
     """Take any request to its end and confirm it."""
     while (await receive()).get("more_body", False):
         pass
@@ -25,16 +25,16 @@ async def app(_scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": ANSWER})
 
 
-def child(port: int) -> Child:
+def describe_gateway(port: int) -> Child:
     """Describe the process for whoever starts it."""
     return Child(
         name="gateway",
         argv=(sys.executable, "-P", "-m", "deploy.lab.bench.gateway_process", "--port", str(port)),
-        ready=lambda _pid: _answers(port),
+        ready=lambda _pid: _is_listening(port),
     )
 
 
-def _answers(port: int) -> bool:
+def _is_listening(port: int) -> bool:
     try:
         socket.create_connection((LOOPBACK, port), timeout=1).close()
     except OSError:
@@ -46,4 +46,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="deploy.lab.bench.gateway_process")
     parser.add_argument("--port", type=int, required=True)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(app, LOOPBACK, parser.parse_args().port, ApiSettings(), asyncio.Event()))
+        runner.run(
+            serve_application(confirm_request, LOOPBACK, parser.parse_args().port, ApiSettings(), asyncio.Event())
+        )

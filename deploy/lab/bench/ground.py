@@ -38,7 +38,7 @@ SETTLE = text("""
     delete from afterturn.claim_t where host_id = :host""")
 
 
-class Ground:
+class BenchDatabase:
     """A database, and the hosts a bench made in it. `owner` is an engine with the owner's rights."""
 
     def __init__(self, servers: BenchServers, owner: AsyncEngine) -> None:
@@ -111,14 +111,14 @@ class Ground:
 
 
 @asynccontextmanager
-async def ground(servers: BenchServers) -> AsyncGenerator[Ground]:
+async def open_bench_database(servers: BenchServers) -> AsyncGenerator[BenchDatabase]:
     """Lend a ground and leave nothing of it behind; private servers end with all they hold."""
     engine = create_owner_engine(
         servers.owner_url.get_secret_value(),
         driver={"server_settings": {"search_path": "afterturn,public", "jit": "off"}},
         poolclass=NullPool,
     )
-    here = Ground(servers, engine)
+    here = BenchDatabase(servers, engine)
     try:
         yield here
     finally:

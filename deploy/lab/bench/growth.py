@@ -6,12 +6,12 @@ from uuid import UUID
 
 import psutil
 
-from deploy.lab.bench.acknowledgement import append, now, turn_ids
-from deploy.lab.bench.ground import Ground
+from deploy.lab.bench.acknowledgement import append_new_turns, derive_turn_ids, read_clock
+from deploy.lab.bench.ground import BenchDatabase
 from deploy.lab.bench.history import History
 from deploy.lab.bench.measures import Measure, Target
-from deploy.lab.bench.talk import Talk
-from deploy.lab.bench.timing import p50_ms, run_lanes
+from deploy.lab.bench.talk import TurnGenerator
+from deploy.lab.bench.timing import compute_p50_ms, run_lanes
 from store.log.bulk import append_bulk
 from store.memory.turns import TurnStore
 
@@ -21,53 +21,63 @@ FRESH_TURNS = 10
 MEGABYTE = 1_000_000
 
 
-async def long_session(ground: Ground, length: int, rounds: int, turns: int) -> Measure:
+async def measure_long_session(ground: BenchDatabase, length: int, rounds: int, turns: int) -> Measure:
     """Append at the end of a long session and to fresh ones, in turns, in the same bank."""
     database = ground.database(1)
     try:
-        host, store, talk = await ground.new_host(database), TurnStore(database, now), Talk("long")
-        await _lengthen(ground, store, host, talk, max(length - rounds * turns, 0))
+        host, store, talk = await ground.new_host(database), TurnStore(database, read_clock), TurnGenerator("long")
+        await _extend_session(ground, store, host, talk, max(length - rounds * turns, 0))
         long, fresh = [], []
         for n in range(rounds):
-            new = Talk(f"fresh-{n}")
-            await _timed(ground, store, host, new, FRESH_TURNS)
-            fresh += await _timed(ground, store, host, new, turns)
-            long += await _timed(ground, store, host, talk, turns)
+            new = TurnGenerator(f"fresh-{n}")
+            await _time_appends(ground, store, host, new, FRESH_TURNS)
+            fresh += await _time_appends(ground, store, host, new, turns)
+            long += await _time_appends(ground, store, host, talk, turns)
     finally:
         await database.close()
-    return Measure(f"session_of_{length}_turns_end_over_start", "ms", p50_ms(long), Target("<=", 1.2), p50_ms(fresh))
+    return Measure(
+        f"session_of_{length}_turns_end_over_start",
+        "ms",
+        compute_p50_ms(long),
+        Target("<=", 1.2),
+        compute_p50_ms(fresh),
+    )
 
 
-async def _lengthen(ground: Ground, store: TurnStore, host: UUID, talk: Talk, length: int) -> None:
+async def _extend_session(
+    ground: BenchDatabase, store: TurnStore, host: UUID, talk: TurnGenerator, length: int
+) -> None:
     for start in range(0, length, BATCH):
         turns = talk.take(min(BATCH, length - start))
-        session, ids = turn_ids(host, turns)
+        session, ids = derive_turn_ids(host, turns)
         async with ground.kept_from_workers(host, [session], ids):
-            await append(store, host, *turns)
+            await append_new_turns(store, host, *turns)
 
 
-async def _timed(ground: Ground, store: TurnStore, host: UUID, talk: Talk, count: int) -> list[float]:
+async def _time_appends(
+    ground: BenchDatabase, store: TurnStore, host: UUID, talk: TurnGenerator, count: int
+) -> list[float]:
     turns = talk.take(count)
-    session, ids = turn_ids(host, turns)
+    session, ids = derive_turn_ids(host, turns)
     async with ground.kept_from_workers(host, [session], ids):
-        return await run_lanes([[partial(append, store, host, turn) for turn in turns]])
+        return await run_lanes([[partial(append_new_turns, store, host, turn) for turn in turns]])
 
 
-async def memory(ground: Ground, first: int, last: int) -> Measure:
+async def measure_memory(ground: BenchDatabase, first: int, last: int) -> Measure:
     """Append a generated history as it is made, and compare our memory early and late."""
     database = ground.database(1)
     try:
         host = await ground.new_host(database)
         history = History(host, "memory", seed=7)
         await append_bulk(database, host, history.events(first))
-        early = _resident()
+        early = _measure_resident_bytes()
         await append_bulk(database, host, history.events(last - first))
-        late = _resident()
+        late = _measure_resident_bytes()
     finally:
         await database.close()
     return Measure(f"memory_growth_{first}_to_{last}_events", "MB", abs(late - early) / MEGABYTE, Target("<=", 50.0))
 
 
-def _resident() -> int:
+def _measure_resident_bytes() -> int:
     gc.collect()
     return int(psutil.Process().memory_info().rss)

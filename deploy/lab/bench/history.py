@@ -7,16 +7,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from deploy.lab.bench.talk import sentence
+from deploy.lab.bench.talk import make_sentence
 from store import identity
 from store.log.catalog import EventType
-from store.log.envelope import Origin, offer
+from store.log.envelope import Origin, build_offer
 
 Event = dict[str, Any]
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 #: Things of a kind that may still be touched; older ones stay as they are, so that memory does.
-LIVE = 400
+LIVE_AGGREGATES = 400
 #: A bank beside the main one begins, ends and begins again once in so many steps.
 ARCHIVE_EVERY = 5_000
 LINK_TYPES = ("temporal", "semantic", "entity", "causes", "caused_by", "enables", "prevents")
@@ -24,13 +24,13 @@ E = EventType
 
 
 @dataclass(slots=True)
-class Thing:
+class LiveAggregate:
     """An aggregate that may be touched again: its id's parts by wire name, its version, what it hangs on."""
 
     key: Mapping[str, Any]
     version: int = 1
     alive: bool = True
-    hangs_on: tuple["Thing", ...] = ()
+    hangs_on: tuple["LiveAggregate", ...] = ()
     joined: set[UUID] = field(default_factory=set)
 
     @property
@@ -40,7 +40,7 @@ class Thing:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class EventFamily:
     """The events of an aggregate's life, and the fields it has besides its id."""
 
     begins: EventType
@@ -49,39 +49,41 @@ class Family:
     state: Callable[[random.Random, datetime], dict[str, Any]]
 
 
-FAMILIES: Mapping[str, Family] = {
-    "doc": Family(
+FAMILIES: Mapping[str, EventFamily] = {
+    "doc": EventFamily(
         E.DOC_CREATED, (E.DOC_UPDATED,), E.DOC_DELETED,
-        lambda chance, _: {"originalText": sentence(chance), "contentHash": f"{chance.getrandbits(128):032x}"},
+        lambda chance, _: {"originalText": make_sentence(chance), "contentHash": f"{chance.getrandbits(128):032x}"},
     ),
-    "unit": Family(
+    "unit": EventFamily(
         E.UNIT_RETAINED, (E.UNIT_UPDATED,), E.UNIT_DELETED,
-        lambda chance, at: {"content": sentence(chance), "factType": "world", "eventDate": at.isoformat(),
+        lambda chance, at: {"content": make_sentence(chance), "factType": "world", "eventDate": at.isoformat(),
                             "metadata": {}, "proofCount": 1},
     ),
-    "entity": Family(
+    "entity": EventFamily(
         E.ENTITY_CREATED, (E.ENTITY_UPDATED,), E.ENTITY_DELETED,
         lambda chance, _: {"canonicalName": f"name {chance.randint(1, 9999)}", "metadata": {}},
     ),
-    "mention": Family(
+    "mention": EventFamily(
         E.UNIT_ENTITY_LINKED, (), E.UNIT_ENTITY_UNLINKED,
         lambda chance, _: {"mentions": chance.randint(1, 3)},
     ),
-    "link": Family(
+    "link": EventFamily(
         E.LINK_CREATED, (E.LINK_UPDATED,), E.LINK_DELETED,
         lambda chance, _: {"weight": chance.randint(1, 100) / 100},
     ),
-    "directive": Family(
+    "directive": EventFamily(
         E.DIRECTIVE_CREATED, (E.DIRECTIVE_UPDATED,), E.DIRECTIVE_DELETED,
-        lambda chance, _: {"name": "tone", "content": sentence(chance), "priority": chance.randint(0, 9)},
+        lambda chance, _: {"name": "tone", "content": make_sentence(chance), "priority": chance.randint(0, 9)},
     ),
-    "reflection": Family(
+    "reflection": EventFamily(
         E.REFLECTION_CREATED, (E.REFLECTION_UPDATED,), E.REFLECTION_DELETED,
-        lambda chance, _: {"content": sentence(chance), "sourceMemoryIds": []},
+        lambda chance, _: {"content": make_sentence(chance), "sourceMemoryIds": []},
     ),
-    "session": Family(
+    "session": EventFamily(
         E.SESSION_CREATED, (E.SESSION_APPENDED, *[E.SESSION_APPENDED] * 18, E.SESSION_COMPACTED), E.SESSION_DELETED,
-        lambda chance, at: {"messages": [{"role": "user", "content": sentence(chance), "timestamp": at.isoformat()}]},
+        lambda chance, at: {
+            "messages": [{"role": "user", "content": make_sentence(chance), "timestamp": at.isoformat()}]
+        },
     ),
 }  # fmt: skip
 
@@ -106,7 +108,7 @@ class History:
         self._bank = identity.bank_id(host, bank)
         self._user = identity.user_id(host, None)
         self._chance = random.Random(f"{bank}/{seed}")  # noqa: S311 - a seed, not a secret
-        self._live: dict[str, list[Thing]] = {kind: [] for kind in FAMILIES}
+        self._live: dict[str, list[LiveAggregate]] = {kind: [] for kind in FAMILIES}
         self._told = 0
         self._endless = self._all()
 
@@ -133,14 +135,14 @@ class History:
         if thing is None:
             return None
         live, family = self._live[kind], FAMILIES[kind]
-        if len(live) < LIVE:
+        if len(live) < LIVE_AGGREGATES:
             live.append(thing)
         else:
-            live[self._chance.randrange(LIVE)] = thing
+            live[self._chance.randrange(LIVE_AGGREGATES)] = thing
         named = {"sessionName": f"session {self._told}"} if kind == "session" else {}
         return self._event(self._bank, family.begins, thing.key, {**named, **family.state(self._chance, self._now)})
 
-    def _new(self, kind: str) -> Thing | None:
+    def _new(self, kind: str) -> LiveAggregate | None:
         if kind == "mention":
             return self._joined("unit", "entity", lambda unit, entity: {**unit, **entity})
         if kind == "link":
@@ -149,11 +151,11 @@ class History:
                 "unit", "unit",
                 lambda a, b: {"fromUnitId": a["unitId"], "toUnitId": b["unitId"], "linkType": link_type},
             )  # fmt: skip
-        return Thing({f"{kind}Id": str(UUID(int=self._chance.getrandbits(128), version=4))})
+        return LiveAggregate({f"{kind}Id": str(UUID(int=self._chance.getrandbits(128), version=4))})
 
     def _joined(
         self, left: str, right: str, key: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]]
-    ) -> Thing | None:
+    ) -> LiveAggregate | None:
         """Join two things that live and were not joined before."""
         one, other = self._some(left), self._some(right)
         if one is None or other is None or one is other:
@@ -162,7 +164,7 @@ class History:
         if place in one.joined:
             return None
         one.joined.add(place)
-        return Thing(key(one.key, other.key), hangs_on=(one, other))
+        return LiveAggregate(key(one.key, other.key), hangs_on=(one, other))
 
     def _touch(self, kind: str, *, ends: bool) -> Event | None:
         thing, family = self._some(kind), FAMILIES[kind]
@@ -175,7 +177,7 @@ class History:
         state = family.state(self._chance, self._now)
         return self._event(self._bank, self._chance.choice(family.goes_on), thing.key, state, thing.version)
 
-    def _some(self, kind: str) -> Thing | None:
+    def _some(self, kind: str) -> LiveAggregate | None:
         """Return a thing that may be touched; one that ended is forgotten when it is met."""
         live = self._live[kind]
         while live:
@@ -192,9 +194,9 @@ class History:
         bank = identity.bank_id(self._host, name)
         yield self._event(bank, E.BANK_CREATED, {}, {"bankName": name})
         for kind in ("doc", "unit", "entity", "directive"):
-            thing = Thing({f"{kind}Id": str(UUID(int=self._chance.getrandbits(128), version=4))})
+            thing = LiveAggregate({f"{kind}Id": str(UUID(int=self._chance.getrandbits(128), version=4))})
             yield self._event(bank, FAMILIES[kind].begins, thing.key, FAMILIES[kind].state(self._chance, self._now))
-        yield self._event(bank, E.BANK_UPDATED, {}, {"bankName": name, "background": sentence(self._chance)}, 2)
+        yield self._event(bank, E.BANK_UPDATED, {}, {"bankName": name, "background": make_sentence(self._chance)}, 2)
         yield self._event(bank, E.BANK_DELETED, {}, {}, 3)
         yield self._event(bank, E.BANK_CREATED, {}, {"bankName": name}, 4)
 
@@ -207,4 +209,4 @@ class History:
     ) -> Event:
         self._told += 1
         origin = Origin(self._host, bank, self._user, self._now)
-        return offer(origin, event, tuple(key.values()), {**key, **state}, nth=str(version))
+        return build_offer(origin, event, tuple(key.values()), {**key, **state}, nth=str(version))

@@ -27,7 +27,7 @@ class IdleStage:
         return Worked(outcomes, frozenset({Stage.PROJECTION} if self.stage is Stage.EXTRACTION else ()))
 
 
-def idle_stages(settings: Settings, database: Database, *_: object) -> Sequence[StageWork]:
+def create_idle_stages(settings: Settings, database: Database, *_: object) -> Sequence[StageWork]:
     """Return one for each stage; takes what the real ones are made of."""
     shapes = {
         Stage.GATEWAY: Shape(streams=settings.gateway.at_once, rows=1),

@@ -2,19 +2,19 @@
 
 import sys
 
-from deploy.settings import load
-from deploy.worker import prepare
+from deploy.settings import load_settings
+from deploy.worker import prepare_environment
 
 
 def main() -> int:
     """Work until SIGTERM or SIGINT."""
-    settings = load().settings
-    prepare(settings)
+    settings = load_settings().settings
+    prepare_environment(settings)
     # Only now: what is imported here reads the environment.
-    from deploy.lab.bench.idle_stages import idle_stages  # noqa: PLC0415
-    from deploy.worker_process import run  # noqa: PLC0415
+    from deploy.lab.bench.idle_stages import create_idle_stages  # noqa: PLC0415
+    from deploy.worker_process import run_worker  # noqa: PLC0415
 
-    return run(settings, idle_stages)
+    return run_worker(settings, create_idle_stages)
 
 
 if __name__ == "__main__":

@@ -5,18 +5,18 @@ Made-up words would name nobody and nothing, and the stages would find little to
 
 from collections.abc import Iterator
 
-from deploy.lab.demo.data import DemoTurn, load
+from deploy.lab.demo.data import DemoTurn, load_demo
 from store.memory.turns import NewMessage, NewTurn
 
 
-def conversations(banks: int) -> Iterator[list[NewTurn]]:
+def repeat_conversation(banks: int) -> Iterator[list[NewTurn]]:
     """Yield the conversation's turns in order, once a bank."""
-    turns = load().turns
+    turns = load_demo().turns
     for nth in range(banks):
-        yield [_turn(f"bank-{nth}", turn) for turn in turns]
+        yield [_make_turn(f"bank-{nth}", turn) for turn in turns]
 
 
-def _turn(bank: str, turn: DemoTurn) -> NewTurn:
+def _make_turn(bank: str, turn: DemoTurn) -> NewTurn:
     messages = [NewMessage(m.role, m.content, name=m.name, occurred_at=m.timestamp) for m in turn.messages]
     return NewTurn(
         bank,

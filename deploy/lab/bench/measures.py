@@ -62,9 +62,9 @@ class Measure:
         return {
             "measure": self.measure,
             "unit": self.unit,
-            "floor": _rounded(self.floor),
-            "ours": _rounded(self.ours),
-            "ratio": _rounded(self.ratio),
+            "floor": _round_figure(self.floor),
+            "ours": _round_figure(self.ours),
+            "ratio": _round_figure(self.ratio),
             "target": str(self.target),
             "met": self.met,
         }
@@ -89,7 +89,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class BenchOutcome:
     """All that one bench found; `sizes` are how much it ran, `parts` what the figures are made of."""
 
     machine: Machine
@@ -110,9 +110,9 @@ class Outcome:
             "measures": [measure.as_json() for measure in self.measures],
             "settings": dict(machine.settings),
             "sizes": dict(self.sizes),
-            "parts": {name: _rounded(figure) for name, figure in self.parts.items()},
+            "parts": {name: _round_figure(figure) for name, figure in self.parts.items()},
         }
 
 
-def _rounded(figure: float | None) -> float | None:
+def _round_figure(figure: float | None) -> float | None:
     return None if figure is None else round(figure, 4)

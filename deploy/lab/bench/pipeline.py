@@ -11,24 +11,24 @@ from uuid import UUID
 from sqlalchemy import text
 
 from deploy.lab.bench import row_floor, saturated, stage_floors
-from deploy.lab.bench.acknowledgement import append, now
-from deploy.lab.bench.ground import Ground, ground
-from deploy.lab.bench.material import conversations
-from deploy.lab.bench.measures import Machine, Measure, Outcome, Target
-from deploy.lab.bench.pipeline_stack import PipelineStack, pipeline_stack
+from deploy.lab.bench.acknowledgement import append_new_turns, read_clock
+from deploy.lab.bench.ground import BenchDatabase, open_bench_database
+from deploy.lab.bench.material import repeat_conversation
+from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, Target
+from deploy.lab.bench.pipeline_stack import PipelineStack, open_pipeline_stack
 from deploy.lab.bench.questions import Questions
-from deploy.lab.demo.stack import paused_workers
+from deploy.lab.demo.stack import pause_workers
 from embeddings.settings import Variant
 from store.database import Database
 from store.derived.pending_words import WaitingWords
 from store.memory.turns import NewTurn, TurnStore
 
 #: Lends what `run` takes.
-servers = pipeline_stack
+servers = open_pipeline_stack
 MILLISECONDS = 1000.0
 #: Turns of one append, and how often it is asked whether everything is done.
-APPENDED_TOGETHER = 50
-LOOK_AGAIN_S = 0.05
+APPEND_BATCH = 50
+POLL_INTERVAL_S = 0.05
 #: So many times the banks of a round keep the workers busy for as long as acknowledgements are timed beside them.
 SATURATING = 4
 #: A pipeline that stands still is not waited for.
@@ -43,7 +43,7 @@ LEFT = text("""
       from afterturn.ledger_t where host_id = any(:hosts)""")
 
 
-class NotDone(Exception):
+class PipelineUnfinished(Exception):
     """The pipeline did not bring everything to a good end: its figures would mean nothing."""
 
 
@@ -66,7 +66,7 @@ FULL = Sizes(rounds=5, banks=64, idle_banks=128, acknowledgements=800, sample=25
 
 
 @dataclass(frozen=True, slots=True)
-class Drained:
+class DrainedBacklog:
     """One backlog and how it was worked off: wall time, and processor time by part, in seconds."""
 
     host: UUID
@@ -81,27 +81,27 @@ class Drained:
         return self.turns / self.seconds
 
 
-async def run(on: PipelineStack, say: Say, sizes: Sizes) -> Outcome:
+async def run(on: PipelineStack, say: Say, sizes: Sizes) -> BenchOutcome:
     """Take every measure, one after the other."""
-    async with ground(on.servers) as here:
+    async with open_bench_database(on.servers) as here:
         database = here.database(4)
         try:
-            return await Bench(on, here, database, say, sizes).run()
+            return await PipelineBench(on, here, database, say, sizes).run()
         finally:
             await database.close()
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class PipelineBench:
     """One run of the bench."""
 
     on: PipelineStack
-    here: Ground
+    here: BenchDatabase
     database: Database
     say: Say
     sizes: Sizes
 
-    async def run(self) -> Outcome:
+    async def run(self) -> BenchOutcome:
         """Take every measure, one after the other."""
         async with self.here.owner.connect() as connection:
             machine = await Machine.read(connection)
@@ -120,75 +120,78 @@ class Bench:
             await self._questions(),
             *await self._acknowledgement(),
         ]
-        return Outcome(
-            machine, measures, asdict(self.sizes), {**costs, **_ours(rounds), **_of_processor(costs, rounds)}
+        return BenchOutcome(
+            machine,
+            measures,
+            asdict(self.sizes),
+            {**costs, **_average_our_costs(rounds), **_compute_processor_ratios(costs, rounds)},
         )
 
-    async def drained(self, banks: int) -> Drained:
+    async def drained(self, banks: int) -> DrainedBacklog:
         """Append turns while no worker runs, then let them, and wait until every stage is through."""
-        with paused_workers(self.on.stack):
+        with pause_workers(self.on.stack):
             host, turns = await self.backlog(banks)
-            since, before = await row_floor.mark(self.here), self.on.cpu_seconds()
+            since, before = await row_floor.read_transaction_mark(self.here), self.on.cpu_seconds()
         started = time.monotonic()
         await self.done(host)
         seconds = time.monotonic() - started
         after = self.on.cpu_seconds()
-        return Drained(host, len(turns), since, seconds, {part: after[part] - before[part] for part in after})
+        return DrainedBacklog(host, len(turns), since, seconds, {part: after[part] - before[part] for part in after})
 
     async def backlog(self, banks: int) -> tuple[UUID, list[NewTurn]]:
         """Append the conversation to so many banks of a new host, the banks in turns."""
-        host, store = await self.here.new_host(self.database), TurnStore(self.database, now)
+        host, store = await self.here.new_host(self.database), TurnStore(self.database, read_clock)
         await self.on.hand_over(self.database, host)
-        turns = list(chain.from_iterable(zip(*conversations(banks), strict=True)))
-        for start in range(0, len(turns), APPENDED_TOGETHER):
-            await append(store, host, *turns[start : start + APPENDED_TOGETHER])
+        turns = list(chain.from_iterable(zip(*repeat_conversation(banks), strict=True)))
+        for start in range(0, len(turns), APPEND_BATCH):
+            await append_new_turns(store, host, *turns[start : start + APPEND_BATCH])
         return host, turns
 
     async def done(self, *hosts: UUID) -> None:
         """Wait until nothing is undone. Raises NotDone when it takes too long or something failed."""
         until = time.monotonic() + PATIENCE_S
         while time.monotonic() < until and await self.undone(*hosts):  # noqa: ASYNC110 - another process sets no event
-            await asyncio.sleep(LOOK_AGAIN_S)
+            await asyncio.sleep(POLL_INTERVAL_S)
         async with self.here.owner.connect() as connection:
             left = (await connection.execute(LEFT, {"hosts": list(hosts)})).one()
         if left.undone or left.failed:
-            raise NotDone(f"{left.undone} rows of the ledger are undone, {left.failed} failed")
+            raise PipelineUnfinished(f"{left.undone} rows of the ledger are undone, {left.failed} failed")
 
     async def undone(self, *hosts: UUID) -> bool:
         """Say whether anything is still to be done: one statement on a connection that is kept."""
         async with self.database.operator_call() as connection:
             return bool((await connection.execute(UNDONE, {"hosts": list(hosts)})).scalar_one())
 
-    async def _floor(self, drained: Drained) -> dict[str, float]:
+    async def _floor(self, drained: DrainedBacklog) -> dict[str, float]:
         """Return what the bare calls for one turn cost, in milliseconds of processor time."""
-        turns = list(chain.from_iterable(conversations(self.sizes.banks)))
-        texts = await stage_floors.texts(self.here, drained.host)
-        with paused_workers(self.on.stack):
+        turns = list(chain.from_iterable(repeat_conversation(self.sizes.banks)))
+        texts = await stage_floors.read_embedded_texts(self.here, drained.host)
+        with pause_workers(self.on.stack):
             self.say(f"the bare calls: {len(texts)} texts, {len(turns)} deliveries, their rows, the rules")
             spent = {
                 "floor_embedding_ms": self._embedding(texts, Variant.DYNAMIC),
-                "floor_gateway_ms": await stage_floors.gateway(self.on, turns),
+                "floor_gateway_ms": await stage_floors.time_gateway_posts(self.on, turns),
                 "floor_rows_ms": (await row_floor.copy_rows(self.here, drained.host, drained.since)).seconds,
-                "floor_rules_ms": stage_floors.rules(turns),
+                "floor_rules_ms": stage_floors.time_rules(turns),
             }
-        return _of_a_turn(spent, drained)
+        return _compute_turn_costs(spent, drained)
 
-    async def _graphs(self, drained: Drained) -> dict[str, float]:
+    async def _graphs(self, drained: DrainedBacklog) -> dict[str, float]:
         """Return what fastembed takes with the model as it is shipped, and with the graph that our stage runs."""
-        texts = await stage_floors.texts(self.here, drained.host)
-        with paused_workers(self.on.stack):
+        texts = await stage_floors.read_embedded_texts(self.here, drained.host)
+        with pause_workers(self.on.stack):
             self.say("the other graphs of the sentence model")
             spent = {
                 "as_shipped_embedding_ms": self._embedding(texts, Variant.WEIGHTS),
                 # Not what a library brings, but what its stage cannot do without.
                 "our_graph_embedding_ms": self._embedding(texts, Variant.LEAN),
             }
-        return _of_a_turn(spent, drained)
+        return _compute_turn_costs(spent, drained)
 
     def _embedding(self, texts: Sequence[str], variant: Variant) -> float:
-        return stage_floors.embedding(texts, self.on.data / "models", variant, self.sizes.sample)
+        return stage_floors.time_embedding(texts, self.on.data / "models", variant, self.sizes.sample)
 
-    def _over(self, name: str, rounds: Sequence[Drained], floor_ms: float, least: float) -> Measure:
+    def _over(self, name: str, rounds: Sequence[DrainedBacklog], floor_ms: float, least: float) -> Measure:
         ours = median(one.rate for one in rounds)
         return Measure(name, "turns/s", ours, Target(">=", least), self.on.workers / floor_ms * MILLISECONDS)
 
@@ -197,10 +200,10 @@ class Bench:
 
         Its words are carried into their index before, which is a stage's work: workers do it, too, where many wait.
         """
-        with paused_workers(self.on.stack), self.on.idle_workers() as idle:
+        with pause_workers(self.on.stack), self.on.idle_workers() as idle:
             host, _ = await self.backlog(1)
             await self.done(host)
-            with paused_workers(idle):
+            with pause_workers(idle):
                 host, turns = await self.backlog(self.sizes.idle_banks)
                 await WaitingWords(self.database).carry(PATIENCE_S)
             started = time.monotonic()
@@ -214,13 +217,13 @@ class Bench:
         return Measure("recall_job_p95_over_call", "ms", as_job - at_once, Target("<=", 150.0))
 
     async def _acknowledgement(self) -> list[Measure]:
-        door = saturated.Door(self.on.stack)
+        door = saturated.TurnEndpoint(self.on.stack)
         quiet = await door.p95_ms(self.sizes.acknowledgements, saturated.QUIET_PAUSE_S)
-        with paused_workers(self.on.stack):
+        with pause_workers(self.on.stack):
             host, _ = await self.backlog(SATURATING * self.sizes.banks)
         busy = await door.p95_ms(self.sizes.acknowledgements, saturated.BUSY_PAUSE_S)
         if not await self.undone(host):
-            raise NotDone("the backlog was worked off before the acknowledgements were timed")
+            raise PipelineUnfinished("the backlog was worked off before the acknowledgements were timed")
         return [
             Measure("ack_p95_saturated_over_quiet", "ms", busy, Target("<=", 3.0), quiet),
             Measure("ack_p95_saturated", "ms", busy, Target("<=", 60.0)),
@@ -230,13 +233,13 @@ class Bench:
 FLOOR = ("floor_embedding_ms", "floor_gateway_ms", "floor_rows_ms", "floor_rules_ms")
 
 
-def _of_a_turn(spent: Mapping[str, float], drained: Drained) -> dict[str, float]:
+def _compute_turn_costs(spent: Mapping[str, float], drained: DrainedBacklog) -> dict[str, float]:
     return {name: seconds / drained.turns * MILLISECONDS for name, seconds in spent.items()}
 
 
-def _of_processor(costs: Mapping[str, float], rounds: Sequence[Drained]) -> dict[str, float]:
+def _compute_processor_ratios(costs: Mapping[str, float], rounds: Sequence[DrainedBacklog]) -> dict[str, float]:
     """Return both ratios by processor time alone: what else the machine is busy with does not move them much."""
-    spent = sum(_ours(rounds).values())
+    spent = sum(_average_our_costs(rounds).values())
     return {
         "processor_over_library_calls": sum(costs[part] for part in FLOOR) / spent,
         "processor_over_embedder_alone": costs["floor_embedding_ms"] / spent,
@@ -245,7 +248,7 @@ def _of_processor(costs: Mapping[str, float], rounds: Sequence[Drained]) -> dict
     }
 
 
-def _ours(rounds: Sequence[Drained]) -> dict[str, float]:
+def _average_our_costs(rounds: Sequence[DrainedBacklog]) -> dict[str, float]:
     """Return the processor time of a turn by part of the stack, in milliseconds."""
     parts = rounds[0].cpu
     return {f"ours_{part}_ms": median(one.cpu[part] / one.turns for one in rounds) * MILLISECONDS for part in parts}

@@ -11,9 +11,9 @@ from uuid import UUID
 import psutil
 
 from deploy.lab.bench import gateway_process
-from deploy.lab.bench.servers import BenchServers, of_stack
+from deploy.lab.bench.servers import BenchServers, find_stack_servers
 from deploy.local import Child, child, ports, survivors
-from deploy.local.private_stack import running
+from deploy.local.private_stack import run_private_stack
 from deploy.local.stack import Stack, StackProcess
 from producers.service.gateway_clients import canonical_url
 from store.database import Database
@@ -42,7 +42,7 @@ class PipelineStack:
     @property
     def servers(self) -> BenchServers:
         """The database, which no other stack's workers look at."""
-        return replace(of_stack(self.stack), shared=False)
+        return replace(find_stack_servers(self.stack), shared=False)
 
     @property
     def data(self) -> Path:
@@ -58,11 +58,11 @@ class PipelineStack:
 
     def cpu_seconds(self) -> dict[str, float]:
         """Return the processor time that each part has used: workers, postgres, valkey, api, gateway."""
-        spent = {"workers": 0.0, "gateway": cpu_seconds(self.gateway_pid)}
+        spent = {"workers": 0.0, "gateway": read_cpu_seconds(self.gateway_pid)}
         for one in self.stack.processes:
             part = "workers" if one.name.startswith("worker") else one.name
             family = [one.pid, *(process.pid for process in psutil.Process(one.pid).children(recursive=True))]
-            spent[part] = spent.get(part, 0.0) + sum(map(cpu_seconds, family))
+            spent[part] = spent.get(part, 0.0) + sum(map(read_cpu_seconds, family))
         return spent
 
     @contextmanager
@@ -73,7 +73,7 @@ class PipelineStack:
         """
         with ExitStack() as running:
             names = [f"worker-idle-{nth}" for nth in range(1, self.workers + 1)]
-            pids = [running.enter_context(_started(self._idle(name))) for name in names]
+            pids = [running.enter_context(_run_child(self._idle(name))) for name in names]
             processes = tuple(StackProcess(name=name, pid=pid) for name, pid in zip(names, pids, strict=True))
             yield self.stack.model_copy(update={"processes": processes})
 
@@ -100,7 +100,7 @@ class PipelineStack:
         }
 
 
-def cpu_seconds(pid: int) -> float:
+def read_cpu_seconds(pid: int) -> float:
     """Return the processor time of a process and of those of its children that ended; 0 when it has ended itself."""
     try:
         times = psutil.Process(pid).cpu_times()
@@ -110,24 +110,24 @@ def cpu_seconds(pid: int) -> float:
 
 
 @contextmanager
-def pipeline_stack(_data: Path | None = None) -> Iterator[PipelineStack]:
+def open_pipeline_stack(_data: Path | None = None) -> Iterator[PipelineStack]:
     """Start a stack and a gateway and leave nothing of them; whatever else runs is not looked at."""
     cores = len(os.sched_getaffinity(0))
-    port = ports.free_port()
+    port = ports.find_free_port()
     url = f"http://{ports.LOOPBACK}:{port}"
     told = {"AFTERTURN_GATEWAY__USER_ID": GATEWAY_USER, "AFTERTURN_GATEWAY__USER_KEY": GATEWAY_KEY}
     with (
-        _started(gateway_process.child(port)) as gateway,
-        running(cores, name="bench", gateway=url, environment=told) as stack,
+        _run_child(gateway_process.describe_gateway(port)) as gateway,
+        run_private_stack(cores, name="bench", gateway=url, environment=told) as stack,
     ):
         yield PipelineStack(stack, url, gateway, cores)
 
 
 @contextmanager
-def _started(described: Child) -> Iterator[int]:
+def _run_child(described: Child) -> Iterator[int]:
     """Run a child meanwhile; lends its process id."""
-    process = child.start(described)
+    process = child.start_child(described)
     try:
         yield process.pid
     finally:
-        child.stop(described, process)
+        child.stop_child(described, process)

@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 
-from deploy.lab.bench.talk import BANK, sentence
-from deploy.lab.bench.timing import p95_ms
+from deploy.lab.bench.talk import BANK, make_sentence
+from deploy.lab.bench.timing import compute_p95_ms
 from deploy.local.stack import Stack
 
 #: Pause between two questions, and how long an answer may take, in seconds.
@@ -36,20 +36,20 @@ class Questions:
         at_once, as_job = [], []
         async with httpx.AsyncClient(base_url=self._api, headers=self._headers, trust_env=False) as client:
             for _ in range(questions + WARM_UP):
-                body = {"bank": BANK, "query": sentence(chance)}
-                at_once.append(await _timed(_ask, client, body))
-                as_job.append(await _timed(_ask_by_job, client, body))
-        return p95_ms(at_once[WARM_UP:]), p95_ms(as_job[WARM_UP:])
+                body = {"bank": BANK, "query": make_sentence(chance)}
+                at_once.append(await _time_question(_ask_at_once, client, body))
+                as_job.append(await _time_question(_ask_by_job, client, body))
+        return compute_p95_ms(at_once[WARM_UP:]), compute_p95_ms(as_job[WARM_UP:])
 
 
-async def _timed(ask: Callable[..., Awaitable[None]], client: httpx.AsyncClient, body: dict[str, Any]) -> float:
+async def _time_question(ask: Callable[..., Awaitable[None]], client: httpx.AsyncClient, body: dict[str, Any]) -> float:
     await asyncio.sleep(PAUSE_S)
     started = time.perf_counter()
     await ask(client, body)
     return time.perf_counter() - started
 
 
-async def _ask(client: httpx.AsyncClient, body: dict[str, Any]) -> None:
+async def _ask_at_once(client: httpx.AsyncClient, body: dict[str, Any]) -> None:
     (await client.post("/api/v1/recall", json=body, timeout=PATIENCE_S)).raise_for_status()
 
 

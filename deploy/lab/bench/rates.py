@@ -6,7 +6,7 @@ from statistics import median
 from typing import Any
 from uuid import UUID
 
-from deploy.lab.bench.ground import Ground
+from deploy.lab.bench.ground import BenchDatabase
 from deploy.lab.bench.history import History
 from deploy.lab.bench.measures import Measure, Target
 from store.database import Database
@@ -14,15 +14,15 @@ from store.log.bulk import append_bulk
 from store.replay.shadow import Scope, Shadow
 
 
-async def bulk_and_replay(ground: Ground, events: int, rounds: int) -> list[Measure]:
+async def measure_bulk_and_replay(ground: BenchDatabase, events: int, rounds: int) -> list[Measure]:
     """Append the same generated history with and without projections, and replay it, in turns."""
     alone, projected, replayed = [], [], []
     database = ground.database(1)
     try:
         for nth in range(rounds):
-            alone.append(await _rate(ground, database, events, nth, project=False))
-            projected.append(await _rate(ground, database, events, nth, project=True))
-            replayed.append(await _replay_rate(ground))
+            alone.append(await _measure_load_rate(ground, database, events, nth, project=False))
+            projected.append(await _measure_load_rate(ground, database, events, nth, project=True))
+            replayed.append(await _measure_replay_rate(ground))
     finally:
         await database.close()
     return [
@@ -32,19 +32,21 @@ async def bulk_and_replay(ground: Ground, events: int, rounds: int) -> list[Meas
     ]
 
 
-async def _rate(ground: Ground, database: Database, events: int, seed: int, *, project: bool) -> float:
+async def _measure_load_rate(
+    ground: BenchDatabase, database: Database, events: int, seed: int, *, project: bool
+) -> float:
     host = await ground.new_host(database)
     made = list(History(host, "bulk", seed).events(events))
-    return events / await _load(database, host, made, project=project)
+    return events / await _time_load(database, host, made, project=project)
 
 
-async def _load(database: Database, host: UUID, made: Sequence[dict[str, Any]], *, project: bool) -> float:
+async def _time_load(database: Database, host: UUID, made: Sequence[dict[str, Any]], *, project: bool) -> float:
     started = time.perf_counter()
     await append_bulk(database, host, made, project=project)
     return time.perf_counter() - started
 
 
-async def _replay_rate(ground: Ground) -> float:
+async def _measure_replay_rate(ground: BenchDatabase) -> float:
     """Replay the newest host into a shadow of our own."""
     shadow = Shadow(ground.owner, Scope(ground.newest_host), ground.name)
     await shadow.prepare(resume=False)

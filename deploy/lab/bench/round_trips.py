@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 CHUNK = 65536
 
 
-class Relay:
+class CountingRelay:
     """Relays bytes between a client and a server; a round trip begins when the client talks after the server did."""
 
     def __init__(self, host: str, port: int) -> None:
@@ -17,7 +17,7 @@ class Relay:
     async def relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one client until either side is done."""
         server_reader, server_writer = await asyncio.open_connection(self._host, self._port)
-        turn = _Turn()
+        turn = _LastSpeaker()
         try:
             async with asyncio.TaskGroup() as both:
                 both.create_task(self._pump(reader, server_writer, turn, from_client=True))
@@ -27,7 +27,7 @@ class Relay:
             server_writer.close()
 
     async def _pump(
-        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, turn: "_Turn", *, from_client: bool
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, turn: "_LastSpeaker", *, from_client: bool
     ) -> None:
         while data := await source.read(CHUNK):
             if from_client and not turn.is_clients:
@@ -38,7 +38,7 @@ class Relay:
         sink.close()
 
 
-class _Turn:
+class _LastSpeaker:
     """Who spoke last on one connection."""
 
     def __init__(self) -> None:
@@ -46,9 +46,9 @@ class _Turn:
 
 
 @asynccontextmanager
-async def counting(host: str, port: int) -> AsyncGenerator[tuple[Relay, int]]:
+async def count_round_trips(host: str, port: int) -> AsyncGenerator[tuple[CountingRelay, int]]:
     """Lend a relay to a server and the local port it listens on."""
-    relay = Relay(host, port)
+    relay = CountingRelay(host, port)
     server = await asyncio.start_server(relay.relay, "127.0.0.1", 0)
     try:
         yield relay, server.sockets[0].getsockname()[1]

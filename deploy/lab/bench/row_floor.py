@@ -16,15 +16,15 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from deploy.lab.bench.floors import COLUMNS
-from deploy.lab.bench.ground import Ground
-from deploy.lab.bench.pipeline_stack import cpu_seconds
+from deploy.lab.bench.ground import BenchDatabase
+from deploy.lab.bench.pipeline_stack import read_cpu_seconds
 from store import vectors
 
 #: Tables of the book-keeping, and of what belongs to a host from its beginning.
 LEFT_OUT = frozenset({"ledger_t", "claim_t", "host_t", "api_key_t", "quota_t", "gateway_target_t"})
 
 # The first transaction of those to come: whatever a row says of its last writer, it is this one or later.
-MARK = text("select pg_current_xact_id()::text::bigint")
+CURRENT_TRANSACTION = text("select pg_current_xact_id()::text::bigint")
 # LIKE copies everything but these.
 FOREIGN_KEYS = text("""
     select pg_get_constraintdef(oid) from pg_constraint
@@ -39,13 +39,13 @@ class CopiedRows:
     rows: Mapping[str, int]
 
 
-async def mark(ground: Ground) -> int:
+async def read_transaction_mark(ground: BenchDatabase) -> int:
     """Return a mark that tells rows written from now on from those that are there."""
     async with ground.owner.begin() as connection:
-        return int((await connection.execute(MARK)).scalar_one())
+        return int((await connection.execute(CURRENT_TRANSACTION)).scalar_one())
 
 
-async def copy_rows(ground: Ground, source: UUID, since: int) -> CopiedRows:
+async def copy_rows(ground: BenchDatabase, source: UUID, since: int) -> CopiedRows:
     """Copy the rows of the host `source`; those older than `since` are there before the time is taken.
 
     Counted are both sides: the driver that encodes the rows and the server's backend. Nothing of it is committed.
@@ -53,17 +53,19 @@ async def copy_rows(ground: Ground, source: UUID, since: int) -> CopiedRows:
     tables = [table for table in await ground.tables() if table not in LEFT_OUT]
     async with ground.owner.connect() as connection:
         driver: Any = (await connection.get_raw_connection()).driver_connection
-        await vectors.register(driver)
+        await vectors.register_codec(driver)
         await connection.execute(text(f"create schema {ground.name}"))
         backend = await driver.fetchval("select pg_backend_pid()")
         spent, counts = 0.0, {}
         for table in tables:
             columns = await _make_table(connection, ground.name, table)
-            await driver.execute(_older(ground.name, table, columns, since), source)
-            rows = [_row(one) for one in await driver.fetch(_newer(table, columns, since), source)]
-            before = time.process_time() + cpu_seconds(backend)
+            await driver.execute(_build_older_rows_query(ground.name, table, columns, since), source)
+            rows = [
+                _encode_row(one) for one in await driver.fetch(_build_newer_rows_query(table, columns, since), source)
+            ]
+            before = time.process_time() + read_cpu_seconds(backend)
             await driver.copy_records_to_table(table, schema_name=ground.name, columns=columns, records=rows)
-            spent += time.process_time() + cpu_seconds(backend) - before
+            spent += time.process_time() + read_cpu_seconds(backend) - before
             counts[table] = await driver.fetchval(f"select count(*) from {ground.name}.{table}")  # noqa: S608 - the catalog's names
         await connection.rollback()
         return CopiedRows(spent, counts)
@@ -77,17 +79,17 @@ async def _make_table(connection: AsyncConnection, schema: str, table: str) -> l
     return list((await connection.execute(COLUMNS, {"table": table})).scalars())
 
 
-def _older(schema: str, table: str, columns: Sequence[str], since: int) -> str:
+def _build_older_rows_query(schema: str, table: str, columns: Sequence[str], since: int) -> str:
     names = ", ".join(f'"{column}"' for column in columns)
     return f"""insert into {schema}.{table} ({names}) overriding system value
                select {names} from afterturn.{table}
                 where host_id = $1 and xmin::text::bigint < {since}"""  # noqa: S608 - the catalog's names
 
 
-def _newer(table: str, columns: Sequence[str], since: int) -> str:
+def _build_newer_rows_query(table: str, columns: Sequence[str], since: int) -> str:
     names = ", ".join(f'"{column}"' for column in columns)
     return f"select {names} from afterturn.{table} where host_id = $1 and xmin::text::bigint >= {since}"  # noqa: S608 - the catalog's names
 
 
-def _row(record: Any) -> tuple[Any, ...]:
+def _encode_row(record: Any) -> tuple[Any, ...]:
     return tuple(orjson.dumps(value).decode() if isinstance(value, dict) else value for value in record.values())

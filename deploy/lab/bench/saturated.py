@@ -6,8 +6,8 @@ from itertools import count
 
 import httpx
 
-from deploy.lab.bench.talk import Talk
-from deploy.lab.bench.timing import p95_ms
+from deploy.lab.bench.talk import TurnGenerator
+from deploy.lab.bench.timing import compute_p95_ms
 from deploy.local.stack import Stack
 from store.memory.turns import NewTurn
 
@@ -17,7 +17,7 @@ BUSY_PAUSE_S = 0.03
 _names = count(1)
 
 
-class Door:
+class TurnEndpoint:
     """The HTTP door of a stack, through which a bench hands in turns of its own."""
 
     def __init__(self, stack: Stack) -> None:
@@ -26,13 +26,13 @@ class Door:
 
     async def p95_ms(self, turns: int, pause_s: float) -> float:
         """Hand in turns one after the other; return the 95th percentile of the time to the answer, in milliseconds."""
-        talk, took = Talk(f"door-{next(_names)}"), []
+        talk, took = TurnGenerator(f"door-{next(_names)}"), []
         async with httpx.AsyncClient(base_url=self._api, headers=self._headers, trust_env=False) as client:
             await self._hand_in(client, next(talk))
             for turn in talk.take(turns):
                 await asyncio.sleep(pause_s)
                 took.append(await self._hand_in(client, turn))
-        return p95_ms(took)
+        return compute_p95_ms(took)
 
     @staticmethod
     async def _hand_in(client: httpx.AsyncClient, turn: NewTurn) -> float:

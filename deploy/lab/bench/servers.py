@@ -8,8 +8,8 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from deploy.local import EmbeddedPostgres
-from deploy.local.private_folder import DATA, private_folder
-from deploy.local.stack import NoStack, Stack, find_stack
+from deploy.local.private_folder import DATA, open_private_folder
+from deploy.local.stack import Stack, StackNotRunning, find_stack
 from store import migrations
 
 
@@ -27,26 +27,26 @@ class BenchServers:
 
 
 @contextmanager
-def bench_servers(data: Path | None) -> Iterator[BenchServers]:
+def open_bench_servers(data: Path | None) -> Iterator[BenchServers]:
     """Lend the servers of the stack that runs in a data folder (None: the usual one), else private ones."""
     try:
         stack = find_stack(data)
-    except NoStack:
-        with _private() as servers:
+    except StackNotRunning:
+        with _open_private_servers() as servers:
             yield servers
     else:
-        yield of_stack(stack)
+        yield find_stack_servers(stack)
 
 
-def of_stack(stack: Stack) -> BenchServers:
+def find_stack_servers(stack: Stack) -> BenchServers:
     """Return the servers of a running stack."""
     return BenchServers(stack.database_url, stack.operator_url, stack.owner_url, shared=True)
 
 
 @contextmanager
-def _private() -> Iterator[BenchServers]:
+def _open_private_servers() -> Iterator[BenchServers]:
     """Start a PostgreSQL as `afterturn up` would, without anybody else on it."""
-    with private_folder("bench") as folder:
+    with open_private_folder("bench") as folder:
         postgres = EmbeddedPostgres(folder / DATA)
         try:
             endpoint = postgres.start()

@@ -15,14 +15,14 @@ import httpx
 import orjson
 from sqlalchemy import text
 
-from deploy.lab.bench.ground import Ground
-from deploy.lab.bench.pipeline_stack import GATEWAY_KEY, GATEWAY_USER, PipelineStack, cpu_seconds
-from embeddings.batching import batches
+from deploy.lab.bench.ground import BenchDatabase
+from deploy.lab.bench.pipeline_stack import GATEWAY_KEY, GATEWAY_USER, PipelineStack, read_cpu_seconds
+from embeddings.batching import group_by_length
 from embeddings.model_files import model_folder
 from embeddings.settings import EmbeddingSettings, Variant
 from store.memory.turns import NewTurn
 from store.tenancy.gateway_targets import CHAT
-from store.text.rules import MessageText, TurnText, extract
+from store.text.rules import MessageText, TurnText, extract_turn
 from workers import gateway_machine as machine
 
 if TYPE_CHECKING:
@@ -39,73 +39,73 @@ EMBEDDED = text("""
             where v.host_id = u.host_id and v.bank_id = u.bank_id and v.unit_id = u.unit_id)""")
 
 
-def rules(turns: Sequence[NewTurn]) -> float:
+def time_rules(turns: Sequence[NewTurn]) -> float:
     """Apply the extraction rules to turns; return the processor time in seconds."""
-    offered = [_offered(turn) for turn in turns]
+    offered = [_make_turn_text(turn) for turn in turns]
     before = time.process_time()
     for turn in offered:
-        extract(turn)
+        extract_turn(turn)
     return time.process_time() - before
 
 
-def _offered(turn: NewTurn) -> TurnText:
+def _make_turn_text(turn: NewTurn) -> TurnText:
     return TurnText(tuple(MessageText(m.role, m.content, m.name) for m in turn.messages), turn.occurred_at)
 
 
-async def texts(ground: Ground, host: UUID) -> list[str]:
+async def read_embedded_texts(ground: BenchDatabase, host: UUID) -> list[str]:
     """Return the texts of a host that the stages embedded."""
     async with ground.owner.connect() as connection:
         return list((await connection.execute(EMBEDDED, {"host": host})).scalars())
 
 
-def embedding(embedded: Sequence[str], cache: Path, variant: Variant, sample: int) -> float:
+def time_embedding(embedded: Sequence[str], cache: Path, variant: Variant, sample: int) -> float:
     """Embed texts by fastembed alone, one thread, at the best batch there is; return the processor time in seconds."""
-    model = _model(model_folder(EmbeddingSettings(variant=variant), cache))
+    model = _open_model(model_folder(EmbeddingSettings(variant=variant), cache))
     some = embedded[:: max(1, len(embedded) // sample)]
-    _timed(model, [some])
+    _time_batches(model, [some])
     # Sorted by length, in every way of cutting: what is best for some is taken for all.
-    best = min(_ways(model, some), key=lambda way: _timed(model, way[1]))[0]
-    return _timed(model, dict(_ways(model, list(embedded)))[best])
+    best = min(_list_batchings(model, some), key=lambda way: _time_batches(model, way[1]))[0]
+    return _time_batches(model, dict(_list_batchings(model, list(embedded)))[best])
 
 
-def _model(folder: Path) -> "TextEmbedding":
+def _open_model(folder: Path) -> "TextEmbedding":
     os.environ["HF_HUB_OFFLINE"] = "1"
     from fastembed import TextEmbedding  # noqa: PLC0415 - a second's import, only where it is measured
 
     return TextEmbedding(MODEL, cache_dir=str(folder.parent), specific_model_path=str(folder), threads=1, cuda=False)
 
 
-def _ways(model: "TextEmbedding", embedded: Sequence[str]) -> Iterator[tuple[str, list[list[str]]]]:
+def _list_batchings(model: "TextEmbedding", embedded: Sequence[str]) -> Iterator[tuple[str, list[list[str]]]]:
     lengths = [model.token_count(one) for one in embedded]
     for tokens in TOKENS:
-        yield f"{tokens} tokens", [[embedded[n] for n in batch] for batch in batches(lengths, tokens)]
+        yield f"{tokens} tokens", [[embedded[n] for n in batch] for batch in group_by_length(lengths, tokens)]
     ordered = [embedded[n] for n in sorted(range(len(embedded)), key=lengths.__getitem__)]
     for size in SIZES:
         yield f"{size} texts", [ordered[n : n + size] for n in range(0, len(ordered), size)]
 
 
-def _timed(model: "TextEmbedding", cut: Sequence[Sequence[str]]) -> float:
+def _time_batches(model: "TextEmbedding", cut: Sequence[Sequence[str]]) -> float:
     before = time.process_time()
     for batch in cut:
         list(model.embed(batch, batch_size=len(batch)))
     return time.process_time() - before
 
 
-async def gateway(stack: PipelineStack, turns: Sequence[NewTurn]) -> float:
+async def time_gateway_posts(stack: PipelineStack, turns: Sequence[NewTurn]) -> float:
     """Post the bodies of turns to the gateway by httpx alone; return the processor time of both sides in seconds."""
-    calls = [call for turn in turns for call in posts(turn)]
+    calls = [call for turn in turns for call in encode_gateway_calls(turn)]
     headers = {"content-type": "application/json"}
     async with httpx.AsyncClient(base_url=stack.gateway_url, trust_env=False, headers=headers) as client:
-        before = time.process_time() + cpu_seconds(stack.gateway_pid)
+        before = time.process_time() + read_cpu_seconds(stack.gateway_pid)
         for path, body in calls:
             (await client.post(path, content=body)).raise_for_status()
-        return time.process_time() + cpu_seconds(stack.gateway_pid) - before
+        return time.process_time() + read_cpu_seconds(stack.gateway_pid) - before
 
 
-def posts(turn: NewTurn) -> Iterator[tuple[str, bytes]]:
+def encode_gateway_calls(turn: NewTurn) -> Iterator[tuple[str, bytes]]:
     """Yield path and body of each call that hands a turn to the gateway."""
     said = [machine.Said(m.role, m.content, m.occurred_at) for m in turn.messages if m.occurred_at is not None]
-    sent = machine.delivery(said, GATEWAY_USER)
+    sent = machine.build_delivery(said, GATEWAY_USER)
     if sent is None:
         return
     session = f"{CHAT}{turn.bank}/{turn.session_id}"

@@ -22,7 +22,7 @@ WORDS = _WORDS.split()
 LENGTHS = (8, 60)
 
 
-class Talk:
+class TurnGenerator:
     """Turns of one session, as many as are asked for; two messages each, or as many as told."""
 
     def __init__(self, session: str, messages: int = 2) -> None:
@@ -38,7 +38,7 @@ class Talk:
         """Return the next turn."""
         self._said += 1
         roles = ("user", "assistant")
-        messages = [NewMessage(roles[n % 2], sentence(self._chance)) for n in range(self._messages)]
+        messages = [NewMessage(roles[n % 2], make_sentence(self._chance)) for n in range(self._messages)]
         return NewTurn(BANK, self._session, f"turn-{self._messages}-{self._said}", messages)
 
     def take(self, count: int) -> list[NewTurn]:
@@ -46,7 +46,7 @@ class Talk:
         return [next(self) for _ in range(count)]
 
 
-def sentence(chance: random.Random) -> str:
+def make_sentence(chance: random.Random) -> str:
     """Return some words, with a name and a number among them."""
     words = chance.choices(WORDS, k=chance.randint(*LENGTHS))
     words[len(words) // 2] = chance.choice(("Ana", "Boris", "Carla", "Daniel", "Eva"))

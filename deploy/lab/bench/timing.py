@@ -25,11 +25,11 @@ async def _run_lane(lane: Sequence[Action]) -> list[float]:
     return took
 
 
-def p50_ms(seconds: Sequence[float]) -> float:
+def compute_p50_ms(seconds: Sequence[float]) -> float:
     """Return the median in milliseconds."""
     return median(seconds) * MILLISECONDS
 
 
-def p95_ms(seconds: Sequence[float]) -> float:
+def compute_p95_ms(seconds: Sequence[float]) -> float:
     """Return the 95th percentile in milliseconds."""
     return sorted(seconds)[int(0.95 * (len(seconds) - 1))] * MILLISECONDS

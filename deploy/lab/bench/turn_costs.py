@@ -7,11 +7,11 @@ from uuid import UUID
 
 from sqlalchemy import make_url
 
-from deploy.lab.bench.acknowledgement import append, now, turn_ids
-from deploy.lab.bench.ground import Ground
+from deploy.lab.bench.acknowledgement import append_new_turns, derive_turn_ids, read_clock
+from deploy.lab.bench.ground import BenchDatabase
 from deploy.lab.bench.measures import Measure, Target
-from deploy.lab.bench.round_trips import Relay, counting
-from deploy.lab.bench.talk import Talk
+from deploy.lab.bench.round_trips import CountingRelay, count_round_trips
+from deploy.lab.bench.talk import TurnGenerator
 from deploy.lab.bench.timing import MILLISECONDS, run_lanes
 from store.memory.turns import NewTurn, TurnStore
 
@@ -21,50 +21,56 @@ WARM_UP_TURNS = 12
 TRIES = 3
 
 
-async def round_trips(ground: Ground) -> Measure:
+async def measure_round_trips(ground: BenchDatabase) -> Measure:
     """Count the round trips of a turn of one message and of one of 64, on a connection that knows its statements."""
     url = make_url(ground.servers.app_url.get_secret_value())
-    async with counting(url.host or "127.0.0.1", url.port or 5432) as (relay, port):
+    async with count_round_trips(url.host or "127.0.0.1", url.port or 5432) as (relay, port):
         through = url.set(host="127.0.0.1", port=port).render_as_string(hide_password=False)
         database = ground.database(1, through)
         try:
-            host, store = await ground.new_host(database), TurnStore(database, now)
-            counts = [await _trips(ground, relay, store, host, messages) for messages in (1, MANY_MESSAGES)]
+            host, store = await ground.new_host(database), TurnStore(database, read_clock)
+            counts = [
+                await _count_fewest_trips(ground, relay, store, host, messages) for messages in (1, MANY_MESSAGES)
+            ]
         finally:
             await database.close()
     few, many = counts
     return Measure(f"round_trips_{MANY_MESSAGES}_messages_over_1", "round trips", many, Target("<=", 1.0), few)
 
 
-async def _trips(ground: Ground, relay: Relay, store: TurnStore, host: UUID, messages: int) -> int:
-    talk = Talk(f"trips-{messages}", messages)
-    await _append(ground, store, host, talk.take(WARM_UP_TURNS))
-    return min([await _trips_of_one(ground, relay, store, host, talk) for _ in range(TRIES)])
+async def _count_fewest_trips(
+    ground: BenchDatabase, relay: CountingRelay, store: TurnStore, host: UUID, messages: int
+) -> int:
+    talk = TurnGenerator(f"trips-{messages}", messages)
+    await _time_appends(ground, store, host, talk.take(WARM_UP_TURNS))
+    return min([await _count_trips(ground, relay, store, host, talk) for _ in range(TRIES)])
 
 
-async def _trips_of_one(ground: Ground, relay: Relay, store: TurnStore, host: UUID, talk: Talk) -> int:
+async def _count_trips(
+    ground: BenchDatabase, relay: CountingRelay, store: TurnStore, host: UUID, talk: TurnGenerator
+) -> int:
     before = relay.trips
-    await _append(ground, store, host, talk.take(1))
+    await _time_appends(ground, store, host, talk.take(1))
     return relay.trips - before
 
 
-async def own_cpu(ground: Ground, turns: int) -> Measure:
+async def measure_own_cpu(ground: BenchDatabase, turns: int) -> Measure:
     """Measure the processor time of this process for a turn: analysis, events, the call and its answer."""
     database = ground.database(1)
     try:
-        host, store, talk = await ground.new_host(database), TurnStore(database, now), Talk("cpu")
-        await _append(ground, store, host, talk.take(WARM_UP_TURNS))
+        host, store, talk = await ground.new_host(database), TurnStore(database, read_clock), TurnGenerator("cpu")
+        await _time_appends(ground, store, host, talk.take(WARM_UP_TURNS))
         offered = talk.take(turns)
-        spent = await _append(ground, store, host, offered)
+        spent = await _time_appends(ground, store, host, offered)
     finally:
         await database.close()
     return Measure("own_cpu_per_turn", "ms", spent / turns * MILLISECONDS, Target("<=", 3.0))
 
 
-async def _append(ground: Ground, store: TurnStore, host: UUID, turns: Sequence[NewTurn]) -> float:
+async def _time_appends(ground: BenchDatabase, store: TurnStore, host: UUID, turns: Sequence[NewTurn]) -> float:
     """Append turns one by one; return the processor time of that, in seconds."""
-    session, ids = turn_ids(host, turns)
+    session, ids = derive_turn_ids(host, turns)
     async with ground.kept_from_workers(host, [session], ids):
         before = time.process_time()
-        await run_lanes([[partial(append, store, host, turn) for turn in turns]])
+        await run_lanes([[partial(append_new_turns, store, host, turn) for turn in turns]])
         return time.process_time() - before

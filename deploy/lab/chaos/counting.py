@@ -6,14 +6,14 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from deploy.lab.chaos.eye import Eye
-from deploy.lab.chaos.knowledge import Paper, Rule
+from deploy.lab.chaos.eye import DatabaseObserver
+from deploy.lab.chaos.knowledge import PlannedDirective, PlannedDocument
 from store.ledger.ledger import public_status
 
 #: The stages every turn of a run must pass, whatever others there are: its host has a gateway target from the start.
-EVERY_TURNS = frozenset({"gateway", "extraction", "embedding", "projection"})
+STAGES_OF_TURNS = frozenset({"gateway", "extraction", "embedding", "projection"})
 #: The stages every document must pass: it is not handed to a gateway.
-EVERY_DOCUMENTS = EVERY_TURNS - {"gateway"}
+STAGES_OF_DOCUMENTS = STAGES_OF_TURNS - {"gateway"}
 
 LEDGER = text("select turn_id, stage, item_id = turn_id as own, status from afterturn.ledger_t")
 DEAD_AS = text("""
@@ -120,7 +120,7 @@ EXTRACTED_LATE = text("""
 
 
 @dataclass(frozen=True, slots=True)
-class Endings:
+class TurnOutcomes:
     """What became of the accepted turns; each is in one of the three. `unknown` and `strays` are among the dead.
 
     `delivered` are turns of which the ledger says that the gateway has them; `strays` are turns that died elsewhere
@@ -135,64 +135,64 @@ class Endings:
     delivered: frozenset[UUID]
 
 
-async def endings(eye: Eye, accepted: Collection[UUID]) -> Endings:
+async def read_turn_outcomes(eye: DatabaseObserver, accepted: Collection[UUID]) -> TurnOutcomes:
     """Read how each accepted turn ended: a turn without its log entry, a stage or that stage's end is lost."""
-    in_log = {row.turn_id for row in await eye.see(IN_LOG)}
+    in_log = {row.turn_id for row in await eye.query(IN_LOG)}
     stages: dict[UUID, dict[str, str]] = {turn: {} for turn in accepted}
     rows: dict[UUID, set[tuple[str, str]]] = {turn: set() for turn in accepted}
-    for row in await eye.see(LEDGER):
+    for row in await eye.query(LEDGER):
         if row.turn_id in rows:
             rows[row.turn_id].add((row.stage, public_status(row.status)))
             if row.own:
                 stages[row.turn_id][row.stage] = row.status
-    lost = {turn for turn in accepted if turn not in in_log or not _ended(stages[turn], rows[turn])}
-    dead = {turn for turn in accepted if turn not in lost and _stages_of(rows[turn], "dead", "unknown")}
-    return Endings(
+    lost = {turn for turn in accepted if turn not in in_log or not _has_ended(stages[turn], rows[turn])}
+    dead = {turn for turn in accepted if turn not in lost and _select_stages(rows[turn], "dead", "unknown")}
+    return TurnOutcomes(
         done=frozenset(set(accepted) - lost - dead),
         dead=frozenset(dead),
         lost=frozenset(lost),
-        unknown=frozenset(turn for turn in dead if "gateway" in _stages_of(rows[turn], "unknown")),
-        strays=frozenset(turn for turn in dead if _stages_of(rows[turn], "dead", "unknown") - {"gateway"}),
+        unknown=frozenset(turn for turn in dead if "gateway" in _select_stages(rows[turn], "unknown")),
+        strays=frozenset(turn for turn in dead if _select_stages(rows[turn], "dead", "unknown") - {"gateway"}),
         delivered=frozenset(turn for turn in accepted if stages[turn].get("gateway") in {"flushed", "flush_failed"}),
     )
 
 
-async def documents_lost(eye: Eye, papers: Mapping[Paper, tuple[int, int]]) -> int:
+async def count_lost_documents(eye: DatabaseObserver, papers: Mapping[PlannedDocument, tuple[int, int]]) -> int:
     """Count the documents that were accepted and are not whole; `papers` says how many pieces each has."""
-    found = {row.doc_id: row for row in await eye.see(DOCUMENTS)}
+    found = {row.doc_id: row for row in await eye.query(DOCUMENTS)}
     lost = [
         paper
         for paper, (_, pieces) in papers.items()
-        if paper.id not in found or found[paper.id].pieces != pieces or found[paper.id].ended < len(EVERY_DOCUMENTS)
+        if paper.id not in found or found[paper.id].pieces != pieces or found[paper.id].ended < len(STAGES_OF_DOCUMENTS)
     ]
     return len(lost)
 
 
-async def directives_lost(eye: Eye, rules: Mapping[UUID, Rule]) -> int:
+async def count_lost_directives(eye: DatabaseObserver, rules: Mapping[UUID, PlannedDirective]) -> int:
     """Count the directives that do not say what their last accepted change did, or say anything although they ended."""
-    found = {row.directive_id: (row.name, row.content, row.priority) for row in await eye.see(DIRECTIVES)}
+    found = {row.directive_id: (row.name, row.content, row.priority) for row in await eye.query(DIRECTIVES)}
     wanted = {id_: rule.content and (rule.name, rule.content, rule.priority) for id_, rule in rules.items()}
     return sum(found.get(id_) != told for id_, told in wanted.items())
 
 
-async def dead_as(eye: Eye) -> Mapping[str, int]:
+async def count_dead_turns(eye: DatabaseObserver) -> Mapping[str, int]:
     """Count the turns that died by where, how, and by what kind of error."""
-    return {row.how: row.turns for row in await eye.see(DEAD_AS)}
+    return {row.how: row.turns for row in await eye.query(DEAD_AS)}
 
 
-async def applied_twice(eye: Eye) -> Mapping[str, int]:
+async def count_duplicates(eye: DatabaseObserver) -> Mapping[str, int]:
     """Count what is there more than once, or counted too often, by what it is."""
-    return {name: len(await eye.see(text(query))) for name, query in TWICE.items()}
+    return {name: len(await eye.query(text(query))) for name, query in TWICE.items()}
 
 
-async def extracted_out_of_order(eye: Eye) -> int:
+async def count_misordered_extractions(eye: DatabaseObserver) -> int:
     """Count the turns that were extracted after a later turn of their session."""
-    return len(await eye.see(EXTRACTED_LATE))
+    return len(await eye.query(EXTRACTED_LATE))
 
 
-def _ended(stages: Mapping[str, str], rows: Collection[tuple[str, str]]) -> bool:
-    return set(stages) >= EVERY_TURNS and not _stages_of(rows, "pending", "running")
+def _has_ended(stages: Mapping[str, str], rows: Collection[tuple[str, str]]) -> bool:
+    return set(stages) >= STAGES_OF_TURNS and not _select_stages(rows, "pending", "running")
 
 
-def _stages_of(rows: Collection[tuple[str, str]], *statuses: str) -> set[str]:
+def _select_stages(rows: Collection[tuple[str, str]], *statuses: str) -> set[str]:
     return {stage for stage, status in rows if status in statuses}

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from deploy.lab.chaos.gateway import Recorded
+from deploy.lab.chaos.gateway import RecordedCall
 from deploy.lab.chaos.gateway_process import Mode
 from deploy.lab.chaos.talk import Turn
 from store.tenancy.gateway_targets import CHAT
@@ -22,8 +22,8 @@ class Deliveries:
     untrue: int
 
 
-def count(
-    calls: Iterable[Recorded],
+def count_deliveries(
+    calls: Iterable[RecordedCall],
     words: Mapping[tuple[str, str], Turn],
     positions: Mapping[Turn, int],
     delivered: Collection[UUID],
@@ -41,7 +41,7 @@ def count(
             continue
         if call.operation == "flush":
             flushes[call.body["session_id"]] += 1
-        elif (turn := _turn_of(call, words)) is not None:
+        elif (turn := _find_turn(call, words)) is not None:
             adds.append((turn, call.mode))
         else:
             foreign += 1
@@ -51,13 +51,13 @@ def count(
     return Deliveries(
         sent_twice=sum(times > 1 for times in sent.values()),
         flushed_twice=sum(max(0, times - added[session]) for session, times in flushes.items()),
-        out_of_order=_late([turn for turn, _ in adds], positions),
+        out_of_order=_count_late([turn for turn, _ in adds], positions),
         foreign=foreign,
         untrue=len(set(delivered) - {turn.id for turn in taken}),
     )
 
 
-def _turn_of(call: Recorded, words: Mapping[tuple[str, str], Turn]) -> Turn | None:
+def _find_turn(call: RecordedCall, words: Mapping[tuple[str, str], Turn]) -> Turn | None:
     """Return the turn whose two messages, and session, an add carries."""
     try:
         asked, answered = (message["content"] for message in call.body["messages"])
@@ -72,7 +72,7 @@ def _session(turn: Turn) -> str:
     return f"{CHAT}{turn.bank}/{turn.session}"
 
 
-def _late(adds: Iterable[Turn], positions: Mapping[Turn, int]) -> int:
+def _count_late(adds: Iterable[Turn], positions: Mapping[Turn, int]) -> int:
     """Count adds that came after the add of a later turn of their session."""
     newest: dict[str, int] = {}
     late = 0

@@ -13,20 +13,22 @@ from store.connections import create_owner_engine
 from store.database_outage import is_outage
 
 CONNECT_SECONDS = 5
-LOOK_AGAIN_SECONDS = 0.2
+RETRY_SECONDS = 0.2
 
 
 class DatabaseGone(Exception):
     """The stack's database did not come back."""
 
 
-class Eye:
+class DatabaseObserver:
     """Asks one database."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
 
-    async def glance(self, query: TextClause, arguments: Mapping[str, Any] | None = None) -> Sequence[Row[Any]] | None:
+    async def try_query(
+        self, query: TextClause, arguments: Mapping[str, Any] | None = None
+    ) -> Sequence[Row[Any]] | None:
         """Run a query (or a statement, which is committed); None while the server cannot answer."""
         try:
             async with self._engine.begin() as connection:
@@ -36,25 +38,25 @@ class Eye:
                 return None
             raise
 
-    async def see(
+    async def query(
         self, query: TextClause, arguments: Mapping[str, Any] | None = None, seconds: float = 60.0
     ) -> Sequence[Row[Any]]:
         """Run a query as soon as the server can answer. Raises DatabaseGone when it does not in time."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            if (rows := await self.glance(query, arguments)) is not None:
+            if (rows := await self.try_query(query, arguments)) is not None:
                 return rows
-            await asyncio.sleep(LOOK_AGAIN_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
         raise DatabaseGone("the stack's database does not answer")
 
 
 @asynccontextmanager
-async def eye_on(owner_url: str) -> AsyncIterator[Eye]:
+async def open_observer(owner_url: str) -> AsyncIterator[DatabaseObserver]:
     """Lend an eye on a database."""
     engine = create_owner_engine(
         owner_url, timeout_s=CONNECT_SECONDS, driver={"command_timeout": 120}, pool_size=2, pool_pre_ping=True
     )
     try:
-        yield Eye(engine)
+        yield DatabaseObserver(engine)
     finally:
         await engine.dispose()

@@ -15,13 +15,20 @@ from types import MappingProxyType
 
 import redis
 
-from deploy.lab.chaos.eye import Eye
-from deploy.lab.chaos.feeder import Feeder
-from deploy.lab.chaos.gateway import Gateway
+from deploy.lab.chaos.eye import DatabaseObserver
+from deploy.lab.chaos.feeder import TrafficSender
+from deploy.lab.chaos.gateway import GatewayHandle
 from deploy.lab.chaos.gateway_process import Mode
-from deploy.lab.chaos.interrupted import Episode, LedgerKey, at_the_gateway, in_work, of_turns, waiting
-from deploy.lab.chaos.moments import LOOK_AGAIN_S, moment
-from deploy.local.stack import NoStack, Stack, find_stack
+from deploy.lab.chaos.interrupted import (
+    FaultEpisode,
+    LedgerKey,
+    list_turn_rows,
+    read_gateway_rows,
+    read_running_rows,
+    read_waiting_rows,
+)
+from deploy.lab.chaos.moments import POLL_INTERVAL_S, wait_until
+from deploy.local.stack import Stack, StackNotRunning, find_stack
 
 #: How long broker and gateway are out of reach, in seconds.
 AWAY_S = 3.0
@@ -37,14 +44,14 @@ MINUTE_S = 60.0
 
 
 @dataclass(slots=True)
-class Scene:
+class FaultTargets:
     """All that faults can reach."""
 
     data: Path
     lease_s: float
-    eye: Eye
-    gateway: Gateway
-    feeder: Feeder
+    eye: DatabaseObserver
+    gateway: GatewayHandle
+    feeder: TrafficSender
     chance: random.Random
     stopped: set[int] = field(default_factory=set)
     dead: set[int] = field(default_factory=set)
@@ -63,11 +70,11 @@ class Scene:
 
     async def pid(self, name: str) -> int:
         """Return the process id of one of the stack's processes, as soon as it has one. Raises NoStack."""
-        await moment(lambda: name in self._pids(), MINUTE_S)
+        await wait_until(lambda: name in self._pids(), MINUTE_S)
         try:
             return self._pids()[name]
         except KeyError:
-            raise NoStack(f"{name} was not started again") from None
+            raise StackNotRunning(f"{name} was not started again") from None
 
     def _pids(self) -> dict[str, int]:
         """Return the processes by name, without those whose death the supervisor has not seen yet."""
@@ -96,92 +103,94 @@ class Scene:
         self.stopped.discard(pid)
 
 
-Fault = Callable[[Scene], Awaitable[Episode]]
+Fault = Callable[[FaultTargets], Awaitable[FaultEpisode]]
 
 
-async def kill_worker(scene: Scene) -> Episode:
+async def kill_worker(scene: FaultTargets) -> FaultEpisode:
     """Kill -9 a worker with work in its hands."""
-    name, pid, rows = await _caught(scene)
+    name, pid, rows = await _stop_busiest_worker(scene)
     at = time.time()
     scene.stopped.discard(pid)
     scene.kill(name, pid)
-    return Episode("kill_worker", name, at, at, rows)
+    return FaultEpisode("kill_worker", name, at, at, rows)
 
 
-async def stop_worker(scene: Scene) -> Episode:
+async def stop_worker(scene: FaultTargets) -> FaultEpisode:
     """Stop a worker with work in its hands until its leases ran out, then let it go on as if nothing were."""
     began = time.time()
-    name, pid, rows = await _caught(scene)
+    name, pid, rows = await _stop_busiest_worker(scene)
     await asyncio.sleep(scene.lease_s + PAST_LEASE_S)
     scene.let_go(pid)
-    return Episode("stop_worker", name, began, time.time(), rows)
+    return FaultEpisode("stop_worker", name, began, time.time(), rows)
 
 
-async def kill_api(scene: Scene) -> Episode:
+async def kill_api(scene: FaultTargets) -> FaultEpisode:
     """Kill -9 the API while turns are on their way to it."""
     pid = await scene.pid("api")
-    await moment(lambda: bool(scene.feeder.sending), MOMENT_S)
+    await wait_until(lambda: bool(scene.feeder.sending), MOMENT_S)
     at = time.time()
     scene.kill("api", pid)
-    return Episode("kill_api", "api", at, at, frozenset(of_turns([turn.id for turn in scene.feeder.sending])))
+    return FaultEpisode(
+        "kill_api", "api", at, at, frozenset(list_turn_rows([turn.id for turn in scene.feeder.sending]))
+    )
 
 
-async def kill_valkey(scene: Scene) -> Episode:
+async def kill_valkey(scene: FaultTargets) -> FaultEpisode:
     """Kill -9 Valkey with every nudge it holds."""
-    pid, rows = await scene.pid("valkey"), await waiting(scene.eye)
+    pid, rows = await scene.pid("valkey"), await read_waiting_rows(scene.eye)
     at = time.time()
     scene.kill("valkey", pid)
-    return Episode("kill_valkey", "valkey", at, at, frozenset(rows))
+    return FaultEpisode("kill_valkey", "valkey", at, at, frozenset(rows))
 
 
-async def flush_valkey(scene: Scene) -> Episode:
+async def flush_valkey(scene: FaultTargets) -> FaultEpisode:
     """Throw away everything Valkey holds."""
-    rows = await waiting(scene.eye)
+    rows = await read_waiting_rows(scene.eye)
     at = time.time()
-    await asyncio.to_thread(_flush, scene.stack)
-    return Episode("flush_valkey", "valkey", at, time.time(), frozenset(rows))
+    await asyncio.to_thread(_flush_broker, scene.stack)
+    return FaultEpisode("flush_valkey", "valkey", at, time.time(), frozenset(rows))
 
 
-async def pause_valkey(scene: Scene) -> Episode:
+async def pause_valkey(scene: FaultTargets) -> FaultEpisode:
     """Stop Valkey for a while: connections stand, and nobody answers."""
-    pid, rows = await scene.pid("valkey"), await waiting(scene.eye)
+    pid, rows = await scene.pid("valkey"), await read_waiting_rows(scene.eye)
     began = time.time()
     scene.hold(pid)
     await asyncio.sleep(AWAY_S)
     scene.let_go(pid)
-    return Episode("pause_valkey", "valkey", began, time.time(), frozenset(rows))
+    return FaultEpisode("pause_valkey", "valkey", began, time.time(), frozenset(rows))
 
 
-async def restart_postgres(scene: Scene) -> Episode:
+async def restart_postgres(scene: FaultTargets) -> FaultEpisode:
     """Restart PostgreSQL in immediate mode: no checkpoint, every connection cut, recovery from the log."""
-    pid, held = await scene.pid("postgres"), await in_work(scene.eye)
+    pid, held = await scene.pid("postgres"), await read_running_rows(scene.eye)
     at = time.time()
     scene.kill("postgres", pid, signal.SIGQUIT)
-    return Episode("restart_postgres", "postgres", at, at, frozenset().union(*held.values()))
+    return FaultEpisode("restart_postgres", "postgres", at, at, frozenset().union(*held.values()))
 
 
-async def gateway_refuses(scene: Scene) -> Episode:
+async def refuse_gateway(scene: FaultTargets) -> FaultEpisode:
     """Have nobody listen where the gateway was."""
-    await _gateway_works(scene)
+    await _wait_for_gateway(scene)
     began = time.time()
-    await _ordered(scene, Mode.REFUSE)
+    await _set_gateway_mode(scene, Mode.REFUSE)
     await asyncio.sleep(AWAY_S)
-    rows = await at_the_gateway(scene.eye)
-    await _ordered(scene, Mode.OK)
-    return Episode("gateway_refuse", "gateway", began, time.time(), frozenset(rows))
+    rows = await read_gateway_rows(scene.eye)
+    await _set_gateway_mode(scene, Mode.OK)
+    return FaultEpisode("gateway_refuse", "gateway", began, time.time(), frozenset(rows))
 
 
-def _gateway_spoils(mode: Mode) -> Fault:
-    async def spoil(scene: Scene) -> Episode:
-        await _gateway_works(scene)
+def _create_gateway_fault(mode: Mode) -> Fault:
+    async def spoil(scene: FaultTargets) -> FaultEpisode:
+        await _wait_for_gateway(scene)
         began = time.time()
         calls = scene.chance.randint(*CALLS)
-        await _ordered(scene, mode, calls)
-        await moment(lambda: _fewer_left(scene, calls), MOMENT_S)
-        await moment(lambda: _fewer_left(scene, 1), MORE_CALLS_S)
-        rows = await at_the_gateway(scene.eye)
-        await _ordered(scene, Mode.OK)
-        return Episode(f"gateway_{mode}", "gateway", began, time.time(), frozenset(rows))
+        await _set_gateway_mode(scene, mode, calls)
+        await wait_until(lambda: _has_fewer_left(scene, calls), MOMENT_S)
+        await wait_until(lambda: _has_fewer_left(scene, 1), MORE_CALLS_S)
+        rows = await read_gateway_rows(scene.eye)
+        await _set_gateway_mode(scene, Mode.OK)
+        return FaultEpisode(f"gateway_{mode}", "gateway", began, time.time(), frozenset(rows))
 
     return spoil
 
@@ -196,9 +205,9 @@ FAULTS: Mapping[str, Fault] = MappingProxyType(
         "flush_valkey": flush_valkey,
         "pause_valkey": pause_valkey,
         "restart_postgres": restart_postgres,
-        "gateway_refuse": gateway_refuses,
+        "gateway_refuse": refuse_gateway,
         **{
-            f"gateway_{mode}": _gateway_spoils(mode)
+            f"gateway_{mode}": _create_gateway_fault(mode)
             for mode in (Mode.SLOW, Mode.HANG, Mode.GARBAGE, Mode.LIMITED, Mode.BROKEN)
         },
     }
@@ -207,12 +216,12 @@ FAULTS: Mapping[str, Fault] = MappingProxyType(
 OFTENER = ("kill_worker", "kill_worker")
 
 
-def planned(rounds: int, chance: random.Random) -> list[str]:
+def plan_faults(rounds: int, chance: random.Random) -> list[str]:
     """Return the faults of a run in their order: every kind in every round, no two of the gateway on end."""
-    return [kind for _ in range(rounds) for kind in _round(chance)]
+    return [kind for _ in range(rounds) for kind in _plan_round(chance)]
 
 
-def _round(chance: random.Random) -> list[str]:
+def _plan_round(chance: random.Random) -> list[str]:
     gateway = [kind for kind in FAULTS if kind.startswith("gateway")]
     others = [*OFTENER, *(kind for kind in FAULTS if not kind.startswith("gateway"))]
     chance.shuffle(gateway)
@@ -223,46 +232,46 @@ def _round(chance: random.Random) -> list[str]:
     return [kind for pair in zip_longest(others, gateway) for kind in pair if kind]
 
 
-async def _caught(scene: Scene) -> tuple[str, int, frozenset[LedgerKey]]:
+async def _stop_busiest_worker(scene: FaultTargets) -> tuple[str, int, frozenset[LedgerKey]]:
     """Stop the worker with most rows in work, and return it with those; whoever has nothing left is let go again."""
     until = time.monotonic() + MOMENT_S
     while True:
         workers = scene.workers
         fit = {pid: name for pid, name in workers.items() if not scene.died_often(name)} or workers
-        held = await in_work(scene.eye)
+        held = await read_running_rows(scene.eye)
         late = time.monotonic() > until
         pid = max(fit, key=lambda one: len(held.get(one, ())), default=None)
         if pid is not None and (late or pid in held):
             with suppress(ProcessLookupError):
                 scene.hold(pid)
-                rows = (await in_work(scene.eye)).get(pid, set())
+                rows = (await read_running_rows(scene.eye)).get(pid, set())
                 if rows or late:
                     return fit[pid], pid, frozenset(rows)
                 scene.let_go(pid)
-        await asyncio.sleep(LOOK_AGAIN_S)
+        await asyncio.sleep(POLL_INTERVAL_S)
 
 
-async def _gateway_works(scene: Scene) -> None:
+async def _wait_for_gateway(scene: FaultTargets) -> None:
     """Wait until a call went well since the last fault of the gateway: else this one would be a part of that.
 
     After many failures in a row workers leave the gateway alone for as long as a lease.
     """
-    await moment(lambda: _went_well(scene), MOMENT_S + scene.lease_s)
+    await wait_until(lambda: _is_gateway_well(scene), MOMENT_S + scene.lease_s)
 
 
-async def _went_well(scene: Scene) -> bool:
+async def _is_gateway_well(scene: FaultTargets) -> bool:
     return await asyncio.to_thread(scene.gateway.well) > scene.went_well
 
 
-async def _fewer_left(scene: Scene, calls: int) -> bool:
+async def _has_fewer_left(scene: FaultTargets, calls: int) -> bool:
     return await asyncio.to_thread(scene.gateway.left) < calls
 
 
-async def _ordered(scene: Scene, mode: Mode, calls: int = 0) -> None:
+async def _set_gateway_mode(scene: FaultTargets, mode: Mode, calls: int = 0) -> None:
     await asyncio.to_thread(scene.gateway.order, mode, calls)
     scene.went_well = await asyncio.to_thread(scene.gateway.well)
 
 
-def _flush(stack: Stack) -> None:
+def _flush_broker(stack: Stack) -> None:
     with redis.Redis.from_url(stack.redis_url.get_secret_value(), socket_timeout=5) as client:
         client.flushall()

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from afterturn_client import AfterturnError, ApiError, AsyncAfterturn
 from afterturn_client.retry import NEVER
 
-from deploy.lab.chaos.moments import moment
+from deploy.lab.chaos.moments import wait_until
 from deploy.lab.chaos.talk import Turn
 from deploy.local.stack import Stack
 
@@ -20,7 +20,7 @@ SESSIONS_A_CLIENT = 8
 PAUSE_S = 0.5
 
 
-class Feeder:
+class TrafficSender:
     """Sends the turns of all sessions, as far as it is allowed to; knows what was answered `ok`, and where it stands.
 
     A turn without an answer, or told to come again, is sent again under its name: it may be there already.
@@ -53,7 +53,7 @@ class Feeder:
 
     async def accepted_reach(self, turns: int, seconds: float) -> bool:
         """Wait until so many turns were answered; False when it took longer."""
-        return await moment(lambda: len(self.accepted) + len(self.refused) >= turns, seconds)
+        return await wait_until(lambda: len(self.accepted) + len(self.refused) >= turns, seconds)
 
     async def run(self, stack: Stack) -> None:
         """Send everything that is allowed; ends when the last turn was answered."""
@@ -88,7 +88,7 @@ class Feeder:
         try:
             while True:
                 try:
-                    return await _sent(client, turn)
+                    return await _send_turn(client, turn)
                 except AfterturnError as error:
                     if isinstance(error, ApiError) and not error.retryable:
                         return None
@@ -98,7 +98,7 @@ class Feeder:
             self.sending.discard(turn)
 
 
-async def _sent(client: AsyncAfterturn, turn: Turn) -> int:
+async def _send_turn(client: AsyncAfterturn, turn: Turn) -> int:
     messages = [{"role": "user", "content": turn.asked}, {"role": "assistant", "content": turn.answered}]
     receipt = await client.add_turn(
         turn.session, messages, turn_id=turn.name, bank=turn.bank, user_id=turn.user, occurred_at=turn.at

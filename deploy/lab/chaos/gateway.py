@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from deploy.lab.chaos.gateway_process import Mode
-from deploy.local.child import tied
-from deploy.local.ports import LOOPBACK, free_port
+from deploy.local.child import wrap_command
+from deploy.local.ports import LOOPBACK, find_free_port
 
 STOP_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedCall:
     """One call as the gateway wrote it down before it answered."""
 
     operation: str
@@ -31,7 +31,7 @@ class ProcessGone(Exception):
     """A process of the run ended by itself."""
 
 
-class Gateway:
+class GatewayHandle:
     """A running gateway process and its file."""
 
     def __init__(self, process: "subprocess.Popen[str]", port: int, file: Path) -> None:
@@ -53,12 +53,12 @@ class Gateway:
         """Return how many calls went well so far."""
         return self._tell({})["well"]
 
-    def recorded(self) -> Iterator[Recorded]:
+    def recorded(self) -> Iterator[RecordedCall]:
         """Read every call, in the order in which they came."""
         with self._file.open(encoding="utf-8") as lines:
             for line in lines:
                 call = json.loads(line)
-                yield Recorded(str(call["path"]).rpartition("/")[2], Mode(call["mode"]), call["body"])
+                yield RecordedCall(str(call["path"]).rpartition("/")[2], Mode(call["mode"]), call["body"])
 
     def _tell(self, order: Mapping[str, Any]) -> Mapping[str, int]:
         with self._lock:
@@ -66,23 +66,23 @@ class Gateway:
                 raise ProcessGone("the gateway of the run is gone")
             self._process.stdin.write(json.dumps(order) + "\n")
             self._process.stdin.flush()
-            return said(self._process)
+            return read_message(self._process)
 
 
 @contextmanager
-def running_gateway(folder: Path, slow_seconds: float) -> Iterator[Gateway]:
+def run_gateway(folder: Path, slow_seconds: float) -> Iterator[GatewayHandle]:
     """Run a gateway that writes into a folder; `slow_seconds` is how long it takes when it is slow."""
-    file, port = folder / "calls.jsonl", free_port()
-    with running_module("deploy.lab.chaos.gateway_process", str(file), str(port), str(slow_seconds)) as process:
-        said(process)
-        yield Gateway(process, port, file)
+    file, port = folder / "calls.jsonl", find_free_port()
+    with run_module("deploy.lab.chaos.gateway_process", str(file), str(port), str(slow_seconds)) as process:
+        read_message(process)
+        yield GatewayHandle(process, port, file)
 
 
 @contextmanager
-def running_module(module: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+def run_module(module: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
     """Run a module that speaks in lines and ends with its standard input."""
     process = subprocess.Popen(
-        tied([sys.executable, "-P", "-m", module, *arguments], None, signal.SIGTERM),
+        wrap_command([sys.executable, "-P", "-m", module, *arguments], None, signal.SIGTERM),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -95,7 +95,7 @@ def running_module(module: str, *arguments: str) -> Iterator["subprocess.Popen[s
         process.communicate(timeout=STOP_SECONDS)
 
 
-def said(process: "subprocess.Popen[str]") -> Mapping[str, Any]:
+def read_message(process: "subprocess.Popen[str]") -> Mapping[str, Any]:
     """Return the next thing a process says. Raises ProcessGone when it ended instead."""
     line = process.stdout.readline() if process.stdout is not None else ""
     if not line:

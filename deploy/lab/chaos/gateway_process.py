@@ -17,7 +17,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from deploy.lab.chaos.wire import Call, answer, read_call
+from deploy.lab.chaos.wire import Call, encode_answer, read_call
 from deploy.local.ports import LOOPBACK
 
 #: Seconds to wait before a call that was turned away may be made again.
@@ -37,7 +37,7 @@ class Mode(StrEnum):
     REFUSE = "refuse"  # nobody listens
 
 
-class Gateway:
+class RecordingGateway:
     """Records and answers calls; `order` changes how."""
 
     def __init__(self, file: BinaryIO, port: int, slow_seconds: float) -> None:
@@ -78,7 +78,7 @@ class Gateway:
         return self._mode, self._calls
 
     def _record(self, call: Call, mode: Mode, number: int) -> None:
-        line = {"call": number, "path": call.path, "mode": mode, "body": _body(call)}
+        line = {"call": number, "path": call.path, "mode": mode, "body": _parse_body(call)}
         self._file.write(json.dumps(line).encode() + b"\n")
         os.fsync(self._file.fileno())
 
@@ -91,14 +91,14 @@ class Gateway:
         if mode is Mode.SLOW:
             await asyncio.sleep(self._slow_seconds)
         try:
-            writer.write(_wire(mode, number))
+            writer.write(_encode_answer(mode, number))
             await writer.drain()
         except ConnectionError:
             return
         self._well += mode is Mode.OK
 
 
-def _body(call: Call) -> Any:
+def _parse_body(call: Call) -> Any:
     """Return what was sent, without its secret; what is no JSON object as text."""
     try:
         body = json.loads(call.body)
@@ -109,18 +109,18 @@ def _body(call: Call) -> Any:
     return body
 
 
-def _wire(mode: Mode, number: int) -> bytes:
+def _encode_answer(mode: Mode, number: int) -> bytes:
     """Return the bytes of the answer."""
     if mode is Mode.GARBAGE:
-        return NOT_HTTP if number % 2 else answer(HTTPStatus.OK, b"<html>good day</html>")
+        return NOT_HTTP if number % 2 else encode_answer(HTTPStatus.OK, b"<html>good day</html>")
     if mode is Mode.LIMITED:
-        return answer(HTTPStatus.TOO_MANY_REQUESTS, b"{}", f"Retry-After: {RETRY_AFTER_SECONDS}")
+        return encode_answer(HTTPStatus.TOO_MANY_REQUESTS, b"{}", f"Retry-After: {RETRY_AFTER_SECONDS}")
     if mode is Mode.BROKEN:
-        return answer(HTTPStatus.SERVICE_UNAVAILABLE, b"{}")
-    return answer(HTTPStatus.OK, json.dumps({"request_id": str(number), "results": []}).encode())
+        return encode_answer(HTTPStatus.SERVICE_UNAVAILABLE, b"{}")
+    return encode_answer(HTTPStatus.OK, json.dumps({"request_id": str(number), "results": []}).encode())
 
 
-async def _obey(gateway: Gateway) -> None:
+async def _follow_orders(gateway: RecordingGateway) -> None:
     """Take orders until there are none any more."""
     orders = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
@@ -136,7 +136,7 @@ async def _obey(gateway: Gateway) -> None:
 def main(file: str, port: str, slow_seconds: str) -> None:
     """Serve until standard input ends."""
     with Path(file).open("ab", buffering=0) as calls:
-        asyncio.run(_obey(Gateway(calls, int(port), float(slow_seconds))))
+        asyncio.run(_follow_orders(RecordingGateway(calls, int(port), float(slow_seconds))))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from deploy.lab.chaos.eye import Eye
+from deploy.lab.chaos.eye import DatabaseObserver
 from store.ledger.ledger import Stage
 
 #: A row of the ledger: its stage and its item.
@@ -23,36 +23,36 @@ AT_THE_GATEWAY = text("""
      where undone and stage = 'gateway' and (status <> 'pending' or attempts > 0)""")
 
 
-async def in_work(eye: Eye) -> dict[int, set[LedgerKey]]:
+async def read_running_rows(eye: DatabaseObserver) -> dict[int, set[LedgerKey]]:
     """Return the rows that are being worked on, by the process id of their worker."""
     held: dict[int, set[LedgerKey]] = {}
-    for row in await eye.see(IN_WORK):
-        held.setdefault(_process_id(row.worker), set()).add((row.stage, row.item_id))
+    for row in await eye.query(IN_WORK):
+        held.setdefault(_parse_process_id(row.worker), set()).add((row.stage, row.item_id))
     return held
 
 
-async def waiting(eye: Eye) -> set[LedgerKey]:
+async def read_waiting_rows(eye: DatabaseObserver) -> set[LedgerKey]:
     """Return the rows that are ready and wait for somebody to hear of them."""
-    return {(row.stage, row.item_id) for row in await eye.see(WAITING)}
+    return {(row.stage, row.item_id) for row in await eye.query(WAITING)}
 
 
-async def at_the_gateway(eye: Eye) -> set[LedgerKey]:
+async def read_gateway_rows(eye: DatabaseObserver) -> set[LedgerKey]:
     """Return the deliveries that are under way, or were tried and are to be tried again."""
-    return {(row.stage, row.item_id) for row in await eye.see(AT_THE_GATEWAY)}
+    return {(row.stage, row.item_id) for row in await eye.query(AT_THE_GATEWAY)}
 
 
-def of_turns(turns: Collection[UUID]) -> set[LedgerKey]:
+def list_turn_rows(turns: Collection[UUID]) -> set[LedgerKey]:
     """Return the rows of turns that are on their way to the API."""
     return {(stage.value, turn) for turn in turns for stage in Stage}
 
 
-def _process_id(worker: str) -> int:
+def _parse_process_id(worker: str) -> int:
     """Return the process id in a worker's name (`host:pid:id`)."""
     return int(worker.rsplit(":", 2)[1])
 
 
 @dataclass(frozen=True, slots=True)
-class Episode:
+class FaultEpisode:
     """One fault as it was: what, to whom, from when to when (seconds since 1970), and what it interrupted."""
 
     kind: str
@@ -78,9 +78,9 @@ FINISHED = text("""
       from afterturn.ledger_t""")
 
 
-async def finishing_times(eye: Eye) -> dict[LedgerKey, float]:
+async def read_finishing_times(eye: DatabaseObserver) -> dict[LedgerKey, float]:
     """Return when each row of the ledger ended (seconds since 1970); what has not ended yet ends now at the earliest.
 
     Who waited for all rows in vain, and asks then, finds those later than any recovery may be.
     """
-    return {(row.stage, row.item_id): row.at for row in await eye.see(FINISHED)}
+    return {(row.stage, row.item_id): row.at for row in await eye.query(FINISHED)}

@@ -11,21 +11,21 @@ from uuid import UUID, uuid5
 import httpx
 
 from deploy.bootstrap import HOST
-from deploy.lab.chaos.feeder import PAUSE_S, Feeder
+from deploy.lab.chaos.feeder import PAUSE_S, TrafficSender
 from deploy.lab.chaos.talk import BANKS, FIRST, PEOPLE, PLACES, THINGS
 from deploy.local.stack import Stack
 from store import identity
 from store.memory import documents
 
 #: A document and a change of a directive come with every so many turns; a directive of each bank changes, or ends.
-EVERY, NAMES = 20, 4
+TURNS_PER_DOCUMENT, DIRECTIVE_NAMES = 20, 4
 #: Paragraphs of a document: a few pieces, each of which has stages of its own to pass.
 PARAGRAPHS = 3
 TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Paper:
+class PlannedDocument:
     """A document; it is sent once so many turns (`number`) were."""
 
     number: int
@@ -45,7 +45,7 @@ class Paper:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class PlannedDirective:
     """A directive is laid down, or says something else, or ends (`content` None), once `number` turns were sent."""
 
     number: int
@@ -60,56 +60,56 @@ class Rule:
         return uuid5(identity.bank_id(identity.host_id(HOST), self.bank), f"directive:{self.name}")
 
 
-Lane = Sequence[Paper | Rule]
+Lane = Sequence[PlannedDocument | PlannedDirective]
 
 
-def knowledge(turns: int, seed: int) -> list[Lane]:
+def plan_knowledge(turns: int, seed: int) -> list[Lane]:
     """Return what is written beside so many turns, in lanes that keep their order: two of each bank."""
     chance = random.Random(f"knowledge/{seed}")  # noqa: S311 - a seed, not a secret
-    numbers = range(0, turns, EVERY)
-    papers = [_paper(number, BANKS[n % len(BANKS)], chance) for n, number in enumerate(numbers)]
-    rules = [_rule(n, number, BANKS[n % len(BANKS)], chance) for n, number in enumerate(numbers)]
+    numbers = range(0, turns, TURNS_PER_DOCUMENT)
+    papers = [_make_document(number, BANKS[n % len(BANKS)], chance) for n, number in enumerate(numbers)]
+    rules = [_make_directive(n, number, BANKS[n % len(BANKS)], chance) for n, number in enumerate(numbers)]
     lanes: list[Lane] = [[one for one in made if one.bank == bank] for made in (papers, rules) for bank in BANKS]
     return [lane for lane in lanes if lane]
 
 
-def _paper(number: int, bank: str, chance: random.Random) -> Paper:
-    paragraphs = (f"Chapter {n} of paper {number}. {' '.join(_sentences(chance))}" for n in range(PARAGRAPHS))
-    return Paper(number, bank, "\n\n".join(paragraphs), FIRST + timedelta(minutes=number))
+def _make_document(number: int, bank: str, chance: random.Random) -> PlannedDocument:
+    paragraphs = (f"Chapter {n} of paper {number}. {' '.join(_make_sentences(chance))}" for n in range(PARAGRAPHS))
+    return PlannedDocument(number, bank, "\n\n".join(paragraphs), FIRST + timedelta(minutes=number))
 
 
-def _sentences(chance: random.Random) -> Iterator[str]:
+def _make_sentences(chance: random.Random) -> Iterator[str]:
     for _ in range(8):
         yield f"{chance.choice(PEOPLE)} spoke of {chance.choice(THINGS)} in {chance.choice(PLACES)}, and wrote it down."
 
 
-def _rule(n: int, number: int, bank: str, chance: random.Random) -> Rule:
+def _make_directive(n: int, number: int, bank: str, chance: random.Random) -> PlannedDirective:
     ends = n % 7 == 6  # noqa: PLR2004 - a few of them
     content = None if ends else f"Note {number}: name {chance.choice(PLACES)} first."
-    return Rule(number, bank, f"rule {n // len(BANKS) % NAMES}", content, chance.randrange(10))
+    return PlannedDirective(number, bank, f"rule {n // len(BANKS) % DIRECTIVE_NAMES}", content, chance.randrange(10))
 
 
-class Keeper:
+class KnowledgeWriter:
     """Writes documents and directives as far as the turns have come; knows what was answered.
 
     What got no answer, or is to come again, is sent again: it may be there already.
     """
 
-    def __init__(self, lanes: Sequence[Lane], feeder: Feeder) -> None:
+    def __init__(self, lanes: Sequence[Lane], feeder: TrafficSender) -> None:
         self._lanes = lanes
         self._feeder = feeder
         self.changes = sum(map(len, lanes))
         #: Position in the log by document, as it was answered, and the number of its pieces.
-        self.papers: dict[Paper, tuple[int, int]] = {}
+        self.papers: dict[PlannedDocument, tuple[int, int]] = {}
         #: The changes of directives that were answered, each lane in its order.
-        self.rules: list[Rule] = []
+        self.rules: list[PlannedDirective] = []
 
     @property
     def unanswered(self) -> int:
         """How many of all changes were not answered with success."""
         return self.changes - len(self.papers) - len(self.rules)
 
-    def directives(self) -> dict[UUID, Rule]:
+    def directives(self) -> dict[UUID, PlannedDirective]:
         """Return the last answered change of each directive."""
         return {rule.id: rule for rule in self.rules}
 
@@ -126,8 +126,8 @@ class Keeper:
     async def _write(self, client: httpx.AsyncClient, lane: Lane) -> None:
         for change in lane:
             await self._feeder.begun(change.number)
-            answer = await _answered(client, change)
-            if isinstance(change, Paper):
+            answer = await _send_until_answered(client, change)
+            if isinstance(change, PlannedDocument):
                 if answer.is_success:
                     told = answer.json()
                     self.papers[change] = told["position"], told["units"]
@@ -135,11 +135,11 @@ class Keeper:
                 self.rules.append(change)
 
 
-async def _answered(client: httpx.AsyncClient, change: Paper | Rule) -> httpx.Response:
+async def _send_until_answered(client: httpx.AsyncClient, change: PlannedDocument | PlannedDirective) -> httpx.Response:
     """Send a change until it is answered, whatever the answer is."""
     while True:
         try:
-            answer = await client.request(*_request(change), **_body(change))
+            answer = await client.request(*_choose_request_line(change), **_build_request_body(change))
         except httpx.HTTPError:
             await asyncio.sleep(PAUSE_S)
             continue
@@ -148,23 +148,23 @@ async def _answered(client: httpx.AsyncClient, change: Paper | Rule) -> httpx.Re
         await asyncio.sleep(max(PAUSE_S, float(answer.headers.get("retry-after", 0))))
 
 
-def _request(change: Paper | Rule) -> tuple[str, str]:
-    if isinstance(change, Paper):
+def _choose_request_line(change: PlannedDocument | PlannedDirective) -> tuple[str, str]:
+    if isinstance(change, PlannedDocument):
         return "POST", "/api/v1/docs"
     if change.content is None:
         return "DELETE", f"/api/v1/directives/{change.id}"
     return "POST", "/api/v1/directives"
 
 
-def _body(change: Paper | Rule) -> dict[str, Any]:
+def _build_request_body(change: PlannedDocument | PlannedDirective) -> dict[str, Any]:
     bank = {"bank": change.bank}
-    if isinstance(change, Paper):
+    if isinstance(change, PlannedDocument):
         return {"json": {**bank, "content": change.content, "occurred_at": change.at.isoformat()}}
     if change.content is None:
         return {"params": bank}
     return {"json": {**bank, "name": change.name, "content": change.content, "priority": change.priority}}
 
 
-def _has_ended(rule: Rule, answer: httpx.Response) -> bool:
+def _has_ended(rule: PlannedDirective, answer: httpx.Response) -> bool:
     """Say whether a directive that was to end is not there: it ended by a call that got no answer, or never was."""
     return rule.content is None and answer.status_code == httpx.codes.NOT_FOUND

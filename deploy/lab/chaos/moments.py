@@ -5,10 +5,12 @@ import inspect
 import time
 from collections.abc import Awaitable, Callable
 
-LOOK_AGAIN_S = 0.02
+POLL_INTERVAL_S = 0.02
 
 
-async def moment(holds: Callable[[], bool | Awaitable[bool]], seconds: float, every_s: float = LOOK_AGAIN_S) -> bool:
+async def wait_until(
+    holds: Callable[[], bool | Awaitable[bool]], seconds: float, every_s: float = POLL_INTERVAL_S
+) -> bool:
     """Wait until something holds, for so many seconds at most; says whether it did."""
     until = time.monotonic() + seconds
     while True:

@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from deploy.lab.chaos.counting import Endings
+from deploy.lab.chaos.counting import TurnOutcomes
 from deploy.lab.chaos.deliveries import Deliveries
-from deploy.lab.chaos.interrupted import Episode
+from deploy.lab.chaos.interrupted import FaultEpisode
 from deploy.lab.chaos.sabotage import SEEN_IN, Sabotage
-from deploy.lab.chaos.tables import Compared
+from deploy.lab.chaos.tables import TableComparison
 
 LONGEST_RECOVERY_S = 60.0
 LONGEST_RUN_S = 720.0
 
 
 @dataclass(frozen=True, slots=True)
-class Felt:
+class FaultEffect:
     """A fault and what came of it: rows interrupted, seconds from its end to the first and the last that finished.
 
     None where it interrupted nothing. `at_s` and `lasted_s` are seconds of the run.
@@ -32,7 +32,7 @@ class Felt:
     whole_recovery_s: float | None
 
     @classmethod
-    def of(cls, episode: Episode, finished: Mapping[Any, float], started: float) -> "Felt":
+    def of(cls, episode: FaultEpisode, finished: Mapping[Any, float], started: float) -> "FaultEffect":
         """Return how a fault was felt, by when each row of the ledger finished."""
         first, last = episode.recovery(finished) or (None, None)
         return cls(
@@ -47,7 +47,7 @@ class Felt:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KnowledgeCounts:
     """Documents, and changes of directives, that were accepted, and how many of each are not as they were accepted.
 
     `knowledge_unanswered` never got an answer, or were refused.
@@ -61,7 +61,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ChaosOutcome:
     """Everything that was counted, from the database and the gateway's file.
 
     `unanswered` turns never got an answer, `resent` says how often one had to be sent again.
@@ -70,23 +70,23 @@ class Outcome:
     turns: int
     unanswered: int
     resent: int
-    endings: Endings
+    endings: TurnOutcomes
     dead_as: Mapping[str, int]
     twice: Mapping[str, int]
     extracted_out_of_order: int
     deliveries: Deliveries
-    felt: Sequence[Felt]
-    tables: Sequence[Compared]
+    felt: Sequence[FaultEffect]
+    tables: Sequence[TableComparison]
     replay_equal: bool
     seconds: float
-    kept: Kept
+    kept: KnowledgeCounts
     sabotage: Sabotage | None = None
 
     @property
     def failures(self) -> list[str]:
         """Return every figure that should be another, in words; none when all holds."""
         shown = self.as_json()
-        zero = ("lost", "applied_twice", "out_of_order", "gateway_sent_twice", *BESIDE)
+        zero = ("lost", "applied_twice", "out_of_order", "gateway_sent_twice", *SECONDARY_FIGURES)
         failures = [f"{name} is {shown[name]}" for name in zero if shown[name]]
         failures += [f"table {one.table} differs in {one.differing} rows" for one in self.tables if not one.equal]
         if not self.replay_equal:
@@ -113,8 +113,8 @@ class Outcome:
             "out_of_order": self.deliveries.out_of_order + self.extracted_out_of_order,
             "gateway_sent_twice": self.deliveries.sent_twice,
             "gateway_unknown": len(self.endings.unknown),
-            "recovery_p50_s": _percentile(recoveries, 0.50),
-            "recovery_p99_s": _percentile(recoveries, 0.99),
+            "recovery_p50_s": _pick_percentile(recoveries, 0.50),
+            "recovery_p99_s": _pick_percentile(recoveries, 0.99),
             "tables_equal": all(one.equal for one in self.tables),
             "faults": dict(sorted(Counter(one.kind for one in self.felt).items())),
             "seconds": round(self.seconds, 1),
@@ -137,7 +137,7 @@ class Outcome:
 #: Figures of our own that must be nought: turns that never got an answer, or died elsewhere than at the gateway;
 #: flushes without an add, adds nobody made, and turns the ledger calls delivered that the file does not show; documents
 #: and directives without an answer, and those that were accepted and are not there as they were.
-BESIDE = (
+SECONDARY_FIGURES = (
     "unanswered",
     "dead_elsewhere",
     "gateway_flushed_twice",
@@ -149,6 +149,6 @@ BESIDE = (
 )
 
 
-def _percentile(values: Sequence[float], share: float) -> float:
+def _pick_percentile(values: Sequence[float], share: float) -> float:
     """Return the smallest of the sorted values that is not below this share of them; 0 of none."""
     return values[max(0, math.ceil(share * len(values)) - 1)] if values else 0.0

@@ -13,7 +13,7 @@ import sys
 from enum import StrEnum
 from http import HTTPStatus
 
-from deploy.lab.chaos.wire import Call, answer, read_call
+from deploy.lab.chaos.wire import Call, encode_answer, read_call
 from deploy.local.ports import LOOPBACK
 
 #: How the answer to an add begins that was taken, and how long any answer is waited for: longer than workers do.
@@ -28,7 +28,7 @@ class Tampering(StrEnum):
     REORDER = "reorder"
 
 
-class Relay:
+class TamperingRelay:
     """Passes calls on, one of them not as it should."""
 
     def __init__(self, gateway_port: int, tampering: Tampering, after: int) -> None:
@@ -62,7 +62,7 @@ class Relay:
             return await self._pass_on(call)
         if self._tampering is Tampering.REORDER:
             self._kept = (session, call)
-            return answer(HTTPStatus.OK, b"{}")
+            return encode_answer(HTTPStatus.OK, b"{}")
         return await self._both(call, call)
 
     async def _both(self, call: Call, then: Call) -> bytes:
@@ -87,7 +87,7 @@ class Relay:
                 writer.close()
 
 
-async def _run(port: int, relay: Relay) -> None:
+async def _serve_relay(port: int, relay: TamperingRelay) -> None:
     orders = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
     await asyncio.start_server(relay.serve, LOOPBACK, port, reuse_address=True)
@@ -97,7 +97,7 @@ async def _run(port: int, relay: Relay) -> None:
 
 def main(port: str, gateway_port: str, tampering: str, after: str) -> None:
     """Relay until standard input ends."""
-    asyncio.run(_run(int(port), Relay(int(gateway_port), Tampering(tampering), int(after))))
+    asyncio.run(_serve_relay(int(port), TamperingRelay(int(gateway_port), Tampering(tampering), int(after))))
 
 
 if __name__ == "__main__":

@@ -12,22 +12,22 @@ import httpx
 from sqlalchemy import text
 
 from deploy.lab.chaos import counting, deliveries, tables, undisturbed
-from deploy.lab.chaos.eye import DatabaseGone, Eye, eye_on
-from deploy.lab.chaos.faults import FAULTS, Scene, planned
-from deploy.lab.chaos.feeder import Feeder
-from deploy.lab.chaos.gateway import Gateway, ProcessGone, running_gateway
-from deploy.lab.chaos.interrupted import Episode, finishing_times
-from deploy.lab.chaos.knowledge import Keeper, knowledge
-from deploy.lab.chaos.moments import moment
-from deploy.lab.chaos.outcome import Felt, Kept, Outcome
-from deploy.lab.chaos.sabotage import Sabotage, before_gateway, drop_a_row, drop_knowledge
-from deploy.lab.chaos.talk import by_words, conversations
-from deploy.lab.chaos.undisturbed import Unfinished
+from deploy.lab.chaos.eye import DatabaseGone, DatabaseObserver, open_observer
+from deploy.lab.chaos.faults import FAULTS, FaultTargets, plan_faults
+from deploy.lab.chaos.feeder import TrafficSender
+from deploy.lab.chaos.gateway import GatewayHandle, ProcessGone, run_gateway
+from deploy.lab.chaos.interrupted import FaultEpisode, read_finishing_times
+from deploy.lab.chaos.knowledge import KnowledgeWriter, plan_knowledge
+from deploy.lab.chaos.moments import wait_until
+from deploy.lab.chaos.outcome import ChaosOutcome, FaultEffect, KnowledgeCounts
+from deploy.lab.chaos.sabotage import Sabotage, drop_a_row, drop_knowledge, place_before_gateway
+from deploy.lab.chaos.talk import index_by_words, make_conversations
+from deploy.lab.chaos.undisturbed import StagesUnfinished
 from deploy.local import EmbeddedError, PostgresEndpoint
-from deploy.local.private_folder import private_folder
-from deploy.local.private_stack import PrivateStackError, running
+from deploy.local.private_folder import open_private_folder
+from deploy.local.private_stack import PrivateStackError, run_private_stack
 from deploy.local.services import LIVE
-from deploy.local.stack import NoStack, Stack
+from deploy.local.stack import Stack, StackNotRunning
 from store import replay
 from store.errors import ReplayError
 from workers.settings import WorkerSettings
@@ -38,14 +38,14 @@ TURNS_A_ROUND = 1500
 PATIENCE_SHARE = 1 / 3
 #: Time for what must come: turns before a fault, the stack after one, all answers, all stages; in seconds.
 SEGMENT_S, HEALING_S, ANSWERS_S, DRAIN_S = 60.0, 60.0, 180.0, 240.0
-LOOK_AGAIN_S = 0.25
+POLL_INTERVAL_S = 0.25
 PROGRESS_S = 10.0
 
 UNDONE = text("select count(*)::int as undone from afterturn.ledger_t where undone")
 NOTHING = text("select 1")
 
 #: Why a run may end before its verdict.
-BROKE_OFF = (PrivateStackError, EmbeddedError, NoStack, DatabaseGone, ProcessGone, Unfinished)
+BROKE_OFF = (PrivateStackError, EmbeddedError, StackNotRunning, DatabaseGone, ProcessGone, StagesUnfinished)
 
 Say = Callable[[str], None]
 
@@ -71,12 +71,12 @@ class Plan:
         return self.lease_s * PATIENCE_SHARE
 
 
-def rounds_for(turns: int) -> int:
+def count_rounds(turns: int) -> int:
     """Return how often every kind of fault happens during so many turns."""
     return max(1, round(turns / TURNS_A_ROUND))
 
 
-def unleash(plan: Plan, say: Say) -> Outcome:
+def run_chaos(plan: Plan, say: Say) -> ChaosOutcome:
     """Run it; `say` hears of every fault. Raises what is in BROKE_OFF."""
     settings = {
         "AFTERTURN_GATEWAY_USER_ID": "chaos",
@@ -88,40 +88,40 @@ def unleash(plan: Plan, say: Say) -> Outcome:
         "AFTERTURN_MAINTENANCE__SEMANTIC_LINKS__ENABLED": "false",
     }
     with (
-        private_folder("chaos-gateway") as folder,
-        running_gateway(folder, plan.patience_s + 1) as gateway,
-        before_gateway(gateway, plan.sabotage) as url,
-        running(plan.workers, name="chaos", gateway=url, environment=settings) as stack,
+        open_private_folder("chaos-gateway") as folder,
+        run_gateway(folder, plan.patience_s + 1) as gateway,
+        place_before_gateway(gateway, plan.sabotage) as url,
+        run_private_stack(plan.workers, name="chaos", gateway=url, environment=settings) as stack,
     ):
         say(f"{plan.workers} workers and a gateway run; {plan.turns} turns are on their way")
-        run = _Run(plan, stack, gateway, say)
+        run = _ChaosRun(plan, stack, gateway, say)
         episodes = asyncio.run(run.to_its_end())
-        with undisturbed.second_database() as endpoint:
+        with undisturbed.open_second_database() as endpoint:
             return asyncio.run(run.counted(episodes, endpoint))
 
 
-class _Run:
-    def __init__(self, plan: Plan, stack: Stack, gateway: Gateway, say: Say) -> None:
+class _ChaosRun:
+    def __init__(self, plan: Plan, stack: Stack, gateway: GatewayHandle, say: Say) -> None:
         self._plan = plan
         self._stack = stack
         self._gateway = gateway
         self._say = say
-        self._sessions = conversations(plan.turns, plan.seed)
-        self._feeder = Feeder(self._sessions, plan.seed)
-        self._keeper = Keeper(knowledge(plan.turns, plan.seed), self._feeder)
+        self._sessions = make_conversations(plan.turns, plan.seed)
+        self._feeder = TrafficSender(self._sessions, plan.seed)
+        self._keeper = KnowledgeWriter(plan_knowledge(plan.turns, plan.seed), self._feeder)
         self._chance = random.Random(f"faults/{plan.seed}")  # noqa: S311 - a seed, not a secret
         self._started, self._began = time.time(), time.monotonic()
         self._owner_url = stack.owner_url.get_secret_value()
 
-    async def to_its_end(self) -> list[Episode]:
+    async def to_its_end(self) -> list[FaultEpisode]:
         """Send every turn while faults happen, and wait until every stage of every turn ended."""
-        async with eye_on(self._owner_url) as eye:
+        async with open_observer(self._owner_url) as eye:
             episodes = await self._send_and_hurt(eye)
             self._say(f"{self._now()} every turn is sent; waiting for the stages")
-            await moment(lambda: _nothing_undone(eye), DRAIN_S, LOOK_AGAIN_S)
+            await wait_until(lambda: _is_all_done(eye), DRAIN_S, POLL_INTERVAL_S)
         return episodes
 
-    async def _send_and_hurt(self, eye: Eye) -> list[Episode]:
+    async def _send_and_hurt(self, eye: DatabaseObserver) -> list[FaultEpisode]:
         """Send everything, and let the faults, and the losses that are wanted, happen meanwhile."""
         feeding = [asyncio.create_task(one.run(self._stack)) for one in (self._feeder, self._keeper)]
         telling = asyncio.create_task(self._tell_progress(eye))
@@ -139,11 +139,11 @@ class _Run:
             await drop_knowledge(eye)
         return episodes
 
-    async def _hurt(self, eye: Eye) -> list[Episode]:
+    async def _hurt(self, eye: DatabaseObserver) -> list[FaultEpisode]:
         """Let one fault after the other happen, each when its share of the turns came in, while the next share does."""
         data = self._stack.api_key_file.parent
-        scene = Scene(data, self._plan.lease_s, eye, self._gateway, self._feeder, self._chance)
-        order = planned(self._plan.rounds, self._chance)
+        scene = FaultTargets(data, self._plan.lease_s, eye, self._gateway, self._feeder, self._chance)
+        order = plan_faults(self._plan.rounds, self._chance)
         share = self._plan.turns / max(1, len(order))
         episodes = []
         try:
@@ -160,43 +160,47 @@ class _Run:
         await self._feeder.allow(self._plan.turns)
         return episodes
 
-    async def _healed(self, eye: Eye) -> None:
+    async def _healed(self, eye: DatabaseObserver) -> None:
         """Wait until database and API answer again: the next fault is to hit something that works."""
-        await eye.see(NOTHING, seconds=HEALING_S)
+        await eye.query(NOTHING, seconds=HEALING_S)
         async with httpx.AsyncClient(base_url=self._stack.api, timeout=2) as client:
-            await moment(lambda: _answers(client), HEALING_S, LOOK_AGAIN_S)
+            await wait_until(lambda: _is_live(client), HEALING_S, POLL_INTERVAL_S)
 
-    async def counted(self, episodes: Sequence[Episode], undisturbed_at: PostgresEndpoint) -> Outcome:
+    async def counted(self, episodes: Sequence[FaultEpisode], undisturbed_at: PostgresEndpoint) -> ChaosOutcome:
         """Count what is there, and compare it with what the same turns are without faults."""
         self._say(f"{self._now()} counting, and the same turns without faults")
         positions = self._feeder.accepted
         accepted = sorted(positions, key=lambda turn: positions[turn])
         kept = self._keeper
         papers = sorted(kept.papers, key=lambda paper: kept.papers[paper])
-        await undisturbed.ingest(undisturbed_at.app_url, undisturbed_at.operator_url, accepted, papers, kept.rules)
-        async with eye_on(self._owner_url) as eye, eye_on(undisturbed_at.owner_url) as other:
-            ended = await counting.endings(eye, [turn.id for turn in accepted])
-            finished = await finishing_times(eye)
+        await undisturbed.ingest_undisturbed(
+            undisturbed_at.app_url, undisturbed_at.operator_url, accepted, papers, kept.rules
+        )
+        async with open_observer(self._owner_url) as eye, open_observer(undisturbed_at.owner_url) as other:
+            ended = await counting.read_turn_outcomes(eye, [turn.id for turn in accepted])
+            finished = await read_finishing_times(eye)
             calls = self._gateway.recorded()
-            return Outcome(
+            return ChaosOutcome(
                 turns=self._plan.turns,
                 unanswered=self._plan.turns - len(accepted),
                 resent=self._feeder.resent,
                 endings=ended,
-                dead_as=await counting.dead_as(eye),
-                twice=await counting.applied_twice(eye),
-                extracted_out_of_order=await counting.extracted_out_of_order(eye),
-                deliveries=deliveries.count(calls, by_words(self._sessions), positions, ended.delivered),
-                felt=[Felt.of(episode, finished, self._started) for episode in episodes],
-                tables=await tables.compare(eye, other),
-                replay_equal=await _replayed_equal(self._owner_url),
+                dead_as=await counting.count_dead_turns(eye),
+                twice=await counting.count_duplicates(eye),
+                extracted_out_of_order=await counting.count_misordered_extractions(eye),
+                deliveries=deliveries.count_deliveries(
+                    calls, index_by_words(self._sessions), positions, ended.delivered
+                ),
+                felt=[FaultEffect.of(episode, finished, self._started) for episode in episodes],
+                tables=await tables.compare_tables(eye, other),
+                replay_equal=await _is_replay_equal(self._owner_url),
                 seconds=time.monotonic() - self._began,
-                kept=Kept(
+                kept=KnowledgeCounts(
                     len(papers),
                     len(kept.rules),
                     kept.unanswered,
-                    await counting.documents_lost(eye, kept.papers),
-                    await counting.directives_lost(eye, kept.directives()),
+                    await counting.count_lost_documents(eye, kept.papers),
+                    await counting.count_lost_directives(eye, kept.directives()),
                 ),
                 sabotage=self._plan.sabotage,
             )
@@ -204,33 +208,33 @@ class _Run:
     def _now(self) -> str:
         return f"{time.monotonic() - self._began:6.1f} s "
 
-    def _tell(self, episode: Episode) -> None:
+    def _tell(self, episode: FaultEpisode) -> None:
         lasted = episode.ended - episode.began
         self._say(f"{self._now()} {episode.kind} ({episode.target}, {lasted:.1f} s): {len(episode.rows)} rows hit")
 
-    async def _tell_progress(self, eye: Eye) -> None:
+    async def _tell_progress(self, eye: DatabaseObserver) -> None:
         while True:
             await asyncio.sleep(PROGRESS_S)
-            undone = await eye.glance(UNDONE)
+            undone = await eye.try_query(UNDONE)
             left = "the database is away" if undone is None else f"{undone[0].undone} rows undone"
             self._say(f"{self._now()} {len(self._feeder.accepted)} turns accepted, {left}")
 
 
-async def _answers(client: httpx.AsyncClient) -> bool:
+async def _is_live(client: httpx.AsyncClient) -> bool:
     try:
         return (await client.get(LIVE)).is_success
     except httpx.HTTPError:
         return False
 
 
-async def _nothing_undone(eye: Eye) -> bool:
-    return not (await eye.see(UNDONE))[0].undone
+async def _is_all_done(eye: DatabaseObserver) -> bool:
+    return not (await eye.query(UNDONE))[0].undone
 
 
-async def _replayed_equal(owner_url: str) -> bool:
+async def _is_replay_equal(owner_url: str) -> bool:
     """Say whether the log, replayed, gives the tables that are there, and what was derived belongs to them."""
     try:
-        report = await replay.verify(owner_url)
+        report = await replay.verify_log(owner_url)
     except ReplayError:
         return False
     return report.equal and all(one.equal for one in report.derived)

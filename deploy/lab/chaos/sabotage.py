@@ -6,11 +6,11 @@ from enum import StrEnum
 
 from sqlalchemy import text
 
-from deploy.lab.chaos.eye import Eye
-from deploy.lab.chaos.gateway import Gateway, running_module, said
-from deploy.lab.chaos.moments import moment
+from deploy.lab.chaos.eye import DatabaseObserver
+from deploy.lab.chaos.gateway import GatewayHandle, read_message, run_module
+from deploy.lab.chaos.moments import wait_until
 from deploy.lab.chaos.relay_process import Tampering
-from deploy.local.ports import LOOPBACK, free_port
+from deploy.local.ports import LOOPBACK, find_free_port
 
 #: Adds that pass before one is tampered with.
 ADDS_BEFORE = 10
@@ -56,28 +56,28 @@ SEEN_IN = {
 
 
 @contextmanager
-def before_gateway(gateway: Gateway, sabotage: Sabotage | None) -> Iterator[str]:
+def place_before_gateway(gateway: GatewayHandle, sabotage: Sabotage | None) -> Iterator[str]:
     """Lend the URL that workers are told: the gateway's own, or that of somebody in between who tampers."""
     if sabotage in {None, Sabotage.DROP}:
         yield gateway.url
         return
-    port, tampering = free_port(), Tampering(str(sabotage))
+    port, tampering = find_free_port(), Tampering(str(sabotage))
     arguments = (str(port), str(gateway.port), tampering, str(ADDS_BEFORE))
-    with running_module("deploy.lab.chaos.relay_process", *arguments) as process:
-        said(process)
+    with run_module("deploy.lab.chaos.relay_process", *arguments) as process:
+        read_message(process)
         yield f"http://{LOOPBACK}:{port}"
 
 
-async def drop_a_row(eye: Eye) -> None:
+async def drop_a_row(eye: DatabaseObserver) -> None:
     """Delete one row of work that is to be done, as soon as there is one."""
-    await moment(lambda: _dropped(eye), LONGEST_S)
+    await wait_until(lambda: _try_drop_row(eye), LONGEST_S)
 
 
-async def drop_knowledge(eye: Eye) -> None:
+async def drop_knowledge(eye: DatabaseObserver) -> None:
     """Take away one document and one directive that were accepted."""
     for statement in (DROP_DOCUMENT, DROP_DIRECTIVE):
-        await eye.see(statement)
+        await eye.query(statement)
 
 
-async def _dropped(eye: Eye) -> bool:
-    return bool(await eye.glance(DROP_ROW))
+async def _try_drop_row(eye: DatabaseObserver) -> bool:
+    return bool(await eye.try_query(DROP_ROW))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import text
 
-from deploy.lab.chaos.eye import Eye
+from deploy.lab.chaos.eye import DatabaseObserver
 
 #: Each table (or part of one) and the rows that count. Ids follow from names, so the same turns have the same ids.
 #: What comes from whichever session is first (an entity's first spelling, versions) is left out.
@@ -62,7 +62,7 @@ ROWS = "select q::text as told from ({query}) q"
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class TableComparison:
     """One table: its rows after the faults, and without them; how many stand on one side alone."""
 
     table: str
@@ -76,22 +76,24 @@ class Compared:
         return not self.differing
 
 
-async def compare(live: Eye, undisturbed: Eye) -> list[Compared]:
+async def compare_tables(live: DatabaseObserver, undisturbed: DatabaseObserver) -> list[TableComparison]:
     """Compare every table of two databases."""
-    return [await _compare(live, undisturbed, table, query) for table, query in COMPARED.items()]
+    return [await _compare_table(live, undisturbed, table, query) for table, query in COMPARED.items()]
 
 
-async def _compare(live: Eye, undisturbed: Eye, table: str, query: str) -> Compared:
+async def _compare_table(
+    live: DatabaseObserver, undisturbed: DatabaseObserver, table: str, query: str
+) -> TableComparison:
     digest = text(DIGEST.format(query=query))
-    (ours,), (theirs,) = await live.see(digest), await undisturbed.see(digest)
-    differing = 0 if ours.digest == theirs.digest else await _differing(live, undisturbed, query)
-    return Compared(table, ours.rows, theirs.rows, differing)
+    (ours,), (theirs,) = await live.query(digest), await undisturbed.query(digest)
+    differing = 0 if ours.digest == theirs.digest else await _count_differing(live, undisturbed, query)
+    return TableComparison(table, ours.rows, theirs.rows, differing)
 
 
-async def _differing(live: Eye, undisturbed: Eye, query: str) -> int:
-    ours, theirs = await _rows(live, query), await _rows(undisturbed, query)
+async def _count_differing(live: DatabaseObserver, undisturbed: DatabaseObserver, query: str) -> int:
+    ours, theirs = await _read_rows(live, query), await _read_rows(undisturbed, query)
     return (ours - theirs).total() + (theirs - ours).total()
 
 
-async def _rows(eye: Eye, query: str) -> Counter[str]:
-    return Counter(str(row.told) for row in await eye.see(text(ROWS.format(query=query))))
+async def _read_rows(eye: DatabaseObserver, query: str) -> Counter[str]:
+    return Counter(str(row.told) for row in await eye.query(text(ROWS.format(query=query))))

@@ -52,20 +52,20 @@ class Turn:
         return identity.turn_id(self.session_id, self.name)
 
 
-def conversations(turns: int, seed: int) -> list[list[Turn]]:
+def make_conversations(turns: int, seed: int) -> list[list[Turn]]:
     """Return so many turns in sessions of about equal length, each in the order in which it is said."""
     count = min(turns, max(12, min(64, turns // 25)))
     chance = random.Random(f"talk/{seed}")  # noqa: S311 - a seed, not a secret
     sessions: list[list[Turn]] = [[] for _ in range(count)]
     for number in range(turns):
-        sessions[number % count].append(_turn(number, number % count, chance))
+        sessions[number % count].append(_make_turn(number, number % count, chance))
     return sessions
 
 
-def _turn(number: int, session: int, chance: random.Random) -> Turn:
+def _make_turn(number: int, session: int, chance: random.Random) -> Turn:
     one, other = chance.sample(PEOPLE, 2)
     place, thing = chance.choice(PLACES), chance.choice(THINGS)
-    fact = _fact(number, chance) if number % FACT_EVERY == 0 else ""
+    fact = _make_fact(number, chance) if number % FACT_EVERY == 0 else ""
     return Turn(
         number,
         BANKS[session % len(BANKS)],
@@ -78,12 +78,12 @@ def _turn(number: int, session: int, chance: random.Random) -> Turn:
     )
 
 
-def _fact(number: int, chance: random.Random) -> str:
+def _make_fact(number: int, chance: random.Random) -> str:
     if number % 2:
         return f" I like {chance.choice(LIKINGS)}."
     return f" I moved to {chance.choice(PLACES)}."
 
 
-def by_words(sessions: Sequence[Sequence[Turn]]) -> dict[tuple[str, str], Turn]:
+def index_by_words(sessions: Sequence[Sequence[Turn]]) -> dict[tuple[str, str], Turn]:
     """Return each turn by what is said in it."""
     return {(turn.asked, turn.answered): turn for session in sessions for turn in session}

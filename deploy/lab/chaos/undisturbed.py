@@ -9,11 +9,11 @@ from datetime import UTC, datetime, timedelta
 from pydantic import SecretStr
 
 from deploy.bootstrap import HOST
-from deploy.lab.chaos.knowledge import Paper, Rule
+from deploy.lab.chaos.knowledge import PlannedDirective, PlannedDocument
 from deploy.lab.chaos.talk import Turn
-from deploy.lab.constant_embedder import Blunt
+from deploy.lab.constant_embedder import ConstantEmbedder
 from deploy.local import EmbeddedPostgres, PostgresEndpoint
-from deploy.local.private_folder import DATA, private_folder
+from deploy.local.private_folder import DATA, open_private_folder
 from store import identity, migrations
 from store.database import Database
 from store.errors import NotFound
@@ -39,14 +39,14 @@ LIMIT_S = 240.0
 PAUSE_S = 0.01
 
 
-class Unfinished(Exception):
+class StagesUnfinished(Exception):
     """The turns could not be brought through their stages even without faults."""
 
 
 @contextmanager
-def second_database() -> Iterator[PostgresEndpoint]:
+def open_second_database() -> Iterator[PostgresEndpoint]:
     """Lend a PostgreSQL with our schema and nothing in it, gone afterwards."""
-    with private_folder("undisturbed") as folder:
+    with open_private_folder("undisturbed") as folder:
         postgres = EmbeddedPostgres(folder / DATA, durable=False)
         try:
             endpoint = postgres.start()
@@ -56,30 +56,40 @@ def second_database() -> Iterator[PostgresEndpoint]:
             postgres.stop()
 
 
-async def ingest(
-    app_url: str, operator_url: str, turns: Sequence[Turn], papers: Sequence[Paper], rules: Sequence[Rule]
+async def ingest_undisturbed(
+    app_url: str,
+    operator_url: str,
+    turns: Sequence[Turn],
+    papers: Sequence[PlannedDocument],
+    rules: Sequence[PlannedDirective],
 ) -> None:
     """Append these turns, documents and directives, each in this order, and bring them through every stage.
 
     Raises Unfinished.
     """
-    async with _database(app_url, operator_url) as database:
+    async with _open_database(app_url, operator_url) as database:
         await Keys(database).create(HOST, "undisturbed")
-        await _keep(database, papers, rules)
-        store = TurnStore(database, _now)
+        await _write_knowledge(database, papers, rules)
+        store = TurnStore(database, _read_clock)
         for start in range(0, len(turns), BATCH):
-            some = [_offered(turn) for turn in turns[start : start + BATCH]]
+            some = [_make_turn(turn) for turn in turns[start : start + BATCH]]
             answers = await store.append(identity.host_id(HOST), some)
             if not all(isinstance(answer, Appended) for answer in answers):
-                raise Unfinished("a turn was refused")
-        await work_off(database)
+                raise StagesUnfinished("a turn was refused")
+        await run_all_stages(database)
 
 
-async def _keep(database: Database, papers: Sequence[Paper], rules: Sequence[Rule]) -> None:
+async def _write_knowledge(
+    database: Database, papers: Sequence[PlannedDocument], rules: Sequence[PlannedDirective]
+) -> None:
     """Write documents and directives as the API does, once for each change that was accepted."""
-    host, curation, documents = identity.host_id(HOST), Curation(database, _now), Documents(database, _now)
+    host, curation, documents = (
+        identity.host_id(HOST),
+        Curation(database, _read_clock),
+        Documents(database, _read_clock),
+    )
     for bank in {one.bank for one in papers} | {one.bank for one in rules}:
-        await Banks(database, _now).create(host, None, bank)
+        await Banks(database, _read_clock).create(host, None, bank)
     for paper in papers:
         await documents.add(host, NewDocument(paper.bank, paper.digest, paper.content, occurred_at=paper.at))
     for rule in rules:
@@ -91,7 +101,7 @@ async def _keep(database: Database, papers: Sequence[Paper], rules: Sequence[Rul
 
 
 @asynccontextmanager
-async def _database(app_url: str, operator_url: str) -> AsyncIterator[Database]:
+async def _open_database(app_url: str, operator_url: str) -> AsyncIterator[Database]:
     app, operator = SecretStr(app_url), SecretStr(operator_url)
     database = Database(DatabaseSettings(url=app, operator_url=operator, pool_size=POOL_SIZE))
     try:
@@ -100,44 +110,44 @@ async def _database(app_url: str, operator_url: str) -> AsyncIterator[Database]:
         await database.close()
 
 
-async def work_off(database: Database) -> None:
+async def run_all_stages(database: Database) -> None:
     """Do all the work there is, stage by stage, in this process and without a sentence model. Raises Unfinished."""
     ledger = Ledger(database)
     stages: Sequence[StageWork] = (
         ExtractionStage(database),
-        EmbeddingStage(database, Blunt()),
+        EmbeddingStage(database, ConstantEmbedder()),
         ProjectionStage(database),
     )
-    runners = {stage.stage: _runner(ledger, stage) for stage in stages}
+    runners = {stage.stage: _create_runner(ledger, stage) for stage in stages}
     until = time.monotonic() + LIMIT_S
-    while undone := await _undone(ledger):
+    while undone := await _find_undone_stages(ledger):
         if time.monotonic() > until or not undone <= set(runners):
-            raise Unfinished(f"work was left: {', '.join(sorted(undone))}")
+            raise StagesUnfinished(f"work was left: {', '.join(sorted(undone))}")
         for stage in undone:
             await runners[stage].drain()
         await asyncio.sleep(PAUSE_S)
 
 
-async def _undone(ledger: Ledger) -> set[Stage]:
+async def _find_undone_stages(ledger: Ledger) -> set[Stage]:
     """Return the stages that have work left."""
     found = await ledger.gauges()
     return {stage for stage, one in found.items() if one.counts["pending"] or one.counts["running"]}
 
 
-def _runner(ledger: Ledger, work: StageWork) -> Runner:
+def _create_runner(ledger: Ledger, work: StageWork) -> Runner:
     verdict = Verdict(Backoff(), 3)
-    return Runner(ledger=ledger, work=work, ring=_nobody, verdict=verdict, lease=LEASE, worker="undisturbed:0:0")
+    return Runner(ledger=ledger, work=work, ring=_notify_none, verdict=verdict, lease=LEASE, worker="undisturbed:0:0")
 
 
-def _offered(turn: Turn) -> NewTurn:
+def _make_turn(turn: Turn) -> NewTurn:
     """Return a turn as the API hands it to the store, but for the gateway: what that does changes no table here."""
     messages = [NewMessage("user", turn.asked), NewMessage("assistant", turn.answered)]
     return NewTurn(turn.bank, turn.session, turn.name, messages, turn.user, turn.at)
 
 
-def _nobody(_stage: Stage) -> None:
+def _notify_none(_stage: Stage) -> None:
     """Ring for nobody: there is one worker, and it looks by itself."""
 
 
-def _now() -> datetime:
+def _read_clock() -> datetime:
     return datetime.now(UTC)

@@ -18,14 +18,14 @@ async def read_call(reader: asyncio.StreamReader) -> Call | None:
     """Return the request of a connection, or None when it ended before it was whole."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
-        body = await reader.readexactly(_length(head))
+        body = await reader.readexactly(_parse_content_length(head))
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError, ValueError):
         return None
     words = head.split(b" ", 2)
     return Call(words[1].decode("ascii", "replace"), body, head + body)
 
 
-def answer(status: HTTPStatus, body: bytes, *headers: str) -> bytes:
+def encode_answer(status: HTTPStatus, body: bytes, *headers: str) -> bytes:
     """Return a whole JSON answer after which the connection ends; further headers are `Name: value`."""
     lines = [
         f"HTTP/1.1 {status.value} {status.phrase}",
@@ -37,7 +37,7 @@ def answer(status: HTTPStatus, body: bytes, *headers: str) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-def _length(head: bytes) -> int:
+def _parse_content_length(head: bytes) -> int:
     for line in head.split(b"\r\n"):
         name, _, value = line.partition(b":")
         if name.strip().lower() == b"content-length":

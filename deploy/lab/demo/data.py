@@ -9,18 +9,18 @@ from typing import Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 FOLDER = Path(__file__).parent
-Parts = TypeVar("Parts")
+Items = TypeVar("Items")
 
 
 class DemoDataError(Exception):
     """The demo's files do not hold what the demo needs; the message names file, line and field."""
 
 
-class _Part(BaseModel):
+class _DataModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class DemoMessage(_Part):
+class DemoMessage(_DataModel):
     """One message of the conversation, as `POST /api/v1/turns` takes it."""
 
     role: str
@@ -29,14 +29,14 @@ class DemoMessage(_Part):
     timestamp: datetime
 
 
-class TurnName(_Part):
+class TurnName(_DataModel):
     """Where a turn stands: its session and its name in it."""
 
     session_id: str
     turn_id: str
 
 
-class DemoTurn(_Part):
+class DemoTurn(_DataModel):
     """One turn of the conversation: one line of the file, one body of `POST /api/v1/turns`."""
 
     bank: str
@@ -62,7 +62,7 @@ class QuestionKind(StrEnum):
     LIST = "list"
 
 
-class Question(_Part):
+class Question(_DataModel):
     """A question about the conversation and the turns that hold its answer (any one is enough)."""
 
     question: str = Field(min_length=1)
@@ -70,22 +70,22 @@ class Question(_Part):
     evidence: tuple[TurnName, ...] = Field(min_length=1)
 
 
-class How(StrEnum):
+class Wording(StrEnum):
     """How a fresh text is asked for: by its one rare word, or in other words altogether."""
 
     WORD = "word"
     PARAPHRASE = "paraphrase"
 
 
-class FreshWrite(_Part):
+class FreshWrite(_DataModel):
     """A text to be written as a turn of its own, and the question that must find it at once."""
 
     text: str = Field(min_length=1)
     ask: str = Field(min_length=1)
-    how: How
+    how: Wording
 
 
-class DemoData(_Part):
+class DemoData(_DataModel):
     """Everything the demo plays and asks, checked: names are unique and evidence exists."""
 
     turns: tuple[DemoTurn, ...]
@@ -108,48 +108,48 @@ class DemoData(_Part):
         return self
 
 
-def load(folder: Path = FOLDER) -> DemoData:
+def load_demo(folder: Path = FOLDER) -> DemoData:
     """Read and check the demo's three files.
 
     Raises DemoDataError when one is missing, malformed or contradicts another.
     """
     try:
         return DemoData(
-            turns=_turns(folder / "conversation.jsonl"),
-            questions=_list(folder / "questions.json", TypeAdapter(tuple[Question, ...])),
-            writes=_list(folder / "read_your_writes.json", TypeAdapter(tuple[FreshWrite, ...])),
+            turns=_read_turns(folder / "conversation.jsonl"),
+            questions=_read_list(folder / "questions.json", TypeAdapter(tuple[Question, ...])),
+            writes=_read_list(folder / "read_your_writes.json", TypeAdapter(tuple[FreshWrite, ...])),
         )
     except ValidationError as error:
-        raise DemoDataError(_reason(error)) from error
+        raise DemoDataError(_describe_error(error)) from error
 
 
-def _turns(path: Path) -> tuple[DemoTurn, ...]:
-    return tuple(_turn(path, number, line) for number, line in enumerate(_text(path).splitlines(), start=1))
+def _read_turns(path: Path) -> tuple[DemoTurn, ...]:
+    return tuple(_parse_turn(path, number, line) for number, line in enumerate(_read_text(path).splitlines(), start=1))
 
 
-def _turn(path: Path, number: int, line: str) -> DemoTurn:
+def _parse_turn(path: Path, number: int, line: str) -> DemoTurn:
     try:
         return DemoTurn.model_validate_json(line)
     except ValidationError as error:
-        raise DemoDataError(f"{path.name}, line {number}: {_reason(error)}") from error
+        raise DemoDataError(f"{path.name}, line {number}: {_describe_error(error)}") from error
 
 
-def _list(path: Path, adapter: TypeAdapter[Parts]) -> Parts:
+def _read_list(path: Path, adapter: TypeAdapter[Items]) -> Items:
     try:
-        return adapter.validate_python(json.loads(_text(path)))
+        return adapter.validate_python(json.loads(_read_text(path)))
     except (ValidationError, json.JSONDecodeError) as error:
-        reason = _reason(error) if isinstance(error, ValidationError) else str(error)
+        reason = _describe_error(error) if isinstance(error, ValidationError) else str(error)
         raise DemoDataError(f"{path.name}: {reason}") from error
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
         raise DemoDataError(f"{path.name} cannot be read: {error.strerror}") from error
 
 
-def _reason(error: ValidationError) -> str:
+def _describe_error(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"])
     return f"{where}: {first['msg']}" if where else first["msg"]

@@ -44,7 +44,7 @@ class StageCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled:
+class RecalledTurn:
     """One result of a recall, and the turn it came from."""
 
     text: str
@@ -52,11 +52,11 @@ class Recalled:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RankedAnswer:
     """What was recalled for a question, best first, and how long it took."""
 
     question: Question
-    results: tuple[Recalled, ...]
+    results: tuple[RecalledTurn, ...]
     took_ms: float
 
     @property
@@ -96,12 +96,12 @@ class EntityRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DemoOutcome:
     """Everything a run showed. `turns` is how many were accepted, `seconds` how long the run took."""
 
     turns: int
     stages: tuple[StageCounts, ...]
-    answers: tuple[Answer, ...]
+    answers: tuple[RankedAnswer, ...]
     fresh: tuple[FreshAnswer, ...]
     entities: tuple[EntityRow, ...]
     seconds: float
@@ -126,7 +126,7 @@ class Outcome:
             yield "entities: none were found"
 
 
-def percentile(values: Sequence[float], share: float) -> float:
+def pick_percentile(values: Sequence[float], share: float) -> float:
     """Return the smallest value that at least `share` (0 to 1) of the values do not exceed; 0.0 for none."""
     if not values:
         return 0.0

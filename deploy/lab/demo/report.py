@@ -7,63 +7,71 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from deploy.lab.demo.data import How
-from deploy.lab.demo.outcome import Answer, EntityRow, FreshAnswer, Outcome, Recalled, StageCounts, percentile
+from deploy.lab.demo.data import Wording
+from deploy.lab.demo.outcome import (
+    DemoOutcome,
+    EntityRow,
+    FreshAnswer,
+    RankedAnswer,
+    RecalledTurn,
+    StageCounts,
+    pick_percentile,
+)
 
 _EXCERPT = 72
-_BESIDE = 4
+_COMPANIONS = 4
 
 
-def stage_table(stages: Sequence[StageCounts], turns: int) -> Table:
+def build_stage_table(stages: Sequence[StageCounts], turns: int) -> Table:
     """Return where the turns are: one row a stage, one column a state."""
-    table = _table(f"{turns} turns through {len(stages)} stages", "stage")
+    table = _create_table(f"{turns} turns through {len(stages)} stages", "stage")
     for state in ("done", "skipped", "pending", "running", "unknown", "dead"):
         table.add_column(state, justify="right")
     table.add_column("through", justify="right")
     for one in stages:
         counts = (one.done, one.skipped, one.pending, one.running, one.unknown, one.dead)
-        table.add_row(Text(one.stage), *map(str, counts), _held(one.through == turns, f"{one.through}/{turns}"))
+        table.add_row(Text(one.stage), *map(str, counts), _colour_text(one.through == turns, f"{one.through}/{turns}"))
     return table
 
 
-def recall_table(answers: Sequence[Answer]) -> Table:
+def build_recall_table(answers: Sequence[RankedAnswer]) -> Table:
     """Return what was asked and what came back first: the turn it is from, evidence's place, milliseconds."""
     held = sum(answer.held for answer in answers)
-    table = _table(f"{held} of {len(answers)} questions found their evidence among the first five", "question")
+    table = _create_table(f"{held} of {len(answers)} questions found their evidence among the first five", "question")
     table.add_column("recalled", ratio=2)
     table.add_column("from turn", no_wrap=True)
     table.add_column("place", justify="right")
     table.add_column("ms", justify="right")
     for answer in answers:
-        shown = _shown(answer)
+        shown = _choose_result(answer)
         table.add_row(
             Text(answer.question.question),
-            Text(_excerpt(shown.text) if shown else ""),
+            Text(_cut_excerpt(shown.text) if shown else ""),
             Text(f"{shown.turn.session_id}/{shown.turn.turn_id}" if shown and shown.turn else "-"),
-            _held(answer.held, str(answer.rank or "-")),
+            _colour_text(answer.held, str(answer.rank or "-")),
             f"{answer.took_ms:.0f}",
         )
     return table
 
 
-def entity_table(entities: Sequence[EntityRow]) -> Table:
+def build_entity_table(entities: Sequence[EntityRow]) -> Table:
     """Return the entities with what they stand beside most often."""
-    table = _table("entities and what they stand beside", "entity")
+    table = _create_table("entities and what they stand beside", "entity")
     table.add_column("kind")
     table.add_column("mentions", justify="right")
     table.add_column("strongest co-occurrences", ratio=2)
     for one in entities:
-        beside = ", ".join(f"{name} ({count})" for name, count in one.beside[:_BESIDE])
+        beside = ", ".join(f"{name} ({count})" for name, count in one.beside[:_COMPANIONS])
         table.add_row(Text(one.name), Text(one.kind), str(one.mentions), Text(beside))
     return table
 
 
-def fresh_table(fresh: Sequence[FreshAnswer]) -> Table:
+def build_fresh_table(fresh: Sequence[FreshAnswer]) -> Table:
     """Return how what was just written came back: by word, by paraphrase."""
-    table = _table("read your writes: recalled right after writing, workers paused", "asked by")
+    table = _create_table("read your writes: recalled right after writing, workers paused", "asked by")
     for heading in ("written", "first", "first ten", "p50 ms", "p95 ms"):
         table.add_column(heading, justify="right")
-    for how in How:
+    for how in Wording:
         group = [one for one in fresh if one.write.how is how]
         held = sum(one.held for one in group)
         took = [one.took_ms for one in group]
@@ -71,52 +79,52 @@ def fresh_table(fresh: Sequence[FreshAnswer]) -> Table:
             how.value,
             str(len(group)),
             str(sum(one.rank == 1 for one in group)),
-            _held(held == len(group), f"{held}/{len(group)}"),
-            f"{percentile(took, 0.5):.0f}",
-            f"{percentile(took, 0.95):.0f}",
+            _colour_text(held == len(group), f"{held}/{len(group)}"),
+            f"{pick_percentile(took, 0.5):.0f}",
+            f"{pick_percentile(took, 0.95):.0f}",
         )
     return table
 
 
-def verdict(outcome: Outcome) -> Text:
+def render_verdict(outcome: DemoOutcome) -> Text:
     """Return the last word: what held, or each thing that did not."""
     if not outcome.failures:
         took = [answer.took_ms for answer in outcome.answers]
         return Text(
-            f"All of it held, in {outcome.seconds:.0f} s. Recall took {percentile(took, 0.5):.0f} ms at the median,"
-            f" {percentile(took, 0.95):.0f} ms at the 95th percentile.",
+            f"All of it held in {outcome.seconds:.0f} s. Recall took {pick_percentile(took, 0.5):.0f} ms at the median,"
+            f" {pick_percentile(took, 0.95):.0f} ms at the 95th percentile.",
             style="bold green",
         )
     return Text("\n".join(("This did not hold:", *(f"  {one}" for one in outcome.failures))), style="bold red")
 
 
-def report(outcome: Outcome) -> RenderableType:
+def render_report(outcome: DemoOutcome) -> RenderableType:
     """Return the whole report, tables first, the verdict last."""
     return Group(
-        stage_table(outcome.stages, outcome.turns),
-        recall_table(outcome.answers),
-        entity_table(outcome.entities),
-        fresh_table(outcome.fresh),
-        verdict(outcome),
+        build_stage_table(outcome.stages, outcome.turns),
+        build_recall_table(outcome.answers),
+        build_entity_table(outcome.entities),
+        build_fresh_table(outcome.fresh),
+        render_verdict(outcome),
     )
 
 
-def _table(title: str, first: str) -> Table:
+def _create_table(title: str, first: str) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
     table.add_column(first, ratio=2)
     return table
 
 
-def _shown(answer: Answer) -> Recalled | None:
+def _choose_result(answer: RankedAnswer) -> RecalledTurn | None:
     """Return the evidence that was found, else what came first."""
     place = answer.rank if answer.held and answer.rank else 1
     return answer.results[place - 1] if answer.results else None
 
 
-def _excerpt(text: str) -> str:
+def _cut_excerpt(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _EXCERPT else f"{line[: _EXCERPT - 1].rstrip()}\u2026"
 
 
-def _held(good: bool, text: str) -> Text:  # noqa: FBT001  # the one fact the colour tells
+def _colour_text(good: bool, text: str) -> Text:  # noqa: FBT001  # the one fact the colour tells
     return Text(text, style="green" if good else "red")

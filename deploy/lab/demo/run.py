@@ -11,9 +11,17 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from deploy.lab.demo.data import DemoData, DemoTurn, FreshWrite, Question, TurnName
-from deploy.lab.demo.outcome import FRESH_FIRST, Answer, EntityRow, FreshAnswer, Outcome, Recalled, StageCounts
-from deploy.lab.demo.stack import paused_workers
-from deploy.local.private_stack import running
+from deploy.lab.demo.outcome import (
+    FRESH_FIRST,
+    DemoOutcome,
+    EntityRow,
+    FreshAnswer,
+    RankedAnswer,
+    RecalledTurn,
+    StageCounts,
+)
+from deploy.lab.demo.stack import pause_workers
+from deploy.local.private_stack import run_private_stack
 from deploy.local.stack import Stack
 from store import identity
 from store.database import Database
@@ -28,46 +36,46 @@ WORKERS = 2
 FRESH_SESSION = "read-your-writes"
 #: On a machine with much else to do; it ends as soon as all is through.
 SETTLE_SECONDS = 300
-LOOK_AGAIN_SECONDS = 0.25
+POLL_SECONDS = 0.25
 
 Advance = Callable[[], None]
 
 
-def play(data: DemoData, progress: Progress) -> Outcome:
+def play_demo(data: DemoData, progress: Progress) -> DemoOutcome:
     """Run the whole demo on a stack of its own and return what it showed; nothing is left running."""
     began = time.monotonic()
     starting = progress.add_task("starting PostgreSQL, Valkey, API, workers", total=1)
-    with running(WORKERS, name="demo") as stack:
+    with run_private_stack(WORKERS, name="demo") as stack:
         progress.advance(starting)
-        return asyncio.run(_play(data, stack, progress, began))
+        return asyncio.run(_play_on_stack(data, stack, progress, began))
 
 
-def progress_bar(console: Console) -> Progress:
+def create_progress_bar(console: Console) -> Progress:
     """Return the demo's progress display."""
     columns = (TextColumn("{task.description:<42}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, console=console)
 
 
-async def _play(data: DemoData, stack: Stack, progress: Progress, began: float) -> Outcome:
+async def _play_on_stack(data: DemoData, stack: Stack, progress: Progress, began: float) -> DemoOutcome:
     def bar(what: str, total: int) -> Advance:
         task = progress.add_task(what, total=total)
         return lambda: progress.advance(task)
 
     async with AsyncAfterturn(stack.api, stack.api_key(), bank=BANK, allow_http=True) as memory:
-        await _converse(
+        await _send_turns(
             memory, data.turns, bar(f"{len(data.turns)} turns in {len(data.sessions)} sessions", len(data.turns))
         )
-        stages = await _settled(memory, data.turns, progress)
-        answers = await _ask(memory, data.questions, bar("questions", len(data.questions)))
-        with paused_workers(stack):
+        stages = await _wait_until_settled(memory, data.turns, progress)
+        answers = await _ask_questions(memory, data.questions, bar("questions", len(data.questions)))
+        with pause_workers(stack):
             fresh = await _write_and_ask(
                 memory, data.writes, bar("write, then ask at once; workers paused", len(data.writes))
             )
-        entities = await _entities(stack)
-        return Outcome(len(data.turns), stages, answers, fresh, entities, time.monotonic() - began)
+        entities = await _read_entities(stack)
+        return DemoOutcome(len(data.turns), stages, answers, fresh, entities, time.monotonic() - began)
 
 
-async def _converse(memory: AsyncAfterturn, turns: tuple[DemoTurn, ...], advance: Advance) -> None:
+async def _send_turns(memory: AsyncAfterturn, turns: tuple[DemoTurn, ...], advance: Advance) -> None:
     """Hand in every turn when it ends, as the agent would."""
     for turn in turns:
         await memory.add_turn(
@@ -81,7 +89,9 @@ async def _converse(memory: AsyncAfterturn, turns: tuple[DemoTurn, ...], advance
         advance()
 
 
-async def _settled(memory: AsyncAfterturn, turns: tuple[DemoTurn, ...], progress: Progress) -> tuple[StageCounts, ...]:
+async def _wait_until_settled(
+    memory: AsyncAfterturn, turns: tuple[DemoTurn, ...], progress: Progress
+) -> tuple[StageCounts, ...]:
     """Wait until every turn is through every stage, and count how they ended."""
     task = progress.add_task("gateway, extraction, embedding, projection", total=len(turns) * len(TURN_STAGES))
     deadline = time.monotonic() + SETTLE_SECONDS
@@ -95,14 +105,16 @@ async def _settled(memory: AsyncAfterturn, turns: tuple[DemoTurn, ...], progress
         progress.update(task, completed=len(turns) * len(TURN_STAGES) - undone)
         if not undone or time.monotonic() > deadline:
             return tuple(StageCounts.of(stage, c) for stage, c in counts.items())
-        await asyncio.sleep(LOOK_AGAIN_SECONDS)
+        await asyncio.sleep(POLL_SECONDS)
 
 
-async def _ask(memory: AsyncAfterturn, questions: tuple[Question, ...], advance: Advance) -> tuple[Answer, ...]:
+async def _ask_questions(
+    memory: AsyncAfterturn, questions: tuple[Question, ...], advance: Advance
+) -> tuple[RankedAnswer, ...]:
     answers = []
     for question in questions:
-        results, took_ms = await _recall(memory, question.question)
-        answers.append(Answer(question, results, took_ms))
+        results, took_ms = await _time_recall(memory, question.question)
+        answers.append(RankedAnswer(question, results, took_ms))
         advance()
     return tuple(answers)
 
@@ -118,16 +130,16 @@ async def _write_and_ask(
         await memory.add_turn(
             name.session_id, [message], turn_id=name.turn_id, occurred_at=datetime.now(UTC).isoformat()
         )
-        results, took_ms = await _recall(memory, write.ask, session_id=name.session_id)
+        results, took_ms = await _time_recall(memory, write.ask, session_id=name.session_id)
         rank = next((place for place, one in enumerate(results, start=1) if one.turn == name), None)
         answers.append(FreshAnswer(write, rank, took_ms))
         advance()
     return tuple(answers)
 
 
-async def _recall(
+async def _time_recall(
     memory: AsyncAfterturn, query: str, session_id: str | None = None
-) -> tuple[tuple[Recalled, ...], float]:
+) -> tuple[tuple[RecalledTurn, ...], float]:
     """Recall over HTTP; the milliseconds are the whole call as the agent feels it."""
     options: RecallOptions = {"k": FRESH_FIRST}
     if session_id:
@@ -135,14 +147,14 @@ async def _recall(
     began = time.perf_counter()
     answer = await memory.recall(query, **options)
     took_ms = (time.perf_counter() - began) * 1000
-    return tuple(Recalled(one.text, _turn_of(one.session_id, one.turn_id)) for one in answer.results), took_ms
+    return tuple(RecalledTurn(one.text, _name_turn(one.session_id, one.turn_id)) for one in answer.results), took_ms
 
 
-def _turn_of(session_id: str | None, turn_id: str | None) -> TurnName | None:
+def _name_turn(session_id: str | None, turn_id: str | None) -> TurnName | None:
     return TurnName(session_id=session_id, turn_id=turn_id) if session_id and turn_id else None
 
 
-async def _entities(stack: Stack) -> tuple[EntityRow, ...]:
+async def _read_entities(stack: Stack) -> tuple[EntityRow, ...]:
     database = Database(DatabaseSettings(url=stack.database_url, operator_url=stack.operator_url))
     try:
         found = await most_mentioned(database, identity.host_id(HOST), BANK)

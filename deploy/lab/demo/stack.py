@@ -10,7 +10,7 @@ from deploy.local.stack import Stack
 
 
 @contextmanager
-def paused_workers(stack: Stack) -> Iterator[None]:
+def pause_workers(stack: Stack) -> Iterator[None]:
     """Stop every worker process (SIGSTOP) while the block runs: whatever is found then, no worker has touched."""
     pids = [process.pid for process in stack.processes if process.name.startswith("worker")]
     if not pids:

@@ -3,6 +3,6 @@
 `check_isolation` tries to see and to change from each tenant, user and agent what belongs to others.
 """
 
-from deploy.lab.isolation.trials import Report, Way, check_isolation
+from deploy.lab.isolation.trials import IsolationReport, TrialChannel, check_isolation
 
-__all__ = ["Report", "Way", "check_isolation"]
+__all__ = ["IsolationReport", "TrialChannel", "check_isolation"]

@@ -14,27 +14,27 @@ from urllib.parse import quote
 
 from starlette.routing import BaseRoute
 
-from deploy.lab.isolation.transport import Ask
-from deploy.lab.isolation.world import COLLEAGUE, DIRECTIVE, SESSION, TURN, Caller, Place, Things
+from deploy.lab.isolation.transport import TrialRequest
+from deploy.lab.isolation.world import COLLEAGUE, DIRECTIVE, SESSION, TURN, Caller, SeededBank, SeededIds
 
 #: In which a turn is said to be a foreign user's.
 USERS_TURN = "3"
 SAID = "somebody was at the door"
 #: Share of the tries that name a bank without its owner.
-BARE = 0.3
+BARE_NAME_SHARE = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Try:
+class Trial:
     """One request of a caller: bank, things and users are foreign ones or name nothing.
 
     `user` is the gateway's, `speaker` who spoke in the bank.
     """
 
     caller: Caller
-    place: Place
+    place: SeededBank
     bank: str
-    things: Things
+    things: SeededIds
     query: str = field(repr=False)
     directive: str = field(repr=False)
     user: str
@@ -54,30 +54,30 @@ class Try:
         return {"bank": self.bank, "query": self.query, **more}
 
 
-def pair(random: Random, caller: Caller, place: Place, *, whole: bool = False) -> tuple[Try, Try]:
+def make_pair(random: Random, caller: Caller, place: SeededBank, *, whole: bool = False) -> tuple[Trial, Trial]:
     """Return the same try twice: at what is foreign, and at what does not exist.
 
     Some name the bank without its owner, unless they are to name it as a `whole`.
     """
-    bare = random.random() < BARE and not whole
+    bare = random.random() < BARE_NAME_SHARE and not whole
 
     def bank(name: str) -> str:
         return name.rpartition("/")[2] if bare else name
 
     user, absent = (name.rpartition(":")[2] for name in (place.user or place.bank, place.twin))
-    there = Try(caller, place, bank(place.bank), place.things, place.mark, DIRECTIVE, user, place.speaker)
-    things, twin = Things.absent(random), bank(place.twin)
+    there = Trial(caller, place, bank(place.bank), place.things, place.mark, DIRECTIVE, user, place.speaker)
+    things, twin = SeededIds.absent(random), bank(place.twin)
     return there, replace(there, bank=twin, things=things, directive="on a box", user=absent, speaker=place.stranger)
 
 
-def elsewhere(random: Random, caller: Caller, place: Place) -> tuple[Try, Try]:
+def make_pair_elsewhere(random: Random, caller: Caller, place: SeededBank) -> tuple[Trial, Trial]:
     """Return the same try twice, both in a bank that the caller sees: at a foreign thing, and at one that is none."""
-    there, absent = pair(random, caller, place)
+    there, absent = make_pair(random, caller, place)
     bank = random.choice(sorted(caller.reach))
     return replace(there, bank=bank), replace(absent, bank=bank)
 
 
-class Others(Enum):
+class SharedRights(Enum):
     """What a key of a user or an agent may do to what others left in a bank that it shares with them."""
 
     MAY = "it reads, or adds what is its own"
@@ -86,66 +86,68 @@ class Others(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class TrialRoute:
     """How a route is asked.
 
     `by_id`: it names a thing by an id, so it is also tried in a bank that the caller sees. `others`: what it may change
     in a shared bank. `seldom`: it takes long, and is tried less often.
     """
 
-    ask: Callable[[Try], Ask]
+    ask: Callable[[Trial], TrialRequest]
     by_id: bool = False
-    others: Others = Others.MAY
+    others: SharedRights = SharedRights.MAY
     seldom: bool = False
 
     def refused_to(self, caller: Caller) -> bool:
         """Say whether the route must refuse this caller what others left in a shared bank."""
-        return self.others is Others.MUST_NOT or (self.others is Others.CURATORS_MAY and not caller.curate)
+        return self.others is SharedRights.MUST_NOT or (self.others is SharedRights.CURATORS_MAY and not caller.curate)
 
 
-def _bank(one: Try) -> str:
+def _quote_bank(one: Trial) -> str:
     return quote(one.bank)
 
 
-def _unit(one: Try, more: str = "") -> str:
-    return f"/api/v1/units/{one.things.unit}{more}?bank={_bank(one)}"
+def _build_unit_path(one: Trial, more: str = "") -> str:
+    return f"/api/v1/units/{one.things.unit}{more}?bank={_quote_bank(one)}"
 
 
-def _message(one: Try) -> dict[str, Any]:
+def _build_message(one: Trial) -> dict[str, Any]:
     body = {"user_id": one.user, "user_key": one.caller.token, "session_id": "chat:1"}
     message = {"sender_id": "x", "role": "user", "timestamp": 1_772_366_400_000, "content": SAID}
     return {**body, "messages": [message]}
 
 
-def _search(one: Try) -> dict[str, Any]:
+def _build_search(one: Trial) -> dict[str, Any]:
     asked = {"conversation_id": "1", "query": one.query, "scope": ["all_user_memory"]}
     return {"user_id": one.user, "user_key": one.caller.token, **asked}
 
 
-def _reading(ask: Callable[[Try], Ask], *, by_id: bool = False) -> Route:
-    return Route(ask, by_id=by_id)
+def _make_read_route(ask: Callable[[Trial], TrialRequest], *, by_id: bool = False) -> TrialRoute:
+    return TrialRoute(ask, by_id=by_id)
 
 
-def _changing(ask: Callable[[Try], Ask]) -> Route:
+def _make_change_route(ask: Callable[[Trial], TrialRequest]) -> TrialRoute:
     """Return a route that changes a thing by its id."""
-    return Route(ask, by_id=True, others=Others.MUST_NOT)
+    return TrialRoute(ask, by_id=True, others=SharedRights.MUST_NOT)
 
 
-def _erasing(
-    kind: str, *, by_id: bool = False, others: Others = Others.MUST_NOT, **named: Callable[[Try], str]
-) -> Route:
-    def ask(one: Try) -> Ask:
+def _make_erase_route(
+    kind: str, *, by_id: bool = False, others: SharedRights = SharedRights.MUST_NOT, **named: Callable[[Trial], str]
+) -> TrialRoute:
+    def ask(one: Trial) -> TrialRequest:
         target = {} if kind == "user" else {"bank": one.bank}
-        return Ask("POST", "/api/v1/erasures", {"kind": kind, **target, **{key: of(one) for key, of in named.items()}})
+        return TrialRequest(
+            "POST", "/api/v1/erasures", {"kind": kind, **target, **{key: of(one) for key, of in named.items()}}
+        )
 
-    return Route(ask, by_id, others, seldom=True)
+    return TrialRoute(ask, by_id, others, seldom=True)
 
 
-def _recalling(path: str, **job: Any) -> dict[str, Route]:
+def _make_recall_routes(path: str, **job: Any) -> dict[str, TrialRoute]:
     """Return the ways of asking at a route that takes questions."""
 
-    def way(body: Callable[[Try], dict[str, Any]]) -> Route:
-        return _reading(lambda t: Ask("POST", path, body(t)))
+    def way(body: Callable[[Trial], dict[str, Any]]) -> TrialRoute:
+        return _make_read_route(lambda t: TrialRequest("POST", path, body(t)))
 
     return {
         f"POST {path}": way(lambda t: t.question(**job)),
@@ -159,83 +161,119 @@ def _recalling(path: str, **job: Any) -> dict[str, Route]:
 
 
 #: Every public route that takes a key, and the ways in which it is asked: method, path, then the way.
-ROUTES: dict[str, Route] = {
-    "POST /api/v1/turns": _reading(lambda t: Ask("POST", "/api/v1/turns", t.turn())),
-    "POST /api/v1/turns of a user": _reading(lambda t: Ask("POST", "/api/v1/turns", t.users_turn())),
-    "POST /api/v1/turns:batch": _reading(lambda t: Ask("POST", "/api/v1/turns:batch", {"turns": [t.turn()] * 2})),
-    "POST /api/v1/turns:batch of a user": _reading(
-        lambda t: Ask("POST", "/api/v1/turns:batch", {"turns": [t.users_turn()]})
+ROUTES: dict[str, TrialRoute] = {
+    "POST /api/v1/turns": _make_read_route(lambda t: TrialRequest("POST", "/api/v1/turns", t.turn())),
+    "POST /api/v1/turns of a user": _make_read_route(lambda t: TrialRequest("POST", "/api/v1/turns", t.users_turn())),
+    "POST /api/v1/turns:batch": _make_read_route(
+        lambda t: TrialRequest("POST", "/api/v1/turns:batch", {"turns": [t.turn()] * 2})
     ),
-    "GET /api/v1/turns/{session_id}/{turn_id}": _reading(
-        lambda t: Ask("GET", f"/api/v1/turns/{SESSION}/{TURN}?bank={_bank(t)}")
+    "POST /api/v1/turns:batch of a user": _make_read_route(
+        lambda t: TrialRequest("POST", "/api/v1/turns:batch", {"turns": [t.users_turn()]})
     ),
-    "GET /api/v1/turns": _reading(
-        lambda t: Ask("GET", f"/api/v1/turns?session_id={SESSION}&turn_id={TURN}&bank={_bank(t)}")
+    "GET /api/v1/turns/{session_id}/{turn_id}": _make_read_route(
+        lambda t: TrialRequest("GET", f"/api/v1/turns/{SESSION}/{TURN}?bank={_quote_bank(t)}")
     ),
-    **_recalling("/api/v1/recall"),
-    **_recalling("/api/v1/recall/jobs", ttl_s=60),
-    "GET /api/v1/recall/jobs/{job_id}": _reading(lambda t: Ask("GET", f"/api/v1/recall/jobs/{t.things.job}")),
-    "DELETE /api/v1/recall/jobs/{job_id}": _reading(lambda t: Ask("DELETE", f"/api/v1/recall/jobs/{t.things.job}")),
-    "GET /api/v1/units/{unit_id}": _reading(lambda t: Ask("GET", _unit(t)), by_id=True),
-    "GET /api/v1/units/{unit_id} that is a reflection": _reading(
-        lambda t: Ask("GET", f"/api/v1/units/{t.things.reflection}?bank={_bank(t)}"), by_id=True
+    "GET /api/v1/turns": _make_read_route(
+        lambda t: TrialRequest("GET", f"/api/v1/turns?session_id={SESSION}&turn_id={TURN}&bank={_quote_bank(t)}")
     ),
-    "PATCH /api/v1/units/{unit_id}": _changing(lambda t: Ask("PATCH", _unit(t), {"content": "corrected at the door"})),
-    "PUT /api/v1/units/{unit_id}/pin": Route(lambda t: Ask("PUT", _unit(t, "/pin")), True, Others.CURATORS_MAY),
-    "DELETE /api/v1/units/{unit_id}/pin": Route(lambda t: Ask("DELETE", _unit(t, "/pin")), True, Others.CURATORS_MAY),
-    "DELETE /api/v1/units/{unit_id}": _changing(lambda t: Ask("DELETE", _unit(t))),
-    "DELETE /api/v1/units/{unit_id} with facts": _changing(lambda t: Ask("DELETE", f"{_unit(t)}&with_facts=true")),
-    "DELETE /api/v1/units/{unit_id} for good": Route(
-        lambda t: Ask("DELETE", f"{_unit(t)}&erase=true"), True, Others.MUST_NOT, seldom=True
+    **_make_recall_routes("/api/v1/recall"),
+    **_make_recall_routes("/api/v1/recall/jobs", ttl_s=60),
+    "GET /api/v1/recall/jobs/{job_id}": _make_read_route(
+        lambda t: TrialRequest("GET", f"/api/v1/recall/jobs/{t.things.job}")
     ),
-    "POST /api/v1/erasures of a unit": _erasing("unit", by_id=True, unit_id=lambda t: t.things.unit),
-    "POST /api/v1/erasures of a session": _erasing("session", session_id=lambda _: SESSION),
-    "POST /api/v1/erasures of a user": _erasing("user", user_id=lambda t: t.user),
-    "POST /api/v1/erasures of a speaker": _erasing("user", user_id=lambda t: t.speaker),
-    "POST /api/v1/erasures of a bank": _erasing("bank"),
-    "GET /api/v1/erasures/{erasure_id}": _reading(lambda t: Ask("GET", f"/api/v1/erasures/{t.things.erasure}")),
-    "GET /api/v1/banks/{bank}/freshness": _reading(lambda t: Ask("GET", f"/api/v1/banks/{_bank(t)}/freshness")),
-    "GET /api/v1/freshness": _reading(lambda t: Ask("GET", f"/api/v1/freshness?bank={_bank(t)}")),
-    "POST /api/v1/banks": _reading(lambda t: Ask("POST", "/api/v1/banks", {"bank": t.bank})),
-    "PATCH /api/v1/banks/{bank}": Route(
-        lambda t: Ask("PATCH", f"/api/v1/banks/{_bank(t)}", {"language": "de"}), others=Others.MUST_NOT
+    "DELETE /api/v1/recall/jobs/{job_id}": _make_read_route(
+        lambda t: TrialRequest("DELETE", f"/api/v1/recall/jobs/{t.things.job}")
     ),
-    "PATCH /api/v1/banks": Route(
-        lambda t: Ask("PATCH", f"/api/v1/banks?bank={_bank(t)}", {"language": "de"}), others=Others.MUST_NOT
+    "GET /api/v1/units/{unit_id}": _make_read_route(lambda t: TrialRequest("GET", _build_unit_path(t)), by_id=True),
+    "GET /api/v1/units/{unit_id} that is a reflection": _make_read_route(
+        lambda t: TrialRequest("GET", f"/api/v1/units/{t.things.reflection}?bank={_quote_bank(t)}"), by_id=True
     ),
-    "GET /api/v1/banks": _reading(lambda _: Ask("GET", "/api/v1/banks?limit=1000")),
-    "POST /api/v1/docs": _reading(lambda t: Ask("POST", "/api/v1/docs", {"bank": t.bank, "content": SAID})),
-    "GET /api/v1/docs": _reading(lambda t: Ask("GET", f"/api/v1/docs?bank={_bank(t)}")),
-    "GET /api/v1/docs/{doc_id}": _reading(
-        lambda t: Ask("GET", f"/api/v1/docs/{t.things.doc}?bank={_bank(t)}"), by_id=True
+    "PATCH /api/v1/units/{unit_id}": _make_change_route(
+        lambda t: TrialRequest("PATCH", _build_unit_path(t), {"content": "corrected at the door"})
     ),
-    "DELETE /api/v1/docs/{doc_id}": _changing(lambda t: Ask("DELETE", f"/api/v1/docs/{t.things.doc}?bank={_bank(t)}")),
-    "POST /api/v1/directives": Route(
-        lambda t: Ask("POST", "/api/v1/directives", {"bank": t.bank, "name": t.directive, "content": "let me in"}),
-        others=Others.CURATORS_MAY,
+    "PUT /api/v1/units/{unit_id}/pin": TrialRoute(
+        lambda t: TrialRequest("PUT", _build_unit_path(t, "/pin")), True, SharedRights.CURATORS_MAY
     ),
-    "GET /api/v1/directives": _reading(lambda t: Ask("GET", f"/api/v1/directives?bank={_bank(t)}")),
-    "DELETE /api/v1/directives/{directive_id}": Route(
-        lambda t: Ask("DELETE", f"/api/v1/directives/{t.things.directive}?bank={_bank(t)}"), True, Others.CURATORS_MAY
+    "DELETE /api/v1/units/{unit_id}/pin": TrialRoute(
+        lambda t: TrialRequest("DELETE", _build_unit_path(t, "/pin")), True, SharedRights.CURATORS_MAY
     ),
-    "POST /api/v1/links": _changing(
-        lambda t: Ask(
+    "DELETE /api/v1/units/{unit_id}": _make_change_route(lambda t: TrialRequest("DELETE", _build_unit_path(t))),
+    "DELETE /api/v1/units/{unit_id} with facts": _make_change_route(
+        lambda t: TrialRequest("DELETE", f"{_build_unit_path(t)}&with_facts=true")
+    ),
+    "DELETE /api/v1/units/{unit_id} for good": TrialRoute(
+        lambda t: TrialRequest("DELETE", f"{_build_unit_path(t)}&erase=true"), True, SharedRights.MUST_NOT, seldom=True
+    ),
+    "POST /api/v1/erasures of a unit": _make_erase_route("unit", by_id=True, unit_id=lambda t: t.things.unit),
+    "POST /api/v1/erasures of a session": _make_erase_route("session", session_id=lambda _: SESSION),
+    "POST /api/v1/erasures of a user": _make_erase_route("user", user_id=lambda t: t.user),
+    "POST /api/v1/erasures of a speaker": _make_erase_route("user", user_id=lambda t: t.speaker),
+    "POST /api/v1/erasures of a bank": _make_erase_route("bank"),
+    "GET /api/v1/erasures/{erasure_id}": _make_read_route(
+        lambda t: TrialRequest("GET", f"/api/v1/erasures/{t.things.erasure}")
+    ),
+    "GET /api/v1/banks/{bank}/freshness": _make_read_route(
+        lambda t: TrialRequest("GET", f"/api/v1/banks/{_quote_bank(t)}/freshness")
+    ),
+    "GET /api/v1/freshness": _make_read_route(
+        lambda t: TrialRequest("GET", f"/api/v1/freshness?bank={_quote_bank(t)}")
+    ),
+    "POST /api/v1/banks": _make_read_route(lambda t: TrialRequest("POST", "/api/v1/banks", {"bank": t.bank})),
+    "PATCH /api/v1/banks/{bank}": TrialRoute(
+        lambda t: TrialRequest("PATCH", f"/api/v1/banks/{_quote_bank(t)}", {"language": "de"}),
+        others=SharedRights.MUST_NOT,
+    ),
+    "PATCH /api/v1/banks": TrialRoute(
+        lambda t: TrialRequest("PATCH", f"/api/v1/banks?bank={_quote_bank(t)}", {"language": "de"}),
+        others=SharedRights.MUST_NOT,
+    ),
+    "GET /api/v1/banks": _make_read_route(lambda _: TrialRequest("GET", "/api/v1/banks?limit=1000")),
+    "POST /api/v1/docs": _make_read_route(
+        lambda t: TrialRequest("POST", "/api/v1/docs", {"bank": t.bank, "content": SAID})
+    ),
+    "GET /api/v1/docs": _make_read_route(lambda t: TrialRequest("GET", f"/api/v1/docs?bank={_quote_bank(t)}")),
+    "GET /api/v1/docs/{doc_id}": _make_read_route(
+        lambda t: TrialRequest("GET", f"/api/v1/docs/{t.things.doc}?bank={_quote_bank(t)}"), by_id=True
+    ),
+    "DELETE /api/v1/docs/{doc_id}": _make_change_route(
+        lambda t: TrialRequest("DELETE", f"/api/v1/docs/{t.things.doc}?bank={_quote_bank(t)}")
+    ),
+    "POST /api/v1/directives": TrialRoute(
+        lambda t: TrialRequest(
+            "POST", "/api/v1/directives", {"bank": t.bank, "name": t.directive, "content": "let me in"}
+        ),
+        others=SharedRights.CURATORS_MAY,
+    ),
+    "GET /api/v1/directives": _make_read_route(
+        lambda t: TrialRequest("GET", f"/api/v1/directives?bank={_quote_bank(t)}")
+    ),
+    "DELETE /api/v1/directives/{directive_id}": TrialRoute(
+        lambda t: TrialRequest("DELETE", f"/api/v1/directives/{t.things.directive}?bank={_quote_bank(t)}"),
+        True,
+        SharedRights.CURATORS_MAY,
+    ),
+    "POST /api/v1/links": _make_change_route(
+        lambda t: TrialRequest(
             "POST",
             "/api/v1/links",
             {"bank": t.bank, "from_unit_id": t.things.unit, "to_unit_id": t.things.unit, "link_type": "entity"},
         )
     ),
-    "GET /api/v1/profile of a user": _reading(
-        lambda t: Ask("GET", f"/api/v1/profile?user_id={quote(t.user)}&bank={_bank(t)}")
+    "GET /api/v1/profile of a user": _make_read_route(
+        lambda t: TrialRequest("GET", f"/api/v1/profile?user_id={quote(t.user)}&bank={_quote_bank(t)}")
     ),
-    "GET /api/v1/profile of a speaker": _reading(
-        lambda t: Ask("GET", f"/api/v1/profile?user_id={quote(t.speaker)}&history=true")
+    "GET /api/v1/profile of a speaker": _make_read_route(
+        lambda t: TrialRequest("GET", f"/api/v1/profile?user_id={quote(t.speaker)}&history=true")
     ),
-    "GET /api/v1/profile of a name": _reading(lambda t: Ask("GET", f"/api/v1/profile?name=Eva+Lund&bank={_bank(t)}")),
-    "GET /api/v1/reflections": _reading(lambda t: Ask("GET", f"/api/v1/reflections?bank={_bank(t)}")),
-    "POST /memories/add": _reading(lambda t: Ask("POST", "/memories/add", _message(t))),
-    "POST /memories/flush": _reading(lambda t: Ask("POST", "/memories/flush", _message(t))),
-    "POST /memories/search": _reading(lambda t: Ask("POST", "/memories/search", _search(t))),
+    "GET /api/v1/profile of a name": _make_read_route(
+        lambda t: TrialRequest("GET", f"/api/v1/profile?name=Eva+Lund&bank={_quote_bank(t)}")
+    ),
+    "GET /api/v1/reflections": _make_read_route(
+        lambda t: TrialRequest("GET", f"/api/v1/reflections?bank={_quote_bank(t)}")
+    ),
+    "POST /memories/add": _make_read_route(lambda t: TrialRequest("POST", "/memories/add", _build_message(t))),
+    "POST /memories/flush": _make_read_route(lambda t: TrialRequest("POST", "/memories/flush", _build_message(t))),
+    "POST /memories/search": _make_read_route(lambda t: TrialRequest("POST", "/memories/search", _build_search(t))),
 }
 
 #: Routes that are served and not tried, each with the reason.
@@ -250,23 +288,23 @@ UNTRIED = {
 _CONVERTER = re.compile(r":\w+}")
 
 
-def tried() -> set[str]:
+def list_tried_routes() -> set[str]:
     """Return the routes that are tried, as method and path."""
     return {" ".join(way.split(" ")[:2]) for way in ROUTES}
 
 
-def uncovered(app: Any) -> list[str]:
+def find_uncovered_routes(app: Any) -> list[str]:
     """Return the routes an application serves that are neither tried nor left out with a reason."""
-    return sorted(set(_served(app.routes)) - tried() - set(UNTRIED))
+    return sorted(set(_list_served_routes(app.routes)) - list_tried_routes() - set(UNTRIED))
 
 
-def _served(routes: Iterable[BaseRoute], prefix: str = "") -> Iterator[str]:
+def _list_served_routes(routes: Iterable[BaseRoute], prefix: str = "") -> Iterator[str]:
     """Yield method and path of each route; of an application mounted without routes of its own, `* path`."""
     for route in routes:
         path = prefix + _CONVERTER.sub("}", str(getattr(route, "path", "")))
         inner = getattr(route, "routes", None)
         if inner:
-            yield from _served(inner, path)
+            yield from _list_served_routes(inner, path)
         else:
             methods = getattr(route, "methods", None) or {"*"}
             yield from (f"{method} {path}" for method in methods - {"HEAD"})

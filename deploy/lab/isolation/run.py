@@ -12,17 +12,17 @@ import httpx
 import redis
 from dramatiq.brokers.redis import RedisBroker
 
-from deploy.lab.constant_embedder import Blunt
-from deploy.lab.isolation.routes import uncovered
-from deploy.lab.isolation.tables import without_rows
-from deploy.lab.isolation.transport import Ask, Send, into, over_http
-from deploy.lab.isolation.trials import Report, Way, check_isolation
-from deploy.lab.isolation.world import Unfit, World, build, named
+from deploy.lab.constant_embedder import ConstantEmbedder
+from deploy.lab.isolation.routes import find_uncovered_routes
+from deploy.lab.isolation.tables import find_empty_tables
+from deploy.lab.isolation.transport import Send, TrialRequest, send_in_process, send_over_http
+from deploy.lab.isolation.trials import IsolationReport, TrialChannel, check_isolation
+from deploy.lab.isolation.world import FixtureIncomplete, IsolationFixture, build_fixture, make_tenant_names
 from deploy.local.stack import Stack
 from producers.http.app import create_app
 from producers.http.service import Readiness
 from producers.notifications import Doorbell
-from producers.service.dependencies import Parts
+from producers.service.dependencies import Dependencies
 from producers.service.memory import Memory
 from producers.service.recalls import Recalls
 from producers.settings import ApiSettings, BrokerSettings
@@ -52,40 +52,43 @@ WORK_S, WAIT_MS = 180.0, 2000
 POOL_SIZE = 6
 
 
-async def run(stack: Stack, tries: int, seed: int) -> Report:
+async def run_check(stack: Stack, tries: int, seed: int) -> IsolationReport:
     """Check a running stack with tenants of its own, which are removed afterwards. Raises Unfit."""
     settings = DatabaseSettings(url=stack.database_url, operator_url=stack.operator_url, pool_size=POOL_SIZE)
-    names, owner_url = named("isolation"), stack.owner_url.get_secret_value()
+    names, owner_url = make_tenant_names("isolation"), stack.owner_url.get_secret_value()
     over_sockets = tries // HTTP_SHARE // 2 * 2
-    async with httpx.AsyncClient(base_url=stack.api, timeout=60) as client, _application(stack, settings) as app:
+    async with httpx.AsyncClient(base_url=stack.api, timeout=60) as client, _open_application(stack, settings) as app:
         database = Database(settings)
         try:
-            send = over_http(client)
-            world = await build(names, Keys(database), send, lambda world: _worked_off(world, send))
-            empty = await without_rows(owner_url, world.host_ids)
-            ways = [Way(send, over_sockets, JOB_WAIT_MS), Way(into(app), tries - over_sockets)]
+            send = send_over_http(client)
+            world = await build_fixture(names, Keys(database), send, lambda world: _wait_for_workers(world, send))
+            empty = await find_empty_tables(owner_url, world.host_ids)
+            ways = [
+                TrialChannel(send, over_sockets, JOB_WAIT_MS),
+                TrialChannel(send_in_process(app), tries - over_sockets),
+            ]
             report = await check_isolation(world, ways, seed, owner_url)
-            report.uncovered, report.unplanted = uncovered(app), empty
+            report.uncovered, report.unplanted = find_uncovered_routes(app), empty
             return report
         finally:
             await database.close()
             await remove_hosts(owner_url, [identity.host_id(name) for name in names])
 
 
-async def _worked_off(world: World, send: Send) -> None:
+async def _wait_for_workers(world: IsolationFixture, send: Send) -> None:
     """Wait until the workers are through with all that was written to the world's places. Raises Unfit."""
     until = time.monotonic() + WORK_S
     for place in world.places:
         token, bank = world.owner_of(place).token, quote(place.bank)
-        newest = (await send(Ask("GET", f"/api/v1/freshness?bank={bank}"), token)).json()["position"]
+        newest = (await send(TrialRequest("GET", f"/api/v1/freshness?bank={bank}"), token)).json()["position"]
         path = f"/api/v1/freshness?bank={bank}&position={newest}&wait_ms={WAIT_MS}"
-        while not (await send(Ask("GET", path), token)).json()["met"]:
+        while not (await send(TrialRequest("GET", path), token)).json()["met"]:
             if time.monotonic() > until:
-                raise Unfit("the stack's workers did not work off what was written")
+                raise FixtureIncomplete("the stack's workers did not work off what was written")
 
 
 @asynccontextmanager
-async def _application(stack: Stack, settings: DatabaseSettings) -> AsyncGenerator[Any]:
+async def _open_application(stack: Stack, settings: DatabaseSettings) -> AsyncGenerator[Any]:
     """Lend the API's application, put together in this process on the stack's servers."""
     database = Database(settings)
     client = redis.Redis.from_url(stack.redis_url.get_secret_value(), socket_timeout=0.5, socket_connect_timeout=0.5)
@@ -94,18 +97,18 @@ async def _application(stack: Stack, settings: DatabaseSettings) -> AsyncGenerat
         RedisBroker(client=client, namespace=namespace, middleware=[])  # type: ignore[no-untyped-call]  # dramatiq's
     )
     try:
-        yield application(database, doorbell, await DatabaseClock.asked(database))
+        yield build_application(database, doorbell, await DatabaseClock.asked(database))
     finally:
         await doorbell.close()
         await database.close()
         await asyncio.to_thread(client.close)
 
 
-def application(database: Database, doorbell: Doorbell, clock: Callable[[], datetime]) -> object:
+def build_application(database: Database, doorbell: Doorbell, clock: Callable[[], datetime]) -> object:
     """Return the API's application on a database, with a blunt embedder."""
-    recalls = Recalls(database, Recaller(database, Blunt(), RecallSettings()), Waiter(database))
+    recalls = Recalls(database, Recaller(database, ConstantEmbedder(), RecallSettings()), Waiter(database))
     jobs, settings = RecallJobs(database, clock), ApiSettings()
-    parts = Parts(
+    parts = Dependencies(
         TurnStore(database, clock),
         Units(database, clock),
         recalls,
@@ -118,15 +121,15 @@ def application(database: Database, doorbell: Doorbell, clock: Callable[[], date
         persons=Persons(database),
     )
     memory = Memory(parts, settings)
-    return create_app(memory, Keys(database), _Unasked(), _nothing, settings)
+    return create_app(memory, Keys(database), _NoHealth(), _return_no_metrics, settings)
 
 
-class _Unasked:
+class _NoHealth:
     """Nobody asks for the health of this application."""
 
     async def ready(self) -> Readiness:
         return Readiness()
 
 
-async def _nothing() -> bytes:
+async def _return_no_metrics() -> bytes:
     return b""

@@ -6,7 +6,7 @@ from uuid import UUID
 from sqlalchemy import NullPool, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from deploy.lab.isolation.world import World
+from deploy.lab.isolation.world import IsolationFixture
 from store.connections import create_owner_engine
 from store.tenancy.removal import TABLES
 
@@ -37,24 +37,24 @@ LOG = text("""
      group by e.bank_id""")
 
 
-async def without_rows(owner_url: str, hosts: Sequence[UUID]) -> list[str]:
+async def find_empty_tables(owner_url: str, hosts: Sequence[UUID]) -> list[str]:
     """Return the tables of tenants in which none of these has a row, but for those that may be empty."""
     engine = create_owner_engine(owner_url, poolclass=NullPool)
     try:
         async with engine.connect() as connection:
             tables = [str(row[0]) for row in await connection.execute(TABLES)]
-            return [one for one in tables if one not in MAY_BE_EMPTY and not await _holds(connection, one, hosts)]
+            return [one for one in tables if one not in MAY_BE_EMPTY and not await _has_rows(connection, one, hosts)]
     finally:
         await engine.dispose()
 
 
-async def _holds(connection: AsyncConnection, table: str, hosts: Sequence[UUID]) -> bool:
+async def _has_rows(connection: AsyncConnection, table: str, hosts: Sequence[UUID]) -> bool:
     # The names are the catalog's own.
     query = text(f'select 1 from afterturn."{table}" where host_id = any(:hosts) limit 1')  # noqa: S608
     return (await connection.execute(query, {"hosts": hosts})).first() is not None
 
 
-async def logs_of(owner_url: str, world: World) -> Mapping[UUID, str]:
+async def hash_bank_logs(owner_url: str, world: IsolationFixture) -> Mapping[UUID, str]:
     """Return a digest of the log of each place's bank: whatever changes a place is an event in it, or erases one."""
     engine = create_owner_engine(owner_url, poolclass=NullPool)
     try:

@@ -10,7 +10,7 @@ import orjson
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class TrialRequest:
     """One request; `path` is quoted and may carry a query."""
 
     method: str
@@ -30,24 +30,24 @@ class Reply:
         return orjson.loads(self.body) if self.body else None
 
 
-Send = Callable[[Ask, str], Awaitable[Reply]]
+Send = Callable[[TrialRequest, str], Awaitable[Reply]]
 
 
-def over_http(client: httpx.AsyncClient) -> Send:
+def send_over_http(client: httpx.AsyncClient) -> Send:
     """Return what sends requests to a running API."""
 
-    async def send(ask: Ask, token: str) -> Reply:
+    async def send(ask: TrialRequest, token: str) -> Reply:
         content = None if ask.body is None else orjson.dumps(ask.body)
-        reply = await client.request(ask.method, ask.path, content=content, headers=_headers(token))
+        reply = await client.request(ask.method, ask.path, content=content, headers=_build_headers(token))
         return Reply(reply.status_code, reply.content)
 
     return send
 
 
-def into(app: Any) -> Send:
+def send_in_process(app: Any) -> Send:
     """Return what hands requests to an ASGI application: every layer of the door but the socket."""
 
-    async def send(ask: Ask, token: str) -> Reply:
+    async def send(ask: TrialRequest, token: str) -> Reply:
         path, _, query = ask.path.partition("?")
         content = b"" if ask.body is None else orjson.dumps(ask.body)
         scope = {
@@ -60,16 +60,16 @@ def into(app: Any) -> Send:
             "raw_path": path.encode(),
             "root_path": "",
             "query_string": query.encode(),
-            "headers": [(name.encode(), value.encode()) for name, value in _headers(token).items()],
+            "headers": [(name.encode(), value.encode()) for name, value in _build_headers(token).items()],
             "client": ("127.0.0.1", 1),
             "server": ("127.0.0.1", 1),
         }
-        return await _exchange(app, scope, content)
+        return await _run_request(app, scope, content)
 
     return send
 
 
-async def _exchange(app: Any, scope: dict[str, Any], content: bytes) -> Reply:
+async def _run_request(app: Any, scope: dict[str, Any], content: bytes) -> Reply:
     sent: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
@@ -82,6 +82,6 @@ async def _exchange(app: Any, scope: dict[str, Any], content: bytes) -> Reply:
     return Reply(sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:]))
 
 
-def _headers(token: str) -> dict[str, str]:
+def _build_headers(token: str) -> dict[str, str]:
     known = {"authorization": f"Bearer {token}"} if token else {}
     return {**known, "content-type": "application/json"}

@@ -10,10 +10,10 @@ from enum import Enum
 from random import Random
 from typing import Any
 
-from deploy.lab.isolation.routes import ROUTES, Try, elsewhere, pair
-from deploy.lab.isolation.tables import logs_of
-from deploy.lab.isolation.transport import Ask, Reply, Send
-from deploy.lab.isolation.world import Caller, Place, World, owners_reads
+from deploy.lab.isolation.routes import ROUTES, Trial, make_pair, make_pair_elsewhere
+from deploy.lab.isolation.tables import hash_bank_logs
+from deploy.lab.isolation.transport import Reply, Send, TrialRequest
+from deploy.lab.isolation.world import Caller, IsolationFixture, SeededBank, list_owner_paths
 
 #: What differs from one answer to the next, whoever asks for what.
 VOLATILE = frozenset(
@@ -21,7 +21,7 @@ VOLATILE = frozenset(
      "stages", "score", "counts", "unreached"}
 )  # fmt: skip
 #: Words whose choice says something.
-TELLING = frozenset({"code", "message", "scope", "status"})
+COMPARED_FIELDS = frozenset({"code", "message", "scope", "status"})
 EXAMPLES = 10
 #: What the tries themselves wrote is found sooner or later, as workers and the time allowed for a recall have it: such
 #: answers are compared again before they count. What is foreign stays so.
@@ -30,10 +30,10 @@ SETTLING, SETTLING_LOOKS, SETTLING_S = re.compile("^POST /api/v1/recall(?!/jobs)
 SELDOM = 8
 REFUSED = 400
 #: Share of the tries at what belongs to others of the same tenant.
-NEAR = 0.5
+SAME_TENANT_SHARE = 0.5
 
 
-class Where(Enum):
+class TrialScope(Enum):
     """Where a thing is looked for; the value stands behind the route's name in the report."""
 
     FOREIGN = ""
@@ -42,11 +42,11 @@ class Where(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class TrialCase:
     """A way of asking at a route, and where."""
 
     way: str
-    where: Where
+    where: TrialScope
 
     @property
     def name(self) -> str:
@@ -54,17 +54,17 @@ class Case:
         return self.way + self.where.value
 
 
-CASES: Sequence[Case] = (
-    *(Case(way, Where.FOREIGN) for way in ROUTES),
-    *(Case(way, Where.ELSEWHERE) for way, route in ROUTES.items() if route.by_id),
-    *(Case(way, Where.SHARED) for way, route in ROUTES.items() if route.refused_to(Caller(0, ""))),
+CASES: Sequence[TrialCase] = (
+    *(TrialCase(way, TrialScope.FOREIGN) for way in ROUTES),
+    *(TrialCase(way, TrialScope.ELSEWHERE) for way, route in ROUTES.items() if route.by_id),
+    *(TrialCase(way, TrialScope.SHARED) for way, route in ROUTES.items() if route.refused_to(Caller(0, ""))),
 )
 #: Each as often as it is tried: the seldom ones once.
-WEIGHED: Sequence[Case] = [case for case in CASES for _ in range(1 if ROUTES[case.way].seldom else SELDOM)]
+WEIGHED: Sequence[TrialCase] = [case for case in CASES for _ in range(1 if ROUTES[case.way].seldom else SELDOM)]
 
 
 @dataclass(slots=True)
-class Report:
+class IsolationReport:
     """What came of it.
 
     `seen` counts answers that hold something foreign, and places that were or could be changed; `told_apart` counts
@@ -105,7 +105,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class TrialChannel:
     """How requests are sent, how many of them, and how long a recall job's answer is waited for."""
 
     send: Send
@@ -113,16 +113,18 @@ class Way:
     wait_ms: int = 0
 
 
-async def check_isolation(world: World, ways: Sequence[Way], seed: int, owner_url: str) -> Report:
+async def check_isolation(
+    world: IsolationFixture, ways: Sequence[TrialChannel], seed: int, owner_url: str
+) -> IsolationReport:
     """Try routes in pairs, by each way; one task a tenant, since a tenant's own writes change what it sees."""
-    report, start = Report(), time.perf_counter()
-    before = await logs_of(owner_url, world)
+    report, start = IsolationReport(), time.perf_counter()
+    before = await hash_bank_logs(owner_url, world)
     for n, way in enumerate(ways):
         randoms = [Random(f"{seed}:{n}:{tenant}") for tenant in range(len(world.names))]  # noqa: S311 - repeatable
-        tenants = [_Tenant(world, number, way, report, random) for number, random in enumerate(randoms)]
+        tenants = [_TenantTrials(world, number, way, report, random) for number, random in enumerate(randoms)]
         until = report.tries + way.tries
         await asyncio.gather(*(tenant.run(until) for tenant in tenants))
-    after = await logs_of(owner_url, world)
+    after = await hash_bank_logs(owner_url, world)
     lost = [not await _is_readable(world, place, ways[-1].send) for place in world.places]
     changed = [before.get(bank) != after.get(bank) for bank in world.bank_ids]
     if found := sum(one or other for one, other in zip(lost, changed, strict=True)):
@@ -132,16 +134,18 @@ async def check_isolation(world: World, ways: Sequence[Way], seed: int, owner_ur
     return report
 
 
-async def _is_readable(world: World, place: Place, send: Send) -> bool:
+async def _is_readable(world: IsolationFixture, place: SeededBank, send: Send) -> bool:
     """Say whether a place's owner still reads each thing in it."""
     token = world.owner_of(place).token
-    return all([(await send(Ask("GET", path), token)).status == 200 for path in owners_reads(place)])  # noqa: PLR2004 - OK
+    return all([(await send(TrialRequest("GET", path), token)).status == 200 for path in list_owner_paths(place)])  # noqa: PLR2004 - OK
 
 
-class _Tenant:
+class _TenantTrials:
     """All callers of one tenant, one after the other."""
 
-    def __init__(self, world: World, number: int, way: Way, report: Report, random: Random) -> None:
+    def __init__(
+        self, world: IsolationFixture, number: int, way: TrialChannel, report: IsolationReport, random: Random
+    ) -> None:
         self._world = world
         self._callers = [caller for caller in world.callers if caller.tenant == number]
         self._way = way
@@ -155,35 +159,35 @@ class _Tenant:
             self._report.tries += 2
             case = self._first.pop() if self._first else self._random.choice(WEIGHED)
             self._report.doors[case.name] += 2
-            if case.where is Where.SHARED:
+            if case.where is TrialScope.SHARED:
                 await self._try_to_change(case)
             else:
                 await self._try_to_see(case)
 
-    async def _try_to_see(self, case: Case) -> None:
+    async def _try_to_see(self, case: TrialCase) -> None:
         """Ask for what is foreign and for what does not exist; the answers must be alike and hold nothing foreign."""
-        here = case.where is Where.ELSEWHERE
+        here = case.where is TrialScope.ELSEWHERE
         caller = self._random.choice([one for one in self._callers if one.reach or not here])
         place = self._random.choice(self._foreign_to(caller))
-        tries = (elsewhere if here else pair)(self._random, caller, place)
+        tries = (make_pair_elsewhere if here else make_pair)(self._random, caller, place)
         replies = await self._replies(case, tries)
         for _ in range(SETTLING_LOOKS if SETTLING.match(case.way) else 0):
-            if not _difference(*map(_shown, replies)):
+            if not _find_difference(*map(_normalise_reply, replies)):
                 break
             await asyncio.sleep(SETTLING_S)
             replies = await self._replies(case, tries)
         self._judge(case, caller, [*replies, *await self._answers(case, replies, caller.token)])
-        if where := _difference(*map(_shown, replies)):
+        if where := _find_difference(*map(_normalise_reply, replies)):
             self._report.told_apart += 1
             self._note(case, f"told apart: {case.name}: {replies[0].status} and {replies[1].status}, by {where}")
 
-    def _foreign_to(self, caller: Caller) -> Sequence[Place]:
+    def _foreign_to(self, caller: Caller) -> Sequence[SeededBank]:
         """Return the places of the caller's own tenant that are not for it to see, or as often those of all tenants."""
         foreign = self._world.foreign_to(caller)
         near = [place for place in foreign if place.tenant == caller.tenant]
-        return near if near and self._random.random() < NEAR else foreign
+        return near if near and self._random.random() < SAME_TENANT_SHARE else foreign
 
-    async def _try_to_change(self, case: Case) -> None:
+    async def _try_to_change(self, case: TrialCase) -> None:
         """Have two users or agents change what others left in a bank they share: it must be refused."""
         route = ROUTES[case.way]
         targets = [
@@ -194,28 +198,28 @@ class _Tenant:
         ]
         for _ in range(2):
             caller, place = self._random.choice(targets)
-            replies = await self._replies(case, pair(self._random, caller, place, whole=True)[:1])
+            replies = await self._replies(case, make_pair(self._random, caller, place, whole=True)[:1])
             self._judge(case, caller, replies)
             if replies[0].status < REFUSED:
                 self._report.seen += 1
                 self._note(case, f"allowed: {case.name}: {replies[0].status}")
 
-    async def _replies(self, case: Case, tries: Sequence[Try]) -> list[Reply]:
-        ask: Callable[[Try], Ask] = ROUTES[case.way].ask
+    async def _replies(self, case: TrialCase, tries: Sequence[Trial]) -> list[Reply]:
+        ask: Callable[[Trial], TrialRequest] = ROUTES[case.way].ask
         return [await self._way.send(ask(one), one.caller.token) for one in tries]
 
-    def _judge(self, case: Case, caller: Caller, replies: Sequence[Reply]) -> None:
+    def _judge(self, case: TrialCase, caller: Caller, replies: Sequence[Reply]) -> None:
         if self._sees(caller, replies, case.way):
             self._report.seen += 1
             self._note(case, f"seen: {case.name}: {replies[0].status}")
 
-    async def _answers(self, case: Case, replies: Sequence[Reply], token: str) -> list[Reply]:
+    async def _answers(self, case: TrialCase, replies: Sequence[Reply], token: str) -> list[Reply]:
         """Return what recall jobs answer that were just opened."""
         if not case.way.startswith("POST /api/v1/recall/jobs"):
             return []
         jobs = [reply.json()["job_id"] for reply in replies if reply.status == 202]  # noqa: PLR2004 - accepted
         paths = [f"/api/v1/recall/jobs/{job}?wait_ms={self._way.wait_ms}" for job in jobs]
-        return [await self._way.send(Ask("GET", path), token) for path in paths]
+        return [await self._way.send(TrialRequest("GET", path), token) for path in paths]
 
     def _sees(self, caller: Caller, replies: Sequence[Reply], way: str) -> bool:
         """Say whether an answer holds a foreign mark, or a foreign bank where banks are listed."""
@@ -229,41 +233,41 @@ class _Tenant:
         listed = {bank["bank"] for bank in replies[0].json()["banks"]}
         return any(place.tenant == caller.tenant and place.bank in listed for place in foreign)
 
-    def _note(self, case: Case, line: str) -> None:
+    def _note(self, case: TrialCase, line: str) -> None:
         self._report.found[case.name] += 1
         if len(self._report.examples) < EXAMPLES and line not in self._report.examples:
             self._report.examples.append(line)
 
 
-def _shown(reply: Reply) -> dict[str, Any]:
-    return {"status": reply.status, "body": _shape(reply.json())}
+def _normalise_reply(reply: Reply) -> dict[str, Any]:
+    return {"status": reply.status, "body": _reduce_to_shape(reply.json())}
 
 
-def _difference(one: Any, other: Any) -> str:
+def _find_difference(one: Any, other: Any) -> str:
     """Return the dotted path of a field in which two answers differ; empty when they are alike."""
     if isinstance(one, dict) and isinstance(other, dict):
         for name in {**one, **other}:
             if name not in one or name not in other:
                 return str(name)
-            if inner := _difference(one[name], other[name]):
+            if inner := _find_difference(one[name], other[name]):
                 return f"{name}.{inner}".rstrip(".")
         return ""
     if isinstance(one, list) and isinstance(other, list) and one and other:
-        return _difference(one[0], other[0])
+        return _find_difference(one[0], other[0])
     return "" if one == other else "."
 
 
-def _shape(value: Any, name: str = "") -> Any:
+def _reduce_to_shape(value: Any, name: str = "") -> Any:
     """Return what an answer tells by its form: fields, words of meaning, what is empty or zero."""
     if name in VOLATILE:
         return "*"
     if isinstance(value, Mapping):
         # A recalled unit is one's own, or its mark gives it away; which of them comes first is up to chance.
-        return "unit" if "arms" in value else {key: _shape(one, key) for key, one in value.items()}
+        return "unit" if "arms" in value else {key: _reduce_to_shape(one, key) for key, one in value.items()}
     if isinstance(value, list):
-        return [_shape(value[0])] if value else []
+        return [_reduce_to_shape(value[0])] if value else []
     if isinstance(value, str):
-        return value if name in TELLING else "text"
+        return value if name in COMPARED_FIELDS else "text"
     if isinstance(value, bool) or value is None:
         return value
     return "zero" if value == 0 else "number"

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
-from deploy.lab.isolation.transport import Ask, Reply, Send
+from deploy.lab.isolation.transport import Reply, Send, TrialRequest
 from store import identity
 from store.tenancy.keys import Keys
 from store.tenancy.spaces import Space
@@ -32,7 +32,7 @@ TTL_S = 86_400
 
 
 @dataclass(frozen=True, slots=True)
-class Things:
+class SeededIds:
     """The ids of a thing of each kind in one bank."""
 
     unit: str = ""
@@ -43,14 +43,14 @@ class Things:
     erasure: str = ""
 
     @classmethod
-    def absent(cls, random: Random) -> "Things":
+    def absent(cls, random: Random) -> "SeededIds":
         """Return ids of the same forms that name nothing."""
         versions = {"unit": 5, "doc": 5, "directive": 5, "reflection": 5, "job": 4, "erasure": 4}
         return cls(**{name: str(UUID(int=random.getrandbits(128), version=of)) for name, of in versions.items()})
 
 
 @dataclass(slots=True)
-class Place:
+class SeededBank:
     """A bank of one tenant with something in it of every kind."""
 
     tenant: int
@@ -67,7 +67,7 @@ class Place:
     stranger: str = field(default_factory=lambda: f"eva-{secrets.token_hex(4)}")
     """A name of the same form that names no user."""
     mark: str = field(default_factory=lambda: "zq" + secrets.token_hex(10))
-    things: Things = field(default_factory=Things)
+    things: SeededIds = field(default_factory=SeededIds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Caller:
     gateway_user: str | None = None
     curate: bool = False
 
-    def owns(self, place: Place) -> bool:
+    def owns(self, place: SeededBank) -> bool:
         """Say whether a place is the caller's own, to change as a whole."""
         if self.space.user is None:
             return place.owner.user is None and place.owner.agent == self.space.agent
@@ -90,11 +90,11 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class IsolationFixture:
     """All of it."""
 
     names: Sequence[str]
-    places: Sequence[Place]
+    places: Sequence[SeededBank]
     callers: Sequence[Caller]
 
     @property
@@ -107,58 +107,58 @@ class World:
         """The ids of the banks of all places."""
         return [identity.bank_id(self.host_ids[place.tenant], place.bank) for place in self.places]
 
-    def foreign_to(self, caller: Caller) -> list[Place]:
+    def foreign_to(self, caller: Caller) -> list[SeededBank]:
         """Return the places a caller must not see."""
         return [place for place in self.places if place.tenant != caller.tenant or place.bank not in caller.reach]
 
-    def shared_with(self, caller: Caller) -> list[Place]:
+    def shared_with(self, caller: Caller) -> list[SeededBank]:
         """Return the places a user or an agent may see, and in which only others left something."""
         if caller.space == Space() or caller.gateway_user is not None:
             return []
         seen = [place for place in self.places if place.tenant == caller.tenant and place.bank in caller.reach]
         return [place for place in seen if not caller.owns(place)]
 
-    def owner_of(self, place: Place) -> Caller:
+    def owner_of(self, place: SeededBank) -> Caller:
         """Return the key that may do everything in a place's tenant."""
         return next(caller for caller in self.callers if caller.tenant == place.tenant)
 
 
-class Unfit(Exception):
+class FixtureIncomplete(Exception):
     """The world could not be made: what its owners wrote is not there for them."""
 
 
 #: Waits until the stages have worked off all that was written to a world's places.
-Settle = Callable[[World], Awaitable[None]]
+Settle = Callable[[IsolationFixture], Awaitable[None]]
 
 
-def named(prefix: str) -> list[str]:
+def make_tenant_names(prefix: str) -> list[str]:
     """Return names for the tenants of one check."""
     run = secrets.token_hex(6)
     return [f"{prefix}-{run}-{n}" for n in range(TENANTS)]
 
 
-async def build(names: Sequence[str], keys: Keys, send: Send, settle: Settle) -> World:
+async def build_fixture(names: Sequence[str], keys: Keys, send: Send, settle: Settle) -> IsolationFixture:
     """Make the tenants of these names and everything in them. Raises Unfit."""
-    places: list[Place] = []
+    places: list[SeededBank] = []
     callers: list[Caller] = []
     for tenant, name in enumerate(names):
-        ours = _places(tenant)
+        ours = _plan_banks(tenant)
         places += ours
-        callers += await _callers(tenant, name, ours, keys)
-    world = World(names, places, callers)
+        callers += await _create_callers(tenant, name, ours, keys)
+    world = IsolationFixture(names, places, callers)
     for place in places:
-        await _fill(place, world, send)
+        await _fill_bank(place, world, send)
     await settle(world)
     for place in places:
-        await _complete(place, world.owner_of(place).token, send)
-        await _seen_by_all_who_may(place, world, send)
+        await _complete_bank(place, world.owner_of(place).token, send)
+        await _check_visibility(place, world, send)
     return world
 
 
-def _places(tenant: int) -> list[Place]:
-    def place(prefix: str, kind: str, owner: Space) -> Place:
+def _plan_banks(tenant: int) -> list[SeededBank]:
+    def place(prefix: str, kind: str, owner: Space) -> SeededBank:
         name, twin = (f"{prefix}{kind}-{secrets.token_hex(4)}" for _ in range(2))
-        return Place(tenant, name, twin, owner)
+        return SeededBank(tenant, name, twin, owner)
 
     user, twin = f"eva-{secrets.token_hex(4)}", f"eva-{secrets.token_hex(4)}"
     gateway = "gateway:default:default:"
@@ -169,11 +169,11 @@ def _places(tenant: int) -> list[Place]:
         place("~ana/", "notes", Space("ana")),
         place("~bob/", "notes", Space("bob")),
         place("~ana@planner/", "steps", Space("ana", "planner")),
-        Place(tenant, gateway + user, gateway + twin, Space(), user, user, twin),
+        SeededBank(tenant, gateway + user, gateway + twin, Space(), user, user, twin),
     ]
 
 
-async def _callers(tenant: int, name: str, places: Sequence[Place], keys: Keys) -> list[Caller]:
+async def _create_callers(tenant: int, name: str, places: Sequence[SeededBank], keys: Keys) -> list[Caller]:
     team, office, plans, ana, bob, steps, gateway = (place.bank for place in places)
     shared = {team, office}
 
@@ -200,35 +200,37 @@ async def _callers(tenant: int, name: str, places: Sequence[Place], keys: Keys) 
     ]
 
 
-async def _fill(place: Place, world: World, send: Send) -> None:
+async def _fill_bank(place: SeededBank, world: IsolationFixture, send: Send) -> None:
     """Write what is distinctive: all but what the stages make of it."""
     owner = world.owner_of(place).token
     if place.user:
         key = next(caller.token for caller in world.callers if caller.gateway_user == place.user)
-        for said in (f"the box marked {place.mark} stands in the hall", *_stated(place)):
-            await _done(await send(Ask("POST", "/memories/add", _added(place.user, key, said)), ""), 200)
+        for said in (f"the box marked {place.mark} stands in the hall", *_make_statements(place)):
+            await _require_status(
+                await send(TrialRequest("POST", "/memories/add", _build_message(place.user, key, said)), ""), 200
+            )
     else:
-        for turn in _turns(place):
-            await _done(await send(Ask("POST", "/api/v1/turns", turn), owner), 201)
-    await _erase_a_draft(place, owner, send)
+        for turn in _make_turns(place):
+            await _require_status(await send(TrialRequest("POST", "/api/v1/turns", turn), owner), 201)
+    await _erase_draft(place, owner, send)
     bank, mark = {"bank": place.bank}, place.mark
     paper = {**bank, "content": f"The paper on {mark} is in the cellar.", "title": mark, "metadata": {"shelf": mark}}
-    doc = await _done(await send(Ask("POST", "/api/v1/docs", paper), owner), 201)
+    doc = await _require_status(await send(TrialRequest("POST", "/api/v1/docs", paper), owner), 201)
     rule = {**bank, "name": DIRECTIVE, "content": f"Do not open {mark}."}
-    directive = await _done(await send(Ask("POST", "/api/v1/directives", rule), owner), 201)
+    directive = await _require_status(await send(TrialRequest("POST", "/api/v1/directives", rule), owner), 201)
     asked = {**bank, "query": mark, "ttl_s": TTL_S}
-    job = await _done(await send(Ask("POST", "/api/v1/recall/jobs", asked), owner), 202)
-    place.things = Things(
+    job = await _require_status(await send(TrialRequest("POST", "/api/v1/recall/jobs", asked), owner), 202)
+    place.things = SeededIds(
         doc=doc["doc_id"], directive=directive["directive_id"], job=job["job_id"], erasure=place.things.erasure
     )
 
 
-def _turns(place: Place) -> list[dict[str, Any]]:
+def _make_turns(place: SeededBank) -> list[dict[str, Any]]:
     """Return the turns of a place: two that say where a box is, and two of one fact."""
     said = {
         TURN: (place.speaker, f"the box marked {place.mark} stands in the hall"),
         COLLEAGUES_TURN: (COLLEAGUE, f"who moved {place.mark} from Porto up to the attic of Boris Novak"),
-        **dict(zip(STATED, ((place.speaker, words) for words in _stated(place)), strict=True)),
+        **dict(zip(STATED, ((place.speaker, words) for words in _make_statements(place)), strict=True)),
     }
     where = {"bank": place.bank, "session_id": SESSION}
     return [
@@ -237,42 +239,44 @@ def _turns(place: Place) -> list[dict[str, Any]]:
     ]
 
 
-def _stated(place: Place) -> tuple[str, str]:
+def _make_statements(place: SeededBank) -> tuple[str, str]:
     return f"I like {place.mark}.", f"As I said: I like {place.mark}."
 
 
-async def _erase_a_draft(place: Place, token: str, send: Send) -> None:
+async def _erase_draft(place: SeededBank, token: str, send: Send) -> None:
     """Leave a receipt that only owners may read."""
     session = {"bank": place.bank, "session_id": "tuesday"}
     turn = {**session, "turn_id": TURN, "messages": [{"role": "user", "content": "a draft of a speech"}]}
-    await _done(await send(Ask("POST", "/api/v1/turns", turn), token), 201)
-    reply = await send(Ask("POST", "/api/v1/erasures", {**session, "kind": "session"}), token)
-    place.things = Things(erasure=(await _done(reply, 200))["erasure_id"])
+    await _require_status(await send(TrialRequest("POST", "/api/v1/turns", turn), token), 201)
+    reply = await send(TrialRequest("POST", "/api/v1/erasures", {**session, "kind": "session"}), token)
+    place.things = SeededIds(erasure=(await _require_status(reply, 200))["erasure_id"])
 
 
-def _added(user: str, key: str, said: str) -> dict[str, Any]:
+def _build_message(user: str, key: str, said: str) -> dict[str, Any]:
     message = {"sender_id": user, "role": "user", "timestamp": 1_772_366_400_000, "content": said}
     return {"user_id": user, "user_key": key, "session_id": "chat:1", "messages": [message]}
 
 
-async def _complete(place: Place, token: str, send: Send) -> None:
+async def _complete_bank(place: SeededBank, token: str, send: Send) -> None:
     """Learn what the stages made of it, link two units, and see that the owner sees every thing. Raises Unfit."""
-    known = await _recalled(place, token, send)
+    known = await _recall_marked_units(place, token, send)
     if len(known) < 2:  # noqa: PLR2004 - the ends of a link
-        raise Unfit("the owner recalls too little of what was written")
-    listed = await _done(await send(Ask("GET", f"/api/v1/reflections?bank={quote(place.bank)}"), token), 200)
+        raise FixtureIncomplete("the owner recalls too little of what was written")
+    listed = await _require_status(
+        await send(TrialRequest("GET", f"/api/v1/reflections?bank={quote(place.bank)}"), token), 200
+    )
     reflections = [one["reflection_id"] for one in listed["reflections"] if place.mark in one["content"]]
     if not reflections:
-        raise Unfit("what was stated twice led to no reflection")
+        raise FixtureIncomplete("what was stated twice led to no reflection")
     ends = {"from_unit_id": known[0], "to_unit_id": known[1], "link_type": "causes"}
-    await _done(await send(Ask("POST", "/api/v1/links", {"bank": place.bank, **ends}), token), 201)
+    await _require_status(await send(TrialRequest("POST", "/api/v1/links", {"bank": place.bank, **ends}), token), 201)
     old = place.things
-    place.things = Things(known[0], old.doc, old.directive, reflections[0], old.job, old.erasure)
-    for path in owners_reads(place):
-        await _done(await send(Ask("GET", path), token), 200)
+    place.things = SeededIds(known[0], old.doc, old.directive, reflections[0], old.job, old.erasure)
+    for path in list_owner_paths(place):
+        await _require_status(await send(TrialRequest("GET", path), token), 200)
 
 
-def owners_reads(place: Place) -> list[str]:
+def list_owner_paths(place: SeededBank) -> list[str]:
     """Return paths at which a place's owner reads each thing in it."""
     bank, things = quote(place.bank), place.things
     return [
@@ -284,31 +288,31 @@ def owners_reads(place: Place) -> list[str]:
     ]
 
 
-async def _seen_by_all_who_may(place: Place, world: World, send: Send) -> None:
+async def _check_visibility(place: SeededBank, world: IsolationFixture, send: Send) -> None:
     """See that whoever may see a place's things does: a check of what is never there would prove nothing."""
     bank = quote(place.bank)
     for caller in world.callers:
         if caller.tenant != place.tenant or place.bank not in caller.reach or caller.gateway_user is not None:
             continue
-        if not await _recalled(place, caller.token, send):
-            raise Unfit("a key does not see what it may see")
-        reply = await send(Ask("GET", f"/api/v1/directives?bank={bank}"), caller.token)
+        if not await _recall_marked_units(place, caller.token, send):
+            raise FixtureIncomplete("a key does not see what it may see")
+        reply = await send(TrialRequest("GET", f"/api/v1/directives?bank={bank}"), caller.token)
         if place.mark.encode() not in reply.body:
-            raise Unfit("a key does not see a directive that it may see")
+            raise FixtureIncomplete("a key does not see a directive that it may see")
     owner = world.owner_of(place).token
-    known = await send(Ask("GET", f"/api/v1/profile?user_id={quote(place.speaker)}"), owner)
+    known = await send(TrialRequest("GET", f"/api/v1/profile?user_id={quote(place.speaker)}"), owner)
     if place.mark.encode() not in known.body:
-        raise Unfit("the owner does not see what is known of a user")
+        raise FixtureIncomplete("the owner does not see what is known of a user")
 
 
-async def _recalled(place: Place, token: str, send: Send) -> list[str]:
+async def _recall_marked_units(place: SeededBank, token: str, send: Send) -> list[str]:
     """Return the units of a place that hold its mark, and are the words of its turns."""
     query = {"bank": place.bank, "query": place.mark, "kinds": ["experience"]}
-    found = await _done(await send(Ask("POST", "/api/v1/recall", query), token), 200)
+    found = await _require_status(await send(TrialRequest("POST", "/api/v1/recall", query), token), 200)
     return [one["unit_id"] for one in found["results"] if place.mark in one["text"]]
 
 
-async def _done(reply: Reply, status: int) -> Any:
+async def _require_status(reply: Reply, status: int) -> Any:
     if reply.status != status:
-        raise Unfit(f"the owner's own call was answered with {reply.status}")
+        raise FixtureIncomplete(f"the owner's own call was answered with {reply.status}")
     return reply.json()

@@ -215,13 +215,13 @@ def read_turn_status(value: object) -> TurnStatus:
     return TurnStatus(
         fields.integer("position"),
         fields.moment("accepted_at"),
-        {name: _stage(stages.object(name)) for name in stages.values},
+        {name: _parse_stage(stages.object(name)) for name in stages.values},
     )
 
 
 def read_freshness(value: object) -> Freshness:
     """Read a freshness block."""
-    return _freshness(Fields.of(value, "freshness"))
+    return _parse_freshness(Fields.of(value, "freshness"))
 
 
 def read_recall(value: object) -> RecallAnswer:
@@ -232,13 +232,13 @@ def read_recall(value: object) -> RecallAnswer:
         message = fields.object("reference")
         reference = {"role": message.text("role"), "content": message.text("content")}
     return RecallAnswer(
-        tuple(_recalled(one) for one in fields.objects("results")),
+        tuple(_parse_recalled(one) for one in fields.objects("results")),
         reference,
-        _freshness(fields.object("freshness")),
+        _parse_freshness(fields.object("freshness")),
         fields.real("took_ms"),
         fields.values,
         fields.texts("degraded"),
-        tuple(_directive(one) for one in (fields.objects("directives") if "directives" in fields.values else ())),
+        tuple(_parse_directive(one) for one in (fields.objects("directives") if "directives" in fields.values else ())),
         fields.values.get("truncated") is True,
     )
 
@@ -265,7 +265,7 @@ def read_job_state(value: object) -> RecallJobState:
 def read_documents(value: object) -> DocumentPage:
     """Read the answer of GET /api/v1/docs."""
     page = Fields.of(value, "documents")
-    return DocumentPage(tuple(map(_document, page.objects("docs"))), page.maybe_text("cursor"))
+    return DocumentPage(tuple(map(_parse_document, page.objects("docs"))), page.maybe_text("cursor"))
 
 
 def read_unit(value: object) -> Unit:
@@ -287,7 +287,7 @@ def read_forgotten(value: object) -> int:
     return Fields.of(value, "forgotten").integer("facts_forgotten")
 
 
-def _document(fields: Fields) -> Document:
+def _parse_document(fields: Fields) -> Document:
     metadata = fields.object("metadata")
     return Document(
         doc_id=fields.text("doc_id"),
@@ -300,12 +300,12 @@ def _document(fields: Fields) -> Document:
     )
 
 
-def _stage(fields: Fields) -> StageStatus:
+def _parse_stage(fields: Fields) -> StageStatus:
     error = None if fields.values.get("error") is None else fields.object("error").values
     return StageStatus(fields.text("status"), fields.integer("attempts"), fields.maybe_moment("updated_at"), error)
 
 
-def _freshness(fields: Fields) -> Freshness:
+def _parse_freshness(fields: Fields) -> Freshness:
     return Freshness(
         *(fields.integer(name) for name in ("position", "embedded", "extracted", "projected", "pending")),
         waited_ms=fields.real("waited_ms") if "waited_ms" in fields.values else 0.0,
@@ -313,13 +313,13 @@ def _freshness(fields: Fields) -> Freshness:
     )
 
 
-def _directive(fields: Fields) -> Directive:
+def _parse_directive(fields: Fields) -> Directive:
     return Directive(
         fields.text("name"), fields.text("content"), fields.integer("priority"), fields.maybe_text("laid_down_by")
     )
 
 
-def _recalled(fields: Fields) -> Recalled:
+def _parse_recalled(fields: Fields) -> Recalled:
     explain = None if fields.values.get("explain") is None else fields.object("explain").values
     turn_id = fields.maybe_text("turn_id")
     return Recalled(

@@ -14,8 +14,8 @@ from afterturn_client.errors import ApiError, InvalidAnswerError
 from afterturn_client.profiles import Profile, ProfileOptions, read_profile
 from afterturn_client.reading import Fields
 from afterturn_client.refusals import read_error
-from afterturn_client.transport import Reply, Request, encode
-from afterturn_client.turns import Moment, NewTurn, moment, texts_of, turn_body
+from afterturn_client.transport import Reply, Request, encode_json
+from afterturn_client.turns import Moment, NewTurn, format_moment, texts_of, turn_body
 
 T = TypeVar("T")
 
@@ -70,19 +70,19 @@ class Call(Generic[T]):
 
 def add_turn(turn: NewTurn, bank: str, timeout_s: float) -> Call[answers.TurnReceipt]:
     """POST /api/v1/turns."""
-    body = encode(turn_body(turn, bank))
+    body = encode_json(turn_body(turn, bank))
     request = Request("POST", "/api/v1/turns", body=body, timeout_s=timeout_s)
-    return Call(request, lambda value: _receipt(turn, value), private=tuple(texts_of(turn)))
+    return Call(request, lambda value: _parse_receipt(turn, value), private=tuple(texts_of(turn)))
 
 
 def add_turns(
     turns: Sequence[NewTurn], bank: str, timeout_s: float
 ) -> Call[tuple[answers.TurnReceipt | answers.RefusedTurn, ...]]:
     """POST /api/v1/turns:batch; one result a turn, in order."""
-    body = encode({"turns": [turn_body(turn, bank) for turn in turns]})
+    body = encode_json({"turns": [turn_body(turn, bank) for turn in turns]})
     request = Request("POST", "/api/v1/turns:batch", body=body, timeout_s=timeout_s)
     private = tuple(text for turn in turns for text in texts_of(turn))
-    return Call(request, lambda value: _results(turns, value), private=private)
+    return Call(request, lambda value: _parse_results(turns, value), private=private)
 
 
 class DocumentOptions(TypedDict, total=False):
@@ -100,11 +100,11 @@ def add_document(
     """POST /api/v1/docs; the same content again is the same document."""
     told = {**options, "content": content, "content_hash": content_hash}
     if (occurred_at := options.get("occurred_at")) is not None:
-        told["occurred_at"] = moment(occurred_at)
-    body = encode({"bank": bank, **{name: value for name, value in told.items() if value is not None}})
+        told["occurred_at"] = format_moment(occurred_at)
+    body = encode_json({"bank": bank, **{name: value for name, value in told.items() if value is not None}})
     request = Request("POST", "/api/v1/docs", body=body, timeout_s=timeout_s)
     private = (content, options.get("title"), *options.get("metadata", {}).values())
-    return Call(request, _document, private=tuple(text for text in private if text))
+    return Call(request, _parse_document_receipt, private=tuple(text for text in private if text))
 
 
 def list_documents(cursor: str | None, limit: int, bank: str, timeout_s: float) -> Call[answers.DocumentPage]:
@@ -115,7 +115,7 @@ def list_documents(cursor: str | None, limit: int, bank: str, timeout_s: float) 
 
 def turn_status(session_id: str, turn_id: str, bank: str, timeout_s: float) -> Call[answers.TurnStatus]:
     """GET /api/v1/turns/{session_id}/{turn_id}."""
-    path = f"/api/v1/turns/{segment(session_id)}/{segment(turn_id)}"
+    path = f"/api/v1/turns/{path_segment(session_id)}/{path_segment(turn_id)}"
     request = Request("GET", path, {"bank": bank}, timeout_s=timeout_s)
     return Call(request, answers.read_turn_status)
 
@@ -123,7 +123,7 @@ def turn_status(session_id: str, turn_id: str, bank: str, timeout_s: float) -> C
 def recall(query: str, options: RecallOptions, timeout_s: float) -> Call[answers.RecallAnswer]:
     """POST /api/v1/recall; the wait the options ask for is added to the time-out."""
     patience = timeout_s + (options.get("wait_ms") or 0) / 1000
-    body = encode(_recall_body(query, options))
+    body = encode_json(_recall_body(query, options))
     request = Request("POST", "/api/v1/recall", body=body, timeout_s=patience)
     return Call(request, answers.read_recall, private=(query,))
 
@@ -131,32 +131,32 @@ def recall(query: str, options: RecallOptions, timeout_s: float) -> Call[answers
 def start_recall(query: str, options: RecallOptions, ttl_s: int | None, timeout_s: float) -> Call[answers.RecallJob]:
     """POST /api/v1/recall/jobs; not repeated after an unknown outcome, which would leave two jobs."""
     body = _recall_body(query, options) | ({} if ttl_s is None else {"ttl_s": ttl_s})
-    request = Request("POST", "/api/v1/recall/jobs", body=encode(body), timeout_s=timeout_s)
+    request = Request("POST", "/api/v1/recall/jobs", body=encode_json(body), timeout_s=timeout_s)
     return Call(request, answers.read_job, idempotent=False, private=(query,))
 
 
 def recall_job(job_id: str, wait_ms: int, timeout_s: float) -> Call[answers.RecallJobState]:
     """GET /api/v1/recall/jobs/{id}."""
-    path = f"/api/v1/recall/jobs/{segment(job_id)}"
+    path = f"/api/v1/recall/jobs/{path_segment(job_id)}"
     params = {"wait_ms": wait_ms} if wait_ms else {}
     return Call(Request("GET", path, params, timeout_s=timeout_s + wait_ms / 1000), answers.read_job_state)
 
 
 def cancel_recall(job_id: str, timeout_s: float) -> Call[None]:
     """DELETE /api/v1/recall/jobs/{id}."""
-    return Call(Request("DELETE", f"/api/v1/recall/jobs/{segment(job_id)}", timeout_s=timeout_s), _nothing)
+    return Call(Request("DELETE", f"/api/v1/recall/jobs/{path_segment(job_id)}", timeout_s=timeout_s), _parse_nothing)
 
 
 def freshness(bank: str, position: int | None, wait_ms: int, timeout_s: float) -> Call[answers.Freshness]:
     """GET /api/v1/banks/{bank}/freshness."""
     params = {} if position is None else {"position": position, "wait_ms": wait_ms}
-    path = f"/api/v1/banks/{segment(bank)}/freshness"
+    path = f"/api/v1/banks/{path_segment(bank)}/freshness"
     return Call(Request("GET", path, params, timeout_s=timeout_s + wait_ms / 1000), answers.read_freshness)
 
 
 def get_unit(unit_id: str, bank: str, timeout_s: float) -> Call[answers.Unit]:
     """GET /api/v1/units/{unit_id}."""
-    request = Request("GET", f"/api/v1/units/{segment(unit_id)}", {"bank": bank}, timeout_s=timeout_s)
+    request = Request("GET", f"/api/v1/units/{path_segment(unit_id)}", {"bank": bank}, timeout_s=timeout_s)
     return Call(request, answers.read_unit)
 
 
@@ -164,15 +164,15 @@ def correct_unit(
     unit_id: str, content: str, version: int | None, bank: str, timeout_s: float
 ) -> Call[answers.CorrectionReceipt]:
     """PATCH /api/v1/units/{unit_id}; repeated, it finds the new text in its place and changes nothing."""
-    body = encode({"content": content, **({} if version is None else {"version": version})})
-    path = f"/api/v1/units/{segment(unit_id)}"
+    body = encode_json({"content": content, **({} if version is None else {"version": version})})
+    path = f"/api/v1/units/{path_segment(unit_id)}"
     request = Request("PATCH", path, {"bank": bank}, body=body, timeout_s=timeout_s)
     return Call(request, answers.read_correction, idempotent=version is None, private=(content,))
 
 
 def pin_unit(unit_id: str, pinned: bool, bank: str, timeout_s: float) -> Call[answers.CorrectionReceipt]:  # noqa: FBT001 - as sent
     """PUT or DELETE /api/v1/units/{unit_id}/pin; repeated, it changes nothing."""
-    path = f"/api/v1/units/{segment(unit_id)}/pin"
+    path = f"/api/v1/units/{path_segment(unit_id)}/pin"
     request = Request("PUT" if pinned else "DELETE", path, {"bank": bank}, timeout_s=timeout_s)
     return Call(request, answers.read_correction)
 
@@ -180,7 +180,7 @@ def pin_unit(unit_id: str, pinned: bool, bank: str, timeout_s: float) -> Call[an
 def delete_unit(unit_id: str, with_facts: bool, bank: str, timeout_s: float) -> Call[int]:  # noqa: FBT001 - as sent
     """DELETE /api/v1/units/{unit_id}."""
     params: dict[str, str | int] = {"bank": bank, **({"with_facts": "true"} if with_facts else {})}
-    request = Request("DELETE", f"/api/v1/units/{segment(unit_id)}", params, timeout_s=timeout_s)
+    request = Request("DELETE", f"/api/v1/units/{path_segment(unit_id)}", params, timeout_s=timeout_s)
     return Call(request, answers.read_forgotten if with_facts else lambda _: 0)
 
 
@@ -198,21 +198,21 @@ def profile(options: ProfileOptions, timeout_s: float) -> Call[Profile]:
 
 def set_language(language: str, bank: str, timeout_s: float) -> Call[answers.BankLanguage]:
     """PATCH /api/v1/banks/{bank}; the same language again changes nothing."""
-    body = encode({"language": language})
+    body = encode_json({"language": language})
     return Call(
-        Request("PATCH", f"/api/v1/banks/{segment(bank)}", body=body, timeout_s=timeout_s), answers.read_language
+        Request("PATCH", f"/api/v1/banks/{path_segment(bank)}", body=body, timeout_s=timeout_s), answers.read_language
     )
 
 
 def health(timeout_s: float) -> Call[answers.Health]:
     """GET /health/ready; a service that is not ready answers too."""
     request = Request("GET", "/health/ready", timeout_s=timeout_s)
-    return Call(request, _ready, also={_UNAVAILABLE: _failing})
+    return Call(request, _parse_ready, also={_UNAVAILABLE: _parse_not_ready})
 
 
-def judge(call: Call[T], reply: Reply, key: str) -> T | ApiError:
+def parse_reply(call: Call[T], reply: Reply, key: str) -> T | ApiError:
     """Return what the reply says, or the error it is. Raises InvalidAnswerError for what cannot be read."""
-    value = _json(reply)
+    value = _parse_json(reply)
     if reply.status in call.also and isinstance(value, dict):
         return call.also[reply.status](value)
     if reply.status in _OK:
@@ -222,7 +222,7 @@ def judge(call: Call[T], reply: Reply, key: str) -> T | ApiError:
     return read_error(value, reply.status, reply.retry_after, (key, *call.private))
 
 
-def segment(name: str) -> str:
+def path_segment(name: str) -> str:
     """Return a name as one segment of a path: a slash, a dot segment or any other sign stays a name."""
     quoted = quote(name, safe="", errors="replace")
     return quoted.replace(".", "%2E") if not name.strip(".") else quoted
@@ -231,7 +231,7 @@ def segment(name: str) -> str:
 _UNREADABLE = object()
 
 
-def _json(reply: Reply) -> Any:
+def _parse_json(reply: Reply) -> Any:
     if reply.body == b"":
         return None
     try:
@@ -240,28 +240,28 @@ def _json(reply: Reply) -> Any:
         return _UNREADABLE
 
 
-def _receipt(turn: NewTurn, value: object) -> answers.TurnReceipt:
+def _parse_receipt(turn: NewTurn, value: object) -> answers.TurnReceipt:
     fields = Fields.of(value, "turn")
     return answers.TurnReceipt(turn.session_id, turn.turn_id, fields.integer("position"), fields.flag("duplicate"))
 
 
-def _document(value: object) -> answers.DocumentReceipt:
+def _parse_document_receipt(value: object) -> answers.DocumentReceipt:
     fields = Fields.of(value, "document")
     return answers.DocumentReceipt(
         fields.text("doc_id"), fields.integer("position"), fields.flag("duplicate"), fields.integer("units")
     )
 
 
-def _results(turns: Sequence[NewTurn], value: object) -> tuple[answers.TurnReceipt | answers.RefusedTurn, ...]:
+def _parse_results(turns: Sequence[NewTurn], value: object) -> tuple[answers.TurnReceipt | answers.RefusedTurn, ...]:
     results = Fields.of(value, "batch").objects("results")
     if len(results) != len(turns):
         raise InvalidAnswerError("batch: not one result for each turn")
-    return tuple(_result(turn, fields) for turn, fields in zip(turns, results, strict=True))
+    return tuple(_parse_result(turn, fields) for turn, fields in zip(turns, results, strict=True))
 
 
-def _result(turn: NewTurn, fields: Fields) -> answers.TurnReceipt | answers.RefusedTurn:
+def _parse_result(turn: NewTurn, fields: Fields) -> answers.TurnReceipt | answers.RefusedTurn:
     if fields.flag("ok"):
-        return _receipt(turn, fields.values)
+        return _parse_receipt(turn, fields.values)
     error = read_error(fields.values, None, None, texts_of(turn))
     return answers.RefusedTurn(turn.session_id, turn.turn_id, error)
 
@@ -275,19 +275,19 @@ def _recall_body(query: str, options: RecallOptions) -> dict[str, Any]:
     if "metadata" in body:
         body["metadata"] = dict(body["metadata"])
     for name in {"as_of", "known_at"} & body.keys():
-        body[name] = moment(body[name])
+        body[name] = format_moment(body[name])
     return body
 
 
-def _ready(value: object) -> answers.Health:
+def _parse_ready(value: object) -> answers.Health:
     raw = Fields.of(value, "health").values
     degraded = raw.get("status") == "degraded" or bool(raw.get("degraded"))
     return answers.Health("degraded" if degraded else "ready", raw)
 
 
-def _failing(value: object) -> answers.Health:
+def _parse_not_ready(value: object) -> answers.Health:
     return answers.Health("failing", Fields.of(value, "health").values)
 
 
-def _nothing(_value: object) -> None:
+def _parse_nothing(_value: object) -> None:
     return None

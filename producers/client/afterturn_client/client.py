@@ -11,9 +11,9 @@ import httpx
 from afterturn_client import answers, calls
 from afterturn_client.calls import Call, DocumentOptions, RecallOptions
 from afterturn_client.profiles import Profile, ProfileOptions
-from afterturn_client.retry import Pause, RetryPolicy, attempts
+from afterturn_client.retry import Pause, RetryPolicy, plan_attempts
 from afterturn_client.target import Target
-from afterturn_client.transport import Lost, Reply, exchange, exchange_blocking
+from afterturn_client.transport import Lost, Reply, exchange_blocking, exchange_once
 from afterturn_client.turns import Messages, NewTurn, TurnOptions
 
 T = TypeVar("T")
@@ -163,7 +163,7 @@ class AsyncAfterturn:
         await self.aclose()
 
     async def _run(self, call: Call[T]) -> T:
-        steps = attempts(call, self._target.retry, self._target.key)
+        steps = plan_attempts(call, self._target.retry, self._target.key)
         outcome: Reply | Lost | None = None
         try:
             while True:
@@ -172,7 +172,7 @@ class AsyncAfterturn:
                     await asyncio.sleep(step.seconds)
                     outcome = None
                 else:
-                    outcome = await exchange(self._http, step, traced=self._traced)
+                    outcome = await exchange_once(self._http, step, traced=self._traced)
         except StopIteration as done:
             result: T = done.value
         return result
@@ -302,7 +302,7 @@ class Afterturn:
         self.close()
 
     def _run(self, call: Call[T]) -> T:
-        steps = attempts(call, self._target.retry, self._target.key)
+        steps = plan_attempts(call, self._target.retry, self._target.key)
         outcome: Reply | Lost | None = None
         try:
             while True:

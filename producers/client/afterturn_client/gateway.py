@@ -21,9 +21,9 @@ from afterturn_client.transport import (
     Lost,
     Reply,
     check_base_url,
-    encode,
+    encode_json,
     proxy_of,
-    trusted,
+    trusted_certificates,
 )
 
 #: How the gateway names a chat session in `add` and `flush`.
@@ -83,7 +83,10 @@ class GatewayClient:
         self._identity = {"user_id": user_id, "user_key": user_key}
         self._scope = {"app_id": app_id, "project_id": project_id}
         self._posts = posts or Posts(
-            transport or _transport(self._base_url), self._base_url, float(timeout_seconds), traced=transport is None
+            transport or _build_transport(self._base_url),
+            self._base_url,
+            float(timeout_seconds),
+            traced=transport is None,
         )
 
     def __repr__(self) -> str:
@@ -95,7 +98,7 @@ class GatewayClient:
         `turn_id` is for an Afterturn that hands its turns to itself: it names the turn the messages are of, so that
         they are not stored a second time. The contract of other gateways has no such field.
         """
-        body = {**self._of_session(session_id), "messages": [_wire(message) for message in messages]}
+        body = {**self._of_session(session_id), "messages": [_message_json(message) for message in messages]}
         await self._call("add", body if turn_id is None else {**body, "afterturn_turn_id": turn_id})
 
     async def flush(self, session_id: str) -> None:
@@ -111,7 +114,7 @@ class GatewayClient:
         results = reply.get("results")
         if not isinstance(results, list) or not all(isinstance(item, dict) for item in results):
             raise GatewayError(operation="search", path="/memories/search", category="invalid_response", status=200)
-        return tuple(hit for hit in map(_hit, results) if hit is not None)
+        return tuple(hit for hit in map(_parse_hit, results) if hit is not None)
 
     async def aclose(self) -> None:
         """Close what is open."""
@@ -130,10 +133,10 @@ class GatewayClient:
 
     async def _call(self, operation: str, body: Mapping[str, Any]) -> dict[str, Any]:
         path = f"/memories/{operation}"
-        outcome = await self._posts.send(path, encode(body))
+        outcome = await self._posts.send(path, encode_json(body))
         if isinstance(outcome, Lost):
             raise GatewayError(operation=operation, path=path, category=outcome.category, unsent=not outcome.sent)
-        answer = _read(outcome)
+        answer = _read_reply(outcome)
         if isinstance(answer, dict):
             return answer
         raise GatewayError(
@@ -145,13 +148,15 @@ class GatewayClient:
         )
 
 
-def _transport(base_url: str) -> httpx.AsyncBaseTransport:
+def _build_transport(base_url: str) -> httpx.AsyncBaseTransport:
     return httpx.AsyncHTTPTransport(
-        verify=trusted(base_url), proxy=proxy_of(base_url), limits=httpx.Limits(max_keepalive_connections=0)
+        verify=trusted_certificates(base_url),
+        proxy=proxy_of(base_url),
+        limits=httpx.Limits(max_keepalive_connections=0),
     )
 
 
-def _read(reply: Reply) -> dict[str, Any] | Category:
+def _read_reply(reply: Reply) -> dict[str, Any] | Category:
     """Return the JSON object of a 2xx reply, else the category of what is wrong with it."""
     if reply.status == _UNAUTHORIZED:
         return "unauthorized"
@@ -166,7 +171,7 @@ def _read(reply: Reply) -> dict[str, Any] | Category:
     return value if isinstance(value, dict) else "invalid_response"
 
 
-def _wire(message: GatewayMessage) -> dict[str, str | int]:
+def _message_json(message: GatewayMessage) -> dict[str, str | int]:
     return {
         "sender_id": message.sender_id,
         "role": message.role,
@@ -175,21 +180,21 @@ def _wire(message: GatewayMessage) -> dict[str, str | int]:
     }
 
 
-def _hit(item: Mapping[str, Any]) -> GatewayHit | None:
+def _parse_hit(item: Mapping[str, Any]) -> GatewayHit | None:
     text = item.get("text")
     if not isinstance(text, str) or not text.strip():
         return None
     names = ("id", "session_id", "source_scope", "resource_uri")
-    strings = {name: _storable(value) for name in names if isinstance(value := item.get(name), str)}
-    return GatewayHit(text=_storable(text), score=_number(item.get("score")), **strings)
+    strings = {name: _strip_unstorable(value) for name in names if isinstance(value := item.get(name), str)}
+    return GatewayHit(text=_strip_unstorable(text), score=_parse_number(item.get("score")), **strings)
 
 
-def _storable(text: str) -> str:
+def _strip_unstorable(text: str) -> str:
     """Return a text without what no model, no answer and no database can hold: lone surrogates and NUL."""
     return text.encode(errors="replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def _number(value: object) -> float | None:
+def _parse_number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

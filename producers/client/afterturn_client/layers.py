@@ -99,7 +99,7 @@ class MemoryGatewayService:
         if not prompt.strip():
             return Recall(None, ())
         scopes = [scope.value for scope in self._settings.scope]
-        outcome = await _attempt("search", self._client.search(session_id, prompt, scopes, self._settings.top_k))
+        outcome = await _attempt_call("search", self._client.search(session_id, prompt, scopes, self._settings.top_k))
         if isinstance(outcome, Failure):
             return Recall(None, [AuditEvent(EventName.GATEWAY_RECALL_FAILED, session_id, outcome.payload())])
         noted = {"scopes": scopes, "results": len(outcome.value)}
@@ -112,11 +112,11 @@ class MemoryGatewayService:
         if messages is None:
             return ()
         where = {"gateway_session": SESSION_PREFIX + turn.session_id}
-        added = await _attempt("add", self._client.add(turn.session_id, messages))
+        added = await _attempt_call("add", self._client.add(turn.session_id, messages))
         if isinstance(added, Failure):
             return [AuditEvent(EventName.GATEWAY_ADD_FAILED, turn.session_id, where | added.payload())]
         noted = AuditEvent(EventName.GATEWAY_ADD_SUCCEEDED, turn.session_id, {**where, "messages": len(messages)})
-        flushed = await _attempt("flush", self._client.flush(turn.session_id))
+        flushed = await _attempt_call("flush", self._client.flush(turn.session_id))
         if isinstance(flushed, Failure):
             failed = {**where, "add_succeeded": True, **flushed.payload()}
             return [noted, AuditEvent(EventName.GATEWAY_FLUSH_FAILED, turn.session_id, failed)]
@@ -161,7 +161,7 @@ class AfterturnLayer:
         """Recall what the bank holds on the prompt; the reference is the one the service has framed."""
         if not prompt.strip():
             return Recall(None, ())
-        outcome = await _attempt("recall", self._recall(session_id, prompt))
+        outcome = await _attempt_call("recall", self._recall(session_id, prompt))
         if isinstance(outcome, Failure):
             return Recall(None, [AuditEvent(EventName.RECALL_FAILED, session_id, outcome.payload())])
         reference, results = outcome.value
@@ -175,7 +175,7 @@ class AfterturnLayer:
             Message("user", turn.prompt, timestamp=turn.asked_at),
             Message("assistant", turn.answer, timestamp=max(turn.asked_at, turn.answered_at)),
         ]
-        outcome = await _attempt(
+        outcome = await _attempt_call(
             "add_turn",
             self._client.add_turn(
                 turn.session_id,
@@ -195,7 +195,7 @@ class AfterturnLayer:
     async def _recall(self, session_id: str, prompt: str) -> tuple[str | None, int]:
         options: RecallOptions = {"session_id": session_id, **self._options}
         async with asyncio.timeout(self._deadline_s):
-            answer = await self._client.recall(_question(prompt), **options)
+            answer = await self._client.recall(_question_of(prompt), **options)
         content = None if answer.reference is None else answer.reference["content"]
         if content is not None and not is_frame(content):
             raise InvalidAnswerError("recall: the reference is not framed")
@@ -223,14 +223,14 @@ class Failure:
         return {name: value for name, value in asdict(self).items() if value not in {None, False}}
 
 
-async def _attempt(operation: str, call: Awaitable[T]) -> Done[T] | Failure:
+async def _attempt_call(operation: str, call: Awaitable[T]) -> Done[T] | Failure:
     try:
         return Done(await call)
     except Exception as error:  # noqa: BLE001 -- the promise of this module: memory never breaks a run
-        return _failure(operation, error)
+        return _build_failure(operation, error)
 
 
-def _failure(operation: str, error: Exception) -> Failure:
+def _build_failure(operation: str, error: Exception) -> Failure:
     if isinstance(error, GatewayError):
         return Failure(operation, error.category, error.status, error.unknown and operation != "search")
     if isinstance(error, ApiError):
@@ -251,7 +251,7 @@ def _is_one_sided(turn: FinishedTurn) -> bool:
     return not (turn.prompt.strip() and turn.answer.strip())
 
 
-def _question(prompt: str) -> str:
+def _question_of(prompt: str) -> str:
     asked = prompt.encode(errors="surrogatepass")
     return prompt if len(asked) <= LONGEST_QUESTION else asked[:LONGEST_QUESTION].decode(errors="ignore")
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import httpx
 
-from afterturn_client.transport import Lost, Reply, send
+from afterturn_client.transport import Lost, Reply, send_request
 
 #: Of every post.
 HEADERS = {"accept": "application/json", "content-type": "application/json"}
@@ -39,7 +39,7 @@ class Posts:
         """Send once, as `exchange` does."""
         url, headers = self._made.get(path) or self._make(path)
         outgoing = httpx.Request("POST", url, headers=headers, content=body, extensions={"timeout": self._timeouts})
-        return await send(self._transport.handle_async_request, outgoing, self._timeout_s, traced=self._traced)
+        return await send_request(self._transport.handle_async_request, outgoing, self._timeout_s, traced=self._traced)
 
     async def aclose(self) -> None:
         """Close what is open."""

@@ -59,13 +59,13 @@ def read_profile(value: object) -> Profile:
     fields = Fields.of(value, "profile")
     return Profile(
         fields.texts("names"),
-        tuple(_fact(one) for one in fields.objects("facts")),
+        tuple(_parse_fact(one) for one in fields.objects("facts")),
         tuple(one.text("name") for one in fields.objects("beside")),
         fields.values,
     )
 
 
-def _fact(fields: Fields) -> Fact:
+def _parse_fact(fields: Fields) -> Fact:
     return Fact(
         fact_id=fields.text("fact_id"),
         key=fields.text("key"),
@@ -79,5 +79,5 @@ def _fact(fields: Fields) -> Fact:
         since=fields.moment("since"),
         until=fields.maybe_moment("until"),
         stated=fields.integer("stated"),
-        history=tuple(_fact(one) for one in fields.objects("history")),
+        history=tuple(_parse_fact(one) for one in fields.objects("history")),
     )

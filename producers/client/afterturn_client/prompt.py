@@ -31,13 +31,13 @@ def build_messages(
     recalled = [] if reference is None else [{"role": "user", "content": reference}]
     return [
         {"role": "system", "content": "\n\n".join(part for part in system if part)},
-        *map(_plain, skills),
+        *map(_unmark_message, skills),
         *recalled,
-        *(_plain(message) for message in history if message.get("context_visible") is not False),
+        *(_unmark_message(message) for message in history if message.get("context_visible") is not False),
         {"role": "user", "content": current if isinstance(current, str) else [dict(part) for part in current]},
     ]
 
 
-def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
+def _unmark_message(message: Mapping[str, Any]) -> dict[str, Any]:
     """Return a message without our own mark, which no model's service knows."""
     return {name: value for name, value in message.items() if name != "context_visible"}

@@ -11,7 +11,7 @@ _UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\ua
 _SATURATION, _LENGTH_WEIGHT = 1.2, 0.75
 
 
-def terms(text: str) -> list[str]:
+def split_terms(text: str) -> list[str]:
     """Return the words of a text in lower case, and the single signs of scripts without spaces."""
     found = []
     for word in _WORD.findall(text.casefold()):
@@ -20,13 +20,13 @@ def terms(text: str) -> list[str]:
     return found
 
 
-def ranked(query: str, texts: Sequence[str]) -> list[int]:
+def rank_texts(query: str, texts: Sequence[str]) -> list[int]:
     """Return the places of the texts that share a word with the query, best first; of equals, the later one first."""
-    counts = [Counter(terms(text)) for text in texts]
+    counts = [Counter(split_terms(text)) for text in texts]
     lengths = [sum(count.values()) for count in counts]
     average = sum(lengths) / len(lengths) if any(lengths) else 1.0
     scores = [0.0] * len(texts)
-    for term in set(terms(query)):
+    for term in set(split_terms(query)):
         holding = [at for at, count in enumerate(counts) if term in count]
         rarity = math.log(1 + (len(texts) - len(holding) + 0.5) / (len(holding) + 0.5))
         for at in holding:

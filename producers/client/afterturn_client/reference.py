@@ -64,7 +64,7 @@ def frame(items: Sequence[Mapping[str, Any]], max_characters: int | None = MAX_C
     the room there is, and ends in `CUT`.
     """
     shown = [{name: value for name, value in item.items() if value is not None} for item in items]
-    kept = shown if max_characters is None else _fitting(shown, max_characters)
+    kept = shown if max_characters is None else _select_fitting(shown, max_characters)
     if not kept:
         return None
     body = {"kind": KIND, "untrusted": True, "note": NOTE, "items": kept}
@@ -91,7 +91,7 @@ def is_frame(text: str) -> bool:
 
 def strip(text: str) -> str:
     """Return the text without the frames in it; everything else stays exactly as it is, other tags included."""
-    return _FRAME.sub(_without, text) if "<memory_" in text else text
+    return _FRAME.sub(_replace_frame, text) if "<memory_" in text else text
 
 
 def cut(text: str, most: int) -> str:
@@ -99,7 +99,7 @@ def cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: max(0, most - len(CUT))] + CUT
 
 
-def _fitting(items: Sequence[dict[str, Any]], most: int) -> list[dict[str, Any]]:
+def _select_fitting(items: Sequence[dict[str, Any]], most: int) -> list[dict[str, Any]]:
     kept, room = [], most
     for whole in items:
         item = _cut_to(whole, room) if len(escaped(whole)) > most else whole
@@ -163,7 +163,7 @@ def escaped(value: object) -> str:
     return text
 
 
-def _without(found: re.Match[str]) -> str:
+def _replace_frame(found: re.Match[str]) -> str:
     """Return nothing for one of our frames; what only looks like one is somebody's own text."""
     try:
         inside = json.loads(found[2] or found[4] or "")

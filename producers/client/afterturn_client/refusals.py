@@ -47,16 +47,16 @@ def read_error(value: object, status: int | None, retry_after: float | None, pri
     retryable = error.get("retryable")
     request_id = body.get("request_id")
     return BY_CODE.get(code, ApiError)(
-        screened(error.get("message"), private),
+        screen_message(error.get("message"), private),
         status=status,
         code=code,
         retryable=retryable if isinstance(retryable, bool) else status in _TRANSIENT,
         retry_after=retry_after,
-        request_id=screened(request_id, private) if isinstance(request_id, str) else None,
+        request_id=screen_message(request_id, private) if isinstance(request_id, str) else None,
     )
 
 
-def screened(message: object, private: Iterable[str]) -> str:
+def screen_message(message: object, private: Iterable[str]) -> str:
     """Return a message fit for a log: one printable line, or '' when it repeats a private text."""
     if not isinstance(message, str):
         return ""

@@ -4,7 +4,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from afterturn_client.calls import Call, judge
+from afterturn_client.calls import Call, parse_reply
 from afterturn_client.errors import AfterturnError, ApiError, UnknownOutcomeError, UnreachableError
 from afterturn_client.transport import Lost, Reply, Request
 
@@ -48,7 +48,7 @@ class Pause:
     seconds: float
 
 
-def attempts(call: Call[T], policy: RetryPolicy, key: str) -> Generator[Request | Pause, Reply | Lost | None, T]:
+def plan_attempts(call: Call[T], policy: RetryPolicy, key: str) -> Generator[Request | Pause, Reply | Lost | None, T]:
     """Yield requests and pauses; a request is answered with its Reply or Lost, a pause with None.
 
     Returns what the call reads from its answer; raises the last error when it is not worth another try.
@@ -60,7 +60,7 @@ def attempts(call: Call[T], policy: RetryPolicy, key: str) -> Generator[Request 
         if outcome is None:
             raise RuntimeError("a request must be answered with its outcome")
         spent += outcome.seconds
-        result = _lost(outcome, call) if isinstance(outcome, Lost) else judge(call, outcome, key)
+        result = _lost_error(outcome, call) if isinstance(outcome, Lost) else parse_reply(call, outcome, key)
         if not isinstance(result, AfterturnError):
             return result
         asked = result.retry_after if isinstance(result, ApiError) else None
@@ -84,6 +84,6 @@ def worth_another(call: Call[T], error: AfterturnError) -> bool:
     return not_done or (call.idempotent and error.status in _AWAY)
 
 
-def _lost(lost: Lost, call: Call[T]) -> AfterturnError:
+def _lost_error(lost: Lost, call: Call[T]) -> AfterturnError:
     place = f"{call.request.method} (no answer: {lost.category})"
     return UnknownOutcomeError(place) if lost.sent else UnreachableError(place)

@@ -54,24 +54,24 @@ class SessionSearchTool:
 
         Returns a frame of untrusted reference data, or JSON `{"ok", ...}` when there is nothing to show.
         """
-        asked = _read(arguments)
+        asked = _parse_arguments(arguments)
         if asked is None:
-            return _json(
+            return _tool_json(
                 ok=False, error="invalid_arguments", message=f"query (text), limit (1 to {MOST}), session_id (text)"
             )
         query, limit, only = asked
         try:
             hits = await self.search.search(query, limit, only=only, without=None if only else own_session)
         except (AfterturnError, OSError) as error:
-            return _json(ok=False, error="unavailable", message=f"the search failed ({type(error).__name__})")
+            return _tool_json(ok=False, error="unavailable", message=f"the search failed ({type(error).__name__})")
         items = [
             {"session_id": hit.session_id, "at": None if hit.at is None else hit.at.isoformat(), "text": hit.text}
             for hit in hits
         ]
-        return frame(items) or _json(ok=True, results=[], message="nothing was found")
+        return frame(items) or _tool_json(ok=True, results=[], message="nothing was found")
 
 
-def _read(arguments: Mapping[str, Any] | str) -> tuple[str, int, str | None] | None:
+def _parse_arguments(arguments: Mapping[str, Any] | str) -> tuple[str, int, str | None] | None:
     try:
         value = json.loads(arguments) if isinstance(arguments, str) else arguments
     except (ValueError, RecursionError):
@@ -86,5 +86,5 @@ def _read(arguments: Mapping[str, Any] | str) -> tuple[str, int, str | None] | N
     return query, limit, only or None
 
 
-def _json(**answer: Any) -> str:
+def _tool_json(**answer: Any) -> str:
     return json.dumps(answer, ensure_ascii=False)

@@ -17,10 +17,10 @@ from typing import Any, Protocol
 from afterturn_client.audit import AuditEvent
 from afterturn_client.calls import RecallOptions
 from afterturn_client.client import AsyncAfterturn
-from afterturn_client.curated.files import locked
+from afterturn_client.curated.files import lock_folder
 from afterturn_client.errors import AfterturnError, ApiError
 from afterturn_client.layers import FinishedTurn
-from afterturn_client.ranking import ranked
+from afterturn_client.ranking import rank_texts
 
 #: How many characters of a turn a search shows.
 EXCERPT = 800
@@ -75,7 +75,7 @@ class LocalSessions:
 
     async def history(self, session_id: str) -> Sequence[Mapping[str, Any]]:
         """Return the messages of the newest turns, oldest first."""
-        lines = await asyncio.to_thread(lambda: list(_visible(self._path(session_id))))
+        lines = await asyncio.to_thread(lambda: list(_visible_lines(self._path(session_id))))
         return [message for line in lines[-self.history_turns :] for message in line["messages"]]
 
     async def record(self, turn: FinishedTurn) -> None:
@@ -97,18 +97,20 @@ class LocalSessions:
 
     def events(self, session_id: str) -> list[Mapping[str, Any]]:
         """Return the hidden events of a session, oldest first."""
-        return [line for line in _lines(self._path(session_id)) if line.get("context_visible") is False]
+        return [line for line in _read_lines(self._path(session_id)) if line.get("context_visible") is False]
 
     def _search(self, query: str, limit: int, only: str | None, without: str | None) -> list[SessionHit]:
         paths = sorted(self.folder.glob("*.jsonl")) if only is None else [self._path(only)]
-        hits = [hit for path in paths for line in _visible(path) if (hit := _hit(line)).session_id != without]
-        best = ranked(query, [hit.text for hit in hits])[:limit]
-        return [SessionHit(hits[at].session_id, _excerpt(hits[at].text), hits[at].at) for at in best]
+        hits = [
+            hit for path in paths for line in _visible_lines(path) if (hit := _build_hit(line)).session_id != without
+        ]
+        best = rank_texts(query, [hit.text for hit in hits])[:limit]
+        return [SessionHit(hits[at].session_id, _cut_excerpt(hits[at].text), hits[at].at) for at in best]
 
     def _append(self, session_id: str, line: Mapping[str, Any]) -> None:
-        text = json.dumps({"session_id": session_id, **line}, default=_wire) + "\n"
+        text = json.dumps({"session_id": session_id, **line}, default=_format_value) + "\n"
         path = self._path(session_id)
-        with locked(self.folder, PATIENCE_S), path.open("ab") as file:
+        with lock_folder(self.folder, PATIENCE_S), path.open("ab") as file:
             os.fchmod(file.fileno(), 0o600)
             # A line that a killed process has left unfinished must not swallow this one.
             file.write((b"" if _ends_whole(path) else b"\n") + text.encode())
@@ -167,7 +169,7 @@ def _is_away(error: AfterturnError) -> bool:
     return error.retryable or error.status in SERVER_ERRORS if isinstance(error, ApiError) else True
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
+def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the lines that are whole; a torn one is the turn of a process that was killed before it was told yes."""
     if not path.exists():
         return
@@ -180,18 +182,20 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
             yield line
 
 
-def _visible(path: Path) -> Iterator[dict[str, Any]]:
+def _visible_lines(path: Path) -> Iterator[dict[str, Any]]:
     return (
-        line for line in _lines(path) if line.get("context_visible") is True and isinstance(line.get("messages"), list)
+        line
+        for line in _read_lines(path)
+        if line.get("context_visible") is True and isinstance(line.get("messages"), list)
     )
 
 
-def _hit(line: Mapping[str, Any]) -> SessionHit:
+def _build_hit(line: Mapping[str, Any]) -> SessionHit:
     text = "\n".join(f"{message['role']}: {message['content']}" for message in line["messages"])
     return SessionHit(line["session_id"], text, datetime.fromisoformat(line["at"]))
 
 
-def _excerpt(text: str) -> str:
+def _cut_excerpt(text: str) -> str:
     return text if len(text) <= EXCERPT else f"{text[: EXCERPT - 1]}…"
 
 
@@ -202,7 +206,7 @@ def _ends_whole(path: Path) -> bool:
         return size == 0 or file.read() == b"\n"
 
 
-def _wire(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat()
     raise TypeError(f"{type(value).__name__} is not written into a session's file")

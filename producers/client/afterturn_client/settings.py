@@ -94,16 +94,16 @@ class GatewaySettings:
     @classmethod
     def parse(cls, block: Any) -> Self:
         """Read `memory.gateway`. Raises MemoryConfigError."""
-        values = _object(block, "memory.gateway")
+        values = _check_object(block, "memory.gateway")
         return cls(
             base_url=_base_url(values.get("baseUrl")),
-            user_id=_text(values, "userId", ""),
-            user_key=Secret(_text(values, "userKey", "")),
-            app_id=_text(values, "appId", "default") or _refuse("appId", "must not be blank"),
-            project_id=_text(values, "projectId", "default") or _refuse("projectId", "must not be blank"),
-            scope=_scope(values.get("scope")),
+            user_id=_parse_text(values, "userId", ""),
+            user_key=Secret(_parse_text(values, "userKey", "")),
+            app_id=_parse_text(values, "appId", "default") or _refuse_setting("appId", "must not be blank"),
+            project_id=_parse_text(values, "projectId", "default") or _refuse_setting("projectId", "must not be blank"),
+            scope=_parse_scope(values.get("scope")),
             top_k=_top_k(values.get("topK")),
-            timeout_seconds=_timeout(values.get("timeoutSeconds")),
+            timeout_seconds=_parse_timeout(values.get("timeoutSeconds")),
         )
 
 
@@ -118,8 +118,8 @@ class MemorySettings:
     @classmethod
     def parse(cls, config: Mapping[str, Any]) -> Self:
         """Read the `memory` section of a whole configuration. Raises MemoryConfigError."""
-        section = _object(config.get("memory"), "memory")
-        mode = _mode(section.get("mode"))
+        section = _check_object(config.get("memory"), "memory")
+        mode = _parse_mode(section.get("mode"))
         # A curated agent has no use for the block, so nobody reads it.
         gateway = None if mode is Mode.CURATED else GatewaySettings.parse(section.get("gateway"))
         return cls(mode, section.get("mode") is not None, gateway)
@@ -155,11 +155,11 @@ class MemorySettings:
         }
 
 
-def _refuse(key: str, problem: str) -> NoReturn:
+def _refuse_setting(key: str, problem: str) -> NoReturn:
     raise MemoryConfigError(f"memory.gateway.{key} {problem}")
 
 
-def _object(value: Any, key: str) -> Mapping[str, Any]:
+def _check_object(value: Any, key: str) -> Mapping[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -167,7 +167,7 @@ def _object(value: Any, key: str) -> Mapping[str, Any]:
     return value
 
 
-def _mode(value: Any) -> Mode:
+def _parse_mode(value: Any) -> Mode:
     if value is None:
         return Mode.HYBRID
     if not isinstance(value, str) or value not in [mode.value for mode in Mode]:
@@ -175,33 +175,33 @@ def _mode(value: Any) -> Mode:
     return Mode(value)
 
 
-def _text(values: Mapping[str, Any], key: str, default: str) -> str:
+def _parse_text(values: Mapping[str, Any], key: str, default: str) -> str:
     """Return a text; a blank one is empty."""
     value = values.get(key)
     if value is None:
         return default
     if not isinstance(value, str) or any("\ud800" <= sign <= "\udfff" for sign in value):
-        _refuse(key, "must be a text")
+        _refuse_setting(key, "must be a text")
     return value if value.strip() else ""
 
 
 def _base_url(value: Any) -> str:
-    url = _text({"baseUrl": value}, "baseUrl", "").strip()
+    url = _parse_text({"baseUrl": value}, "baseUrl", "").strip()
     if not url:
         return ""
     with suppress(InvalidRequestError):  # it calls the key by another name
         return check_base_url(url)
-    _refuse("baseUrl", "must look like http://host:port or https://host/path, without user and password")
+    _refuse_setting("baseUrl", "must look like http://host:port or https://host/path, without user and password")
 
 
-def _scope(value: Any) -> tuple[Scope, ...]:
+def _parse_scope(value: Any) -> tuple[Scope, ...]:
     known = [scope.value for scope in Scope]
     if value is None:
         return (Scope.CURRENT_CHAT, Scope.RESOURCES)
     if not isinstance(value, list | tuple) or not value:
-        _refuse("scope", f"must be a list that is not empty, of {', '.join(known)}")
+        _refuse_setting("scope", f"must be a list that is not empty, of {', '.join(known)}")
     if not all(isinstance(one, str) and one in known for one in value):
-        _refuse("scope", f"may only hold {', '.join(known)}")
+        _refuse_setting("scope", f"may only hold {', '.join(known)}")
     return tuple(dict.fromkeys(Scope(one) for one in value))
 
 
@@ -209,19 +209,19 @@ def _top_k(value: Any) -> int:
     if value is None:
         return 8
     if isinstance(value, bool) or not isinstance(value, int) or value not in _TOP_K:
-        _refuse("topK", "must be an integer from 1 to 100")
+        _refuse_setting("topK", "must be an integer from 1 to 100")
     return value
 
 
-def _timeout(value: Any) -> float:
+def _parse_timeout(value: Any) -> float:
     if value is None:
         return 10.0
     if isinstance(value, bool) or not isinstance(value, int | float):
-        _refuse("timeoutSeconds", "must be a number of seconds above 0")
+        _refuse_setting("timeoutSeconds", "must be a number of seconds above 0")
     try:
         seconds = float(value)
     except OverflowError:
         seconds = math.inf
     if not math.isfinite(seconds) or seconds <= 0:
-        _refuse("timeoutSeconds", "must be a finite number of seconds above 0")
+        _refuse_setting("timeoutSeconds", "must be a finite number of seconds above 0")
     return seconds

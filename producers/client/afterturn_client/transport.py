@@ -1,7 +1,7 @@
 """One request, one outcome: httpx's exceptions become values here and go no further.
 
 An httpx exception keeps the request, and with it the key and the text. So it is never raised on nor
-chained: `exchange` returns either a `Reply` or a `Lost`.
+chained: `exchange_once` returns either a `Reply` or a `Lost`.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class Lost:
     seconds: float = 0.0
 
 
-def encode(value: object) -> bytes:
+def encode_json(value: object) -> bytes:
     """Return compact UTF-8 JSON. Raises InvalidRequestError for what JSON or UTF-8 cannot carry."""
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
@@ -112,7 +112,7 @@ def is_loopback(base_url: str) -> bool:
         return False
 
 
-def trusted(base_url: str) -> ssl.SSLContext:
+def trusted_certificates(base_url: str) -> ssl.SSLContext:
     """Return whose certificates are believed: whom httpx believes. Reading them takes longer than a hundred calls."""
     return httpx.create_ssl_context(trust_env=not is_loopback(base_url))
 
@@ -138,17 +138,19 @@ class Sent:
         self.begun = self.begun or event.endswith("send_request_headers.started")
 
 
-async def exchange(client: httpx.AsyncClient, request: Request, *, traced: bool = True) -> Reply | Lost:
+async def exchange_once(client: httpx.AsyncClient, request: Request, *, traced: bool = True) -> Reply | Lost:
     """Send once and wait at most `timeout_s` seconds in all, whatever arrives meanwhile.
 
     `traced` is False for a transport of the caller's own that tells nothing of its progress: then a
     time-out counts as sent.
     """
-    return await send(partial(client.send, stream=True), build(client, request), request.timeout_s, traced=traced)
+    return await send_request(
+        partial(client.send, stream=True), build_request(client, request), request.timeout_s, traced=traced
+    )
 
 
-async def send(call: SendStreamed, outgoing: httpx.Request, timeout_s: float, *, traced: bool) -> Reply | Lost:
-    """Send a request that is built already, as `exchange` does; its own time-outs are those of each step."""
+async def send_request(call: SendStreamed, outgoing: httpx.Request, timeout_s: float, *, traced: bool) -> Reply | Lost:
+    """Send a request that is built already, as `exchange_once` does; its own time-outs are those of each step."""
     started = time.monotonic()
     sent = Sent(known=traced)
     outgoing.extensions["trace"] = sent.watch
@@ -156,28 +158,28 @@ async def send(call: SendStreamed, outgoing: httpx.Request, timeout_s: float, *,
         async with asyncio.timeout(timeout_s):
             response = await call(outgoing)
             try:
-                body = await _read(response)
+                body = await _read_body(response)
             finally:
                 await response.aclose()
     except TimeoutError:
         return Lost("timeout", sent.begun, time.monotonic() - started)
     except httpx.RequestError as error:
-        return _lost(error, time.monotonic() - started)
-    return _reply(response, body, time.monotonic() - started)
+        return _build_lost(error, time.monotonic() - started)
+    return _build_reply(response, body, time.monotonic() - started)
 
 
 def exchange_blocking(client: httpx.Client, request: Request) -> Reply | Lost:
     """Send once; each step of it (connect, write, every read) waits at most `timeout_s` seconds."""
     started = time.monotonic()
     try:
-        response = client.send(build(client, request), stream=True)
+        response = client.send(build_request(client, request), stream=True)
         try:
             body = _read_blocking(response)
         finally:
             response.close()
     except httpx.RequestError as error:
-        return _lost(error, time.monotonic() - started)
-    return _reply(response, body, time.monotonic() - started)
+        return _build_lost(error, time.monotonic() - started)
+    return _build_reply(response, body, time.monotonic() - started)
 
 
 def parse_retry_after(value: str | None) -> float | None:
@@ -194,7 +196,7 @@ def parse_retry_after(value: str | None) -> float | None:
     return max(0.0, (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() - time.time())
 
 
-def build(client: httpx.AsyncClient | httpx.Client, request: Request) -> httpx.Request:
+def build_request(client: httpx.AsyncClient | httpx.Client, request: Request) -> httpx.Request:
     """Return the request as httpx sends it."""
     headers = {"content-type": "application/json"} if request.body is not None else {}
     return client.build_request(
@@ -207,7 +209,7 @@ def build(client: httpx.AsyncClient | httpx.Client, request: Request) -> httpx.R
     )
 
 
-async def _read(response: httpx.Response) -> bytes | None:
+async def _read_body(response: httpx.Response) -> bytes | None:
     pieces = bytearray()
     try:
         async for piece in response.aiter_bytes():
@@ -231,11 +233,11 @@ def _read_blocking(response: httpx.Response) -> bytes | None:
     return bytes(pieces)
 
 
-def _reply(response: httpx.Response, body: bytes | None, seconds: float) -> Reply:
+def _build_reply(response: httpx.Response, body: bytes | None, seconds: float) -> Reply:
     return Reply(response.status_code, body, parse_retry_after(response.headers.get("retry-after")), seconds)
 
 
-def _lost(error: httpx.RequestError, seconds: float) -> Lost:
+def _build_lost(error: httpx.RequestError, seconds: float) -> Lost:
     category: Literal["timeout", "connection"] = (
         "timeout" if isinstance(error, httpx.TimeoutException) else "connection"
     )

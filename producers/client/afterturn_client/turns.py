@@ -66,10 +66,10 @@ def turn_body(turn: NewTurn, bank: str) -> dict[str, Any]:
         "bank": turn.bank or bank,
         "session_id": turn.session_id,
         "turn_id": turn.turn_id,
-        "messages": [_message(message) for message in turn.messages],
-    } | _given(
+        "messages": [_message_json(message) for message in turn.messages],
+    } | _given_fields(
         user_id=turn.user_id,
-        occurred_at=moment(turn.occurred_at),
+        occurred_at=format_moment(turn.occurred_at),
         metadata=None if turn.metadata is None else dict(turn.metadata),
         gateway=turn.gateway,
         doc_id=turn.doc_id,
@@ -77,7 +77,7 @@ def turn_body(turn: NewTurn, bank: str) -> dict[str, Any]:
     )
 
 
-def moment(value: Moment | None) -> str | int | None:
+def format_moment(value: Moment | None) -> str | int | None:
     """Return a time as the wire has it, in UTC. Raises InvalidRequestError for a time without a zone."""
     if not isinstance(value, datetime):
         return value
@@ -90,27 +90,27 @@ def texts_of(turn: NewTurn) -> list[str]:
     """Return every text of a turn that must never appear in an error."""
     found = [*(turn.metadata or {}).values(), *(turn.tags or ())]
     for message in turn.messages:
-        found += _texts(message.content if isinstance(message, Message) else dict(message))
+        found += _text_list(message.content if isinstance(message, Message) else dict(message))
     return found
 
 
-def _message(message: Message | Mapping[str, Any]) -> dict[str, Any]:
+def _message_json(message: Message | Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(message, Message):
         return dict(message)
     content = message.content if isinstance(message.content, str) else [dict(part) for part in message.content]
     body: dict[str, Any] = {"role": message.role, "content": content}
-    return body | _given(name=message.name, timestamp=moment(message.timestamp))
+    return body | _given_fields(name=message.name, timestamp=format_moment(message.timestamp))
 
 
-def _given(**fields: object) -> dict[str, Any]:
+def _given_fields(**fields: object) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _texts(value: object) -> list[str]:
+def _text_list(value: object) -> list[str]:
     if isinstance(value, str):
         return [value]
     if isinstance(value, Mapping):
-        return [text for one in value.values() for text in _texts(one)]
+        return [text for one in value.values() for text in _text_list(one)]
     if isinstance(value, Sequence):
-        return [text for one in value for text in _texts(one)]
+        return [text for one in value for text in _text_list(one)]
     return []

@@ -1,7 +1,7 @@
 """Capability `embedding`: vectors arrive with writes and searches. A plugin may use them or make its own."""
 
 from producers.contract_kit.client import namespace_path
-from producers.contract_kit.probe import BAD_REQUEST, CREATED, OK, Probe, ids
+from producers.contract_kit.probe import BAD_REQUEST, CREATED, OK, Probe, memory_ids
 from producers.contract_kit.registry import case
 from producers.contract_kit.wire import memory_problem
 
@@ -18,7 +18,7 @@ async def nearest_is_first(probe: Probe) -> None:
         for number, text in enumerate((ANIMAL, MEAL))
     }
     for number, text in enumerate((ANIMAL, MEAL)):
-        seen = ids(await probe.found(namespace, query=text, embedding=axis(probe, number), limit=1))
+        seen = memory_ids(await probe.found(namespace, query=text, embedding=axis(probe, number), limit=1))
         probe.judge_last(f"{written[text]}, '{text}'", holds=seen == [written[text]], saw=seen)
 
 
@@ -38,7 +38,7 @@ async def keeps_the_filters(probe: Probe) -> None:
     wanted = await probe.remember(namespace, ANIMAL, kind="summary", embedding=vector)
     await probe.remember(namespace, ANIMAL, kind="fact", embedding=vector)
     await probe.remember(other, ANIMAL, kind="summary", embedding=vector)
-    seen = ids(await probe.found(namespace, kinds=["summary"], query=ANIMAL, embedding=vector))
+    seen = memory_ids(await probe.found(namespace, kinds=["summary"], query=ANIMAL, embedding=vector))
     probe.judge_last(f"{wanted} alone", holds=seen == [wanted.lower()], saw=seen)
 
 

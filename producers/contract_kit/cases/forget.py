@@ -2,7 +2,7 @@
 
 from uuid import uuid4
 
-from producers.contract_kit.probe import BAD_REQUEST, NO_CONTENT, NOT_FOUND, Probe, ids
+from producers.contract_kit.probe import BAD_REQUEST, NO_CONTENT, NOT_FOUND, Probe, memory_ids
 from producers.contract_kit.registry import case
 
 
@@ -16,7 +16,7 @@ async def removes_the_memory(probe: Probe) -> None:
     if probe.expect(answer, NO_CONTENT):
         probe.judge(answer, "no body", holds=not answer.raw)
     for fields in ({}, {"query": "tea"}):
-        seen = ids(await probe.found(namespace, **fields))
+        seen = memory_ids(await probe.found(namespace, **fields))
         probe.judge_last(f"{kept} alone", holds=seen == [kept], saw=seen)
 
 
@@ -37,7 +37,7 @@ async def another_namespace_forgets_nothing(probe: Probe) -> None:
     memory_id = await probe.remember(mine)
     for stranger in (other, probe.names.new()):
         probe.expect(await probe.forget(memory_id, stranger), NOT_FOUND, code="not_found")
-    seen = ids(await probe.found(mine))
+    seen = memory_ids(await probe.found(mine))
     probe.judge_last(f"{memory_id} is still there", holds=seen == [memory_id.lower()], saw=seen)
 
 
@@ -50,5 +50,5 @@ async def refuses_wrong_requests(probe: Probe) -> None:
     for body in (None, {}, {"requested_by_namespace": None}, {"requested_by_namespace": 7}):
         probe.expect(await probe.send("DELETE", path, body), BAD_REQUEST, code="bad_request")
     probe.expect(await probe.forget("memory-1", namespace), BAD_REQUEST, NOT_FOUND)
-    seen = ids(await probe.found(namespace))
+    seen = memory_ids(await probe.found(namespace))
     probe.judge_last(f"{memory_id} is still there", holds=seen == [memory_id.lower()], saw=seen)

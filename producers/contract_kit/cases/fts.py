@@ -3,7 +3,7 @@
 from uuid import uuid4
 
 from producers.contract_kit.findings import as_text
-from producers.contract_kit.probe import OK, Probe, contents, ids
+from producers.contract_kit.probe import OK, Probe, memory_contents, memory_ids
 from producers.contract_kit.registry import case
 
 #: Signs that mean something to one search engine or another.
@@ -19,7 +19,7 @@ async def finds_by_word(probe: Probe) -> None:
     await probe.remember(namespace, "Breakfast is served at eight.")
     await probe.remember(namespace, "The invoice was paid on Monday.")
     for query in ("aardvark", "Aardvark"):
-        seen = ids(await probe.found(namespace, query=query, limit=1))
+        seen = memory_ids(await probe.found(namespace, query=query, limit=1))
         probe.judge_last(f"{wanted}, the memory with the aardvark", holds=seen == [wanted.lower()], saw=seen)
 
 
@@ -30,7 +30,7 @@ async def keeps_the_filters(probe: Probe) -> None:
     wanted = await probe.remember(namespace, "An aardvark", kind="summary")
     await probe.remember(namespace, "The aardvark, aardvark, aardvark", kind="fact")
     await probe.remember(other, "The aardvark, aardvark, aardvark", kind="summary")
-    seen = ids(await probe.found(namespace, query="aardvark", kinds=["summary"]))
+    seen = memory_ids(await probe.found(namespace, query="aardvark", kinds=["summary"]))
     probe.judge_last(f"{wanted} alone", holds=seen == [wanted.lower()], saw=seen)
 
 
@@ -41,7 +41,7 @@ async def finds_by_one_letter(probe: Probe) -> None:
     wanted = await probe.remember(namespace, "Plan Q is approved.")
     await probe.remember(namespace, "The tea is here.")
     for query in ("q", "Q"):
-        seen = ids(await probe.found(namespace, query=query))
+        seen = memory_ids(await probe.found(namespace, query=query))
         probe.judge_last(f"{wanted}, 'Plan Q'", holds=wanted.lower() in seen, saw=seen)
 
 
@@ -52,7 +52,7 @@ async def wildcards_are_letters(probe: Probe) -> None:
     await probe.remember(namespace, "a discount of 50 % on snake_case")
     await probe.remember(namespace, "nothing of the kind")
     for query in ("%", "_"):
-        seen = contents(await probe.found(namespace, query=query))
+        seen = memory_contents(await probe.found(namespace, query=query))
         probe.judge_last(f"no memory without {query!r}", holds="nothing of the kind" not in seen, saw=seen)
 
 
@@ -61,7 +61,7 @@ async def finds_by_stop_words(probe: Probe) -> None:
     """A query made of nothing but stop words finds the memory that has exactly these."""
     namespace = await probe.namespace()
     wanted = await probe.remember(namespace, "To be, or not to be")
-    seen = ids(await probe.found(namespace, query="to be or not to be"))
+    seen = memory_ids(await probe.found(namespace, query="to be or not to be"))
     probe.judge_last(f"{wanted}, 'To be, or not to be'", holds=seen == [wanted.lower()], saw=seen)
 
 
@@ -71,7 +71,7 @@ async def finds_by_one_cjk_character(probe: Probe) -> None:
     namespace = await probe.namespace()
     wanted = await probe.remember(namespace, "来週の会議は東京で行われる")
     for query in ("東", "会議"):
-        seen = ids(await probe.found(namespace, query=query))
+        seen = memory_ids(await probe.found(namespace, query=query))
         probe.judge_last(f"{wanted}, the memory with {query}", holds=seen == [wanted.lower()], saw=seen)
 
 
@@ -81,7 +81,7 @@ async def blank_query_is_none(probe: Probe) -> None:
     namespace = await probe.namespace()
     written = sorted([(await probe.remember(namespace)).lower() for _ in range(2)])
     for query in ("  ", " \t\n "):
-        seen = sorted(ids(await probe.found(namespace, query=query)))
+        seen = sorted(memory_ids(await probe.found(namespace, query=query)))
         probe.judge_last("both memories", holds=seen == written, saw=seen)
 
 
@@ -93,7 +93,7 @@ async def query_is_no_language(probe: Probe) -> None:
     for query in (*SYNTAX, *MORE_SYNTAX, "aardvark " * 100):
         probe.expect(await probe.search(namespace, query=query), OK)
     for query in ('"aardvark"', "aardvark?", "(aardvark)"):
-        seen = ids(await probe.found(namespace, query=query))
+        seen = memory_ids(await probe.found(namespace, query=query))
         probe.judge_last(f"{wanted}, the aardvark", holds=wanted.lower() in seen, saw=seen)
 
 
@@ -112,8 +112,8 @@ async def order_is_stable(probe: Probe) -> None:
     namespace = await probe.namespace()
     for answer in await probe.together(*(probe.write(namespace, "aardvark", id=str(uuid4())) for _ in range(12))):
         probe.require(answer, 201)
-    first = ids(await probe.found(namespace, query="aardvark"))
+    first = memory_ids(await probe.found(namespace, query="aardvark"))
     probe.judge_last("all twelve", holds=len(first) == 12, saw=f"{len(first)} memories")  # noqa: PLR2004 - it wrote twelve
     for _ in range(4):
-        again = ids(await probe.found(namespace, query="aardvark"))
+        again = memory_ids(await probe.found(namespace, query="aardvark"))
         probe.judge_last(f"the order {as_text(first)}", holds=again == first, saw=again)

@@ -4,9 +4,9 @@ import asyncio
 from uuid import UUID, uuid4
 
 from producers.contract_kit.findings import as_text
-from producers.contract_kit.probe import BAD_REQUEST, CREATED, NO_CONTENT, Probe, contents, ids
+from producers.contract_kit.probe import BAD_REQUEST, CREATED, NO_CONTENT, Probe, memory_contents, memory_ids
 from producers.contract_kit.registry import case
-from producers.contract_kit.wire import LARGEST_LIMIT, instant
+from producers.contract_kit.wire import LARGEST_LIMIT, parse_instant
 
 PARALLEL_WRITES = 101
 SAME_WRITES = 12
@@ -21,7 +21,7 @@ async def are_minted_when_omitted(probe: Probe) -> None:
     minted = {await probe.remember(namespace), await probe.remember(namespace)}
     probe.judge_last("two ids", holds=len(minted) == 2 and all(map(_is_uuid, minted)), saw=minted)  # noqa: PLR2004 - it wrote two
     listed = await probe.found(namespace)
-    probe.judge_last("both memories", holds=set(ids(listed)) == minted, saw=ids(listed))
+    probe.judge_last("both memories", holds=set(memory_ids(listed)) == minted, saw=memory_ids(listed))
 
 
 @case("1.2 MemoryWrite, 1.9.2", mend="Upsert on (namespace, id): the same id again updates the row in place.")
@@ -33,7 +33,7 @@ async def same_id_updates_in_place(probe: Probe) -> None:
         if probe.expect(answer, CREATED):
             probe.judge(answer, f"`id` {memory_id}", holds=str(answer.get("id")).lower() == memory_id)
     listed = await probe.found(namespace)
-    seen = list(zip(ids(listed), contents(listed), strict=True))
+    seen = list(zip(memory_ids(listed), memory_contents(listed), strict=True))
     probe.judge_last(f"one memory {memory_id} 'second'", holds=seen == [(memory_id, "second")], saw=seen)
 
 
@@ -61,10 +61,10 @@ async def same_id_keeps_created_at(probe: Probe) -> None:
     """The same id again keeps created_at."""
     namespace, memory_id = await probe.namespace(), str(uuid4())
     await probe.remember(namespace, "first", id=memory_id)
-    first = [instant(one["created_at"]) for one in await probe.found(namespace)]
+    first = [parse_instant(one["created_at"]) for one in await probe.found(namespace)]
     await asyncio.sleep(1.05)  # longer than the second that a plugin's times may be rounded to
     await probe.remember(namespace, "second", id=memory_id)
-    again = [instant(one["created_at"]) for one in await probe.found(namespace)]
+    again = [parse_instant(one["created_at"]) for one in await probe.found(namespace)]
     probe.judge_last(f"created_at {first[0]}", holds=len(first) == 1 and again == first, saw=again)
 
 
@@ -89,7 +89,7 @@ async def same_id_elsewhere_moves_nothing(probe: Probe) -> None:
     accepted = answer.status == CREATED
     probe.judge(answer, "201, or a refusal (4xx)", holds=accepted or answer.status in _CLIENT_ERRORS)
     for expected_other in (["other"] if accepted else [], []):
-        kept, seen = contents(await probe.found(mine)), contents(await probe.found(other))
+        kept, seen = memory_contents(await probe.found(mine)), memory_contents(await probe.found(other))
         probe.judge_last(f"'mine' in {mine}", holds=kept == ["mine"], saw=kept)
         probe.judge_last(f"{as_text(expected_other)} in {other}", holds=seen == expected_other, saw=seen)
         await probe.forget(memory_id, other)
@@ -102,12 +102,12 @@ async def may_come_again(probe: Probe) -> None:
     await probe.remember(namespace, "first", id=memory_id)
     probe.require(await probe.forget(memory_id, namespace), NO_CONTENT)
     probe.expect(await probe.write(namespace, "after forget", id=memory_id), CREATED)
-    seen = contents(await probe.found(namespace))
+    seen = memory_contents(await probe.found(namespace))
     probe.judge_last("'after forget'", holds=seen == ["after forget"], saw=seen)
     probe.require(await probe.delete(namespace), NO_CONTENT)
     probe.require(await probe.put(namespace, kind="custom"), 200)
     probe.expect(await probe.write(namespace, "after deletion", id=memory_id), CREATED)
-    seen = contents(await probe.found(namespace))
+    seen = memory_contents(await probe.found(namespace))
     probe.judge_last("'after deletion'", holds=seen == ["after deletion"], saw=seen)
 
 
@@ -121,8 +121,8 @@ async def do_not_collide_in_parallel(probe: Probe) -> None:
     different = {answer.get("id") for answer in answers}
     probe.judge_last(f"{PARALLEL_WRITES} ids", holds=len(different) == len(answers), saw=f"{len(different)} ids")
     listed = await probe.found(namespace)
-    holds = len(set(ids(listed))) == LARGEST_LIMIT
-    probe.judge_last("100 different memories", holds=holds, saw=f"{len(set(ids(listed)))} of {len(listed)}")
+    holds = len(set(memory_ids(listed))) == LARGEST_LIMIT
+    probe.judge_last("100 different memories", holds=holds, saw=f"{len(set(memory_ids(listed)))} of {len(listed)}")
 
 
 @case("1.2, 1.5", mend="Let the store decide (INSERT ... ON CONFLICT), not a look before the insert.")
@@ -132,7 +132,7 @@ async def same_id_in_parallel_is_one_memory(probe: Probe) -> None:
     written = [f"version {number}" for number in range(SAME_WRITES)]
     for answer in await probe.together(*(probe.write(namespace, content, id=memory_id) for content in written)):
         probe.expect(answer, CREATED)
-    listed = contents(await probe.found(namespace))
+    listed = memory_contents(await probe.found(namespace))
     probe.judge_last("one of the versions", holds=len(listed) == 1 and listed[0] in written, saw=listed)
 
 

@@ -8,7 +8,7 @@ from producers.contract_kit.client import Answer
 from producers.contract_kit.findings import as_text
 from producers.contract_kit.probe import BAD_REQUEST, CREATED, NO_CONTENT, NOT_FOUND, OK, Probe
 from producers.contract_kit.registry import case
-from producers.contract_kit.wire import LONGEST_NAME, NAMESPACE_KINDS, instant, same_json
+from producers.contract_kit.wire import LONGEST_NAME, NAMESPACE_KINDS, parse_instant, same_json
 
 #: Percent-encoded as they stand in a path: each breaks the rule of names.
 REFUSED_NAMES = (
@@ -42,7 +42,7 @@ async def upsert_answers_the_namespace(probe: Probe) -> None:
     if probe.expect(answer, OK):
         probe.judge(answer, f"`name` {name}", holds=answer.get("name") == name)
         probe.judge(answer, "`kind` workspace", holds=answer.get("kind") == "workspace")
-        probe.judge(answer, "`created_at` in RFC 3339", holds=instant(answer.get("created_at")) is not None)
+        probe.judge(answer, "`created_at` in RFC 3339", holds=parse_instant(answer.get("created_at")) is not None)
         probe.judge(answer, "no `metadata`, for none was given", holds=not answer.get("metadata"))
 
 
@@ -57,7 +57,7 @@ async def upsert_again_keeps_created_at(probe: Probe) -> None:
     again = await probe.put(name, kind="team")
     if probe.expect(again, OK):
         probe.judge(again, "`kind` team", holds=again.get("kind") == "team")
-        created, kept = instant(first.get("created_at")), instant(again.get("created_at"))
+        created, kept = parse_instant(first.get("created_at")), parse_instant(again.get("created_at"))
         probe.judge(again, f"`created_at` {first.get('created_at')}", holds=created is not None and created == kept)
     listed = await probe.found(name)
     probe.judge_last("the one memory", holds=len(listed) == 1, saw=f"{len(listed)} memories")
@@ -190,7 +190,7 @@ async def patch_changes_only_what_it_names(probe: Probe) -> None:
     if probe.expect(answer, OK):
         _judge_metadata(probe, answer, {"b": 2})
         probe.judge(answer, "`kind` org", holds=answer.get("kind") == "org")
-        same = instant(answer.get("created_at")) == instant(before.get("created_at"))
+        same = parse_instant(answer.get("created_at")) == parse_instant(before.get("created_at"))
         probe.judge(answer, f"`created_at` {before.get('created_at')}", holds=same)
     if ttl:
         _judge_expiry(probe, answer, LATER)
@@ -260,5 +260,5 @@ def _judge_metadata(probe: Probe, answer: Answer, expected: object) -> None:
 
 
 def _judge_expiry(probe: Probe, answer: Answer, expected: str) -> None:
-    holds = instant(answer.get("expires_at")) == instant(expected)
+    holds = parse_instant(answer.get("expires_at")) == parse_instant(expected)
     probe.judge(answer, f"`expires_at` {expected}", holds=holds)

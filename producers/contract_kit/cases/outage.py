@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from producers.contract_kit.errors import KitError, NoAnswerError
 from producers.contract_kit.findings import as_text
-from producers.contract_kit.probe import CREATED, OK, UNAVAILABLE, Probe, contents
+from producers.contract_kit.probe import CREATED, OK, UNAVAILABLE, Probe, memory_contents
 from producers.contract_kit.registry import STORE_COMMANDS, case
 from producers.contract_kit.wire import error_problem, health_problem
 
@@ -54,7 +54,7 @@ async def nothing_is_lost(probe: Probe) -> None:
     async with _store_away(probe):
         refused = await probe.write(namespace, "refused")
     expected = ["kept", "refused"] if refused.status == CREATED else ["kept"]
-    seen = sorted(contents(await probe.found(namespace)))
+    seen = sorted(memory_contents(await probe.found(namespace)))
     probe.judge_last(as_text(expected), holds=seen == expected, saw=seen)
 
 

@@ -2,7 +2,7 @@
 
 from producers.contract_kit.cases.embedding import ANIMAL, axis
 from producers.contract_kit.findings import as_text
-from producers.contract_kit.probe import BAD_REQUEST, Probe, ids
+from producers.contract_kit.probe import BAD_REQUEST, Probe, memory_ids
 from producers.contract_kit.registry import case
 
 
@@ -52,5 +52,5 @@ async def first_by_vector(probe: Probe) -> None:
 async def _judge_first(probe: Probe, namespace: str, pinned: str, **fields: object) -> None:
     """Note a deviation unless the pinned memory is the first, within a limit of 1 and within one of 100."""
     for limit in (1, 100):
-        seen = ids(await probe.found(namespace, limit=limit, **fields))
+        seen = memory_ids(await probe.found(namespace, limit=limit, **fields))
         probe.judge_last(f"{pinned}, the pinned one, first", holds=seen[:1] == [pinned.lower()], saw=seen)

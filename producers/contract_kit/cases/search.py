@@ -3,9 +3,9 @@
 from uuid import uuid4
 
 from producers.contract_kit.findings import as_text
-from producers.contract_kit.probe import BAD_REQUEST, OK, Probe, contents, ids
+from producers.contract_kit.probe import BAD_REQUEST, OK, Probe, memory_contents, memory_ids
 from producers.contract_kit.registry import case
-from producers.contract_kit.wire import DEFAULT_LIMIT, MEMORY_KINDS, instant
+from producers.contract_kit.wire import DEFAULT_LIMIT, MEMORY_KINDS, parse_instant
 
 
 @case("1.2 SearchResponse", mend="Initialise the list: an empty result is [], never null.")
@@ -47,12 +47,16 @@ async def several_namespaces_are_one_list(probe: Probe) -> None:
     one, other = await probe.namespace(), await probe.namespace()
     written = [(await probe.remember(namespace)).lower() for _ in range(3) for namespace in (one, other)]
     whole = await probe.found(one, other)
-    probe.judge_last("all six, each once", holds=sorted(ids(whole)) == sorted(written), saw=ids(whole))
+    probe.judge_last("all six, each once", holds=sorted(memory_ids(whole)) == sorted(written), saw=memory_ids(whole))
     _judge_newest_first(probe, [str(memory["created_at"]) for memory in whole])
     cut = await probe.found(one, other, limit=3)
-    probe.judge_last(f"the first three: {ids(whole)[:3]}", holds=ids(cut) == ids(whole)[:3], saw=ids(cut))
+    probe.judge_last(
+        f"the first three: {memory_ids(whole)[:3]}", holds=memory_ids(cut) == memory_ids(whole)[:3], saw=memory_ids(cut)
+    )
     twice = await probe.found(one, other, one)
-    probe.judge_last("the same for a name given twice", holds=ids(twice) == ids(whole), saw=ids(twice))
+    probe.judge_last(
+        "the same for a name given twice", holds=memory_ids(twice) == memory_ids(whole), saw=memory_ids(twice)
+    )
 
 
 @case("1.2 SearchRequest", mend="Check the request before the search: its namespaces, kinds, limit and their types.")
@@ -105,7 +109,7 @@ async def kinds_filter(probe: Probe) -> None:
         seen = sorted(one["kind"] for one in await probe.found(namespace, kinds=kinds))
         expected = sorted(kinds or MEMORY_KINDS)
         probe.judge_last(f"kinds {expected}", holds=seen == expected, saw=seen)
-    oldest = contents(await probe.found(namespace, kinds=["fact"], limit=1))
+    oldest = memory_contents(await probe.found(namespace, kinds=["fact"], limit=1))
     probe.judge_last("'a fact'", holds=oldest == ["a fact"], saw=oldest)
 
 
@@ -117,7 +121,7 @@ async def listing_is_newest_first(probe: Probe) -> None:
         await probe.remember(namespace, f"memory {number}")
     listed = await probe.found(namespace)
     _judge_newest_first(probe, [str(memory["created_at"]) for memory in listed])
-    probe.judge_last("four memories", holds=len(listed) == 4, saw=contents(listed))  # noqa: PLR2004 - it wrote four
+    probe.judge_last("four memories", holds=len(listed) == 4, saw=memory_contents(listed))  # noqa: PLR2004 - it wrote four
 
 
 @case("1.4", mend="End every order with the id: memories of the same instant otherwise change places.")
@@ -126,9 +130,9 @@ async def listing_order_is_stable(probe: Probe) -> None:
     namespace = await probe.namespace()
     for answer in await probe.together(*(probe.write(namespace, "the same", id=str(uuid4())) for _ in range(12))):
         probe.require(answer, 201)
-    first = ids(await probe.found(namespace))
+    first = memory_ids(await probe.found(namespace))
     for limit in (100, 100, 5, 100, 5):
-        again = ids(await probe.found(namespace, limit=limit))
+        again = memory_ids(await probe.found(namespace, limit=limit))
         probe.judge_last(f"the order {as_text(first[:limit])}", holds=again == first[:limit], saw=again)
 
 
@@ -144,5 +148,5 @@ async def query_and_embedding_may_arrive(probe: Probe) -> None:
 
 
 def _judge_newest_first(probe: Probe, created: list[str]) -> None:
-    times = [one for text in created if (one := instant(text)) is not None]
+    times = [one for text in created if (one := parse_instant(text)) is not None]
     probe.judge_last("the newest first", holds=times == sorted(times, reverse=True), saw=created)

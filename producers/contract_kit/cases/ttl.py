@@ -5,9 +5,9 @@ from datetime import timedelta
 from uuid import uuid4
 
 from producers.contract_kit.cases.embedding import axis
-from producers.contract_kit.probe import BAD_REQUEST, CREATED, OK, Probe, contents
+from producers.contract_kit.probe import BAD_REQUEST, CREATED, OK, Probe, memory_contents
 from producers.contract_kit.registry import case
-from producers.contract_kit.wire import instant
+from producers.contract_kit.wire import parse_instant
 
 PAST, FUTURE = "2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z"
 SHORT_LIFE = timedelta(seconds=1)
@@ -32,9 +32,9 @@ async def expires_at_comes_back(probe: Probe) -> None:
     for time in TIMES:
         written = await probe.write(namespace, time, expires_at=time)
         probe.expect(written, CREATED)
-    seen = {one["content"]: instant(one.get("expires_at")) for one in await probe.found(namespace)}
+    seen = {one["content"]: parse_instant(one.get("expires_at")) for one in await probe.found(namespace)}
     for time in TIMES:
-        wanted, got = instant(time), seen.get(time)
+        wanted, got = parse_instant(time), seen.get(time)
         holds = wanted is not None and got is not None and abs(wanted - got) < timedelta(seconds=1)
         probe.judge_last(f"expires_at {time}", holds=holds, saw=got)
 
@@ -60,9 +60,9 @@ async def past_memories_are_never_returned(probe: Probe) -> None:
     await probe.remember(namespace, "a living aardvark", expires_at=FUTURE, **vector)
     both: dict[str, object] = {"query": "an expired aardvark"} | vector
     for fields in ({}, {"query": "aardvark"}, {"query": "a"}, both, vector):
-        seen = contents(await probe.found(namespace, **fields))
+        seen = memory_contents(await probe.found(namespace, **fields))
         probe.judge_last("no expired memory", holds="an expired aardvark" not in seen, saw=seen)
-    listed = contents(await probe.found(namespace, limit=1))
+    listed = memory_contents(await probe.found(namespace, limit=1))
     probe.judge_last("'a living aardvark'", holds=listed == ["a living aardvark"], saw=listed)
 
 
@@ -72,13 +72,13 @@ async def memories_expire(probe: Probe) -> None:
     namespace = await probe.namespace()
     await probe.remember(namespace, "the clock")
     # WHY from there: the plugin's clock and this machine's may differ.
-    now = next((instant(one["created_at"]) for one in await probe.found(namespace)), None)
+    now = next((parse_instant(one["created_at"]) for one in await probe.found(namespace)), None)
     if not probe.judge_last("a memory with its created_at", holds=now is not None, saw=now) or now is None:
         return
     await probe.remember(namespace, "aardvark", expires_at=(now + SHORT_LIFE).isoformat())
     await asyncio.sleep(UNTIL_EXPIRED_S)
     for fields in ({}, {"query": "aardvark"}):
-        seen = contents(await probe.found(namespace, **fields))
+        seen = memory_contents(await probe.found(namespace, **fields))
         probe.judge_last("no expired memory", holds="aardvark" not in seen, saw=seen)
 
 
@@ -91,7 +91,7 @@ async def expired_namespaces_are_not_read(probe: Probe) -> None:
     probe.judge_last("the memory, before it expires", holds=len(before) == 1, saw=f"{len(before)} memories")
     probe.require(await probe.patch(namespace, expires_at=PAST), OK)
     for fields in ({}, {"query": "aardvark"}):
-        seen = contents(await probe.found(namespace, **fields))
+        seen = memory_contents(await probe.found(namespace, **fields))
         probe.judge_last("no memory of an expired namespace", holds=not seen, saw=seen)
 
 
@@ -101,5 +101,5 @@ async def expired_id_may_come_again(probe: Probe) -> None:
     namespace, memory_id = await probe.namespace(), str(uuid4())
     await probe.remember(namespace, "expired", id=memory_id, expires_at=PAST)
     probe.expect(await probe.write(namespace, "again", id=memory_id), CREATED)
-    seen = contents(await probe.found(namespace))
+    seen = memory_contents(await probe.found(namespace))
     probe.judge_last("'again'", holds=seen == ["again"], saw=seen)

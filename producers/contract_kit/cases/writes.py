@@ -5,9 +5,9 @@ from uuid import UUID
 
 from producers.contract_kit.client import namespace_path
 from producers.contract_kit.findings import as_text
-from producers.contract_kit.probe import BAD_REQUEST, CREATED, NOT_FOUND, OK, Probe, contents
+from producers.contract_kit.probe import BAD_REQUEST, CREATED, NOT_FOUND, OK, Probe, memory_contents
 from producers.contract_kit.registry import case
-from producers.contract_kit.wire import MEMORY_KINDS, SOURCES, instant
+from producers.contract_kit.wire import MEMORY_KINDS, SOURCES, parse_instant
 
 #: What a plugin may round its times by.
 A_SECOND = timedelta(seconds=1)
@@ -85,7 +85,7 @@ async def content_is_kept_verbatim(probe: Probe) -> None:
     namespace = await probe.namespace()
     for content in VERBATIM:
         await probe.remember(namespace, content)
-    seen = contents(await probe.found(namespace))
+    seen = memory_contents(await probe.found(namespace))
     for content in VERBATIM:
         probe.judge_last(as_text([content]), holds=content in seen, saw=seen)
 
@@ -100,7 +100,7 @@ async def unusual_text_is_no_failure(probe: Probe) -> None:
         probe.expect_no_failure(await probe.send("POST", path, body), CREATED)
     answer = await probe.write(namespace, "a\0b")
     if answer.status == CREATED:
-        seen = contents(await probe.found(namespace))
+        seen = memory_contents(await probe.found(namespace))
         probe.judge_last(as_text(["a\0b"]), holds="a\0b" in seen, saw=seen)
     probe.expect(await probe.search(namespace), OK)
 
@@ -124,7 +124,7 @@ async def empty_embedding_is_none(probe: Probe) -> None:
     probe.expect(await probe.write(namespace, "two", embedding=None), CREATED)
     answer = await probe.search(namespace, embedding=[])
     if probe.expect(answer, OK):
-        seen = sorted(contents(probe.memories_of(answer)))
+        seen = sorted(memory_contents(probe.memories_of(answer)))
         probe.judge(answer, "both memories", holds=seen == ["one", "two"])
 
 
@@ -147,7 +147,7 @@ async def created_at_is_now(probe: Probe) -> None:
     after = await probe.put(probe.names.new(), kind="custom")
     for memory in await probe.found(namespace):
         named = [before.get("created_at"), memory["created_at"], after.get("created_at")]
-        times = [time for time in map(instant, named) if time is not None]
+        times = [time for time in map(parse_instant, named) if time is not None]
         holds = len(times) == len(named) and times[0] - A_SECOND <= times[1] <= times[2] + A_SECOND
         probe.judge_last("created_at between those of the two namespaces", holds=holds, saw=named)
 

@@ -3,8 +3,8 @@
 Hands out `extract`, `VERSION`, `canonical` and the types of `store.text.rules.model`.
 """
 
-from store.text.rules.canonical import canonical
-from store.text.rules.extract import VERSION, extract
+from store.text.rules.canonical import canonical_name
+from store.text.rules.extract import VERSION, extract_turn
 from store.text.rules.model import Entity, Extraction, Fact, Mention, MentionKind, MessageText, Span, Tier, TurnText
 
 __all__ = [
@@ -18,6 +18,6 @@ __all__ = [
     "Span",
     "Tier",
     "TurnText",
-    "canonical",
-    "extract",
+    "canonical_name",
+    "extract_turn",
 ]

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from store.text.rules.canonical import folded
+from store.text.rules.canonical import fold_text
 from store.text.rules.model import MentionKind, Span
 
 _LONGEST_URL = 2048
@@ -15,12 +15,12 @@ _HANDLE = re.compile(r"(?<![\w@./+-])@[A-Za-z0-9_]{1,32}+(?:[.-][A-Za-z0-9_]{1,3
 _TRAILING = ".,;:!?)]}*_~\u2019\u201d\u2026"
 
 
-def addresses(text: str) -> Iterator[tuple[MentionKind, Span, str]]:
+def find_addresses(text: str) -> Iterator[tuple[MentionKind, Span, str]]:
     """Yield kind, span and normalised name of each address; spans never overlap."""
     for match in _URL.finditer(text):
-        if len(match.group()) <= _LONGEST_URL and (found := _url(match)):
+        if len(match.group()) <= _LONGEST_URL and (found := _parse_url(match)):
             yield MentionKind.URL, *found
-    bare = masked(text, [match.span() for match in _URL.finditer(text)])
+    bare = mask_spans(text, [match.span() for match in _URL.finditer(text)])
     for match in _EMAIL.finditer(bare):
         if "." in match.group().rpartition("@")[2]:
             yield MentionKind.EMAIL, Span(*match.span()), match.group().casefold()
@@ -28,7 +28,7 @@ def addresses(text: str) -> Iterator[tuple[MentionKind, Span, str]]:
         yield MentionKind.HANDLE, Span(*match.span()), match.group().casefold()
 
 
-def masked(text: str, spans: list[tuple[int, int]]) -> str:
+def mask_spans(text: str, spans: list[tuple[int, int]]) -> str:
     """Return the text with the spans blanked out by NUL, so that nothing is found in or across them."""
     parts: list[str] = []
     position = 0
@@ -38,7 +38,7 @@ def masked(text: str, spans: list[tuple[int, int]]) -> str:
     return "".join((*parts, text[position:]))
 
 
-def _url(match: re.Match[str]) -> tuple[Span, str] | None:
+def _parse_url(match: re.Match[str]) -> tuple[Span, str] | None:
     surface = match.group()
     trimmed = surface.rstrip(_TRAILING)
     if surface[len(trimmed) : len(trimmed) + 1] == ")" and trimmed.count("(") > trimmed.count(")"):
@@ -53,7 +53,7 @@ def _url_name(url: str) -> str | None:
         parts = urlsplit(url if "://" in url else f"https://{url}")
     except ValueError:
         return None
-    host = folded(parts.hostname or "").removeprefix("www.")
+    host = fold_text(parts.hostname or "").removeprefix("www.")
     if not all(host.split(".")) or ("." not in host and host != "localhost"):
         return None
     query = f"?{parts.query}" if parts.query else ""

@@ -18,7 +18,7 @@ def day_of(year: int, month: int, day: int) -> date | None:
         return None
 
 
-def shifted(said: date, days: int) -> date | None:
+def shift_day(said: date, days: int) -> date | None:
     """Return the day so many days later (or earlier), or None beyond the calendar."""
     try:
         return said + timedelta(days=days)
@@ -26,7 +26,7 @@ def shifted(said: date, days: int) -> date | None:
         return None
 
 
-def nearest(said: date, month: int, day: int, weekday: int | None) -> date | None:
+def nearest_day(said: date, month: int, day: int, weekday: int | None) -> date | None:
     """Return the one day of that month and day that is near enough to be meant, None if none is.
 
     With a weekday (Monday is 0) the year is the one around `said` in which both agree.
@@ -44,17 +44,17 @@ def next_weekday(said: date, weekday: int) -> date | None:
     """Return that weekday of next week, but None while this week's is still ahead: both are said so."""
     ahead = (weekday - said.weekday()) % _WEEK or _WEEK
     in_next_week = weekday - said.weekday() + _WEEK
-    return shifted(said, ahead) if ahead == in_next_week else None
+    return shift_day(said, ahead) if ahead == in_next_week else None
 
 
 def last_weekday(said: date, weekday: int) -> date | None:
     """Return that weekday of last week, but None once this week's is over: both are said so."""
     back = (said.weekday() - weekday) % _WEEK or _WEEK
     in_last_week = said.weekday() - weekday + _WEEK
-    return shifted(said, -back) if back == in_last_week else None
+    return shift_day(said, -back) if back == in_last_week else None
 
 
 def this_weekday(said: date, weekday: int) -> date | None:
     """Return that weekday of this week (from Monday on), None when it is already over."""
     ahead = weekday - said.weekday()
-    return shifted(said, ahead) if ahead >= 0 else None
+    return shift_day(said, ahead) if ahead >= 0 else None

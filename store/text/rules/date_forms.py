@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 
-from store.text.rules.calendar_days import day_of, last_weekday, nearest, next_weekday, shifted, this_weekday
+from store.text.rules.calendar_days import day_of, last_weekday, nearest_day, next_weekday, shift_day, this_weekday
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -47,28 +47,28 @@ class Form:
     needs: tuple[str, ...]
 
 
-def _numeric(match: re.Match[str], _: date | None) -> date | None:
+def _read_numeric(match: re.Match[str], _: date | None) -> date | None:
     year, first, second = (int(match[name]) for name in ("year", "first", "second"))
     if match["mark"] == "-":
-        return _real(year, first, second)
+        return _build_date(year, first, second)
     if match["mark"] == "." or first > _TWELVE or first == second:
-        return _real(year, second, first)
+        return _build_date(year, second, first)
     if second > _TWELVE:
-        return _real(year, first, second)
+        return _build_date(year, first, second)
     return None
 
 
-def _written(match: re.Match[str], said: date | None) -> date | None:
-    month, day, weekday = _month(match), int(match["day"]), _weekday(match)
+def _read_written(match: re.Match[str], said: date | None) -> date | None:
+    month, day, weekday = _month_number(match), int(match["day"]), _weekday_number(match)
     if match["year"]:
-        found = _real(int(match["year"]), month, day)
+        found = _build_date(int(match["year"]), month, day)
         return found if weekday in (None, found.weekday()) else None
-    _real(2024, month, day)
-    return nearest(said, month, day, weekday) if said else None
+    _build_date(2024, month, day)
+    return nearest_day(said, month, day, weekday) if said else None
 
 
 def _month_alone(match: re.Match[str], _: date | None) -> None:
-    _month(match)
+    _month_number(match)
 
 
 def _no_day(_match: re.Match[str], _said: date | None) -> None:
@@ -76,7 +76,7 @@ def _no_day(_match: re.Match[str], _said: date | None) -> None:
 
 
 def _relative_weekday(match: re.Match[str], said: date | None) -> date | None:
-    weekday = _weekday(match)
+    weekday = _weekday_number(match)
     if said is None or weekday is None:
         return None
     which = {"next": next_weekday, "last": last_weekday, "this": this_weekday}
@@ -84,32 +84,32 @@ def _relative_weekday(match: re.Match[str], said: date | None) -> date | None:
 
 
 def _day_word(match: re.Match[str], said: date | None) -> date | None:
-    return shifted(said, _DAY_WORDS[" ".join(match["word"].lower().split())]) if said else None
+    return shift_day(said, _DAY_WORDS[" ".join(match["word"].lower().split())]) if said else None
 
 
-def _counted(match: re.Match[str], said: date | None) -> date | None:
+def _read_counted(match: re.Match[str], said: date | None) -> date | None:
     days = {"day": 1, "week": 7, "fortnight": 14}.get(match["unit"].lower())
     if said is None or days is None:
         return None
     count = match["count"].lower()
     number = int(count) if count.isdecimal() else _COUNTS.index(count) + 1 if count in _COUNTS else 1
     back = "ago" in match.groupdict() and match["ago"] is not None
-    return shifted(said, -number * days if back else number * days)
+    return shift_day(said, -number * days if back else number * days)
 
 
-def _month(match: re.Match[str]) -> int:
+def _month_number(match: re.Match[str]) -> int:
     word = match["month"].rstrip(".")
     if word.islower() and word in _ALSO_WORDS:
         raise NoDateError
     return _MONTHS.index(word[:3].lower()) + 1
 
 
-def _weekday(match: re.Match[str]) -> int | None:
+def _weekday_number(match: re.Match[str]) -> int | None:
     word = match["weekday"]
     return _WEEKDAYS.index(word[:3].lower()) if word else None
 
 
-def _real(year: int, month: int, day: int) -> date:
+def _build_date(year: int, month: int, day: int) -> date:
     if (found := day_of(year, month, day)) is None:
         raise NoDateError
     return found
@@ -129,7 +129,7 @@ _DAY_WORDS = {
 }
 
 
-def _form(pattern: str, meaning: Meaning, *needs: str) -> Form:
+def _build_form(pattern: str, meaning: Meaning, *needs: str) -> Form:
     return Form(re.compile(pattern, re.IGNORECASE), meaning, needs)
 
 
@@ -137,28 +137,30 @@ _YEARS = ("19", "20")
 _UNITS = ("day", "week", "fortnight", "month", "year")
 
 FORMS = (
-    _form(rf"{_OPENS}{_YEAR}(?P<mark>-)(?P<first>\d\d)-(?P<second>\d\d)(?!\d|-\d)", _numeric, "-0", "-1"),
-    _form(
+    _build_form(rf"{_OPENS}{_YEAR}(?P<mark>-)(?P<first>\d\d)-(?P<second>\d\d)(?!\d|-\d)", _read_numeric, "-0", "-1"),
+    _build_form(
         rf"{_OPENS}(?P<first>\d{{1,2}})(?P<mark>[./])(?P<second>\d{{1,2}})(?P=mark){_YEAR}{_CLOSES}",
-        _numeric,
+        _read_numeric,
         *(f"{mark}{year}" for mark in "./" for year in _YEARS),
     ),
-    _form(rf"{_OPENS}{_ON_WEEKDAY}{_DAY}{_S}(?:of{_S})?{_MONTH}{_THEN_YEAR}{_CLOSES}", _written, *_MONTHS),
-    _form(rf"{_OPENS}{_ON_WEEKDAY}{_MONTH}{_S}(?:the{_S})?{_DAY}{_THEN_YEAR}{_CLOSES}", _written, *_MONTHS),
-    _form(rf"(?<!\d\s)\b{_MONTH},?{_S}{_YEAR}{_CLOSES}", _month_alone, *_YEARS),
-    _form(rf"\b(?:{_BEFORE_SPAN}){_S}(?P<only>(?P<month>{_LONG_MONTH}))\b(?!{_S}\d)", _month_alone, *_MONTHS),
-    _form(rf"\b(?:in|since|until|till|by|from|before|after|during){_S}(?P<only>{_YEAR}){_CLOSES}", _no_day, *_YEARS),
-    _form(rf"\b(?P<which>next|last|this){_S}{_WEEKDAY}\b", _relative_weekday, "day"),
-    _form(rf"\b(?:{_BEFORE_WEEKDAY}){_S}(?P<only>{_WEEKDAY})\b", _no_day, "day"),
-    _form(
+    _build_form(rf"{_OPENS}{_ON_WEEKDAY}{_DAY}{_S}(?:of{_S})?{_MONTH}{_THEN_YEAR}{_CLOSES}", _read_written, *_MONTHS),
+    _build_form(rf"{_OPENS}{_ON_WEEKDAY}{_MONTH}{_S}(?:the{_S})?{_DAY}{_THEN_YEAR}{_CLOSES}", _read_written, *_MONTHS),
+    _build_form(rf"(?<!\d\s)\b{_MONTH},?{_S}{_YEAR}{_CLOSES}", _month_alone, *_YEARS),
+    _build_form(rf"\b(?:{_BEFORE_SPAN}){_S}(?P<only>(?P<month>{_LONG_MONTH}))\b(?!{_S}\d)", _month_alone, *_MONTHS),
+    _build_form(
+        rf"\b(?:in|since|until|till|by|from|before|after|during){_S}(?P<only>{_YEAR}){_CLOSES}", _no_day, *_YEARS
+    ),
+    _build_form(rf"\b(?P<which>next|last|this){_S}{_WEEKDAY}\b", _relative_weekday, "day"),
+    _build_form(rf"\b(?:{_BEFORE_WEEKDAY}){_S}(?P<only>{_WEEKDAY})\b", _no_day, "day"),
+    _build_form(
         rf"\b(?P<word>{'|'.join(word.replace(' ', _S) for word in _DAY_WORDS)})\b",
         _day_word,
         *("day", "night", "morning", "afternoon", "evening", "tomorrow"),
     ),
-    _form(rf"\b{_COUNT}{_S}{_UNIT}{_S}(?:(?P<ago>ago)|from{_S}now)\b", _counted, "ago", "now"),
-    _form(rf"\bin{_S}{_COUNT}{_S}{_UNIT}\b(?!{_S}of\b)", _counted, *_UNITS),
-    _form(rf"\b(?:a{_S}couple{_S}of|a{_S}few|several|some){_S}{_UNIT}{_S}ago\b", _no_day, "ago"),
-    _form(rf"\b(?:next|last|this){_S}{_SEASON}\b(?!['\u2019]s)", _no_day, "next", "last", "this"),
-    _form(rf"\b(?:spring|summer|autumn|fall|winter){_S}(?:of{_S})?{_YEAR}{_CLOSES}", _no_day, *_YEARS),
-    _form(rf"\bfrom{_S}(?:19|20)\d\d{_S}(?:to|until|till){_S}(?P<only>{_YEAR}){_CLOSES}", _no_day, "from"),
+    _build_form(rf"\b{_COUNT}{_S}{_UNIT}{_S}(?:(?P<ago>ago)|from{_S}now)\b", _read_counted, "ago", "now"),
+    _build_form(rf"\bin{_S}{_COUNT}{_S}{_UNIT}\b(?!{_S}of\b)", _read_counted, *_UNITS),
+    _build_form(rf"\b(?:a{_S}couple{_S}of|a{_S}few|several|some){_S}{_UNIT}{_S}ago\b", _no_day, "ago"),
+    _build_form(rf"\b(?:next|last|this){_S}{_SEASON}\b(?!['\u2019]s)", _no_day, "next", "last", "this"),
+    _build_form(rf"\b(?:spring|summer|autumn|fall|winter){_S}(?:of{_S})?{_YEAR}{_CLOSES}", _no_day, *_YEARS),
+    _build_form(rf"\bfrom{_S}(?:19|20)\d\d{_S}(?:to|until|till){_S}(?P<only>{_YEAR}){_CLOSES}", _no_day, "from"),
 )

@@ -16,9 +16,9 @@ class Dated:
     day: date | None
 
 
-def dates(text: str, said: date | None) -> list[Dated]:
+def find_dates(text: str, said: date | None) -> list[Dated]:
     """Return the dates of a text in its order, none inside another; `said` is the day it was said (UTC)."""
-    found = sorted(_candidates(text, said), key=lambda dated: (dated.span.start, -dated.span.end))
+    found = sorted(_date_candidates(text, said), key=lambda dated: (dated.span.start, -dated.span.end))
     kept: list[Dated] = []
     for dated in found:
         if not kept or dated.span.start >= kept[-1].span.end:
@@ -26,7 +26,7 @@ def dates(text: str, said: date | None) -> list[Dated]:
     return kept
 
 
-def _candidates(text: str, said: date | None) -> Iterator[Dated]:
+def _date_candidates(text: str, said: date | None) -> Iterator[Dated]:
     low = text.lower()
     for form in FORMS:
         if any(need in low for need in form.needs):

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime
 from itertools import islice
 
-from store.text.rules.addresses import addresses, masked
-from store.text.rules.canonical import canonical, shown
-from store.text.rules.dates import dates
-from store.text.rules.facts import facts
+from store.text.rules.addresses import find_addresses, mask_spans
+from store.text.rules.canonical import canonical_name, display_name
+from store.text.rules.dates import find_dates
+from store.text.rules.facts import find_facts
 from store.text.rules.model import Entity, Extraction, Mention, MentionKind, MessageText, TurnText
 from store.text.rules.names import names_in
 
@@ -24,7 +24,7 @@ MAX_MENTIONS_OF_TURN, MAX_FACTS_OF_TURN = 4096, 512
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]{1,200}`", re.DOTALL)
 
 
-def extract(turn: TurnText) -> Extraction:
+def extract_turn(turn: TurnText) -> Extraction:
     """Return the mentions, entities and facts of a turn; what it returns depends on the turn alone.
 
     Never raises, whatever the text; takes time in proportion to the text; keeps the first 256 mentions of a
@@ -32,62 +32,64 @@ def extract(turn: TurnText) -> Extraction:
     message first) and no two overlap; entities are sorted by normalised name. Facts come from messages of role
     `user` only.
     """
-    said = _day(turn.occurred_at)
-    mentions = [*_speakers(turn.messages), *_first(_written(turn.messages, said))]
-    mentions = sorted(mentions, key=_place)[:MAX_MENTIONS_OF_TURN]
-    found = (fact for ordinal, message in enumerate(turn.messages) for fact in facts(message, ordinal))
+    said = _day_of(turn.occurred_at)
+    mentions = [*_speaker_mentions(turn.messages), *_first_mentions(_text_mentions(turn.messages, said))]
+    mentions = sorted(mentions, key=_mention_place)[:MAX_MENTIONS_OF_TURN]
+    found = (fact for ordinal, message in enumerate(turn.messages) for fact in find_facts(message, ordinal))
     return Extraction(tuple(mentions), as_entities(mentions), tuple(islice(found, MAX_FACTS_OF_TURN)))
 
 
-def _day(moment: datetime | None) -> date | None:
+def _day_of(moment: datetime | None) -> date | None:
     if moment is None:
         return None
     return (moment.astimezone(UTC) if moment.tzinfo else moment).date()
 
 
-def _place(mention: Mention) -> tuple[int, int]:
+def _mention_place(mention: Mention) -> tuple[int, int]:
     return mention.ordinal, -1 if mention.span is None else mention.span.start
 
 
-def _first(mentions: Iterable[Mention]) -> Iterator[Mention]:
+def _first_mentions(mentions: Iterable[Mention]) -> Iterator[Mention]:
     kept: Counter[int] = Counter()
-    for mention in sorted(mentions, key=_place):
+    for mention in sorted(mentions, key=_mention_place):
         kept[mention.ordinal] += 1
         if kept[mention.ordinal] <= MAX_MENTIONS:
             yield mention
 
 
-def _speakers(messages: Sequence[MessageText]) -> Iterable[Mention]:
+def _speaker_mentions(messages: Sequence[MessageText]) -> Iterable[Mention]:
     for ordinal, message in enumerate(messages):
-        if name := canonical(message.name or ""):
+        if name := canonical_name(message.name or ""):
             yield Mention(MentionKind.PERSON, ordinal, None, (message.name or "").strip(), name)
 
 
-def _written(messages: Sequence[MessageText], said: date | None) -> Iterable[Mention]:
+def _text_mentions(messages: Sequence[MessageText], said: date | None) -> Iterable[Mention]:
     """Addresses first, then dates and names outside of code: each in what is left of the text."""
     left: list[str] = []
     for ordinal, message in enumerate(messages):
-        found = [*_addresses(ordinal, message.content)]
-        bare = masked(_without(message.content, found), [match.span() for match in _CODE.finditer(message.content)])
-        found_dates = [*_dates(ordinal, message.content, bare, said)]
-        left.append(_without(bare, found_dates))
+        found = [*_address_mentions(ordinal, message.content)]
+        bare = mask_spans(
+            _mask_mentions(message.content, found), [match.span() for match in _CODE.finditer(message.content)]
+        )
+        found_dates = [*_date_mentions(ordinal, message.content, bare, said)]
+        left.append(_mask_mentions(bare, found_dates))
         yield from (*found, *found_dates)
-    yield from _names(messages, left)
+    yield from _name_mentions(messages, left)
 
 
-def _addresses(ordinal: int, text: str) -> Iterable[Mention]:
-    for kind, span, name in addresses(text):
+def _address_mentions(ordinal: int, text: str) -> Iterable[Mention]:
+    for kind, span, name in find_addresses(text):
         yield Mention(kind, ordinal, span, text[span.start : span.end], name)
 
 
-def _dates(ordinal: int, text: str, bare: str, said: date | None) -> Iterable[Mention]:
-    for dated in dates(bare, said):
+def _date_mentions(ordinal: int, text: str, bare: str, said: date | None) -> Iterable[Mention]:
+    for dated in find_dates(bare, said):
         name = dated.day.isoformat() if dated.day else None
         surface = text[dated.span.start : dated.span.end]
         yield Mention(MentionKind.DATE, ordinal, dated.span, surface, name, dated.day)
 
 
-def _names(messages: Sequence[MessageText], left: Sequence[str]) -> Iterable[Mention]:
+def _name_mentions(messages: Sequence[MessageText], left: Sequence[str]) -> Iterable[Mention]:
     people = [message.name for message in messages if message.name]
     for named in names_in(left, people):
         text = messages[named.ordinal].content
@@ -95,8 +97,8 @@ def _names(messages: Sequence[MessageText], left: Sequence[str]) -> Iterable[Men
         yield Mention(named.kind, named.ordinal, named.span, surface, named.normalised)
 
 
-def _without(text: str, mentions: Iterable[Mention]) -> str:
-    return masked(text, [(m.span.start, m.span.end) for m in mentions if m.span is not None])
+def _mask_mentions(text: str, mentions: Iterable[Mention]) -> str:
+    return mask_spans(text, [(m.span.start, m.span.end) for m in mentions if m.span is not None])
 
 
 def as_entities(mentions: Iterable[Mention]) -> tuple[Entity, ...]:
@@ -111,4 +113,4 @@ def as_entities(mentions: Iterable[Mention]) -> tuple[Entity, ...]:
 def shown_as(mention: Mention) -> str:
     """Return what a mention calls its entity, as people read it."""
     written = mention.kind in {MentionKind.DATE, MentionKind.URL, MentionKind.EMAIL, MentionKind.HANDLE}
-    return mention.entity or "" if written else shown(mention.surface)
+    return mention.entity or "" if written else display_name(mention.surface)

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from store.text.rules.gazetteer import words
+from store.text.rules.gazetteer import word_list
 from store.text.rules.model import Tier
 
 SPACE = r"[ \t\u00a0]{1,3}"
@@ -51,7 +51,7 @@ class Rule:
     many: bool = False
 
 
-def _phrase(text: str) -> re.Pattern[str]:
+def _compile_phrase(text: str) -> re.Pattern[str]:
     """Words only as whole words, any case, either apostrophe, a gap of one to three blanks."""
     pattern = text.replace(" ", SPACE).replace("'", _APOSTROPHE)
     return re.compile(rf"(?<![\w'\u2019]){pattern}{SPACE}(?=\S)", re.IGNORECASE)
@@ -62,12 +62,12 @@ def _any_of(found: frozenset[str]) -> str:
 
 
 _HAVE_JUST = "(?:'ve| have)?(?: just| recently| finally)?"
-_RELATIONS = _any_of(words("people", "person") | words("people", "animal"))
+_RELATIONS = _any_of(word_list("people", "person") | word_list("people", "animal"))
 DIETS = "vegetarian|vegan|pescatarian|pescetarian|coeliac|celiac|diabetic|lactose intolerant|gluten intolerant"
 
 RULES = (
     Rule(
-        _phrase("my name is"),
+        _compile_phrase("my name is"),
         "user_name",
         "name",
         "name",
@@ -78,7 +78,7 @@ RULES = (
         contracted=True,
     ),
     Rule(
-        _phrase("i prefer"),
+        _compile_phrase("i prefer"),
         "user_preference",
         "preference",
         "prefer",
@@ -89,7 +89,7 @@ RULES = (
         contracted=True,
     ),
     Rule(
-        _phrase("i like"),
+        _compile_phrase("i like"),
         "user_like",
         "like",
         "like",
@@ -100,7 +100,7 @@ RULES = (
         contracted=True,
     ),
     Rule(
-        _phrase("today i need"),
+        _compile_phrase("today i need"),
         "today_task",
         "today_task",
         "today-task",
@@ -111,7 +111,7 @@ RULES = (
         contracted=True,
     ),
     Rule(
-        _phrase("this week i need"),
+        _compile_phrase("this week i need"),
         "weekly_task",
         "weekly_task",
         "week-task",
@@ -122,7 +122,7 @@ RULES = (
         contracted=True,
     ),
     Rule(
-        _phrase("(?:i|we)(?: now| currently)? live in"),
+        _compile_phrase("(?:i|we)(?: now| currently)? live in"),
         "user_home",
         "home",
         "home",
@@ -133,7 +133,7 @@ RULES = (
         shape=Shape.PLACE,
     ),
     Rule(
-        _phrase(f"(?:i|we){_HAVE_JUST} moved(?: from [^\\s.,;!?]{{1,40}})? to"),
+        _compile_phrase(f"(?:i|we){_HAVE_JUST} moved(?: from [^\\s.,;!?]{{1,40}})? to"),
         "user_home",
         "home",
         "moved",
@@ -144,7 +144,7 @@ RULES = (
         shape=Shape.PLACE,
     ),
     Rule(
-        _phrase("(?:(?:i am|i'm|i come) from|(?:i was born|i grew up) in)"),
+        _compile_phrase("(?:(?:i am|i'm|i come) from|(?:i was born|i grew up) in)"),
         "user_origin",
         "origin",
         "origin",
@@ -159,7 +159,7 @@ RULES = (
         shape=Shape.PLACE,
     ),
     Rule(
-        _phrase("i(?: now| currently)? work (?:at|for)"),
+        _compile_phrase("i(?: now| currently)? work (?:at|for)"),
         "user_employer",
         "employer",
         "employer",
@@ -170,7 +170,7 @@ RULES = (
         shape=Shape.THING,
     ),
     Rule(
-        _phrase("i(?: now| currently)? work as"),
+        _compile_phrase("i(?: now| currently)? work as"),
         "user_job",
         "job",
         "job",
@@ -181,7 +181,7 @@ RULES = (
         shape=Shape.ROLE,
     ),
     Rule(
-        _phrase("my birthday is(?: on)?"),
+        _compile_phrase("my birthday is(?: on)?"),
         "user_birthday",
         "birthday",
         "birthday",
@@ -192,7 +192,7 @@ RULES = (
         shape=Shape.DAY,
     ),
     Rule(
-        _phrase("(?:i'm|i am)(?: very| severely| badly)? allergic to"),
+        _compile_phrase("(?:i'm|i am)(?: very| severely| badly)? allergic to"),
         "user_allergy",
         "allergy",
         "allergy",
@@ -203,7 +203,7 @@ RULES = (
         many=True,
     ),
     Rule(
-        _phrase(rf"(?:i'm|i am)(?: now)?(?: an?)?(?= (?:{DIETS})\b)"),
+        _compile_phrase(rf"(?:i'm|i am)(?: now)?(?: an?)?(?= (?:{DIETS})\b)"),
         "user_diet",
         "diet",
         "diet",
@@ -220,7 +220,7 @@ RULES = (
         shape=Shape.DIET,
     ),
     Rule(
-        _phrase("(?:i hate|i dislike|i don't like|i do not like|i can't stand)"),
+        _compile_phrase("(?:i hate|i dislike|i don't like|i do not like|i can't stand)"),
         "user_dislike",
         "dislike",
         "dislike",
@@ -236,7 +236,7 @@ RULES = (
         many=True,
     ),
     Rule(
-        _phrase("i love"),
+        _compile_phrase("i love"),
         "user_like",
         "like",
         "love",
@@ -248,7 +248,7 @@ RULES = (
         many=True,
     ),
     Rule(
-        _phrase(r"my favou?rite (?P<key>[^\W_]{2,30}(?: [^\W_]{2,30})?) is"),
+        _compile_phrase(r"my favou?rite (?P<key>[^\W_]{2,30}(?: [^\W_]{2,30})?) is"),
         "user_favourite",
         None,
         "favourite",
@@ -260,7 +260,9 @@ RULES = (
         many=True,
     ),
     Rule(
-        _phrase(rf"(?:my|our) (?P<relation>{_RELATIONS})(?:(?:'s name)? is(?: called| named)?| called| named)?"),
+        _compile_phrase(
+            rf"(?:my|our) (?P<relation>{_RELATIONS})(?:(?:'s name)? is(?: called| named)?| called| named)?"
+        ),
         "user_{relation}",
         None,
         "relation",

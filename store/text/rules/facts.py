@@ -5,14 +5,14 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from itertools import islice
 
-from store.text.rules.addresses import masked
-from store.text.rules.canonical import canonical
-from store.text.rules.dates import dates
+from store.text.rules.addresses import mask_spans
+from store.text.rules.canonical import canonical_name
+from store.text.rules.dates import find_dates
 from store.text.rules.fact_rules import DIETS, RULES, SPACE, Rule, Shape
 from store.text.rules.model import Fact, MessageText, Span
-from store.text.rules.runs import Run, runs
-from store.text.rules.tokens import tokens
-from store.text.rules.vocabulary import is_word, known, places
+from store.text.rules.runs import Run, find_runs
+from store.text.rules.tokens import tokenize_text
+from store.text.rules.vocabulary import is_word, known_places, known_things
 
 MAX_VALUE_BYTES = 128
 #: So many times a phrase is looked at in one message: who says "my sister" more often says nothing new.
@@ -59,7 +59,7 @@ _NO_TOPIC = re.compile(
 _LINE_END = re.compile(r"[\n\r\0!?;]")
 
 
-def facts(message: MessageText, ordinal: int) -> list[Fact]:
+def find_facts(message: MessageText, ordinal: int) -> list[Fact]:
     """Return the facts of a message in the order of its text, but what it says was so long ago first.
 
     Only messages of role `user` have any; what they quote has none. No two have one slug. Values keep their case and
@@ -69,18 +69,18 @@ def facts(message: MessageText, ordinal: int) -> list[Fact]:
         return []
     low = message.content.lower()
     rules = [rule for rule in RULES if any(need in low for need in rule.needs)]
-    said = masked(message.content, [match.span() for match in _REPEATED.finditer(message.content)]) if rules else ""
-    found = [fact for rule in rules for fact in _found(rule, message, ordinal, said)]
+    said = mask_spans(message.content, [match.span() for match in _REPEATED.finditer(message.content)]) if rules else ""
+    found = [fact for rule in rules for fact in _apply_rule(rule, message, ordinal, said)]
     return sorted(found, key=lambda fact: (not _long_ago(message.content, fact), fact.span))
 
 
-def _found(rule: Rule, message: MessageText, ordinal: int, said: str) -> Collection[Fact]:
+def _apply_rule(rule: Rule, message: MessageText, ordinal: int, said: str) -> Collection[Fact]:
     """Return what counts of what a rule finds in what the message says itself."""
     found: dict[str, Fact] = {}
     for match in islice(rule.opening.finditer(said), MOST_OPENINGS):
-        if (span := _value(rule, message.content, match)) is not None:
-            fact = _fact(rule, message, ordinal, match, span)
-            found.setdefault(fact.slug + canonical(fact.value), fact)
+        if (span := _find_value(rule, message.content, match)) is not None:
+            fact = _build_fact(rule, message, ordinal, match, span)
+            found.setdefault(fact.slug + canonical_name(fact.value), fact)
             if rule.contracted:
                 break
     if rule.many:
@@ -92,7 +92,7 @@ def _told_apart(found: Iterable[Fact]) -> list[Fact]:
     """Return the facts with a slug of its own each; the first keeps what its rule gave it."""
     slugs: dict[str, Fact] = {}
     for fact in found:
-        slug = f"{fact.slug}-{canonical(fact.value)}" if fact.slug in slugs else fact.slug
+        slug = f"{fact.slug}-{canonical_name(fact.value)}" if fact.slug in slugs else fact.slug
         slugs[slug] = replace(fact, slug=slug)
     return list(slugs.values())
 
@@ -101,15 +101,15 @@ def _long_ago(text: str, fact: Fact) -> bool:
     return _LONG_AGO.match(text, fact.span.end) is not None
 
 
-def _fact(rule: Rule, message: MessageText, ordinal: int, match: re.Match[str], span: Span) -> Fact:
+def _build_fact(rule: Rule, message: MessageText, ordinal: int, match: re.Match[str], span: Span) -> Fact:
     value = message.content[span.start : span.end]
     named = {name: found.casefold() for name, found in match.groupdict().items() if found}
-    key = rule.key or named.get("key") or canonical(value)
+    key = rule.key or named.get("key") or canonical_name(value)
     subject = (message.name or "").strip() or None
     return Fact(
         fact_id=rule.fact_id.format(**named),
         key=key,
-        slug=rule.slug if rule.key else f"{rule.slug}-{'-'.join((*named.values(), canonical(value)))}",
+        slug=rule.slug if rule.key else f"{rule.slug}-{'-'.join((*named.values(), canonical_name(value)))}",
         value=value,
         tier=rule.tier,
         confidence=rule.confidence,
@@ -120,37 +120,37 @@ def _fact(rule: Rule, message: MessageText, ordinal: int, match: re.Match[str], 
     )
 
 
-def _value(rule: Rule, text: str, match: re.Match[str]) -> Span | None:
+def _find_value(rule: Rule, text: str, match: re.Match[str]) -> Span | None:
     """Return where the value stands, None when what follows is no value of the rule's shape."""
     start = match.end()
     window = text[start : start + 2 * MAX_VALUE_BYTES]
     end = _VALUE_END.search(window)
-    if not rule.contracted and (_supposed(text, match.start()) or (end and end.group() == "?")):
+    if not rule.contracted and (_is_supposed(text, match.start()) or (end and end.group() == "?")):
         return None
     if rule.shape is Shape.DAY:
-        return _day(window, start)
+        return _find_day(window, start)
     if rule.shape in _NAMES:
-        name = cut(_name(rule.shape, match.group(), _LINE_END.split(window, maxsplit=1)[0])).rstrip()
+        name = cut_value(_match_name(rule.shape, match.group(), _LINE_END.split(window, maxsplit=1)[0])).rstrip()
         return Span(start, start + len(name)) if name else None
     said = window[: end.start()] if end else window
     clause = _NEXT_CLAUSE.search(said)
-    shaped = _shaped(rule.shape, said[: clause.start()] if clause else said)
-    kept = cut(shaped).rstrip()
+    shaped = _match_shape(rule.shape, said[: clause.start()] if clause else said)
+    kept = cut_value(shaped).rstrip()
     return Span(start, start + len(kept)) if kept else None
 
 
-def _supposed(text: str, start: int) -> bool:
+def _is_supposed(text: str, start: int) -> bool:
     """Whether the sentence only asks or supposes: "if I moved to", "when I live in"."""
     return _SUPPOSED.search(text[max(0, start - _SUPPOSED_LENGTH) : start]) is not None
 
 
-def _day(window: str, start: int) -> Span | None:
-    found = dates(window, None)
+def _find_day(window: str, start: int) -> Span | None:
+    found = find_dates(window, None)
     near = found and found[0].span.start <= _ARTICLE_LENGTH
     return Span(start + found[0].span.start, start + found[0].span.end) if near else None
 
 
-def _shaped(shape: Shape, value: str) -> str:
+def _match_shape(shape: Shape, value: str) -> str:
     """Return as much of the value as has the shape, nothing if its beginning has not."""
     match shape:
         case Shape.THING:
@@ -171,14 +171,14 @@ def _shaped(shape: Shape, value: str) -> str:
 
 def _leading_name(value: str) -> Run | None:
     """Return the name a value begins with, behind an article perhaps."""
-    name = next(runs(tokens(value)), None)
+    name = next(find_runs(tokenize_text(value)), None)
     if name is None or name.start > _ARTICLE_LENGTH:
         return None
     before = value[: name.start]
     return name if not before or _ARTICLE.match(before) else None
 
 
-def _name(shape: Shape, opening: str, value: str) -> str:
+def _match_name(shape: Shape, opening: str, value: str) -> str:
     """Return the name a value begins with as it is written, nothing where it is not what the opening promised."""
     name = _leading_name(value)
     if name is None:
@@ -191,13 +191,13 @@ def _name(shape: Shape, opening: str, value: str) -> str:
 
 def _may_be_place(name: Run, before: str) -> bool:
     """Whether one may live there: not in what is listed as something else, nor come from, or to, a mere word."""
-    if name.name in places():
+    if name.name in known_places():
         return True
     mere = before != "in" and len(name.parts) == 1 and is_word(name.lows[0])
-    return not mere and name.name not in known()
+    return not mere and name.name not in known_things()
 
 
-def cut(value: str) -> str:
+def cut_value(value: str) -> str:
     """Return as many whole characters as fit into the allowed bytes."""
     while len(value.encode("utf-8", "surrogatepass")) > MAX_VALUE_BYTES:
         value = value[:-1]

@@ -10,32 +10,32 @@ _BETWEEN = re.compile(r"[^\w'\u2019-]+")
 
 
 @cache
-def names(*files: str) -> frozenset[str]:
+def name_list(*files: str) -> frozenset[str]:
     """Names that may have several words: separated by commas or lines, compared without case.
 
     Only words are compared: "AT&T" is "at t", "St. Louis" is "st louis".
     """
     if len(files) > 1:
-        return frozenset().union(*(names(file) for file in files))
-    rows = _text(files[0]).replace(",", "\n").splitlines()
+        return frozenset().union(*(name_list(file) for file in files))
+    rows = _read_list(files[0]).replace(",", "\n").splitlines()
     return frozenset(name for row in rows if (name := _BETWEEN.sub(" ", row).strip()))
 
 
 @cache
-def words(file: str, section: str | None = None) -> frozenset[str]:
+def word_list(file: str, section: str | None = None) -> frozenset[str]:
     """Single words: a whole file, or the lines of it that begin with `section:`."""
     found: set[str] = set()
-    for line in _text(f"{file}_words" if section else file).splitlines():
+    for line in _read_list(f"{file}_words" if section else file).splitlines():
         label, colon, rest = line.partition(":")
         if not line.startswith("#") and (section is None or (colon and label == section)):
             found.update((rest if section else line).split())
     return frozenset(found)
 
 
-def raw(file: str) -> str:
+def raw_list(file: str) -> str:
     """Return a list as it is written."""
     return (_FOLDER / f"{file}.txt").read_text(encoding="utf-8")
 
 
-def _text(file: str) -> str:
-    return unicodedata.normalize("NFKC", raw(file)).casefold()
+def _read_list(file: str) -> str:
+    return unicodedata.normalize("NFKC", raw_list(file)).casefold()

@@ -3,10 +3,17 @@
 from collections.abc import Iterator, Sequence
 from functools import cache
 
-from store.text.rules.gazetteer import names, words
+from store.text.rules.gazetteer import name_list, word_list
 from store.text.rules.model import MentionKind, Span
 from store.text.rules.tokens import Token
-from store.text.rules.vocabulary import everyday, family, given, is_word, known_lengths, places
+from store.text.rules.vocabulary import (
+    everyday_words,
+    is_family_name,
+    is_given_name,
+    is_word,
+    known_lengths,
+    known_places,
+)
 
 _BEFORE_PLACE = frozenset({"in", "to", "from", "near"})
 # Places that are words, too: without a capital they are the words.
@@ -23,11 +30,11 @@ def low_names(found: Sequence[Token], taken: frozenset[int]) -> Iterator[Found]:
     """
     if not found:
         return
-    casual, place, listed = found[0].text.islower(), 0, _listed()
+    casual, place, listed = found[0].text.islower(), 0, _listed_beginnings()
     while place < len(found):
         token, count = found[place], 1
         if token.low in listed and token.text[0].islower() and token.start not in taken:
-            count, kind = _at(found, place, casual=casual)
+            count, kind = _name_at(found, place, casual=casual)
             last = found[place + count - 1]
             if kind is not None:
                 yield Span(token.start, last.start + len(last.bare)), kind
@@ -35,50 +42,50 @@ def low_names(found: Sequence[Token], taken: frozenset[int]) -> Iterator[Found]:
 
 
 @cache
-def _listed() -> frozenset[str]:
+def _listed_beginnings() -> frozenset[str]:
     """Return the words a name can begin with that is looked for here: one look-up for most words of a text."""
-    people = frozenset(low for low in words("given_names") if not is_word(low))
-    return people | known_lengths().keys() | places() | names("organisations")
+    people = frozenset(low for low in word_list("given_names") if not is_word(low))
+    return people | known_lengths().keys() | known_places() | name_list("organisations")
 
 
-def _at(found: Sequence[Token], place: int, *, casual: bool) -> tuple[int, MentionKind | None]:
+def _name_at(found: Sequence[Token], place: int, *, casual: bool) -> tuple[int, MentionKind | None]:
     """Return how many words the name at `place` has and its kind; one word and None where there is none."""
     token = found[place]
-    if token.low in known_lengths() and (count := _several(found, place)):
+    if token.low in known_lengths() and (count := _place_length(found, place)):
         return count, MentionKind.PLACE
-    if token.low in places() and _place(found, place, casual=casual):
+    if token.low in known_places() and _is_place(found, place, casual=casual):
         return 1, MentionKind.PLACE
-    if given(token.low) and (casual or _addressed(found, place)) and _certain(token):
+    if is_given_name(token.low) and (casual or _is_addressed(found, place)) and _is_certain(token):
         after = found[place + 1] if place + 1 < len(found) else None
-        named = after is not None and after.gap == " " and family(after.low) and after.text.islower()
-        return 1 + (named and _certain(found[place + 1])), MentionKind.PERSON
-    organised = casual and token.low in names("organisations") and _certain(token)
+        named = after is not None and after.gap == " " and is_family_name(after.low) and after.text.islower()
+        return 1 + (named and _is_certain(found[place + 1])), MentionKind.PERSON
+    organised = casual and token.low in name_list("organisations") and _is_certain(token)
     return 1, MentionKind.ORGANISATION if organised else None
 
 
-def _certain(token: Token) -> bool:
+def _is_certain(token: Token) -> bool:
     return len(token.low) >= _SHORTEST and not is_word(token.low)
 
 
-def _several(found: Sequence[Token], place: int) -> int:
+def _place_length(found: Sequence[Token], place: int) -> int:
     """Return how many words the known place that begins here has: "new york"; 0 if none begins here."""
     for count in known_lengths()[found[place].low]:
         parts = found[place : place + count]
         lows = [part.low for part in parts]
         near = len(parts) == count and all(part.gap == " " and part.text[0].islower() for part in parts[1:])
-        if near and " ".join(lows) in places() and any(_certain(part) for part in parts):
+        if near and " ".join(lows) in known_places() and any(_is_certain(part) for part in parts):
             return count
     return 0
 
 
-def _place(found: Sequence[Token], place: int, *, casual: bool) -> bool:
+def _is_place(found: Sequence[Token], place: int, *, casual: bool) -> bool:
     token, before = found[place], found[place - 1] if place else None
     if before is not None and before.low in _BEFORE_PLACE and token.gap == " ":
-        return token.low not in _LOW_WORDS and token.low not in everyday()
-    return casual and token.low not in _LOW_WORDS and not given(token.low) and _certain(token)
+        return token.low not in _LOW_WORDS and token.low not in everyday_words()
+    return casual and token.low not in _LOW_WORDS and not is_given_name(token.low) and _is_certain(token)
 
 
-def _addressed(found: Sequence[Token], place: int) -> bool:
+def _is_addressed(found: Sequence[Token], place: int) -> bool:
     """Whether the word before says that a person comes: "call maria"."""
     before = found[place - 1] if place and found[place].gap == " " else None
-    return before is not None and (before.low in words("people", "meets") or before.low in {"call", "with"})
+    return before is not None and (before.low in word_list("people", "meets") or before.low in {"call", "with"})

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from store.text.rules.canonical import canonical
-from store.text.rules.kinds import Guess, believable, entitled, guess
+from store.text.rules.canonical import canonical_name
+from store.text.rules.kinds import Guess, guess_kind, is_believable, is_titled_work
 from store.text.rules.low_names import low_names
 from store.text.rules.model import MentionKind, Span
-from store.text.rules.runs import Run, runs
-from store.text.rules.tokens import tokens
+from store.text.rules.runs import Run, find_runs
+from store.text.rules.tokens import tokenize_text
 
 #: So many capitalised runs of a message are judged; far more than are kept in the end.
 MOST_RUNS = 1024
@@ -35,7 +35,7 @@ def names_in(texts: Sequence[str], people: Iterable[str]) -> list[Named]:
     A name is judged once for the whole turn: what is sure in one place counts in all others.
     """
     speakers = _with_first_names(people)
-    found = [named for ordinal, text in enumerate(texts) for named in _message(ordinal, text)]
+    found = [named for ordinal, text in enumerate(texts) for named in _names_of_message(ordinal, text)]
     kinds = {named.normalised: named.kind for named in reversed(found) if named.sure and named.certain}
     kinds |= dict.fromkeys(speakers, MentionKind.PERSON)
     certain = {named.normalised for named in found if named.certain} | set(speakers)
@@ -47,32 +47,32 @@ def names_in(texts: Sequence[str], people: Iterable[str]) -> list[Named]:
 
 
 def _with_first_names(people: Iterable[str]) -> list[str]:
-    whole = [name for person in people if (name := canonical(person))]
+    whole = [name for person in people if (name := canonical_name(person))]
     return [*whole, *(name.split(" ")[0] for name in whole)]
 
 
-def _message(ordinal: int, text: str) -> list[Named]:
-    words_found = tokens(text)
-    judged = [(run, guess(run)) for run in islice(runs(words_found), MOST_RUNS)]
-    found = [_named(ordinal, text, run, seen) for run, seen in _coordinated(judged)]
+def _names_of_message(ordinal: int, text: str) -> list[Named]:
+    words_found = tokenize_text(text)
+    judged = [(run, guess_kind(run)) for run in islice(find_runs(words_found), MOST_RUNS)]
+    found = [_name_of_run(ordinal, text, run, seen) for run, seen in _coordinate_kinds(judged)]
     taken = frozenset(token.start for run, _ in judged for token in run.parts)
-    found += [_small(ordinal, text, span, kind) for span, kind in low_names(words_found, taken)]
+    found += [_name_of_span(ordinal, text, span, kind) for span, kind in low_names(words_found, taken)]
     return sorted(found, key=lambda named: named.span)
 
 
-def _named(ordinal: int, text: str, run: Run, seen: Guess) -> Named:
-    kind, sure, certain = seen.kind, seen.sure, believable(run, seen)
-    if entitled(run):
+def _name_of_run(ordinal: int, text: str, run: Run, seen: Guess) -> Named:
+    kind, sure, certain = seen.kind, seen.sure, is_believable(run, seen)
+    if is_titled_work(run):
         run, kind, sure, certain = Run(run.words, run.first - 1, run.last), MentionKind.NAME, True, True
     surface = text[run.start : run.end]
-    return Named(ordinal, Span(run.start, run.end), canonical(surface), kind, sure, certain)
+    return Named(ordinal, Span(run.start, run.end), canonical_name(surface), kind, sure, certain)
 
 
-def _small(ordinal: int, text: str, span: Span, kind: MentionKind) -> Named:
-    return Named(ordinal, span, canonical(text[span.start : span.end]), kind, sure=True, certain=True)
+def _name_of_span(ordinal: int, text: str, span: Span, kind: MentionKind) -> Named:
+    return Named(ordinal, span, canonical_name(text[span.start : span.end]), kind, sure=True, certain=True)
 
 
-def _coordinated(judged: list[tuple[Run, Guess]]) -> list[tuple[Run, Guess]]:
+def _coordinate_kinds(judged: list[tuple[Run, Guess]]) -> list[tuple[Run, Guess]]:
     """Let "X and Y" be of one kind when only one of them is known; first along the text, then back."""
     along = _passed_on(judged)
     return _passed_on(along[::-1])[::-1]
@@ -82,14 +82,14 @@ def _passed_on(judged: list[tuple[Run, Guess]]) -> list[tuple[Run, Guess]]:
     passed: list[tuple[Run, Guess]] = []
     for run, seen in judged:
         before = passed[-1] if passed else None
-        if not seen.sure and before is not None and before[1].sure and _beside(run, before[0]):
+        if not seen.sure and before is not None and before[1].sure and _is_beside(run, before[0]):
             passed.append((run, before[1]))
         else:
             passed.append((run, seen))
     return passed
 
 
-def _beside(one: Run, other: Run) -> bool:
+def _is_beside(one: Run, other: Run) -> bool:
     early, late = sorted((one, other), key=lambda run: run.first)
     between = late.words[early.last : late.first]
     head = late.parts[0]

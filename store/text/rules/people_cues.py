@@ -1,9 +1,9 @@
 """Signs in a sentence that a name is a person's: who is introduced, who acts, who is told, whose birthday it is."""
 
-from store.text.rules.gazetteer import words
+from store.text.rules.gazetteer import word_list
 from store.text.rules.runs import Run
 from store.text.rules.tokens import Token
-from store.text.rules.vocabulary import everyday, given, is_word
+from store.text.rules.vocabulary import everyday_words, is_given_name, is_word
 
 _LISTENS = frozenset(
     {
@@ -27,14 +27,14 @@ _LOOK_AHEAD = 12
 _VET_NEAR = 6
 
 
-def acts(run: Run) -> bool:
+def is_actor(run: Run) -> bool:
     """Whether the name is a subject only people are: "X said", "X can't eat", or spoken to: "X, can you"."""
     after = run.after()
     if after is None:
         return False
     if run.parts[-1].possessive:
         return after.gap == " " and after.low in _CONTRACTED
-    if after.gap == " " and (after.low in words("people", _verbs(run)) or _predicated(run, after)):
+    if after.gap == " " and (after.low in word_list("people", _proving_verbs(run)) or _has_predicate(run, after)):
         return True
     return run.opens and _spoken_to(run, after)
 
@@ -42,37 +42,37 @@ def acts(run: Run) -> bool:
 _CONTRACTED = frozenset({"in", "at", "not", "been", "going", "coming", "leaving", "allergic", "pregnant", "got", "a"})
 
 
-def _verbs(run: Run) -> str:
+def _proving_verbs(run: Run) -> str:
     """Name the verbs that prove a person: all of them for what is a name for certain, else the telling ones."""
-    return "says" if _certain(run) else "speaks"
+    return "says" if _is_certain(run) else "speaks"
 
 
-def _certain(run: Run) -> bool:
+def _is_certain(run: Run) -> bool:
     """Whether the capital proves a name: inside a sentence, on no word, or on a given name that is a rare word."""
     first = run.lows[0]
-    return not run.opens or not is_word(first) or (given(first) and first not in everyday())
+    return not run.opens or not is_word(first) or (is_given_name(first) and first not in everyday_words())
 
 
-def _predicated(run: Run, after: Token) -> bool:
-    if after.low not in words("people", "modal") or not _certain(run):
+def _has_predicate(run: Run, after: Token) -> bool:
+    if after.low not in word_list("people", "modal") or not _is_certain(run):
         return False
     then = run.after(2)
-    return then is not None and (then.low in words("people", "human") or then.low in words("people", "says"))
+    return then is not None and (then.low in word_list("people", "human") or then.low in word_list("people", "says"))
 
 
 def _spoken_to(run: Run, after: Token) -> bool:
-    strange = given(run.lows[0]) or not is_word(run.lows[0])
+    strange = is_given_name(run.lows[0]) or not is_word(run.lows[0])
     return strange and (after.gap == ": " or (after.gap == ", " and after.low in _LISTENS))
 
 
-def told(run: Run) -> bool:
+def is_addressee(run: Run) -> bool:
     """Whether something is done to the name, or given to it, that is done to people."""
     before, gap = run.before(), run.parts[0].gap
     if before is None or run.opens or gap != " ":
         return False
-    if before.low in words("people", "meets") or before.low in _SAID:
+    if before.low in word_list("people", "meets") or before.low in _SAID:
         return True
-    if before.low in words("people", "gives"):
+    if before.low in word_list("people", "gives"):
         after = run.after()
         if after is not None and (after.text[0].isdigit() or after.low in _DETERMINERS):
             return True
@@ -88,7 +88,7 @@ def _called_up(run: Run, before: Token) -> bool:
 
 def _by_preposition(run: Run, before: Token) -> bool:
     section = _PREPOSITIONS.get(before.low)
-    return section is not None and earlier(run, words("people", section))
+    return section is not None and has_word_before(run, word_list("people", section))
 
 
 def beside_me(run: Run) -> bool:
@@ -101,46 +101,46 @@ def beside_me(run: Run) -> bool:
     return both and other is not None and other.low in _WITH_ME and run.parts[0].gap == " "
 
 
-def paired(run: Run) -> bool:
+def is_paired(run: Run) -> bool:
     """Whether a given name begins a sentence with another: "Grace and Mark are"."""
     link, other = run.after(), run.after(2)
-    if link is None or not given(run.lows[0]) or not run.opens:
+    if link is None or not is_given_name(run.lows[0]) or not run.opens:
         return False
     if link.low == "and" and other is not None:
-        return link.gap == other.gap == " " and other.capital and given(other.low)
-    return link.gap == ", " and link.capital and given(link.low)
+        return link.gap == other.gap == " " and other.capital and is_given_name(other.low)
+    return link.gap == ", " and link.capital and is_given_name(link.low)
 
 
-def owns(run: Run) -> bool:
+def is_owner(run: Run) -> bool:
     """Whether the name owns what people have: "X's birthday"."""
     noun = run.after()
     if noun is None or not run.parts[-1].possessive or noun.gap != " ":
         return False
-    return noun.low in words("people", "owned") or noun.low in words("people", "person")
+    return noun.low in word_list("people", "owned") or noun.low in word_list("people", "person")
 
 
-def signs(run: Run) -> bool:
+def is_signature(run: Run) -> bool:
     """Whether the name is a letter's signature or is followed by what is said of people."""
     before, after = run.before(), run.after()
     if after is not None and after.gap == ", " and after.low in {"who", "whom", "whose"}:
         return True
-    under = before is not None and "\n" in run.parts[0].gap and before.low in words("people", "regards")
+    under = before is not None and "\n" in run.parts[0].gap and before.low in word_list("people", "regards")
     return under and (after is None or "\n" in after.gap)
 
 
-def personal(run: Run) -> bool:
+def has_pronoun(run: Run) -> bool:
     """Whether "he" or "she" follows soon: a weak sign."""
     near = run.words[run.last : run.last + _LOOK_AHEAD]
     return any(token.low in _PERSONAL for token in near)
 
 
-def tended(run: Run) -> bool:
+def is_tended(run: Run) -> bool:
     """Whether a vet, a leash or a bark is near: then the unknown name is an animal's."""
     near = run.words[max(0, run.first - _VET_NEAR) : run.last + _VET_NEAR]
-    return any(token.low in words("people", "vet") for token in near)
+    return any(token.low in word_list("people", "vet") for token in near)
 
 
-def earlier(run: Run, wanted: frozenset[str]) -> bool:
+def has_word_before(run: Run, wanted: frozenset[str]) -> bool:
     """Whether one of the words stands up to five words before the name, the nearest left out."""
     near = (run.before(steps) for steps in range(2, 2 + _LOOK_BACK))
     return any(token is not None and token.low in wanted for token in near)

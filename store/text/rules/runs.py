@@ -4,9 +4,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from store.text.rules.gazetteer import words
+from store.text.rules.gazetteer import word_list
 from store.text.rules.tokens import Token
-from store.text.rules.vocabulary import everyday, family, given, is_word, known, known_lengths, people
+from store.text.rules.vocabulary import (
+    everyday_words,
+    is_family_name,
+    is_given_name,
+    is_word,
+    known_lengths,
+    known_things,
+    people_nouns,
+)
 
 _LONGEST_RUN = 6
 _LONGEST_WORD = 40
@@ -105,12 +113,12 @@ class Run:
 
 
 @cache
-def _never() -> frozenset[str]:
-    weekdays = words("dates", "weekday")
-    return weekdays | {f"{day}s" for day in weekdays} | words("dates", "month") | _PRONOUNS
+def _never_names() -> frozenset[str]:
+    weekdays = word_list("dates", "weekday")
+    return weekdays | {f"{day}s" for day in weekdays} | word_list("dates", "month") | _PRONOUNS
 
 
-def runs(found: list[Token]) -> Iterator[Run]:
+def find_runs(found: list[Token]) -> Iterator[Run]:
     """Yield the runs of a message's words, each trimmed to what can be a name; none is empty."""
     place = 0
     while place < len(found):
@@ -118,10 +126,10 @@ def runs(found: list[Token]) -> Iterator[Run]:
             place += 1
             continue
         whole = _known_end(found, place)
-        end = _end(found, place) if _begins(found, place) else place
+        end = _run_end(found, place) if _begins_run(found, place) else place
         if whole >= max(end, place + 1):
             yield Run(found, place, whole)
-        elif end > place and (run := _trimmed(Run(found, place, end))):
+        elif end > place and (run := _trim_run(Run(found, place, end))):
             yield run
         place = max(end, whole, place + 1)
 
@@ -134,140 +142,150 @@ def _known_end(found: list[Token], first: int) -> int:
     for length in lengths:
         parts = found[first : first + length]
         whole = len(parts) == length and all(part.gap in _KNOWN_GAPS for part in parts[1:])
-        if whole and _proper(parts[-1]) and " ".join(part.low for part in parts) in known():
+        if whole and _is_proper(parts[-1]) and " ".join(part.low for part in parts) in known_things():
             return first + length
     return 0
 
 
-def _proper(token: Token) -> bool:
+def _is_proper(token: Token) -> bool:
     return token.capital or token.text[0].isdigit()
 
 
-def _begins(found: list[Token], place: int) -> bool:
-    return nameable(found[place]) or _named_as_month(found, place)
+def _begins_run(found: list[Token], place: int) -> bool:
+    return is_nameable(found[place]) or _named_as_month(found, place)
 
 
 def _named_as_month(found: list[Token], place: int) -> bool:
     """Whether a month's name is a person's here: "Aunt May", "April told me"."""
     token = found[place]
-    if token.low not in words("dates", "person") or not token.text.istitle():
+    if token.low not in word_list("dates", "person") or not token.text.istitle():
         return False
     before = found[place - 1] if place and token.gap == " " else None
     after = found[place + 1] if place + 1 < len(found) and found[place + 1].gap == " " else None
-    if before is not None and (before.low in words("people", "person") or before.low in words("people", "title")):
+    if before is not None and (
+        before.low in word_list("people", "person") or before.low in word_list("people", "title")
+    ):
         return True
     if after is None:
         return False
-    amid = before is not None and not token.opens and before.low in _AMID and after.low in words("people", "modal")
-    return amid or after.low in words("people", "speaks") or family(after.low)
+    amid = before is not None and not token.opens and before.low in _AMID and after.low in word_list("people", "modal")
+    return amid or after.low in word_list("people", "speaks") or is_family_name(after.low)
 
 
-def nameable(token: Token) -> bool:
+def is_nameable(token: Token) -> bool:
     """Whether a word by itself may stand in a name: a capital, no digits, no shouting, not on the lists."""
     text, low = token.text, token.low
     if not token.capital or len(text) > _LONGEST_WORD:
         return False
-    if low in known():
+    if low in known_things():
         return True
     if len(text) > 1 and token.bare.isupper():
-        return len(text) >= _SHORTEST_SHOUTED and given(low) and not is_word(low)
-    return low not in _never() and (text.isalpha() or not any(map(str.isdigit, text)))
+        return len(text) >= _SHORTEST_SHOUTED and is_given_name(low) and not is_word(low)
+    return low not in _never_names() and (text.isalpha() or not any(map(str.isdigit, text)))
 
 
-def _end(found: list[Token], first: int) -> int:
+def _run_end(found: list[Token], first: int) -> int:
     end = first + 1
     while end < len(found) and end - first < _LONGEST_RUN:
-        step = _step(found, first, end)
+        step = _step_length(found, first, end)
         if not step:
             break
         end += step
     return end
 
 
-def _step(found: list[Token], first: int, end: int) -> int:
+def _step_length(found: list[Token], first: int, end: int) -> int:
     """Return how many words from `end` on belong to the name that began at `first`."""
-    if end == len(found) or (found[end - 1].possessive and not _organised(found[end])):
+    if end == len(found) or (found[end - 1].possessive and not _is_organisation_word(found[end])):
         return 0
     head = found[first + 1 if found[first].low in _LEADS else first]
     for width, token in enumerate(found[end : end + 1 + _MOST_LINKS], start=1):
-        if not _close(token) or (token.gap == _AND and given(found[end - 1].low)):
+        if not _is_closing(token) or (token.gap == _AND and is_given_name(found[end - 1].low)):
             return 0
-        if nameable(token):
+        if is_nameable(token):
             return width
-        if not _links(head, token):
+        if not _is_linking(head, token):
             return 0
     return 0
 
 
-def _organised(token: Token) -> bool:
+def _is_organisation_word(token: Token) -> bool:
     low = token.low
-    tail = low in words("organisation", "tail") or low in words("place", "ends")
-    return low in words("organisation", "any") or (token.capital and tail)
+    tail = low in word_list("organisation", "tail") or low in word_list("place", "ends")
+    return low in word_list("organisation", "any") or (token.capital and tail)
 
 
-def _close(token: Token) -> bool:
+def _is_closing(token: Token) -> bool:
     if token.opens:
         return False
-    return token.gap in _SPACES or (token.gap in {"' ", "\u2019 "} and _organised(token))
+    return token.gap in _SPACES or (token.gap in {"' ", "\u2019 "} and _is_organisation_word(token))
 
 
-def _links(head: Token, token: Token) -> bool:
+def _is_linking(head: Token, token: Token) -> bool:
     """Whether a small word may stand inside the name that begins with `head`."""
     if token.low in _PARTICLES:
         return True
-    return token.low in _OF and (head.low in _OF_HEADS or head.low in words("organisation", "any"))
+    return token.low in _OF and (head.low in _OF_HEADS or head.low in word_list("organisation", "any"))
 
 
-def _trimmed(run: Run) -> Run | None:
+def _trim_run(run: Run) -> Run | None:
     """Leave out what only a sentence's beginning or an article made part of the run."""
     first, last = run.first, run.last
-    while first < last and _leads(Run(run.words, first, last)):
+    while first < last and _is_leading_word(Run(run.words, first, last)):
         first += 1
-    while last > first and _trails(Run(run.words, first, last)):
+    while last > first and _is_trailing_word(Run(run.words, first, last)):
         last -= 1
     return Run(run.words, first, last) if first < last else None
 
 
-def _whole(run: Run) -> bool:
+def _is_whole_name(run: Run) -> bool:
     """Whether the run is a name as it stands: listed, titled, or ending like an organisation's."""
     first, last = run.words[run.first].low, run.words[run.last - 1].low
-    organised = run.last - run.first > 1 and last in words("organisation", "any")
-    return organised or first in words("people", "title") or run.name in known()
+    organised = run.last - run.first > 1 and last in word_list("organisation", "any")
+    return organised or first in word_list("people", "title") or run.name in known_things()
 
 
-def _leads(run: Run) -> bool:
+def _is_leading_word(run: Run) -> bool:
     """Whether the first word of a run is no part of the name."""
     token = run.words[run.first]
     if token.low not in _may_lead():
-        return _opener(run)
-    if run.name in known():
-        return token.opens and token.low in everyday() and not token.bare.isupper()
+        return _is_opener(run)
+    if run.name in known_things():
+        return token.opens and token.low in everyday_words() and not token.bare.isupper()
     if token.low in _LEADS:
         return True
-    if _whole(run) or token.low in words("not_names"):
-        return not _whole(run)
-    if token.low in people():
-        return len(run.parts) > 1 or not given(token.low)
-    everyday_word = token.low in everyday() and not given(token.low)
+    if _is_whole_name(run) or token.low in word_list("not_names"):
+        return not _is_whole_name(run)
+    if token.low in people_nouns():
+        return len(run.parts) > 1 or not is_given_name(token.low)
+    everyday_word = token.low in everyday_words() and not is_given_name(token.low)
     return everyday_word and (token.opens or len(run.parts) == 1)
 
 
-def _opener(run: Run) -> bool:
+def _is_opener(run: Run) -> bool:
     """Whether a sentence only begins with its word, right before a name: "Forward Anna the mail"."""
     first, *rest = run.parts
-    if not rest or not first.opens or given(first.low) or family(first.low) or run.name in known():
+    if (
+        not rest
+        or not first.opens
+        or is_given_name(first.low)
+        or is_family_name(first.low)
+        or run.name in known_things()
+    ):
         return False
     rest_of_name = Run(run.words, run.first + 1, run.last)
-    named = given(rest[0].low) or rest_of_name.name in known() or rest[0].low in words("people", "title")
+    named = (
+        is_given_name(rest[0].low) or rest_of_name.name in known_things() or rest[0].low in word_list("people", "title")
+    )
     return named and is_word(first.low)
 
 
-def _trails(run: Run) -> bool:
+def _is_trailing_word(run: Run) -> bool:
     """Whether the last word of a run is no part of the name."""
     low = run.words[run.last - 1].low
-    return (low in _PARTICLES or low in words("not_names")) and not _whole(run)
+    return (low in _PARTICLES or low in word_list("not_names")) and not _is_whole_name(run)
 
 
 @cache
 def _may_lead() -> frozenset[str]:
-    return everyday() | words("not_names") | _LEADS
+    return everyday_words() | word_list("not_names") | _LEADS

@@ -1,11 +1,11 @@
 """Signs in a sentence that a name is a place's, an organisation's or a thing's."""
 
-from store.text.rules.gazetteer import words
+from store.text.rules.gazetteer import word_list
 from store.text.rules.model import MentionKind
-from store.text.rules.people_cues import earlier
+from store.text.rules.people_cues import has_word_before
 from store.text.rules.runs import Run
 from store.text.rules.tokens import Token
-from store.text.rules.vocabulary import family, given, is_word
+from store.text.rules.vocabulary import is_family_name, is_given_name, is_word
 
 _SOMEBODY = frozenset({"man", "woman", "guy", "lady", "boy", "girl", "person"})
 _OWNERS = frozenset({"my", "our", "his", "her", "their", "your", "the", "a", "an"})
@@ -23,32 +23,32 @@ _DESCRIBED = (
 )
 
 
-def described(noun: Token) -> MentionKind | None:
+def kind_of_noun(noun: Token) -> MentionKind | None:
     """Return the kind of what the noun calls it: "sister", "cat", "startup", "village", "band"."""
-    if noun.low in words("people", "person") or noun.low in _SOMEBODY:
+    if noun.low in word_list("people", "person") or noun.low in _SOMEBODY:
         return MentionKind.PERSON
-    return next((kind for file, section, kind in _DESCRIBED if noun.low in words(file, section)), None)
+    return next((kind for file, section, kind in _DESCRIBED if noun.low in word_list(file, section)), None)
 
 
-def introduced(run: Run) -> MentionKind | None:
+def kind_by_noun_before(run: Run) -> MentionKind | None:
     """Tell by the noun right before: "my sister X", "our cat X", "the band X", "hello X"."""
     before, gap = run.before(), run.parts[0].gap
     if before is None or run.opens or gap not in {" ", ", "}:
         return None
-    if before.low in words("people", "greets"):
+    if before.low in word_list("people", "greets"):
         return MentionKind.PERSON
-    kind = described(before)
-    close = gap == " " or (kind is MentionKind.PERSON and before.low not in words("people", "role"))
-    return kind if close or before.low in words("people", "animal") else _apposed(run, before, kind)
+    kind = kind_of_noun(before)
+    close = gap == " " or (kind is MentionKind.PERSON and before.low not in word_list("people", "role"))
+    return kind if close or before.low in word_list("people", "animal") else _kind_by_apposition(run, before, kind)
 
 
-def _apposed(run: Run, noun: Token, kind: MentionKind | None) -> MentionKind | None:
+def _kind_by_apposition(run: Run, noun: Token, kind: MentionKind | None) -> MentionKind | None:
     """Tell by "my nanny, X": a comma needs an owner before the noun."""
     owner = run.before(2)
     return kind if owner is not None and owner.low in _OWNERS and noun.gap == " " else None
 
 
-def explained(run: Run) -> MentionKind | None:
+def kind_by_noun_behind(run: Run) -> MentionKind | None:
     """Tell by the noun behind: "X, my brother", "X, a startup", "X is my cat"."""
     owner = run.after()
     if owner is None or run.parts[-1].possessive:
@@ -63,12 +63,12 @@ def explained(run: Run) -> MentionKind | None:
         return None
     for steps in (start + 1, start + 2):
         noun = run.after(steps)
-        if noun is not None and noun.gap == " " and (kind := described(noun)) is not None:
+        if noun is not None and noun.gap == " " and (kind := kind_of_noun(noun)) is not None:
             return kind
     return None
 
 
-def called(run: Run) -> MentionKind | None:
+def kind_by_naming(run: Run) -> MentionKind | None:
     """Tell by what was given the name: "a dog named X", "a man called X", "her name is X"."""
     before = run.before()
     if before is None or run.parts[0].gap != " ":
@@ -79,7 +79,7 @@ def called(run: Run) -> MentionKind | None:
         return None
     for steps in range(2, 2 + _LOOK_BACK):
         noun = run.before(steps)
-        if noun is not None and (kind := described(noun)) is not None:
+        if noun is not None and (kind := kind_of_noun(noun)) is not None:
             return kind
     return None
 
@@ -91,17 +91,17 @@ def just_called(run: Run) -> MentionKind | None:
     return MentionKind.NAME if named else None
 
 
-def employer(run: Run) -> MentionKind | None:
+def kind_by_work(run: Run) -> MentionKind | None:
     """Tell by work and trade: "works at X", "a refund from X", "joined X"; else by "at X"."""
     before = run.before()
     if before is None or run.opens or run.parts[0].gap != " ":
         return None
     if before.low in {"joined", "joining"}:
         return MentionKind.ORGANISATION
-    employs, deals = words("organisation", "employs"), words("organisation", "deals")
-    if before.low in {"at", "for", "with", "by", "of"} and earlier(run, employs):
+    employs, deals = word_list("organisation", "employs"), word_list("organisation", "deals")
+    if before.low in {"at", "for", "with", "by", "of"} and has_word_before(run, employs):
         return MentionKind.ORGANISATION
-    if before.low in {"from", "to", "with", "at"} and earlier(run, deals):
+    if before.low in {"from", "to", "with", "at"} and has_word_before(run, deals):
         return MentionKind.ORGANISATION
     return None
 
@@ -115,19 +115,19 @@ def stands_at(run: Run) -> MentionKind | None:
         return None
     if run.parts[-1].possessive:
         return MentionKind.PERSON
-    return MentionKind.PLACE if earlier(run, words("place", "stops")) else MentionKind.ORGANISATION
+    return MentionKind.PLACE if has_word_before(run, word_list("place", "stops")) else MentionKind.ORGANISATION
 
 
-def inside(run: Run) -> MentionKind | None:
+def kind_by_in(run: Run) -> MentionKind | None:
     """Tell by "in X", which is said of places even where the name is given to people, too."""
     before = run.before()
     if before is None or run.opens or before.low not in _WITHIN or run.parts[-1].possessive:
         return None
-    human = len(run.parts) > 1 and given(run.lows[0]) and family(run.lows[-1])
+    human = len(run.parts) > 1 and is_given_name(run.lows[0]) and is_family_name(run.lows[-1])
     return None if human else MentionKind.PLACE
 
 
-def situated(run: Run) -> MentionKind | None:
+def kind_by_movement(run: Run) -> MentionKind | None:
     """Tell by "around X", "moved to X", "left for X", "I'm from X"."""
     before = run.before()
     if before is None or run.opens:
@@ -136,21 +136,21 @@ def situated(run: Run) -> MentionKind | None:
         before = run.before(2)
     if before is None or run.parts[-1].possessive:
         return None
-    if before.low in words("place", "before"):
+    if before.low in word_list("place", "before"):
         return MentionKind.PLACE
-    return MentionKind.PLACE if _moved(run, before) else None
+    return MentionKind.PLACE if _has_moved(run, before) else None
 
 
-def _moved(run: Run, before: Token) -> bool:
+def _has_moved(run: Run, before: Token) -> bool:
     origin = run.before(2)
     if before.low == "from" and origin is not None and origin.low in _ORIGINS:
         return True
     if before.low == "for":
-        return earlier(run, words("place", "leaves"))
-    return before.low in {"to", "from"} and earlier(run, words("place", "moves"))
+        return has_word_before(run, word_list("place", "leaves"))
+    return before.low in {"to", "from"} and has_word_before(run, word_list("place", "moves"))
 
 
-def enjoyed(run: Run) -> MentionKind | None:
+def kind_by_enjoyment(run: Run) -> MentionKind | None:
     """Tell a work by what is done with it: "watched X", "listened to X"."""
     before = run.before()
     if before is not None and before.low == "to" and run.parts[0].gap == " ":
@@ -160,4 +160,4 @@ def enjoyed(run: Run) -> MentionKind | None:
     if before is None or run.opens or run.parts[0].gap != " ":
         return None
     performed = before.low.startswith("play") and len(run.parts) > 1 and not any(map(is_word, run.lows))
-    return MentionKind.NAME if before.low in words("name", "takes") and not performed else None
+    return MentionKind.NAME if before.low in word_list("name", "takes") and not performed else None

@@ -3,8 +3,8 @@
 import re
 from typing import NamedTuple
 
-from store.text.rules.canonical import folded
-from store.text.rules.gazetteer import words
+from store.text.rules.canonical import fold_text
+from store.text.rules.gazetteer import word_list
 
 _LETTERS = r"[^\W_](?:[^\W_]|[\u0300-\u036f])*+"
 _WORD = re.compile(rf"{_LETTERS}(?:['\u2019\u02bc\u2010\u2011-]{_LETTERS})*+")
@@ -45,33 +45,33 @@ class Token(NamedTuple):
         return self.text[0].isupper() or self.text[0].istitle()
 
 
-def tokens(text: str) -> list[Token]:
+def tokenize_text(text: str) -> list[Token]:
     """Return the words of a text in order."""
     found: list[Token] = []
     before = 0
     for match in _WORD.finditer(text):
         word, start = match.group(), match.start()
         gap = text[before:start]
-        found.append(Token(word, start, gap, _low(word), _opens(found, gap)))
+        found.append(Token(word, start, gap, _lower_word(word), _opens_sentence(found, gap)))
         before = match.end()
     return found
 
 
-def _low(word: str) -> str:
+def _lower_word(word: str) -> str:
     bare = word[:-2] if word.endswith(_POSSESSIVES) else word
-    return bare.lower() if bare.isascii() else folded(bare)
+    return bare.lower() if bare.isascii() else fold_text(bare)
 
 
-def _opens(found: list[Token], gap: str) -> bool:
+def _opens_sentence(found: list[Token], gap: str) -> bool:
     if gap == " " and found:
         return False
-    return not found or (_SENTENCE_END.search(gap) is not None and not _joined(found[-1], gap))
+    return not found or (_SENTENCE_END.search(gap) is not None and not _joins_full_stop(found[-1], gap))
 
 
-def _joined(before: Token, gap: str) -> bool:
+def _joins_full_stop(before: Token, gap: str) -> bool:
     """Whether a full stop belongs to the word before it: a title's or an initial's."""
-    return gap == ". " and before.capital and (len(before.text) == 1 or before.low in _abbreviated())
+    return gap == ". " and before.capital and (len(before.text) == 1 or before.low in _load_abbreviations())
 
 
-def _abbreviated() -> frozenset[str]:
-    return words("people", "title") | {"st", "mt"}
+def _load_abbreviations() -> frozenset[str]:
+    return word_list("people", "title") | {"st", "mt"}

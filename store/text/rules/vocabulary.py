@@ -2,7 +2,7 @@
 
 from functools import cache, lru_cache
 
-from store.text.rules.gazetteer import names, words
+from store.text.rules.gazetteer import name_list, word_list
 
 _SHORTEST_STEM = 3
 _ENDINGS = (
@@ -16,22 +16,22 @@ _PLURALS = ("s", "es")
 
 
 @cache
-def places() -> frozenset[str]:
+def known_places() -> frozenset[str]:
     """Places of the lists."""
-    return names("countries", "places")
+    return name_list("countries", "places")
 
 
 @cache
-def known() -> frozenset[str]:
+def known_things() -> frozenset[str]:
     """Every place, organisation and product of the lists."""
-    return places() | names("organisations", "products")
+    return known_places() | name_list("organisations", "products")
 
 
 @cache
 def known_lengths() -> dict[str, tuple[int, ...]]:
     """How many words the known names of several words have, by their first word; the longest first."""
     found: dict[str, set[int]] = {}
-    for name in known():
+    for name in known_things():
         first, *rest = name.split(" ")
         if rest:
             found.setdefault(first, set()).add(1 + len(rest))
@@ -39,37 +39,37 @@ def known_lengths() -> dict[str, tuple[int, ...]]:
 
 
 @cache
-def people() -> frozenset[str]:
+def people_nouns() -> frozenset[str]:
     """Nouns for people and animals that stand before a name."""
-    return words("people", "person") | words("people", "animal")
+    return word_list("people", "person") | word_list("people", "animal")
 
 
 @cache
-def everyday() -> frozenset[str]:
+def everyday_words() -> frozenset[str]:
     """Return the most common words, which begin sentences and fill headings."""
-    return words("common_words") | people()
+    return word_list("common_words") | people_nouns()
 
 
-def given(low: str) -> bool:
+def is_given_name(low: str) -> bool:
     """Whether the word is a given name, perhaps a word as well."""
-    return low in words("given_names")
+    return low in word_list("given_names")
 
 
-def family(low: str) -> bool:
+def is_family_name(low: str) -> bool:
     """Whether the word is a family name, perhaps a word as well."""
-    return low in words("family_names")
+    return low in word_list("family_names")
 
 
-def families(low: str) -> bool:
+def is_family_plural(low: str) -> bool:
     """Whether the word is a family name in the plural: "the Johnsons"."""
-    return any(low.endswith(tail) and family(low[: -len(tail)]) for tail in _PLURALS)
+    return any(low.endswith(tail) and is_family_name(low[: -len(tail)]) for tail in _PLURALS)
 
 
 @lru_cache(maxsize=8192)
 def is_word(low: str) -> bool:
     """Whether English has the word, in this or a simpler form."""
-    listed = words("dictionary")
-    if low in everyday() or low in listed or low in words("not_names") or _has_stem(low, listed):
+    listed = word_list("dictionary")
+    if low in everyday_words() or low in listed or low in word_list("not_names") or _has_stem(low, listed):
         return True
     return len(low) >= _SHORTEST_WORDY and low.endswith(_WORDY)
 
@@ -78,6 +78,6 @@ def _has_stem(low: str, listed: frozenset[str]) -> bool:
     for ending, instead in _ENDINGS:
         if low.endswith(ending) and len(low) >= len(ending) + _SHORTEST_STEM:
             stem = low[: -len(ending)] + instead
-            if stem in listed or stem in everyday():
+            if stem in listed or stem in everyday_words():
                 return True
     return False

@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 from afterturn_client.curated import EntryBlank, EntryInvisible, EntryRefused, EntrySeparator, EntrySuspicious
-from afterturn_client.curated.screen import screened
+from afterturn_client.curated.screen import screen_entry
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -77,14 +77,14 @@ NOTES = [
 @pytest.mark.parametrize("rule,content", ATTACKS)
 def test_an_attack_is_refused_by_the_rule_that_knows_it(rule: str, content: str) -> None:
     with pytest.raises(EntrySuspicious) as caught:
-        screened(content)
+        screen_entry(content)
     assert caught.value.rule == rule
     assert content not in everything_in(caught.value)
 
 
 @pytest.mark.parametrize("content", NOTES)
 def test_an_ordinary_note_passes_as_it_is(content: str) -> None:
-    assert screened(content) == content
+    assert screen_entry(content) == content
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_an_ordinary_note_passes_as_it_is(content: str) -> None:
 )
 def test_a_sign_nobody_can_see_is_refused_and_named(sign: str) -> None:
     with pytest.raises(EntryInvisible) as caught:
-        screened(f"pay{sign}pal")
+        screen_entry(f"pay{sign}pal")
     assert caught.value.code_point == ord(sign)
     assert f"U+{ord(sign):04X}" in str(caught.value)
 
@@ -105,26 +105,26 @@ def test_a_sign_nobody_can_see_is_refused_and_named(sign: str) -> None:
 @pytest.mark.parametrize("content", ["", "  \n\t ", "\r\n"])
 def test_nothing_is_not_an_entry(content: str) -> None:
     with pytest.raises(EntryBlank):
-        screened(content)
+        screen_entry(content)
 
 
 @pytest.mark.parametrize("content", ["a\n§\nb", "§", "a\n § \r\nb", "x\r§"])
 def test_a_line_that_would_separate_entries_is_refused(content: str) -> None:
     with pytest.raises(EntrySeparator):
-        screened(content)
+        screen_entry(content)
 
 
 def test_line_ends_and_outer_blanks_are_tidied() -> None:
-    assert screened("\n one\r\ntwo\rthree \n") == "one\ntwo\nthree"
+    assert screen_entry("\n one\r\ntwo\rthree \n") == "one\ntwo\nthree"
 
 
 @given(st.text(max_size=300))
 def test_whatever_passes_can_be_seen_and_passes_again_unchanged(content: str) -> None:
     try:
-        entry = screened(content)
+        entry = screen_entry(content)
     except EntryRefused:
         return
-    assert screened(entry) == entry
+    assert screen_entry(entry) == entry
     entry.encode()
     hidden = {sign for sign in entry if unicodedata.category(sign) in {"Cc", "Cf", "Cs", "Co", "Cn"}}
     assert hidden <= set("\n\t\u200c\u200d")
@@ -133,6 +133,6 @@ def test_whatever_passes_can_be_seen_and_passes_again_unchanged(content: str) ->
 @given(st.text("ignore previous instructions \n\t.<|§", max_size=2_000))
 def test_the_screen_answers_whatever_it_is_given(content: str) -> None:
     try:
-        screened(content)
+        screen_entry(content)
     except EntryRefused as error:
         assert content not in str(error) or len(content) < 16

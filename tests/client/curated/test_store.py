@@ -17,7 +17,7 @@ from afterturn_client.curated import (
     SeveralMatches,
     Target,
 )
-from afterturn_client.curated.files import locked
+from afterturn_client.curated.files import lock_folder
 from afterturn_client.errors import InvalidRequestError
 
 from tests.client.curated.conftest import entries
@@ -211,7 +211,7 @@ def test_profiles_that_share_a_file_by_links_share_its_lock(tmp_path: Path) -> N
     for store in (ann, ben):
         store.folder.mkdir()
         (store.folder / "USER.md").symlink_to(shared.folder / "USER.md")
-    with locked(shared.folder, 1):
+    with lock_folder(shared.folder, 1):
         for store in (ann, ben):
             with pytest.raises(MemoryBusy):
                 store.add(Target.USER, "one")

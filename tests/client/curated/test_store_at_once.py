@@ -16,8 +16,8 @@ from afterturn_client.curated import (
     MemoryStore,
     Target,
 )
-from afterturn_client.curated.entries import parse
-from afterturn_client.curated.files import locked, read_text
+from afterturn_client.curated.entries import parse_entries
+from afterturn_client.curated.files import lock_folder, read_text
 
 from tests.client.curated.conftest import entries
 from tests.client.curated.writer import LENGTH
@@ -33,7 +33,7 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     with ExitStack() as ended:
         writers = [ended.enter_context(spawned([*add, name, "25"])) for name in ("ann", "ben", "cara", "dan")]
         assert [writer.wait(PATIENCE_S) for writer in writers] == [0, 0, 0, 0]
-    found = parse((tmp_path / "MEMORY.md").read_text())
+    found = parse_entries((tmp_path / "MEMORY.md").read_text())
     assert sorted(found) == sorted(
         f"{name} writes line {n}" for name in ("ann", "ben", "cara", "dan") for n in range(25)
     )
@@ -115,17 +115,17 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_trace(
 
 def test_a_lock_that_is_held_for_too_long_is_an_error_and_nothing_changes(tmp_path: Path) -> None:
     store = MemoryStore(tmp_path, patience_s=0.05)
-    with locked(tmp_path, 1), pytest.raises(MemoryBusy):
+    with lock_folder(tmp_path, 1), pytest.raises(MemoryBusy):
         store.add(Target.MEMORY, "one")
     assert store.add(Target.MEMORY, "one").changed
 
 
 def test_a_lock_ends_with_its_write_though_a_child_forked_meanwhile_lives_on(tmp_path: Path) -> None:
-    with locked(tmp_path, 1), ExitStack() as child:
+    with lock_folder(tmp_path, 1), ExitStack() as child:
         (handle,) = (path for path in Path("/proc/self/fd").iterdir() if _opened(path) == tmp_path / ".lock")
         child.callback(os.close, os.dup(int(handle.name)))
         inherited = child.pop_all()
-    with inherited, locked(tmp_path, 0.05):
+    with inherited, lock_folder(tmp_path, 0.05):
         pass
 
 

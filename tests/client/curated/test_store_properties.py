@@ -14,8 +14,8 @@ from afterturn_client.curated import (
     SeveralMatches,
     Target,
 )
-from afterturn_client.curated.entries import parse, render, tidy
-from afterturn_client.curated.screen import screened
+from afterturn_client.curated.entries import parse_entries, render_entries, tidy_entry
+from afterturn_client.curated.screen import screen_entry
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -28,13 +28,13 @@ ROOMY = Limits(memory=100_000, user=100_000)
 
 def admissible(content: str) -> bool:
     try:
-        screened(content)
+        screen_entry(content)
     except EntryRefused:
         return False
     return True
 
 
-texts = st.text(max_size=120).map(tidy).filter(admissible)
+texts = st.text(max_size=120).map(tidy_entry).filter(admissible)
 
 
 @given(st.lists(texts, max_size=8, unique=True))
@@ -49,13 +49,13 @@ def test_arbitrary_entries_come_back_as_they_were_stored(contents: list[str]) ->
 
 @given(st.lists(texts, max_size=8, unique=True))
 def test_parsing_undoes_rendering(contents: list[str]) -> None:
-    assert parse(render(contents)) == Entries(contents)
+    assert parse_entries(render_entries(contents)) == Entries(contents)
 
 
 @given(st.text(st.sampled_from("a§ \n\r\t\u2028"), max_size=60))
 def test_parsing_any_text_and_rendering_it_settles_at_once(text: str) -> None:
-    once = parse(text)
-    assert parse(render(once)) == once
+    once = parse_entries(text)
+    assert parse_entries(render_entries(once)) == once
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -68,7 +68,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.model: list[str] = []
 
     def fits(self, after: list[str]) -> bool:
-        return len(render(after)) <= 60
+        return len(render_entries(after)) <= 60
 
     @rule(content=st.sampled_from(["tea", "tea at four", "rye", "a" * 30, "b" * 30, "x" * 61]))
     def add(self, content: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from afterturn_client.curated import MemoryStore, MemoryTool, Target
-from afterturn_client.curated.files import locked
+from afterturn_client.curated.files import lock_folder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -134,7 +134,7 @@ def test_unusable_arguments_are_an_answer_not_an_exception(tool: MemoryTool, arg
 
 
 def test_a_store_that_is_locked_or_broken_is_an_answer_too(tool: MemoryTool) -> None:
-    with locked(tool.store.folder, 1):
+    with lock_folder(tool.store.folder, 1):
         assert ask(tool, action="add", target="memory", content="x")["error"] == "busy"
     (tool.store.folder / "MEMORY.md").write_bytes(b"\xff")
     assert ask(tool, action="add", target="memory", content="x")["error"] == "unreadable"

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from afterturn_client.curated import Limits, MemoryStore, Target
-from afterturn_client.curated.files import locked, replace_text
+from afterturn_client.curated.files import lock_folder, replace_text
 
 #: How many characters a rewritten file has.
 LENGTH = 4_000_000
@@ -22,7 +22,7 @@ def rewrite_for_ever(folder: str) -> None:
     """Put one long text of a single letter in the place of another, until killed; the disk is busy all the time."""
     path = Path(folder) / Target.MEMORY.file_name
     for letter in itertools.cycle("abcdefghij"):
-        with locked(path.parent, 120):
+        with lock_folder(path.parent, 120):
             replace_text(path, letter * LENGTH)
         print("written", flush=True)
 

@@ -79,7 +79,7 @@ def test_the_agent_and_the_service_both_take_the_frame_out_again_exactly(
 def test_directives_stand_before_what_was_recalled_and_come_out_with_it(
     recalled: list[dict[str, Any]], laid_down: list[tuple[str, str, str]], before: str, after: str
 ) -> None:
-    message = framing.frame(
+    message = framing.frame_message(
         [framing.ReferenceItem(None, str(one["text"]), 0.5) for one in recalled],
         [framing.ReferenceDirective(name, told, by) for name, told, by in laid_down],
     )
@@ -95,7 +95,7 @@ def test_directives_stand_before_what_was_recalled_and_come_out_with_it(
 
 @given(st.lists(st.builds(framing.ReferenceItem, id=text, text=plain, score=st.floats(0, 1)), min_size=1, max_size=3))
 def test_what_the_service_frames_is_a_frame_here(recalled: list[framing.ReferenceItem]) -> None:
-    message = framing.frame(
+    message = framing.frame_message(
         [
             framing.ReferenceItem(str(item.id).encode(errors="replace").decode(), item.text, item.score)
             for item in recalled

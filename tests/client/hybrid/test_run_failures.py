@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from afterturn_client import sessions
 from afterturn_client.audit import AuditEvent
-from afterturn_client.curated.files import locked
+from afterturn_client.curated.files import lock_folder
 from afterturn_client.hybrid import HybridMemory, Run
 from afterturn_client.posts import Posts
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -172,7 +172,7 @@ def no_folder(path: Path) -> Iterator[None]:
 
 @contextmanager
 def held_by_another(path: Path) -> Iterator[None]:
-    with locked(path, PATIENCE_S):
+    with lock_folder(path, PATIENCE_S):
         yield
 
 

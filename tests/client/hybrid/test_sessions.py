@@ -13,7 +13,7 @@ import pytest
 from afterturn_client import AsyncAfterturn
 from afterturn_client.audit import AuditEvent, EventName
 from afterturn_client.layers import FinishedTurn
-from afterturn_client.ranking import ranked, terms
+from afterturn_client.ranking import rank_texts, split_terms
 from afterturn_client.reference import is_frame
 from afterturn_client.session_tool import SessionSearchTool
 from afterturn_client.sessions import LocalSessions, RecalledSessions, SessionHit
@@ -139,18 +139,18 @@ async def test_a_long_turn_is_shown_as_an_excerpt(sessions: LocalSessions) -> No
 
 
 def test_scripts_without_spaces_are_compared_sign_by_sign() -> None:
-    assert terms("Straße 東京 x_1") == ["strasse", "東", "京", "x_1"]
-    assert ranked("京都", ["東京へ行く", "nothing", "京都の寺"]) == [2, 0]
+    assert split_terms("Straße 東京 x_1") == ["strasse", "東", "京", "x_1"]
+    assert rank_texts("京都", ["東京へ行く", "nothing", "京都の寺"]) == [2, 0]
 
 
 def test_of_equals_the_later_is_first() -> None:
-    assert ranked("bread", ["bread", "milk", "bread"]) == [2, 0]
+    assert rank_texts("bread", ["bread", "milk", "bread"]) == [2, 0]
 
 
 @given(st.text(max_size=60), st.lists(st.text(max_size=60), max_size=8))
 def test_ranking_names_each_text_that_shares_a_word_once(query: str, texts: list[str]) -> None:
-    sharing = {at for at, text in enumerate(texts) if set(terms(query)) & set(terms(text))}
-    found = ranked(query, texts)
+    sharing = {at for at, text in enumerate(texts) if set(split_terms(query)) & set(split_terms(text))}
+    found = rank_texts(query, texts)
     assert set(found) == sharing
     assert len(found) == len(sharing)
 

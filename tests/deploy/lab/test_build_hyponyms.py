@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from deploy.lab.build_hyponyms import rows
+from deploy.lab.build_hyponyms import build_rows
 
 LICENCE = "  1 a licence stands at the head of each file\n"
 NOUNS = """\
@@ -31,9 +31,11 @@ def _wordnet(folder: Path) -> Path:
 
 
 def test_kinds_are_found_however_far_down_the_commonest_first(tmp_path: Path) -> None:
-    found = dict(row.split("\t") for row in rows(_wordnet(tmp_path), ["judo", "sport", "tenni", "racket", "serv"]))
+    found = dict(
+        row.split("\t") for row in build_rows(_wordnet(tmp_path), ["judo", "sport", "tenni", "racket", "serv"])
+    )
     assert found == {"sport": "judo tenni racket", "racket": "tenni"}
 
 
 def test_only_words_that_matter_are_in_it(tmp_path: Path) -> None:
-    assert list(rows(_wordnet(tmp_path), ["sport", "tenni"])) == ["sport\ttenni"]
+    assert list(build_rows(_wordnet(tmp_path), ["sport", "tenni"])) == ["sport\ttenni"]

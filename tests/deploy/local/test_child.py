@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from deploy.local import Child, child
-from deploy.local.child import LAUNCHER, Account, tied
-from deploy.local.private_files import kept_password
+from deploy.local.child import LAUNCHER, Account, wrap_command
+from deploy.local.private_files import ensure_password
 
 
 def test_the_launcher_becomes_the_program_with_the_same_process_id() -> None:
@@ -36,7 +36,7 @@ def test_the_launcher_starts_nothing_for_a_parent_that_is_gone() -> None:
 if os.geteuid() == 0:
 
     def test_the_launcher_gives_up_the_superuser_and_its_groups_for_good() -> None:
-        argv = tied(("id", "-G"), Account(65534, 65534), signal.SIGTERM)
+        argv = wrap_command(("id", "-G"), Account(65534, 65534), signal.SIGTERM)
         assert subprocess.run(argv, capture_output=True, text=True, check=True, cwd="/").stdout == "65534\n"
 
 
@@ -57,7 +57,7 @@ def test_a_large_log_is_put_aside_while_the_child_goes_on_writing(
 
 
 def test_a_password_is_made_once_and_differs_from_the_next(tmp_path: Path) -> None:
-    first = kept_password(tmp_path / "passwords", "one")
-    assert kept_password(tmp_path / "passwords", "one") == first
-    assert kept_password(tmp_path / "passwords", "two") != first
+    first = ensure_password(tmp_path / "passwords", "one")
+    assert ensure_password(tmp_path / "passwords", "one") == first
+    assert ensure_password(tmp_path / "passwords", "two") != first
     assert len(first) >= 32

@@ -17,8 +17,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from deploy.local import EmbeddedPostgres, survivors, wheels
-from deploy.local.child import Account, run_as
-from deploy.local.cluster import cluster_of
+from deploy.local.child import Account, build_account_arguments
+from deploy.local.cluster import find_cluster
 from deploy.local.errors import FolderUnusable
 from store.connections import create_owner_engine
 from tests.patience import PATIENCE_S, wait_until
@@ -48,7 +48,7 @@ def ask(url: str, *statements: str) -> Any:
 def data(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path / "data"
     for path in tmp_path.glob("*/pg"):
-        cluster_of(path.parent).remove()
+        find_cluster(path.parent).remove()
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def row(server: EmbeddedPostgres) -> Any:
 def test_what_was_written_is_there_after_a_stop_and_a_start(postgres: EmbeddedPostgres) -> None:
     keep_a_row(postgres)
     postgres.stop()
-    assert survivors.servers_in(postgres.cluster.folder) == []
+    assert survivors.find_servers(postgres.cluster.folder) == []
     postgres.start()
     assert row(postgres) == "Ljubljana"
 
@@ -103,7 +103,7 @@ def test_after_a_killed_postmaster_it_starts_again_on_the_same_port_with_its_dat
 
 @pytest.mark.slow
 def test_a_backend_that_lingers_after_its_postmaster_does_not_hinder_the_next_start(postgres: EmbeddedPostgres) -> None:
-    servers = survivors.servers_in(postgres.cluster.folder)
+    servers = survivors.find_servers(postgres.cluster.folder)
     leader = postmaster(postgres)
     stuck = next(server for server in servers if server.pid != leader.pid)
     stuck.suspend()  # it cannot notice that its postmaster is gone, and holds the shared memory
@@ -119,7 +119,11 @@ def test_a_postmaster_nobody_owns_any_more_is_stopped_at_the_next_start(data: Pa
     child = first.child()
     first.stop()
     with spawned(  # without the launcher: nothing ties it to us
-        child.argv, cwd="/", env=dict(child.environment), stderr=subprocess.DEVNULL, **run_as(child.account)
+        child.argv,
+        cwd="/",
+        env=dict(child.environment),
+        stderr=subprocess.DEVNULL,
+        **build_account_arguments(child.account),
     ) as orphan:
         wait_until(lambda: child.ready(orphan.pid), "a postmaster without an owner runs")
         second = EmbeddedPostgres(data, durable=False)
@@ -245,19 +249,19 @@ if AS_ROOT:
     ) -> None:
         private = tmp_path / "private"
         private.mkdir(mode=0o700)
-        installed = wheels.package_folder(wheels.POSTGRES_WHEEL)
+        installed = wheels.find_package_folder(wheels.POSTGRES_WHEEL)
         for folder in (installed, installed.with_name(f"{installed.name}.libs")):
             shutil.copytree(folder, private / folder.name)
         public = Path("/var/lib") / f"afterturn-test-{os.getpid()}"
         monkeypatch.setattr(wheels, "SYSTEM_FOLDER", public)
-        monkeypatch.setattr(wheels, "package_folder", lambda _name: private / installed.name)
+        monkeypatch.setattr(wheels, "find_package_folder", lambda _name: private / installed.name)
         try:
-            binaries = wheels.postgres_binaries(NOBODY)
+            binaries = wheels.find_postgres_binaries(NOBODY)
             made = binaries.stat().st_mtime_ns
             assert binaries.is_relative_to(public / "bin")
             initdb = [str(binaries / "initdb"), "--version"]  # it needs the libraries beside it
             subprocess.run(initdb, check=True, user=NOBODY.uid, cwd="/", stdout=subprocess.DEVNULL)
-            assert wheels.postgres_binaries(NOBODY).stat().st_mtime_ns == made
+            assert wheels.find_postgres_binaries(NOBODY).stat().st_mtime_ns == made
         finally:
             shutil.rmtree(public, ignore_errors=True)
         assert stat.S_IMODE(private.stat().st_mode) == 0o700
@@ -276,4 +280,4 @@ def test_sigint_is_the_fast_stop_and_the_connected_do_not_delay_it(postgres: Emb
         await engine.dispose()
 
     asyncio.run(asyncio.wait_for(connected(), PATIENCE_S))
-    assert survivors.servers_in(postgres.cluster.folder) == []
+    assert survivors.find_servers(postgres.cluster.folder) == []

@@ -27,7 +27,7 @@ def test_what_was_queued_survives_a_kill_and_a_start_on_the_same_port(valkey: Em
     before = valkey.url
     with redis.Redis.from_url(valkey.url) as client:
         client.rpush("queue", *range(500))
-    for server in survivors.servers_in(valkey.folder):
+    for server in survivors.find_servers(valkey.folder):
         server.kill()
     assert valkey.start() == before
     with redis.Redis.from_url(valkey.url) as client:
@@ -45,7 +45,7 @@ def test_its_configuration_is_for_its_owner_alone(valkey: EmbeddedValkey) -> Non
 
 
 def test_it_listens_on_loopback_alone(valkey: EmbeddedValkey) -> None:
-    [server] = survivors.servers_in(valkey.folder)
+    [server] = survivors.find_servers(valkey.folder)
     listening = {one.laddr.ip for one in server.net_connections("all") if one.status == "LISTEN"}
     assert listening == {"127.0.0.1"}
 
@@ -57,12 +57,12 @@ def test_a_server_nobody_owns_any_more_is_stopped_at_the_next_start(valkey: Embe
         wait_until(lambda: child.ready(orphan.pid), "a Valkey without an owner runs")
         valkey.start()
         assert orphan.wait(PATIENCE_S) == 0
-    assert [server.pid for server in survivors.servers_in(valkey.folder)] != [orphan.pid]
+    assert [server.pid for server in survivors.find_servers(valkey.folder)] != [orphan.pid]
 
 
 def test_a_person_whose_shell_stands_in_the_folder_is_no_server(valkey: EmbeddedValkey) -> None:
     with spawned(["sleep", "60"], cwd=valkey.folder) as bystander:
-        assert bystander.pid not in {server.pid for server in survivors.servers_in(valkey.folder)}
+        assert bystander.pid not in {server.pid for server in survivors.find_servers(valkey.folder)}
 
 
 def test_the_kernel_stops_it_when_the_process_that_started_it_dies(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_the_kernel_stops_it_when_the_process_that_started_it_dies(tmp_path: Pat
     with spawned(argv, stdout=subprocess.PIPE, text=True) as starter:
         assert starter.stdout is not None
         assert starter.stdout.readline() == "up\n"
-        servers = survivors.servers_in(tmp_path / "valkey")
+        servers = survivors.find_servers(tmp_path / "valkey")
         assert len(servers) == 1
         starter.send_signal(signal.SIGKILL)
-    assert survivors.left_after(servers, PATIENCE_S) == []
+    assert survivors.wait_for_exits(servers, PATIENCE_S) == []

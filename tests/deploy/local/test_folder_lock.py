@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.folder_lock import FolderLock, FolderTaken, is_held
+from deploy.local.folder_lock import FolderInUse, FolderLock, is_held
 from tests.processes import spawned
 
 HOLD = """
@@ -20,7 +20,7 @@ time.sleep(60)
 
 def test_a_second_lock_is_refused_and_names_the_process_that_holds_the_first(tmp_path: Path) -> None:
     lock = FolderLock(tmp_path)
-    with pytest.raises(FolderTaken, match=f"in use by process {os.getpid()}: stop that one, or use another --data"):
+    with pytest.raises(FolderInUse, match=f"in use by process {os.getpid()}: stop that one, or use another --data"):
         FolderLock(tmp_path)
     lock.release()
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from deploy.cli.doctor_checks import Patient
-from deploy.cli.orphaned_databases import left_behind
+from deploy.cli.doctor_checks import DoctorTarget
+from deploy.cli.orphaned_databases import find_orphaned_databases
 from deploy.local import cluster
 from deploy.local.folder_lock import FolderLock
-from deploy.local.private_folder import DATA, leftovers, private_folder
-from deploy.settings import load
+from deploy.local.private_folder import DATA, find_orphaned_folders, open_private_folder
+from deploy.settings import load_settings
 from tests.patience import PATIENCE_S, wait_until
 from tests.processes import spawned
 
@@ -55,7 +55,7 @@ def killed(temporary: Path, system: Path) -> tuple[Path, Path]:
         folder = Path(owner.stdout.readline().strip())
         assert folder.parent == temporary
         home = database(system, "0123456789ab", folder / DATA)
-        assert leftovers() == []
+        assert find_orphaned_folders() == []
     return folder, home
 
 
@@ -73,14 +73,14 @@ def database(system: Path, name: str, data: Path | None) -> Path:
 
 def found(data: Path) -> list[tuple[str, str]]:
     """What the doctor of a data folder says of what was left behind, and what to do."""
-    patient = Patient(load({"AFTERTURN_DATA": str(data)}).settings, None)
-    return [(one.seen, one.remedy) for one in left_behind(patient)]
+    patient = DoctorTarget(load_settings({"AFTERTURN_DATA": str(data)}).settings, None)
+    return [(one.seen, one.remedy) for one in find_orphaned_databases(patient)]
 
 
 def test_it_is_gone_with_the_command_and_so_is_its_database(temporary: Path, system: Path) -> None:
-    with private_folder("bench") as folder:
+    with open_private_folder("bench") as folder:
         home = database(system, "0123456789ab", folder / DATA)
-        assert leftovers() == []
+        assert find_orphaned_folders() == []
     assert not home.exists()
     assert list(temporary.iterdir()) == []
 
@@ -92,7 +92,7 @@ def test_what_a_killed_command_left_is_named_with_its_size_and_removed_by_the_ne
     ((seen, remedy),) = found(tmp_path / "memory")
     assert seen == f"3 MiB in {folder} and {home}, by a command that was killed"
     assert remedy.endswith(f"rm -r {folder} {home}")
-    with private_folder("demo") as another:
+    with open_private_folder("demo") as another:
         assert not folder.exists()
         assert not home.exists()
         assert another.exists()
@@ -107,14 +107,14 @@ def test_a_database_whose_private_folder_was_cleared_away_is_found_by_what_it_sa
     ((seen, remedy),) = found(tmp_path / "memory")
     assert seen == f"3 MiB in {home}, by a command that was killed"
     assert remedy.endswith(f"rm -r {home}")
-    with private_folder("demo"):
+    with open_private_folder("demo"):
         assert not home.exists()
 
 
 def test_while_its_stack_still_stops_what_a_killed_command_left_is_nobodys_to_remove(killed: tuple[Path, Path]) -> None:
     folder, home = killed
     stopping = FolderLock(folder / DATA)
-    with private_folder("demo"):
+    with open_private_folder("demo"):
         assert home.exists()
         assert folder.exists()
     stopping.release()
@@ -123,7 +123,7 @@ def test_while_its_stack_still_stops_what_a_killed_command_left_is_nobodys_to_re
 def test_a_stopped_memory_is_nothing_that_was_left_behind(tmp_path: Path, temporary: Path, system: Path) -> None:
     home = database(system, "0123456789ab", tmp_path / "memory")
     assert found(tmp_path / "elsewhere") == []
-    with private_folder("demo"):
+    with open_private_folder("demo"):
         assert home.exists()
     assert list(temporary.iterdir()) == []
 
@@ -141,7 +141,7 @@ def test_a_memory_whose_folder_is_gone_is_named_and_never_removed(
     assert [remedy for seen, remedy in found(tmp_path / "moved") if "an unknown folder" in seen] == [
         f"if the link `pg` of no data folder leads there: rm -r {unsaid}"
     ]
-    with private_folder("demo"):
+    with open_private_folder("demo"):
         assert home.exists()
         assert unsaid.exists()
     assert list(temporary.iterdir()) == []
@@ -152,14 +152,14 @@ def test_a_link_of_that_name_is_not_followed(temporary: Path, tmp_path: Path, sy
     (precious / "lock").parent.mkdir()
     (precious / "lock").touch()
     (temporary / "afterturn-private-x").symlink_to(precious)
-    assert (leftovers(), list(system.iterdir())) == ([], [])
+    assert (find_orphaned_folders(), list(system.iterdir())) == ([], [])
 
 
 def test_an_interrupt_is_answered_and_another_waits_until_all_is_removed(
     temporary: Path, system: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("deploy.local.private_folder.survivors.kill", lambda _gone: signal.raise_signal(signal.SIGINT))
-    with pytest.raises(KeyboardInterrupt), private_folder("bench"):
+    with pytest.raises(KeyboardInterrupt), open_private_folder("bench"):
         raise KeyboardInterrupt
     assert "interrupted" in capsys.readouterr().err
     assert (list(temporary.iterdir()), list(system.iterdir())) == ([], [])
@@ -175,7 +175,7 @@ def test_a_stack_that_is_interrupted_while_it_starts_leaves_nothing(temporary: P
     assert demo.returncode == 130
     assert "interrupted: ending" in said
     assert list(temporary.iterdir()) == []
-    assert [data for _, data in cluster.homes() if data == folder / DATA] == []
+    assert [data for _, data in cluster.list_cluster_folders() if data == folder / DATA] == []
 
 
 def test_a_database_whose_server_runs_is_neither_named_nor_removed(
@@ -187,6 +187,6 @@ def test_a_database_whose_server_runs_is_neither_named_nor_removed(
     shutil.copy2(shutil.which("sleep") or "", server)
     with spawned([server, "600"], cwd=home / "pg"), spawned([server, "600"], cwd=unsaid / "pg"):
         assert found(tmp_path / "memory") == []
-        with private_folder("demo"):
+        with open_private_folder("demo"):
             assert folder.exists()
             assert home.exists()

@@ -9,7 +9,7 @@ import pytest
 from pydantic import SecretStr
 
 from deploy.local.folder_lock import FolderLock
-from deploy.local.stack import NoStack, Stack, StackProcess, default_data, find_stack
+from deploy.local.stack import Stack, StackNotRunning, StackProcess, choose_data_folder, find_stack
 from embeddings.settings import EmbeddingSettings, Provider, RemoteSettings
 from store.recall.settings import RecallSettings
 from workers.settings import EnrichmentSettings
@@ -80,24 +80,24 @@ def test_neither_its_ready_line_nor_its_repr_shows_a_password(stack: Stack) -> N
 
 def test_a_file_left_by_a_stack_that_was_killed_is_no_running_stack(tmp_path: Path, stack: Stack) -> None:
     stack.save(tmp_path)
-    with pytest.raises(NoStack, match="start one with `afterturn up --data "):
+    with pytest.raises(StackNotRunning, match="start one with `afterturn up --data "):
         find_stack(tmp_path)
 
 
 def test_where_nothing_runs_the_error_says_what_to_do_next(tmp_path: Path) -> None:
-    with pytest.raises(NoStack, match=f"no stack runs in {tmp_path}: .* or name the folder of a running one"):
+    with pytest.raises(StackNotRunning, match=f"no stack runs in {tmp_path}: .* or name the folder of a running one"):
         find_stack(tmp_path)
 
 
 def test_a_file_of_another_version_is_an_error_that_repeats_no_password(running: Path) -> None:
     path = running / "stack.json"
     path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
-    with pytest.raises(NoStack, match="of another version") as caught:
+    with pytest.raises(StackNotRunning, match="of another version") as caught:
         find_stack(running)
     assert "hush" not in str(caught.value)
     assert caught.value.__cause__ is None
 
 
 def test_the_default_folder_is_the_one_in_the_environment(tmp_path: Path) -> None:
-    assert default_data({"AFTERTURN_DATA": str(tmp_path)}) == tmp_path
-    assert default_data({}).name == "afterturn"
+    assert choose_data_folder({"AFTERTURN_DATA": str(tmp_path)}) == tmp_path
+    assert choose_data_folder({}).name == "afterturn"

@@ -15,9 +15,9 @@ import psutil
 import pytest
 
 from deploy.local import Child
-from deploy.local.errors import DidNotStart
-from deploy.local.supervisor import Running, Supervisor
-from deploy.local.survivors import is_running, left_after
+from deploy.local.errors import StartFailed
+from deploy.local.supervisor import RunningChild, Supervisor
+from deploy.local.survivors import is_running, wait_for_exits
 from tests.patience import PATIENCE_S, until
 from tests.processes import spawned
 
@@ -30,7 +30,7 @@ class Listener:
     def __init__(self) -> None:
         self.said: list[str] = []
         self.deaths: list[str] = []
-        self.shown: list[tuple[Running, ...]] = []
+        self.shown: list[tuple[RunningChild, ...]] = []
         self.supervisor = Supervisor(say=self.said.append, on_death=self.deaths.append, on_change=self.shown.append)
 
     def pid(self, name: str) -> int:
@@ -104,7 +104,7 @@ async def test_a_child_that_dies_before_it_was_ever_ready_is_an_error_with_its_l
         ready=lambda _pid: False,
         log=tmp_path / "broken.log",
     )
-    with pytest.raises(DidNotStart, match="the port is taken"):
+    with pytest.raises(StartFailed, match="the port is taken"):
         await run(listener, lambda: listener.supervisor.start(child))
     assert listener.deaths == []
 
@@ -118,7 +118,7 @@ async def test_a_child_that_is_not_ready_in_time_is_an_error_and_is_gone() -> No
         return False
 
     late = Child(name="slow", argv=("sleep", "60"), ready=never, ready_seconds=0.5)
-    with pytest.raises(DidNotStart):
+    with pytest.raises(StartFailed):
         await run(listener, lambda: listener.supervisor.start(late))
     [pid] = asked
     assert not psutil.pid_exists(pid)
@@ -211,4 +211,4 @@ def test_children_die_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
         children = [psutil.Process(int(word)) for word in process.stdout.readline().split()]
         process.kill()
     assert len(children) == 2
-    assert left_after(children, PATIENCE_S) == []
+    assert wait_for_exits(children, PATIENCE_S) == []

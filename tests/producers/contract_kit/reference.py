@@ -13,7 +13,7 @@ from producers.contract_kit.flat_plugin import (
     bad_request,
     optional_object,
 )
-from producers.contract_kit.wire import instant, is_number
+from producers.contract_kit.wire import is_number, parse_instant
 
 _WORD = re.compile(r"\w+")
 
@@ -87,13 +87,13 @@ class ReferenceHandler(FlatHandler):
 
 
 def has_passed(time: object) -> bool:
-    end = instant(time)
+    end = parse_instant(time)
     return end is not None and end <= datetime.now(UTC)
 
 
 def optional_time(body: Body) -> Body:
     value = body.get("expires_at")
-    if value is not None and instant(value) is None:
+    if value is not None and parse_instant(value) is None:
         raise bad_request("expires_at must be a time in RFC 3339")
     return {"expires_at": value} if "expires_at" in body else {}
 

@@ -15,7 +15,7 @@ from producers.contract_kit.flat_plugin import (
     not_found,
     now,
 )
-from producers.contract_kit.wire import instant
+from producers.contract_kit.wire import parse_instant
 from tests.producers.contract_kit.mutants import INTERNAL
 from tests.producers.contract_kit.reference import ReferenceHandler, ReferenceStore, vector
 
@@ -329,7 +329,7 @@ class NanosecondsAreRefused(ReferenceStore):
 class MalformedTimesAreDropped(ReferenceStore):
     def memory_fields(self, body: Body) -> Body:
         time = body.get("expires_at")
-        return super().memory_fields(body if instant(time) else body | {"expires_at": None})
+        return super().memory_fields(body if parse_instant(time) else body | {"expires_at": None})
 
 
 @fails("ttl.expired_id_may_come_again")

@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import producers.contract_kit as kit
-from deploy.cli.app import build
+from deploy.cli.app import build_cli
 from producers.contract_kit.catalog import CASES
 from producers.contract_kit.client import Plugin, parse_target
 from producers.contract_kit.errors import NoAnswerError, UnusableError
@@ -35,7 +35,7 @@ TOKEN = "a-token-that-no-report-shows"
 
 def contract_test(*arguments: str | Path, **environment: str) -> Result:
     quiet = {"MEMORY_PLUGIN_URL": "", "MEMORY_PLUGIN_TOKEN": ""} | environment
-    return CliRunner().invoke(build("contract-test"), ["contract-test", *map(str, arguments)], env=quiet)
+    return CliRunner().invoke(build_cli("contract-test"), ["contract-test", *map(str, arguments)], env=quiet)
 
 
 def as_json(*arguments: str | Path, **environment: str) -> tuple[int, dict[str, Any]]:

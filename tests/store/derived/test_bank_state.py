@@ -20,9 +20,9 @@ from store.derived import aliases, bank_state, entity_profiles, postings
 from store.derived.postings import terms_of
 from store.derived.projection import PAIRED
 from store.errors import EventRefused
-from store.log.append import append_events, versions
+from store.log.append import append_events, read_versions
 from store.log.catalog import EventType as E
-from store.log.envelope import Origin, offer
+from store.log.envelope import Origin, build_offer
 from store.memory.turns import Appended, NewMessage, NewTurn, TurnStore
 from store.replay import Scope
 from store.replay import derived as replay_derived
@@ -123,8 +123,8 @@ class Play:
         subject = "|".join(str(part) for part in (self.host, self.bank, *parts))
         try:
             async with self.database.tenant(self.host) as connection:
-                version = (await versions(connection, self.host, [subject]))[subject] + 1
-                await append_events(connection, self.host, [offer(origin, kind, parts, data, nth=str(version))])
+                version = (await read_versions(connection, self.host, [subject]))[subject] + 1
+                await append_events(connection, self.host, [build_offer(origin, kind, parts, data, nth=str(version))])
         except EventRefused:
             return
 
@@ -163,7 +163,7 @@ class Play:
         async with self.database.tenant(self.host) as connection:
             told = (await connection.execute(UNIT, {**self.place, "unit": unit})).one_or_none()
             if told is not None:
-                await postings.insert(connection, self.host, self.bank, [terms_of(told, rules_of(AUTO))])
+                await postings.insert_postings(connection, self.host, self.bank, [terms_of(told, rules_of(AUTO))])
 
     def entity(self, number: int) -> UUID:
         return uuid5(self.bank, f"entity:{number}")
@@ -223,23 +223,23 @@ class Play:
     async def advance(self, _first: int, _second: int) -> None:
         """Do as the projection stage does."""
         async with self.database.tenant(self.host) as connection:
-            await bank_state.lock(connection, self.bank)
-            await bank_state.advance(connection, self.origin, self.waiting)
+            await bank_state.lock_bank(connection, self.bank)
+            await bank_state.advance_bank(connection, self.origin, self.waiting)
             await connection.execute(DONE, {"turns": self.waiting})
         self.waiting = []
 
     async def compare(self) -> None:
         async with self.database.tenant(self.host) as connection:
-            step_by_step = await bank_state.contents(connection, self.host, self.bank)
+            step_by_step = await bank_state.read_contents(connection, self.host, self.bank)
             await self.check_facts(connection)
-            await bank_state.rebuild(connection, self.host, self.bank)
-            from_nothing = await bank_state.contents(connection, self.host, self.bank)
+            await bank_state.rebuild_bank(connection, self.host, self.bank)
+            from_nothing = await bank_state.read_contents(connection, self.host, self.bank)
         assert told(step_by_step) == told(from_nothing)
 
     async def nothing_is_amiss(self, owner: AsyncEngine) -> None:
         """What was not come to yet is not wrong."""
         async with owner.connect() as connection:
-            told = await replay_derived.check(connection, Scope(self.host, self.bank))
+            told = await replay_derived.check_derived(connection, Scope(self.host, self.bank))
         # The stages that make vectors do not run here.
         assert [one for one in told if not one.equal and one.name != "vectors"] == []
 
@@ -345,7 +345,7 @@ async def test_a_fact_that_a_rebuild_came_to_first_is_reflected_upon_when_its_tu
     bank.waiting = read_again
     await bank.fact(0, 1)
     async with database.tenant(bank.host) as connection:
-        await bank_state.rebuild(connection, bank.host, bank.bank)
+        await bank_state.rebuild_bank(connection, bank.host, bank.bank)
     await bank.advance(0, 0)
     async with database.tenant(bank.host) as connection:
         assert (await connection.execute(REFLECTED, bank.place)).scalar() == 1
@@ -355,8 +355,8 @@ async def test_what_is_forgotten_while_its_turn_is_counted_is_taken_back_by_the_
     bank = await begin(database)
     await bank.turn(0, 0)
     async with database.tenant(bank.host) as connection:
-        await bank_state.lock(connection, bank.bank)
-        await bank_state.advance(connection, bank.origin, bank.waiting)
+        await bank_state.lock_bank(connection, bank.bank)
+        await bank_state.advance_bank(connection, bank.origin, bank.waiting)
         forgetting = asyncio.create_task(bank.forget(0, 0))
         await blocked(database, bank.host)
         await connection.execute(DONE, {"turns": bank.waiting})
@@ -365,4 +365,4 @@ async def test_what_is_forgotten_while_its_turn_is_counted_is_taken_back_by_the_
     await bank.advance(0, 0)
     await bank.compare()
     async with database.tenant(bank.host) as connection:
-        assert (await bank_state.contents(connection, bank.host, bank.bank))["term_t"] == []
+        assert (await bank_state.read_contents(connection, bank.host, bank.bank))["term_t"] == []

@@ -57,7 +57,7 @@ async def test_words_are_carried_though_somebody_is_at_work_on_their_bank(lonely
     host = await new_host(lonely)
     await say(lonely, host, pending_words.MANY)
     async with lonely.tenant(host) as connection:
-        await bank_state.lock(connection, identity.bank_id(host, "home"))
+        await bank_state.lock_bank(connection, identity.bank_id(host, "home"))
         assert await WaitingWords(lonely).carry(60) == 1
     assert await rows(lonely, host, COUNTS) == [(0, pending_words.MANY, pending_words.MANY, pending_words.MANY)]
 
@@ -80,7 +80,7 @@ async def test_two_who_carry_the_words_of_a_bank_take_turns(database: Database, 
     async with database.tenant(host) as first:
         await projection.carry_words(first, host, bank)
         await TurnStore(database, lambda: NOON).append(host, [turn("later", "another quokka wakes")])
-        second = asyncio.create_task(pending_words.carried(database, host, bank))
+        second = asyncio.create_task(pending_words.carry_words(database, host, bank))
         await until(lambda: waits(database, bank), "the second waits")
         assert not second.done()
     await second

@@ -14,17 +14,17 @@ from store import identity
 from store.connections import create_owner_engine
 from store.database import Database
 from store.derived import vector_indexes
-from store.derived.unit_vectors import Unembedded, insert
+from store.derived.unit_vectors import Unembedded, insert_vectors
 from store.derived.vector_indexes import LOCK, Needed, VectorIndexes, lists_of
 from store.memory.turns import TurnStore
 from store.recall import dense_arm
-from store.recall.accuracy_check import StoredBank, compare
+from store.recall.accuracy_check import StoredBank, compare_searches
 from store.recall.arms import Search
-from store.recall.dense_arm import DenseArm, opening
-from store.recall.filters import parameters
+from store.recall.dense_arm import DenseArm, search_settings
+from store.recall.filters import filter_parameters
 from store.recall.lexical import Statistics
 from store.recall.query import RecallQuery
-from store.recall.question import understand
+from store.recall.question import parse_question
 from store.recall.settings import RecallSettings
 from tests.servers import TestPostgres
 from tests.store.conftest import NOON, new_host, rows, turn
@@ -70,7 +70,7 @@ class Large:
             "candidates": 20,
             "looked_at": 20,
         }
-        async with self.database.tenant(self.host, opening(lists)) as connection:
+        async with self.database.tenant(self.host, search_settings(lists)) as connection:
             lines = await connection.execute(text(f"explain (costs off) {statement}"), arguments)
             return "\n".join(line for (line,) in lines)
 
@@ -78,13 +78,13 @@ class Large:
         return Search(
             host=self.host,
             bank=self.bank,
-            question=understand(""),
+            question=parse_question(""),
             statistics=Statistics(UNITS, 1.0, {}),
             related={},
             generation=GENERATION,
             vector=self.vectors[0],
             tail={},
-            filters={**parameters(RecallQuery("", ""), self.bank), **filters},
+            filters={**filter_parameters(RecallQuery("", ""), self.bank), **filters},
             settings=SETTINGS,
             lists=lists,
         )
@@ -108,7 +108,7 @@ async def large(
     vectors = np.random.default_rng(3).standard_normal((len(found), 384), dtype=np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     async with lonely.tenant(host) as connection:
-        await insert(connection, host, GENERATION, [Unembedded(*row) for row in found], vectors)
+        await insert_vectors(connection, host, GENERATION, [Unembedded(*row) for row in found], vectors)
     indexes = VectorIndexes(fresh_database.owner_url, EXACT)
     yield Large(lonely, fresh_database, host, vectors, indexes)
     await indexes.close()
@@ -137,7 +137,7 @@ async def test_what_a_filter_leaves_short_is_searched_in_full(large: Large) -> N
     rare = {unit for (unit,) in await rows(large.database, large.host, tagged, bank=large.bank)}
     await large.build()
     lists = await large.lists() or 0
-    async with large.database.tenant(large.host, opening(lists)) as connection:
+    async with large.database.tenant(large.host, search_settings(lists)) as connection:
         assert set((await DenseArm().find(connection, large.search(lists, tags=["rare"]))).units) == rare
         # Vectors of a generation that nobody has come short without any filter.
         assert (await DenseArm().find(connection, replace(large.search(lists), generation=9))).units == []
@@ -146,12 +146,12 @@ async def test_what_a_filter_leaves_short_is_searched_in_full(large: Large) -> N
 async def test_recall_check_compares_what_the_index_gives(large: Large) -> None:
     await large.build()
     stored = StoredBank(large.host, large.bank, "home", UNITS)
-    asked = await compare(large.database, stored, 10, SETTINGS)
+    asked = await compare_searches(large.database, stored, 10, SETTINGS)
     by = {name: [one for one in asked if one.filter == name] for name in ("none", "kinds", "session")}
     assert all(one.found == one.there for one in by["session"])
     # Vectors without any likeness are the worst case: of half of the lists, about half of the nearest are found.
     assert 0.2 < sum(one.found for one in by["none"]) / sum(one.there for one in by["none"]) < 1
-    whole = await compare(large.database, stored, 10, SETTINGS.model_copy(update={"read_units": UNITS}))
+    whole = await compare_searches(large.database, stored, 10, SETTINGS.model_copy(update={"read_units": UNITS}))
     assert all(one.found == one.there for one in whole)
 
 
@@ -165,7 +165,7 @@ async def test_an_index_is_built_anew_when_its_bank_has_outgrown_it(
     leftover = Needed(needed.partition, 1)
     engine = create_owner_engine(large.postgres.owner_url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
     async with engine.connect() as connection:
-        await connection.execute(text(vector_indexes.statements(leftover)[1]))
+        await connection.execute(text(vector_indexes.index_statements(leftover)[1]))
         # While somebody else builds, nobody does.
         assert (await connection.execute(LOCK)).scalar_one()
         await large.build()

@@ -32,7 +32,7 @@ async def test_a_late_extraction_of_an_erased_document_is_refused(
 ) -> None:
     await hand_in(scene)
     [chunk] = await scene.world.sql("select unit_id from afterturn.agent_memory_unit_t")
-    derive, kinds, loop = extraction._derive, [kind], asyncio.get_running_loop()
+    derive, kinds, loop = extraction._derive_all, [kind], asyncio.get_running_loop()
 
     def erased_meanwhile(*arguments: object) -> object:
         found = derive(*arguments)  # type: ignore[arg-type]  # handed through
@@ -41,7 +41,7 @@ async def test_a_late_extraction_of_an_erased_document_is_refused(
             asyncio.run_coroutine_threadsafe(scene.erase(kind, name), loop).result(30)
         return found
 
-    monkeypatch.setattr(extraction, "_derive", erased_meanwhile)
+    monkeypatch.setattr(extraction, "_derive_all", erased_meanwhile)
     await scene.crew.drain()
     assert lines_with(await dump(scene.world.postgres), SECRET) == []
     assert await scene.world.statuses(Stage.EXTRACTION) == ["skipped"]

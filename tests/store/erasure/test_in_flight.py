@@ -12,7 +12,7 @@ from store.ledger.deliveries import Deliveries
 from store.ledger.ledger import Outcome, Stage
 from store.memory.directives import Curation, NewDirective
 from store.recall.jobs import RecallJobs
-from store.replay import verify
+from store.replay import verify_log
 from tests.client.loopback import closed_port
 from tests.store.erasure.conftest import Scene
 from tests.store.erasure.dump import dump, lines_with
@@ -41,7 +41,7 @@ async def nothing_left(scene: Scene) -> None:
 async def test_a_late_extraction_of_an_erased_turn_is_refused(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     await say(scene)
     await scene.world.append("s", "kept", messages=dialogue("My name is Karl.", "Hello Karl."))
-    derive, kinds = extraction._derive, [Kind.SESSION, Kind.UNIT]
+    derive, kinds = extraction._derive_all, [Kind.SESSION, Kind.UNIT]
     loop = asyncio.get_running_loop()
 
     def erased_meanwhile(*arguments: object) -> object:
@@ -58,7 +58,7 @@ async def test_a_late_extraction_of_an_erased_turn_is_refused(scene: Scene, monk
         else:
             await scene.erase(kind, "s")
 
-    monkeypatch.setattr(extraction, "_derive", erased_meanwhile)
+    monkeypatch.setattr(extraction, "_derive_all", erased_meanwhile)
     await scene.crew.drain(Stage.EXTRACTION)
     rows = await scene.world.sql("select status, error_category from afterturn.ledger_t where stage = 'extraction'")
     assert ("skipped", "erased") in [tuple(row) for row in rows]
@@ -146,7 +146,7 @@ async def test_what_is_said_in_a_session_while_it_is_erased_begins_it_anew(scene
     assert not history.gone
     [session] = await scene.world.sql("select active, session_name, turn_count from afterturn.agent_session_history_t")
     assert tuple(session) == (True, "s", 1)
-    assert (await verify(scene.world.postgres.owner_url)).equal
+    assert (await verify_log(scene.world.postgres.owner_url)).equal
 
 
 async def test_a_delivery_that_was_made_is_on_the_receipt(scene: Scene) -> None:

@@ -14,14 +14,14 @@ from store.derived import bank_state
 from store.erasure import Erasures, Kind, Target
 from store.errors import NotFound
 from store.ledger.ledger import Stage
-from store.log.append import append_events, versions
+from store.log.append import append_events, read_versions
 from store.log.catalog import EventType
-from store.log.envelope import Origin, command
+from store.log.envelope import Origin, build_command
 from store.memory.directives import Curation, NewLink
 from store.memory.documents import Documents, NewDocument, content_hash
 from store.memory.turns import NewMessage, NewTurn
 from store.memory.units import Units
-from store.replay import verify
+from store.replay import verify_log
 from tests.examples import examples
 from tests.servers import TestPostgres
 from tests.store.erasure.dump import dump, lines_with
@@ -160,11 +160,11 @@ class Story:
         words = [one.word for one in self.said if one.session == session and not one.gone]
         subject = f"{HOST}|{self.bank}|{thing}"
         async with self.world.database.tenant(HOST) as connection:
-            version = (await versions(connection, HOST, [subject]))[subject]
+            version = (await read_versions(connection, HOST, [subject]))[subject]
             if version and words:
                 origin = Origin(HOST, self.bank, identity.user_id(HOST, None), now())
                 summary = {"sessionId": str(thing), "messages": [{"role": "user", "content": " ".join(words)}]}
-                event = command(origin, EventType.SESSION_COMPACTED, summary, version=version + 1)
+                event = build_command(origin, EventType.SESSION_COMPACTED, summary, version=version + 1)
                 await append_events(connection, HOST, [event])
 
     async def session(self, session: str) -> None:
@@ -204,12 +204,12 @@ class Story:
         living = [one for one in self.said if not one.gone]
         for word in [one.word for one in living] + [word for one in living for _, word in one.rewritten]:
             assert any(word in line and ("unit_t" in line or "event_store_t" in line) for line in dumped.split("\n"))
-        report = await verify(self.world.postgres.owner_url)
+        report = await verify_log(self.world.postgres.owner_url)
         assert [table for table in report.tables if not table.equal] == []
         async with self.world.database.tenant(HOST) as connection:
-            kept = await bank_state.contents(connection, HOST, self.bank)
-            await bank_state.rebuild(connection, HOST, self.bank)
-            made = await bank_state.contents(connection, HOST, self.bank)
+            kept = await bank_state.read_contents(connection, HOST, self.bank)
+            await bank_state.rebuild_bank(connection, HOST, self.bank)
+            made = await bank_state.read_contents(connection, HOST, self.bank)
         for state in (kept, made):
             state["bank_statistics_t"] = [row for row in state["bank_statistics_t"] if row != (0, 0)]
         assert made == kept

@@ -7,7 +7,7 @@ import pytest
 from store.connections import create_owner_engine
 from store.erasure import Kind
 from store.errors import ReplayError
-from store.replay import Scope, digest, repair, swap, verify
+from store.replay import Scope, digest, repair_scope, swap_tables, verify_log
 from store.replay.shadow import Shadow
 from tests.store.erasure.conftest import Scene
 from tests.store.erasure.dump import dump, lines_with
@@ -24,12 +24,12 @@ async def said(scene: Scene) -> None:
     await scene.crew.drain()
 
 
-@pytest.mark.parametrize("how", [swap, repair])
+@pytest.mark.parametrize("how", [swap_tables, repair_scope])
 async def test_what_is_erased_while_a_replay_is_compared_is_not_put_in_place(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, how: Any
 ) -> None:
     await said(scene)
-    compare, erasing = digest.compare, [Kind.SESSION]
+    compare, erasing = digest.compare_tables, [Kind.SESSION]
 
     async def erased_meanwhile(*arguments: Any) -> Any:
         found = await compare(*arguments)
@@ -37,14 +37,14 @@ async def test_what_is_erased_while_a_replay_is_compared_is_not_put_in_place(
             await scene.erase(erasing.pop(), "s")
         return found
 
-    monkeypatch.setattr(digest, "compare", erased_meanwhile)
-    scope = (Scope(HOST),) if how is repair else ()
+    monkeypatch.setattr(digest, "compare_tables", erased_meanwhile)
+    scope = (Scope(HOST),) if how is repair_scope else ()
     with pytest.raises(ReplayError):
         await how(scene.world.postgres.owner_url, *scope)
     assert lines_with(await dump(scene.world.postgres), SECRET) == []
     assert (await how(scene.world.postgres.owner_url, *scope)).equal
     assert lines_with(await dump(scene.world.postgres), SECRET) == []
-    assert (await verify(scene.world.postgres.owner_url)).equal
+    assert (await verify_log(scene.world.postgres.owner_url)).equal
 
 
 async def test_a_replay_that_was_cut_off_is_not_taken_up_when_something_was_erased_since(scene: Scene) -> None:
@@ -55,7 +55,7 @@ async def test_a_replay_that_was_cut_off_is_not_taken_up_when_something_was_eras
     await shadow.catch_up()
     await engine.dispose()
     await scene.erase(Kind.SESSION, "s")
-    assert (await verify(scene.world.postgres.owner_url, resume=True)).equal
+    assert (await verify_log(scene.world.postgres.owner_url, resume=True)).equal
 
 
 async def test_a_comparison_begins_anew_when_something_is_erased_meanwhile(
@@ -71,5 +71,5 @@ async def test_a_comparison_begins_anew_when_something_is_erased_meanwhile(
         return done
 
     monkeypatch.setattr(Shadow, "catch_up", erased_meanwhile)
-    assert (await verify(scene.world.postgres.owner_url)).equal
+    assert (await verify_log(scene.world.postgres.owner_url)).equal
     assert erasing == []

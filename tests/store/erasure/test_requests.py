@@ -14,9 +14,9 @@ from store.errors import NotFound
 from store.ledger.ledger import Stage
 from store.log.append import append_events
 from store.log.catalog import EventType
-from store.log.envelope import Origin, command
-from store.log.event_data import parse
-from store.replay import verify
+from store.log.envelope import Origin, build_command
+from store.log.event_data import parse_event_data
+from store.replay import verify_log
 from tests.store.erasure.conftest import Scene
 from tests.store.erasure.dump import dump, lines_with, rows_of
 from tests.workers.conftest import BANK, HOST, dialogue, now
@@ -50,7 +50,7 @@ async def test_an_erasure_that_was_cut_off_goes_on_where_it_was(scene: Scene, mo
     whole = await after_a_crash.run(HOST, first)
     assert (whole.done, whole.counts["messages"]) == (True, 6)
     assert lines_with(await dump(scene.world.postgres), "Karl") == []
-    assert (await verify(scene.world.postgres.owner_url)).equal
+    assert (await verify_log(scene.world.postgres.owner_url)).equal
 
 
 async def test_an_erasure_that_everybody_left_is_found(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ async def test_a_fact_goes_with_any_of_its_sources_and_a_message_stays_without_i
     await scene.erase(Kind.UNIT, await scene.unit_of("My name is"))
     rows = await scene.world.sql("select content from afterturn.agent_memory_unit_t where active")
     assert [row.content for row in rows] == ["Hello Karl0."]
-    assert (await verify(scene.world.postgres.owner_url)).equal
+    assert (await verify_log(scene.world.postgres.owner_url)).equal
 
 
 async def test_an_entity_nobody_names_any_more_is_gone_and_begins_again_when_it_is_named(scene: Scene) -> None:
@@ -116,7 +116,7 @@ async def test_an_entity_nobody_names_any_more_is_gone_and_begins_again_when_it_
         await scene.erase(Kind.SESSION, turn)
         assert await scene.world.sql(query) == []
         assert lines_with(await dump(scene.world.postgres), "Kyoto", "Moore") == []
-    assert (await verify(scene.world.postgres.owner_url)).equal
+    assert (await verify_log(scene.world.postgres.owner_url)).equal
 
 
 async def test_what_a_user_made_beside_turns_goes_too(scene: Scene) -> None:
@@ -125,12 +125,14 @@ async def test_what_a_user_made_beside_turns_goes_too(scene: Scene) -> None:
     thing = str(uuid4())
     said = [{"role": "user", "content": "Xanaduvia restored"}]
     events = [
-        command(ana, EventType.DOC_CREATED, {"docId": thing, "originalText": "Xanaduvia", "contentHash": "00"}),
-        command(ana, EventType.DIRECTIVE_CREATED, {"directiveId": thing, "name": "Xanaduvia", "content": "Xanaduvia"}),
-        command(ana, EventType.REFLECTION_CREATED, {"reflectionId": thing, "content": "Xanaduvia"}),
-        command(ana, EventType.SESSION_CREATED, {"sessionId": thing, "messages": said}),
-        command(ana, EventType.SESSION_APPENDED, {"sessionId": thing, "messages": said}, version=2),
-        command(ana, EventType.SESSION_COMPACTED, {"sessionId": thing, "messages": said}, version=3),
+        build_command(ana, EventType.DOC_CREATED, {"docId": thing, "originalText": "Xanaduvia", "contentHash": "00"}),
+        build_command(
+            ana, EventType.DIRECTIVE_CREATED, {"directiveId": thing, "name": "Xanaduvia", "content": "Xanaduvia"}
+        ),
+        build_command(ana, EventType.REFLECTION_CREATED, {"reflectionId": thing, "content": "Xanaduvia"}),
+        build_command(ana, EventType.SESSION_CREATED, {"sessionId": thing, "messages": said}),
+        build_command(ana, EventType.SESSION_APPENDED, {"sessionId": thing, "messages": said}, version=2),
+        build_command(ana, EventType.SESSION_COMPACTED, {"sessionId": thing, "messages": said}, version=3),
     ]
     # Ids of different kinds must not meet: an aggregate id does not hold its kind.
     for event in events[:3]:
@@ -148,7 +150,7 @@ async def test_what_a_user_made_beside_turns_goes_too(scene: Scene) -> None:
         "reflections": 1,
     }
     assert lines_with(await dump(scene.world.postgres), "Xanaduvia") == []
-    assert (await verify(scene.world.postgres.owner_url)).equal
+    assert (await verify_log(scene.world.postgres.owner_url)).equal
 
 
 async def test_a_second_beginning_of_what_lives_hides_nothing_from_an_erasure(scene: Scene) -> None:
@@ -163,12 +165,12 @@ async def test_a_second_beginning_of_what_lives_hides_nothing_from_an_erasure(sc
     ]
     async with scene.world.database.tenant(HOST) as connection:
         for version, data in enumerate(drawn, 1):
-            event = command(ana, EventType.REFLECTION_CREATED, data, version=version)
+            event = build_command(ana, EventType.REFLECTION_CREATED, data, version=version)
             await append_events(connection, HOST, [event])
     receipt = await scene.erase(Kind.UNIT, units[0])
     assert receipt.counts["reflections"] == 1
     assert lines_with(await dump(scene.world.postgres), "Xanaduvia", "My name is") == []
-    assert (await verify(scene.world.postgres.owner_url)).equal
+    assert (await verify_log(scene.world.postgres.owner_url)).equal
 
 
 async def test_a_marker_is_an_event_the_catalog_knows(scene: Scene) -> None:
@@ -178,7 +180,7 @@ async def test_a_marker_is_an_event_the_catalog_knows(scene: Scene) -> None:
     rows = await scene.world.sql("select event_type, payload->'data' as data from afterturn.event_store_t")
     assert all(row.data["erased"] for row in rows)
     for row in rows:
-        parse(EventType(row.event_type), row.data)
+        parse_event_data(EventType(row.event_type), row.data)
 
 
 @pytest.mark.law("L6")
@@ -233,5 +235,5 @@ async def test_a_projection_under_way_and_an_erasure_do_not_count_twice(scene: S
     unit = await scene.unit_of("My name is Karl3")
     await asyncio.gather(scene.crew.drain(Stage.PROJECTION), scene.erase(Kind.UNIT, unit))
     await scene.crew.drain(Stage.PROJECTION)
-    assert (await verify(scene.world.postgres.owner_url)).equal
+    assert (await verify_log(scene.world.postgres.owner_url)).equal
     assert lines_with(await dump(scene.world.postgres), "My name is Karl3") == []

@@ -15,12 +15,12 @@ from store.errors import NotFound
 from store.ledger.ledger import Stage
 from store.log.append import append_events
 from store.log.catalog import EventType as E
-from store.log.envelope import Origin, command
+from store.log.envelope import Origin, build_command
 from store.memory.directives import Curation, NewDirective
 from store.memory.documents import Documents, NewDocument, content_hash
 from store.memory.turns import Appended, NewMessage, NewTurn
 from store.memory.units import Units
-from store.replay import verify
+from store.replay import verify_log
 from store.tenancy.banks import Banks
 from store.tenancy.keys import Keys
 from store.tenancy.quotas import Limits, Quotas
@@ -60,12 +60,12 @@ async def texts(scene: Scene, where: str = "origin = 'extraction'") -> list[str]
 async def whole(scene: Scene) -> None:
     """Hold that a replay finds the same rows, and that what is derived is what a rebuild makes."""
     await scene.crew.drain()
-    report = await verify(scene.world.postgres.owner_url)
+    report = await verify_log(scene.world.postgres.owner_url)
     assert [table for table in report.tables if not table.equal] == []
     async with scene.world.database.tenant(HOST) as connection:
-        kept = await bank_state.contents(connection, HOST, BANK)
-        await bank_state.rebuild(connection, HOST, BANK)
-        assert await bank_state.contents(connection, HOST, BANK) == kept
+        kept = await bank_state.read_contents(connection, HOST, BANK)
+        await bank_state.rebuild_bank(connection, HOST, BANK)
+        assert await bank_state.read_contents(connection, HOST, BANK) == kept
 
 
 @pytest.mark.law("L5")
@@ -144,13 +144,13 @@ async def test_a_beginning_of_what_lives_already_makes_it_nobody_elses(scene: Sc
     for version, (user, words) in enumerate((("bob", "Kept."), ("ana", "Zanzibarquux")), 1):
         origin = Origin(HOST, bank, identity.user_id(HOST, user), now())
         events = [
-            command(origin, kind, sample(kind, text=words), version=version, identity=uuid4())
+            build_command(origin, kind, sample(kind, text=words), version=version, identity=uuid4())
             for kind in sorted(begun, key=lambda kind: str(sample(kind)))
         ]
         async with scene.world.database.tenant(HOST) as connection:
             await append_events(connection, HOST, events)
             # What comes by bare events gets its words so.
-            await bank_state.rebuild(connection, HOST, BANK)
+            await bank_state.rebuild_bank(connection, HOST, BANK)
     receipt = await scene.erase(Kind.USER, "ana")
     assert receipt.counts["events"] == len(begun)
     assert lines_with(await dump(scene.world.postgres), "Zanzibarquux") == []
@@ -166,7 +166,7 @@ async def test_a_late_extraction_of_the_users_words_is_refused(scene: Scene, mon
     await scene.crew.drain()
     facts = await texts(scene)
     await Units(scene.world.database, now).correct(HOST, "default", unit, ANAS, user="ana")
-    derive, loop, users = extraction._derive, asyncio.get_running_loop(), ["ana"]
+    derive, loop, users = extraction._derive_all, asyncio.get_running_loop(), ["ana"]
 
     def erased_meanwhile(*arguments: object) -> object:
         """Erase while her words are in hand, before anything drawn from them is written."""
@@ -175,7 +175,7 @@ async def test_a_late_extraction_of_the_users_words_is_refused(scene: Scene, mon
             asyncio.run_coroutine_threadsafe(scene.erase(Kind.USER, users.pop()), loop).result(30)
         return found
 
-    monkeypatch.setattr(extraction, "_derive", erased_meanwhile)
+    monkeypatch.setattr(extraction, "_derive_all", erased_meanwhile)
     await scene.crew.drain(Stage.EXTRACTION)
     assert users == []
     await whole(scene)

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from store.database import Database
-from store.ledger.depth import DEPTH, OWN, Depth, depths
+from store.ledger.depth import DEPTH, OWN, Depth, read_depths
 from store.memory.turns import TurnStore
 from tests.client.loopback import closed_port
 from tests.servers import TestPostgres
@@ -21,7 +21,7 @@ THE_HOST = UUID(md5(b"host", usedforsecurity=False).hexdigest())
 
 
 async def depth(database: Database, host: UUID, most: int) -> Depth:
-    return (await depths(database, [host], most))[host]
+    return (await read_depths(database, [host], most))[host]
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ async def test_rows_are_counted_no_further_than_asked(lonely: Database, host: UU
 async def test_each_tenant_has_a_depth_of_its_own(lonely: Database, host: UUID) -> None:
     other = await new_host(lonely)
     await TurnStore(lonely, lambda: datetime.now(UTC)).append(host, [turn("t1")])
-    found = await depths(lonely, [other, host], 100)
+    found = await read_depths(lonely, [other, host], 100)
     assert [found[one].rows for one in (host, other)] == [2, 0]
 
 

@@ -9,8 +9,8 @@ import pytest
 from store import identity
 from store.database import Database
 from store.errors import PositionBeyondLog
-from store.ledger.freshness import Freshness, Waiter, freshness
-from store.ledger.ledger import Ledger, Outcome, Stage, close
+from store.ledger.freshness import Freshness, Waiter, read_freshness
+from store.ledger.ledger import Ledger, Outcome, Stage, close_claim
 from store.memory.turns import Appended, TurnStore
 from tests.store.conftest import NOON, new_host, turn
 
@@ -27,7 +27,7 @@ def turns(lonely: Database) -> TurnStore:
 
 async def read(database: Database, host: UUID, bank: str = "home") -> Freshness:
     async with database.tenant(host) as connection:
-        return await freshness(connection, host, identity.bank_id(host, bank))
+        return await read_freshness(connection, host, identity.bank_id(host, bank))
 
 
 async def pass_stage(database: Database, stage: Stage) -> None:
@@ -37,7 +37,7 @@ async def pass_stage(database: Database, stage: Stage) -> None:
     ):
         for claim in claims:
             async with database.tenant(claim.host_id) as connection:
-                await close(connection, claim, [Outcome(row.item_id) for row in claim.rows])
+                await close_claim(connection, claim, [Outcome(row.item_id) for row in claim.rows])
 
 
 async def test_a_bank_nobody_wrote_to_is_all_zero(lonely: Database, host: UUID) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from store.database import Database
 from store.errors import LeaseLost
 from store.ledger.deliveries import Deliveries
-from store.ledger.ledger import Claim, Ledger, Outcome, Stage, close, held_together
+from store.ledger.ledger import Claim, Ledger, Outcome, Stage, close_claim, held_together
 from store.memory.turns import Appended, NewTurn, TurnStore
 from tests.client.loopback import closed_port
 from tests.store.conftest import NOON, new_host, rows, turn
@@ -39,7 +39,7 @@ async def claimed(
 
 async def finished(database: Database, claim: Claim) -> None:
     async with database.tenant(claim.host_id) as connection:
-        await close(connection, claim, [Outcome(row.item_id) for row in claim.rows])
+        await close_claim(connection, claim, [Outcome(row.item_id) for row in claim.rows])
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ async def test_the_result_of_a_late_finisher_is_rolled_back_with_its_claim(
     with pytest.raises(LeaseLost):
         async with lonely.tenant(host) as connection:
             await connection.execute(text("update agent_memory_unit_t set context = 'late'"))
-            await close(connection, late, [Outcome(late.rows[0].item_id)])
+            await close_claim(connection, late, [Outcome(late.rows[0].item_id)])
     assert await rows(lonely, host, "select context from agent_memory_unit_t") == [(None,)]
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from store.database import Database
 from store.errors import ConcurrencyError, EventRefused, MissingParent, VersionGap
-from store.log.append import append_events, versions
+from store.log.append import append_events, read_versions
 from store.log.catalog import BEGINNINGS, EventType, aggregate_type
-from store.log.envelope import Origin, command
+from store.log.envelope import Origin, build_command
 from tests.store.conftest import rows
 from tests.store.log.samples import sample, uuid_of
 
@@ -23,7 +23,9 @@ BANK = uuid_of("bank")
 def event(
     host: UUID, kind: EventType, version: int = 1, key: str = "a", text: str = "as it was", **more: Any
 ) -> dict[str, Any]:
-    return command(Origin(host, BANK, uuid_of("user"), AT), kind, sample(kind, key, text), version=version, **more)
+    return build_command(
+        Origin(host, BANK, uuid_of("user"), AT), kind, sample(kind, key, text), version=version, **more
+    )
 
 
 async def append(database: Database, host: UUID, events: Sequence[dict[str, Any]], **more: Any) -> int | None:
@@ -74,7 +76,7 @@ async def test_an_aggregate_that_moved_since_the_caller_looked_is_refused(databa
         await append(database, bank, [event(bank, EventType.DOC_UPDATED, 2)], expected={made["subject"]: 5})
     assert (refused.value.expected, refused.value.actual) == (5, 1)
     async with database.tenant(bank) as connection:
-        assert await versions(connection, bank, [made["subject"], "other"]) == {made["subject"]: 1, "other": 0}
+        assert await read_versions(connection, bank, [made["subject"], "other"]) == {made["subject"]: 1, "other": 0}
 
 
 async def test_a_command_sent_again_is_no_conflict_with_itself(database: Database, bank: UUID) -> None:

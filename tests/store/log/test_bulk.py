@@ -124,7 +124,7 @@ async def test_what_a_load_left_in_its_stage_is_nobody_elses(lonely: Database) -
     async with lonely.call() as connection:
         driver: Any = (await connection.get_raw_connection()).driver_connection
         await driver.execute(bulk.STAGE)
-        left = bulk._records(iter([event(other, E.BANK_CREATED)]))
+        left = bulk._build_records(iter([event(other, E.BANK_CREATED)]))
         await driver.copy_records_to_table("bulk_event", records=left, columns=bulk.COLUMNS)
     assert await append_bulk(lonely, host, [event(host, E.BANK_CREATED)]) == Loaded(1, 0)
     assert len(await rows(lonely, host, "select 1 from event_store_t")) == 1

@@ -10,8 +10,8 @@ import pytest
 from store.errors import InvalidEvent, LegacyEvent
 from store.log import envelope
 from store.log.catalog import BEGINNINGS, EventType
-from store.log.envelope import Origin, command, offer, reoffer
-from store.log.event_data import parse
+from store.log.envelope import Origin, build_command, build_offer, build_reoffer
+from store.log.event_data import parse_event_data
 from store.log.storable import DEPTH_LIMIT
 from tests.store.log.samples import sample
 
@@ -20,21 +20,21 @@ SECRET = "kept between us"
 
 
 def whole(event: EventType = EventType.UNIT_RETAINED, **changes: Any) -> dict[str, Any]:
-    offered = command(ORIGIN, event, sample(event), version=1 if event in BEGINNINGS else 2)
+    offered = build_command(ORIGIN, event, sample(event), version=1 if event in BEGINNINGS else 2)
     return {**offered["payload"], "nonce": 7, "aggregateversion": offered["version"], **changes}
 
 
 @pytest.mark.parametrize("event", EventType)
 def test_every_event_comes_back_from_its_envelope(event: EventType) -> None:
-    again = reoffer(whole(event))
-    made = command(ORIGIN, event, sample(event), version=1 if event in BEGINNINGS else 2)
+    again = build_reoffer(whole(event))
+    made = build_command(ORIGIN, event, sample(event), version=1 if event in BEGINNINGS else 2)
     assert {k: again[k] for k in made} == made
 
 
 @pytest.mark.parametrize("event", EventType)
 def test_an_unknown_field_is_refused_and_its_value_not_told(event: EventType) -> None:
     with pytest.raises(InvalidEvent, match="extra_forbidden") as refused:
-        command(ORIGIN, event, {**sample(event), "mood": SECRET})
+        build_command(ORIGIN, event, {**sample(event), "mood": SECRET})
     assert SECRET not in str(refused.value)
 
 
@@ -43,7 +43,7 @@ def test_every_field_of_its_id_is_required(event: EventType) -> None:
     for field in ("hostId", "bankId"):
         data = {k: v for k, v in whole(event)["data"].items() if k != field}
         with pytest.raises(InvalidEvent):
-            parse(event, data)
+            parse_event_data(event, data)
 
 
 VECTOR = [0.25] * 384
@@ -54,9 +54,9 @@ VECTOR = [0.25] * 384
 def test_no_event_has_a_place_for_a_vector(event: EventType, field: str) -> None:
     for fields in (sample(event), {**whole(event)["data"], "erased": True}):
         with pytest.raises(InvalidEvent, match="extra_forbidden"):
-            command(ORIGIN, event, {**fields, field: VECTOR})
+            build_command(ORIGIN, event, {**fields, field: VECTOR})
     with pytest.raises(InvalidEvent):
-        reoffer(whole(event, **{field.lower(): VECTOR}))
+        build_reoffer(whole(event, **{field.lower(): VECTOR}))
 
 
 @pytest.mark.parametrize("event", [EventType.SESSION_APPENDED, EventType.SESSION_COMPACTED])
@@ -64,7 +64,7 @@ def test_no_message_of_a_history_has_a_place_for_a_vector(event: EventType) -> N
     fields = sample(event)
     for message in (*fields["messages"], {"erased": True}):
         with pytest.raises(InvalidEvent, match="extra_forbidden"):
-            command(ORIGIN, event, {**fields, "messages": [{**message, "embedding": VECTOR}]})
+            build_command(ORIGIN, event, {**fields, "messages": [{**message, "embedding": VECTOR}]})
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,8 @@ def test_no_message_of_a_history_has_a_place_for_a_vector(event: EventType) -> N
 def test_json_of_callers_is_theirs_whatever_its_names_and_numbers(json: dict[str, Any]) -> None:
     for field, value in (("metadata", json), ("parts", [{"type": "image", **json}])):
         fields = {**sample(EventType.UNIT_RETAINED), field: value, "embeddingModel": "minilm"}
-        offered = command(ORIGIN, EventType.UNIT_RETAINED, fields)
-        again = reoffer({**offered["payload"], "aggregateversion": 1})
+        offered = build_command(ORIGIN, EventType.UNIT_RETAINED, fields)
+        again = build_reoffer({**offered["payload"], "aggregateversion": 1})
         assert again["payload"]["data"][field] == value
 
 
@@ -90,10 +90,10 @@ def deep(levels: int) -> Any:
 def test_json_is_taken_64_levels_deep_and_refused_by_name_beyond() -> None:
     fields = sample(EventType.SESSION_COMPACTED)
     said = {"role": "user", "content": deep(DEPTH_LIMIT)}
-    assert command(ORIGIN, EventType.SESSION_COMPACTED, {**fields, "messages": [said]}, version=2)["version"] == 2
+    assert build_command(ORIGIN, EventType.SESSION_COMPACTED, {**fields, "messages": [said]}, version=2)["version"] == 2
     said = {"role": "user", "content": deep(DEPTH_LIMIT + 1)}
     with pytest.raises(InvalidEvent, match="nested_too_deeply"):
-        command(ORIGIN, EventType.SESSION_COMPACTED, {**fields, "messages": [said]}, version=2)
+        build_command(ORIGIN, EventType.SESSION_COMPACTED, {**fields, "messages": [said]}, version=2)
 
 
 @pytest.mark.parametrize(
@@ -101,18 +101,18 @@ def test_json_is_taken_64_levels_deep_and_refused_by_name_beyond() -> None:
 )
 def test_what_the_log_cannot_keep_is_refused_by_name(json: Any, why: str) -> None:
     with pytest.raises(InvalidEvent, match=why):
-        command(ORIGIN, EventType.UNIT_RETAINED, {**sample(EventType.UNIT_RETAINED), "metadata": {"a": json}})
+        build_command(ORIGIN, EventType.UNIT_RETAINED, {**sample(EventType.UNIT_RETAINED), "metadata": {"a": json}})
     with pytest.raises(InvalidEvent):
-        reoffer(whole(source=json))
+        build_reoffer(whole(source=json))
 
 
 def test_an_event_past_its_size_is_refused_by_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     size = len(orjson.dumps(whole()))
     monkeypatch.setattr(envelope, "EVENT_BYTES_LIMIT", size)
-    reoffer(whole())
+    build_reoffer(whole())
     monkeypatch.setattr(envelope, "EVENT_BYTES_LIMIT", size - 1)
     with pytest.raises(InvalidEvent, match=f"at most {size - 1}"):
-        reoffer(whole())
+        build_reoffer(whole())
 
 
 @pytest.mark.parametrize(
@@ -133,12 +133,12 @@ def test_an_event_past_its_size_is_refused_by_the_limit(monkeypatch: pytest.Monk
 )
 def test_an_envelope_that_contradicts_itself_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(InvalidEvent):
-        reoffer(whole(**change))
+        build_reoffer(whole(**change))
 
 
 def test_an_event_of_the_older_family_is_refused_as_such() -> None:
     with pytest.raises(LegacyEvent):
-        reoffer(whole(type="AgentMemoryCreatedEvent"))
+        build_reoffer(whole(type="AgentMemoryCreatedEvent"))
 
 
 def test_a_beginning_without_a_version_is_the_first_and_anything_else_is_refused() -> None:
@@ -147,22 +147,22 @@ def test_a_beginning_without_a_version_is_the_first_and_anything_else_is_refused
         for field in ("aggregateVersion", "newAggregateVersion"):
             envelope["data"] = {k: v for k, v in envelope["data"].items() if k != field}
         if event is EventType.DOC_CREATED:
-            assert reoffer(envelope)["version"] == 1
+            assert build_reoffer(envelope)["version"] == 1
         else:
             with pytest.raises(InvalidEvent):
-                reoffer(envelope)
+                build_reoffer(envelope)
 
 
 def test_extension_attributes_become_metadata() -> None:
-    assert reoffer(whole(backfilled=True, nth=3))["metadata"] == {"backfilled": True, "nth": 3}
+    assert build_reoffer(whole(backfilled=True, nth=3))["metadata"] == {"backfilled": True, "nth": 3}
 
 
 @pytest.mark.parametrize("value", [{"a": 1}, [1], "a\x00", 0.5])
 def test_an_extension_attribute_is_one_value(value: Any) -> None:
     with pytest.raises(InvalidEvent):
-        reoffer(whole(backfilled=value))
+        build_reoffer(whole(backfilled=value))
 
 
 def test_two_commands_may_tell_their_events_apart() -> None:
-    ids = {offer(ORIGIN, EventType.BANK_DELETED, (), {}, nth="2", identity=uuid4())["id"] for _ in range(2)}
+    ids = {build_offer(ORIGIN, EventType.BANK_DELETED, (), {}, nth="2", identity=uuid4())["id"] for _ in range(2)}
     assert len(ids) == 2

@@ -12,7 +12,7 @@ from store.errors import RestoredElsewhere
 from store.log.append import append_events
 from store.log.bulk import append_bulk
 from store.log.catalog import EventType
-from store.log.reader import Place, Subscription, read, restamp
+from store.log.reader import Place, Subscription, read_events, restamp_log
 from tests.patience import until
 from tests.servers import TestPostgres
 from tests.store.conftest import new_host, rows, settled
@@ -30,7 +30,7 @@ async def bank(database: Database, host: UUID) -> UUID:
 
 async def keys(database: Database, host: UUID, after: Place | None = None) -> tuple[list[str], Place]:
     async with database.tenant(host) as connection:
-        found = await read(connection, host, after or Place(), 1000)
+        found = await read_events(connection, host, after or Place(), 1000)
     return [f.payload["data"].get("docId", "bank") for f in found], found[-1].place if found else after or Place()
 
 
@@ -138,8 +138,8 @@ async def test_a_restored_log_is_stamped_anew_and_every_subscription_goes_on_whe
     # Somebody wrote before it was stamped.
     await append(lonely, host, [event(host, E.DOC_CREATED, key="6")])
     await append_bulk(lonely, host, [event(host, E.DOC_CREATED, key="7")])
-    assert await restamp(fresh_database.owner_url) == 9
-    assert await restamp(fresh_database.owner_url) == 0
+    assert await restamp_log(fresh_database.owner_url) == 9
+    assert await restamp_log(fresh_database.owner_url) == 0
     await append(lonely, host, [event(host, E.DOC_CREATED, key="8")])
     await settled(lonely, host)
     async with first.page() as (_, events):

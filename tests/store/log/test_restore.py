@@ -9,13 +9,13 @@ from typing import Any
 import asyncpg
 import pytest
 
-from deploy.bootstrap import bootstrap
+from deploy.bootstrap import bootstrap_database
 from deploy.local import EmbeddedPostgres, PostgresEndpoint
 from store.database import Database
 from store.errors import RestoredElsewhere
 from store.log.catalog import EventType
 from store.log.reader import Subscription
-from store.replay import verify
+from store.replay import verify_log
 from tests.dumps import AS_OWNER, EVERY_TENANT, dumped, restored
 from tests.servers import TestPostgres
 from tests.store.conftest import new_host, settings_of, settled
@@ -64,9 +64,9 @@ async def test_a_log_restored_into_a_second_cluster_goes_on(
         async with Subscription(there, host, "reader").page():
             pass
     urls = (elsewhere.owner_url, elsewhere.app_url, elsewhere.operator_url, elsewhere.superuser_url)
-    await asyncio.to_thread(bootstrap, tmp_path, PostgresEndpoint("127.0.0.1", 0, *urls))
+    await asyncio.to_thread(bootstrap_database, tmp_path, PostgresEndpoint("127.0.0.1", 0, *urls))
     await append(there, host, [docs[4]])
     async with Subscription(there, host, "reader").page() as (_, events):
         assert [str(e.id) for e in events] == [doc["id"] for doc in docs[2:]]
     await there.close()
-    assert (await verify(elsewhere.owner_url)).equal
+    assert (await verify_log(elsewhere.owner_url)).equal

@@ -14,9 +14,9 @@ from store.errors import NotFound, TurnBusy, TurnConflict
 from store.ledger.ledger import TURN_STAGES
 from store.log.append import append_events
 from store.log.catalog import EventType
-from store.log.envelope import Origin, command
-from store.memory.prepared_turns import Known, offers
-from store.memory.turn_writes import APPEND, call
+from store.log.envelope import Origin, build_command
+from store.memory.prepared_turns import Known, prepare_turns
+from store.memory.turn_writes import APPEND, append_arguments
 from store.memory.turns import Appended, NewMessage, NewTurn, Refused, TurnStore
 from store.off_loop import all_at_once
 from tests.client.loopback import closed_port
@@ -280,10 +280,10 @@ async def test_an_append_that_breaks_in_the_middle_leaves_nothing(
     turns: TurnStore, database: Database, host: UUID
 ) -> None:
     await turns.append(host, [turn("t1")])
-    offered = all_at_once(offers(host, [turn("t2")], NOON, Known(b"", (), {})))
+    offered = all_at_once(prepare_turns(host, [turn("t2")], NOON, Known(b"", (), {})))
     async with database.tenant(host) as connection:
         driver: Any = (await connection.get_raw_connection()).driver_connection
-        assert await driver.fetchval(APPEND, *call(host, offered, wait=True)) == ["accepted"]
+        assert await driver.fetchval(APPEND, *append_arguments(host, offered, wait=True)) == ["accepted"]
         with pytest.raises(Exception, match="planted"):
             await connection.execute(text("do $$ begin raise 'planted'; end $$"))
         await connection.rollback()
@@ -318,7 +318,9 @@ async def test_a_turn_of_a_session_that_ended_since_its_last_begins_it_again(
     fields = {} if ended is EventType.BANK_DELETED else {"sessionId": str(identity.session_id(bank, "s1"))}
     version = 2 if ended is EventType.BANK_DELETED else 3
     async with database.tenant(host) as connection:
-        await append_events(connection, host, [command(Origin(host, bank, host, NOON), ended, fields, version=version)])
+        await append_events(
+            connection, host, [build_command(Origin(host, bank, host, NOON), ended, fields, version=version)]
+        )
     answers = await turns.append(host, [turn("t2"), turn("u2", session="other"), turn("t3"), turn("t1")])
     assert [isinstance(one, Appended) and one.duplicate for one in answers] == [False, False, False, True]
     assert await rows(database, host, ALIVE) == [(True, True)]

@@ -16,7 +16,7 @@ from embeddings.registry import create_embedder
 from embeddings.settings import EmbeddingSettings, Variant
 from store import identity
 from store.database import Database
-from store.derived.unit_vectors import Wanted, insert, missing
+from store.derived.unit_vectors import Wanted, insert_vectors, read_missing
 from store.memory.turns import Appended, NewMessage, NewTurn, TurnStore
 from store.recall.query import RecallAnswer, RecallQuery
 from store.recall.recaller import Recaller
@@ -87,10 +87,10 @@ class Memory:
         )
         wanted = [Wanted(bank_id, turn, facts) for (turn,) in found for facts in (False, True)]
         async with self.database.tenant(self.host) as connection:
-            units = await missing(connection, self.host, self.embedder.generation, wanted)
+            units = await read_missing(connection, self.host, self.embedder.generation, wanted)
         vectors = await self.embedder.inner.embed([unit.content for unit in units])
         async with self.database.tenant(self.host) as connection:
-            await insert(connection, self.host, self.embedder.generation, units, vectors)
+            await insert_vectors(connection, self.host, self.embedder.generation, units, vectors)
         await self.sql("update afterturn.ledger_t set status = 'done' where stage = 'embedding'")
 
     async def sql(self, statement: str, **arguments: object) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from embeddings.errors import ModelMissing
 from store.memory.directives import Directive
-from store.recall.budget import fitting, standing, within
+from store.recall.budget import cut_to_budget, select_directives, select_fitting
 from store.recall.query import Recalled
 from store.recall.settings import RecallSettings
 from tests.store.conftest import NOON
@@ -50,7 +50,7 @@ def items(of: Sequence[int]) -> list[Recalled]:
 
 @given(sizes, st.integers(-5, 120))
 def test_what_fits_is_taken_in_order_and_nothing_that_fits_is_left_out(of: list[int], room: int) -> None:
-    kept = fitting(of, room)
+    kept = select_fitting(of, room)
     assert kept == sorted(set(kept))
     assert sum(of[index] for index in kept) <= max(room, 0)
     for index in set(range(len(of))) - set(kept):
@@ -59,10 +59,10 @@ def test_what_fits_is_taken_in_order_and_nothing_that_fits_is_left_out(of: list[
 
 @given(sizes, st.integers(1, 120))
 async def test_the_texts_of_an_answer_never_pass_the_budget(of: list[int], budget: int) -> None:
-    answer = await within(items(of), budget, Counting())
+    answer = await cut_to_budget(items(of), budget, Counting())
     assert sum(one.tokens or 0 for one in answer) == sum(len(one.text) for one in answer) <= budget
-    assert [one.unit_id.int for one in answer] == fitting(of, budget)
-    assert await within(items(of), None, Counting()) == tuple(items(of))
+    assert [one.unit_id.int for one in answer] == select_fitting(of, budget)
+    assert await cut_to_budget(items(of), None, Counting()) == tuple(items(of))
 
 
 @given(sizes, st.none() | st.integers(1, 120), st.integers(0, 60), st.floats(0, 1))
@@ -71,16 +71,16 @@ async def test_directives_stay_within_their_share_and_leave_the_rest(
 ) -> None:
     settings = RecallSettings(directive_tokens=tokens, directive_share=share)
     laid_down = [Directive(UUID(int=n), "n", "x" * size, -n) for n, size in enumerate(of)]
-    kept, used = await standing(laid_down, budget, settings, Counting())
+    kept, used = await select_directives(laid_down, budget, settings, Counting())
     assert used == sum(len(f"{one.name}: {one.content}") for one in kept) <= tokens
     assert [one.priority for one in kept] == sorted((one.priority for one in kept), reverse=True)
     if budget is not None:
         assert used <= budget * share
-        found = await within(items(of), budget - used, Counting())
+        found = await cut_to_budget(items(of), budget - used, Counting())
         assert used + sum(one.tokens or 0 for one in found) <= budget
 
 
 async def test_without_a_tokenizer_four_characters_are_a_token() -> None:
-    answer = await within(items([8, 9]), 4, Counting(broken=True))
+    answer = await cut_to_budget(items([8, 9]), 4, Counting(broken=True))
     assert [(one.unit_id.int, one.tokens) for one in answer] == [(0, 2)]
-    assert len(await within(items([8, 8]), 4, Counting(broken=True))) == 2
+    assert len(await cut_to_budget(items([8, 8]), 4, Counting(broken=True))) == 2

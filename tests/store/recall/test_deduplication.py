@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.memory.turns import NewMessage
-from store.recall.deduplication import Folded, Recent, folded
-from store.recall.dense import products
+from store.recall.deduplication import Folded, Recent, deduplicate_ranking
+from store.recall.dense import compute_products
 from store.recall.fusion import Ranking
 from store.recall.pool import Candidate, Pool
 from tests.store.conftest import NOON
@@ -41,8 +41,8 @@ def unit(number: int, text: str = "we talk", **more: Any) -> Candidate:
 
 def fold(*units: Candidate, recent: Recent | None = None) -> list[Folded]:
     nothing = np.zeros((len(units), 4), dtype=np.float32)
-    pool = Pool(units, products(np.zeros(4, dtype=np.float32), nothing, nothing, nothing))
-    return list(folded(Ranking(range(len(units)), np.zeros(len(units)), {}, {}), pool, recent))
+    pool = Pool(units, compute_products(np.zeros(4, dtype=np.float32), nothing, nothing, nothing))
+    return list(deduplicate_ranking(Ranking(range(len(units)), np.zeros(len(units)), {}, {}), pool, recent))
 
 
 def test_facts_fold_into_their_source_where_it_stands() -> None:

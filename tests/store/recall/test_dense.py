@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from store.recall.dense import SAME, SHORT, Products, cosines, leaning, products
+from store.recall.dense import SAME, SHORT, Products, compute_products, context_cosines, context_weights
 
 
 def _beside(of: Products, share: float) -> NDArray[np.float64]:
     shares = np.full(len(of.known), share)
-    return cosines(of, shares, shares)
+    return context_cosines(of, shares, shares)
 
 
 seeds = st.integers(0, 2**32 - 1)
@@ -28,7 +28,7 @@ def test_mixing_when_asked_is_storing_the_mixture(seed: int, context: float) -> 
     question, own, before, after = _units(seed, 4)
     mixed = own + np.float32(context) * (before + after)
     expected = max(0.0, float(question @ (mixed / np.linalg.norm(mixed))))
-    assert _beside(products(question, own[None], before[None], after[None]), context) == pytest.approx(
+    assert _beside(compute_products(question, own[None], before[None], after[None]), context) == pytest.approx(
         [expected], abs=1e-5
     )
 
@@ -36,35 +36,35 @@ def test_mixing_when_asked_is_storing_the_mixture(seed: int, context: float) -> 
 @given(seeds)
 def test_scores_lie_between_nothing_and_one(seed: int) -> None:
     vectors = _units(seed, 31)
-    scores = _beside(products(vectors[0], vectors[1:11], vectors[11:21], vectors[21:31]), 0.25)
+    scores = _beside(compute_products(vectors[0], vectors[1:11], vectors[11:21], vectors[21:31]), 0.25)
     assert ((scores >= 0) & (scores <= 1 + 1e-6)).all()
 
 
 def test_what_has_no_vector_scores_nothing() -> None:
     question, beside = _units(1, 2)
     nothing = np.zeros((1, 8), dtype=np.float32)
-    assert _beside(products(question, nothing, beside[None], question[None]), 0.25).tolist() == [0]
+    assert _beside(compute_products(question, nothing, beside[None], question[None]), 0.25).tolist() == [0]
 
 
 def test_a_message_without_neighbours_is_itself() -> None:
     question, own = _units(2, 2)
     nothing = np.zeros((1, 8), dtype=np.float32)
-    score = _beside(products(question, own[None], nothing, nothing), 0.25)
+    score = _beside(compute_products(question, own[None], nothing, nothing), 0.25)
     assert score == pytest.approx([max(0.0, float(question @ own))], abs=1e-6)
 
 
 def test_a_pool_of_nobody_has_no_scores() -> None:
     nobody = np.zeros((0, 8), dtype=np.float32)
-    assert _beside(products(_units(1, 1)[0], nobody, nobody, nobody), 0.25).shape == (0,)
+    assert _beside(compute_products(_units(1, 1)[0], nobody, nobody, nobody), 0.25).shape == (0,)
 
 
 def test_the_shorter_a_message_the_more_it_leans_on_what_speaks_of_the_same() -> None:
     sizes = np.array([10 * SHORT, SHORT, SHORT // 2, 1])
     between = np.full((4, 3), SAME)
     of = Products(np.zeros((4, 3)), between, np.ones((4, 3), dtype=np.bool_))
-    assert leaning(of, sizes, 3.0).tolist() == [[1, 1], [1, 1], [2, 2], [3, 3]]
+    assert context_weights(of, sizes, 3.0).tolist() == [[1, 1], [1, 1], [2, 2], [3, 3]]
 
 
 def test_a_short_message_leans_no_more_than_a_long_one_on_what_speaks_of_something_else() -> None:
     of = Products(np.zeros((1, 3)), np.array([[0.9, 0.1, 0.9]]), np.ones((1, 3), dtype=np.bool_))
-    assert leaning(of, np.array([1]), 2.0).tolist() == [[2, 1]]
+    assert context_weights(of, np.array([1]), 2.0).tolist() == [[2, 1]]

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from store.recall.arms import Found
-from store.recall.dense import products
-from store.recall.fusion import rank
+from store.recall.dense import compute_products
+from store.recall.fusion import fuse_scores
 from store.recall.pool import Candidate, Pool
-from store.recall.question import understand
-from store.recall.run_arms import views
+from store.recall.question import parse_question
+from store.recall.run_arms import score_pool
 from store.recall.settings import RankingSettings
 from tests.store.conftest import NOON
 
@@ -46,11 +46,11 @@ def candidate(number: int, text: str, session: str) -> Candidate:
 
 def pool_of(candidates: Sequence[Candidate]) -> Pool:
     nothing = np.zeros((len(candidates), 4), dtype=np.float32)
-    return Pool(candidates, products(np.zeros(4, dtype=np.float32), nothing, nothing, nothing))
+    return Pool(candidates, compute_products(np.zeros(4, dtype=np.float32), nothing, nothing, nothing))
 
 
 def order(pool: Pool, scores: Mapping[str, Scores]) -> list[tuple[UUID, float]]:
-    ranking = rank(pool, scores, WEIGHTS, understand("When did I move?"), RankingSettings())
+    ranking = fuse_scores(pool, scores, WEIGHTS, parse_question("When did I move?"), RankingSettings())
     return [(pool.candidates[index].unit_id, round(float(ranking.scores[index]), 9)) for index in ranking.order]
 
 
@@ -93,9 +93,9 @@ def test_an_arm_that_fails_is_named_and_is_as_one_that_is_not_there(
     pool = pool_of([candidate(number, "we talk", "s") for number in range(len(rows))])
     sound = {name: Found([], [], fixed(raw[:, n])) for n, name in enumerate(NAMES) if name not in failing}
     wrong = {name: Found([], [], broken(how, len(rows))) for name, how in failing.items()}
-    scores, failed = views({**wrong, **sound}, pool)
+    scores, failed = score_pool({**wrong, **sound}, pool)
     assert {one.partition(":")[0] for one in failed} == set(failing)
     assert not any("a text" in one for one in failed)
-    alone, none_failed = views(sound, pool)
+    alone, none_failed = score_pool(sound, pool)
     assert not none_failed
     assert order(pool, scores) == order(pool, alone)

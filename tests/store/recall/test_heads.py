@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from store.recall.fusion import rank
+from store.recall.fusion import fuse_scores
 from store.recall.heads import FIRST, with_heads
 from store.recall.pool import Candidate, Pool
-from store.recall.question import understand
+from store.recall.question import parse_question
 from store.recall.settings import RankingSettings
 from tests.store.recall.test_fusion import candidate, pool_of
 
@@ -76,9 +76,11 @@ def test_an_explanation_tells_how_far_a_head_was_raised_and_the_rule_can_be_left
     pool = pool_of(candidates(40))
     words, alone = np.linspace(1, 0.1, 40), np.zeros(40)
     alone[39] = 0.01
-    question = understand("When did I move?")
-    ranking = rank(pool, {"lexical": words, "recent": alone}, WEIGHTS, question, RankingSettings())
+    question = parse_question("When did I move?")
+    ranking = fuse_scores(pool, {"lexical": words, "recent": alone}, WEIGHTS, question, RankingSettings())
     assert ranking.order.index(39) < FIRST
     assert ranking.explain(39).moved["heads"] > 0
-    left = rank(pool, {"lexical": words, "recent": alone}, WEIGHTS, question, RankingSettings(), without=("heads",))
+    left = fuse_scores(
+        pool, {"lexical": words, "recent": alone}, WEIGHTS, question, RankingSettings(), without=("heads",)
+    )
     assert left.order.index(39) >= FIRST

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store import identity
-from store.text.terms import analyse
-from store.text.word_rules import AUTO, FIRST, NONE, languages, rules_of, script_of
+from store.text.terms import analyse_text
+from store.text.word_rules import AUTO, FIRST, NONE, rules_of, script_of, supported_languages
 from tests.store.conftest import NOON, rows
 from tests.store.recall.conftest import BANK, Memory
 
@@ -64,32 +64,32 @@ async def test_a_month_is_found_as_the_bank_calls_it(memory: Memory) -> None:
     await memory.say("Wir waren schwimmen", occurred_at=NOON)
     rules = rules_of("de")
     [(terms,)] = await rows(memory.database, memory.host, "select terms from afterturn.unit_word_t")
-    assert set(analyse(rules.months[NOON.month - 1], rules).counts) <= set(terms)
+    assert set(analyse_text(rules.months[NOON.month - 1], rules).counts) <= set(terms)
 
 
 @given(st.text(st.characters(max_codepoint=0x2FF) | st.sampled_from("\u2019中文한글あ…½ﬁ́")))
 def test_what_was_cut_before_scripts_were_told_apart_is_cut_alike(said: str) -> None:
-    assert analyse(said, rules_of(AUTO)) == analyse(said, rules_of(FIRST)) == analyse(said)
+    assert analyse_text(said, rules_of(AUTO)) == analyse_text(said, rules_of(FIRST)) == analyse_text(said)
 
 
-@given(st.text(), st.sampled_from([AUTO, FIRST, NONE, *languages()]))
+@given(st.text(), st.sampled_from([AUTO, FIRST, NONE, *supported_languages()]))
 def test_any_text_can_be_cut_by_any_rules(said: str, language: str) -> None:
-    terms = analyse(said, rules_of(language))
-    assert terms == analyse(said, rules_of(language))
+    terms = analyse_text(said, rules_of(language))
+    assert terms == analyse_text(said, rules_of(language))
     assert all(0 < len(term.encode()) <= 64 for term in terms.counts)
 
 
-@pytest.mark.parametrize("language", sorted(languages()))
+@pytest.mark.parametrize("language", sorted(supported_languages()))
 def test_every_language_has_a_script_and_cuts_its_stop_words(language: str) -> None:
     rules = rules_of(language)
-    own = rules.scripts[languages()[language]]
+    own = rules.scripts[supported_languages()[language]]
     assert len(rules.months) == 12
     assert all(script_of(word) == own.script for word in own.stop)
-    assert all(not analyse(word, rules).counts for word in own.stop)
+    assert all(not analyse_text(word, rules).counts for word in own.stop)
 
 
 def test_without_a_language_words_stay_as_they_stand() -> None:
-    assert set(analyse("The dogs were rünning", rules_of(NONE)).counts) >= {"the", "dogs", "were", "running"}
+    assert set(analyse_text("The dogs were rünning", rules_of(NONE)).counts) >= {"the", "dogs", "were", "running"}
 
 
 def test_an_unknown_language_has_no_rules() -> None:

@@ -9,10 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from store.recall.lexical import POSTING, LexicalScores, Place, Postings, Statistics, readable_terms, score
-from store.recall.question import understand
+from store.recall.lexical import POSTING, LexicalScores, Place, Postings, Statistics, readable_terms, score_postings
+from store.recall.question import parse_question
 from store.recall.settings import RankingSettings
-from store.text.terms import analyse
+from store.text.terms import analyse_text
 
 SPACE = UUID(int=7)
 WORDS = ("lemon", "banana", "plum", "dragon", "emerald")
@@ -30,7 +30,7 @@ def _postings(texts: Sequence[Sequence[Sequence[str]]]) -> dict[str, Postings]:
     found: dict[str, list[tuple[bytes, int, int, int]]] = {}
     for number, messages in enumerate(texts):
         for seq, words in enumerate(messages):
-            terms = analyse(" ".join(words))
+            terms = analyse_text(" ".join(words))
             for term, count in terms.counts.items():
                 found.setdefault(term, []).append((_session(number).bytes, seq, count, terms.length))
     return {term: np.array(rows, dtype=POSTING) for term, rows in found.items()}
@@ -39,12 +39,12 @@ def _postings(texts: Sequence[Sequence[Sequence[str]]]) -> dict[str, Postings]:
 def _scored(
     texts: Sequence[Sequence[Sequence[str]]], question: str, ranking: RankingSettings = NO_PAIRS
 ) -> LexicalScores:
-    asked = understand(question)
+    asked = parse_question(question)
     postings = _postings(texts)
     units = sum(len(messages) for messages in texts)
     statistics = Statistics(max(1, units), 3.0, {term: len(rows) for term, rows in postings.items()})
     read = {term: postings[term] for term in readable_terms([*asked.words, *asked.pairs], (), statistics, 10_000)}
-    return score(read, asked, statistics, ranking)
+    return score_postings(read, asked, statistics, ranking)
 
 
 def _plain(texts: Sequence[Sequence[Sequence[str]]]) -> NDArray[np.bool_]:
@@ -76,10 +76,10 @@ def test_the_order_of_postings_changes_nothing(texts: list[list[list[str]]], que
     asked = " ".join(question)
     forth = _scored(texts, asked).of(_places(texts), _plain(texts))
     postings = {term: rows[::-1].copy() for term, rows in _postings(texts).items()}
-    terms = understand(asked)
+    terms = parse_question(asked)
     statistics = Statistics(max(1, len(_places(texts))), 3.0, {term: len(rows) for term, rows in postings.items()})
     read = {term: postings[term] for term in readable_terms([*terms.words, *terms.pairs], (), statistics, 10_000)}
-    assert score(read, terms, statistics, NO_PAIRS).of(_places(texts), _plain(texts)) == pytest.approx(forth)
+    assert score_postings(read, terms, statistics, NO_PAIRS).of(_places(texts), _plain(texts)) == pytest.approx(forth)
 
 
 def test_a_neighbours_word_is_worth_a_share_and_does_not_pay_twice() -> None:
@@ -120,8 +120,8 @@ def test_the_first_message_of_a_session_has_no_neighbour_in_the_one_before() -> 
 def test_a_unit_that_is_no_message_stands_alone() -> None:
     fact = uuid5(SPACE, "fact")
     postings = {"lemon": np.array([(fact.bytes, -1, 1, 3)], dtype=POSTING)}
-    question = understand("lemon")
-    scores = score(postings, question, Statistics(10, 3.0, {"lemon": 1}), NO_PAIRS)
+    question = parse_question("lemon")
+    scores = score_postings(postings, question, Statistics(10, 3.0, {"lemon": 1}), NO_PAIRS)
     assert scores.best(5) == [(fact, -1)]
     assert (scores.of([(fact, -1), (fact, 0), (_session(0), -1)], np.zeros(3, dtype=np.bool_)) > 0).tolist() == [
         True,
@@ -151,7 +151,7 @@ def test_best_comes_first() -> None:
 
 
 def test_nothing_asked_scores_nothing() -> None:
-    scores = score({}, understand("?"), Statistics(3, 3.0, {}), RankingSettings())
+    scores = score_postings({}, parse_question("?"), Statistics(3, 3.0, {}), RankingSettings())
     assert scores.best(5) == []
     assert scores.of([(_session(0), 0)], ONE) == [0]
 
@@ -172,24 +172,24 @@ def test_related_words_are_read_behind_what_is_asked_itself_and_within_a_part_of
 
 def test_a_related_word_is_worth_its_importance() -> None:
     texts = [[["lemon"], [], [], ["banana"], [], []]]
-    asked = understand("lemon")
+    asked = parse_question("lemon")
     postings = _postings(texts)
     statistics = Statistics(6, 3.0, dict.fromkeys(postings, 1))
-    scores = score(postings, asked, statistics, NO_PAIRS, {"banana": 0.1}).of(_places(texts), _plain(texts))
+    scores = score_postings(postings, asked, statistics, NO_PAIRS, {"banana": 0.1}).of(_places(texts), _plain(texts))
     assert scores[3] == pytest.approx(0.1 * scores[0])
 
 
 @given(sessions, st.lists(st.sampled_from(WORDS), min_size=1, max_size=2, unique=True))
 def test_related_words_only_ever_add_and_never_much(texts: list[list[list[str]]], question: list[str]) -> None:
-    asked = understand(" ".join(question))
+    asked = parse_question(" ".join(question))
     postings = _postings(texts)
     statistics = Statistics(max(1, sum(map(len, texts))), 3.0, {term: len(rows) for term, rows in postings.items()})
     others = {term: 1.0 for term in postings if term not in asked.words and not term.startswith("2:")}
     own = {term: rows for term, rows in postings.items() if term in asked.words}
     both = {term: rows for term, rows in postings.items() if term in asked.words or term in others}
     places, plain = _places(texts), _plain(texts)
-    without = score(own, asked, statistics, NO_PAIRS).of(places, plain)
-    added = score(both, asked, statistics, NO_PAIRS, others).of(places, plain) - without
+    without = score_postings(own, asked, statistics, NO_PAIRS).of(places, plain)
+    added = score_postings(both, asked, statistics, NO_PAIRS, others).of(places, plain) - without
     assert (added > -1e-9).all()
     assert (added < NO_PAIRS.kin_most + 1e-9).all()
 
@@ -204,7 +204,7 @@ def test_a_word_that_was_too_common_to_be_read_does_not_lower_the_others() -> No
     postings = {"lemon": np.array([(_session(0).bytes, 0, 1, 3)], dtype=POSTING)}
     statistics = Statistics(1000, 3.0, {"lemon": 1, "banana": 900})
     alone, both = (
-        score(postings, understand(asked), statistics, NO_PAIRS).of([(_session(0), 0)], ONE)
+        score_postings(postings, parse_question(asked), statistics, NO_PAIRS).of([(_session(0), 0)], ONE)
         for asked in ("lemon", "lemon banana")
     )
     assert both == pytest.approx(alone)

@@ -37,7 +37,7 @@ async def _settle(memory: Memory) -> None:
     await memory.embed_all()
     bank = identity.bank_id(memory.host, BANK)
     async with memory.database.tenant(memory.host) as connection:
-        await bank_state.lock(connection, bank)
+        await bank_state.lock_bank(connection, bank)
         await projection.carry_words(connection, memory.host, bank)
 
 

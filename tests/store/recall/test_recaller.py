@@ -8,7 +8,7 @@ from store.ledger.freshness import Freshness
 from store.memory.turns import NewMessage
 from store.memory.units import Units
 from store.recall.candidates import POOL
-from store.recall.filters import parameters
+from store.recall.filters import filter_parameters
 from store.recall.query import RecallQuery
 from store.recall.recaller import ARMS
 from store.recall.rules import RULES
@@ -257,7 +257,7 @@ async def test_neighbours_are_found_by_the_index_alone(first_memory: Memory) -> 
         "units": units[:50],
         "sessions": [],
         "seqs": [],
-        **parameters(RecallQuery(BANK, "?"), first_memory.bank),
+        **filter_parameters(RecallQuery(BANK, "?"), first_memory.bank),
     }
     async with first_memory.database.tenant(first_memory.host) as connection:
         plan = await connection.execute(text(f"explain (costs off) {POOL}"), arguments)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from store.memory.turns import NewMessage
 from store.recall.query import Explanation
 from store.recall.recaller import Recaller
-from store.recall.recent_arm import MESSAGES, SOON, newness
+from store.recall.recent_arm import MESSAGES, SOON, score_newness
 from tests.store.conftest import NOON
 from tests.store.recall.conftest import Memory
 
@@ -67,5 +67,5 @@ async def test_filters_hold_for_what_is_new(memory: Memory) -> None:
 
 @given(st.integers(0, 20), st.timedeltas(-SOON, timedelta(days=1)))
 def test_newness_lies_between_nothing_and_one_and_only_falls(nth: int, age: timedelta) -> None:
-    assert 0 <= newness(nth + 1, age) <= newness(nth, age) <= 1
-    assert newness(nth, age + SOON) <= newness(nth, age)
+    assert 0 <= score_newness(nth + 1, age) <= score_newness(nth, age) <= 1
+    assert score_newness(nth, age + SOON) <= score_newness(nth, age)

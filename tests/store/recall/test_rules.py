@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.recall import rules
-from store.recall.dense import products
-from store.recall.fusion import rank
+from store.recall.dense import compute_products
+from store.recall.fusion import fuse_scores
 from store.recall.pool import Candidate, Pool
-from store.recall.question import as_told, named, understand
+from store.recall.question import as_told, named_speakers, parse_question
 from store.recall.settings import RankingSettings
 from tests.store.conftest import NOON
 
@@ -42,32 +42,32 @@ def _unit(number: int, text: str = "we talk", **more: Any) -> Candidate:
 
 def _pool(*units: Candidate) -> Pool:
     nothing = np.zeros((len(units), 4), dtype=np.float32)
-    return Pool(units, products(np.zeros(4, dtype=np.float32), nothing, nothing, nothing))
+    return Pool(units, compute_products(np.zeros(4, dtype=np.float32), nothing, nothing, nothing))
 
 
 def _moved(rule: rules.Rule, pool: Pool, question: str = "anything") -> list[float]:
     before = np.linspace(1.0, 0.5, len(pool))
-    after = rule(before, pool, understand(question), SETTINGS)
+    after = rule(before, pool, parse_question(question), SETTINGS)
     assert after.shape == before.shape
     return [round(float(value), 6) for value in after - before]
 
 
 def test_the_one_speaker_named_is_raised() -> None:
     pool = _pool(_unit(1, name="Marta"), _unit(2, name="Igor"))
-    assert _moved(rules.speaker, pool, "What did Marta cook?") == [0.1, 0]
-    assert _moved(rules.speaker, pool, "what did marta's guests eat?") == [0.1, 0]
-    assert _moved(rules.speaker, pool, "What did Marta and Igor cook?") == [0, 0]
-    assert _moved(rules.speaker, pool, "What was cooked?") == [0, 0]
+    assert _moved(rules.apply_speaker, pool, "What did Marta cook?") == [0.1, 0]
+    assert _moved(rules.apply_speaker, pool, "what did marta's guests eat?") == [0.1, 0]
+    assert _moved(rules.apply_speaker, pool, "What did Marta and Igor cook?") == [0, 0]
+    assert _moved(rules.apply_speaker, pool, "What was cooked?") == [0, 0]
 
 
 def test_a_session_with_several_good_units_raises_them_all() -> None:
     pool = _pool(_unit(1, session="a"), _unit(2, session="a"), _unit(3, session="a"), _unit(4, session="b"))
-    a, _, _, b = _moved(rules.session, pool)
+    a, _, _, b = _moved(rules.apply_session, pool)
     assert a > b > 0
 
 
 def test_what_has_no_session_is_not_moved_by_one() -> None:
-    assert _moved(rules.session, _pool(_unit(1, session=None), _unit(2, session=None))) == [0, 0]
+    assert _moved(rules.apply_session, _pool(_unit(1, session=None), _unit(2, session=None))) == [0, 0]
 
 
 def test_what_only_asks_is_held_back_by_its_share() -> None:
@@ -87,8 +87,8 @@ def test_the_share_of_asking_is_a_share(text: str) -> None:
 
 def test_the_assistant_is_held_back_unless_asked_for() -> None:
     pool = _pool(_unit(1, role="assistant"), _unit(2))
-    assert _moved(rules.assistant, pool, "Which hotel was it?") == [-0.2, 0]
-    assert _moved(rules.assistant, pool, "Which hotel did you recommend?") == [0, 0]
+    assert _moved(rules.apply_assistant, pool, "Which hotel was it?") == [-0.2, 0]
+    assert _moved(rules.apply_assistant, pool, "Which hotel did you recommend?") == [0, 0]
 
 
 def test_long_texts_of_tools_are_held_back_and_long_turns_are_not() -> None:
@@ -111,7 +111,7 @@ def test_who_wants_to_be_told_does_not_tell_of_himself() -> None:
 
 def test_saying_more_counts_a_little_up_to_a_hundred_words() -> None:
     pool = _pool(_unit(1, "word " * 150), _unit(2, "word " * 100), _unit(3, "word " * 5), _unit(4, ""))
-    long, enough, short, nothing = _moved(rules.substance, pool)
+    long, enough, short, nothing = _moved(rules.apply_substance, pool)
     assert long == enough > short > nothing == 0
 
 
@@ -167,7 +167,7 @@ def test_putting_a_question_in_the_first_person_never_fails_and_never_leaves_not
 
 
 def test_only_speakers_whom_the_question_names_count_as_named() -> None:
-    assert named(understand("What did Jose say?"), ["José Lima", "Josefine", "user"]) == {"José Lima"}
+    assert named_speakers(parse_question("What did Jose say?"), ["José Lima", "Josefine", "user"]) == {"José Lima"}
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_only_speakers_whom_the_question_names_count_as_named() -> None:
     ],
 )
 def test_a_role_is_named_by_its_own_word_alone(question: str, who: set[str]) -> None:
-    assert named(understand(question), ["assistant", "user", "User", "Marta"]) == who
+    assert named_speakers(parse_question(question), ["assistant", "user", "User", "Marta"]) == who
 
 
 @pytest.mark.parametrize(
@@ -192,18 +192,18 @@ def test_a_role_is_named_by_its_own_word_alone(question: str, who: set[str]) -> 
     ],
 )
 def test_who_asks_what_he_was_told_wants_the_assistants_words(question: str) -> None:
-    assert understand(question).wants_assistant
+    assert parse_question(question).wants_assistant
 
 
 @pytest.mark.parametrize("question", ["Which reminder did I set?", "What did we talk about at the party?"])
 def test_who_asks_what_was_said_elsewhere_does_not(question: str) -> None:
-    assert not understand(question).wants_assistant
+    assert not parse_question(question).wants_assistant
 
 
 def test_equal_scores_are_ordered_by_unit_id() -> None:
     pool = _pool(_unit(9), _unit(2), _unit(5))
     scores = np.full(3, 0.5)
-    ranking = rank(pool, {"lexical": scores}, {"lexical": 1.0}, understand("x"), SETTINGS)
+    ranking = fuse_scores(pool, {"lexical": scores}, {"lexical": 1.0}, parse_question("x"), SETTINGS)
     assert [pool.candidates[i].unit_id.int for i in ranking.order] == [2, 5, 9]
 
 
@@ -212,7 +212,7 @@ def test_a_final_score_is_the_weighted_sum_and_what_moved_it(raw: list[float], w
     pool = _pool(*(_unit(n, f"I have {n}?", session=f"s{n % 3}") for n in range(len(raw))))
     dense = np.array(raw)
     arms = {"dense": dense, "lexical": dense[::-1].copy()}
-    ranking = rank(pool, arms, {"dense": weight, "lexical": 1.0}, understand("how many?"), SETTINGS)
+    ranking = fuse_scores(pool, arms, {"dense": weight, "lexical": 1.0}, parse_question("how many?"), SETTINGS)
     for index in range(len(raw)):
         moved = ranking.explain(index).moved
         expected = weight * arms["dense"][index] + arms["lexical"][index] + sum(moved.values())
@@ -222,21 +222,21 @@ def test_a_final_score_is_the_weighted_sum_and_what_moved_it(raw: list[float], w
 def test_an_arm_that_found_nothing_in_a_unit_is_not_named() -> None:
     pool = _pool(_unit(1), _unit(2))
     arms = {"dense": np.array([0.5, 0.0]), "lexical": np.array([0.0, 0.4])}
-    ranking = rank(pool, arms, {"dense": 1.0, "lexical": 1.0}, understand("x"), SETTINGS)
+    ranking = fuse_scores(pool, arms, {"dense": 1.0, "lexical": 1.0}, parse_question("x"), SETTINGS)
     assert [ranking.found_by(0), ranking.found_by(1)] == [("dense",), ("lexical",)]
 
 
 def test_what_was_said_later_stands_before_its_equal_and_before_nothing_else() -> None:
     last, before = _unit(1), _unit(2, occurred_at=NOON - timedelta(days=365))
-    assert _moved(rules.recency, _pool(last, before)) == [0.02, 0.01]
-    assert _moved(rules.recency, _pool()) == []
-    assert max(_moved(rules.recency, _pool(_unit(1, occurred_at=NOON + timedelta(days=9999)), before))) == 0.02
+    assert _moved(rules.apply_recency, _pool(last, before)) == [0.02, 0.01]
+    assert _moved(rules.apply_recency, _pool()) == []
+    assert max(_moved(rules.apply_recency, _pool(_unit(1, occurred_at=NOON + timedelta(days=9999)), before))) == 0.02
 
 
 def test_what_facts_were_drawn_from_is_raised_by_their_number_where_that_is_wanted() -> None:
     said = [UUID(int=1), UUID(int=2)]
     facts = [_unit(n, kind="world", sources=(said[n > 13],)) for n in range(10, 16)]
     pool = _pool(_unit(1), _unit(2), *facts)
-    assert not any(_moved(rules.evidence, pool))
-    scores = rules.evidence(np.ones(len(pool)), pool, understand("x"), RankingSettings(evidence=0.3))
+    assert not any(_moved(rules.apply_evidence, pool))
+    scores = rules.apply_evidence(np.ones(len(pool)), pool, parse_question("x"), RankingSettings(evidence=0.3))
     assert [round(float(score), 6) for score in scores] == [1.3, 1.2, 1, 1, 1, 1, 1, 1]

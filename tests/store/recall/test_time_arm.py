@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.recall.dense import products
+from store.recall.dense import compute_products
 from store.recall.pool import Candidate, Pool
 from store.recall.query import Explanation
-from store.recall.time_arm import TEXTS, TOLD_LATER, day_terms, said, tells_of, timeliness
-from store.text.terms import analyse, lexical_text
-from store.text.times import DAY, Span, spans
-from store.text.word_rules import AUTO, languages, rules_of
+from store.recall.time_arm import TEXTS, TOLD_LATER, day_terms, score_moments, score_timeliness, tells_of
+from store.text.terms import analyse_text, lexical_text
+from store.text.times import DAY, Span, find_spans
+from store.text.word_rules import AUTO, rules_of, supported_languages
 from tests.store.recall.conftest import Memory
 
 MAY = Span(datetime(2023, 5, 1, tzinfo=UTC), datetime(2023, 6, 1, tzinfo=UTC))
@@ -27,8 +27,8 @@ def _unit(text: str, at: datetime) -> Candidate:
 
 def _fit(text: str, at: datetime, *times: Span) -> float:
     nothing = np.zeros((1, 4), dtype=np.float32)
-    pool = Pool([_unit(text, at)], products(np.zeros(4, dtype=np.float32), nothing, nothing, nothing))
-    return float(timeliness(pool, times)[0])
+    pool = Pool([_unit(text, at)], compute_products(np.zeros(4, dtype=np.float32), nothing, nothing, nothing))
+    return float(score_timeliness(pool, times)[0])
 
 
 def test_what_was_said_then_fits_and_what_was_said_soon_after_fits_less() -> None:
@@ -64,32 +64,32 @@ def test_a_text_that_tells_of_a_much_longer_time_does_not_tell_of_a_day() -> Non
 def test_of_many_texts_those_told_nearest_in_time_are_read() -> None:
     told = [_unit("we went to the lake on 5 May", FIFTH.end + days * DAY) for days in range(100, 60, -1)]
     nothing = np.zeros((len(told), 4), dtype=np.float32)
-    pool = Pool(told, products(np.zeros(4, dtype=np.float32), nothing, nothing, nothing))
-    assert list(timeliness(pool, [FIFTH]) == 1) == [False] * (len(told) - TEXTS) + [True] * TEXTS
+    pool = Pool(told, compute_products(np.zeros(4, dtype=np.float32), nothing, nothing, nothing))
+    assert list(score_timeliness(pool, [FIFTH]) == 1) == [False] * (len(told) - TEXTS) + [True] * TEXTS
 
 
 @given(st.integers(-4000, 4000), st.integers(-100, 100), st.integers(1, 400))
 def test_a_fit_lies_between_nothing_and_one_and_is_best_within(at: int, begin: int, length: int) -> None:
     span = Span(MAY.begin + begin * DAY, MAY.begin + (begin + length) * DAY)
-    [fit] = said([MAY.begin + at * DAY], [span])
+    [fit] = score_moments([MAY.begin + at * DAY], [span])
     assert 0 <= fit <= 1
     assert (fit == 1) == (begin <= at < begin + length)
-    assert said([MAY.begin + at * DAY], [span, FIFTH])[0] >= fit
+    assert score_moments([MAY.begin + at * DAY], [span, FIFTH])[0] >= fit
 
 
 def test_the_days_of_a_short_time_are_looked_up_and_of_a_long_one_none() -> None:
     rules = [rules_of(AUTO)]
     assert day_terms([FIFTH], rules) == ["2:5_may"]
     assert len(day_terms([MAY], rules)) == 31
-    assert day_terms(spans("in 2023", MAY.end), rules) == []
-    assert day_terms(spans("in May", MAY.end), rules) == []
+    assert day_terms(find_spans("in 2023", MAY.end), rules) == []
+    assert day_terms(find_spans("in May", MAY.end), rules) == []
 
 
-@pytest.mark.parametrize("language", sorted(languages()))
+@pytest.mark.parametrize("language", sorted(supported_languages()))
 def test_a_day_is_looked_up_as_the_banks_language_calls_it(language: str) -> None:
     rules = rules_of(language)
     (term,) = day_terms([FIFTH], [rules])
-    assert term in analyse(lexical_text("Ana", FIFTH.begin, "", rules), rules).counts
+    assert term in analyse_text(lexical_text("Ana", FIFTH.begin, "", rules), rules).counts
 
 
 async def test_a_time_without_other_words_finds_what_was_said_then(memory: Memory) -> None:

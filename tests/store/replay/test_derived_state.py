@@ -11,8 +11,8 @@ from store.connections import create_owner_engine
 from store.derived import bank_state
 from store.log.envelope import Origin
 from store.maintenance import WordsAnew
-from store.replay import Scope, repair, swap, verify
-from store.replay.derived import check
+from store.replay import Scope, repair_scope, swap_tables, verify_log
+from store.replay.derived import check_derived
 from store.tenancy import languages
 from tests.servers import TestPostgres
 from tests.workers.conftest import BANK, HOST, World, dialogue, now, open_world
@@ -32,7 +32,7 @@ async def told(fresh_database: TestPostgres) -> AsyncIterator[World]:
         await world.append("s", f"t{n}", messages=dialogue(words, f"Ann Moore likes {home}."))
     await Crew(world).drain()
     async with world.database.tenant(HOST) as connection:
-        await languages.change(connection, Origin(HOST, BANK, HOST, now()), "de")
+        await languages.change_language(connection, Origin(HOST, BANK, HOST, now()), "de")
     while await WordsAnew(world.database, settle_s=0.0).undone():
         await WordsAnew(world.database, settle_s=0.0).step()
     yield world
@@ -41,21 +41,21 @@ async def told(fresh_database: TestPostgres) -> AsyncIterator[World]:
 
 async def state(world: World) -> State:
     async with world.database.tenant(HOST) as connection:
-        return await bank_state.contents(connection, HOST, BANK)
+        return await bank_state.read_contents(connection, HOST, BANK)
 
 
 async def rebuilt(world: World) -> State:
     async with world.database.tenant(HOST) as connection:
-        await bank_state.rebuild(connection, HOST, BANK)
-        return await bank_state.contents(connection, HOST, BANK)
+        await bank_state.rebuild_bank(connection, HOST, BANK)
+        return await bank_state.read_contents(connection, HOST, BANK)
 
 
 async def repaired(world: World) -> None:
-    await repair(world.postgres.owner_url, Scope(HOST, BANK))
+    await repair_scope(world.postgres.owner_url, Scope(HOST, BANK))
 
 
 async def swapped(world: World) -> None:
-    await swap(world.postgres.owner_url)
+    await swap_tables(world.postgres.owner_url)
 
 
 DAMAGE = (
@@ -138,7 +138,7 @@ async def mended(told: World, mend: Callable[[World], Awaitable[None]], *damage:
     after = await state(told)
     assert after == before
     assert await rebuilt(told) == after
-    report = await verify(told.postgres.owner_url)
+    report = await verify_log(told.postgres.owner_url)
     assert report.equal
     assert [one.name for one in report.derived if not one.equal] == []
 
@@ -162,7 +162,7 @@ async def test_a_derived_row_changed_by_hand_is_found_and_named(told: World) -> 
     for name, damage, found, columns in PLANTED:
         async with engine.connect() as connection:
             await connection.execute(text(damage))
-            wrong = [one for one in await check(connection, Scope(HOST, BANK)) if not one.equal]
+            wrong = [one for one in await check_derived(connection, Scope(HOST, BANK)) if not one.equal]
             await connection.rollback()
         assert [one.name for one in wrong] == [name], damage
         first, *_ = wrong[0].first_differences

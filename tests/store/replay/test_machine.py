@@ -27,8 +27,8 @@ from store.errors import EventRefused, NotFound
 from store.log.append import append_events
 from store.log.bulk import append_bulk
 from store.log.catalog import ID_FIELDS, Aggregate, EventType, aggregate_type
-from store.log.envelope import Origin, command
-from store.replay import Scope, verify
+from store.log.envelope import Origin, build_command
+from store.replay import Scope, verify_log
 from tests.servers import TestPostgres
 from tests.store.conftest import new_host, settings_of
 from tests.store.log.samples import named, sample
@@ -135,7 +135,7 @@ class LogMachine(RuleBasedStateMachine):
         if not hasattr(self, "model"):
             return
         assert self.loop.run(self._rows()) == expected(self.model, self.host)
-        report = self.loop.run(verify(self.postgres.owner_url, Scope(self.host)))
+        report = self.loop.run(verify_log(self.postgres.owner_url, Scope(self.host)))
         assert [table for table in report.tables if not table.equal] == []
         assert report.events == len(self.model.ids)
         assert self.loop.run(self._said("event_store_t")) == {e.text for e in self.model.events if says(e)}
@@ -175,7 +175,7 @@ class LogMachine(RuleBasedStateMachine):
             fields["sourceMemoryIds"] = [named(f"unit {offer.source}")] if offer.source else []
         if offer.doc:
             fields["docId"] = named(f"doc {offer.doc}")
-        return command(origin, offer.kind, fields, version=offer.version, identity=uuid5(self.host, offer.id))
+        return build_command(origin, offer.kind, fields, version=offer.version, identity=uuid5(self.host, offer.id))
 
     async def _append(self, events: list[dict[str, Any]]) -> None:
         async with self.database.tenant(self.host) as connection:
@@ -203,17 +203,17 @@ class LogMachine(RuleBasedStateMachine):
     async def _count(self, bank: UUID) -> None:
         origin = Origin(self.host, bank, identity.user_id(self.host, None), at(len(self.offers)))
         async with self.database.tenant(self.host) as connection:
-            await bank_state.lock(connection, bank)
+            await bank_state.lock_bank(connection, bank)
             # Interfaces write the words of what they bring; these units came as events alone.
             await rebuild_words(connection, self.host, bank)
-            await bank_state.advance(connection, origin, [])
+            await bank_state.advance_bank(connection, origin, [])
 
     async def _derived_equals_its_rebuild(self, bank: UUID) -> None:
         await self._count(bank)
         async with self.database.tenant(self.host) as connection:
-            kept = await bank_state.contents(connection, self.host, bank)
-            await bank_state.rebuild(connection, self.host, bank)
-            assert meant(await bank_state.contents(connection, self.host, bank)) == meant(kept)
+            kept = await bank_state.read_contents(connection, self.host, bank)
+            await bank_state.rebuild_bank(connection, self.host, bank)
+            assert meant(await bank_state.read_contents(connection, self.host, bank)) == meant(kept)
 
     async def _rows(self) -> dict[tuple[Any, ...], tuple[Any, ...]]:
         async with self.database.tenant(self.host) as connection:

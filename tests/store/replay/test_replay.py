@@ -13,7 +13,7 @@ from store.derived.unit_words import rebuild_words
 from store.errors import ReplayError
 from store.log.catalog import EventType
 from store.memory.turns import TurnStore
-from store.replay import Report, Scope, repair, swap, verify
+from store.replay import Report, Scope, repair_scope, swap_tables, verify_log
 from tests.servers import TestPostgres
 from tests.store.conftest import NOON, blocked, new_host, rows, turn
 from tests.store.log.test_append import BANK, append, event
@@ -71,7 +71,7 @@ def wrong(report: Report) -> list[str]:
 
 async def test_a_replay_equals_what_is_live(said: UUID, lonely: Database, fresh_database: TestPostgres) -> None:
     seen: list[tuple[int, int]] = []
-    report = await verify(fresh_database.owner_url, progress=lambda done, total: seen.append((done, total)))
+    report = await verify_log(fresh_database.owner_url, progress=lambda done, total: seen.append((done, total)))
     assert [table.table for table in report.tables] == NINE
     assert wrong(report) == []
     assert report.equal
@@ -103,7 +103,7 @@ async def test_a_row_changed_by_hand_is_found_and_mended(
 ) -> None:
     for statement, table, found, columns in DAMAGE:
         await owner(fresh_database, statement.format("afterturn."))
-        report = await verify(fresh_database.owner_url)
+        report = await verify_log(fresh_database.owner_url)
         assert not report.equal
         assert wrong(report) == [table]
         [difference, *_] = next(t.first_differences for t in report.tables if t.table == table)
@@ -112,8 +112,8 @@ async def test_a_row_changed_by_hand_is_found_and_mended(
         if columns:
             assert list(difference.columns) == columns
         assert "else" not in str(report.as_json())
-        assert wrong(await repair(fresh_database.owner_url, Scope(said))) == [table]
-    assert (await verify(fresh_database.owner_url)).equal
+        assert wrong(await repair_scope(fresh_database.owner_url, Scope(said))) == [table]
+    assert (await verify_log(fresh_database.owner_url)).equal
     assert lonely
 
 
@@ -125,10 +125,10 @@ async def test_a_row_that_the_log_does_not_know_is_found(
         "insert into afterturn.agent_memory_directive_t select host_id, gen_random_uuid(), bank_id, 'x', 'y', 0, 1, "
         "true, update_ts, update_user from afterturn.agent_memory_directive_t limit 1",
     )
-    [difference] = (await verify(fresh_database.owner_url)).tables[6].first_differences
+    [difference] = (await verify_log(fresh_database.owner_url)).tables[6].first_differences
     assert difference.found == "live"
-    await repair(fresh_database.owner_url, Scope(said))
-    assert (await verify(fresh_database.owner_url)).equal
+    await repair_scope(fresh_database.owner_url, Scope(said))
+    assert (await verify_log(fresh_database.owner_url)).equal
     assert lonely
 
 
@@ -137,13 +137,13 @@ async def test_a_scoped_run_minds_its_own_bank(said: UUID, lonely: Database, fre
     await TurnStore(lonely, lambda: NOON).append(other, [turn("t1", "elsewhere")])
     await owner(fresh_database, "update afterturn.agent_memory_unit_t set content = 'else'")
     bank = identity.bank_id(said, "home")
-    report = await repair(fresh_database.owner_url, Scope(said, bank))
+    report = await repair_scope(fresh_database.owner_url, Scope(said, bank))
     assert report.tables[2].rows_live == 12
-    assert (await verify(fresh_database.owner_url, Scope(said, bank))).equal
-    assert not (await verify(fresh_database.owner_url, Scope(said))).equal
-    assert not (await verify(fresh_database.owner_url, Scope(other))).equal
+    assert (await verify_log(fresh_database.owner_url, Scope(said, bank))).equal
+    assert not (await verify_log(fresh_database.owner_url, Scope(said))).equal
+    assert not (await verify_log(fresh_database.owner_url, Scope(other))).equal
     with pytest.raises(ReplayError):
-        await repair(fresh_database.owner_url, Scope())
+        await repair_scope(fresh_database.owner_url, Scope())
 
 
 async def test_tables_that_were_emptied_come_back_and_the_store_goes_on(
@@ -151,12 +151,12 @@ async def test_tables_that_were_emptied_come_back_and_the_store_goes_on(
 ) -> None:
     before = await rows(lonely, said, "select * from hindsight.agent_session_history_t order by session_id")
     await owner(fresh_database, "truncate afterturn.agent_memory_bank_t cascade")
-    report = await swap(fresh_database.owner_url)
+    report = await swap_tables(fresh_database.owner_url)
     assert len(wrong(report)) == 9
     assert await rows(lonely, said, "select * from hindsight.agent_session_history_t order by session_id") == before
     store = TurnStore(lonely, lambda: NOON)
     await store.append(said, [turn("after", "said after the swap", session="s0")])
-    assert (await verify(fresh_database.owner_url)).equal
+    assert (await verify_log(fresh_database.owner_url)).equal
     assert await rows(
         lonely, said, "select to_regnamespace('afterturn_swap'), to_regnamespace('afterturn_before')"
     ) == [(None, None)]
@@ -178,7 +178,7 @@ async def test_a_swap_leaves_the_schema_as_it_was(said: UUID, lonely: Database, 
           from pg_class c join pg_namespace n on n.oid = c.relnamespace
          where n.nspname in ('afterturn', 'hindsight') and c.relkind in ('r', 'p', 'v') order by n.nspname, c.relname"""
     before = await rows(lonely, said, catalog)
-    await swap(fresh_database.owner_url)
+    await swap_tables(fresh_database.owner_url)
     for old, new in zip(before, await rows(lonely, said, catalog), strict=True):
         assert new == old
 
@@ -197,12 +197,12 @@ async def test_a_swap_during_writes_loses_nothing(said: UUID, lonely: Database, 
     writers = [asyncio.create_task(write(name)) for name in ("x", "y", "z")]
     for _ in range(2):
         await asyncio.sleep(0.2)
-        await swap(fresh_database.owner_url)
+        await swap_tables(fresh_database.owner_url)
     await asyncio.sleep(0.2)
     writing = False
     written = sum(await asyncio.gather(*writers))
     assert await rows(lonely, said, "select count(*) from turn_t") == [(written + 6,)]
-    assert (await verify(fresh_database.owner_url)).equal
+    assert (await verify_log(fresh_database.owner_url)).equal
 
 
 async def test_writers_go_on_while_a_comparison_waits_for_a_long_transaction(
@@ -210,7 +210,7 @@ async def test_writers_go_on_while_a_comparison_waits_for_a_long_transaction(
 ) -> None:
     async with lonely.tenant(said) as long_one:
         await long_one.execute(text("select afterturn.enter_log()"))
-        compared = asyncio.ensure_future(verify(fresh_database.owner_url))
+        compared = asyncio.ensure_future(verify_log(fresh_database.owner_url))
         await blocked(lonely, said)
         for n in range(3):
             await TurnStore(lonely, lambda: NOON).append(await new_host(lonely), [turn(f"meanwhile {n}")])
@@ -231,7 +231,7 @@ async def test_words_and_vectors_stay_with_what_says_the_same_and_are_made_again
     )
     words = "select unit_id, terms, length from unit_word_t order by 1"
     before = await rows(lonely, said, words)
-    await swap(fresh_database.owner_url)
+    await swap_tables(fresh_database.owner_url)
     assert await rows(lonely, said, words) == before
     assert await rows(lonely, said, "select count(*) from unit_vector_t") == [(12,)]
     again = await rows(lonely, said, "select t.turn_id from ledger_t t where stage = 'embedding' and undone")
@@ -247,7 +247,7 @@ async def test_a_replay_that_was_cut_off_is_taken_up(
         f"select afterturn.replay_step('afterturn_replay', '{said}', null, 1000000, 7)",
     )
     seen: list[int] = []
-    report = await verify(fresh_database.owner_url, resume=True, progress=lambda done, _: seen.append(done))
+    report = await verify_log(fresh_database.owner_url, resume=True, progress=lambda done, _: seen.append(done))
     assert report.equal
     [(events,)] = await rows(lonely, said, "select count(*) from event_store_t")
     assert (report.events, seen[-1]) == (events, events - 7)

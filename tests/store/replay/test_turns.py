@@ -12,7 +12,7 @@ from store.errors import TurnConflict
 from store.maintenance import Pruning
 from store.memory.documents import Documents, NewDocument, content_hash
 from store.memory.turns import Appended, NewMessage, NewTurn, Refused
-from store.replay import Report, Scope, repair, swap, verify
+from store.replay import Report, Scope, repair_scope, swap_tables, verify_log
 from tests.servers import TestPostgres
 from tests.workers.conftest import BANK, HOST, World, dialogue, now, open_world
 from tests.workers.stages import Crew
@@ -57,9 +57,9 @@ def wrong(report: Report) -> list[str]:
 async def mend(world: World, *, swapped: bool = False) -> None:
     """Mend what a comparison found in turns; facts are ordered by where their turns stand, and follow."""
     url = world.postgres.owner_url
-    assert wrong(await verify(url)) in (["turns"], ["turns", "facts"])
-    await (swap(url) if swapped else repair(url, Scope(HOST)))
-    assert wrong(await verify(url)) == []
+    assert wrong(await verify_log(url)) in (["turns"], ["turns", "facts"])
+    await (swap_tables(url) if swapped else repair_scope(url, Scope(HOST)))
+    assert wrong(await verify_log(url)) == []
 
 
 async def pruned(world: World) -> None:
@@ -102,7 +102,7 @@ async def test_a_turn_that_comes_again_after_a_rebuild_is_a_duplicate_and_anothe
 
 async def test_a_row_that_is_wrong_is_named_with_its_columns(world: World) -> None:
     await world.sql("update afterturn.turn_t set accepted_at = now() where session_id = turn_id")
-    [turns] = [one for one in (await verify(world.postgres.owner_url)).derived if one.name == "turns"]
+    [turns] = [one for one in (await verify_log(world.postgres.owner_url)).derived if one.name == "turns"]
     [difference] = turns.first_differences
     assert (difference.found, list(difference.columns)) == ("both", ["accepted_at"])
     assert set(difference.key) == {"host_id", "turn_id"}
@@ -134,7 +134,7 @@ async def test_the_guard_of_an_erased_turn_knows_no_body_after_a_rebuild_either(
     erasures = Erasures(world.database, now)
     target = Target(Kind.UNIT, "default", str(unit.unit_id))
     assert (await erasures.run(HOST, await erasures.request(HOST, target))).done
-    assert wrong(await verify(world.postgres.owner_url)) == []
+    assert wrong(await verify_log(world.postgres.owner_url)) == []
     digests = await world.sql(
         "select payload->'data'->'bodyDigest' is not null as told from afterturn.event_store_t "
         "where event_type = 'AgentSessionHistoryAppendedEvent' and bank_id = :bank order by position",

@@ -18,7 +18,7 @@ from store.memory.documents import Documents, NewDocument, content_hash
 from store.memory.turns import Appended, NewMessage, NewTurn, TurnStore
 from store.memory.units import Units
 from store.recall.jobs import RecallJobs
-from store.replay import verify
+from store.replay import verify_log
 from store.tenancy.keys import Keys
 from store.tenancy.quotas import Limits, Quotas
 from tests.servers import TestPostgres
@@ -195,7 +195,7 @@ async def test_a_replay_counts_the_same_bytes(fresh_database: TestPostgres) -> N
         writer = Writer(own, "default")
         await writer.turn()
         await everything(writer)
-        report = await verify(fresh_database.owner_url)
+        report = await verify_log(fresh_database.owner_url)
         assert [table.first_differences for table in report.tables if not table.equal] == []
         await writer.limit(PLENTY)
         assert (await writer.used())[0] > 0

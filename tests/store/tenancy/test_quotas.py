@@ -14,13 +14,13 @@ from store.errors import OverQuota, QuotaExceeded, RateLimited
 from store.log.append import append_events
 from store.log.bulk import append_bulk
 from store.log.catalog import EventType
-from store.log.envelope import Origin, command
+from store.log.envelope import Origin, build_command
 from store.memory.documents import Documents, NewDocument, content_hash
 from store.memory.turns import Appended, Refused, TurnStore
 from store.memory.units import Units
 from store.tenancy.banks import Banks
 from store.tenancy.keys import Keys
-from store.tenancy.quotas import Limits, Quotas, recounted
+from store.tenancy.quotas import Limits, Quotas, recount_quota
 from tests.store.conftest import NOON, rows, turn
 
 
@@ -195,7 +195,7 @@ async def test_banks_that_begin_or_end_by_an_event_count_at_once(
     async def say(kind: EventType, name: str, version: int = 1) -> None:
         bank = identity.bank_id(limited.host, name)
         fields = {} if kind is EventType.BANK_DELETED else {"bankName": name}
-        event = command(Origin(limited.host, bank, limited.host, NOON), kind, fields, version=version)
+        event = build_command(Origin(limited.host, bank, limited.host, NOON), kind, fields, version=version)
         if bulk:
             await append_bulk(database, limited.host, [event])
             return
@@ -211,7 +211,7 @@ async def test_banks_that_begin_or_end_by_an_event_count_at_once(
     await say(EventType.BANK_DELETED, "two", 2)
     assert (await limited.used())[2] == 1
     # What was in it is free with the next count, which a bank that ends keeps nobody waiting for.
-    assert await recounted(database, limited.host, limited.clock() + timedelta(hours=1))
+    assert await recount_quota(database, limited.host, limited.clock() + timedelta(hours=1))
     assert await limited.used() == (0, 0, 1)
     await say(EventType.BANK_CREATED, "three")
     assert (await limited.used())[2] == 2

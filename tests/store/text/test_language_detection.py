@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.recall.question import as_told, understand
-from store.text.calendars import calendars
-from store.text.language_detection import spoken
-from store.text.question_words import languages
+from store.recall.question import as_told, parse_question
+from store.text.calendars import load_calendars
+from store.text.language_detection import detect_language
+from store.text.question_words import question_languages
 
 #: Of each language: a question for a time, one for a number, one for what the assistant said, and one for a thing; the
 #: last as its speaker would put it, and what he says of himself.
@@ -46,8 +46,8 @@ ASKED = {
 @pytest.mark.parametrize("code", sorted(ASKED))
 def test_what_a_question_wants_is_seen_in_its_language(code: str) -> None:
     wants, (thing, told, of_self) = ASKED[code]
-    found = [understand(text) for text in (*wants, thing)]
-    assert [spoken(text) for text in (*wants, thing, of_self)] == [code] * 5
+    found = [parse_question(text) for text in (*wants, thing)]
+    assert [detect_language(text) for text in (*wants, thing, of_self)] == [code] * 5
     assert [(q.wants_time, q.wants_number, q.wants_assistant) for q in found] == [
         (True, False, False),
         (False, True, False),
@@ -60,15 +60,15 @@ def test_what_a_question_wants_is_seen_in_its_language(code: str) -> None:
 
 
 def test_every_language_with_a_calendar_has_its_rules() -> None:
-    assert languages().keys() == calendars().keys() == ASKED.keys()
+    assert question_languages().keys() == load_calendars().keys() == ASKED.keys()
 
 
 @pytest.mark.parametrize("text", ["Postgres 15", "我们星期五飞往里斯本", "Привет"])
 def test_what_holds_no_common_word_is_in_no_known_language(text: str) -> None:
-    assert spoken(text) is None
+    assert detect_language(text) is None
     assert as_told(f"{text} Marta", ["Marta"]) in (text, "Marta")
 
 
 @given(st.text())
 def test_any_text_can_be_asked(text: str) -> None:
-    assert understand(text).language in languages().values()
+    assert parse_question(text).language in question_languages().values()

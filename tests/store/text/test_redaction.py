@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.text.redaction import Redaction, find_secrets, redact
+from store.text.redaction import Redaction, find_secrets, redact_secrets
 from tests.figures import FIGURE
 from tests.growth import PIECES, outgrowing
 from tests.store.text.labelled_texts import HARMLESS, Labelled, secrets
@@ -26,8 +26,8 @@ def test_secrets_are_found_and_what_only_looks_like_them_is_left(
     record_property: Callable[[str, object], None],
 ) -> None:
     labelled = list(secrets())
-    missed = [one for one in labelled if one.secret in redact(one.text, Redaction.ALL)]
-    eaten = [line for line in HARMLESS if redact(line, Redaction.ALL) != line]
+    missed = [one for one in labelled if one.secret in redact_secrets(one.text, Redaction.ALL)]
+    eaten = [line for line in HARMLESS if redact_secrets(line, Redaction.ALL) != line]
     recall = 1 - len(missed) / len(labelled)
     figure = f"redaction: recall {recall:.4f} of {len(labelled)}, false positives {len(eaten)} of {len(HARMLESS)}"
     record_property(FIGURE, figure)
@@ -48,31 +48,39 @@ def ambiguous(one: Labelled) -> bool:
 
 def test_the_name_of_an_assignment_stays_and_its_value_goes() -> None:
     text = 'OPENAI_API_KEY=abc123def and "access_token": "0123456789abc" are set'
-    assert redact(text) == 'OPENAI_API_KEY=[REDACTED:API_KEY] and "access_token": [REDACTED:TOKEN] are set'
+    assert redact_secrets(text) == 'OPENAI_API_KEY=[REDACTED:API_KEY] and "access_token": [REDACTED:TOKEN] are set'
 
 
 def test_the_callers_own_key_is_replaced_wherever_it_stands() -> None:
     text = f"I use {OWN_KEY} ({OWN_KEY}), and x{OWN_KEY}x"
-    assert redact(text, own_keys=[OWN_KEY]) == "I use [REDACTED:OWN_KEY] ([REDACTED:OWN_KEY]), and x[REDACTED:OWN_KEY]x"
+    assert (
+        redact_secrets(text, own_keys=[OWN_KEY])
+        == "I use [REDACTED:OWN_KEY] ([REDACTED:OWN_KEY]), and x[REDACTED:OWN_KEY]x"
+    )
 
 
 def test_an_own_key_that_could_be_a_word_is_not_looked_for() -> None:
-    assert redact("my key is short", own_keys=["", "key"]) == "my key is short"
+    assert redact_secrets("my key is short", own_keys=["", "key"]) == "my key is short"
 
 
 def test_the_level_says_how_much_is_replaced() -> None:
     blob = "the run is Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4MTIzNDU2Nzg5MA"
     keys = "X_TOKEN=abcdefgh1"
-    assert redact(f"{keys} {blob}", Redaction.OFF, ["the run is"]) == f"{keys} {blob}"
-    assert redact(f"{keys} {blob}", Redaction.KEYS) == f"X_TOKEN=[REDACTED:TOKEN] {blob}"
-    assert redact(f"{keys} {blob}", Redaction.ALL) == "X_TOKEN=[REDACTED:TOKEN] the run is [REDACTED:BASE64_BLOB]"
+    assert redact_secrets(f"{keys} {blob}", Redaction.OFF, ["the run is"]) == f"{keys} {blob}"
+    assert redact_secrets(f"{keys} {blob}", Redaction.KEYS) == f"X_TOKEN=[REDACTED:TOKEN] {blob}"
+    assert (
+        redact_secrets(f"{keys} {blob}", Redaction.ALL) == "X_TOKEN=[REDACTED:TOKEN] the run is [REDACTED:BASE64_BLOB]"
+    )
 
 
 def test_a_private_key_is_replaced_whole_and_what_stands_around_it_stays() -> None:
     body = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQ\n" * 20
     whole = f"-----BEGIN PRIVATE KEY-----\n{body}-----END PRIVATE KEY-----"
-    assert redact(f"before\n{whole}\nafter") == "before\n[REDACTED:PRIVATE_KEY]\nafter"
-    assert redact(f"-----BEGIN PRIVATE KEY-----\n{body}It was cut off.") == "[REDACTED:PRIVATE_KEY]\nIt was cut off."
+    assert redact_secrets(f"before\n{whole}\nafter") == "before\n[REDACTED:PRIVATE_KEY]\nafter"
+    assert (
+        redact_secrets(f"-----BEGIN PRIVATE KEY-----\n{body}It was cut off.")
+        == "[REDACTED:PRIVATE_KEY]\nIt was cut off."
+    )
 
 
 def test_secrets_are_told_where_they_stand() -> None:
@@ -86,17 +94,17 @@ def test_secrets_are_told_where_they_stand() -> None:
 
 def test_a_labelled_text_that_was_redacted_stays_as_it_is() -> None:
     for one in secrets():
-        once = redact(one.text, Redaction.ALL)
-        assert redact(once, Redaction.ALL) == once
+        once = redact_secrets(one.text, Redaction.ALL)
+        assert redact_secrets(once, Redaction.ALL) == once
 
 
 @given(st.lists(st.sampled_from((*BEGINNINGS, *PIECES, OWN_KEY, "abcdef123456", "@host", "\n", " ")), max_size=12))
 def test_a_text_that_was_redacted_stays_as_it_is(pieces: list[str]) -> None:
-    once = redact("".join(pieces), Redaction.ALL, [OWN_KEY])
-    assert redact(once, Redaction.ALL, [OWN_KEY]) == once
+    once = redact_secrets("".join(pieces), Redaction.ALL, [OWN_KEY])
+    assert redact_secrets(once, Redaction.ALL, [OWN_KEY]) == once
     assert OWN_KEY not in once
 
 
 @pytest.mark.parametrize("own_keys", [(), (OWN_KEY, "aaaaaaaa")])
 def test_the_time_grows_with_the_text(own_keys: tuple[str, ...]) -> None:
-    assert outgrowing(lambda text: redact(text, Redaction.ALL, own_keys), (*BEGINNINGS, *PIECES)) == []
+    assert outgrowing(lambda text: redact_secrets(text, Redaction.ALL, own_keys), (*BEGINNINGS, *PIECES)) == []

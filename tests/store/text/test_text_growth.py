@@ -10,25 +10,25 @@ import pytest
 from store.log.storable import check_json, check_text
 from store.memory.prepared_turns import said_in
 from store.recall import rules
-from store.recall.dense import products
+from store.recall.dense import compute_products
 from store.recall.pool import Candidate, Pool
-from store.recall.question import as_told, named, understand
+from store.recall.question import as_told, named_speakers, parse_question
 from store.recall.recaller import MAX_CHARACTERS
 from store.recall.settings import RankingSettings
 from store.recall.time_arm import tells_of
-from store.text.calendars import calendars
-from store.text.chunks import chunked
-from store.text.language_detection import spoken
-from store.text.normal_forms import normalized
-from store.text.question_words import languages as spoken_languages
-from store.text.terms import analyse, lexical_text, words_of
-from store.text.times import DAY, Span, spans
-from store.text.word_rules import AUTO, FIRST, NONE, languages, plain, rules_of
+from store.text.calendars import load_calendars
+from store.text.chunks import split_chunks
+from store.text.language_detection import detect_language
+from store.text.normal_forms import normalise_text
+from store.text.question_words import question_languages as spoken_languages
+from store.text.terms import analyse_text, lexical_text, words_of
+from store.text.times import DAY, Span, find_spans
+from store.text.word_rules import AUTO, FIRST, NONE, rules_of, strip_accents, supported_languages
 from tests.growth import LONG, outgrowing
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 QUESTIONS = [
-    understand(one)
+    parse_question(one)
     for one in ("When did Ann go?", "How many did I see?", "Wann war ich da?", "Combien en ai-je vu ?", "¿Cuándo?")
 ]
 MAY = Span(datetime(2025, 5, 1, tzinfo=UTC), datetime(2025, 6, 1, tzinfo=UTC))
@@ -39,24 +39,24 @@ def ranked(text: str) -> None:
     """Judge a text by every rule, for a question of every kind."""
     unit = Candidate(UUID(int=1), "experience", text, True, None, None, None, None, None, "Ann", NOW, ())
     nothing = np.zeros((1, 4), dtype=np.float32)
-    pool = Pool([unit], products(np.zeros(4, dtype=np.float32), nothing, nothing, nothing))
+    pool = Pool([unit], compute_products(np.zeros(4, dtype=np.float32), nothing, nothing, nothing))
     for question in QUESTIONS:
         for _, rule in rules.RULES:
             rule(np.ones(1), pool, question, RANKING)
 
 
 READ: dict[str, Callable[[str], object]] = {
-    "a question is understood": understand,
+    "a question is understood": parse_question,
     "a question is put as it is told": lambda text: as_told(text, ["Ann", "Zoë", "user"]),
-    "speakers are found in a question": lambda text: named(QUESTIONS[0], ["Ann", text]),
-    "times are read": lambda text: spans(text, NOW),
+    "speakers are found in a question": lambda text: named_speakers(QUESTIONS[0], ["Ann", text]),
+    "times are read": lambda text: find_spans(text, NOW),
     "a text tells of a time": lambda text: tells_of(text, MAY.end + DAY, [MAY]),
-    "a language is told": spoken,
+    "a language is told": detect_language,
     "words are listed": words_of,
-    "accents are taken out": plain,
-    "a normal form is made": lambda text: [normalized(form, text) for form in ("NFC", "NFD", "NFKC", "NFKD")],
+    "accents are taken out": strip_accents,
+    "a normal form is made": lambda text: [normalise_text(form, text) for form in ("NFC", "NFD", "NFKC", "NFKD")],
     "a text is ranked": ranked,
-    "a document is cut": chunked,
+    "a document is cut": split_chunks,
     "a text is checked": check_text,
     "JSON is checked": lambda text: check_json({"a": [text, text[:100]]}),
     "a message's words are counted": lambda text: said_in(UUID(int=1), lexical_text("Ann", NOW, text), rules_of(AUTO)),
@@ -69,7 +69,7 @@ def test_the_time_grows_with_the_text(name: str) -> None:
     assert outgrowing(READ[name], long=MAX_CHARACTERS if "question" in name else LONG) == []
 
 
-@pytest.mark.parametrize("language", [AUTO, FIRST, NONE, *sorted(languages())])
+@pytest.mark.parametrize("language", [AUTO, FIRST, NONE, *sorted(supported_languages())])
 def test_the_time_of_cutting_words_grows_with_the_text(language: str) -> None:
     pieces = (
         "a",
@@ -83,7 +83,7 @@ def test_the_time_of_cutting_words_grows_with_the_text(language: str) -> None:
         "\uff9e\u0301",
         "Zoë ",
     )
-    assert outgrowing(lambda text: analyse(text, rules_of(language)), pieces, long=16_384) == []
+    assert outgrowing(lambda text: analyse_text(text, rules_of(language)), pieces, long=16_384) == []
 
 
 @pytest.mark.parametrize("language", sorted(spoken_languages()))
@@ -93,7 +93,7 @@ def test_the_time_of_searching_by_a_languages_patterns_grows_with_the_text(langu
 
     def search(text: str) -> None:
         for pattern in (*patterns, known.tells_of_self):
-            pattern.findall(plain(text.lower()))
+            pattern.findall(strip_accents(text.lower()))
 
-    months = [f"{word} " for word in calendars()[language].months[:2]]
+    months = [f"{word} " for word in load_calendars()[language].months[:2]]
     assert outgrowing(search, ("a ", "1 ", " ", "i ", "me ", "you ", "did you ", "how ", *months)) == []

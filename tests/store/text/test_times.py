@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.text.calendars import calendars
-from store.text.language_detection import spoken
-from store.text.times import DAY, YEARS, Span, spans
+from store.text.calendars import load_calendars
+from store.text.language_detection import detect_language
+from store.text.times import DAY, YEARS, Span, find_spans
 
 #: A Sunday.
 TODAY = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
@@ -67,7 +67,7 @@ def _span(text: str) -> Span:
     ],
 )
 def test_a_time_is_a_span_of_the_calendar(text: str, span: str) -> None:
-    found = spans(text, TODAY)
+    found = find_spans(text, TODAY)
     rounded = [Span(*(_to_day(moment, text) for moment in (one.begin, one.end))) for one in found]
     assert rounded == [_span(span)]
 
@@ -152,13 +152,13 @@ SPOKEN = {
 @pytest.mark.parametrize("language", sorted(SPOKEN))
 def test_a_time_is_understood_in_its_language(language: str) -> None:
     asked = {text: [_span(span)] for text, span in SPOKEN[language]}
-    assert {text: spoken(text) for text in asked} == dict.fromkeys(asked, language)
-    assert {text: spans(text, TODAY) for text in asked} == asked
+    assert {text: detect_language(text) for text in asked} == dict.fromkeys(asked, language)
+    assert {text: find_spans(text, TODAY) for text in asked} == asked
 
 
-@pytest.mark.parametrize("language", sorted(calendars()))
+@pytest.mark.parametrize("language", sorted(load_calendars()))
 def test_a_calendar_is_whole(language: str) -> None:
-    calendar = calendars()[language]
+    calendar = load_calendars()[language]
     assert (len(calendar.months), len(calendar.weekdays), sorted(calendar.seasons.values())) == (12, 7, [3, 6, 9, 12])
     assert calendar.units.keys() == {"day", "week", "month", "year"}
     assert {-2, -1, 0} <= set(calendar.days.values())
@@ -174,7 +174,7 @@ def _to_day(moment: datetime, text: str) -> datetime:
 
 @pytest.mark.parametrize("text", ["in May", "in July", "on 8 May", "April 10", "this was every March"])
 def test_without_a_year_it_is_that_of_any_of_the_last_years(text: str) -> None:
-    found = spans(text, TODAY)
+    found = find_spans(text, TODAY)
     assert [span.begin.year for span in found] == list(range(TODAY.year - YEARS + 1, TODAY.year + 1))
 
 
@@ -186,23 +186,23 @@ def test_without_a_year_it_is_that_of_any_of_the_last_years(text: str) -> None:
     ],
 )
 def test_what_is_no_time_is_none(text: str) -> None:
-    assert spans(text, TODAY) == []
+    assert find_spans(text, TODAY) == []
 
 
 def test_two_times_are_two_spans_in_order() -> None:
-    assert spans("more in 2024 than in 2023?", TODAY) == [
+    assert find_spans("more in 2024 than in 2023?", TODAY) == [
         _span("2023-01-01..2024-01-01"),
         _span("2024-01-01..2025-01-01"),
     ]
 
 
 def test_what_is_read_as_a_date_is_not_read_again_as_its_month() -> None:
-    assert spans("on 8 May 2023", TODAY) == [_span("2023-05-08..2023-05-09")]
+    assert find_spans("on 8 May 2023", TODAY) == [_span("2023-05-08..2023-05-09")]
 
 
 def test_days_are_those_of_universal_time() -> None:
     late = datetime.fromisoformat("2026-11-22T01:00:00+03:00")
-    assert spans("today", late) == [_span("2026-11-21..2026-11-22")]
+    assert find_spans("today", late) == [_span("2026-11-21..2026-11-22")]
 
 
 PIECES = (
@@ -216,7 +216,7 @@ PIECES = (
     st.integers(-12_000, 24_000),
 )
 def test_any_text_has_times_that_begin_before_they_end(text: str, days: int) -> None:
-    found = spans(text, TODAY + days * DAY)
+    found = find_spans(text, TODAY + days * DAY)
     assert found == sorted(set(found))
     assert all(span.length > timedelta(0) for span in found)
 
@@ -225,4 +225,4 @@ def test_any_text_has_times_that_begin_before_they_end(text: str, days: int) -> 
 def test_every_day_is_found_as_it_is_written(days: int) -> None:
     begin = datetime(2000, 1, 1, tzinfo=UTC) + days * DAY
     for written in (f"{begin:%d %B %Y}", f"{begin:%B %d, %Y}", f"{begin:%Y-%m-%d}", f"{begin.day} {begin:%b %Y}"):
-        assert spans(written, TODAY) == [Span(begin, begin + DAY)], written
+        assert find_spans(written, TODAY) == [Span(begin, begin + DAY)], written

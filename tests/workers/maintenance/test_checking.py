@@ -4,7 +4,7 @@ from prometheus_client import REGISTRY
 
 from store.recall.settings import RecallSettings
 from tests.workers.maintenance.conftest import Yard
-from workers.maintenance import checking
+from workers.maintenance import recall_check_task
 
 
 def counted(name: str) -> float:
@@ -20,12 +20,12 @@ async def test_what_is_there_and_what_recall_finds_of_it_is_counted(yard: Yard) 
         select host_id, bank_id, unit_id, 0, 1, cast(array_fill(1, array[384]) as public.halfvec)
           from afterturn.agent_memory_unit_t""")
     before = counted("compared"), counted("found")
-    large = checking(world.database, RecallSettings(exact_units=1))
+    large = recall_check_task(world.database, RecallSettings(exact_units=1))
     assert await large.count() == 1
     assert (await yard.maintainer().work(large, by_hand=True)).outcome == "done"
     there, found = counted("compared") - before[0], counted("found") - before[1]
     assert there == found > 0
-    small = checking(world.database, RecallSettings())
+    small = recall_check_task(world.database, RecallSettings())
     assert await small.count() == 0
     assert (await yard.maintainer().work(small, by_hand=True)).outcome == "done"
     assert counted("compared") - before[0] == there

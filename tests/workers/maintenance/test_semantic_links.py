@@ -11,26 +11,26 @@ import pytest
 from numpy.typing import NDArray
 
 from store import identity
-from store.derived.nearest_units import Later, Near, Nearness, size
+from store.derived.nearest_units import Later, Near, Nearness, estimate_size
 from store.derived.semantic_links import NearLinks
 from store.derived.vector_indexes import VectorIndexes
 from store.erasure import Erasures, Kind, Target
 from store.ledger.ledger import Stage
 from store.log.append import append_events
 from store.log.catalog import EventType
-from store.log.envelope import Origin, offer
-from store.memory.corrections import correct
+from store.log.envelope import Origin, build_offer
+from store.memory.corrections import correct_unit
 from store.memory.directives import Curation, NewLink
 from store.memory.turns import NewMessage
 from store.memory.units import Units
 from store.recall.settings import RecallSettings
-from store.replay import verify
+from store.replay import verify_log
 from tests.patience import until
 from tests.store.conftest import blocked
 from tests.workers.conftest import BANK, HOST, World, now, turn_uuid
 from tests.workers.maintenance.conftest import Yard
 from tests.workers.stages import Crew, KnownEmbedder
-from workers.maintenance import Task, linking
+from workers.maintenance import Task, linking_task
 from workers.settings import SemanticLinkSettings
 
 MODEL = "topics"
@@ -75,7 +75,9 @@ def links_of(world: World, nearness: Nearness | None = None, settings: RecallSet
 
 
 def task(yard: Yard, links: NearLinks | None = None) -> Task:
-    return linking(yard.world.database, links or links_of(yard.world), SemanticLinkSettings(enabled=True), at_once=2)
+    return linking_task(
+        yard.world.database, links or links_of(yard.world), SemanticLinkSettings(enabled=True), at_once=2
+    )
 
 
 async def link(yard: Yard, links: NearLinks | None = None) -> int:
@@ -119,7 +121,7 @@ async def forget(world: World, content: str) -> None:
 
 
 async def replayed(world: World) -> bool:
-    return (await verify(world.postgres.owner_url)).equal
+    return (await verify_log(world.postgres.owner_url)).equal
 
 
 async def test_a_text_is_linked_to_the_few_earlier_ones_it_is_nearest_to(yard: Yard) -> None:
@@ -238,7 +240,7 @@ async def test_links_end_with_their_bank(yard: Yard) -> None:
     await settled(yard.world)
     origin = Origin(HOST, BANK, identity.user_id(HOST, None), now())
     async with yard.world.database.tenant(HOST) as connection:
-        await append_events(connection, HOST, [offer(origin, EventType.BANK_DELETED, (), {}, nth="2")])
+        await append_events(connection, HOST, [build_offer(origin, EventType.BANK_DELETED, (), {}, nth="2")])
     await link(yard)
     assert await pairs(yard.world) == []
     assert await replayed(yard.world)
@@ -267,10 +269,10 @@ async def test_who_changes_two_texts_while_they_are_being_linked_is_served(yard:
     first, last = sorted([await unit(yard.world, said) for said in ("boats one", "boats two")])
     origin = Origin(HOST, BANK, identity.user_id(HOST, None), now())
     async with yard.world.database.tenant(HOST) as connection:
-        await correct(connection, origin, last, "rain one", None)
+        await correct_unit(connection, origin, last, "rain one", None)
         linking_them = asyncio.create_task(links_of(yard.world).step(HOST))
         await blocked(yard.world.database, HOST)
-        await correct(connection, origin, first, "rain two", None)
+        await correct_unit(connection, origin, first, "rain two", None)
     await linking_them
     assert await yard.world.sql(EVENTS) == []
 
@@ -304,7 +306,7 @@ async def test_an_index_by_nearness_is_asked_in_a_large_bank(yard: Yard) -> None
     while await indexes.build_some():
         pass
     async with yard.world.database.tenant(HOST) as connection:
-        assert (await size(connection, HOST, BANK, large)).lists == 1
+        assert (await estimate_size(connection, HOST, BANK, large)).lists == 1
     await link(yard, links_of(yard.world, settings=large))
     assert await pairs(yard.world) == [("boats two", "boats one")]
 
@@ -343,7 +345,7 @@ async def test_a_long_run_is_cut_and_rests_before_it_goes_on(yard: Yard, monkeyp
 async def test_nothing_is_linked_unless_somebody_asked_for_it(yard: Yard) -> None:
     await say(yard.world, "boats one", "boats two")
     await settled(yard.world)
-    off = linking(yard.world.database, links_of(yard.world), SemanticLinkSettings())
+    off = linking_task(yard.world.database, links_of(yard.world), SemanticLinkSettings())
     assert (await yard.maintainer().work(off, by_hand=True)).outcome == "off"
     assert await yard.maintainer(off).look() == []
     assert await pairs(yard.world) == []

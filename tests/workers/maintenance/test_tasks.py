@@ -9,7 +9,7 @@ from store.erasure import Erasures, Kind, Receipt, Target
 from store.ledger.ledger import Stage
 from store.memory.turns import Appended, NewTurn, Refused
 from store.recall.jobs import RecallJobs
-from store.replay import Scope, swap, verify
+from store.replay import Scope, swap_tables, verify_log
 from tests.workers.conftest import BANK, HOST, World, dialogue, now, turn_uuid
 from tests.workers.gateways import gateway
 from tests.workers.maintenance.conftest import Yard
@@ -114,12 +114,12 @@ async def test_a_replay_after_pruning_is_equal_and_a_mended_text_is_embedded_aga
     await worked_off(yard, 2)
     await yard.by_hand("ledger")
     owner = yard.world.postgres.owner_url
-    report = await verify(owner, Scope())
+    report = await verify_log(owner, Scope())
     assert report.equal
     assert all(one.equal for one in report.derived)
     counts = await yard.world.ledger.counts()
     await yard.world.sql("update afterturn.agent_memory_unit_t set content = 'planted' where origin = 'message'")
-    await swap(owner)
+    await swap_tables(owner)
     after = await yard.world.ledger.counts()
     assert after[Stage.EMBEDDING].counts["pending"] == 2
     assert sum(after[Stage.EMBEDDING].counts.values()) == sum(counts[Stage.EMBEDDING].counts.values())

@@ -8,7 +8,7 @@ import pytest
 from store.derived import bank_state
 from store.errors import NotFound, TurnBusy
 from store.memory.units import Units
-from store.replay import verify
+from store.replay import verify_log
 from store.tenancy.banks import Banks
 from store.text.word_rules import AUTO
 from tests.workers.conftest import BANK, HOST, dialogue, now
@@ -52,10 +52,10 @@ async def test_the_words_of_a_bank_follow_its_language_and_are_counted_as_if_fro
     facts = await yard.world.sql("select value from afterturn.fact_t")
     assert [row.value for row in facts] == ["anna"]
     async with yard.world.database.tenant(HOST) as connection:
-        counted = await bank_state.contents(connection, HOST, BANK)
-        await bank_state.rebuild(connection, HOST, BANK)
-        assert await bank_state.contents(connection, HOST, BANK) == counted
-    report = await verify(yard.world.postgres.owner_url)
+        counted = await bank_state.read_contents(connection, HOST, BANK)
+        await bank_state.rebuild_bank(connection, HOST, BANK)
+        assert await bank_state.read_contents(connection, HOST, BANK) == counted
+    report = await verify_log(yard.world.postgres.owner_url)
     assert report.equal
     assert all(one.equal for one in report.derived)
 
@@ -109,13 +109,13 @@ async def test_a_unit_that_is_corrected_or_forgotten_meanwhile_has_no_words_twic
         units.forget(HOST, "default", found[2].unit_id),
     )
     await crew.drain()
-    report = await verify(yard.world.postgres.owner_url)
+    report = await verify_log(yard.world.postgres.owner_url)
     assert report.equal
     assert all(one.equal for one in report.derived)
     async with yard.world.database.tenant(HOST) as connection:
-        counted = await bank_state.contents(connection, HOST, BANK)
-        await bank_state.rebuild(connection, HOST, BANK)
-        assert await bank_state.contents(connection, HOST, BANK) == counted
+        counted = await bank_state.read_contents(connection, HOST, BANK)
+        await bank_state.rebuild_bank(connection, HOST, BANK)
+        assert await bank_state.read_contents(connection, HOST, BANK) == counted
 
 
 async def test_a_bank_that_is_not_there_has_no_language(yard: Yard) -> None:

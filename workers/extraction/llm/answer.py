@@ -12,9 +12,9 @@ from typing import Any, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from store.text.rules.canonical import canonical, folded
+from store.text.rules.canonical import canonical_name, fold_text
 from store.text.rules.extract import as_entities
-from store.text.rules.facts import cut
+from store.text.rules.facts import cut_value
 from store.text.rules.model import Extraction, Fact, Mention, MentionKind, MessageText, Span, Tier, TurnText
 from workers.extraction.llm.request import MINED_ROLE, TOOL
 
@@ -71,30 +71,30 @@ class Read:
     dropped: int
 
 
-def read(reply: Mapping[str, object], turn: TurnText) -> Read:
+def parse_answer(reply: Mapping[str, object], turn: TurnText) -> Read:
     """Return what holds of a reply. Raises NoAnswer."""
-    said = _said(reply)
-    facts = [fact for one in said.updated_facts if (fact := _fact(one, turn.messages)) is not None]
-    mentions = [mention for one in said.entities if (mention := _mention(one, turn.messages)) is not None]
+    said = _find_answer(reply)
+    facts = [fact for one in said.updated_facts if (fact := _build_fact(one, turn.messages)) is not None]
+    mentions = [mention for one in said.entities if (mention := _build_mention(one, turn.messages)) is not None]
     mentions = list({(m.ordinal, m.entity): m for m in reversed(mentions)}.values())
     mentions.sort(key=lambda mention: (mention.ordinal, mention.span or Span(-1, -1)))
-    facts = list({(fact.fact_id, fact.key, folded(fact.value)): fact for fact in facts}.values())
+    facts = list({(fact.fact_id, fact.key, fold_text(fact.value)): fact for fact in facts}.values())
     dropped = len(said.updated_facts) + len(said.entities) - len(facts) - len(mentions)
     return Read(Extraction(tuple(mentions), as_entities(mentions), tuple(facts)), dropped)
 
 
-def new(found: Extraction, known: Iterable[tuple[str, str, str]]) -> Extraction:
+def select_new(found: Extraction, known: Iterable[tuple[str, str, str]]) -> Extraction:
     """Return what is found beyond the facts that are known (id, key, value)."""
-    there = {(fact_id, key, folded(value)) for fact_id, key, value in known}
-    facts = tuple(fact for fact in found.facts if (fact.fact_id, fact.key, folded(fact.value)) not in there)
+    there = {(fact_id, key, fold_text(value)) for fact_id, key, value in known}
+    facts = tuple(fact for fact in found.facts if (fact.fact_id, fact.key, fold_text(fact.value)) not in there)
     return Extraction(found.mentions, found.entities, facts)
 
 
-def _said(reply: Mapping[str, object]) -> _Said:
-    objects = list(_objects(reply))
+def _find_answer(reply: Mapping[str, object]) -> _Said:
+    objects = list(_iterate_objects(reply))
     if any(one.get("type") == "refusal" for one in objects):
         raise NoAnswer("refused")
-    arguments = next((call for one in objects if (call := _arguments(one)) is not None), None)
+    arguments = next((call for one in objects if (call := _call_arguments(one)) is not None), None)
     if arguments is None:
         raise NoAnswer("truncated" if reply.get("status") == "incomplete" else "no_call")
     try:
@@ -104,7 +104,7 @@ def _said(reply: Mapping[str, object]) -> _Said:
     raise NoAnswer(fault)
 
 
-def _objects(reply: Mapping[str, object]) -> Iterator[Mapping[str, Any]]:
+def _iterate_objects(reply: Mapping[str, object]) -> Iterator[Mapping[str, Any]]:
     """Yield the objects of a reply in their order, from the outside in; the call's own arguments are not entered."""
     queue: list[object] = [reply]
     for _ in range(MOST_OBJECTS):
@@ -118,18 +118,18 @@ def _objects(reply: Mapping[str, object]) -> Iterator[Mapping[str, Any]]:
             queue += reversed(one)
 
 
-def _arguments(one: Mapping[str, Any]) -> str | Mapping[str, Any] | None:
+def _call_arguments(one: Mapping[str, Any]) -> str | Mapping[str, Any] | None:
     inner = one.get("function")
     named = inner if one.get("name") != TOOL and isinstance(inner, Mapping) else one
     arguments = named.get("arguments") if named.get("name") == TOOL else None
     return arguments if isinstance(arguments, str | Mapping) else None
 
 
-def _fact(said: _SaidFact, messages: Sequence[MessageText]) -> Fact | None:
+def _build_fact(said: _SaidFact, messages: Sequence[MessageText]) -> Fact | None:
     # No database keeps a NUL: a reading would fail again and again over it.
-    key, value = _identifier(said.key), cut(" ".join(said.value.replace("\0", " ").split())).rstrip()
-    fact_id = _identifier(said.fact_id) or key
-    span = _place(said.quote, said.message, messages)
+    key, value = _normalise_identifier(said.key), cut_value(" ".join(said.value.replace("\0", " ").split())).rstrip()
+    fact_id = _normalise_identifier(said.fact_id) or key
+    span = _locate_quote(said.quote, said.message, messages)
     if not key or not value or span is None or messages[said.message].role != MINED_ROLE:
         return None
     if _SECRET.search(f"{fact_id} {key}"):
@@ -149,15 +149,17 @@ def _fact(said: _SaidFact, messages: Sequence[MessageText]) -> Fact | None:
     )
 
 
-def _mention(said: _SaidEntity, messages: Sequence[MessageText]) -> Mention | None:
-    span = _place(said.name, said.message, messages, whole_words=True)
-    name = canonical(said.name)
+def _build_mention(said: _SaidEntity, messages: Sequence[MessageText]) -> Mention | None:
+    span = _locate_quote(said.name, said.message, messages, whole_words=True)
+    name = canonical_name(said.name)
     if span is None or not name:
         return None
     return Mention(MentionKind(said.kind), said.message, span, said.name.strip(), name)
 
 
-def _place(quote: str, number: int, messages: Sequence[MessageText], *, whole_words: bool = False) -> Span | None:
+def _locate_quote(
+    quote: str, number: int, messages: Sequence[MessageText], *, whole_words: bool = False
+) -> Span | None:
     """Return where the quote stands to the letter in that message, None when it does not."""
     quote = quote.strip()
     if not quote or not 0 <= number < len(messages):
@@ -167,5 +169,5 @@ def _place(quote: str, number: int, messages: Sequence[MessageText], *, whole_wo
     return Span(*found.span()) if found else None
 
 
-def _identifier(name: str) -> str:
-    return _NAME.sub("_", folded(name)).strip("_")[:64]
+def _normalise_identifier(name: str) -> str:
+    return _NAME.sub("_", fold_text(name)).strip("_")[:64]

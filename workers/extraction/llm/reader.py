@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from embeddings.endpoint import Endpoint, EndpointError, Limits
 from store.text.rules.model import TurnText
-from workers.extraction.llm.answer import NoAnswer, Read, read
-from workers.extraction.llm.request import MINED_ROLE, request, version_of
+from workers.extraction.llm.answer import NoAnswer, Read, parse_answer
+from workers.extraction.llm.request import MINED_ROLE, build_request, version_of
 from workers.metrics import MODEL_CALLS, MODEL_DROPPED, MODEL_SECONDS
 from workers.settings import EnrichmentSettings
 
@@ -29,7 +29,7 @@ class LlmReader:
     async def read(self, turn: TurnText) -> Read:
         """Ask the model once. Raises EndpointError, NoAnswer."""
         settings = self.settings
-        body = request(
+        body = build_request(
             turn,
             model=settings.model,
             max_output_tokens=settings.max_output_tokens,
@@ -37,7 +37,7 @@ class LlmReader:
         )
         started, outcome = time.monotonic(), "ok"
         try:
-            found = read(await self.endpoint.post(body), turn)
+            found = parse_answer(await self.endpoint.post(body), turn)
         except (EndpointError, NoAnswer) as error:
             outcome = error.category if isinstance(error, EndpointError) else error.fault
             raise

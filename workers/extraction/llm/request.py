@@ -65,13 +65,13 @@ def version_of(model: str) -> str:
     return f"{PROMPT_VERSION}:{model}"
 
 
-def request(turn: TurnText, *, model: str, max_output_tokens: int, max_characters: int) -> dict[str, Any]:
+def build_request(turn: TurnText, *, model: str, max_output_tokens: int, max_characters: int) -> dict[str, Any]:
     """Return the body of the call; the same turn gives the same body."""
     return {
         "model": model,
         "instructions": INSTRUCTIONS,
-        "input": [{"role": "user", "content": [{"type": "input_text", "text": framed(turn, max_characters)}]}],
-        "tools": [_tool()],
+        "input": [{"role": "user", "content": [{"type": "input_text", "text": frame_turn(turn, max_characters)}]}],
+        "tools": [_tool_definition()],
         "tool_choice": {"type": "function", "name": TOOL},
         "max_output_tokens": max_output_tokens,
         "metadata": {"component": "agents_memory", "task": "extract_merge_facts"},
@@ -79,18 +79,18 @@ def request(turn: TurnText, *, model: str, max_output_tokens: int, max_character
     }
 
 
-def framed(turn: TurnText, max_characters: int) -> str:
+def frame_turn(turn: TurnText, max_characters: int) -> str:
     """Return the turn as data that cannot close its frame."""
     body = {
         "kind": "conversation_turn",
         "untrusted": True,
         **({"occurred_at": turn.occurred_at.isoformat()} if turn.occurred_at else {}),
-        "messages": list(_heard(turn, max_characters)),
+        "messages": list(_select_messages(turn, max_characters)),
     }
     return f"<conversation_turn>\n{escaped(body)}\n</conversation_turn>"
 
 
-def _heard(turn: TurnText, room: int) -> Iterator[Mapping[str, Any]]:
+def _select_messages(turn: TurnText, room: int) -> Iterator[Mapping[str, Any]]:
     for number, message in enumerate(turn.messages):
         if message.role not in HEARD_ROLES or not message.content.strip():
             continue
@@ -102,19 +102,19 @@ def _heard(turn: TurnText, room: int) -> Iterator[Mapping[str, Any]]:
         yield {"number": number, "role": message.role, **name, "text": said}
 
 
-def _tool() -> dict[str, Any]:
+def _tool_definition() -> dict[str, Any]:
     return {
         "type": "function",
         "name": TOOL,
         "description": "Hand over what this turn says that is worth remembering.",
         "strict": True,
-        "parameters": _object({"updated_facts": _list(_FACT), "entities": _list(_ENTITY)}),
+        "parameters": _object_schema({"updated_facts": _list_schema(_FACT), "entities": _list_schema(_ENTITY)}),
     }
 
 
-def _list(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": _object(fields)}
+def _list_schema(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": _object_schema(fields)}
 
 
-def _object(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _object_schema(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": dict(fields), "required": list(fields), "additionalProperties": False}

@@ -16,7 +16,7 @@ TAKEN = re.compile(r"20[0124]")
 CUT_OFF = re.compile(r"(?:400|408|413|414|429|431|503)(?: [A-Z_]+)?")
 
 
-class Must(StrEnum):
+class RequiredEnding(StrEnum):
     """How a call of an attack must end."""
 
     BE_ANSWERED = "taken, or refused with a typed error"
@@ -25,10 +25,10 @@ class Must(StrEnum):
 
     def allows(self, ending: str) -> bool:
         """Say whether a call may end so; `ending` is what `Attacker.endings` counts."""
-        if self is Must.BE_CUT_OFF:
+        if self is RequiredEnding.BE_CUT_OFF:
             return ending in {CLOSED, ABORTED} or bool(CUT_OFF.fullmatch(ending))
         refused = bool(TYPED_REFUSAL.fullmatch(ending))
-        return refused or (self is Must.BE_ANSWERED and bool(TAKEN.fullmatch(ending)))
+        return refused or (self is RequiredEnding.BE_ANSWERED and bool(TAKEN.fullmatch(ending)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Attack:
 
     name: str
     does: str
-    must: Must
+    must: RequiredEnding
     send: Send
     prepare: Send | None = None
     seconds: float = 5.0

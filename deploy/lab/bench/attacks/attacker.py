@@ -75,7 +75,7 @@ class Attacker:
         try:
             async with asyncio.timeout(PATIENCE_S):
                 answer = await self.client.request(method, path, content=content, headers=headers)
-            ending = ending_of(answer.status_code, answer.content)
+            ending = classify_ending(answer.status_code, answer.content)
         except (TimeoutError, httpx.TimeoutException):
             ending = NO_ANSWER
         except httpx.HTTPError:
@@ -163,7 +163,9 @@ class Connection:
         try:
             async with asyncio.timeout(seconds):
                 head = await self._reader.readuntil(b"\r\n\r\n")
-                return ending_of(int(head.split(b" ", 2)[1]), await self._reader.readexactly(_length(head)))
+                return classify_ending(
+                    int(head.split(b" ", 2)[1]), await self._reader.readexactly(_parse_content_length(head))
+                )
         except TimeoutError:
             return NO_ANSWER
         except asyncio.IncompleteReadError:
@@ -182,7 +184,7 @@ class Connection:
                 await asyncio.sleep(pause_s)
 
 
-def ending_of(status: int, body: bytes) -> str:
+def classify_ending(status: int, body: bytes) -> str:
     """Return the status of an answer, and the code of its error where it has one."""
     if status < 400:  # noqa: PLR2004 - the first that is an error
         return str(status)
@@ -192,7 +194,7 @@ def ending_of(status: int, body: bytes) -> str:
         return str(status)
 
 
-def _length(head: bytes) -> int:
+def _parse_content_length(head: bytes) -> int:
     for line in head.split(b"\r\n"):
         name, _, value = line.partition(b":")
         if name.strip().lower() == b"content-length":

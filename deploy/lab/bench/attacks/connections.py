@@ -4,7 +4,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 
-from deploy.lab.bench.attacks.attack import Attack, Must
+from deploy.lab.bench.attacks.attack import Attack, RequiredEnding
 from deploy.lab.bench.attacks.attacker import CHUNK, Attacker
 from store.tenancy.tokens import new_token
 
@@ -16,57 +16,57 @@ HEAD_S = 14.0
 FLOOD, FLOOD_LANES, FLOOD_PAUSE_S = 3000, 16, 0.02
 
 
-def _filled(start: bytes, size: int, end: bytes) -> Iterator[bytes]:
+def _fill_chunks(start: bytes, size: int, end: bytes) -> Iterator[bytes]:
     yield start
     for _ in range(size // CHUNK):
         yield FILLER
     yield end
 
 
-def _head(attacker: Attacker, line: str, *headers: str) -> bytes:
+def _encode_head(attacker: Attacker, line: str, *headers: str) -> bytes:
     host = attacker.stack.api.partition("//")[2]
     return "\r\n".join([line, f"Host: {host}", *headers, "", ""]).encode()
 
 
-async def _one(attacker: Attacker, chunks: Iterable[bytes], seconds: float, pause_s: float = 0.0) -> None:
+async def _send_chunks(attacker: Attacker, chunks: Iterable[bytes], seconds: float, pause_s: float = 0.0) -> None:
     async with attacker.connection() as connection:
         attacker.ended(await connection.exchange(chunks, seconds, pause_s=pause_s))
 
 
-async def _large_header(attacker: Attacker) -> None:
-    start = _head(attacker, "GET /api/v1/banks HTTP/1.1")[:-2] + b"X-Large: "
-    await attacker.keep_at(2, lambda: _one(attacker, _filled(start, 24 * MIB, b"\r\n\r\n"), 20.0), most=8)
+async def _send_large_header(attacker: Attacker) -> None:
+    start = _encode_head(attacker, "GET /api/v1/banks HTTP/1.1")[:-2] + b"X-Large: "
+    await attacker.keep_at(2, lambda: _send_chunks(attacker, _fill_chunks(start, 24 * MIB, b"\r\n\r\n"), 20.0), most=8)
 
 
-async def _large_url(attacker: Attacker) -> None:
-    end = b" HTTP/1.1\r\n" + _head(attacker, "")[2:]
+async def _send_large_url(attacker: Attacker) -> None:
+    end = b" HTTP/1.1\r\n" + _encode_head(attacker, "")[2:]
     start = b"GET /api/v1/banks?after="
-    await attacker.keep_at(2, lambda: _one(attacker, _filled(start, 8 * MIB, end), 20.0), most=16)
+    await attacker.keep_at(2, lambda: _send_chunks(attacker, _fill_chunks(start, 8 * MIB, end), 20.0), most=16)
 
 
-async def _many_headers(attacker: Attacker) -> None:
-    start = _head(attacker, "GET /api/v1/banks HTTP/1.1")[:-2]
+async def _send_many_headers(attacker: Attacker) -> None:
+    start = _encode_head(attacker, "GET /api/v1/banks HTTP/1.1")[:-2]
     headers = (b"".join(b"X-%d-%d: a\r\n" % (n, m) for m in range(1000)) for n in range(100))
-    await _one(attacker, (start, *headers, b"\r\n"), 20.0)
+    await _send_chunks(attacker, (start, *headers, b"\r\n"), 20.0)
 
 
-async def _half_heads(attacker: Attacker) -> None:
+async def _send_half_heads(attacker: Attacker) -> None:
     """Send heads that never end; a limit on the gaps between bytes would never be reached by a part of them."""
-    half = _head(attacker, "GET /api/v1/banks HTTP/1.1")[:-2]
+    half = _encode_head(attacker, "GET /api/v1/banks HTTP/1.1")[:-2]
     trickled = (half, *(b"X-%d: a\r\n" % n for n in range(60)))
-    silent = (_one(attacker, (half,), HEAD_S) for _ in range(96))
-    await asyncio.gather(*silent, *(_one(attacker, trickled, HEAD_S, pause_s=1.0) for _ in range(32)))
+    silent = (_send_chunks(attacker, (half,), HEAD_S) for _ in range(96))
+    await asyncio.gather(*silent, *(_send_chunks(attacker, trickled, HEAD_S, pause_s=1.0) for _ in range(32)))
 
 
-async def _slow_bodies(attacker: Attacker) -> None:
+async def _send_slow_bodies(attacker: Attacker) -> None:
     """Declare a body and send a byte of it each half second, with a key that is good."""
     headers = (f"Authorization: Bearer {attacker.key}", "Content-Type: application/json", "Content-Length: 65536")
-    head = _head(attacker, "POST /api/v1/turns HTTP/1.1", *headers)
+    head = _encode_head(attacker, "POST /api/v1/turns HTTP/1.1", *headers)
     chunks = (head, *(b" " for _ in range(200)))
-    await asyncio.gather(*(_one(attacker, chunks, 40.0, pause_s=0.5) for _ in range(96)))
+    await asyncio.gather(*(_send_chunks(attacker, chunks, 40.0, pause_s=0.5) for _ in range(96)))
 
 
-async def _flood(attacker: Attacker, new_token: Callable[[], str]) -> None:
+async def _flood_with_tokens(attacker: Attacker, new_token: Callable[[], str]) -> None:
     async def call() -> None:
         await attacker.call("GET", "/api/v1/banks", key=new_token())
         await asyncio.sleep(FLOOD_PAUSE_S)
@@ -74,20 +74,30 @@ async def _flood(attacker: Attacker, new_token: Callable[[], str]) -> None:
     await attacker.keep_at(FLOOD_LANES, call, most=FLOOD)
 
 
-async def _malformed_tokens(attacker: Attacker) -> None:
-    await _flood(attacker, lambda: f"at_{secrets.token_urlsafe(40)}")
+async def _send_malformed_tokens(attacker: Attacker) -> None:
+    await _flood_with_tokens(attacker, lambda: f"at_{secrets.token_urlsafe(40)}")
 
 
-async def _unknown_tokens(attacker: Attacker) -> None:
-    await _flood(attacker, lambda: new_token("at_"))
+async def _send_unknown_tokens(attacker: Attacker) -> None:
+    await _flood_with_tokens(attacker, lambda: new_token("at_"))
 
 
 ATTACKS = (
-    Attack("large_header", "one header of 24 MiB, no key", Must.BE_CUT_OFF, _large_header),
-    Attack("large_url", "a URL of 8 MiB, no key", Must.BE_CUT_OFF, _large_url),
-    Attack("many_headers", "100,000 headers in one request, no key", Must.BE_CUT_OFF, _many_headers),
-    Attack("half_heads", "128 heads that never end, a quarter of them a line a second", Must.BE_CUT_OFF, _half_heads),
-    Attack("slow_bodies", "96 bodies of 64 KiB at two bytes a second", Must.BE_CUT_OFF, _slow_bodies),
-    Attack("malformed_tokens", "3,000 calls with malformed tokens", Must.BE_REFUSED, _malformed_tokens),
-    Attack("unknown_tokens", "3,000 calls with well-formed tokens of no key", Must.BE_REFUSED, _unknown_tokens),
+    Attack("large_header", "one header of 24 MiB, no key", RequiredEnding.BE_CUT_OFF, _send_large_header),
+    Attack("large_url", "a URL of 8 MiB, no key", RequiredEnding.BE_CUT_OFF, _send_large_url),
+    Attack("many_headers", "100,000 headers in one request, no key", RequiredEnding.BE_CUT_OFF, _send_many_headers),
+    Attack(
+        "half_heads",
+        "128 heads that never end, a quarter of them a line a second",
+        RequiredEnding.BE_CUT_OFF,
+        _send_half_heads,
+    ),
+    Attack("slow_bodies", "96 bodies of 64 KiB at two bytes a second", RequiredEnding.BE_CUT_OFF, _send_slow_bodies),
+    Attack("malformed_tokens", "3,000 calls with malformed tokens", RequiredEnding.BE_REFUSED, _send_malformed_tokens),
+    Attack(
+        "unknown_tokens",
+        "3,000 calls with well-formed tokens of no key",
+        RequiredEnding.BE_REFUSED,
+        _send_unknown_tokens,
+    ),
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import orjson
 
-from deploy.lab.bench.attacks.attack import Attack, Must
+from deploy.lab.bench.attacks.attack import Attack, RequiredEnding
 from deploy.lab.bench.attacks.attacker import BANK, Attacker
 
 KIB = 1024
@@ -18,76 +18,81 @@ DAYS = "april may march june "
 MESSAGE = 250 * KIB
 
 
-def _text(size: int, words: str) -> str:
+def _repeat_words(size: int, words: str) -> str:
     return (words * (size // len(words) + 1))[:size]
 
 
-def _names() -> Iterator[str]:
+def _make_names() -> Iterator[str]:
     """Yield 17,576 names that are unlike each other."""
     syllables = [consonant + vowel for consonant in "bdfgklmnprstv" for vowel in "ao"]
     for parts in itertools.product(syllables, repeat=3):
         yield "".join(parts).capitalize()
 
 
-async def _document(attacker: Attacker, **body: object) -> None:
+async def _send_document(attacker: Attacker, **body: object) -> None:
     await attacker.call("POST", "/api/v1/docs", {"bank": BANK, **body})
 
 
-async def _document_metadata(attacker: Attacker) -> None:
+async def _send_document_metadata(attacker: Attacker) -> None:
     prose = " ".join(f"Line {n}: the meeting about plan {n} was moved." for n in range(5000))
     metadata = {f"key{n}": "m" * 1024 for n in range(768)}
-    await asyncio.gather(*(_document(attacker, content=f"{n} {prose}", metadata=metadata) for n in range(2)))
+    await asyncio.gather(*(_send_document(attacker, content=f"{n} {prose}", metadata=metadata) for n in range(2)))
 
 
-async def _large_documents(attacker: Attacker) -> None:
+async def _send_large_documents(attacker: Attacker) -> None:
     """Send a document of nearly 2 MiB, the same again meanwhile, and once more after it."""
     content = "\n".join(f"Note {n}: Ana met Boris in Porto about plan {n}." for n in range(37_000))
-    await asyncio.gather(_document(attacker, content=content), _document(attacker, content=content))
-    await _document(attacker, content=content)
+    await asyncio.gather(_send_document(attacker, content=content), _send_document(attacker, content=content))
+    await _send_document(attacker, content=content)
 
 
 async def _make_bank(attacker: Attacker) -> None:
     await attacker.turn("Ana met Boris in Porto in April.")
 
 
-async def _time_words_in_questions(attacker: Attacker) -> None:
-    words = " ".join(itertools.islice(_names(), 1700))
-    questions = (_text(16_000, DAYS), _text(16_000, "april "), _text(16_000, "in 1 may 2 "), words)
+async def _ask_time_words(attacker: Attacker) -> None:
+    words = " ".join(itertools.islice(_make_names(), 1700))
+    questions = (
+        _repeat_words(16_000, DAYS),
+        _repeat_words(16_000, "april "),
+        _repeat_words(16_000, "in 1 may 2 "),
+        words,
+    )
     for question in questions:
         await attacker.recall(question, key=attacker.read_only_key)
 
 
 async def _store_time_words(attacker: Attacker) -> None:
     for words in ("april ", DAYS, "last week "):
-        await attacker.turn(*(_text(MESSAGE, words) for _ in range(4)))
+        await attacker.turn(*(_repeat_words(MESSAGE, words) for _ in range(4)))
 
 
-async def _time_words_in_texts(attacker: Attacker) -> None:
+async def _recall_time_words(attacker: Attacker) -> None:
     for _ in range(4):
         await attacker.recall("what happened in april?", key=attacker.read_only_key)
 
 
-async def _entities(attacker: Attacker) -> None:
+async def _send_entities(attacker: Attacker) -> None:
     """Send 64 messages of 256 names each: as many pairs of names as one turn can hold."""
-    names = _names()
+    names = _make_names()
     said = (f"I met {', '.join(itertools.islice(names, 256))}." for _ in range(64))
     await attacker.worked_off(await attacker.turn(*said))
 
 
-async def _statements(attacker: Attacker) -> None:
+async def _send_statements(attacker: Attacker) -> None:
     """Send a turn in which each sentence is a fact of its own."""
-    likings = (f"I like {name.lower()}. " for name in _names())
+    likings = (f"I like {name.lower()}. " for name in _make_names())
     await attacker.worked_off(await attacker.turn("".join(itertools.islice(likings, 10_000))[:MESSAGE]))
 
 
-async def _directives(attacker: Attacker) -> None:
+async def _send_directives(attacker: Attacker) -> None:
     for n in range(8):
-        body = {"bank": BANK, "name": f"rule {n}", "content": _text(MIB, f"Rule {n}: be kind. "), "priority": n}
+        body = {"bank": BANK, "name": f"rule {n}", "content": _repeat_words(MIB, f"Rule {n}: be kind. "), "priority": n}
         await attacker.call("POST", "/api/v1/directives", body)
     await asyncio.gather(*(attacker.recall("who is kind?", counted=False) for _ in range(2)))
 
 
-async def _job_filters(attacker: Attacker) -> None:
+async def _send_job_filters(attacker: Attacker) -> None:
     """Open recall jobs with filters of 1 MiB with a key that may only read."""
     metadata = {f"key{n}": secrets.token_hex(32 * KIB) for n in range(16)}
     body = orjson.dumps({"bank": BANK, "query": "who?", "metadata": metadata, "ttl_s": 60})
@@ -96,7 +101,7 @@ async def _job_filters(attacker: Attacker) -> None:
     )
 
 
-async def _deep_json(attacker: Attacker) -> None:
+async def _send_deep_json(attacker: Attacker) -> None:
     deep = b"[" * 500_000 + b"]" * 500_000
     objects = b'{"a":' * 200_000 + b"1" + b"}" * 200_000
     turn = b'{"bank":"attack","session_id":"s","turn_id":"deep","messages":[%s]}'
@@ -105,11 +110,11 @@ async def _deep_json(attacker: Attacker) -> None:
         await asyncio.gather(*(attacker.call("POST", "/api/v1/turns", body) for _ in range(4)))
 
 
-async def _turn_metadata(attacker: Attacker) -> None:
+async def _send_turn_metadata(attacker: Attacker) -> None:
     await attacker.turn("hello", metadata={f"key{n}": "m" * KIB for n in range(1024)})
 
 
-async def _turn_metadata_within(attacker: Attacker) -> None:
+async def _send_allowed_turn_metadata(attacker: Attacker) -> None:
     """Hand in turns of many short messages with as much metadata as a turn may have."""
     metadata = {f"key{n}": "m" * 1000 for n in range(16)}
     said = [f"line {n}" for n in range(64)]
@@ -119,21 +124,23 @@ async def _turn_metadata_within(attacker: Attacker) -> None:
 async def _fill_with_big_units(attacker: Attacker) -> None:
     """Store units as large as a message may be, and learn their ids."""
     for n in range(8):
-        await attacker.turn(*(_text(MESSAGE, f"Ana met Boris in Porto about plan {n} of {m}. ") for m in range(7)))
+        await attacker.turn(
+            *(_repeat_words(MESSAGE, f"Ana met Boris in Porto about plan {n} of {m}. ") for m in range(7))
+        )
     answer = await attacker.recall("Ana Boris Porto", k=50)
     if answer is not None and answer.is_success:
         attacker.units += [one["unit_id"] for one in answer.json()["results"]]
 
 
-async def _large_answers(attacker: Attacker) -> None:
+async def _request_large_answers(attacker: Attacker) -> None:
     await attacker.keep_at(4, lambda: attacker.recall("Ana Boris Porto", k=100, max_tokens=1_000_000), most=24)
 
 
-async def _corrections(attacker: Attacker) -> None:
+async def _send_corrections(attacker: Attacker) -> None:
     texts = itertools.count()
 
     async def correct() -> None:
-        content = _text(MESSAGE, f"Carla met Daniel in Vienna about plan {next(texts)}. ")
+        content = _repeat_words(MESSAGE, f"Carla met Daniel in Vienna about plan {next(texts)}. ")
         unit = attacker.units[attacker.number() % len(attacker.units)]
         await attacker.call("PATCH", f"/api/v1/units/{unit}?bank={BANK}", {"content": content})
 
@@ -143,47 +150,56 @@ async def _corrections(attacker: Attacker) -> None:
 
 ATTACKS = (
     Attack(
-        "document_metadata", "2 documents of 500 chunks with 768 KiB of metadata", Must.BE_REFUSED, _document_metadata
+        "document_metadata",
+        "2 documents of 500 chunks with 768 KiB of metadata",
+        RequiredEnding.BE_REFUSED,
+        _send_document_metadata,
     ),
-    Attack("large_documents", "a document of 2 MiB three times", Must.BE_ANSWERED, _large_documents),
+    Attack("large_documents", "a document of 2 MiB three times", RequiredEnding.BE_ANSWERED, _send_large_documents),
     Attack(
         "time_words_in_questions",
         "4 questions of 16 KB of dates and of names",
-        Must.BE_ANSWERED,
-        _time_words_in_questions,
+        RequiredEnding.BE_ANSWERED,
+        _ask_time_words,
         _make_bank,
     ),
     Attack(
         "time_words_in_texts",
         "4 short questions about a time to a bank of 3 MiB of dates",
-        Must.BE_ANSWERED,
-        _time_words_in_texts,
+        RequiredEnding.BE_ANSWERED,
+        _recall_time_words,
         _store_time_words,
     ),
-    Attack("deep_json", "JSON of 500,000 levels", Must.BE_REFUSED, _deep_json),
-    Attack("turn_metadata", "a turn with 1 MiB of metadata", Must.BE_REFUSED, _turn_metadata),
+    Attack("deep_json", "JSON of 500,000 levels", RequiredEnding.BE_REFUSED, _send_deep_json),
+    Attack("turn_metadata", "a turn with 1 MiB of metadata", RequiredEnding.BE_REFUSED, _send_turn_metadata),
     Attack(
         "turn_metadata_within",
         "20 turns of 64 messages with 16 KiB of metadata",
-        Must.BE_ANSWERED,
-        _turn_metadata_within,
+        RequiredEnding.BE_ANSWERED,
+        _send_allowed_turn_metadata,
     ),
-    Attack("directives", "8 directives of 1 MiB, then 2 questions", Must.BE_REFUSED, _directives),
+    Attack("directives", "8 directives of 1 MiB, then 2 questions", RequiredEnding.BE_REFUSED, _send_directives),
     Attack(
         "job_filters",
         "40 recall jobs with 1 MiB of filters, with a key that may only read",
-        Must.BE_REFUSED,
-        _job_filters,
+        RequiredEnding.BE_REFUSED,
+        _send_job_filters,
         _make_bank,
     ),
-    Attack("statements", "a turn of 10,000 statements", Must.BE_ANSWERED, _statements),
-    Attack("entities", "a turn of 131 KiB with 16,384 names", Must.BE_ANSWERED, _entities),
+    Attack("statements", "a turn of 10,000 statements", RequiredEnding.BE_ANSWERED, _send_statements),
+    Attack("entities", "a turn of 131 KiB with 16,384 names", RequiredEnding.BE_ANSWERED, _send_entities),
     Attack(
         "large_answers",
         "24 questions for 1,000,000 tokens of a bank of 14 MiB",
-        Must.BE_ANSWERED,
-        _large_answers,
+        RequiredEnding.BE_ANSWERED,
+        _request_large_answers,
         _fill_with_big_units,
     ),
-    Attack("corrections", "40 corrections of units of 250 KiB", Must.BE_ANSWERED, _corrections, _fill_with_big_units),
+    Attack(
+        "corrections",
+        "40 corrections of units of 250 KiB",
+        RequiredEnding.BE_ANSWERED,
+        _send_corrections,
+        _fill_with_big_units,
+    ),
 )

@@ -6,9 +6,9 @@ from typing import Any
 
 from sqlalchemy import text
 
-from deploy.lab.bench.attacks.attack import Attack, Must
+from deploy.lab.bench.attacks.attack import Attack, RequiredEnding
 from deploy.lab.bench.attacks.attacker import BANK, Attacker
-from deploy.lab.demo.stack import paused_workers
+from deploy.lab.demo.stack import pause_workers
 from store import identity
 
 BATCH = 500
@@ -25,55 +25,55 @@ HOLD = text("""
            pg_advisory_xact_lock(afterturn.lock_key('session', :session))""")
 
 
-def _said(attacker: Attacker) -> dict[str, Any]:
+def _make_turn(attacker: Attacker) -> dict[str, Any]:
     number = attacker.number()
     said = f"Note {number}: Ana met Boris in Porto about plan {number}, and Carla likes plan {number % 7}."
     return {"bank": BANK, **attacker.turn_of(said, "It is noted.")}
 
 
-async def _batch(attacker: Attacker, turns: int = BATCH) -> None:
-    body = {"turns": [_said(attacker) for _ in range(turns)]}
+async def _send_batch(attacker: Attacker, turns: int = BATCH) -> None:
+    body = {"turns": [_make_turn(attacker) for _ in range(turns)]}
     await attacker.call("POST", "/api/v1/turns:batch", body)
 
 
-async def _fill(attacker: Attacker) -> None:
+async def _store_units(attacker: Attacker) -> None:
     """Store two hundred turns and learn the ids of some units."""
-    await _batch(attacker, 200)
+    await _send_batch(attacker, 200)
     answer = await attacker.recall("Ana Boris Porto plan", k=100)
     if answer is not None and answer.is_success:
         attacker.units += [one["unit_id"] for one in answer.json()["results"]]
 
 
-async def _recalls(attacker: Attacker) -> None:
+async def _flood_recalls(attacker: Attacker) -> None:
     await attacker.keep_at(32, lambda: attacker.recall(f"which plan did Ana discuss, {attacker.number()}?"))
 
 
-async def _turns(attacker: Attacker) -> None:
-    await attacker.keep_at(32, lambda: attacker.call("POST", "/api/v1/turns", _said(attacker)))
+async def _flood_turns(attacker: Attacker) -> None:
+    await attacker.keep_at(32, lambda: attacker.call("POST", "/api/v1/turns", _make_turn(attacker)))
 
 
-async def _batches(attacker: Attacker) -> None:
-    await asyncio.gather(*(_batch(attacker) for _ in range(8)))
+async def _flood_batches(attacker: Attacker) -> None:
+    await asyncio.gather(*(_send_batch(attacker) for _ in range(8)))
 
 
-async def _erasures(attacker: Attacker) -> None:
+async def _flood_erasures(attacker: Attacker) -> None:
     """Have unknown users erased while small batches come in."""
 
     async def erase() -> None:
         body = {"kind": "user", "user_id": f"unknown-{attacker.number()}"}
         await attacker.call("POST", "/api/v1/erasures", body)
 
-    await asyncio.gather(attacker.keep_at(4, erase), attacker.keep_at(2, lambda: _batch(attacker, 10)))
+    await asyncio.gather(attacker.keep_at(4, erase), attacker.keep_at(2, lambda: _send_batch(attacker, 10)))
 
 
-async def _banks(attacker: Attacker) -> None:
+async def _flood_banks(attacker: Attacker) -> None:
     async def make() -> None:
         await attacker.call("POST", "/api/v1/banks", {"bank": f"bank {attacker.number()}"})
 
     await attacker.keep_at(16, make, most=4000)
 
 
-async def _links(attacker: Attacker) -> None:
+async def _flood_links(attacker: Attacker) -> None:
     """Link each unit to each other, again and again."""
 
     async def link() -> None:
@@ -88,10 +88,10 @@ async def _links(attacker: Attacker) -> None:
         await attacker.keep_at(32, link)
 
 
-async def _long_polls(attacker: Attacker) -> None:
+async def _flood_long_polls(attacker: Attacker) -> None:
     """Wait 256 times for what no worker does: for a bank's stages, and for a recall job."""
-    with paused_workers(attacker.stack):
-        taken = await attacker.call("POST", "/api/v1/turns", _said(attacker))
+    with pause_workers(attacker.stack):
+        taken = await attacker.call("POST", "/api/v1/turns", _make_turn(attacker))
         position = taken.json()["position"] if taken is not None and taken.is_success else 1
         opened = await attacker.call("POST", "/api/v1/recall/jobs", {"bank": BANK, "query": "who?", "ttl_s": 60})
         paths = [f"/api/v1/freshness?bank={BANK}&position={position}&wait_ms=6000"]
@@ -100,7 +100,7 @@ async def _long_polls(attacker: Attacker) -> None:
         await asyncio.gather(*(attacker.call("GET", path) for path in paths * 128))
 
 
-async def _held(attacker: Attacker) -> None:
+async def _hold_locks(attacker: Attacker) -> None:
     """Hold a bank and a session from beside the service, as psql would, while their tenant writes to them."""
     bank = identity.bank_id(attacker.host_id, BANK)
     session = identity.session_id(bank, HELD_SESSION)
@@ -110,16 +110,16 @@ async def _held(attacker: Attacker) -> None:
 
     async with attacker.owner.begin() as connection:
         await connection.execute(HOLD, {"bank": bank, "session": session})
-        writing = asyncio.gather(attacker.keep_at(32, write), _batch(attacker, 10))
+        writing = asyncio.gather(attacker.keep_at(32, write), _send_batch(attacker, 10))
         await asyncio.wait({asyncio.ensure_future(writing)}, timeout=HELD_S)
     await writing
 
 
-async def _backlog(attacker: Attacker) -> None:
+async def _build_backlog(attacker: Attacker) -> None:
     """Leave more undone than load shedding allows, then see whether it refuses another tenant's batches and jobs."""
-    with paused_workers(attacker.stack):
+    with pause_workers(attacker.stack):
         for _ in range(2 + RECALL_JOB_ROWS // (3 * BATCH)):
-            await _batch(attacker)
+            await _send_batch(attacker)
         job = {"bank": BANK, "query": "who?", "ttl_s": 30}
         shed_by = time.monotonic() + SHED_S
         while time.monotonic() < shed_by:
@@ -134,13 +134,19 @@ async def _backlog(attacker: Attacker) -> None:
 
 
 ATTACKS = (
-    Attack("recalls", "32 questions of one tenant at a time", Must.BE_ANSWERED, _recalls, _fill),
-    Attack("turns", "32 turns of one tenant at a time", Must.BE_ANSWERED, _turns),
-    Attack("batches", "8 batches of 500 turns at once", Must.BE_ANSWERED, _batches),
-    Attack("erasures", "erasures of unknown users beside small batches", Must.BE_ANSWERED, _erasures),
-    Attack("banks", "up to 4,000 new banks", Must.BE_ANSWERED, _banks),
-    Attack("links", "32 links at a time", Must.BE_ANSWERED, _links, _fill),
-    Attack("long_polls", "256 waits of 6 s", Must.BE_ANSWERED, _long_polls, seconds=6.0),
-    Attack("held_session", "32 turns at a time into what psql holds", Must.BE_ANSWERED, _held, seconds=HELD_S + 1),
-    Attack("backlog", "more undone rows than load shedding allows", Must.BE_ANSWERED, _backlog),
+    Attack("recalls", "32 questions of one tenant at a time", RequiredEnding.BE_ANSWERED, _flood_recalls, _store_units),
+    Attack("turns", "32 turns of one tenant at a time", RequiredEnding.BE_ANSWERED, _flood_turns),
+    Attack("batches", "8 batches of 500 turns at once", RequiredEnding.BE_ANSWERED, _flood_batches),
+    Attack("erasures", "erasures of unknown users beside small batches", RequiredEnding.BE_ANSWERED, _flood_erasures),
+    Attack("banks", "up to 4,000 new banks", RequiredEnding.BE_ANSWERED, _flood_banks),
+    Attack("links", "32 links at a time", RequiredEnding.BE_ANSWERED, _flood_links, _store_units),
+    Attack("long_polls", "256 waits of 6 s", RequiredEnding.BE_ANSWERED, _flood_long_polls, seconds=6.0),
+    Attack(
+        "held_session",
+        "32 turns at a time into what psql holds",
+        RequiredEnding.BE_ANSWERED,
+        _hold_locks,
+        seconds=HELD_S + 1,
+    ),
+    Attack("backlog", "more undone rows than load shedding allows", RequiredEnding.BE_ANSWERED, _build_backlog),
 )

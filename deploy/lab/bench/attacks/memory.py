@@ -6,9 +6,9 @@ from typing import Self
 
 import psutil
 
-from deploy.local.stack import NoStack, Stack, find_stack
+from deploy.local.stack import Stack, StackNotRunning, find_stack
 
-LOOK_EVERY_S = 0.1
+SAMPLE_INTERVAL_S = 0.1
 MIB = 1024 * 1024
 #: PostgreSQL's processes share most of theirs, so that a sum of them would say nothing.
 WATCHED = ("api", "worker")
@@ -48,13 +48,13 @@ class MemoryWatch:
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(SAMPLE_INTERVAL_S)
             self._look()
 
     def _look(self) -> None:
         try:
             processes = find_stack(self._data).processes
-        except NoStack:  # as it is written anew, it is gone for an instant
+        except StackNotRunning:  # as it is written anew, it is gone for an instant
             return
         for one in processes:
             if one.name.startswith(WATCHED):

@@ -16,7 +16,7 @@ TIMES, MORE_MS = 3.0, 50.0
 
 
 @dataclass(frozen=True, slots=True)
-class Quiet:
+class Baseline:
     """The victim's figures when nobody attacks, in milliseconds, and what it may feel at most."""
 
     turn_p95_ms: float
@@ -51,7 +51,7 @@ class AttackReport:
     memory_mib: Mapping[str, float]
     restarts: Sequence[str]
     disk_mib: float
-    quiet: Quiet
+    quiet: Baseline
     recovery_s: float = 0.0
 
     @property
@@ -114,7 +114,7 @@ class AttackOutcome:
     """All that the bench found."""
 
     machine: Machine
-    quiet: Quiet
+    quiet: Baseline
     reports: Sequence[AttackReport]
 
     @property

@@ -17,10 +17,10 @@ from deploy.lab.bench.attacks.attacker import ADDRESS, BYSTANDERS_ADDRESS, PATIE
 from deploy.lab.bench.attacks.floods import RECALL_JOB_ROWS
 from deploy.lab.bench.attacks.memory import MemoryWatch
 from deploy.lab.bench.attacks.registry import ATTACKS
-from deploy.lab.bench.attacks.report import AttackOutcome, AttackReport, Quiet
-from deploy.lab.bench.attacks.victim import Felt, Victim, p95_of, victim
+from deploy.lab.bench.attacks.report import AttackOutcome, AttackReport, Baseline
+from deploy.lab.bench.attacks.victim import Victim, VictimCall, compute_call_p95_ms, run_victim
 from deploy.lab.bench.measures import Machine
-from deploy.local.private_stack import running
+from deploy.local.private_stack import run_private_stack
 from deploy.local.stack import Stack
 from store import identity
 from store.connections import create_owner_engine
@@ -73,7 +73,7 @@ class AttackedStack:
 @contextmanager
 def servers(_data: Path | None = None) -> Iterator[AttackedStack]:
     """Start a stack and leave nothing of it; whatever else runs is not looked at."""
-    with running(WORKERS, name="attacks", gateway="off", environment=ENVIRONMENT) as stack:
+    with run_private_stack(WORKERS, name="attacks", gateway="off", environment=ENVIRONMENT) as stack:
         yield AttackedStack(stack)
 
 
@@ -82,13 +82,13 @@ async def run(on: AttackedStack, say: Say, sizes: Sizes) -> AttackOutcome:
     attacks = [attack for attack in ATTACKS if not sizes.only or attack.name in sizes.only]
     async with tenants_of(on.stack) as tenants:
         victims_key, _ = await tenants.new("victim")
-        async with victim(on.stack.api, victims_key) as watched:
+        async with run_victim(on.stack.api, victims_key) as watched:
             say(f"{sizes.quiet} s of quiet, then {len(attacks)} attacks")
-            quiet = await _quiet(watched, sizes.quiet)
+            quiet = await _measure_baseline(watched, sizes.quiet)
             say(f"quiet: turn p95 {quiet.turn_p95_ms:.0f} ms, recall p95 {quiet.recall_p95_ms:.0f} ms")
             reports = []
             for attack in attacks:
-                report = await Round(tenants, watched, quiet).of(attack)
+                report = await AttackRound(tenants, watched, quiet).of(attack)
                 say(report.in_words())
                 reports.append(report)
         async with tenants.owner.connect() as connection:
@@ -96,17 +96,17 @@ async def run(on: AttackedStack, say: Say, sizes: Sizes) -> AttackOutcome:
     return AttackOutcome(machine, quiet, reports)
 
 
-async def _quiet(watched: Victim, seconds: int) -> Quiet:
+async def _measure_baseline(watched: Victim, seconds: int) -> Baseline:
     """Measure the victim alone; its first calls meet a stack that has just started, and do not count."""
     await asyncio.sleep(WELL_S)
     begin = time.monotonic()
     await asyncio.sleep(seconds)
     felt = await watched.during(begin, time.monotonic())
-    return Quiet(p95_of(felt, "turn"), p95_of(felt, "recall"))
+    return Baseline(compute_call_p95_ms(felt, "turn"), compute_call_p95_ms(felt, "recall"))
 
 
 @dataclass(frozen=True, slots=True)
-class Tenants:
+class TenantFactory:
     """The stack as its operator and its owner see it."""
 
     stack: Stack
@@ -149,24 +149,24 @@ class Tenants:
 
 
 @asynccontextmanager
-async def tenants_of(stack: Stack) -> AsyncGenerator[Tenants]:
+async def tenants_of(stack: Stack) -> AsyncGenerator[TenantFactory]:
     """Lend what makes tenants on a running stack."""
     owner = create_owner_engine(stack.owner_url.get_secret_value(), poolclass=NullPool)
     database = Database(DatabaseSettings(url=stack.database_url, operator_url=stack.operator_url, pool_size=1))
     try:
-        yield Tenants(stack, owner, Keys(database))
+        yield TenantFactory(stack, owner, Keys(database))
     finally:
         await database.close()
         await owner.dispose()
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class AttackRound:
     """One attack, its measurement, and the way back to quiet."""
 
-    tenants: Tenants
+    tenants: TenantFactory
     victim: Victim
-    quiet: Quiet
+    quiet: Baseline
 
     async def of(self, attack: Attack) -> AttackReport:
         """Make the attack and return what came of it, once the victim is well again or is waited for no longer."""
@@ -189,8 +189,8 @@ class Round:
             dict(attacker.endings),
             attacker.bystander_refused,
             seconds=end - begin,
-            turn_p95_ms=p95_of(felt, "turn"),
-            recall_p95_ms=p95_of(felt, "recall"),
+            turn_p95_ms=compute_call_p95_ms(felt, "turn"),
+            recall_p95_ms=compute_call_p95_ms(felt, "recall"),
             victim_failed=sum(not one.well for one in felt),
             memory_mib=memory.growth_mib(),
             restarts=memory.restarts(),
@@ -208,9 +208,9 @@ class Round:
                 return now - start
         return time.monotonic() - start
 
-    def _fine(self, felt: Sequence[Felt]) -> bool:
+    def _fine(self, felt: Sequence[VictimCall]) -> bool:
         return (
             all(one.well for one in felt)
-            and p95_of(felt, "turn") <= self.quiet.turn_target_ms
-            and p95_of(felt, "recall") <= self.quiet.recall_target_ms
+            and compute_call_p95_ms(felt, "turn") <= self.quiet.turn_target_ms
+            and compute_call_p95_ms(felt, "recall") <= self.quiet.recall_target_ms
         )

@@ -18,14 +18,14 @@ from typing import Any
 
 import httpx
 
-from deploy.lab.bench.talk import sentence
-from deploy.lab.bench.timing import p95_ms
+from deploy.lab.bench.talk import make_sentence
+from deploy.lab.bench.timing import compute_p95_ms
 
 RATE = 8
 #: The longest a call is waited for, in seconds.
 PATIENCE_S = 30.0
 BANK = "victim"
-LOOK_AGAIN_S = 0.05
+POLL_INTERVAL_S = 0.05
 
 
 class VictimGone(Exception):
@@ -33,7 +33,7 @@ class VictimGone(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Felt:
+class VictimCall:
     """One call of the victim: when it was due (`time.monotonic`), how long it took, and whether it succeeded."""
 
     kind: str
@@ -47,27 +47,27 @@ class Victim:
     """The process and what it told so far."""
 
     began: float
-    felt: list[Felt] = field(default_factory=list)
+    felt: list[VictimCall] = field(default_factory=list)
     ended: bool = False
 
-    async def during(self, begin: float, end: float) -> list[Felt]:
+    async def during(self, begin: float, end: float) -> list[VictimCall]:
         """Return every call that was due in this time, once each of them ended. Raises VictimGone."""
         due = 2 * (int((end - self.began) * RATE) - int((begin - self.began) * RATE))
         until = time.monotonic() + PATIENCE_S + 5.0
         while len(found := [one for one in self.felt if begin <= one.due < end]) < due - 2:
             if self.ended or time.monotonic() > until:
                 raise VictimGone("the victim's process does not tell how its calls ended")
-            await asyncio.sleep(LOOK_AGAIN_S)
+            await asyncio.sleep(POLL_INTERVAL_S)
         return found
 
 
-def p95_of(felt: Sequence[Felt], kind: str) -> float:
+def compute_call_p95_ms(felt: Sequence[VictimCall], kind: str) -> float:
     """Return the 95th percentile of the calls of a kind, in milliseconds."""
-    return p95_ms([one.seconds for one in felt if one.kind == kind])
+    return compute_p95_ms([one.seconds for one in felt if one.kind == kind])
 
 
 @asynccontextmanager
-async def victim(api: str, key: str) -> AsyncGenerator[Victim]:
+async def run_victim(api: str, key: str) -> AsyncGenerator[Victim]:
     """Let a victim work meanwhile."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -85,7 +85,7 @@ async def victim(api: str, key: str) -> AsyncGenerator[Victim]:
     if not first:
         raise VictimGone("the victim's process did not start")
     told = Victim(float(first))
-    listening = asyncio.create_task(_listen(process.stdout, told))
+    listening = asyncio.create_task(_collect_calls(process.stdout, told))
     try:
         yield told
     finally:
@@ -95,13 +95,13 @@ async def victim(api: str, key: str) -> AsyncGenerator[Victim]:
         await listening
 
 
-async def _listen(lines: asyncio.StreamReader, told: Victim) -> None:
+async def _collect_calls(lines: asyncio.StreamReader, told: Victim) -> None:
     async for line in lines:
-        told.felt.append(Felt(**json.loads(line)))
+        told.felt.append(VictimCall(**json.loads(line)))
     told.ended = True
 
 
-async def work(api: str, key: str) -> None:
+async def send_steadily(api: str, key: str) -> None:
     """Work until the process is ended."""
     chance = random.Random("victim")  # noqa: S311 - a seed, not a secret
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
@@ -115,23 +115,23 @@ async def work(api: str, key: str) -> None:
         for number in count():
             due = began + number / RATE / 2
             await asyncio.sleep(due - time.monotonic())
-            kind, path, body = _recall(chance) if number % 2 else _turn(chance, number)
-            task = asyncio.create_task(_call(client, kind, due, path, body))
+            kind, path, body = _make_recall_call(chance) if number % 2 else _make_turn_call(chance, number)
+            task = asyncio.create_task(_time_call(client, kind, due, path, body))
             calls.add(task)
             task.add_done_callback(calls.discard)
 
 
-def _turn(chance: random.Random, number: int) -> tuple[str, str, dict[str, Any]]:
-    messages = [{"role": role, "content": sentence(chance)} for role in ("user", "assistant")]
+def _make_turn_call(chance: random.Random, number: int) -> tuple[str, str, dict[str, Any]]:
+    messages = [{"role": role, "content": make_sentence(chance)} for role in ("user", "assistant")]
     named = {"bank": BANK, "session_id": f"s{number // 2 % 8}", "turn_id": f"t{number}"}
     return "turn", "/api/v1/turns", {**named, "messages": messages}
 
 
-def _recall(chance: random.Random) -> tuple[str, str, dict[str, Any]]:
-    return "recall", "/api/v1/recall", {"bank": BANK, "query": sentence(chance)}
+def _make_recall_call(chance: random.Random) -> tuple[str, str, dict[str, Any]]:
+    return "recall", "/api/v1/recall", {"bank": BANK, "query": make_sentence(chance)}
 
 
-async def _call(client: httpx.AsyncClient, kind: str, due: float, path: str, body: dict[str, Any]) -> None:
+async def _time_call(client: httpx.AsyncClient, kind: str, due: float, path: str, body: dict[str, Any]) -> None:
     try:
         well = (await client.post(path, json=body)).is_success
     except httpx.HTTPError:
@@ -141,4 +141,4 @@ async def _call(client: httpx.AsyncClient, kind: str, due: float, path: str, bod
 
 
 if __name__ == "__main__":
-    asyncio.run(work(sys.argv[1], sys.stdin.readline().strip()))
+    asyncio.run(send_steadily(sys.argv[1], sys.stdin.readline().strip()))

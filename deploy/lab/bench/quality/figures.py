@@ -12,7 +12,7 @@ NAMES = ("recall@5", "recall@10", "recall@20", "mrr", "session_hit@5", "session_
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class QuestionScore:
     """One question's figures, in the order of NAMES."""
 
     category: str
@@ -20,7 +20,7 @@ class Scored:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class CategoryMeans:
     """The means of all questions of a category."""
 
     category: str
@@ -28,7 +28,9 @@ class Figures:
     means: Mapping[str, float]
 
 
-def score(category: str, found: Sequence[str], evidence: Collection[str], sessions: Mapping[str, str]) -> Scored:
+def score_answer(
+    category: str, found: Sequence[str], evidence: Collection[str], sessions: Mapping[str, str]
+) -> QuestionScore:
     """Judge one answer: ids as they came, best first; `sessions` says in which session each message stands.
 
     recall@k: the share of the evidence among the first k. mrr: 1 / the place of the first that is evidence, 0 behind
@@ -39,16 +41,16 @@ def score(category: str, found: Sequence[str], evidence: Collection[str], sessio
     first = next((place for place, one in enumerate(order, start=1) if one in evidence), None)
     recall = (len(set(order[:k]) & set(evidence)) / len(evidence) for k in (5, 10, 20))
     hits = (float(any(sessions.get(one) in homes for one in order[:k])) for k in (5, 10))
-    return Scored(category, (*recall, 1 / first if first else 0.0, *hits))
+    return QuestionScore(category, (*recall, 1 / first if first else 0.0, *hits))
 
 
-def means(scored: Sequence[Scored]) -> list[Figures]:
+def average_scores(scored: Sequence[QuestionScore]) -> list[CategoryMeans]:
     """Return the means of each category, by name, and of all."""
     categories = sorted({one.category for one in scored})
     groups = {name: [one for one in scored if one.category == name] for name in categories}
-    return [_mean(name, group) for name, group in {**groups, "all": list(scored)}.items() if group]
+    return [_average_category(name, group) for name, group in {**groups, "all": list(scored)}.items() if group]
 
 
-def _mean(category: str, scored: Sequence[Scored]) -> Figures:
+def _average_category(category: str, scored: Sequence[QuestionScore]) -> CategoryMeans:
     columns = zip(*(one.figures for one in scored), strict=True)
-    return Figures(category, len(scored), dict(zip(NAMES, map(fmean, columns), strict=True)))
+    return CategoryMeans(category, len(scored), dict(zip(NAMES, map(fmean, columns), strict=True)))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from deploy.lab.bench.quality.material import Asked, Dialogue, Said, UnreadableData
+from deploy.lab.bench.quality.material import Dialogue, DialogueMessage, DialogueQuestion, UnreadableData
 
 #: Between messages whose own times are not told.
 STEP = timedelta(seconds=20)
@@ -25,7 +25,7 @@ _WEEKDAY = re.compile(r"\s*\(\w+\)")
 _DIALOG_ID = re.compile(r"D:?(\d+):0*(\d+)")
 
 
-def read(path: Path, kind: str) -> Sequence[Dialogue]:
+def read_dialogues(path: Path, kind: str) -> Sequence[Dialogue]:
     """Return the dialogues of a file (of BEAM: a folder). Raises UnreadableData."""
     try:
         return list(FORMATS[kind](path))
@@ -33,14 +33,17 @@ def read(path: Path, kind: str) -> Sequence[Dialogue]:
         raise UnreadableData(f"{path} cannot be read as {kind}: {type(error).__name__}") from None
 
 
-def _locomo(path: Path) -> Iterator[Dialogue]:
+def _read_locomo(path: Path) -> Iterator[Dialogue]:
     for one in json.loads(path.read_text(encoding="utf-8")):
-        said = list(_locomo_said(one["conversation"]))
-        asked = (Asked(q["question"], LOCOMO_CATEGORIES[q["category"]], _locomo_ids(q)) for q in one["qa"])
-        yield _dialogue(one["sample_id"], said, asked)
+        said = list(_read_locomo_messages(one["conversation"]))
+        asked = (
+            DialogueQuestion(q["question"], LOCOMO_CATEGORIES[q["category"]], _parse_locomo_evidence(q))
+            for q in one["qa"]
+        )
+        yield _make_dialogue(one["sample_id"], said, asked)
 
 
-def _locomo_said(sessions: Mapping[str, Any]) -> Iterator[Said]:
+def _read_locomo_messages(sessions: Mapping[str, Any]) -> Iterator[DialogueMessage]:
     number = 1
     while f"session_{number}_date_time" in sessions:
         day = sessions[f"session_{number}_date_time"].strip().upper()
@@ -48,33 +51,39 @@ def _locomo_said(sessions: Mapping[str, Any]) -> Iterator[Said]:
         for nth, turn in enumerate(sessions.get(f"session_{number}", [])):
             shown = f" [shares a photo: {turn['blip_caption']}]" if turn.get("blip_caption") else ""
             text = (turn["text"].strip() + shown) or BLANK
-            yield Said(turn["dia_id"], f"S{number}", "user", turn["speaker"], text, began + nth * STEP)
+            yield DialogueMessage(turn["dia_id"], f"S{number}", "user", turn["speaker"], text, began + nth * STEP)
         number += 1
 
 
-def _locomo_ids(question: Mapping[str, Any]) -> frozenset[str]:
+def _parse_locomo_evidence(question: Mapping[str, Any]) -> frozenset[str]:
     """Return the evidence; some ids of the published file are two in one, or written with a stray sign."""
     pieces = (piece for told in question.get("evidence") or [] for piece in re.split(r"[;,\s]+", told))
     return frozenset(f"D{m[1]}:{m[2]}" for piece in pieces if (m := _DIALOG_ID.fullmatch(piece)))
 
 
-def _longmemeval(path: Path) -> Iterator[Dialogue]:
+def _read_longmemeval(path: Path) -> Iterator[Dialogue]:
     for one in json.loads(path.read_text(encoding="utf-8")):
         if one["question_id"].endswith("_abs"):
             continue
         said, evidence = [], set()
-        names = _told_apart(one["haystack_session_ids"])
+        names = _make_names_unique(one["haystack_session_ids"])
         for session, day, turns in zip(names, one["haystack_dates"], one["haystack_sessions"], strict=True):
             began = datetime.strptime(_WEEKDAY.sub("", day), "%Y/%m/%d %H:%M").replace(tzinfo=UTC)
             for nth, turn in enumerate(turns):
                 text = turn["content"].strip() or BLANK
-                said.append(Said(f"{session}#{nth}", session, _role(turn["role"]), None, text, began + nth * STEP))
+                said.append(
+                    DialogueMessage(
+                        f"{session}#{nth}", session, _map_role(turn["role"]), None, text, began + nth * STEP
+                    )
+                )
                 if turn.get("has_answer"):
                     evidence.add(f"{session}#{nth}")
-        yield _dialogue(one["question_id"], said, [Asked(one["question"], one["question_type"], frozenset(evidence))])
+        yield _make_dialogue(
+            one["question_id"], said, [DialogueQuestion(one["question"], one["question_type"], frozenset(evidence))]
+        )
 
 
-def _told_apart(names: Iterable[str]) -> Iterator[str]:
+def _make_names_unique(names: Iterable[str]) -> Iterator[str]:
     """Yield names of which none comes twice: a history may hold one session at two times."""
     seen = Counter[str]()
     for name in names:
@@ -82,43 +91,47 @@ def _told_apart(names: Iterable[str]) -> Iterator[str]:
         yield name if seen[name] == 1 else f"{name}~{seen[name]}"
 
 
-def _beam(path: Path) -> Iterator[Dialogue]:
+def _read_beam(path: Path) -> Iterator[Dialogue]:
     chats = sorted(path.glob("*.chat.json"), key=lambda file: int(file.name.split(".")[0]))
     if not chats:
         raise UnreadableData(f"{path} holds no N.chat.json")
     for file in chats:
         number = file.name.split(".")[0]
-        said = list(_beam_said(json.loads(file.read_text(encoding="utf-8"))))
+        said = list(_read_beam_messages(json.loads(file.read_text(encoding="utf-8"))))
         questions = json.loads((path / f"{number}.probing_questions.json").read_text(encoding="utf-8"))
         asked = (
-            Asked(one["question"], category, frozenset(f"M{n}" for n in _numbers(one.get("source_chat_ids"))))
+            DialogueQuestion(
+                one["question"], category, frozenset(f"M{n}" for n in _find_numbers(one.get("source_chat_ids")))
+            )
             for category, several in questions.items()
             if category not in BEAM_LEFT_OUT
             for one in several
         )
-        yield _dialogue(f"beam-{number}", said, asked)
+        yield _make_dialogue(f"beam-{number}", said, asked)
 
 
-def _beam_said(batches: Sequence[Mapping[str, Any]]) -> Iterator[Said]:
+def _read_beam_messages(batches: Sequence[Mapping[str, Any]]) -> Iterator[DialogueMessage]:
     day = BEAM_BEGINS
     for batch in batches:
         messages = (message for turn in batch["turns"] for message in turn)
         for nth, message in enumerate(messages):
             if message.get("time_anchor"):
-                day = _anchor(message["time_anchor"]) or day
+                day = _parse_anchor(message["time_anchor"]) or day
             text = _MARKS.sub("", message["content"]).strip() or BLANK
             session = f"B{batch.get('batch_number')}"
-            yield Said(f"M{message['id']}", session, _role(message["role"]), None, text, day + nth * STEP)
+            yield DialogueMessage(
+                f"M{message['id']}", session, _map_role(message["role"]), None, text, day + nth * STEP
+            )
 
 
-def _anchor(text: str) -> datetime | None:
+def _parse_anchor(text: str) -> datetime | None:
     try:
         return datetime.strptime(text, "%B-%d-%Y").replace(tzinfo=UTC)
     except ValueError:
         return None
 
 
-def _numbers(value: Any) -> Iterator[int]:
+def _find_numbers(value: Any) -> Iterator[int]:
     """Yield all numbers of what is a number, numbers in a text, a list of such, or lists by name."""
     if isinstance(value, int):
         yield value
@@ -126,21 +139,23 @@ def _numbers(value: Any) -> Iterator[int]:
         yield from map(int, re.findall(r"\d+", value))
     elif value:
         for part in value.values() if isinstance(value, dict) else value:
-            yield from _numbers(part)
+            yield from _find_numbers(part)
 
 
-def _role(role: str) -> str:
+def _map_role(role: str) -> str:
     return "assistant" if role == "assistant" else "user"
 
 
-def _dialogue(name: str, said: Sequence[Said], asked: Sequence[Asked] | Iterator[Asked]) -> Dialogue:
+def _make_dialogue(
+    name: str, said: Sequence[DialogueMessage], asked: Sequence[DialogueQuestion] | Iterator[DialogueQuestion]
+) -> Dialogue:
     known = {one.id for one in said}
-    usable = [Asked(one.text, one.category, one.evidence & known) for one in asked]
+    usable = [DialogueQuestion(one.text, one.category, one.evidence & known) for one in asked]
     return Dialogue(name, said, [one for one in usable if one.evidence])
 
 
 FORMATS: Mapping[str, Callable[[Path], Iterator[Dialogue]]] = {
-    "locomo": _locomo,
-    "longmemeval": _longmemeval,
-    "beam": _beam,
+    "locomo": _read_locomo,
+    "longmemeval": _read_longmemeval,
+    "beam": _read_beam,
 }

@@ -10,7 +10,7 @@ class UnreadableData(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class DialogueMessage:
     """One message, a turn of its own; `id` is unique in its dialogue. `name` is the speaker's, if he has one."""
 
     id: str
@@ -22,7 +22,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class DialogueQuestion:
     """A question of a category, and the ids of the messages its answer stands in (at least one)."""
 
     text: str = field(repr=False)
@@ -35,5 +35,5 @@ class Dialogue:
     """What becomes one bank, and what is asked of it."""
 
     name: str
-    said: Sequence[Said]
-    asked: Sequence[Asked]
+    said: Sequence[DialogueMessage]
+    asked: Sequence[DialogueQuestion]

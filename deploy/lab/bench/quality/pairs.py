@@ -9,16 +9,16 @@ from pathlib import Path
 
 from afterturn_client import Message, NewTurn
 
-from deploy.lab.bench.talk import sentence
-from deploy.lab.demo.data import load as load_demo
+from deploy.lab.bench.talk import make_sentence
+from deploy.lab.demo.data import load_demo
 
 FILE = Path(__file__).with_name("paraphrases.toml")
 #: Turns of made-up talk that a bank holds before.
-TALKED = 400
+PRIOR_TURNS = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class ParaphrasePair:
     """A statement of a field of life, and the question it answers; `name` is the statement's turn."""
 
     name: str
@@ -27,7 +27,7 @@ class Pair:
     asked: str = field(repr=False)
 
 
-class Before(StrEnum):
+class PriorContent(StrEnum):
     """What a bank holds before the first statement."""
 
     NOTHING = "nothing"
@@ -35,7 +35,7 @@ class Before(StrEnum):
     TALK = "made-up talk"
 
 
-class AskedFrom(StrEnum):
+class AskingSession(StrEnum):
     """Where it is asked: in the session where it was said, in another, or in none that is named."""
 
     SAME = "same"
@@ -52,55 +52,57 @@ class Context:
     """
 
     name: str
-    before: Before = Before.NOTHING
+    before: PriorContent = PriorContent.NOTHING
     running: bool = False
-    asked_from: AskedFrom = AskedFrom.SAME
+    asked_from: AskingSession = AskingSession.SAME
     speaker: str | None = None
     replied: bool = False
     after: int = 0
 
-    def session(self, pair: Pair) -> str:
+    def session(self, pair: ParaphrasePair) -> str:
         """Name the session a statement is said in."""
         return "running" if self.running else pair.name
 
-    def asking(self, pair: Pair) -> str | None:
+    def asking(self, pair: ParaphrasePair) -> str | None:
         """Name the session it is asked in."""
-        return {AskedFrom.SAME: self.session(pair), AskedFrom.OTHER: "another", AskedFrom.NONE: None}[self.asked_from]
+        return {AskingSession.SAME: self.session(pair), AskingSession.OTHER: "another", AskingSession.NONE: None}[
+            self.asked_from
+        ]
 
-    def turns(self, pair: Pair, bank: str) -> Sequence[NewTurn]:
+    def turns(self, pair: ParaphrasePair, bank: str) -> Sequence[NewTurn]:
         """Return the turn of a statement, and those after it."""
         messages = [Message("user", pair.said, name=self.speaker)]
         if self.replied:
             messages.append(Message("assistant", "Thank you for telling me, I will keep that in mind."))
         told = NewTurn(self.session(pair), messages, turn_id=pair.name, bank=bank, gateway=False)
         chance = random.Random(pair.name)  # noqa: S311 - a seed, not a secret
-        return [told, *(_talk(self.session(pair), bank, sentence(chance)) for _ in range(self.after))]
+        return [told, *(_make_turn(self.session(pair), bank, make_sentence(chance)) for _ in range(self.after))]
 
 
 CONTEXTS = (
     Context("nothing before"),
     Context("nothing before, one session", running=True),
-    Context("nothing before, asked from elsewhere", asked_from=AskedFrom.OTHER),
-    Context("demo before", Before.DEMO),
-    Context("demo before, one session", Before.DEMO, running=True),
-    Context("demo before, asked from elsewhere", Before.DEMO, asked_from=AskedFrom.OTHER),
-    Context("demo before, asked from no session", Before.DEMO, running=True, asked_from=AskedFrom.NONE),
-    Context("demo before, answered", Before.DEMO, replied=True),
-    Context("demo before, said by name", Before.DEMO, running=True, speaker="Marta"),
-    Context("talk before and after", Before.TALK, after=2),
+    Context("nothing before, asked from elsewhere", asked_from=AskingSession.OTHER),
+    Context("demo before", PriorContent.DEMO),
+    Context("demo before, one session", PriorContent.DEMO, running=True),
+    Context("demo before, asked from elsewhere", PriorContent.DEMO, asked_from=AskingSession.OTHER),
+    Context("demo before, asked from no session", PriorContent.DEMO, running=True, asked_from=AskingSession.NONE),
+    Context("demo before, answered", PriorContent.DEMO, replied=True),
+    Context("demo before, said by name", PriorContent.DEMO, running=True, speaker="Marta"),
+    Context("talk before and after", PriorContent.TALK, after=2),
 )
 
 
-def pairs() -> Sequence[Pair]:
+def read_pairs() -> Sequence[ParaphrasePair]:
     """Return all pairs, in their order."""
     fields = tomllib.loads(FILE.read_text(encoding="utf-8"))
     told = [(about, said, asked) for about, ones in fields.items() for said, asked in ones.items()]
-    return [Pair(f"pair-{nth}", *one) for nth, one in enumerate(told)]
+    return [ParaphrasePair(f"pair-{nth}", *one) for nth, one in enumerate(told)]
 
 
-def before(context: Context, bank: str) -> Sequence[NewTurn]:
+def make_prior_turns(context: Context, bank: str) -> Sequence[NewTurn]:
     """Return what is said in a bank before."""
-    if context.before is Before.DEMO:
+    if context.before is PriorContent.DEMO:
         return [
             NewTurn(
                 turn.session_id,
@@ -113,9 +115,9 @@ def before(context: Context, bank: str) -> Sequence[NewTurn]:
             for turn in load_demo().turns
         ]
     chance = random.Random(bank)  # noqa: S311 - a seed, not a secret
-    count = TALKED if context.before is Before.TALK else 0
-    return [_talk(f"talk-{nth // 20}", bank, sentence(chance)) for nth in range(count)]
+    count = PRIOR_TURNS if context.before is PriorContent.TALK else 0
+    return [_make_turn(f"talk-{nth // 20}", bank, make_sentence(chance)) for nth in range(count)]
 
 
-def _talk(session: str, bank: str, said: str) -> NewTurn:
+def _make_turn(session: str, bank: str, said: str) -> NewTurn:
     return NewTurn(session, [Message("user", said)], bank=bank, gateway=False)

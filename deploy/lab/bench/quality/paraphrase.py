@@ -10,21 +10,21 @@ from statistics import fmean, median
 from afterturn_client import AsyncAfterturn, RecallAnswer, Recalled, TurnReceipt
 from afterturn_client.calls import RecallOptions
 
-from deploy.lab.bench.ground import ground
-from deploy.lab.bench.measures import Machine, Measure, Outcome, Target
-from deploy.lab.bench.quality.pairs import CONTEXTS, Context, Pair, before, pairs
-from deploy.lab.bench.quality.settling import NotSettled, settled
-from deploy.lab.bench.servers import of_stack
-from deploy.local.private_stack import running
-from deploy.local.stack import NoStack, Stack, find_stack
+from deploy.lab.bench.ground import open_bench_database
+from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, Target
+from deploy.lab.bench.quality.pairs import CONTEXTS, Context, ParaphrasePair, make_prior_turns, read_pairs
+from deploy.lab.bench.quality.settling import NotSettled, wait_until_settled
+from deploy.lab.bench.servers import find_stack_servers
+from deploy.local.private_stack import run_private_stack
+from deploy.local.stack import Stack, StackNotRunning, find_stack
 
 #: Answers looked at, and how many of them are the first.
 DEPTH = 20
 FIRST = 5
 #: What stands behind the last that is looked at.
-NOWHERE = DEPTH + 1
+NOT_FOUND = DEPTH + 1
 #: Turns written together before the first statement.
-TOGETHER = 50
+PRIOR_BATCH = 50
 #: Of a private stack.
 WORKERS = 2
 
@@ -54,7 +54,7 @@ class PairStack:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class TimedAnswer:
     """One answer: the statement's place in it, how far the vectors of the bank were, and milliseconds of the call."""
 
     place: int
@@ -63,22 +63,22 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedPair:
     """One pair in one context, asked for at once; `position` is the statement's, `last` that of all said there."""
 
-    pair: Pair
+    pair: ParaphrasePair
     context: Context
     position: int
     last: int
-    at_once: Answered
+    at_once: TimedAnswer
 
 
 @dataclass(frozen=True, slots=True)
-class Twice:
+class PairResult:
     """The same question at once and when all stages are through."""
 
-    asked: Asked
-    settled: Answered
+    asked: AskedPair
+    settled: TimedAnswer
 
 
 @contextmanager
@@ -86,15 +86,15 @@ def servers(data: Path | None) -> Iterator[PairStack]:
     """Lend the stack that runs in a data folder (None: the usual one), else a private one."""
     try:
         yield PairStack(find_stack(data), "the running stack")
-    except NoStack:
-        with running(WORKERS, name="bench", gateway="off") as stack:
+    except StackNotRunning:
+        with run_private_stack(WORKERS, name="bench", gateway="off") as stack:
             yield PairStack(stack, "a private stack")
 
 
-async def run(on: PairStack, say: Say, sizes: Sizes) -> Outcome:
+async def run(on: PairStack, say: Say, sizes: Sizes) -> BenchOutcome:
     """Say every pair in every context and ask for it, twice; leave nothing behind. Raises NotSettled."""
-    contexts, told = CONTEXTS[: sizes.contexts], pairs()[: sizes.pairs]
-    async with ground(of_stack(on.stack)) as here:
+    contexts, told = CONTEXTS[: sizes.contexts], read_pairs()[: sizes.pairs]
+    async with open_bench_database(find_stack_servers(on.stack)) as here:
         database = here.database(1)
         try:
             key = await here.new_key(database)
@@ -103,99 +103,102 @@ async def run(on: PairStack, say: Say, sizes: Sizes) -> Outcome:
         finally:
             await database.close()
         async with AsyncAfterturn(on.stack.api, key, timeout_s=60.0, allow_http=True) as memory:
-            talk = Talk(memory)
+            talk = PairConversation(memory)
             for context in contexts:
                 await talk.begin(context)
             say(f"{len(told)} pairs are said in {len(contexts)} contexts each")
             twice = [one for pair in told for one in await talk.both(pair, contexts)]
-    for line in _poor(twice):
+    for line in _list_misses(twice):
         say(line)
     sized = {"pairs": len(told), "contexts": len(contexts)}
-    return Outcome(machine, _measures(twice), sized, dict(_parts(twice, contexts)))
+    return BenchOutcome(machine, _compute_measures(twice), sized, dict(_compute_parts(twice, contexts)))
 
 
 @dataclass(frozen=True, slots=True)
-class Talk:
+class PairConversation:
     """Says and asks; every context has a bank of its own, so that each statement meets those before it."""
 
     memory: AsyncAfterturn
 
     async def begin(self, context: Context) -> None:
         """Write what a bank holds before, and wait until it has settled."""
-        turns, position = before(context, context.name), 0
-        for at in range(0, len(turns), TOGETHER):
-            for receipt in await self.memory.add_turns(turns[at : at + TOGETHER]):
+        turns, position = make_prior_turns(context, context.name), 0
+        for at in range(0, len(turns), PRIOR_BATCH):
+            for receipt in await self.memory.add_turns(turns[at : at + PRIOR_BATCH]):
                 if not isinstance(receipt, TurnReceipt):
                     raise NotSettled(f"bank {context.name}: a turn was refused")
                 position = receipt.position
         if position:
-            await settled(self.memory, context.name, position, [])
+            await wait_until_settled(self.memory, context.name, position, [])
 
-    async def both(self, pair: Pair, contexts: Sequence[Context]) -> list[Twice]:
+    async def both(self, pair: ParaphrasePair, contexts: Sequence[Context]) -> list[PairResult]:
         """Say and ask in each context at once, and ask once more when all have settled."""
         asked = [await self._at_once(pair, context) for context in contexts]
-        return [Twice(one, await self._settled(one)) for one in asked]
+        return [PairResult(one, await self._settled(one)) for one in asked]
 
-    async def _at_once(self, pair: Pair, context: Context) -> Asked:
+    async def _at_once(self, pair: ParaphrasePair, context: Context) -> AskedPair:
         positions = []
         for turn in context.turns(pair, context.name):
             (receipt,) = await self.memory.add_turns([turn])
             if not isinstance(receipt, TurnReceipt):
                 raise NotSettled(f"bank {context.name}: a turn was refused")
             positions.append(receipt.position)
-        return Asked(pair, context, positions[0], positions[-1], await self._ask(pair, context))
+        return AskedPair(pair, context, positions[0], positions[-1], await self._ask(pair, context))
 
-    async def _settled(self, asked: Asked) -> Answered:
+    async def _settled(self, asked: AskedPair) -> TimedAnswer:
         pair, context = asked.pair, asked.context
-        await settled(self.memory, context.name, asked.last, [(context.session(pair), pair.name)])
+        await wait_until_settled(self.memory, context.name, asked.last, [(context.session(pair), pair.name)])
         return await self._ask(pair, context)
 
-    async def _ask(self, pair: Pair, context: Context) -> Answered:
+    async def _ask(self, pair: ParaphrasePair, context: Context) -> TimedAnswer:
         options = RecallOptions(bank=context.name, k=DEPTH)
         if (session := context.asking(pair)) is not None:
             options["session_id"] = session
         began = time.perf_counter()
         answer = await self.memory.recall(pair.asked, **options)
         took_ms = (time.perf_counter() - began) * 1000
-        return Answered(_place(pair, answer), answer.freshness.embedded, took_ms)
+        return TimedAnswer(_find_place(pair, answer), answer.freshness.embedded, took_ms)
 
 
-def _place(pair: Pair, answer: RecallAnswer) -> int:
+def _find_place(pair: ParaphrasePair, answer: RecallAnswer) -> int:
     """Return where a statement stands among the answers, from 1; what the assistant replied does not count."""
-    found = (place for place, one in enumerate(answer.results, start=1) if _is(pair, one))
-    return next(found, NOWHERE)
+    found = (place for place, one in enumerate(answer.results, start=1) if _is_statement(pair, one))
+    return next(found, NOT_FOUND)
 
 
-def _is(pair: Pair, found: Recalled) -> bool:
+def _is_statement(pair: ParaphrasePair, found: Recalled) -> bool:
     return found.turn_id == pair.name and found.role != "assistant"
 
 
-def _share(answers: Iterable[Answered]) -> float:
+def _compute_share_in_first(answers: Iterable[TimedAnswer]) -> float:
     return fmean(answer.place <= FIRST for answer in answers)
 
 
-def _measures(twice: Sequence[Twice]) -> Sequence[Measure]:
-    at_once, then = _share(one.asked.at_once for one in twice), _share(one.settled for one in twice)
-    missed = sum(one.asked.at_once.place == NOWHERE for one in twice)
+def _compute_measures(twice: Sequence[PairResult]) -> Sequence[Measure]:
+    at_once, then = (
+        _compute_share_in_first(one.asked.at_once for one in twice),
+        _compute_share_in_first(one.settled for one in twice),
+    )
+    missed = sum(one.asked.at_once.place == NOT_FOUND for one in twice)
     return [
         Measure("first_five_at_once", "share", at_once, Target(">=", 0.99), then),
         Measure("missed_at_once", "questions", missed, Target("<=", 0)),
     ]
 
 
-def _parts(twice: Sequence[Twice], contexts: Sequence[Context]) -> Iterator[tuple[str, float]]:
-    yield "missed_settled", sum(one.settled.place == NOWHERE for one in twice)
+def _compute_parts(twice: Sequence[PairResult], contexts: Sequence[Context]) -> Iterator[tuple[str, float]]:
+    yield "missed_settled", sum(one.settled.place == NOT_FOUND for one in twice)
     yield "only_settled_in_the_first_five", sum(one.settled.place <= FIRST < one.asked.at_once.place for one in twice)
     yield "asked_before_it_had_a_vector", fmean(one.asked.at_once.embedded < one.asked.position for one in twice)
     yield "recall_p50_at_once_ms", median(one.asked.at_once.took_ms for one in twice)
     yield "recall_p50_settled_ms", median(one.settled.took_ms for one in twice)
     for context in contexts:
         own = [one for one in twice if one.asked.context == context]
-        yield f"first_five_at_once, {context.name}", _share(one.asked.at_once for one in own)
-        yield f"first_five_settled, {context.name}", _share(one.settled for one in own)
+        yield f"first_five_at_once, {context.name}", _compute_share_in_first(one.asked.at_once for one in own)
+        yield f"first_five_settled, {context.name}", _compute_share_in_first(one.settled for one in own)
 
 
-def _poor(twice: Iterable[Twice]) -> Iterator[str]:
+def _list_misses(twice: Iterable[PairResult]) -> Iterator[str]:
     """Name what is not among the first five at once."""
     for asked, then in ((one.asked, one.settled) for one in twice if one.asked.at_once.place > FIRST):
         yield f"{asked.pair.asked} {asked.context.name}: place {asked.at_once.place}, settled {then.place}"

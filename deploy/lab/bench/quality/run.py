@@ -7,9 +7,9 @@ from uuid import uuid4
 
 from afterturn_client import AsyncAfterturn, Message, NewTurn, TurnReceipt
 
-from deploy.lab.bench.quality.figures import DEPTH, Figures, Scored, means, score
-from deploy.lab.bench.quality.material import Dialogue, Said
-from deploy.lab.bench.quality.settling import NotSettled, settled
+from deploy.lab.bench.quality.figures import DEPTH, CategoryMeans, QuestionScore, average_scores, score_answer
+from deploy.lab.bench.quality.material import Dialogue, DialogueMessage
+from deploy.lab.bench.quality.settling import NotSettled, wait_until_settled
 from deploy.local.stack import Stack
 
 Say = Callable[[str], None]
@@ -24,34 +24,34 @@ PARTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Quality:
+class QualityReport:
     """The figures by category, the same with each part switched off; milliseconds of a whole call."""
 
     turns: int
-    figures: Sequence[Figures]
-    without: Mapping[str, Sequence[Figures]]
+    figures: Sequence[CategoryMeans]
+    without: Mapping[str, Sequence[CategoryMeans]]
     p50_ms: float
     p95_ms: float
 
 
-async def measured(stack: Stack, dialogues: Sequence[Dialogue], say: Say, *, ablate: bool) -> Quality:
+async def measure_quality(stack: Stack, dialogues: Sequence[Dialogue], say: Say, *, ablate: bool) -> QualityReport:
     """Write each dialogue into a bank of its own and ask its questions. Raises NotSettled, AfterturnError."""
     async with AsyncAfterturn(stack.api, stack.api_key(), timeout_s=60.0, allow_http=True) as memory:
-        run = Run(memory, f"quality-{uuid4().hex[:8]}", dialogues)
+        run = QualityRun(memory, f"quality-{uuid4().hex[:8]}", dialogues)
         await run.write(say)
         scored, times = await run.ask()
         say(f"{len(scored)} questions asked")
         without = {}
         for part in PARTS if ablate else ():
-            without[part] = means((await run.ask(part))[0])
+            without[part] = average_scores((await run.ask(part))[0])
             say(f"asked again without {part}")
     times.sort()
     turns = sum(len(dialogue.said) for dialogue in dialogues)
-    return Quality(turns, means(scored), without, times[len(times) // 2], times[int(len(times) * 0.95)])
+    return QualityReport(turns, average_scores(scored), without, times[len(times) // 2], times[int(len(times) * 0.95)])
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class QualityRun:
     """One run: its banks are named after it."""
 
     memory: AsyncAfterturn
@@ -67,15 +67,15 @@ class Run:
         for dialogue in self.dialogues:
             bank, one_of_each = self.bank(dialogue), {one.session: one.id for one in dialogue.said}
             last = 0
-            for some in batches(dialogue.said):
-                for receipt in await self.memory.add_turns(_turns(some, bank)):
+            for some in split_batches(dialogue.said):
+                for receipt in await self.memory.add_turns(_make_turns(some, bank)):
                     if not isinstance(receipt, TurnReceipt):
                         raise NotSettled(f"bank {bank}: a turn was refused")
                     last = receipt.position
-            await settled(self.memory, bank, last, one_of_each.items())
+            await wait_until_settled(self.memory, bank, last, one_of_each.items())
             say(f"{len(dialogue.said)} turns written into bank {bank}")
 
-    async def ask(self, without: str | None = None) -> tuple[list[Scored], list[float]]:
+    async def ask(self, without: str | None = None) -> tuple[list[QuestionScore], list[float]]:
         """Ask every question, one after the other; return how good the answers were and how long they took (ms).
 
         An item that stands for several turns has found them all, each in a place of its own.
@@ -89,13 +89,13 @@ class Run:
                 answer = await self.memory.recall(asked.text, bank=self.bank(dialogue), k=DEPTH, without=left_out)
                 times.append((time.perf_counter() - began) * 1000)
                 found = [turn for one in answer.results for turn in one.turn_ids]
-                scored.append(score(asked.category, found, asked.evidence, sessions))
+                scored.append(score_answer(asked.category, found, asked.evidence, sessions))
         return scored, times
 
 
-def batches(said: Sequence[Said]) -> Iterator[Sequence[Said]]:
+def split_batches(said: Sequence[DialogueMessage]) -> Iterator[Sequence[DialogueMessage]]:
     """Yield all of it in its order, in parts that a request holds."""
-    part: list[Said] = []
+    part: list[DialogueMessage] = []
     room = CHARACTERS_TOGETHER
     for one in said:
         if part and (len(part) == TURNS_TOGETHER or len(one.text) > room):
@@ -107,7 +107,7 @@ def batches(said: Sequence[Said]) -> Iterator[Sequence[Said]]:
         yield part
 
 
-def _turns(said: Sequence[Said], bank: str) -> list[NewTurn]:
+def _make_turns(said: Sequence[DialogueMessage], bank: str) -> list[NewTurn]:
     return [
         NewTurn(
             one.session,

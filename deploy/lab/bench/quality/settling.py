@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from afterturn_client import AsyncAfterturn
 
-LOOK_AGAIN_S = 0.05
+POLL_INTERVAL_S = 0.05
 #: A call waits for its position so long at most.
 WAIT_MS = 5000
 #: A pipeline that stands still is not waited for.
@@ -17,7 +17,9 @@ class NotSettled(Exception):
     """Some stage of some turn did not end well: figures would mean nothing."""
 
 
-async def settled(memory: AsyncAfterturn, bank: str, position: int, turns: Iterable[tuple[str, str]]) -> None:
+async def wait_until_settled(
+    memory: AsyncAfterturn, bank: str, position: int, turns: Iterable[tuple[str, str]]
+) -> None:
     """Wait until no stage has work left; `turns` (session and turn) are looked at one by one.
 
     A dead stage must not read as poor recall. Raises NotSettled.
@@ -28,7 +30,7 @@ async def settled(memory: AsyncAfterturn, bank: str, position: int, turns: Itera
             left, deadline = fresh.pending, time.monotonic() + PATIENCE_S
         if time.monotonic() > deadline:
             raise NotSettled(f"bank {bank}: nothing was done in {PATIENCE_S:.0f} s")
-        await asyncio.sleep(LOOK_AGAIN_S)
+        await asyncio.sleep(POLL_INTERVAL_S)
     for session, turn in turns:
         status = await memory.turn_status(session, turn, bank=bank)
         dead = [stage for stage, how in status.stages.items() if how.status == "dead"]

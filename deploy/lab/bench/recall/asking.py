@@ -11,9 +11,9 @@ from store import identity
 from store.database import Database
 from store.recall import dense_arm, lexical_arm
 from store.recall.lexical import readable_terms
-from store.recall.preparation import Preparation, prepare
+from store.recall.preparation import Preparation, prepare_search
 from store.recall.query import RecallQuery
-from store.recall.question import understand
+from store.recall.question import parse_question
 from store.recall.recaller import Recaller
 from store.recall.settings import RecallSettings
 
@@ -32,7 +32,7 @@ class Question:
     lists: int
 
 
-class Asking:
+class RecallProbe:
     """Asks the banks of one host; ours and the floor share the embedder and the pool."""
 
     def __init__(self, database: Database, embedder: Embedder, settings: RecallSettings, host: UUID) -> None:
@@ -41,9 +41,9 @@ class Asking:
 
     async def understood(self, bank: str, text: str) -> Question:
         """Find out which postings recall would read, so that the floor reads the same."""
-        question = understand(text)
+        question = parse_question(text)
         async with self._database.tenant(self._host) as connection:
-            found = await prepare(
+            found = await prepare_search(
                 connection,
                 self._host,
                 RecallQuery(bank, text),
@@ -75,13 +75,13 @@ class Asking:
             **({"looked_at": self._settings.candidates} if question.lists else {}),
         }
         nearest = dense_arm.PLAIN_IN_LISTS if question.lists else dense_arm.PLAIN
-        async with self._database.tenant(self._host, dense_arm.opening(question.lists)) as connection:
+        async with self._database.tenant(self._host, dense_arm.search_settings(question.lists)) as connection:
             (await connection.execute(lexical_arm.PLAIN, words)).all()
             (await connection.execute(nearest, near)).all()
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class RecallEndpoint:
     """The HTTP door of the stack, and the key that opens it."""
 
     client: httpx.AsyncClient

@@ -15,43 +15,43 @@ from itertools import count
 
 from afterturn_client import Afterturn, Message, NewTurn
 
-from deploy.lab.bench.talk import Talk
-from deploy.local.child import tied
+from deploy.lab.bench.talk import TurnGenerator
+from deploy.local.child import wrap_command
 from store.memory import turns as stored
 
 #: Turns of one request, as `afterturn ingest` sends them.
-TOGETHER = 100
+BATCH_TURNS = 100
 
 
-class NotFed(Exception):
+class LoadStopped(Exception):
     """Whoever feeds the service gave up: figures taken meanwhile are not those of a service that is fed."""
 
 
 @dataclass(slots=True)
-class Fed:
+class LoadTotals:
     """How much the service took meanwhile; complete when the block has ended."""
 
     turns_per_s: float = 0.0
 
 
 @contextmanager
-def fed(url: str, key: str, bank: str) -> Iterator[Fed]:
+def run_background_load(url: str, key: str, bank: str) -> Iterator[LoadTotals]:
     """Have a bank fed while the block runs; the block begins when the first turns are taken. Raises NotFed."""
     argv = [sys.executable, "-P", "-m", __name__, url, bank]
     process = subprocess.Popen(
-        tied(argv, None, signal.SIGKILL), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        wrap_command(argv, None, signal.SIGKILL), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    taken = Fed()
+    taken = LoadTotals()
     try:
         _take_first(process, key)
         started = time.monotonic()
         yield taken
         if process.poll() is not None:
-            raise NotFed("the service was not fed to the end")
+            raise LoadStopped("the service was not fed to the end")
     finally:
         process.kill()
         rest, _ = process.communicate()
-    taken.turns_per_s = rest.count("\n") * TOGETHER / (time.monotonic() - started)
+    taken.turns_per_s = rest.count("\n") * BATCH_TURNS / (time.monotonic() - started)
 
 
 def _take_first(process: "subprocess.Popen[str]", key: str) -> None:
@@ -60,7 +60,7 @@ def _take_first(process: "subprocess.Popen[str]", key: str) -> None:
         process.stdin.flush()
         if process.stdout.readline():
             return
-    raise NotFed("the service took no turns")
+    raise LoadStopped("the service took no turns")
 
 
 def main() -> None:
@@ -68,11 +68,11 @@ def main() -> None:
     _, url, bank = sys.argv
     with Afterturn(url, sys.stdin.readline().strip(), bank=bank, timeout_s=30.0, allow_http=True) as client:
         for nth in count():
-            client.add_turns([_told(turn) for turn in Talk(f"fed-{nth}").take(TOGETHER)])
+            client.add_turns([_convert_turn(turn) for turn in TurnGenerator(f"fed-{nth}").take(BATCH_TURNS)])
             print("taken", flush=True)
 
 
-def _told(turn: stored.NewTurn) -> NewTurn:
+def _convert_turn(turn: stored.NewTurn) -> NewTurn:
     return NewTurn(turn.session_id, [Message(one.role, one.content) for one in turn.messages], turn.turn_id)
 
 

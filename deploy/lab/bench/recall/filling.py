@@ -18,11 +18,11 @@ import orjson
 from numpy.typing import NDArray
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from deploy.lab.demo.data import load
+from deploy.lab.demo.data import load_demo
 from embeddings.protocol import Embedder
 from store import identity
-from store.text.terms import analyse, lexical_text
-from store.vectors import register
+from store.text.terms import analyse_text, lexical_text
+from store.vectors import register_codec
 
 #: Units of one transaction, and of one session.
 BATCH = 5_000
@@ -61,13 +61,13 @@ class Phrases:
     @classmethod
     async def read(cls, embedder: Embedder) -> "Phrases":
         """Take the demo's conversation apart and embed it."""
-        said = (message.content for turn in load().turns for message in turn.messages)
+        said = (message.content for turn in load_demo().turns for message in turn.messages)
         texts = list(dict.fromkeys(sentence for text in said for sentence in re.split(r"(?<=[.!?])\s+", text)))
         return cls(texts, await embedder.embed(texts), embedder.generation)
 
 
 @dataclass(frozen=True, slots=True)
-class Filler:
+class BankFiller:
     """Fills banks of one host; `engine` has the owner's rights."""
 
     engine: AsyncEngine
@@ -78,11 +78,11 @@ class Filler:
         """Make a bank of so many units; the same name gives the same ones."""
         async with self.engine.connect() as connection:
             raw: Any = (await connection.get_raw_connection()).driver_connection
-            await register(raw)
+            await register_codec(raw)
             bank_id = identity.bank_id(self.host, bank)
             async with raw.transaction():
-                await _copy(raw, "agent_memory_bank_t", [(self.host, bank_id, bank, BEGIN, "bench")])
-            made = _Made(self.host, bank_id, self.phrases)
+                await _copy_rows(raw, "agent_memory_bank_t", [(self.host, bank_id, bank, BEGIN, "bench")])
+            made = _GeneratedUnits(self.host, bank_id, self.phrases)
             for start in range(0, units, BATCH):
                 async with raw.transaction():
                     await self._batch(raw, made, range(start, min(start + BATCH, units)))
@@ -94,21 +94,21 @@ class Filler:
             for table in TABLES:
                 await raw.execute(f"vacuum (analyze) afterturn.{table}")
 
-    async def _batch(self, raw: Any, made: "_Made", numbers: range) -> None:
+    async def _batch(self, raw: Any, made: "_GeneratedUnits", numbers: range) -> None:
         rows = list(made.rows(numbers))
         for table, nth in (("agent_memory_unit_t", 0), ("unit_vector_t", 1), ("unit_word_t", 2)):
-            await _copy(raw, table, [row[nth] for row in rows])
+            await _copy_rows(raw, table, [row[nth] for row in rows])
         await raw.fetch(POST, self.host, made.bank, len(rows))
 
 
-async def _copy(raw: Any, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
+async def _copy_rows(raw: Any, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
     names = {"table": table, "columns": ", ".join(f'"{column}"' for column in COLUMNS[table])}
     await raw.execute(STAGE.format(**names))
     await raw.copy_records_to_table(f"stage_of_{table}", schema_name="pg_temp", columns=COLUMNS[table], records=rows)
     await raw.execute(INSERT.format(**names))
 
 
-class _Made:
+class _GeneratedUnits:
     """The units of one bank, in order."""
 
     def __init__(self, host: UUID, bank: UUID, phrases: Phrases) -> None:
@@ -134,7 +134,7 @@ class _Made:
         unit_id = identity.unit_id(turn_id, 0)
         key = (self._host, self.bank, unit_id)
         content = f"{said} ({self._name()})"
-        terms = analyse(lexical_text(name, at, content))
+        terms = analyse_text(lexical_text(name, at, content))
         unit = (*key, content, at, "experience", self._user, "message", session_id, turn_id, session, turn, 0, seq)
         return (
             (*unit, role, name, number + 1, at, "bench"),

@@ -11,22 +11,22 @@ from uuid import UUID
 
 import httpx
 
-from deploy.lab.bench.ground import Ground, ground
-from deploy.lab.bench.measures import Machine, Measure, Outcome, Target
-from deploy.lab.bench.recall.asking import Asking, Door, Question
-from deploy.lab.bench.recall.feeding import fed
-from deploy.lab.bench.recall.filling import Filler, Phrases
-from deploy.lab.bench.servers import BenchServers, of_stack
-from deploy.lab.bench.timing import p50_ms, p95_ms, run_lanes
-from deploy.lab.demo.data import load as load_demo
-from deploy.local.private_stack import running
-from deploy.local.stack import NoStack, Stack, find_stack
-from deploy.settings import load
+from deploy.lab.bench.ground import BenchDatabase, open_bench_database
+from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, Target
+from deploy.lab.bench.recall.asking import Question, RecallEndpoint, RecallProbe
+from deploy.lab.bench.recall.feeding import run_background_load
+from deploy.lab.bench.recall.filling import BankFiller, Phrases
+from deploy.lab.bench.servers import BenchServers, find_stack_servers
+from deploy.lab.bench.timing import compute_p50_ms, compute_p95_ms, run_lanes
+from deploy.lab.demo.data import load_demo
+from deploy.local.private_stack import run_private_stack
+from deploy.local.stack import Stack, StackNotRunning, find_stack
+from deploy.settings import load_settings
 from embeddings.registry import create_embedder
 from embeddings.settings import EmbeddingSettings
 from store import identity
 from store.derived.vector_indexes import VectorIndexes
-from store.recall.accuracy_check import StoredBank, compare
+from store.recall.accuracy_check import StoredBank, compare_searches
 from store.recall.settings import RecallSettings
 
 CLIENTS = 8
@@ -79,56 +79,56 @@ def servers(data: Path | None) -> Iterator[RecallServers]:
     """Lend the stack that runs in a data folder (None: the usual one), else a private one."""
     try:
         stack = find_stack(data)
-    except NoStack:
-        with running(1, name="bench", gateway="off") as private:
-            yield _of(private, private=True)
+    except StackNotRunning:
+        with run_private_stack(1, name="bench", gateway="off") as private:
+            yield _describe_servers(private, private=True)
     else:
-        yield _of(stack, private=False)
+        yield _describe_servers(stack, private=False)
 
 
-def _of(stack: Stack, *, private: bool) -> RecallServers:
+def _describe_servers(stack: Stack, *, private: bool) -> RecallServers:
     # The key of somebody else's model is not the stack's to tell.
-    mine, embedding = load().settings.embedding.remote, stack.embedding
+    mine, embedding = load_settings().settings.embedding.remote, stack.embedding
     remote = embedding.remote.model_copy(update={"api_key": mine.api_key})
     embedding = embedding.model_copy(update={"remote": remote})
     name = "a private stack" if private else "the running stack"
     data = stack.api_key_file.parent
-    return RecallServers(of_stack(stack), stack.api, data, name, embedding, stack.recall, private)
+    return RecallServers(find_stack_servers(stack), stack.api, data, name, embedding, stack.recall, private)
 
 
-async def run(on: RecallServers, say: Say, sizes: Sizes) -> Outcome:
+async def run(on: RecallServers, say: Say, sizes: Sizes) -> BenchOutcome:
     """Take every measure, one after the other, and leave nothing behind."""
     embedder = create_embedder(on.embedding, on.data)
-    async with ground(on.servers) as here:
+    async with open_bench_database(on.servers) as here:
         database = here.database(CLIENTS)
         try:
             await embedder.load()
             key = await here.new_key(database)
             host = here.newest_host
-            asking = Asking(database, embedder, on.recall, host)
-            filler = Filler(here.owner, host, await Phrases.read(embedder))
-            bench = Bench(on, here, asking, filler, say, sizes)
+            asking = RecallProbe(database, embedder, on.recall, host)
+            filler = BankFiller(here.owner, host, await Phrases.read(embedder))
+            bench = RecallBench(on, here, asking, filler, say, sizes)
             async with httpx.AsyncClient(
                 base_url=on.api or "", headers={"authorization": f"Bearer {key}"}, trust_env=False
             ) as client:
-                return await bench.run(Door(client, key) if on.api else None)
+                return await bench.run(RecallEndpoint(client, key) if on.api else None)
         finally:
             await embedder.close()
             await database.close()
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class RecallBench:
     """One run of the bench."""
 
     on: RecallServers
-    here: Ground
-    asking: Asking
-    filler: Filler
+    here: BenchDatabase
+    asking: RecallProbe
+    filler: BankFiller
     say: Say
     sizes: Sizes
 
-    async def run(self, door: Door | None) -> Outcome:
+    async def run(self, door: RecallEndpoint | None) -> BenchOutcome:
         """Take every measure; first the growth, which has to begin with little."""
         async with self.here.owner.connect() as connection:
             machine = await Machine.read(connection)
@@ -150,7 +150,7 @@ class Bench:
             self.say("recall over HTTP from a bank that takes turns as fast as they come in")
             busy, parts["fed_turns_per_s"] = await self._fed(questions, door)
             measures.append(busy)
-        return Outcome(machine, measures, asdict(self.sizes), parts)
+        return BenchOutcome(machine, measures, asdict(self.sizes), parts)
 
     async def _growth(self) -> tuple[list[Measure], float]:
         """Ask one bank while it is alone, then many of the same size."""
@@ -163,7 +163,7 @@ class Bench:
         among = await self._timed(self.asking.ours, await self._questions(names))
         name = f"p95_{total}_units_in_{self.sizes.banks}_banks_over_{each}_units"
         return [
-            Measure(name, "ms", p95_ms(among), Target("<=", 2.0), p95_ms(alone)),
+            Measure(name, "ms", compute_p95_ms(among), Target("<=", 2.0), compute_p95_ms(alone)),
             Measure(f"fill_{total}_units", "min", filled_s / 60, Target("<=", 20.0)),
         ], filled_s
 
@@ -188,37 +188,39 @@ class Bench:
         return [await self.asking.understood(bank, text) for bank, text in zip(cycle(banks), asked, strict=False)]
 
     async def _timed(self, ask: Ask, questions: Sequence[Question]) -> list[float]:
-        await run_lanes(lanes(ask, questions, 1))
-        return [took for _ in range(self.sizes.rounds) for took in await run_lanes(lanes(ask, questions, 1))]
+        await run_lanes(split_lanes(ask, questions, 1))
+        return [took for _ in range(self.sizes.rounds) for took in await run_lanes(split_lanes(ask, questions, 1))]
 
     async def _beside_floor(self, questions: Sequence[Question], clients: int) -> list[Measure]:
         ours, floor = await self._in_turns((self.asking.ours, self.asking.floor), questions, clients)
         name = "1_client" if clients == 1 else f"{clients}_clients"
         return [
-            Measure(f"recall_p50_{name}", "ms", p50_ms(ours), Target("<=", 2.5), p50_ms(floor)),
-            Measure(f"recall_p95_{name}", "ms", p95_ms(ours), Target("<=", 3.0), p95_ms(floor)),
+            Measure(f"recall_p50_{name}", "ms", compute_p50_ms(ours), Target("<=", 2.5), compute_p50_ms(floor)),
+            Measure(f"recall_p95_{name}", "ms", compute_p95_ms(ours), Target("<=", 3.0), compute_p95_ms(floor)),
         ]
 
-    async def _over_http(self, questions: Sequence[Question], door: Door) -> Measure:
+    async def _over_http(self, questions: Sequence[Question], door: RecallEndpoint) -> Measure:
         ours, http = await self._in_turns((self.asking.ours, door.ask), questions, 1)
-        return Measure("http_adds_p50", "ms", p50_ms(http) - p50_ms(ours), Target("<=", 6.0))
+        return Measure("http_adds_p50", "ms", compute_p50_ms(http) - compute_p50_ms(ours), Target("<=", 6.0))
 
-    async def _fed(self, questions: Sequence[Question], door: Door) -> tuple[Measure, float]:
+    async def _fed(self, questions: Sequence[Question], door: RecallEndpoint) -> tuple[Measure, float]:
         """Ask the very bank that is fed: what waits to be embedded and indexed in it is in the figure."""
         quiet = await self._timed(door.ask, questions)
-        with fed(str(door.client.base_url), door.key, LARGE) as taken:
+        with run_background_load(str(door.client.base_url), door.key, LARGE) as taken:
             busy = await self._timed(door.ask, questions)
-        measure = Measure("http_p95_during_ingestion", "ms", p95_ms(busy), Target("<=", 3.0), p95_ms(quiet))
+        measure = Measure(
+            "http_p95_during_ingestion", "ms", compute_p95_ms(busy), Target("<=", 3.0), compute_p95_ms(quiet)
+        )
         return measure, taken.turns_per_s
 
     async def _in_turns(self, ways: Sequence[Ask], questions: Sequence[Question], clients: int) -> list[list[float]]:
         """Ask every way once to warm up, then in blocks that alternate; return the seconds of each way."""
         took: list[list[float]] = [[] for _ in ways]
         for way in ways:
-            await run_lanes(lanes(way, questions, clients))
+            await run_lanes(split_lanes(way, questions, clients))
         for _ in range(self.sizes.rounds):
             for mine, way in zip(took, ways, strict=True):
-                mine.extend(await run_lanes(lanes(way, questions, clients)))
+                mine.extend(await run_lanes(split_lanes(way, questions, clients)))
         return took
 
     async def _exact(self, bank: str, units: int) -> Measure:
@@ -227,7 +229,7 @@ class Bench:
         stored = StoredBank(host, identity.bank_id(host, bank), bank, units)
         database = self.here.database(1)
         try:
-            asked = await compare(database, stored, self.sizes.checked, self.on.recall)
+            asked = await compare_searches(database, stored, self.sizes.checked, self.on.recall)
         finally:
             await database.close()
         there = {one.filter: sum(other.there for other in asked if other.filter == one.filter) for one in asked}
@@ -236,6 +238,6 @@ class Bench:
         return Measure(f"recall_at_10_of_exact_{units}_units", "share", least, Target(">=", 0.98))
 
 
-def lanes(ask: Ask, questions: Sequence[Question], clients: int) -> list[list[partial[Awaitable[None]]]]:
+def split_lanes(ask: Ask, questions: Sequence[Question], clients: int) -> list[list[partial[Awaitable[None]]]]:
     """Deal the questions out to so many clients."""
     return [[partial(ask, question) for question in questions[lane::clients]] for lane in range(clients)]

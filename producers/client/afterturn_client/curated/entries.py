@@ -60,7 +60,7 @@ class MemoryState:
     @property
     def characters(self) -> int:
         """How many characters the file holds, separators included."""
-        return len(render(self.entries))
+        return len(render_entries(self.entries))
 
     @property
     def usage(self) -> str:
@@ -68,7 +68,7 @@ class MemoryState:
         return f"{self.characters:,} of {self.limit:,} characters, {round(100 * self.characters / self.limit)} %"
 
 
-def tidy(content: str) -> str:
+def tidy_entry(content: str) -> str:
     """Return an entry as it is stored: its lines end alike, nothing blank stands around it."""
     return _lines_alike(content).strip()
 
@@ -78,7 +78,7 @@ def is_separator(line: str) -> bool:
     return line.strip() == SEPARATOR
 
 
-def parse(text: str) -> Entries:
+def parse_entries(text: str) -> Entries:
     """Return the entries of a file's text, blank ones and exact repetitions left out."""
     groups: list[list[str]] = [[]]
     for line in _lines_alike(text).split("\n"):
@@ -86,12 +86,12 @@ def parse(text: str) -> Entries:
             groups.append([])
         else:
             groups[-1].append(line)
-    entries = (tidy("\n".join(group)) for group in groups)
+    entries = (tidy_entry("\n".join(group)) for group in groups)
     return Entries(dict.fromkeys(filter(None, entries)))
 
 
-def render(entries: Iterable[str]) -> str:
-    """Return the text that `parse` reads as these entries."""
+def render_entries(entries: Iterable[str]) -> str:
+    """Return the text that `parse_entries` reads as these entries."""
     return _BETWEEN.join(entries)
 
 

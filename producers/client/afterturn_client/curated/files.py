@@ -21,12 +21,12 @@ _LOOK_AGAIN_S = 0.01
 
 
 @contextmanager
-def locked(folder: Path, patience_s: float) -> Iterator[None]:
+def lock_folder(folder: Path, patience_s: float) -> Iterator[None]:
     """Hold the folder's lock, made if need be (0700). Raises MemoryBusy after `patience_s` seconds."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        _lock(handle, time.monotonic() + patience_s)
+        _acquire_lock(handle, time.monotonic() + patience_s)
         try:
             yield
         finally:
@@ -49,10 +49,10 @@ def read_text(path: Path) -> str:
 
 def replace_text(path: Path, text: str) -> None:
     """Put a new text in the place of the old one; `path` is no link. Call it under the folder's lock."""
-    _sweep(path)
+    _remove_leftovers(path)
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(6)}{_UNFINISHED}")
     try:
-        _write(unfinished, text.encode(), _mode(path))
+        _write_file(unfinished, text.encode(), _file_mode(path))
         unfinished.replace(path)
     except BaseException:
         unfinished.unlink(missing_ok=True)
@@ -60,7 +60,7 @@ def replace_text(path: Path, text: str) -> None:
     _sync_folder(path.parent)
 
 
-def _lock(handle: int, deadline: float) -> None:
+def _acquire_lock(handle: int, deadline: float) -> None:
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -73,7 +73,7 @@ def _lock(handle: int, deadline: float) -> None:
     raise MemoryBusy("another process has held the lock for too long; nothing was changed")
 
 
-def _write(path: Path, content: bytes, mode: int) -> None:
+def _write_file(path: Path, content: bytes, mode: int) -> None:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     with os.fdopen(handle, "wb") as file:
         os.fchmod(handle, mode)
@@ -82,7 +82,7 @@ def _write(path: Path, content: bytes, mode: int) -> None:
         os.fsync(handle)
 
 
-def _mode(path: Path) -> int:
+def _file_mode(path: Path) -> int:
     """Return the permissions the file has, or for a new one those of a private file."""
     try:
         return stat.S_IMODE(path.stat().st_mode)
@@ -90,7 +90,7 @@ def _mode(path: Path) -> int:
         return 0o600
 
 
-def _sweep(target: Path) -> None:
+def _remove_leftovers(target: Path) -> None:
     """Remove what writers that were killed have left; the lock says that none of them is at work."""
     for path in target.parent.glob(f".{target.name}.*{_UNFINISHED}"):
         path.unlink(missing_ok=True)

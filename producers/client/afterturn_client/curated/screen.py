@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from afterturn_client.curated.entries import is_separator, tidy
+from afterturn_client.curated.entries import is_separator, tidy_entry
 from afterturn_client.curated.errors import (
     CuratedError,
     EntryBlank,
@@ -62,41 +62,41 @@ _PATTERNS = {name: re.compile(pattern) for name, pattern in _RULES.items()}
 _BLANKS = re.compile(r"[^\S\n]+")
 
 
-def screened(content: str) -> str:
+def screen_entry(content: str) -> str:
     """Return the content as it may be stored, tidied. Raises EntryRefused's subclasses."""
-    entry = tidy(content)
-    error = objection(entry)
+    entry = tidy_entry(content)
+    error = find_objection(entry)
     if error is not None:
         raise error
     return entry
 
 
-def objection(entry: str) -> CuratedError | None:
+def find_objection(entry: str) -> CuratedError | None:
     """Return what speaks against keeping a tidied entry, or None."""
     if not entry:
         return EntryBlank("there is nothing to remember in the content")
-    unseen = next(_unseen(entry), None)
+    unseen = next(_invisible_characters(entry), None)
     if unseen is not None:
         return EntryInvisible(ord(unseen))
     if any(map(is_separator, entry.split("\n"))):
         return EntrySeparator("a line that holds only the section sign separates entries; leave it out")
     plain = _BLANKS.sub(" ", unicodedata.normalize("NFKC", entry).casefold())
-    rule = next((name for name, pattern in _PATTERNS.items() if _found(pattern, plain)), None)
+    rule = next((name for name, pattern in _PATTERNS.items() if _matches_lines(pattern, plain)), None)
     return None if rule is None else EntrySuspicious(rule)
 
 
-def _found(pattern: re.Pattern[str], plain: str) -> bool:
+def _matches_lines(pattern: re.Pattern[str], plain: str) -> bool:
     """Look line by line, and across line ends, which a model reads over."""
     return pattern.search(plain) is not None or pattern.search(plain.replace("\n", " ")) is not None
 
 
-def _unseen(entry: str) -> Iterator[str]:
+def _invisible_characters(entry: str) -> Iterator[str]:
     for at, sign in enumerate(entry):
         if sign in "\n\t" or not _is_unseen(sign):
             continue
         before, after = entry[at - 1 : at], entry[at + 1 : at + 2]
-        joins = sign in _JOINERS and _foreign(before) and _foreign(after)
-        styles = sign in _STYLES and (before in _KEYCAPS or _foreign(before))
+        joins = sign in _JOINERS and _is_foreign(before) and _is_foreign(after)
+        styles = sign in _STYLES and (before in _KEYCAPS or _is_foreign(before))
         if not (joins or styles):
             yield sign
 
@@ -105,7 +105,7 @@ def _is_unseen(sign: str) -> bool:
     return sign in _UNSEEN or sign in _SELECTORS or unicodedata.category(sign) in _UNSEEN_CATEGORIES
 
 
-def _foreign(sign: str) -> bool:
+def _is_foreign(sign: str) -> bool:
     """Whether a sign is one that may be joined or styled: beyond ASCII and Latin, and seen."""
     return bool(sign) and ord(sign) >= _BEYOND_LATIN and (sign in _STYLES or not _is_unseen(sign))
 

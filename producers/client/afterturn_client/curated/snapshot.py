@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from afterturn_client.curated.entries import SEPARATOR, Entries, MemoryState, Target
-from afterturn_client.curated.screen import objection
+from afterturn_client.curated.screen import find_objection
 from afterturn_client.curated.store import MemoryStore
 
 _TITLES = {
@@ -27,14 +27,14 @@ class MemorySnapshot:
     def take(cls, store: MemoryStore) -> Self:
         """Read both files and render them, once. Raises MemoryUnreadable."""
         memory, user = store.read(Target.MEMORY), store.read(Target.USER)
-        return cls(memory, user, f"{_block(memory)}\n\n{_block(user)}")
+        return cls(memory, user, f"{_render_block(memory)}\n\n{_render_block(user)}")
 
 
-def _block(state: MemoryState) -> str:
+def _render_block(state: MemoryState) -> str:
     """Return one file under a header that shows its use and limit."""
-    return f"## {_TITLES[state.target]} [{state.usage}]\n\n{_body(state.entries) or _EMPTY}"
+    return f"## {_TITLES[state.target]} [{state.usage}]\n\n{_render_body(state.entries) or _EMPTY}"
 
 
-def _body(entries: Entries) -> str:
+def _render_body(entries: Entries) -> str:
     """Join the entries; one that was written past the screen, by hand or by an attacker, is told of, not shown."""
-    return f"\n{SEPARATOR}\n".join(entry if objection(entry) is None else _WITHHELD for entry in entries)
+    return f"\n{SEPARATOR}\n".join(entry if find_objection(entry) is None else _WITHHELD for entry in entries)

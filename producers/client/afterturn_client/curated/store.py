@@ -6,10 +6,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from afterturn_client.curated.entries import Entries, Limits, MemoryState, Target, parse, render, tidy
+from afterturn_client.curated.entries import (
+    Entries,
+    Limits,
+    MemoryState,
+    Target,
+    parse_entries,
+    render_entries,
+    tidy_entry,
+)
 from afterturn_client.curated.errors import EntryBlank, NoMatch, OverLimit, SeveralMatches
-from afterturn_client.curated.files import locked, read_text, replace_text
-from afterturn_client.curated.screen import screened
+from afterturn_client.curated.files import lock_folder, read_text, replace_text
+from afterturn_client.curated.screen import screen_entry
 from afterturn_client.errors import InvalidRequestError
 
 
@@ -44,7 +52,7 @@ class MemoryStore:
 
     def read(self, target: Target) -> MemoryState:
         """Return one file as it is now; one that does not exist has no entries."""
-        return MemoryState(target, parse(read_text(self._path(target))), self.limits.of(target))
+        return MemoryState(target, parse_entries(read_text(self._path(target))), self.limits.of(target))
 
     def add(self, target: Target, content: str) -> Change:
         """Append an entry. One that is there already, word for word, stays the only one: nothing changes."""
@@ -83,22 +91,22 @@ class MemoryStore:
 
     def _admitted(self, target: Target, content: str) -> str:
         """Return the content as an entry; what alone is over the limit is not even screened."""
-        size = len(tidy(content))
+        size = len(tidy_entry(content))
         if size > self.limits.of(target):
             raise OverLimit(self.read(target), size)
-        return screened(content)
+        return screen_entry(content)
 
     def _change(self, target: Target, changed: Callable[[Entries], Entries], done: str, nothing: str) -> Change:
         # A file that profiles share by a link is locked where it is.
         path = Path(os.path.realpath(self._path(target)))
-        with locked(path.parent, self.patience_s):
+        with lock_folder(path.parent, self.patience_s):
             before = self.read(target)
             after = MemoryState(target, changed(before.entries), before.limit)
             if after.entries == before.entries:
                 return Change(before, changed=False, note=nothing)
             if after.characters > after.limit and after.characters >= before.characters:
                 raise OverLimit(before, after.characters)
-            replace_text(path, render(after.entries))
+            replace_text(path, render_entries(after.entries))
         return Change(after, changed=True, note=done)
 
     def _path(self, target: Target) -> Path:

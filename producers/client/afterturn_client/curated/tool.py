@@ -64,17 +64,17 @@ class MemoryTool:
         also has `error` (a code) and, where old_text fits none or several, `candidates`.
         """
         try:
-            action, target, texts = _read(arguments)
+            action, target, texts = _parse_arguments(arguments)
         except _Unusable as error:
-            return _json({"ok": False, "error": "invalid_arguments", "message": str(error)})
+            return _encode_json({"ok": False, "error": "invalid_arguments", "message": str(error)})
         try:
             change = self._apply(action, target, texts)
         except CuratedError as error:
-            return _json(self._refusal(target, error))
+            return _encode_json(self._refusal(target, error))
         except OSError as error:
             problem = f"the file could not be read or written ({type(error).__name__})"
-            return _json({"ok": False, "error": "unavailable", "message": problem})
-        return _json({"ok": True, "changed": change.changed, "message": change.note} | _shown(change.state))
+            return _encode_json({"ok": False, "error": "unavailable", "message": problem})
+        return _encode_json({"ok": True, "changed": change.changed, "message": change.note} | _state_json(change.state))
 
     def _apply(self, action: str, target: Target, texts: list[str]) -> Change:
         if action == "add":
@@ -88,13 +88,13 @@ class MemoryTool:
         if isinstance(error, NoMatch | SeveralMatches):
             answer["candidates"] = list(error.candidates)
         try:
-            return answer | _shown(self.store.read(target))
+            return answer | _state_json(self.store.read(target))
         except (CuratedError, OSError):
             return answer
 
 
-def _read(arguments: Mapping[str, Any] | str) -> tuple[str, Target, list[str]]:
-    given = _object(arguments)
+def _parse_arguments(arguments: Mapping[str, Any] | str) -> tuple[str, Target, list[str]]:
+    given = _parse_object(arguments)
     action, target = given.get("action"), given.get("target")
     if not isinstance(action, str) or action not in _NEEDS:
         raise _Unusable("action must be add, replace or remove")
@@ -106,7 +106,7 @@ def _read(arguments: Mapping[str, Any] | str) -> tuple[str, Target, list[str]]:
     return action, Target(target), [text for text in texts if isinstance(text, str)]
 
 
-def _object(arguments: Mapping[str, Any] | str) -> Mapping[str, Any]:
+def _parse_object(arguments: Mapping[str, Any] | str) -> Mapping[str, Any]:
     try:
         value = json.loads(arguments) if isinstance(arguments, str) else arguments
     except (ValueError, RecursionError):
@@ -116,9 +116,9 @@ def _object(arguments: Mapping[str, Any] | str) -> Mapping[str, Any]:
     return value
 
 
-def _shown(state: MemoryState) -> dict[str, Any]:
+def _state_json(state: MemoryState) -> dict[str, Any]:
     return {"target": state.target.value, "entries": list(state.entries), "usage": state.usage}
 
 
-def _json(answer: Mapping[str, Any]) -> str:
+def _encode_json(answer: Mapping[str, Any]) -> str:
     return json.dumps(answer, ensure_ascii=False)

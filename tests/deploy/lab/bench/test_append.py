@@ -9,16 +9,16 @@ import pytest
 from sqlalchemy import text
 from typer.testing import CliRunner, Result
 
-from deploy.cli.app import build
+from deploy.cli.app import build_cli
 from deploy.lab.bench import append
-from deploy.lab.bench.acknowledgement import Acknowledging, now, turn_ids
-from deploy.lab.bench.acknowledgement import append as append_turns
+from deploy.lab.bench.acknowledgement import AcknowledgementBench, derive_turn_ids, read_clock
+from deploy.lab.bench.acknowledgement import append_new_turns as append_turns
 from deploy.lab.bench.append import Sizes, run
-from deploy.lab.bench.ground import ground
-from deploy.lab.bench.measures import Outcome
+from deploy.lab.bench.ground import open_bench_database
+from deploy.lab.bench.measures import BenchOutcome
 from deploy.lab.bench.servers import BenchServers
-from deploy.lab.bench.talk import Talk
-from deploy.lab.bench.turn_costs import round_trips
+from deploy.lab.bench.talk import TurnGenerator
+from deploy.lab.bench.turn_costs import measure_round_trips
 from store.connections import create_owner_engine
 from store.database import Database
 from store.ledger.ledger import Ledger, Stage
@@ -63,15 +63,15 @@ async def left_behind(grounds: BenchServers) -> dict[str, int]:
 
 
 async def test_a_turn_of_many_messages_takes_no_more_round_trips(grounds: BenchServers) -> None:
-    async with ground(grounds) as here:
-        trips = await round_trips(here)
+    async with open_bench_database(grounds) as here:
+        trips = await measure_round_trips(here)
     assert (trips.floor, trips.ours, trips.met) == (1, 1, True)
 
 
 async def test_floor_b_writes_the_rows_that_an_append_writes(grounds: BenchServers) -> None:
-    async with ground(grounds) as here, append._beside_floors(here) as (database, floors):
+    async with open_bench_database(grounds) as here, append._open_floors(here) as (database, floors):
         host = await here.new_host(database)
-        acknowledging = await Acknowledging(here, database, floors, host, 2).warmed_up()
+        acknowledging = await AcknowledgementBench(here, database, floors, host, 2).warmed_up()
         taken = await acknowledging.rounds(2, 3)
         assert [len(taken.ours), len(taken.floor_a), len(taken.floor_b)] == [12, 12, 12]
         for table in ("event_store_t", "agent_memory_unit_t", "unit_word_t", "turn_t", "ledger_t"):
@@ -96,14 +96,14 @@ async def sessions(owner: Any, host: Any) -> list[tuple[Any, ...]]:
 
 
 async def test_workers_of_a_running_stack_find_nothing_of_a_bench(grounds: BenchServers) -> None:
-    async with ground(grounds) as here:
+    async with open_bench_database(grounds) as here:
         database = here.database(2)
         try:
             host = await here.new_host(database)
-            turns = Talk("s").take(3)
-            session, ids = turn_ids(host, turns)
+            turns = TurnGenerator("s").take(3)
+            session, ids = derive_turn_ids(host, turns)
             async with here.kept_from_workers(host, [session], ids):
-                await append_turns(TurnStore(database, now), host, *turns)
+                await append_turns(TurnStore(database, read_clock), host, *turns)
                 assert await claimed(database) == []
             assert await claimed(database) == []
         finally:
@@ -120,9 +120,9 @@ async def claimed(database: Database) -> list[object]:
 async def test_every_promise_is_measured_and_shown_and_nothing_stays_behind(
     grounds: BenchServers, operated: Operated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measured: list[Outcome] = []
+    measured: list[BenchOutcome] = []
 
-    async def once(*told: Any) -> Outcome:
+    async def once(*told: Any) -> BenchOutcome:
         if not measured:
             measured.append(await run(*told))
         return measured[0]
@@ -157,6 +157,6 @@ def assert_told(result: Result) -> None:
 
 
 async def test_an_unknown_bench_is_wrong_usage() -> None:
-    result = await asyncio.to_thread(CliRunner().invoke, build("bench"), ["bench", "nothing"])
+    result = await asyncio.to_thread(CliRunner().invoke, build_cli("bench"), ["bench", "nothing"])
     assert result.exit_code == 2
     assert "append" in result.stderr

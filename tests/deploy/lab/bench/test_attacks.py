@@ -11,17 +11,17 @@ import pytest
 from sqlalchemy import NullPool, text
 from typer.testing import CliRunner
 
-from deploy.cli.app import build
+from deploy.cli.app import build_cli
 from deploy.lab.bench.attacks import run
-from deploy.lab.bench.attacks.attack import Attack, Must
-from deploy.lab.bench.attacks.attacker import ABORTED, CLOSED, NO_ANSWER, NOT_WORKED_OFF, Attacker, ending_of
+from deploy.lab.bench.attacks.attack import Attack, RequiredEnding
+from deploy.lab.bench.attacks.attacker import ABORTED, CLOSED, NO_ANSWER, NOT_WORKED_OFF, Attacker, classify_ending
 from deploy.lab.bench.attacks.registry import ATTACKS
-from deploy.lab.bench.attacks.report import AttackOutcome, AttackReport, Quiet
-from deploy.lab.bench.attacks.victim import Felt, p95_of
+from deploy.lab.bench.attacks.report import AttackOutcome, AttackReport, Baseline
+from deploy.lab.bench.attacks.victim import VictimCall, compute_call_p95_ms
 from deploy.lab.bench.measures import Machine
 from store.connections import create_owner_engine
 
-QUIET = Quiet(turn_p95_ms=30.0, recall_p95_ms=100.0)
+QUIET = Baseline(turn_p95_ms=30.0, recall_p95_ms=100.0)
 
 
 async def _send(_attacker: Attacker) -> None:
@@ -29,7 +29,7 @@ async def _send(_attacker: Attacker) -> None:
 
 
 HELD = AttackReport(
-    Attack("large_thing", "a large thing", Must.BE_REFUSED, _send),
+    Attack("large_thing", "a large thing", RequiredEnding.BE_REFUSED, _send),
     endings={"413 PAYLOAD_TOO_LARGE": 2},
     bystander_refused=0,
     seconds=5.0,
@@ -58,15 +58,19 @@ def test_the_bench_ends_within_six_minutes_where_every_attack_is_held() -> None:
     "must, right, wrong",
     [
         (
-            Must.BE_CUT_OFF,
+            RequiredEnding.BE_CUT_OFF,
             ["431", "400", "408", "408 REQUEST_TIMEOUT", "429 RATE_LIMITED", CLOSED, ABORTED],
             ["200", "401 X"],
         ),
-        (Must.BE_REFUSED, ["413 PAYLOAD_TOO_LARGE", "422 INVALID_ARGUMENT", "503 UNAVAILABLE"], ["200", "201", "413"]),
-        (Must.BE_ANSWERED, ["200", "201", "202", "204", "429 RATE_LIMITED"], [CLOSED, "400"]),
+        (
+            RequiredEnding.BE_REFUSED,
+            ["413 PAYLOAD_TOO_LARGE", "422 INVALID_ARGUMENT", "503 UNAVAILABLE"],
+            ["200", "201", "413"],
+        ),
+        (RequiredEnding.BE_ANSWERED, ["200", "201", "202", "204", "429 RATE_LIMITED"], [CLOSED, "400"]),
     ],
 )
-def test_how_a_call_may_end(must: Must, right: list[str], wrong: list[str]) -> None:
+def test_how_a_call_may_end(must: RequiredEnding, right: list[str], wrong: list[str]) -> None:
     assert [ending for ending in [*right, *wrong] if must.allows(ending)] == right
     assert not any(must.allows(ending) for ending in (NO_ANSWER, NOT_WORKED_OFF, "500 INTERNAL", "500", "502", ""))
 
@@ -81,7 +85,7 @@ def test_how_a_call_may_end(must: Must, right: list[str], wrong: list[str]) -> N
     ],
 )
 def test_an_ending_is_a_status_and_the_code_of_an_error(status: int, body: bytes, ending: str) -> None:
-    assert ending_of(status, body) == ending
+    assert classify_ending(status, body) == ending
 
 
 @pytest.mark.parametrize(
@@ -117,12 +121,14 @@ def test_each_attack_has_both_figures_of_the_victim_and_the_quiet_ones_stand_bes
 
 
 def test_a_percentile_is_of_one_kind_of_call() -> None:
-    felt = [Felt("turn", n, n / 1000, well=True) for n in range(100)] + [Felt("recall", 0.0, 9.0, well=True)]
-    assert p95_of(felt, "turn") == pytest.approx(94.0)
+    felt = [VictimCall("turn", n, n / 1000, well=True) for n in range(100)] + [
+        VictimCall("recall", 0.0, 9.0, well=True)
+    ]
+    assert compute_call_p95_ms(felt, "turn") == pytest.approx(94.0)
 
 
 def test_an_attack_that_there_is_none_of_is_wrong_usage() -> None:
-    done = CliRunner().invoke(build("bench"), ["bench", "attacks", "--only", "arson"])
+    done = CliRunner().invoke(build_cli("bench"), ["bench", "attacks", "--only", "arson"])
     assert (done.exit_code, "large_header" in done.output) == (2, True)
 
 

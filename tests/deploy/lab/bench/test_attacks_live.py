@@ -18,7 +18,7 @@ from deploy.lab.bench.attacks import connections, floods
 from deploy.lab.bench.attacks.attacker import BANK, Attacker
 from deploy.lab.bench.attacks.memory import MemoryWatch
 from deploy.lab.bench.attacks.registry import ATTACKS
-from deploy.lab.bench.attacks.run import ENVIRONMENT, Tenants, tenants_of
+from deploy.lab.bench.attacks.run import ENVIRONMENT, TenantFactory, tenants_of
 from tests.deploy.test_cli_live import Live, up
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("attacks")]
@@ -57,7 +57,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def tenants(live: Live) -> AsyncIterator[Tenants]:
+async def tenants(live: Live) -> AsyncIterator[TenantFactory]:
     async with tenants_of(live.stack) as lent:
         yield lent
 
@@ -85,7 +85,7 @@ async def bystanding(attacker: Attacker) -> AsyncIterator[None]:
 
 @pytest.mark.parametrize("name", [attack.name for attack in ATTACKS if attack.name not in CUT_OFF | NOT_HELD])
 async def test_an_attack_is_refused_or_harmless_and_no_other_tenant_is_refused(
-    tenants: Tenants, monkeypatch: pytest.MonkeyPatch, name: str
+    tenants: TenantFactory, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr(floods, "HELD_S", HELD_S)
     attack = next(one for one in ATTACKS if one.name == name)

@@ -6,8 +6,8 @@ from deploy.bootstrap import HOST as HOST_NAME
 from deploy.lab.bench.history import ARCHIVE_EVERY, History
 from store import identity
 from store.log.catalog import EventType
-from store.log.envelope import reoffer
-from store.replay import Scope, verify
+from store.log.envelope import build_reoffer
+from store.replay import Scope, verify_log
 from store.tenancy.keys import Keys
 from tests.deploy.operated import Operated
 
@@ -26,7 +26,7 @@ def test_every_event_is_one_the_catalog_knows_and_every_type_occurs() -> None:
     assert {event["type"] for event in told} == {kind.value for kind in EventType}
     versions: dict[str, int] = {}
     for event in told:
-        assert reoffer({**event["payload"], "aggregateversion": event["version"]})["id"] == event["id"]
+        assert build_reoffer({**event["payload"], "aggregateversion": event["version"]})["id"] == event["id"]
         assert event["version"] == versions.get(event["subject"], 0) + 1
         versions[event["subject"]] = event["version"]
 
@@ -39,9 +39,9 @@ async def test_generate_writes_it_once_and_it_replays_equal(operated: Operated) 
     assert (first["events"], first["appended"], first["known"], first["bank"]) == (1500, 1500, 0, "generated-4")
     more = await operated.answer("generate", "--events", "2500", "--seed", "4")
     assert (more["appended"], more["known"]) == (1000, 1500)
-    report = await verify(operated.postgres.owner_url)
+    report = await verify_log(operated.postgres.owner_url)
     assert (report.equal, report.events) == (True, 2500)
     assert all(table.rows_live for table in report.tables)
     bank = identity.bank_id(identity.host_id(HOST_NAME), "generated-4")
-    scoped = await verify(operated.postgres.owner_url, Scope(identity.host_id(HOST_NAME), bank))
+    scoped = await verify_log(operated.postgres.owner_url, Scope(identity.host_id(HOST_NAME), bank))
     assert scoped.equal

@@ -1,6 +1,6 @@
 """Measures, ratios and targets."""
 
-from deploy.lab.bench.measures import Machine, Measure, Outcome, Target
+from deploy.lab.bench.measures import BenchOutcome, Machine, Measure, Target
 
 
 def test_a_target_speaks_of_the_ratio_where_there_is_a_floor() -> None:
@@ -27,8 +27,8 @@ def test_a_target_without_a_floor_speaks_of_the_figure() -> None:
 def test_a_bench_holds_when_every_target_does() -> None:
     machine = Machine(2, "18.6", "0.8.6", {"fsync": "on"})
     good, bad = Measure("a", "ms", 1.0, Target("<=", 2.0)), Measure("b", "ms", 3.0, Target("<=", 2.0))
-    assert Outcome(machine, [good]).met
-    assert not Outcome(machine, [good, bad]).met
-    shown = Outcome(machine, [good]).as_json()
+    assert BenchOutcome(machine, [good]).met
+    assert not BenchOutcome(machine, [good, bad]).met
+    shown = BenchOutcome(machine, [good]).as_json()
     assert shown["machine"] == {"cores": 2, "postgresql": "18.6", "pgvector": "0.8.6"}
     assert shown["settings"] == {"fsync": "on"}

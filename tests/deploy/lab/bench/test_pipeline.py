@@ -8,14 +8,14 @@ import pytest
 from sqlalchemy import text
 
 from deploy.lab.bench import pipeline, row_floor, stage_floors
-from deploy.lab.bench.acknowledgement import now
-from deploy.lab.bench.ground import ground
-from deploy.lab.bench.material import conversations
-from deploy.lab.bench.measures import Outcome
+from deploy.lab.bench.acknowledgement import read_clock
+from deploy.lab.bench.ground import open_bench_database
+from deploy.lab.bench.material import repeat_conversation
+from deploy.lab.bench.measures import BenchOutcome
 from deploy.lab.bench.pipeline import Sizes
-from deploy.lab.bench.pipeline_stack import pipeline_stack
+from deploy.lab.bench.pipeline_stack import open_pipeline_stack
 from deploy.lab.bench.servers import BenchServers
-from deploy.lab.bench.talk import Talk
+from deploy.lab.bench.talk import TurnGenerator
 from store.memory.turns import TurnStore
 
 # Two workers would measure twice.
@@ -33,15 +33,15 @@ PROMISED = {
 
 
 @pytest.fixture(scope="module")
-def measured() -> tuple[Outcome, list[int]]:
+def measured() -> tuple[BenchOutcome, list[int]]:
     """One small run, and the processes it ran on."""
-    with pipeline_stack() as on:
+    with open_pipeline_stack() as on:
         pids = [on.gateway_pid, on.stack.pid, *(process.pid for process in on.stack.processes)]
         outcome = asyncio.run(pipeline.run(on, lambda _: None, SMALL))
     return outcome, pids
 
 
-def test_every_promise_is_measured(measured: tuple[Outcome, list[int]]) -> None:
+def test_every_promise_is_measured(measured: tuple[BenchOutcome, list[int]]) -> None:
     rows: list[dict[str, Any]] = measured[0].as_json()["measures"]
     assert {row["measure"]: row["target"] for row in rows} == PROMISED
     for row in rows:
@@ -51,7 +51,7 @@ def test_every_promise_is_measured(measured: tuple[Outcome, list[int]]) -> None:
             assert row["ratio"] == pytest.approx(row["ours"] / row["floor"], rel=0.01)
 
 
-def test_the_floor_is_printed_for_each_stage(measured: tuple[Outcome, list[int]]) -> None:
+def test_the_floor_is_printed_for_each_stage(measured: tuple[BenchOutcome, list[int]]) -> None:
     outcome = measured[0]
     floors = [outcome.parts[f"floor_{part}_ms"] for part in ("embedding", "gateway", "rows", "rules")]
     assert all(floor > 0 for floor in floors)
@@ -60,25 +60,25 @@ def test_the_floor_is_printed_for_each_stage(measured: tuple[Outcome, list[int]]
     assert both["pipeline_over_embedder_alone"] == pytest.approx(outcome.machine.cores / floors[0] * 1000)
 
 
-def test_both_ratios_are_told_by_processor_time_too(measured: tuple[Outcome, list[int]]) -> None:
+def test_both_ratios_are_told_by_processor_time_too(measured: tuple[BenchOutcome, list[int]]) -> None:
     parts = measured[0].parts
     spent = sum(figure for name, figure in parts.items() if name.startswith("ours_"))
     assert parts["processor_over_embedder_alone"] == pytest.approx(parts["floor_embedding_ms"] / spent)
     assert parts["processor_over_library_calls"] > parts["processor_over_embedder_alone"]
 
 
-def test_nothing_of_the_stack_is_left_running(measured: tuple[Outcome, list[int]]) -> None:
+def test_nothing_of_the_stack_is_left_running(measured: tuple[BenchOutcome, list[int]]) -> None:
     assert not any(psutil.pid_exists(pid) for pid in measured[1])
 
 
 async def test_the_rows_of_the_floor_are_the_rows_that_were_written(grounds: BenchServers) -> None:
-    async with ground(grounds) as here:
+    async with open_bench_database(grounds) as here:
         database = here.database(1)
         try:
             source = await here.new_host(database)
-            store, talk = TurnStore(database, now), Talk("s")
+            store, talk = TurnStore(database, read_clock), TurnGenerator("s")
             await store.append(source, talk.take(3))
-            since = await row_floor.mark(here)
+            since = await row_floor.read_transaction_mark(here)
             await store.append(source, talk.take(5))
         finally:
             await database.close()
@@ -96,6 +96,6 @@ async def test_the_rows_of_the_floor_are_the_rows_that_were_written(grounds: Ben
 
 
 def test_the_conversation_gives_every_stage_something_to_do() -> None:
-    turns = next(conversations(1))
+    turns = next(repeat_conversation(1))
     assert all(turn.gateway for turn in turns)
-    assert len([post for turn in turns for post in stage_floors.posts(turn)]) == 2 * len(turns)
+    assert len([post for turn in turns for post in stage_floors.encode_gateway_calls(turn)]) == 2 * len(turns)

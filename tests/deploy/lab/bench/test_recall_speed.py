@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from deploy.lab.bench.ground import ground
-from deploy.lab.bench.recall.feeding import TOGETHER, NotFed, fed
-from deploy.lab.bench.recall.filling import Filler, Phrases
+from deploy.lab.bench.ground import open_bench_database
+from deploy.lab.bench.recall.feeding import BATCH_TURNS, LoadStopped, run_background_load
+from deploy.lab.bench.recall.filling import BankFiller, Phrases
 from deploy.lab.bench.recall.speed import RecallServers, Sizes, run
 from deploy.lab.bench.servers import BenchServers
 from embeddings.registry import create_embedder
@@ -51,16 +51,16 @@ async def test_every_promise_is_measured_and_nothing_stays_behind(on: RecallServ
 
 
 async def test_a_filled_bank_is_as_the_stages_would_have_left_it(on: RecallServers, grounds: BenchServers) -> None:
-    async with ground(grounds) as here:
+    async with open_bench_database(grounds) as here:
         database, embedder = here.database(1), create_embedder(on.embedding, on.data)
         try:
             host = await here.new_host(database)
-            await Filler(here.owner, host, await Phrases.read(embedder)).fill("b", 50)
+            await BankFiller(here.owner, host, await Phrases.read(embedder)).fill("b", 50)
             bank = identity.bank_id(host, "b")
             async with database.tenant(host) as connection:
-                filled = await bank_state.contents(connection, host, bank)
-                await bank_state.rebuild(connection, host, bank)
-                assert filled == await bank_state.contents(connection, host, bank)
+                filled = await bank_state.read_contents(connection, host, bank)
+                await bank_state.rebuild_bank(connection, host, bank)
+                assert filled == await bank_state.read_contents(connection, host, bank)
             assert len(filled["term_t"]) > 50
         finally:
             await embedder.close()
@@ -71,9 +71,9 @@ def test_a_bank_is_fed_with_whole_batches_while_the_block_runs() -> None:
     double = NativeDouble()
     with loopback() as server:
         server.answer = double.answer
-        with fed(server.url, KEY, "large") as taken:
+        with run_background_load(server.url, KEY, "large") as taken:
             wait_until(lambda: len(double.batches) > 2, "it goes on")
-    assert set(double.batches) == {TOGETHER}
+    assert set(double.batches) == {BATCH_TURNS}
     assert {bank for bank, *_ in double.turns} == {"large"}
     assert taken.turns_per_s > 0
 
@@ -81,5 +81,5 @@ def test_a_bank_is_fed_with_whole_batches_while_the_block_runs() -> None:
 def test_a_service_that_takes_nothing_is_not_measured_as_if_it_were_fed() -> None:
     with loopback() as server:
         server.answer = NativeDouble().answer
-        with pytest.raises(NotFed), fed(server.url, "somebody else's key", "large"):
+        with pytest.raises(LoadStopped), run_background_load(server.url, "somebody else's key", "large"):
             pass

@@ -7,15 +7,15 @@ import pytest_asyncio
 from sqlalchemy import text
 
 from deploy.lab.chaos import undisturbed
-from deploy.lab.chaos.eye import Eye, eye_on
-from deploy.lab.chaos.knowledge import Paper, Rule, knowledge
-from deploy.lab.chaos.talk import conversations
+from deploy.lab.chaos.eye import DatabaseObserver, open_observer
+from deploy.lab.chaos.knowledge import PlannedDirective, PlannedDocument, plan_knowledge
+from deploy.lab.chaos.talk import make_conversations
 from tests.servers import TestPostgres
 
-SESSIONS = conversations(24, seed=1)
-CHANGES = [change for lane in knowledge(400, seed=1) for change in lane]
-PAPERS = [change for change in CHANGES if isinstance(change, Paper)]
-RULES = [change for change in CHANGES if isinstance(change, Rule)]
+SESSIONS = make_conversations(24, seed=1)
+CHANGES = [change for lane in plan_knowledge(400, seed=1) for change in lane]
+PAPERS = [change for change in CHANGES if isinstance(change, PlannedDocument)]
+RULES = [change for change in CHANGES if isinstance(change, PlannedDirective)]
 #: What the gateway's stage leaves of turns that it took; the undisturbed run hands them to none.
 HANDED_OVER = """
     insert into afterturn.ledger_t (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position, status,
@@ -30,9 +30,9 @@ TURNS = sorted((turn for session in SESSIONS for turn in session), key=lambda tu
 async def ingested(servers: tuple[TestPostgres, object]) -> AsyncIterator[TestPostgres]:
     """A database with some turns in it, through every stage, to which nobody is connected."""
     database = await servers[0].create(f"chaos_{uuid4().hex}")
-    await undisturbed.ingest(database.app_url, database.operator_url, TURNS, PAPERS, RULES)
-    async with eye_on(database.owner_url) as eye:
-        assert await eye.see(text(HANDED_OVER))
+    await undisturbed.ingest_undisturbed(database.app_url, database.operator_url, TURNS, PAPERS, RULES)
+    async with open_observer(database.owner_url) as eye:
+        assert await eye.query(text(HANDED_OVER))
     yield database
     await database.drop()
 
@@ -46,7 +46,7 @@ async def copied(ingested: TestPostgres) -> AsyncIterator[TestPostgres]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def eye(copied: TestPostgres) -> AsyncIterator[Eye]:
+async def eye(copied: TestPostgres) -> AsyncIterator[DatabaseObserver]:
     """An eye on a copy of it."""
-    async with eye_on(copied.owner_url) as eye:
+    async with open_observer(copied.owner_url) as eye:
         yield eye

@@ -7,10 +7,10 @@ import pytest
 from sqlalchemy import text
 
 from deploy.lab.chaos import counting, tables
-from deploy.lab.chaos.eye import Eye, eye_on
-from deploy.lab.chaos.interrupted import Episode, finishing_times
+from deploy.lab.chaos.eye import DatabaseObserver, open_observer
+from deploy.lab.chaos.interrupted import FaultEpisode, read_finishing_times
 from deploy.lab.chaos.talk import Turn
-from store.text.chunks import chunked
+from store.text.chunks import split_chunks
 from tests.deploy.lab.chaos.conftest import PAPERS, RULES, SESSIONS, TURNS
 from tests.servers import TestPostgres
 
@@ -86,30 +86,30 @@ def ids(turns: list[Turn]) -> set[str]:
     return {str(turn.id) for turn in turns}
 
 
-async def test_without_faults_every_turn_is_done_and_nothing_is_twice_or_late(eye: Eye) -> None:
-    ended = await counting.endings(eye, [turn.id for turn in TURNS])
+async def test_without_faults_every_turn_is_done_and_nothing_is_twice_or_late(eye: DatabaseObserver) -> None:
+    ended = await counting.read_turn_outcomes(eye, [turn.id for turn in TURNS])
     assert ids(TURNS) == {str(turn) for turn in ended.done}
-    assert not any((await counting.applied_twice(eye)).values())
-    assert await counting.extracted_out_of_order(eye) == 0
+    assert not any((await counting.count_duplicates(eye)).values())
+    assert await counting.count_misordered_extractions(eye) == 0
 
 
 @pytest.mark.parametrize("what", list(counting.TWICE))
-async def test_what_is_there_twice_is_counted(eye: Eye, what: str) -> None:
-    assert await eye.see(text(PLANTED[what]))
-    found = await counting.applied_twice(eye)
+async def test_what_is_there_twice_is_counted(eye: DatabaseObserver, what: str) -> None:
+    assert await eye.query(text(PLANTED[what]))
+    found = await counting.count_duplicates(eye)
     assert found[what] >= 1
 
 
 @pytest.mark.parametrize("how", list(LOST))
-async def test_an_accepted_turn_that_is_not_whole_is_lost(eye: Eye, how: str) -> None:
+async def test_an_accepted_turn_that_is_not_whole_is_lost(eye: DatabaseObserver, how: str) -> None:
     turn = TURNS[3].id
     argument = str(turn) if "event" in how else turn
-    assert await eye.see(text(LOST[how]), {"turn": argument})
-    ended = await counting.endings(eye, [one.id for one in TURNS])
+    assert await eye.query(text(LOST[how]), {"turn": argument})
+    ended = await counting.read_turn_outcomes(eye, [one.id for one in TURNS])
     assert (ended.lost, len(ended.done)) == (frozenset({turn}), len(TURNS) - 1)
 
 
-PIECES = {paper: (n, len(chunked(paper.content))) for n, paper in enumerate(PAPERS)}
+PIECES = {paper: (n, len(split_chunks(paper.content))) for n, paper in enumerate(PAPERS)}
 LAST = {rule.id: rule for rule in RULES}
 PAPER_LOST = {
     "it is not shown": "update afterturn.agent_memory_doc_t set active = false where doc_id = :doc returning 1",
@@ -131,74 +131,80 @@ RULE_LOST = {
 }
 
 
-async def test_without_faults_every_document_and_directive_is_as_it_was_accepted(eye: Eye) -> None:
-    assert await counting.documents_lost(eye, PIECES) == 0
-    assert await counting.directives_lost(eye, LAST) == 0
+async def test_without_faults_every_document_and_directive_is_as_it_was_accepted(eye: DatabaseObserver) -> None:
+    assert await counting.count_lost_documents(eye, PIECES) == 0
+    assert await counting.count_lost_directives(eye, LAST) == 0
     assert min(pieces for _, pieces in PIECES.values()) > 1
 
 
 @pytest.mark.parametrize("how", list(PAPER_LOST))
-async def test_an_accepted_document_that_is_not_whole_is_lost(eye: Eye, how: str) -> None:
+async def test_an_accepted_document_that_is_not_whole_is_lost(eye: DatabaseObserver, how: str) -> None:
     doc = str(PAPERS[0].id) if "event" in how else PAPERS[0].id
-    assert await eye.see(text(PAPER_LOST[how]), {"doc": doc})
-    assert await counting.documents_lost(eye, PIECES) == 1
+    assert await eye.query(text(PAPER_LOST[how]), {"doc": doc})
+    assert await counting.count_lost_documents(eye, PIECES) == 1
 
 
 @pytest.mark.parametrize("how", list(RULE_LOST))
-async def test_an_accepted_directive_that_says_something_else_is_lost(eye: Eye, how: str) -> None:
+async def test_an_accepted_directive_that_says_something_else_is_lost(eye: DatabaseObserver, how: str) -> None:
     rule = next(one for one in LAST.values() if one.content is not None)
-    assert await eye.see(text(RULE_LOST[how]), {"id": rule.id})
-    assert await counting.directives_lost(eye, LAST) == 1
+    assert await eye.query(text(RULE_LOST[how]), {"id": rule.id})
+    assert await counting.count_lost_directives(eye, LAST) == 1
 
 
-async def test_a_directive_that_ended_and_is_there_again_is_lost(eye: Eye) -> None:
+async def test_a_directive_that_ended_and_is_there_again_is_lost(eye: DatabaseObserver) -> None:
     begun = {one.id for one in RULES if one.content is not None}
     rule = next(one for one in LAST.values() if one.content is None and one.id in begun)
     again = "update afterturn.agent_memory_directive_t set active = true where directive_id = :id returning 1"
-    assert await eye.see(text(again), {"id": rule.id})
-    assert await counting.directives_lost(eye, LAST) == 1
+    assert await eye.query(text(again), {"id": rule.id})
+    assert await counting.count_lost_directives(eye, LAST) == 1
 
 
-async def test_turns_that_died_are_told_apart_by_where(eye: Eye) -> None:
+async def test_turns_that_died_are_told_apart_by_where(eye: DatabaseObserver) -> None:
     die = "update afterturn.ledger_t set status = :status where turn_id = :turn and stage = :stage returning 1"
     for turn, stage, status in zip(
         TURNS, ("gateway", "gateway", "extraction"), ("add_unknown", "add_failed", "dead"), strict=False
     ):
-        assert await eye.see(text(die), {"turn": turn.id, "stage": stage, "status": status})
+        assert await eye.query(text(die), {"turn": turn.id, "stage": stage, "status": status})
     how = {"gateway add_unknown": 1, "gateway add_failed": 1, "extraction dead": 1}
-    assert await counting.dead_as(eye) == how
-    ended = await counting.endings(eye, [one.id for one in TURNS])
+    assert await counting.count_dead_turns(eye) == how
+    ended = await counting.read_turn_outcomes(eye, [one.id for one in TURNS])
     assert ended.dead == {turn.id for turn in TURNS[:3]}
     assert (ended.unknown, ended.strays) == (frozenset({TURNS[0].id}), frozenset({TURNS[2].id}))
 
 
-async def test_a_turn_that_was_extracted_after_a_later_one_is_counted(eye: Eye) -> None:
+async def test_a_turn_that_was_extracted_after_a_later_one_is_counted(eye: DatabaseObserver) -> None:
     late = """
         update afterturn.event_store_t set position = position + 1000000
          where event_type = 'AgentMemoryUnitEntityLinkedEvent'
            and (payload->'data'->>'unitId')::uuid in (
                select unit_id from afterturn.agent_memory_unit_t where turn_id = :turn) returning 1"""
-    assert await eye.see(text(late), {"turn": SESSIONS[0][0].id})
-    assert await counting.extracted_out_of_order(eye) == 1
+    assert await eye.query(text(late), {"turn": SESSIONS[0][0].id})
+    assert await counting.count_misordered_extractions(eye) == 1
 
 
-async def test_a_row_that_never_ended_is_no_recovery_yet_and_one_that_is_not_there_is_none(eye: Eye) -> None:
+async def test_a_row_that_never_ended_is_no_recovery_yet_and_one_that_is_not_there_is_none(
+    eye: DatabaseObserver,
+) -> None:
     stuck, absent = TURNS[0].id, uuid4()
     undo = "update afterturn.ledger_t set status = 'pending' where item_id = :turn and stage = 'embedding' returning 1"
-    assert await eye.see(text(undo), {"turn": stuck})
-    finished, ended = await finishing_times(eye), time.time() - 300.0
-    late = Episode("kill_worker", "worker-1", ended, ended, frozenset({("embedding", stuck), ("embedding", absent)}))
+    assert await eye.query(text(undo), {"turn": stuck})
+    finished, ended = await read_finishing_times(eye), time.time() - 300.0
+    late = FaultEpisode(
+        "kill_worker", "worker-1", ended, ended, frozenset({("embedding", stuck), ("embedding", absent)})
+    )
     assert (late.recovery(finished) or (0.0,))[0] >= 300.0 - CLOCKS_APART_S
-    assert Episode("kill_api", "api", ended, ended, frozenset({("embedding", absent)})).recovery(finished) is None
+    assert FaultEpisode("kill_api", "api", ended, ended, frozenset({("embedding", absent)})).recovery(finished) is None
 
 
-async def test_tables_of_the_same_turns_are_equal_until_a_row_changes(eye: Eye, ingested: TestPostgres) -> None:
+async def test_tables_of_the_same_turns_are_equal_until_a_row_changes(
+    eye: DatabaseObserver, ingested: TestPostgres
+) -> None:
     copy = await ingested.create(f"chaos_{uuid4().hex}", template=ingested.database)
-    async with eye_on(copy.owner_url) as other:
-        compared = await tables.compare(eye, other)
+    async with open_observer(copy.owner_url) as other:
+        compared = await tables.compare_tables(eye, other)
         assert all(one.equal for one in compared)
         assert {one.table for one in compared if not one.rows} == NONE_IN_A_RUN
-        assert await eye.see(text(PLANTED["cooccurrence"]))
-        changed = {one.table: one.differing for one in await tables.compare(eye, other) if not one.equal}
+        assert await eye.query(text(PLANTED["cooccurrence"]))
+        changed = {one.table: one.differing for one in await tables.compare_tables(eye, other) if not one.equal}
     await copy.drop()
     assert changed == {"cooccurrence": 2}

@@ -4,31 +4,31 @@ from collections.abc import Sequence
 
 import pytest
 
-from deploy.lab.chaos.deliveries import Deliveries, count
-from deploy.lab.chaos.gateway import Recorded
+from deploy.lab.chaos.deliveries import Deliveries, count_deliveries
+from deploy.lab.chaos.gateway import RecordedCall
 from deploy.lab.chaos.gateway_process import Mode
-from deploy.lab.chaos.talk import Turn, by_words, conversations
+from deploy.lab.chaos.talk import Turn, index_by_words, make_conversations
 
-FIRST, SECOND, THIRD = conversations(400, seed=0)[0][:3]
-WORDS = by_words(conversations(400, seed=0))
+FIRST, SECOND, THIRD = make_conversations(400, seed=0)[0][:3]
+WORDS = index_by_words(make_conversations(400, seed=0))
 POSITIONS = {FIRST: 10, SECOND: 20, THIRD: 30}
 EVERYONE = [turn.id for turn in POSITIONS]
 
 
-def add(turn: Turn, mode: Mode = Mode.OK) -> Recorded:
+def add(turn: Turn, mode: Mode = Mode.OK) -> RecordedCall:
     messages = [{"role": "user", "content": turn.asked}, {"role": "assistant", "content": turn.answered}]
-    return Recorded("add", mode, {"session_id": f"chat:{turn.bank}/{turn.session}", "messages": messages})
+    return RecordedCall("add", mode, {"session_id": f"chat:{turn.bank}/{turn.session}", "messages": messages})
 
 
-def flush(turn: Turn) -> Recorded:
-    return Recorded("flush", Mode.OK, {"session_id": f"chat:{turn.bank}/{turn.session}"})
+def flush(turn: Turn) -> RecordedCall:
+    return RecordedCall("flush", Mode.OK, {"session_id": f"chat:{turn.bank}/{turn.session}"})
 
 
 GOOD = [add(FIRST), flush(FIRST), add(SECOND), flush(SECOND), add(THIRD), flush(THIRD)]
 
 
-def counted(calls: Sequence[Recorded]) -> Deliveries:
-    return count(calls, WORDS, POSITIONS, EVERYONE)
+def counted(calls: Sequence[RecordedCall]) -> Deliveries:
+    return count_deliveries(calls, WORDS, POSITIONS, EVERYONE)
 
 
 def test_each_turn_once_and_in_order_is_nothing_to_tell() -> None:
@@ -55,7 +55,7 @@ def test_a_flush_more_than_adds_is_one_too_many() -> None:
 @pytest.mark.parametrize("mode", sorted(set(Mode) - {Mode.OK, Mode.REFUSE}))
 def test_a_turn_that_was_not_added_well_leaves_no_flush_to_others(mode: Mode) -> None:
     calls = [add(FIRST, mode), *GOOD[2:4], flush(SECOND), *GOOD[4:]]
-    assert count(calls, WORDS, POSITIONS, EVERYONE[1:]) == Deliveries(0, 1, 0, 0, 0)
+    assert count_deliveries(calls, WORDS, POSITIONS, EVERYONE[1:]) == Deliveries(0, 1, 0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_turn_that_was_not_added_well_leaves_no_flush_to_others(mode: Mode) ->
     [{"messages": []}, {"messages": [{"content": "who"}, {"content": "what"}]}, "no object"],
 )
 def test_an_add_nobody_asked_for_is_foreign(body: object) -> None:
-    assert counted([*GOOD, Recorded("add", Mode.OK, body)]) == Deliveries(0, 0, 0, 1, 0)
+    assert counted([*GOOD, RecordedCall("add", Mode.OK, body)]) == Deliveries(0, 0, 0, 1, 0)
 
 
 def test_a_turn_under_another_session_is_foreign() -> None:

@@ -7,16 +7,16 @@ import pytest
 from afterturn_client.errors import GatewayError
 from afterturn_client.gateway import GatewayClient, GatewayMessage
 
-from deploy.lab.chaos.gateway import Gateway, ProcessGone, running_gateway
+from deploy.lab.chaos.gateway import GatewayHandle, ProcessGone, run_gateway
 from deploy.lab.chaos.gateway_process import Mode
-from deploy.lab.chaos.sabotage import ADDS_BEFORE, Sabotage, before_gateway
+from deploy.lab.chaos.sabotage import ADDS_BEFORE, Sabotage, place_before_gateway
 
 PATIENCE_S = 1.5
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    with running_gateway(tmp_path_factory.mktemp("gateway"), slow_seconds=2 * PATIENCE_S) as gateway:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayHandle]:
+    with run_gateway(tmp_path_factory.mktemp("gateway"), slow_seconds=2 * PATIENCE_S) as gateway:
         yield gateway
 
 
@@ -30,7 +30,7 @@ async def add(url: str, session: str, word: str) -> GatewayError | None:
     return None
 
 
-def words(gateway: Gateway, session: str) -> list[str]:
+def words(gateway: GatewayHandle, session: str) -> list[str]:
     calls = [call.body for call in gateway.recorded() if call.body["session_id"] == f"chat:{session}"]
     return [body["messages"][0]["content"] for body in calls]
 
@@ -45,7 +45,7 @@ def words(gateway: Gateway, session: str) -> list[str]:
     ],
 )
 async def test_a_call_is_on_disk_whatever_its_answer_is(
-    gateway: Gateway, mode: Mode, status: int | None, *, unknown: bool
+    gateway: GatewayHandle, mode: Mode, status: int | None, *, unknown: bool
 ) -> None:
     gateway.order(mode, 1)
     error = await add(gateway.url, mode, "spoiled")
@@ -55,14 +55,14 @@ async def test_a_call_is_on_disk_whatever_its_answer_is(
     assert words(gateway, mode) == ["spoiled", "well"]
 
 
-async def test_garbage_is_no_json_or_no_http(gateway: Gateway) -> None:
+async def test_garbage_is_no_json_or_no_http(gateway: GatewayHandle) -> None:
     gateway.order(Mode.GARBAGE, 2)
     errors = [await add(gateway.url, "garbage", "spoiled") for _ in range(2)]
     assert {error.category for error in errors if error} == {"invalid_json", "connection"}
     assert words(gateway, "garbage") == ["spoiled", "spoiled"]
 
 
-async def test_a_door_that_is_shut_lets_nothing_in_and_opens_again(gateway: Gateway) -> None:
+async def test_a_door_that_is_shut_lets_nothing_in_and_opens_again(gateway: GatewayHandle) -> None:
     gateway.order(Mode.REFUSE)
     error = await add(gateway.url, "refuse", "unsent")
     assert error is not None
@@ -72,12 +72,12 @@ async def test_a_door_that_is_shut_lets_nothing_in_and_opens_again(gateway: Gate
     assert words(gateway, "refuse") == ["well"]
 
 
-def test_the_file_keeps_no_secret(gateway: Gateway) -> None:
+def test_the_file_keeps_no_secret(gateway: GatewayHandle) -> None:
     assert all("user_key" not in call.body for call in gateway.recorded())
 
 
 def test_a_gateway_that_is_gone_is_told(tmp_path: Path) -> None:
-    with running_gateway(tmp_path, 1.0) as gone:
+    with run_gateway(tmp_path, 1.0) as gone:
         pass
     with pytest.raises((ProcessGone, ValueError)):
         gone.left()
@@ -91,8 +91,8 @@ def test_a_gateway_that_is_gone_is_told(tmp_path: Path) -> None:
         (Sabotage.DROP, ["one", "two", "three"]),
     ],
 )
-async def test_the_saboteur_tampers_with_one_add(gateway: Gateway, sabotage: Sabotage, seen: list[str]) -> None:
-    with before_gateway(gateway, sabotage) as url:
+async def test_the_saboteur_tampers_with_one_add(gateway: GatewayHandle, sabotage: Sabotage, seen: list[str]) -> None:
+    with place_before_gateway(gateway, sabotage) as url:
         for nth in range(ADDS_BEFORE):
             assert await add(url, f"before-{sabotage}", str(nth)) is None
         for word in ("one", "two", "three"):
@@ -106,9 +106,9 @@ async def test_the_saboteur_tampers_with_one_add(gateway: Gateway, sabotage: Sab
     [(Sabotage.DOUBLE_SEND, "one", ["two", "two", "three"]), (Sabotage.REORDER, "two", ["three", "one"])],
 )
 async def test_a_saboteur_whom_the_gateway_refused_tries_again(
-    gateway: Gateway, sabotage: Sabotage, refused: str, seen: list[str]
+    gateway: GatewayHandle, sabotage: Sabotage, refused: str, seen: list[str]
 ) -> None:
-    with before_gateway(gateway, sabotage) as url:
+    with place_before_gateway(gateway, sabotage) as url:
         for nth in range(ADDS_BEFORE):
             assert await add(url, f"first-{sabotage}", str(nth)) is None
         for word in ("one", "two", "three"):

@@ -7,41 +7,44 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from deploy.lab.chaos.counting import Endings
+from deploy.lab.chaos.counting import TurnOutcomes
 from deploy.lab.chaos.deliveries import Deliveries
-from deploy.lab.chaos.faults import FAULTS, planned
-from deploy.lab.chaos.interrupted import Episode, LedgerKey
-from deploy.lab.chaos.knowledge import EVERY, Paper, Rule, knowledge
-from deploy.lab.chaos.outcome import LONGEST_RECOVERY_S, Felt, Kept, Outcome
-from deploy.lab.chaos.report import in_words
+from deploy.lab.chaos.faults import FAULTS, plan_faults
+from deploy.lab.chaos.interrupted import FaultEpisode, LedgerKey
+from deploy.lab.chaos.knowledge import TURNS_PER_DOCUMENT, PlannedDirective, PlannedDocument, plan_knowledge
+from deploy.lab.chaos.outcome import LONGEST_RECOVERY_S, ChaosOutcome, FaultEffect, KnowledgeCounts
+from deploy.lab.chaos.report import render_outcome
 from deploy.lab.chaos.run import DRAIN_S
 from deploy.lab.chaos.sabotage import Sabotage
-from deploy.lab.chaos.tables import Compared
-from deploy.lab.chaos.talk import by_words, conversations
+from deploy.lab.chaos.tables import TableComparison
+from deploy.lab.chaos.talk import index_by_words, make_conversations
 
 ROWS: tuple[LedgerKey, ...] = tuple(("embedding", uuid4()) for _ in range(3))
 NOBODY: frozenset[UUID] = frozenset()
 TURN = frozenset({uuid4()})
-HELD = Outcome(
+HELD = ChaosOutcome(
     turns=3,
     unanswered=0,
     resent=4,
-    endings=Endings(frozenset(uuid4() for _ in range(3)), NOBODY, NOBODY, NOBODY, NOBODY, NOBODY),
+    endings=TurnOutcomes(frozenset(uuid4() for _ in range(3)), NOBODY, NOBODY, NOBODY, NOBODY, NOBODY),
     dead_as={},
     twice={"facts": 0},
     extracted_out_of_order=0,
     deliveries=Deliveries(0, 0, 0, 0, 0),
-    felt=[Felt("kill_api", "api", 1.0, 0.0, 2, 4.0, 5.0), Felt("kill_worker", "worker-1", 2.0, 0.0, 0, None, None)],
-    tables=[Compared("facts", 2, 2, 0)],
+    felt=[
+        FaultEffect("kill_api", "api", 1.0, 0.0, 2, 4.0, 5.0),
+        FaultEffect("kill_worker", "worker-1", 2.0, 0.0, 0, None, None),
+    ],
+    tables=[TableComparison("facts", 2, 2, 0)],
     replay_equal=True,
     seconds=10.0,
-    kept=Kept(documents=2, directives=2, knowledge_unanswered=0, documents_lost=0, directives_lost=0),
+    kept=KnowledgeCounts(documents=2, directives=2, knowledge_unanswered=0, documents_lost=0, directives_lost=0),
 )
 
 
 def test_every_kind_of_fault_is_in_every_round_and_the_seed_says_in_which_order() -> None:
-    order = planned(2, random.Random(7))
-    assert order == planned(2, random.Random(7)) != planned(2, random.Random(8))
+    order = plan_faults(2, random.Random(7))
+    assert order == plan_faults(2, random.Random(7)) != plan_faults(2, random.Random(8))
     half = len(order) // 2
     assert set(order[:half]) == set(order[half:]) == set(FAULTS)
     gateways = [kind.startswith("gateway") for kind in order]
@@ -49,14 +52,14 @@ def test_every_kind_of_fault_is_in_every_round_and_the_seed_says_in_which_order(
 
 
 def test_no_two_turns_are_alike_and_sessions_are_in_order() -> None:
-    sessions = conversations(400, seed=3)
-    assert len(by_words(sessions)) == 400
+    sessions = make_conversations(400, seed=3)
+    assert len(index_by_words(sessions)) == 400
     assert all(turn.at < following.at for session in sessions for turn, following in pairwise(session))
-    assert sessions == conversations(400, seed=3)
+    assert sessions == make_conversations(400, seed=3)
 
 
 def test_recovery_is_from_the_end_of_a_fault_to_the_first_row_it_interrupted() -> None:
-    episode = Episode("stop_worker", "worker-1", 100.0, 110.0, frozenset(ROWS))
+    episode = FaultEpisode("stop_worker", "worker-1", 100.0, 110.0, frozenset(ROWS))
     assert episode.recovery({ROWS[0]: 99.0, ROWS[1]: 113.0, ROWS[2]: 120.0}) == (3.0, 10.0)
     assert episode.recovery({ROWS[0]: 105.0, ROWS[1]: 108.0}) == (0.0, 0.0)
     assert episode.recovery({ROWS[0]: 99.0}) is None
@@ -83,7 +86,7 @@ def test_a_run_in_which_all_held_says_so_with_the_contracts_keys() -> None:
     ]
     assert (shown["accepted"], shown["done"], shown["recovery_p99_s"]) == (3, 3, 4.0)
     assert shown["faults"] == {"kill_api": 1, "kill_worker": 1}
-    assert "All of it held" in in_words(HELD)
+    assert "All of it held" in render_outcome(HELD)
 
 
 def test_a_run_without_faults_needs_no_recovery() -> None:
@@ -107,7 +110,7 @@ def test_rows_that_never_end_are_waited_for_longer_than_a_recovery_may_take() ->
         (replace(HELD, deliveries=Deliveries(0, 0, 1, 0, 0)), "out_of_order is 1"),
         (replace(HELD, deliveries=Deliveries(0, 0, 0, 1, 0)), "gateway_foreign is 1"),
         (replace(HELD, deliveries=Deliveries(0, 0, 0, 0, 1)), "gateway_untrue is 1"),
-        (replace(HELD, tables=[Compared("facts", 2, 1, 1)]), "table facts differs in 1 rows"),
+        (replace(HELD, tables=[TableComparison("facts", 2, 1, 1)]), "table facts differs in 1 rows"),
         (replace(HELD, sabotage=Sabotage.REORDER), "reorder was not seen in out_of_order"),
         (replace(HELD, kept=replace(HELD.kept, knowledge_unanswered=1)), "knowledge_unanswered is 1"),
         (replace(HELD, kept=replace(HELD.kept, documents_lost=1)), "documents_lost is 1"),
@@ -118,9 +121,9 @@ def test_rows_that_never_end_are_waited_for_longer_than_a_recovery_may_take() ->
         (replace(HELD, seconds=721.0), "seconds is 721.0"),
     ],
 )
-def test_each_figure_that_is_wrong_is_named(outcome: Outcome, named: str) -> None:
+def test_each_figure_that_is_wrong_is_named(outcome: ChaosOutcome, named: str) -> None:
     assert outcome.failures == [named]
-    assert named in in_words(outcome)
+    assert named in render_outcome(outcome)
 
 
 def test_a_drop_must_be_seen_in_turns_documents_and_directives() -> None:
@@ -129,12 +132,12 @@ def test_a_drop_must_be_seen_in_turns_documents_and_directives() -> None:
 
 
 def test_documents_and_directives_are_spread_over_the_turns_and_over_all_banks() -> None:
-    lanes = knowledge(400, seed=3)
-    assert lanes == knowledge(400, seed=3)
+    lanes = plan_knowledge(400, seed=3)
+    assert lanes == plan_knowledge(400, seed=3)
     assert all(one.number <= following.number for lane in lanes for one, following in pairwise(lane))
-    papers = [one for lane in lanes for one in lane if isinstance(one, Paper)]
-    rules = [one for lane in lanes for one in lane if isinstance(one, Rule)]
-    assert len({one.id for one in papers}) == len(papers) == len(rules) == 400 // EVERY
+    papers = [one for lane in lanes for one in lane if isinstance(one, PlannedDocument)]
+    rules = [one for lane in lanes for one in lane if isinstance(one, PlannedDirective)]
+    assert len({one.id for one in papers}) == len(papers) == len(rules) == 400 // TURNS_PER_DOCUMENT
     assert len({one.bank for one in papers}) == len({one.bank for one in rules}) == 3
     assert len({one.id for one in rules}) < len(rules)
     assert any(one.content is None for one in rules)

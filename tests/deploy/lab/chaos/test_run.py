@@ -6,11 +6,11 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import text
 
-from deploy.lab.chaos.eye import Eye
-from deploy.lab.chaos.feeder import Feeder
-from deploy.lab.chaos.gateway import running_gateway
-from deploy.lab.chaos.knowledge import Keeper
-from deploy.lab.chaos.run import Plan, _Run
+from deploy.lab.chaos.eye import DatabaseObserver
+from deploy.lab.chaos.feeder import TrafficSender
+from deploy.lab.chaos.gateway import run_gateway
+from deploy.lab.chaos.knowledge import KnowledgeWriter
+from deploy.lab.chaos.run import Plan, _ChaosRun
 from deploy.lab.chaos.sabotage import Sabotage
 from deploy.local.stack import Stack
 from tests.deploy.lab.chaos.conftest import TURNS
@@ -22,7 +22,7 @@ WAIT = "update afterturn.ledger_t set status = 'pending' where turn_id = :turn a
 LEFT = "select 1 from afterturn.ledger_t where turn_id = :turn and stage = 'projection' and undone"
 
 
-async def _answered_at_once(_sender: Feeder | Keeper, _stack: Stack) -> None:
+async def _answered_at_once(_sender: TrafficSender | KnowledgeWriter, _stack: Stack) -> None:
     """Stand in for a feeder whose last turn is answered before anybody else did anything."""
 
 
@@ -44,12 +44,12 @@ def _stack(database: TestPostgres, folder: Path) -> Stack:
 
 
 async def test_a_row_is_dropped_however_soon_the_last_turn_was_answered(
-    eye: Eye, copied: TestPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    eye: DatabaseObserver, copied: TestPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for sender in (Feeder, Keeper):
+    for sender in (TrafficSender, KnowledgeWriter):
         monkeypatch.setattr(sender, "run", _answered_at_once)
-    assert await eye.see(text(WAIT), {"turn": TURNS[0].id})
-    with running_gateway(tmp_path, slow_seconds=1.0) as gateway:
+    assert await eye.query(text(WAIT), {"turn": TURNS[0].id})
+    with run_gateway(tmp_path, slow_seconds=1.0) as gateway:
         plan = Plan(turns=24, workers=1, sabotage=Sabotage.DROP, rounds=0)
-        assert await _Run(plan, _stack(copied, tmp_path), gateway, lambda _: None).to_its_end() == []
-    assert not await eye.see(text(LEFT), {"turn": TURNS[0].id})
+        assert await _ChaosRun(plan, _stack(copied, tmp_path), gateway, lambda _: None).to_its_end() == []
+    assert not await eye.query(text(LEFT), {"turn": TURNS[0].id})

@@ -1,12 +1,12 @@
 import pytest
 
-from deploy.lab.demo.data import DemoData, load
+from deploy.lab.demo.data import DemoData, load_demo
 from tests.deploy.lab.demo.search import Index
 
 
 @pytest.fixture(scope="session")
 def demo() -> DemoData:
-    return load()
+    return load_demo()
 
 
 @pytest.fixture(scope="session")

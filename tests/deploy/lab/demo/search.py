@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from deploy.lab.demo.data import DemoTurn, TurnName
-from store.text.terms import Terms, analyse, lexical_text
+from store.text.terms import Terms, analyse_text, lexical_text
 
 WRITTEN_AT = datetime(2026, 11, 17, tzinfo=UTC)
 WRITER = "Ines"
@@ -83,7 +83,7 @@ class Index:
         lexical = [lexical_text(message.name, turn.occurred_at, message.content) for turn, message in said]
         lexical += [lexical_text(WRITER, WRITTEN_AT, text) for text in texts]
         names = (*(turn.name for turn, _ in said), *(None for _ in texts))
-        return cls(names, contents, tuple(map(analyse, lexical)), embed(contents))
+        return cls(names, contents, tuple(map(analyse_text, lexical)), embed(contents))
 
     def document_frequency(self) -> Counter[str]:
         return Counter(term for terms in self.terms for term in terms.counts)
@@ -111,7 +111,7 @@ class Index:
         frequency, size = self.document_frequency(), len(self.terms)
         average = sum(terms.length for terms in self.terms) / size
         scores = np.zeros(size)
-        for term in analyse(query).counts:
+        for term in analyse_text(query).counts:
             weight = math.log(1 + (size - frequency[term] + 0.5) / (frequency[term] + 0.5))
             for number, terms in enumerate(self.terms):
                 if seen := terms.counts.get(term, 0):

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.lab.demo.data import FOLDER, DemoData, DemoDataError, How, load
-from store.text.terms import analyse, words_of
+from deploy.lab.demo.data import FOLDER, DemoData, DemoDataError, Wording, load_demo
+from store.text.terms import analyse_text, words_of
 from tests.deploy.lab.demo.search import Index
 
 SPEAKERS = {"Ines", "Rowan", "Juniper"}
@@ -67,7 +67,7 @@ def test_at_least_nine_of_ten_questions_find_evidence_among_the_first_five(
 
 
 def test_half_of_the_fresh_texts_are_asked_by_word_and_half_by_paraphrase(demo: DemoData) -> None:
-    assert Counter(write.how for write in demo.writes) == {How.WORD: 25, How.PARAPHRASE: 25}
+    assert Counter(write.how for write in demo.writes) == {Wording.WORD: 25, Wording.PARAPHRASE: 25}
     assert len({write.text for write in demo.writes}) == len(demo.writes)
     assert len({write.ask for write in demo.writes}) == len(demo.writes)
 
@@ -76,8 +76,8 @@ def test_a_word_question_has_exactly_one_word_of_its_text_and_no_other_text_has_
     demo: DemoData, full_index: Index
 ) -> None:
     frequency = full_index.document_frequency()
-    for write in (write for write in demo.writes if write.how is How.WORD):
-        shared = set(analyse(write.ask).counts) & set(analyse(write.text).counts)
+    for write in (write for write in demo.writes if write.how is Wording.WORD):
+        shared = set(analyse_text(write.ask).counts) & set(analyse_text(write.text).counts)
         assert len(shared) == 1, write.ask
         assert frequency[shared.pop()] == 1, write.ask
 
@@ -85,14 +85,14 @@ def test_a_word_question_has_exactly_one_word_of_its_text_and_no_other_text_has_
 def test_a_paraphrase_shares_no_content_word_with_any_text(demo: DemoData, full_index: Index) -> None:
     """So nothing but meaning can find its text, and no word can lead elsewhere."""
     frequency = full_index.document_frequency()
-    for write in (write for write in demo.writes if write.how is How.PARAPHRASE):
-        asked = set(analyse(write.ask).counts)
+    for write in (write for write in demo.writes if write.how is Wording.PARAPHRASE):
+        asked = set(analyse_text(write.ask).counts)
         assert asked, write.ask
         assert not [term for term in asked if frequency[term]], write.ask
 
 
 def test_a_paraphrase_is_among_the_first_three_by_meaning_alone(demo: DemoData, full_index: Index) -> None:
-    for write in (write for write in demo.writes if write.how is How.PARAPHRASE):
+    for write in (write for write in demo.writes if write.how is Wording.PARAPHRASE):
         assert full_index.cosine_rank(write.ask, write.text) <= 3, write.ask
 
 
@@ -118,9 +118,9 @@ def test_spoiled_files_are_refused_by_name(tmp_path: Path, file: str, spoil: Cal
         text = path.read_text(encoding="utf-8")
         (tmp_path / path.name).write_text(spoil(text) if path.name == file else text, encoding="utf-8")
     with pytest.raises(DemoDataError, match=reason):
-        load(tmp_path)
+        load_demo(tmp_path)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(DemoDataError, match=r"conversation\.jsonl cannot be read"):
-        load(tmp_path)
+        load_demo(tmp_path)

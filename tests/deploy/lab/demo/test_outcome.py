@@ -4,26 +4,34 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from deploy.lab.demo.data import FreshWrite, How, Question, QuestionKind, TurnName
-from deploy.lab.demo.outcome import Answer, EntityRow, FreshAnswer, Outcome, Recalled, StageCounts, percentile
-from deploy.lab.demo.report import report
+from deploy.lab.demo.data import FreshWrite, Question, QuestionKind, TurnName, Wording
+from deploy.lab.demo.outcome import (
+    DemoOutcome,
+    EntityRow,
+    FreshAnswer,
+    RankedAnswer,
+    RecalledTurn,
+    StageCounts,
+    pick_percentile,
+)
+from deploy.lab.demo.report import render_report
 
 EVIDENCE, ELSEWHERE = (TurnName(session_id="s", turn_id=turn) for turn in ("t01", "t02"))
 QUESTION = Question(question="Who is [bold]Maud[/bold]?", kind=QuestionKind.WHO, evidence=(EVIDENCE,))
-WORD = FreshWrite(text="an astrolabe", ask="astrolabe?", how=How.WORD)
-OTHER_WORDS = FreshWrite(text="a puppy", ask="young dog", how=How.PARAPHRASE)
+WORD = FreshWrite(text="an astrolabe", ask="astrolabe?", how=Wording.WORD)
+OTHER_WORDS = FreshWrite(text="a puppy", ask="young dog", how=Wording.PARAPHRASE)
 
 
-def _answer(place: int | None) -> Answer:
-    results = [Recalled("something [red]else[/red]", ELSEWHERE)] * 10
+def _answer(place: int | None) -> RankedAnswer:
+    results = [RecalledTurn("something [red]else[/red]", ELSEWHERE)] * 10
     if place is not None:
-        results[place - 1] = Recalled("Maud is my sister", EVIDENCE)
-    return Answer(QUESTION, tuple(results), 12.4)
+        results[place - 1] = RecalledTurn("Maud is my sister", EVIDENCE)
+    return RankedAnswer(QUESTION, tuple(results), 12.4)
 
 
 @pytest.fixture
-def good() -> Outcome:
-    return Outcome(
+def good() -> DemoOutcome:
+    return DemoOutcome(
         turns=153,
         stages=(StageCounts("gateway", done=150, skipped=3), StageCounts("embedding", done=153)),
         answers=(*[_answer(5)] * 9, _answer(6)),
@@ -33,14 +41,14 @@ def good() -> Outcome:
     )
 
 
-def _printed(outcome: Outcome) -> str:
+def _printed(outcome: DemoOutcome) -> str:
     console = Console(file=io.StringIO(), width=160, color_system=None)
-    console.print(report(outcome))
+    console.print(render_report(outcome))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
-def test_a_run_that_showed_everything_has_no_failures(good: Outcome) -> None:
+def test_a_run_that_showed_everything_has_no_failures(good: DemoOutcome) -> None:
     assert good.failures == ()
     assert "All of it held, in 42 s" in _printed(good)
 
@@ -60,14 +68,14 @@ def test_a_run_that_showed_everything_has_no_failures(good: Outcome) -> None:
         ({"entities": ()}, "entities: none"),
     ],
 )
-def test_each_thing_that_did_not_hold_is_said(good: Outcome, change: dict[str, object], failure: str) -> None:
+def test_each_thing_that_did_not_hold_is_said(good: DemoOutcome, change: dict[str, object], failure: str) -> None:
     outcome = replace(good, **change)  # type: ignore[arg-type]  # each case names one field and its own type
     assert len(outcome.failures) == 1
     assert outcome.failures[0].startswith(failure)
     assert failure in _printed(outcome)
 
 
-def test_what_was_said_is_printed_as_it_was_said(good: Outcome) -> None:
+def test_what_was_said_is_printed_as_it_was_said(good: DemoOutcome) -> None:
     printed = _printed(good)
     assert "[bold]Maud[/bold]" in printed
     assert "[red]else[/red]" in printed
@@ -82,8 +90,8 @@ def test_stage_counts_are_taken_as_status_gives_them() -> None:
 
 @pytest.mark.parametrize("share,value", [(0.0, 1.0), (0.5, 2.0), (0.51, 3.0), (0.95, 4.0), (1.0, 4.0)])
 def test_a_percentile_is_one_of_the_values(share: float, value: float) -> None:
-    assert percentile([4.0, 1.0, 3.0, 2.0], share) == value
+    assert pick_percentile([4.0, 1.0, 3.0, 2.0], share) == value
 
 
 def test_no_values_have_the_percentile_zero() -> None:
-    assert percentile([], 0.5) == 0.0
+    assert pick_percentile([], 0.5) == 0.0

@@ -12,14 +12,14 @@ from fastapi import FastAPI, Request
 from sqlalchemy import TextClause, text
 from starlette.routing import Mount
 
-from deploy.lab.chaos.undisturbed import work_off
-from deploy.lab.isolation import Report, Way, check_isolation, trials
-from deploy.lab.isolation.routes import ROUTES, UNTRIED, tried, uncovered
-from deploy.lab.isolation.run import application
-from deploy.lab.isolation.tables import MAY_BE_EMPTY, without_rows
-from deploy.lab.isolation.transport import Send, into
+from deploy.lab.chaos.undisturbed import run_all_stages
+from deploy.lab.isolation import IsolationReport, TrialChannel, check_isolation, trials
+from deploy.lab.isolation.routes import ROUTES, UNTRIED, find_uncovered_routes, list_tried_routes
+from deploy.lab.isolation.run import build_application
+from deploy.lab.isolation.tables import MAY_BE_EMPTY, find_empty_tables
+from deploy.lab.isolation.transport import Send, send_in_process
 from deploy.lab.isolation.trials import CASES
-from deploy.lab.isolation.world import World, build, named
+from deploy.lab.isolation.world import IsolationFixture, build_fixture, make_tenant_names
 from producers.errors import PermissionDenied
 from producers.notifications import Doorbell
 from producers.service import banks, dependencies
@@ -52,10 +52,10 @@ class Check:
     database: Database
     send: Send
     app: Any
-    world: World
+    world: IsolationFixture
 
-    async def tries(self, number: int = TRIES) -> Report:
-        return await check_isolation(self.world, [Way(self.send, number)], 7, self.postgres.owner_url)
+    async def tries(self, number: int = TRIES) -> IsolationReport:
+        return await check_isolation(self.world, [TrialChannel(self.send, number)], 7, self.postgres.owner_url)
 
 
 @asynccontextmanager
@@ -63,28 +63,32 @@ async def serving(postgres: TestPostgres, valkey: TestValkey) -> AsyncIterator[t
     """Lend the application on a database."""
     database, broker = database_of(postgres), broker_of(valkey.url, f"isolation-{uuid4().hex}")
     doorbell = Doorbell(broker)
-    yield database, application(database, doorbell, await DatabaseClock.asked(database))
+    yield database, build_application(database, doorbell, await DatabaseClock.asked(database))
     await doorbell.close()
     await database.close()
     broker.client.close()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def built(servers: tuple[TestPostgres, object], valkey: TestValkey) -> AsyncIterator[tuple[TestPostgres, World]]:
+async def built(
+    servers: tuple[TestPostgres, object], valkey: TestValkey
+) -> AsyncIterator[tuple[TestPostgres, IsolationFixture]]:
     """A database in which a world was built, to which nothing is connected."""
     postgres = await servers[0].create(f"world_{uuid4().hex}")
     async with serving(postgres, valkey) as (database, app):
-        world = await build(named("isolation"), Keys(database), into(app), lambda _: work_off(database))
+        world = await build_fixture(
+            make_tenant_names("isolation"), Keys(database), send_in_process(app), lambda _: run_all_stages(database)
+        )
     yield postgres, world
     await postgres.drop()
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def check(built: tuple[TestPostgres, World], valkey: TestValkey) -> AsyncIterator[Check]:
+async def check(built: tuple[TestPostgres, IsolationFixture], valkey: TestValkey) -> AsyncIterator[Check]:
     """A copy of that database, and the application on it."""
     postgres = await built[0].create(f"world_{uuid4().hex}", template=built[0].database)
     async with serving(postgres, valkey) as (database, app):
-        yield Check(postgres, database, into(app), app, built[1])
+        yield Check(postgres, database, send_in_process(app), app, built[1])
     await postgres.drop()
 
 
@@ -98,24 +102,24 @@ async def test_nothing_foreign_is_seen_nor_told_from_what_is_absent(check: Check
 
 async def test_every_table_of_a_tenant_holds_something_of_the_world_or_it_is_said_why_not(check: Check) -> None:
     world = check.world
-    assert await without_rows(check.postgres.owner_url, world.host_ids) == []
+    assert await find_empty_tables(check.postgres.owner_url, world.host_ids) == []
     owner = create_owner_engine(check.postgres.owner_url)
     async with owner.begin() as connection:
         tables = {row[0] for row in await connection.execute(TABLES)}
         await connection.execute(text("create table afterturn.later_t (host_id uuid)"))
     await owner.dispose()
     assert set(MAY_BE_EMPTY) <= tables
-    assert await without_rows(check.postgres.owner_url, world.host_ids) == ["later_t"]
+    assert await find_empty_tables(check.postgres.owner_url, world.host_ids) == ["later_t"]
 
 
 async def test_every_route_of_the_application_is_tried_or_it_is_said_why_not(check: Check) -> None:
-    assert uncovered(check.app) == []
+    assert find_uncovered_routes(check.app) == []
     served = {
         f"{method} {route.path.replace(':name}', '}')}"
         for route in check.app.routes
         for method in getattr(route, "methods", None) or {"*"}
     }
-    assert tried() | set(UNTRIED) <= served
+    assert list_tried_routes() | set(UNTRIED) <= served
 
 
 @pytest.mark.parametrize("path", ["/v1/memories/{memory_id:path}", "/mcp", "/console/banks", "/api/v1/sessions"])
@@ -128,7 +132,7 @@ def test_a_route_that_is_added_later_is_named(path: str) -> None:
     app.add_api_route(path, answer, methods=["GET", "POST"])
     app.router.routes.append(Mount("/inner", app=FastAPI(openapi_url=None)))
     shown = path.replace(":path", "")
-    assert uncovered(app) == ["* /inner", f"GET {shown}", f"POST {shown}"]
+    assert find_uncovered_routes(app) == ["* /inner", f"GET {shown}", f"POST {shown}"]
 
 
 @pytest.mark.slow
@@ -136,7 +140,7 @@ async def test_a_bank_that_is_not_hidden_is_found(check: Check, monkeypatch: pyt
     async def open_reach(_banks: object, _grant: Grant, bank: str) -> str:
         return bank
 
-    monkeypatch.setattr(dependencies, "reach", open_reach)
+    monkeypatch.setattr(dependencies, "resolve_bank", open_reach)
     report = await check.tries(FEW)
     assert report.seen > 0
     assert not report.holds
@@ -179,9 +183,9 @@ async def test_each_kind_of_thing_of_another_user_is_found_where_its_bank_is_not
 
     async def careless(known: Banks, grant: Grant, bank: str) -> str:
         """Forget whose a bank is, within its tenant."""
-        return bank if (grant.host_id, bank) in places else await banks.reach(known, grant, bank)
+        return bank if (grant.host_id, bank) in places else await banks.resolve_bank(known, grant, bank)
 
-    monkeypatch.setattr(dependencies, "reach", careless)
+    monkeypatch.setattr(dependencies, "resolve_bank", careless)
     # What changes things would be let in as well, and soon nothing would be left to see.
     reads = [case for case in CASES if case.way.startswith(("GET", "POST /api/v1/recall"))]
     monkeypatch.setattr(trials, "CASES", reads)
@@ -237,12 +241,12 @@ async def test_what_was_taken_away_is_found(check: Check) -> None:
         await connection.execute(
             text("delete from afterturn.recall_job_t where job_id = cast(:job as uuid)"), {"job": place.things.job}
         )
-    way = Way(_meanwhile(check, world, changed.bank), 2)
+    way = TrialChannel(_meanwhile(check, world, changed.bank), 2)
     report = await check_isolation(world, [way], 7, check.postgres.owner_url)
     assert (report.seen, report.examples[-1:]) == (2, ["changed: 2 of 21 places"])
 
 
-def _meanwhile(check: Check, world: World, bank: str) -> Send:
+def _meanwhile(check: Check, world: IsolationFixture, bank: str) -> Send:
     """Return a way in whose first request is beside another one, that changes a place."""
     left = iter([True])
 

@@ -1,10 +1,10 @@
 import pytest
 
-from store.text.rules import Fact, MessageText, Tier, TurnText, extract
+from store.text.rules import Fact, MessageText, Tier, TurnText, extract_turn
 
 
 def _facts(text: str, *, role: str = "user", name: str | None = None) -> list[Fact]:
-    return list(extract(TurnText((MessageText(role, text, name),))).facts)
+    return list(extract_turn(TurnText((MessageText(role, text, name),))).facts)
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,17 @@
 import pytest
 
 from store.text.rules import gazetteer
-from store.text.rules.canonical import folded
-from store.text.rules.vocabulary import everyday, given, is_word
+from store.text.rules.canonical import fold_text
+from store.text.rules.vocabulary import everyday_words, is_given_name, is_word
 
 LISTS = ["dictionary", "family_names", "given_names", "organisations", "places", "products"]
 
 
 @pytest.mark.parametrize("name", LISTS)
 def test_a_list_of_names_is_sorted_and_holds_none_twice(name: str) -> None:
-    lines = gazetteer.raw(name).splitlines()
-    assert lines == sorted(lines, key=lambda line: (folded(line), line))
-    assert len(set(map(folded, lines))) == len(lines)
+    lines = gazetteer.raw_list(name).splitlines()
+    assert lines == sorted(lines, key=lambda line: (fold_text(line), line))
+    assert len(set(map(fold_text, lines))) == len(lines)
 
 
 @pytest.mark.parametrize("word", ["walk", "walked", "berries", "tidiness", "gardening", "loudly", "may"])
@@ -21,6 +21,6 @@ def test_a_word_is_known_in_its_forms(word: str) -> None:
 
 @pytest.mark.parametrize("name", ["kwame", "svetlana", "maria"])
 def test_a_name_is_no_word(name: str) -> None:
-    assert given(name)
+    assert is_given_name(name)
     assert not is_word(name)
-    assert name not in everyday()
+    assert name not in everyday_words()

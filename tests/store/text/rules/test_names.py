@@ -2,13 +2,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from store.text.rules import Mention, MentionKind, MessageText, TurnText, canonical, extract
+from store.text.rules import Mention, MentionKind, MessageText, TurnText, canonical_name, extract_turn
 
 TUESDAY = datetime(2026, 3, 10, 12, tzinfo=UTC)
 
 
 def _mentions(text: str, *, name: str | None = None) -> list[Mention]:
-    return list(extract(TurnText((MessageText("user", text, name),), TUESDAY)).mentions)
+    return list(extract_turn(TurnText((MessageText("user", text, name),), TUESDAY)).mentions)
 
 
 def _kinds(text: str) -> dict[str, str]:
@@ -91,14 +91,14 @@ def test_the_speaker_is_mentioned_without_a_place_in_the_text() -> None:
 
 def test_a_speaker_is_known_to_be_a_person_even_at_a_sentence_beginning() -> None:
     said = MessageText("user", "Juniper, note that.", "Ines"), MessageText("assistant", "Noted.", "Juniper")
-    found = extract(TurnText(said))
+    found = extract_turn(TurnText(said))
     assert [m.surface for m in found.mentions if m.span] == ["Juniper"]
     assert {entity.kind for entity in found.entities} == {MentionKind.PERSON}
 
 
 def test_a_name_is_judged_once_for_the_whole_turn() -> None:
     said = MessageText("user", "My cousin Tarek is here."), MessageText("assistant", "Tarek is welcome.")
-    found = extract(TurnText(said))
+    found = extract_turn(TurnText(said))
     assert [(m.surface, m.kind.value, m.ordinal) for m in found.mentions] == [
         ("Tarek", "person", 0),
         ("Tarek", "person", 1),
@@ -118,14 +118,14 @@ def test_a_name_is_judged_once_for_the_whole_turn() -> None:
     ],
 )
 def test_two_ways_to_write_a_name_are_one_entity(one: str, other: str) -> None:
-    assert canonical(one) == canonical(other)
+    assert canonical_name(one) == canonical_name(other)
 
 
 @pytest.mark.parametrize(
     "one,other", [("https://www.example.org/a/", "http://example.org/a"), ("Ana@Mail.Example", "ana@mail.example")]
 )
 def test_two_ways_to_write_an_address_are_one_entity(one: str, other: str) -> None:
-    first, second = (extract(TurnText((MessageText("user", f"see {text} now"),))) for text in (one, other))
+    first, second = (extract_turn(TurnText((MessageText("user", f"see {text} now"),))) for text in (one, other))
     assert [e.normalised for e in first.entities] == [e.normalised for e in second.entities] != []
 
 
@@ -171,6 +171,6 @@ def test_what_only_looks_like_a_date_is_none(text: str) -> None:
 
 
 def test_without_a_time_relative_dates_mean_no_day() -> None:
-    (mention,) = extract(TurnText((MessageText("user", "it was yesterday"),))).mentions
+    (mention,) = extract_turn(TurnText((MessageText("user", "it was yesterday"),))).mentions
     assert mention.day is None
     assert mention.entity is None

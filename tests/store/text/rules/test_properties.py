@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store.text.rules import Extraction, MentionKind, MessageText, TurnText, canonical, extract
+from store.text.rules import Extraction, MentionKind, MessageText, TurnText, canonical_name, extract_turn
 from store.text.rules.extract import MAX_MENTIONS
 from tests.growth import grows_with_its_text
-from workers.extraction.llm.answer import read as judged
+from workers.extraction.llm.answer import parse_answer as judged
 from workers.extraction.llm.request import TOOL
 
 #: Characters of a long text.
@@ -38,7 +38,7 @@ TURNS = st.builds(TurnText, st.lists(MESSAGES, max_size=4).map(tuple), MOMENTS)
 @settings(deadline=None)
 @given(TURNS)
 def test_any_text_is_read_and_every_mention_stands_where_it_says(turn: TurnText) -> None:
-    found = extract(turn)
+    found = extract_turn(turn)
     for mention in found.mentions:
         message = turn.messages[mention.ordinal]
         if mention.span is None:
@@ -51,7 +51,7 @@ def test_any_text_is_read_and_every_mention_stands_where_it_says(turn: TurnText)
 @settings(deadline=None)
 @given(TURNS)
 def test_every_fact_is_what_its_message_says_and_fits(turn: TurnText) -> None:
-    for fact in extract(turn).facts:
+    for fact in extract_turn(turn).facts:
         message = turn.messages[fact.ordinal]
         assert message.role == "user"
         assert message.content[fact.span.start : fact.span.end] == fact.value
@@ -64,28 +64,28 @@ def test_every_fact_is_what_its_message_says_and_fits(turn: TurnText) -> None:
 @settings(deadline=None)
 @given(TURNS)
 def test_slugs_are_unique_within_a_message(turn: TurnText) -> None:
-    slugs = [(fact.ordinal, fact.slug) for fact in extract(turn).facts]
+    slugs = [(fact.ordinal, fact.slug) for fact in extract_turn(turn).facts]
     assert len(slugs) == len(set(slugs))
 
 
 @settings(deadline=None)
 @given(TURNS)
 def test_the_same_turn_gives_the_same_answer(turn: TurnText) -> None:
-    assert extract(turn) == extract(TurnText(tuple(turn.messages), turn.occurred_at))
+    assert extract_turn(turn) == extract_turn(TurnText(tuple(turn.messages), turn.occurred_at))
 
 
 @settings(deadline=None)
 @given(TURNS, TURNS)
 def test_what_was_read_before_changes_nothing(one: TurnText, other: TurnText) -> None:
-    alone = extract(one)
-    extract(other)
-    assert extract(one) == alone
+    alone = extract_turn(one)
+    extract_turn(other)
+    assert extract_turn(one) == alone
 
 
 @settings(deadline=None)
 @given(TURNS)
 def test_spans_of_a_message_come_in_order_and_do_not_overlap(turn: TurnText) -> None:
-    mentions = extract(turn).mentions
+    mentions = extract_turn(turn).mentions
     for ordinal in range(len(turn.messages)):
         spans = [mention.span for mention in mentions if mention.ordinal == ordinal and mention.span]
         assert all(before.end <= after.start for before, after in pairwise(spans))
@@ -95,7 +95,7 @@ def test_spans_of_a_message_come_in_order_and_do_not_overlap(turn: TurnText) -> 
 @settings(deadline=None)
 @given(TURNS)
 def test_entities_are_just_the_names_of_the_mentions_once_each(turn: TurnText) -> None:
-    found = extract(turn)
+    found = extract_turn(turn)
     named = {mention.entity for mention in found.mentions if mention.entity is not None}
     assert [entity.normalised for entity in found.entities] == sorted(named)
     assert all(entity.name for entity in found.entities)
@@ -104,13 +104,13 @@ def test_entities_are_just_the_names_of_the_mentions_once_each(turn: TurnText) -
 @settings(deadline=None)
 @given(TEXTS)
 def test_a_normalised_name_is_its_own_normalised_name(text: str) -> None:
-    for entity in extract(TurnText((MessageText("user", text),))).entities:
+    for entity in extract_turn(TurnText((MessageText("user", text),))).entities:
         if entity.kind is not MentionKind.URL:
-            assert canonical(entity.normalised) == entity.normalised
+            assert canonical_name(entity.normalised) == entity.normalised
 
 
 def _extract(text: str) -> Extraction:
-    return extract(TurnText((MessageText("user", text, "Ines"),), datetime(2026, 3, 10, tzinfo=UTC)))
+    return extract_turn(TurnText((MessageText("user", text, "Ines"),), datetime(2026, 3, 10, tzinfo=UTC)))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from store.text.rules import VERSION, Extraction, MentionKind, MessageText, TurnText, extract
+from store.text.rules import VERSION, Extraction, MentionKind, MessageText, TurnText, extract_turn
 from tests.figures import FIGURE
 
 HERE = Path(__file__).parent
@@ -71,7 +71,7 @@ def _example(row: dict[str, Any]) -> Example:
         row["content"],
         frozenset((m["start"], m["end"], m["kind"]) for m in row["mentions"]),
         {(m["start"], m["end"]): m.get("day") for m in row["mentions"] if m["kind"] == "date"},
-        extract(TurnText((MessageText(row["role"], row["content"]),), said)),
+        extract_turn(TurnText((MessageText(row["role"], row["content"]),), said)),
     )
 
 

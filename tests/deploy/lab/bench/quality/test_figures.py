@@ -2,13 +2,13 @@
 
 import pytest
 
-from deploy.lab.bench.quality.figures import NAMES, means, score
+from deploy.lab.bench.quality.figures import NAMES, average_scores, score_answer
 
 SESSIONS = {f"m{n}": "a" if n < 10 else "b" for n in range(40)}
 
 
 def _named(found: list[str], evidence: set[str]) -> dict[str, float]:
-    return dict(zip(NAMES, score("any", found, evidence, SESSIONS).figures, strict=True))
+    return dict(zip(NAMES, score_answer("any", found, evidence, SESSIONS).figures, strict=True))
 
 
 def test_recall_is_the_share_of_the_evidence_among_the_first() -> None:
@@ -32,6 +32,6 @@ def test_nothing_found_is_nought() -> None:
 
 
 def test_means_are_given_by_category_and_of_all() -> None:
-    scored = [score(name, found, {"m1"}, SESSIONS) for name, found in (("x", ["m1"]), ("x", []), ("y", ["m1"]))]
-    rows = {row.category: (row.questions, row.means["recall@5"]) for row in means(scored)}
+    scored = [score_answer(name, found, {"m1"}, SESSIONS) for name, found in (("x", ["m1"]), ("x", []), ("y", ["m1"]))]
+    rows = {row.category: (row.questions, row.means["recall@5"]) for row in average_scores(scored)}
     assert rows == {"x": (2, 0.5), "y": (1, 1.0), "all": (3, pytest.approx(2 / 3))}

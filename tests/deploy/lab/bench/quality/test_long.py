@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from deploy.lab.bench.quality.long import joined
-from deploy.lab.bench.quality.material import Asked, Dialogue, Said
+from deploy.lab.bench.quality.long import join_messages
+from deploy.lab.bench.quality.material import Dialogue, DialogueMessage, DialogueQuestion
 
 SAID = [
-    Said(
+    DialogueMessage(
         f"m{n}",
         "a" if n < 5 else "b",
         "user",
@@ -18,11 +18,11 @@ SAID = [
     )
     for n in range(8)
 ]
-DIALOGUE = Dialogue("talk", SAID, [Asked("Which?", "any", frozenset({"m1", "m2", "m7"}))])
+DIALOGUE = Dialogue("talk", SAID, [DialogueQuestion("Which?", "any", frozenset({"m1", "m2", "m7"}))])
 
 
 def test_messages_of_a_session_are_joined_and_sessions_are_not() -> None:
-    found = joined(DIALOGUE, 2)
+    found = join_messages(DIALOGUE, 2)
     assert [(one.id, one.session) for one in found.said] == [
         ("m0", "a"),
         ("m2", "a"),
@@ -35,10 +35,10 @@ def test_messages_of_a_session_are_joined_and_sessions_are_not() -> None:
 
 
 def test_evidence_is_the_message_that_holds_it() -> None:
-    assert joined(DIALOGUE, 2).asked[0].evidence == {"m0", "m2", "m7"}
+    assert join_messages(DIALOGUE, 2).asked[0].evidence == {"m0", "m2", "m7"}
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3, 100])
 def test_every_text_is_told_once(turns: int) -> None:
-    told = "\n".join(one.text for one in joined(DIALOGUE, turns).said)
+    told = "\n".join(one.text for one in join_messages(DIALOGUE, turns).said)
     assert [told.count(one.text) for one in SAID] == [1] * len(SAID)

@@ -4,17 +4,25 @@ from collections import Counter
 
 import pytest
 
-from deploy.lab.bench.quality.pairs import CONTEXTS, AskedFrom, Before, Context, Pair, before, pairs
-from deploy.lab.demo.data import load as load_demo
-from store.text.terms import BIGRAM_PREFIX, analyse
+from deploy.lab.bench.quality.pairs import (
+    CONTEXTS,
+    AskingSession,
+    Context,
+    ParaphrasePair,
+    PriorContent,
+    make_prior_turns,
+    read_pairs,
+)
+from deploy.lab.demo.data import load_demo
+from store.text.terms import BIGRAM_PREFIX, analyse_text
 
 
 def _words(text: str) -> set[str]:
-    return {term for term in analyse(text).counts if not term.startswith(BIGRAM_PREFIX)}
+    return {term for term in analyse_text(text).counts if not term.startswith(BIGRAM_PREFIX)}
 
 
 def test_there_are_two_hundred_pairs_of_many_fields_no_two_alike() -> None:
-    told = pairs()
+    told = read_pairs()
     assert len(told) == 200
     for texts in ([pair.said for pair in told], [pair.asked for pair in told]):
         assert len({frozenset(_words(text)) for text in texts}) == 200
@@ -24,14 +32,14 @@ def test_there_are_two_hundred_pairs_of_many_fields_no_two_alike() -> None:
 
 
 def test_a_question_hardly_shares_a_word_with_its_statement() -> None:
-    shared = [_words(pair.said) & _words(pair.asked) for pair in pairs()]
+    shared = [_words(pair.said) & _words(pair.asked) for pair in read_pairs()]
     assert max(map(len, shared)) <= 1
     assert sum(map(len, shared)) <= 10
 
 
 def test_no_statement_stands_in_the_talk_before_it() -> None:
     demo = {message.content for turn in load_demo().turns for message in turn.messages}
-    assert not demo & {pair.said for pair in pairs()}
+    assert not demo & {pair.said for pair in read_pairs()}
 
 
 def test_there_are_ten_contexts_and_a_bank_for_each() -> None:
@@ -41,9 +49,9 @@ def test_there_are_ten_contexts_and_a_bank_for_each() -> None:
 
 @pytest.mark.parametrize("context", CONTEXTS, ids=lambda context: context.name)
 def test_a_context_says_the_statement_first_and_asks_where_it_says(context: Context) -> None:
-    pair = Pair("pair-0", "home", "The roof leaks.", "What is wet?")
+    pair = ParaphrasePair("pair-0", "home", "The roof leaks.", "What is wet?")
     told, *after = context.turns(pair, "bank")
     assert (told.turn_id, len(told.messages), len(after)) == ("pair-0", 1 + context.replied, context.after)
     assert {turn.session_id for turn in after} <= {told.session_id}
-    assert (context.asking(pair) == told.session_id) is (context.asked_from is AskedFrom.SAME)
-    assert bool(before(context, "bank")) is (context.before is not Before.NOTHING)
+    assert (context.asking(pair) == told.session_id) is (context.asked_from is AskingSession.SAME)
+    assert bool(make_prior_turns(context, "bank")) is (context.before is not PriorContent.NOTHING)

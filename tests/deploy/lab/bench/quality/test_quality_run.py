@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from deploy.cli.app import build
+from deploy.cli.app import build_cli
 from deploy.lab.bench.quality import paraphrase
 from deploy.lab.bench.quality.figures import NAMES
 from deploy.lab.bench.quality.pairs import CONTEXTS
@@ -80,6 +80,6 @@ def test_every_category_is_measured_and_each_part_left_out(on: paraphrase.PairSt
 
 
 def test_without_data_or_format_it_says_what_is_needed() -> None:
-    done = CliRunner().invoke(build("bench", "status"), ["bench", "recall", "--quality"])
+    done = CliRunner().invoke(build_cli("bench", "status"), ["bench", "recall", "--quality"])
     assert done.exit_code == 2
     assert "--data FILE" in done.stderr
