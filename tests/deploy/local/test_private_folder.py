@@ -21,7 +21,7 @@ from tests.processes import spawned
 
 OWN = """
 import sys, time, deploy.local.private_folder
-with deploy.local.private_folder.private_folder("bench") as folder:
+with deploy.local.private_folder.open_private_folder("bench") as folder:
     print(folder, flush=True)
     time.sleep(600)
 """
