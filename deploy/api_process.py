@@ -108,8 +108,8 @@ def compose_application(settings: Settings, owned: "_Resources") -> FastAPI:
     return create_app(
         Memory(_build_dependencies(settings, owned), settings.api),
         Keys(owned.database),
-        ApiHealth(owned.database, owned.doorbell, counts, looks, settings.health),
-        Exposition(settings.metrics_dir, counts, settings.health),
+        ApiHealth(owned.database, owned.doorbell, counts, looks, settings.health, data=settings.data),
+        Exposition(settings.metrics_dir, counts, settings.health, settings.data),
         settings.api,
         recorder=owned.recorder,
         fair=FairQueue(settings.fairness),

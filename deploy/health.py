@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 
 from sqlalchemy import text
 
+from deploy.disk_space import describe_shortage
 from deploy.health_rules import LedgerSample, find_health_issues
 from deploy.metrics import LedgerCounts
 from deploy.settings import HealthSettings
@@ -36,13 +38,16 @@ class ApiHealth:
         counts: LedgerCounts,
         models: Mapping[str, Callable[[], str]],
         settings: HealthSettings,
+        *,
+        data: Path,
     ) -> None:
-        """Take the parts; each of `models` says what keeps it from answering, or nothing."""
+        """Take the parts; each of `models` says what keeps it from answering, or nothing; `data` is the data folder."""
         self._database = database
         self._doorbell = doorbell
         self._counts = counts
         self._models = models
         self._settings = settings
+        self._data = data
 
     async def ready(self) -> Readiness:
         """Look at every part. Without the database nothing works; without the others work waits or is poorer."""
@@ -50,6 +55,8 @@ class ApiHealth:
             return Readiness(failing={"database": wrong})
         degraded = [f"broker: {wrong}"] if (wrong := await _probe_in_time(self._broker_wrong)) else []
         degraded += [f"{name}: {wrong}" for name, model in self._models.items() if (wrong := model())]
+        if short := await asyncio.to_thread(describe_shortage, self._data, self._settings):
+            degraded.append(short)
         return Readiness(degraded=[*degraded, *await self._wrong_work()])
 
     async def _database_wrong(self) -> str | None:

@@ -19,6 +19,7 @@ from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
+from deploy.disk_space import free_bytes
 from deploy.health_rules import HealthIssueKind, LedgerSample, find_health_issues
 from deploy.samples import NO_SPACE, reserve
 from deploy.settings import HealthSettings
@@ -65,10 +66,11 @@ class LedgerCounts:
 
 
 class Exposition:
-    """Prometheus text of all processes that leave their samples in `folder`."""
+    """Prometheus text of all processes that leave their samples in `folder`, and the free space for `data`."""
 
-    def __init__(self, folder: Path, counts: LedgerCounts, settings: HealthSettings) -> None:
+    def __init__(self, folder: Path, counts: LedgerCounts, settings: HealthSettings, data: Path) -> None:
         self._folder = folder
+        self._data = data
         self._counts = counts
         self._settings = settings
         self._lock = asyncio.Lock()
@@ -83,8 +85,19 @@ class Exposition:
         merge_dead_samples(self._folder)
         registry = CollectorRegistry()
         registry.register(_LedgerGauges(seen, self._settings))
+        registry.register(_DiskGauge(self._data))
         MultiProcessCollector(registry, str(self._folder))  # type: ignore[no-untyped-call]  # the library leaves it bare
         return generate_latest(registry)
+
+
+class _DiskGauge(Collector):
+    def __init__(self, data: Path) -> None:
+        self._data = data
+
+    def collect(self) -> Iterable[Metric]:
+        free = GaugeMetricFamily("afterturn_disk_free_bytes", "Free space of the data folder, or of its database")
+        free.add_metric([], free_bytes(self._data))
+        return (free,)
 
 
 class _LedgerGauges(Collector):

@@ -57,6 +57,14 @@ class HealthSettings(BaseModel):
     oldest_undone_seconds: float = Field(default=300.0, gt=0, description="undone work older than this is too old")
     quarantine_growth: int = Field(default=1, ge=1, description="so many rows more in quarantine are too many")
     quarantine_window_seconds: float = Field(default=600.0, gt=0, description="within so long")
+    disk_low_bytes: int = Field(
+        default=1 << 30, ge=0, description="free space of the data folder below which the service is degraded, in bytes"
+    )
+    disk_reserve_bytes: int = Field(
+        default=256 << 20,
+        ge=0,
+        description="free space below which the database of `afterturn up` is read-only, until twice as much is free",
+    )
 
 
 class Settings(BaseSettings):

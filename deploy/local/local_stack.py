@@ -12,6 +12,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from deploy.bootstrap import API_KEY_FILE, Credentials, bootstrap_database
+from deploy.disk_space import guard_disk
 from deploy.indexing import keep_indexed
 from deploy.local import Child, EmbeddedPostgres, EmbeddedValkey, ports, survivors
 from deploy.local.errors import FolderUnusable, StartFailed
@@ -42,8 +43,8 @@ class StackFactories:
     api: Callable[[Services], Child] = describe_api
     workers: Callable[[Services, int], Sequence[Child]] = describe_workers
     bootstrap: Callable[..., Credentials] = bootstrap_database
-    #: Goes on until it is cancelled, once everything runs.
-    chores: Callable[..., Awaitable[None]] = keep_indexed
+    #: Go on until they are cancelled, once everything runs.
+    chores: Sequence[Callable[..., Awaitable[None]]] = (keep_indexed, guard_disk)
 
 
 class LocalStack:
@@ -99,7 +100,9 @@ class LocalStack:
         self._stack = self._describe(services)
         self._save(self._supervisor.running)
         self._ready(self._stack)
-        await self._parts.chores(self._settings, self._postgres.endpoint)
+        async with asyncio.TaskGroup() as group:
+            for chore in self._parts.chores:
+                group.create_task(_run_chore(chore, self._settings, self._postgres.endpoint))
 
     async def _start_api(self, credentials: Credentials) -> Services:
         """Start the API; a free port that somebody took since it was chosen is given up for another."""
@@ -195,6 +198,10 @@ class LocalStack:
         folder.mkdir(mode=0o700, parents=True)
         names = ["postgres", "valkey", "api", *(f"worker-{n}" for n in range(1, self._worker_count + 1))]
         return DeathCounter(folder, names)
+
+
+async def _run_chore(chore: Callable[..., Awaitable[None]], *arguments: object) -> None:
+    await chore(*arguments)
 
 
 def _make_folder(data: Path) -> None:

@@ -162,6 +162,9 @@ class EmbeddedPostgres:
 
     async def _create_database(self) -> None:
         async with self._superuser("postgres") as connection:
+            # What the last run set while its disk was full.
+            await connection.execute(text("ALTER SYSTEM RESET default_transaction_read_only"))
+            await connection.execute(text("SELECT pg_reload_conf()"))
             for role, rights in ROLES.items():
                 await self._create_role(connection, role, rights)
             known = text("SELECT true FROM pg_database WHERE datname = :name")
@@ -183,7 +186,12 @@ class EmbeddedPostgres:
     @asynccontextmanager
     async def _superuser(self, database: str) -> AsyncIterator[AsyncConnection]:
         url = make_url(self._url(SUPERUSER)).set(database=database)
-        engine = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+        engine = create_engine(
+            url,
+            isolation_level="AUTOCOMMIT",
+            poolclass=NullPool,
+            driver={"server_settings": {"default_transaction_read_only": "off"}},
+        )
         async with engine.connect() as connection:
             yield connection
         await engine.dispose()

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect
 
 from embeddings.errors import EmbeddingError
 from producers.errors import Invalid, Overloaded, PermissionDenied, TooLarge, TooSlow, Unauthenticated, Unavailable
-from store.database_outage import is_outage, timed_out
+from store.database_outage import is_outage, state_of, timed_out
 from store.errors import (
     ConcurrencyError,
     EventRefused,
@@ -91,6 +91,12 @@ WIRES: Mapping[type[Exception], Wire] = {
     EmbeddingError: UNAVAILABLE,
 }
 
+#: What keeps the database from writing, by SQLSTATE.
+NO_WRITES: Mapping[str, str] = {
+    "53100": "the database's disk is full: nothing was written; free space and try again",
+    "25006": "the database takes no writes now: its disk is nearly full, or it is a standby; nothing was written",
+}
+
 #: What the router itself refuses.
 ROUTER_CODES = {400: "BAD_REQUEST", 404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
 
@@ -108,6 +114,8 @@ def describe_error(error: Exception) -> dict[str, Any]:
     known = error_to_wire(error)
     if known is INTERNAL:
         message = "an unexpected error; the request id leads to its line in the log"
+    elif known is UNAVAILABLE and state_of(error) in NO_WRITES:
+        message = NO_WRITES[state_of(error)]
     elif known is UNAVAILABLE:
         message = "the service cannot do this now; nothing was promised, try again"
     else:

@@ -2,18 +2,23 @@
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
+import httpx
 import pytest
 
 from deploy.local import Child
+from deploy.local.cluster import find_cluster
 from deploy.metrics import merge_dead_samples
 from deploy.samples import BYTES, share_samples
 from deploy.settings import LogFormat
 from tests.deploy.local.test_supervisor import Listener, run
+from tests.deploy.test_cli_live import up
 from tests.patience import PATIENCE_S, until
 
 COUNTING = """
@@ -133,3 +138,73 @@ async def test_a_child_that_finds_no_space_at_its_start_is_started_later() -> No
 
     assert await run(listener, body) == 0
     assert any("cannot be started: No space left on device" in line for line in listener.said)
+
+
+#: Writes are refused below this, in this test.
+RESERVE = 64 << 20
+
+
+@pytest.fixture
+def disk_of_a_stack(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 GiB with a data folder; root's database, which lies elsewhere, is bound into it."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1g", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a file system can be mounted by root alone, where the kernel lets it")
+    data, system = disk / "data", disk / "system"
+    data.mkdir(mode=0o700)
+    system.mkdir()
+    home = find_cluster(data).folder.parent
+    subprocess.run(["mount", "--bind", str(system), str(home)], check=True)
+    try:
+        yield data
+    finally:
+        subprocess.run(["umount", "--lazy", str(home)], check=True)
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+@pytest.mark.slow
+async def test_on_a_full_disk_reads_go_on_and_writes_say_why_until_there_is_space(disk_of_a_stack: Path) -> None:
+    data, ballast = disk_of_a_stack, disk_of_a_stack.parent / "ballast"
+    limits = {"AFTERTURN_HEALTH__DISK_RESERVE_BYTES": str(RESERVE), "AFTERTURN_HEALTH__DISK_LOW_BYTES": str(RESERVE)}
+    with up(data, "--workers", "1", **limits) as live:
+        processes = live.stack.processes
+        headers = {"authorization": f"Bearer {live.stack.api_key()}"}
+        async with httpx.AsyncClient(base_url=live.stack.api, headers=headers, timeout=PATIENCE_S) as client:
+            assert (await add_turn(client, "the zeppelin lands on Tuesday")).is_success
+            with ballast.open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(data).free - RESERVE // 2)
+            refusal = await wait_for_status(client, 503)
+            assert "disk" in refusal.json()["error"]["message"]
+            fill(ballast.parent)
+            found = await client.post("/api/v1/recall", json={"bank": "default", "query": "the zeppelin"})
+            assert "zeppelin" in found.text
+            ready = (await client.get("/health/ready")).json()
+            assert any(reason.startswith("disk: 0 MiB are free, writes are refused") for reason in ready["reasons"])
+            assert "afterturn_disk_free_bytes 0.0" in (await client.get("/metrics")).text
+            ballast.unlink()
+            await wait_for_status(client, 201)
+            assert live.stack.processes == processes, "no process died"
+
+
+async def add_turn(client: httpx.AsyncClient, text: str) -> httpx.Response:
+    turn = {
+        "bank": "default",
+        "session_id": "s",
+        "turn_id": str(uuid4()),
+        "messages": [{"role": "user", "content": text}],
+    }
+    return await client.post("/api/v1/turns", json=turn)
+
+
+async def wait_for_status(client: httpx.AsyncClient, status: int) -> httpx.Response:
+    """Hand turns in until one is answered so."""
+    answers: list[httpx.Response] = []
+
+    async def answered() -> bool:
+        answers.append(await add_turn(client, "is there space?"))
+        return answers[-1].status_code == status
+
+    await until(answered, f"a turn is answered with {status}")
+    return answers[-1]

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
@@ -44,10 +45,13 @@ class Stack:
     ledger: Ledgers = field(default_factory=Ledgers)
     model: str = ""
     settings: HealthSettings = field(default_factory=HealthSettings)
+    data: Path = field(default_factory=Path)
 
     @property
     def health(self) -> ApiHealth:
-        return ApiHealth(self.database, self.doorbell, self.ledger, {"embedding": lambda: self.model}, self.settings)
+        return ApiHealth(
+            self.database, self.doorbell, self.ledger, {"embedding": lambda: self.model}, self.settings, data=self.data
+        )
 
 
 @pytest.fixture
@@ -91,6 +95,13 @@ async def test_work_that_is_too_old_degrades(stack: Stack) -> None:
     assert (await stack.health.ready()).degraded == ["embedding: the oldest undone work waits for 301 s"]
     stack.settings = HealthSettings(oldest_undone_seconds=3600)
     assert (await stack.health.ready()).status == "ready"
+
+
+async def test_a_disk_that_is_nearly_full_degrades(stack: Stack) -> None:
+    stack.settings = HealthSettings(disk_low_bytes=1 << 60, disk_reserve_bytes=0)
+    assert (await stack.health.ready()).degraded[0].endswith("MiB are free; below 0 MiB writes are refused")
+    stack.settings = HealthSettings(disk_low_bytes=1 << 60, disk_reserve_bytes=1 << 59)
+    assert "MiB are free, writes are refused until" in (await stack.health.ready()).degraded[0]
 
 
 async def test_quarantine_degrades_while_it_grows(stack: Stack) -> None:
@@ -144,4 +155,4 @@ async def test_nobody_waits_long_for_a_slow_ledger_and_its_reading_goes_on_for_w
 
 def counting(stack: Stack, newly_failed: Callable[[], Awaitable[int]]) -> ApiHealth:
     counts = LedgerCounts(Ledger(stack.database), newly_failed)
-    return ApiHealth(stack.database, stack.doorbell, counts, {}, stack.settings)
+    return ApiHealth(stack.database, stack.doorbell, counts, {}, stack.settings, data=stack.data)

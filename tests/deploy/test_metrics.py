@@ -55,7 +55,7 @@ def exposition_of(folder: Path, ledger: Ledger, newly_failed: int = 0, settings:
     async def newly() -> int:
         return newly_failed
 
-    return Exposition(folder, LedgerCounts(ledger, newly), settings)
+    return Exposition(folder, LedgerCounts(ledger, newly), settings, folder)
 
 
 def shown(folder: Path, newly_failed: int = 0, settings: HealthSettings = USUAL) -> dict[str, float]:
