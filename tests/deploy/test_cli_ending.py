@@ -93,7 +93,7 @@ def build(*_names):
     return lambda: print("went on")
 
 signal.signal(signal.SIGINT, signal.{before})
-app.build, sys.argv = build, ["afterturn", "demo"]
+app.build_cli, sys.argv = build, ["afterturn", "demo"]
 main()
 """
 

@@ -10,7 +10,7 @@ SAYING = """
 import asyncio, logging, structlog
 from deploy import logs
 from deploy.settings import LogSettings
-logs.configure(LogSettings(format={form!r}, level={level!r}))
+logs.configure_logging(LogSettings(format={form!r}, level={level!r}))
 structlog.get_logger("ours").info("request", route="/x")
 structlog.get_logger("ours").debug("detail")
 logging.getLogger("driver").warning("statement %s failed", "zq81 content")

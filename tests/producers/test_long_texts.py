@@ -46,7 +46,7 @@ async def say(ana: Tenant, turn_id: str, content: str) -> None:
 async def test_a_turn_is_cut_into_words(
     ana: Tenant, monkeypatch: pytest.MonkeyPatch, places: Places, text: str, *, in_loop: bool
 ) -> None:
-    places.watch(monkeypatch, prepared_turns, "analyse")
+    places.watch(monkeypatch, prepared_turns, "analyse_text")
     await say(ana, "1", text)
     assert places.in_loop == {in_loop}
 
@@ -55,8 +55,8 @@ async def test_a_turn_is_cut_into_words(
 async def test_a_document_is_cut_into_units_and_these_into_words(
     ana: Tenant, monkeypatch: pytest.MonkeyPatch, places: Places, text: str, *, in_loop: bool
 ) -> None:
-    places.watch(monkeypatch, documents, "chunked")
-    places.watch(monkeypatch, prepared_turns, "analyse")
+    places.watch(monkeypatch, documents, "split_chunks")
+    places.watch(monkeypatch, prepared_turns, "analyse_text")
     assert (await ana.http.post("/api/v1/docs", json={"content": text})).status_code == 201
     assert places.in_loop == {in_loop}
 
@@ -65,7 +65,7 @@ async def test_the_same_document_again_is_not_read_again(
     ana: Tenant, monkeypatch: pytest.MonkeyPatch, places: Places
 ) -> None:
     first = (await ana.http.post("/api/v1/docs", json={"content": LONG})).json()
-    places.watch(monkeypatch, prepared_turns, "analyse")
+    places.watch(monkeypatch, prepared_turns, "analyse_text")
     again = await ana.http.post("/api/v1/docs", json={"content": LONG})
     assert (again.status_code, again.json()) == (200, first | {"duplicate": True})
     assert places.in_loop == set()
@@ -74,7 +74,7 @@ async def test_the_same_document_again_is_not_read_again(
 async def test_a_correction_is_cut_into_words(ana: Tenant, monkeypatch: pytest.MonkeyPatch, places: Places) -> None:
     await say(ana, "1", PARAGRAPH)
     [found] = (await ana.http.post("/api/v1/recall", json={"query": "boiler"})).json()["results"]
-    places.watch(monkeypatch, postings, "analyse")
+    places.watch(monkeypatch, postings, "analyse_text")
     unit = await ana.http.patch(f"/api/v1/units/{found['unit_id']}", json={"content": LONG})
     assert unit.json()["changed"] is True
     assert places.in_loop == {False}
@@ -82,7 +82,7 @@ async def test_a_correction_is_cut_into_words(ana: Tenant, monkeypatch: pytest.M
 
 async def test_a_long_question_is_taken_apart(ana: Tenant, monkeypatch: pytest.MonkeyPatch, places: Places) -> None:
     await say(ana, "1", PARAGRAPH)
-    places.watch(monkeypatch, recaller, "understand")
+    places.watch(monkeypatch, recaller, "parse_question")
     places.watch(monkeypatch, meaning, "as_told")
     assert (await ana.http.post("/api/v1/recall", json={"query": LONG[:8000]})).status_code == 200
     assert places.in_loop == {False}

@@ -195,7 +195,7 @@ async def test_a_turn_rings_for_the_stages_that_can_begin(world: World, ana: Ten
     for stage in Stage:
         world.doorbell.answered(stage)
     assert (await ana.http.post("/api/v1/turns", json=turn)).status_code == 201
-    for queue in (Queue.EXTRACTION, Queue.EMBEDDING, Queue.GATEWAY):
+    for queue in (Queue.EXTRACTION, Queue.EMBEDDING):
         await rung(world.broker, queue)
 
 

@@ -91,7 +91,8 @@ def render_verdict(outcome: DemoOutcome) -> Text:
     if not outcome.failures:
         took = [answer.took_ms for answer in outcome.answers]
         return Text(
-            f"All of it held in {outcome.seconds:.0f} s. Recall took {pick_percentile(took, 0.5):.0f} ms at the median,"
+            f"All of it held, in {outcome.seconds:.0f} s. "
+            f"Recall took {pick_percentile(took, 0.5):.0f} ms at the median,"
             f" {pick_percentile(took, 0.95):.0f} ms at the 95th percentile.",
             style="bold green",
         )

@@ -158,7 +158,9 @@ def test_a_link_of_that_name_is_not_followed(temporary: Path, tmp_path: Path, sy
 def test_an_interrupt_is_answered_and_another_waits_until_all_is_removed(
     temporary: Path, system: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deploy.local.private_folder.survivors.kill", lambda _gone: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(
+        "deploy.local.private_folder.survivors.kill_processes", lambda _gone: signal.raise_signal(signal.SIGINT)
+    )
     with pytest.raises(KeyboardInterrupt), open_private_folder("bench"):
         raise KeyboardInterrupt
     assert "interrupted" in capsys.readouterr().err
