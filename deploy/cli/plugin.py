@@ -270,17 +270,17 @@ def _progress() -> Iterator[Callable[[int, int], None]]:
 
 
 class _Pace:
-    """When to tell how far it is."""
+    """Decides when a line of progress is due."""
 
     def __init__(self) -> None:
-        self.began = self.told = time.monotonic()
+        self.began = self.printed = time.monotonic()
 
     def line(self, done: int, total: int) -> str | None:
         """Return a line, where it is time for one."""
         now = time.monotonic()
-        if now - self.told < TELL_EVERY_S:
+        if now - self.printed < TELL_EVERY_S:
             return None
-        self.told = now
+        self.printed = now
         left_s = (now - self.began) / done * (total - done)
         return f"{done:,} of {total:,} rows, about {timedelta(seconds=round(left_s))} left"
 

@@ -96,7 +96,7 @@ class NamespaceMap:
 
 @dataclass
 class Patience:
-    """Waits for a plugin that is away, for so many seconds in all of one outage."""
+    """Waits for a plugin that is away, at most `seconds` for one outage."""
 
     plugin: PluginClient
     say: Say
@@ -153,7 +153,7 @@ class Patience:
 class Backfill:
     """One run. Without a `plugin` it is a dry one: nothing is asked of any, and nothing is written.
 
-    `say` is told of every row that a person should see; `advance` of how many rows are done, and of how many.
+    `say` receives a line for every row that a person should see; `advance` the rows done, and the rows in all.
     """
 
     source: LegacyMemories

@@ -16,7 +16,7 @@ EVERY = 100
 
 @dataclass
 class Checkpoint:
-    """The place up to which everything is copied; `source` and `target` name what is copied, without secrets.
+    """The place up to which everything is copied; `source` and `target` name both sides, without secrets.
 
     It stands still at the first row that failed, so that the next run begins with that one.
     """

@@ -35,7 +35,7 @@ from producers.plugin.wire import (
 
 DEFAULT_URL = "http://localhost:9100"
 TIMEOUT_S = 2.0
-#: A 429 is obeyed so often, while it asks for no more than so many seconds; then it is the caller's to wait.
+#: A 429 is obeyed RETRIES times, while it asks for LONGEST_PAUSE_S seconds at most; beyond that the caller waits.
 RETRIES = 3
 LONGEST_PAUSE_S = 5.0
 #: Bytes of an answer that are read: a hundred memories of 64 KiB.
@@ -79,7 +79,7 @@ class PluginAddress:
 def parse_timeout(text: str) -> float:
     """Return the seconds of MEMORY_PLUGIN_TIMEOUT, a duration as Go writes it (`2s`, `1m30s`, `500ms`).
 
-    What is none, or not above zero, is the default of 2 s.
+    Any other text, and a duration of zero, is the default of 2 s.
     """
     found = _DURATION.fullmatch(text.strip())
     hours, minutes, seconds, milliseconds = (float(part or 0) for part in found.groups()) if found else (0.0,) * 4
@@ -221,7 +221,7 @@ class PluginClient:
     async def _send(
         self, method: str, path: str, body: Mapping[str, Any] | None
     ) -> tuple[int, Mapping[str, str], bytes]:
-        """Send once and tell the breaker how it went."""
+        """Send once and record the outcome in the breaker."""
         content = None if body is None else json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
         headers = self._headers if content is None else {**self._headers, "content-type": "application/json"}
         request = httpx.Request(method, self._base + path, content=content, headers=headers)

@@ -41,7 +41,7 @@ log = structlog.get_logger("afterturn.perimeter")
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What is to be remembered; `namespace` None is the workspace's own.
+    """A text to remember; `namespace` None is the workspace's own.
 
     `expires_at` None: a summary ends after 30 days, anything else never.
     """
@@ -223,7 +223,7 @@ def _degrade(write: MemoryWrite, promised: frozenset[str]) -> tuple[MemoryWrite,
 
 
 def _shown(memory: Memory, kind: NamespaceKind) -> Memory:
-    """Return a memory as a workspace sees it: only what is an organisation's has the organisation's mark."""
+    """Return a memory as a workspace sees it: memories of an organisation carry its mark, no other does."""
     content = memory.content
     shown = (
         mark_organisation(memory.id, memory.namespace, content) if kind is NamespaceKind.ORG else disarm_marks(content)

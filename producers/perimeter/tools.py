@@ -31,7 +31,7 @@ class _Arguments(BaseModel):
 class CommitArguments(_Arguments):
     """What commit_memory takes; `scope` is the older word for a namespace."""
 
-    content: StrictStr = Field(description="What is to be remembered, in a sentence that stands by itself.")
+    content: StrictStr = Field(description="The text to remember: a sentence that is understood by itself.")
     namespace: StrictStr | None = Field(None, description=NAMESPACE)
     kind: MemoryKind = Field(MemoryKind.FACT, description="fact, summary or checkpoint")
     expires_at: Time | None = Field(None, description="When it is forgotten, in RFC 3339; without it, never.")
@@ -196,7 +196,7 @@ LEGACY_TOOLS: Sequence[Tool] = (
 
 
 class ToolFailed(Exception):
-    """A tool that failed, as an agent is told: `body` is the JSON of the answer, with isError set."""
+    """A tool call that failed: `body` is the JSON of the answer, sent with isError set."""
 
     def __init__(self, code: str, message: str, *, retryable: bool, details: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)

@@ -98,7 +98,7 @@ class Refusal(Exception):
         return JSONResponse(body, self.status, dict(self.headers or {}))
 
 
-#: Returns the store of whoever asks, by the Authorization header; raises Unauthenticated.
+#: Returns the store of a request's tenant, by its Authorization header; raises Unauthenticated.
 StoreOf = Callable[[str | None], Awaitable[PluginStore]]
 
 
@@ -172,8 +172,8 @@ class _Visit:
         except Exception as error:  # noqa: BLE001 - the caller learns that it is away, the log why
             log.warning("plugin_unhealthy", error=type(error).__name__)
             degraded = {"status": "degraded", "version": VERSION, "capabilities": sorted(self._store.capabilities)}
-            told = {"code": "unavailable", "message": "the database cannot answer now"}
-            return JSONResponse(degraded | told, 503)
+            error_body = {"code": "unavailable", "message": "the database cannot answer now"}
+            return JSONResponse(degraded | error_body, 503)
         return JSONResponse(
             {"status": health.status, "version": health.version, "capabilities": list(health.capabilities)}
         )
@@ -208,17 +208,17 @@ class _Visit:
             return model.model_validate(body)
         except ValidationError as error:
             problems = error.errors(include_input=False, include_url=False, include_context=False)
-        told = (
+        messages = (
             f"{'.'.join(map(str, one['loc']))}: {one['msg'].removeprefix('Value error, ')}" for one in problems[:10]
         )
-        raise _bad("; ".join(one.removeprefix(": ") for one in told))
+        raise _bad("; ".join(one.removeprefix(": ") for one in messages))
 
 
 _ALLOW = {"allow": "PUT, PATCH, DELETE"}
 
 
 def _segments(scope: Scope) -> Sequence[str]:
-    """Return the parts of the path behind the first slash, decoded once; what is no UTF-8 names nothing."""
+    """Return the parts of the path behind the first slash, decoded once; bytes that are no UTF-8 match no name."""
     parts = (scope.get("raw_path") or scope["path"].encode()).partition(b"?")[0].split(b"/")[1:]
     return [unquote_to_bytes(part).decode(errors="replace") for part in parts]
 
@@ -306,7 +306,7 @@ def _bad(message: str) -> Refusal:
 
 
 def _refusal_of(error: Exception) -> Refusal:  # noqa: PLR0911 - one for each kind
-    """Return how an error looks outside; of one that is not ours, only that it happened is told."""
+    """Return how an error looks outside; of an unexpected one the caller learns only that it happened."""
     match error:
         case Refusal():
             return error

@@ -154,7 +154,7 @@ Embedding = Annotated[
 
 
 class _Request(BaseModel):
-    """What is sent; null and absent are the same, unless a class says otherwise."""
+    """The base of requests; null and absent are the same, unless a class says otherwise."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -164,7 +164,7 @@ class _Request(BaseModel):
 
 
 class NamespaceUpsert(_Request):
-    """Makes a namespace, or changes what is named of one."""
+    """Makes a namespace, or changes the fields that it names."""
 
     kind: NamespaceKind
     expires_at: Time | None = None
@@ -172,7 +172,7 @@ class NamespaceUpsert(_Request):
 
 
 class NamespacePatch(_Request):
-    """Changes what is named; here null clears."""
+    """Changes the fields that it names; null clears."""
 
     expires_at: Time | None = None
     metadata: JsonObject | None = None

@@ -2,11 +2,14 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+import structlog
+from structlog.testing import capture_logs
 
 from producers.contract_kit.flat_plugin import Body, FlatHandler, FlatStore
 from tests.producers.contract_kit.judging import served
@@ -50,6 +53,18 @@ class Script:
 
     def next(self) -> tuple[int, dict[str, str], bytes]:
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+@contextmanager
+def logged() -> Iterator[list[MutableMapping[str, Any]]]:
+    """Collect the log of this process, whatever level an earlier command set."""
+    before = structlog.get_config()
+    structlog.reset_defaults()
+    try:
+        with capture_logs() as lines:
+            yield lines
+    finally:
+        structlog.configure(**before)
 
 
 def answering(status: int, body: Body | bytes | None = None, **headers: str) -> tuple[int, dict[str, str], bytes]:

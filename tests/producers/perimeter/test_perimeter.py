@@ -13,7 +13,6 @@ from uuid import UUID, uuid4
 
 import httpx
 import pytest
-from structlog.testing import capture_logs
 
 from producers.contract_kit.flat_plugin import FlatHandler, FlatStore
 from producers.perimeter.audit import AuditFile, OrganisationWrite
@@ -28,7 +27,7 @@ from producers.perimeter.trees import FileTree
 from producers.plugin.wire import MemoryKind
 from tests.patience import PATIENCE_S
 from tests.producers.contract_kit.reference import ReferenceHandler, ReferenceStore
-from tests.producers.perimeter.plugins import Sent, answering, recorded, scripted
+from tests.producers.perimeter.plugins import Sent, answering, logged, recorded, scripted
 
 SECRET = "sk-Abcdefghij0123456789xyz"
 ROOT, SELF, SIBLING = Caller("root"), Caller("self"), Caller("sibling")
@@ -291,7 +290,7 @@ class Failing:
 async def test_an_audit_that_fails_fails_no_write_and_leaks_nothing(tmp_path: Path) -> None:
     async with everything(tmp_path) as place:
         perimeter = Perimeter(place.perimeter._plugin, FileTree(tmp_path / "tree.json"), Failing())
-        with capture_logs() as logs:
+        with logged() as logs:
             assert (await perimeter.commit(ROOT, Commit("told", "org:root"))).namespace == "org:root"
     assert [(line["event"], line["error"]) for line in logs] == [("organisation_write_not_audited", "RuntimeError")]
     assert "hush" not in str(logs)

@@ -13,7 +13,6 @@ from uuid import UUID
 import httpx
 import pytest
 import uvicorn
-from structlog.testing import capture_logs
 
 from producers.contract_kit.catalog import CASES
 from producers.contract_kit.flat_plugin import PluginError
@@ -37,6 +36,7 @@ from store.errors import NotFound, QuotaExceeded, RateLimited
 from tests.patience import PATIENCE_S, until
 from tests.producers.contract_kit.judging import judge
 from tests.producers.contract_kit.reference import ReferenceStore
+from tests.producers.perimeter.plugins import logged
 
 MEMORY = {"content": "x", "kind": "fact", "source": "agent"}
 
@@ -190,7 +190,7 @@ FAILURES = [
 async def test_a_failure_of_the_store_is_what_a_caller_can_act_upon_and_leaks_nothing(
     store: InMemory, error: Exception, status: int, code: str, wait: str | None
 ) -> None:
-    with capture_logs() as logs:
+    with logged() as logs:
         async with asking(store) as client:
             store.fails = error
             answer = await client.post("/v1/namespaces/team:a/memories", json=MEMORY)
