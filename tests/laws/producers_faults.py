@@ -160,6 +160,6 @@ FAULTS = (
         before="        if body.afterturn_turn_id is not None:\n",
         after="        if body.afterturn_turn_id is not None and not turns:\n",
         held_by="tests/workers/test_gateway_self.py",
-        tests=("test_after_an_erasure_the_text_stands_nowhere_in_the_database",),
+        tests=("test_after_an_erasure_the_text_stands_nowhere_in_the_database[unit]",),
     ),
 )
