@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.pool import NullPool
 
 from store.connections import create_owner_engine
+from store.database_outage import state_of
 
 TABLES = text("""
     select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -15,6 +17,8 @@ TABLES = text("""
      where n.nspname = 'afterturn' and c.relkind in ('r', 'p') and not c.relispartition order by 1""")
 #: What workers hold: without it, whatever they still do for these hosts is rolled back.
 CLAIMS = ("claim_t", "ledger_t", "recall_job_t")
+#: SQLSTATE of a deadlock, and how often one is met before it is raised.
+DEADLOCK, TRIES = "40P01", 5
 #: A bank takes what hangs on it along; hosts are last, since everything hangs on them.
 LAST = ("agent_memory_bank_t", "host_t")
 
@@ -23,13 +27,26 @@ async def remove_hosts(owner_url: str, hosts: Sequence[UUID]) -> None:
     """Delete every row of these hosts, whoever still works on them."""
     engine = create_owner_engine(owner_url, poolclass=NullPool)
     try:
-        async with engine.begin() as connection:
+        async with engine.connect() as connection:
             tables = [str(row[0]) for row in await connection.execute(TABLES)]
-            await _empty_tables(connection, [table for table in CLAIMS if table in tables], hosts)
+        await _end_work(engine, [table for table in CLAIMS if table in tables], hosts)
         async with engine.begin() as connection:
             await _empty_tables(connection, [*(table for table in tables if table not in LAST), *LAST], hosts)
     finally:
         await engine.dispose()
+
+
+async def _end_work(engine: AsyncEngine, tables: Sequence[str], hosts: Sequence[UUID]) -> None:
+    """Delete what workers hold; a worker that locks the same rows in another order may win, a few times."""
+    for tried in range(TRIES):
+        try:
+            async with engine.begin() as connection:
+                await _empty_tables(connection, tables, hosts)
+        except DBAPIError as error:
+            if state_of(error) != DEADLOCK or tried + 1 == TRIES:
+                raise
+        else:
+            return
 
 
 async def _empty_tables(connection: AsyncConnection, tables: Sequence[str], hosts: Sequence[UUID]) -> None:

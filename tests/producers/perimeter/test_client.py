@@ -270,7 +270,11 @@ async def test_an_error_repeats_no_content_and_no_url() -> None:
 
 
 async def test_a_slow_answer_ends_after_the_timeout_as_a_whole() -> None:
-    silent = await asyncio.start_server(lambda *_: asyncio.sleep(PATIENCE_S), "127.0.0.1", 0)
+    async def keep_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    silent = await asyncio.start_server(keep_silent, "127.0.0.1", 0)
     port = silent.sockets[0].getsockname()[1]
     async with client(f"http://127.0.0.1:{port}", timeout_s=0.05) as plugin:
         with pytest.raises(PluginUnavailable, match=r"no answer within 0\.05 s"):
