@@ -1,6 +1,7 @@
 """How much space is left for the service's data: shown, and guarded so that reads go on when it runs out."""
 
 import asyncio
+import os
 import shutil
 from pathlib import Path
 
@@ -80,4 +81,5 @@ def _resume_bytes(settings: HealthSettings) -> int:
 
 
 def _nearest_folder(path: Path) -> Path:
-    return next(folder for folder in (path, *path.parents) if folder.is_dir())
+    # A folder that this process may not enter counts as one that is not there.
+    return next(folder for folder in (path, *path.parents) if os.access(folder, os.X_OK))
