@@ -1,11 +1,12 @@
 """Removing whole hosts: what a check or a measurement made is gone when it is over. As the owner, behind no wall."""
 
+import asyncio
 from collections.abc import Sequence
 from uuid import UUID
 
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.pool import NullPool
 
 from store.connections import create_owner_engine
@@ -17,8 +18,8 @@ TABLES = text("""
      where n.nspname = 'afterturn' and c.relkind in ('r', 'p') and not c.relispartition order by 1""")
 #: What workers hold: without it, whatever they still do for these hosts is rolled back.
 CLAIMS = ("claim_t", "ledger_t", "recall_job_t")
-#: SQLSTATE of a deadlock, and how often one is met before it is raised.
-DEADLOCK, TRIES = "40P01", 5
+#: SQLSTATE of a deadlock; how often one is met before it is raised, and the pause after each, in seconds.
+DEADLOCK, TRIES, PAUSE_S = "40P01", 20, 0.25
 #: A bank takes what hangs on it along; hosts are last, since everything hangs on them.
 LAST = ("agent_memory_bank_t", "host_t")
 
@@ -29,27 +30,24 @@ async def remove_hosts(owner_url: str, hosts: Sequence[UUID]) -> None:
     try:
         async with engine.connect() as connection:
             tables = [str(row[0]) for row in await connection.execute(TABLES)]
-        await _end_work(engine, [table for table in CLAIMS if table in tables], hosts)
-        async with engine.begin() as connection:
-            await _empty_tables(connection, [*(table for table in tables if table not in LAST), *LAST], hosts)
+        await _empty_tables(engine, [table for table in CLAIMS if table in tables], hosts)
+        await _empty_tables(engine, [*(table for table in tables if table not in LAST), *LAST], hosts)
     finally:
         await engine.dispose()
 
 
-async def _end_work(engine: AsyncEngine, tables: Sequence[str], hosts: Sequence[UUID]) -> None:
-    """Delete what workers hold; a worker that locks the same rows in another order may win, a few times."""
-    for tried in range(TRIES):
+async def _empty_tables(engine: AsyncEngine, tables: Sequence[str], hosts: Sequence[UUID]) -> None:
+    """Delete these hosts' rows in one transaction. A worker that locks the same rows in another order may win."""
+    for tries_left in reversed(range(TRIES)):
         try:
             async with engine.begin() as connection:
-                await _empty_tables(connection, tables, hosts)
+                for table in tables:
+                    # The names are the catalog's own.
+                    statement = text(f'delete from afterturn."{table}" where host_id = any(:hosts)')  # noqa: S608
+                    await connection.execute(statement, {"hosts": hosts})
         except DBAPIError as error:
-            if state_of(error) != DEADLOCK or tried + 1 == TRIES:
+            if state_of(error) != DEADLOCK or not tries_left:
                 raise
+            await asyncio.sleep(PAUSE_S)
         else:
             return
-
-
-async def _empty_tables(connection: AsyncConnection, tables: Sequence[str], hosts: Sequence[UUID]) -> None:
-    for table in tables:
-        # The names are the catalog's own.
-        await connection.execute(text(f'delete from afterturn."{table}" where host_id = any(:hosts)'), {"hosts": hosts})  # noqa: S608
