@@ -65,15 +65,19 @@ class ApiSettings(BaseModel):
 
 
 class FairnessSettings(BaseModel):
-    """Fair scheduling between tenants: a turn is 1 unit of work, a recall 4, each 16 KiB of a body 1 more."""
+    """Fair scheduling between tenants: a turn is 2 units of work, a recall 4, each 16 KiB of a body 1 more."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     units: int = Field(
-        default=32, ge=8, le=4096, description="units one API process works on at a time, of all tenants"
+        default=48, ge=8, le=4096, description="units one API process works on at a time, of all tenants"
     )
     share: int = Field(
-        default=8, ge=4, le=2048, description="units of one tenant while another is active; at most half of all units"
+        default=4,
+        ge=4,
+        le=2048,
+        description="units of a tenant that used more than the others of late, while another is active; at most half "
+        "of all units, which is what the others have",
     )
     wait_seconds: float = Field(
         default=5.0, ge=0.01, le=300, description="how long a call over its tenant's share waits before it gets a 429"

@@ -11,7 +11,7 @@ from hypothesis.strategies import data, integers, lists, sampled_from
 
 from producers import fair_queue
 from producers.errors import Overloaded
-from producers.fair_queue import ACTIVE_S, CURRENT, RECALL, UNITS_WAITING, Call, FairQueue, Slot, weight_of
+from producers.fair_queue import ACTIVE_S, CURRENT, RECALL, UNITS_WAITING, USAGE_S, Call, FairQueue, Slot, weight_of
 from producers.settings import ApiSettings, FairnessSettings
 from store.identity import host_id
 from tests.patience import PATIENCE_S, until
@@ -82,6 +82,7 @@ def test_while_another_tenant_is_active_a_tenant_comes_down_to_its_share_and_gro
     crowd = Crowd()
     for _ in range(200):
         crowd.call(ANA, RECALL)
+    crowd.clock.now += 0.1
     ben = crowd.call(BEN)
     for _ in range(20):
         crowd.end(next(call for call in crowd.running if call.host == ANA))
@@ -92,6 +93,26 @@ def test_while_another_tenant_is_active_a_tenant_comes_down_to_its_share_and_gro
     crowd.clock.now += ACTIVE_S
     crowd.end(next(call for call in crowd.running if call.host == ANA))
     assert crowd.units(ANA) == crowd.queue.settings.units
+
+
+def test_who_used_more_than_the_others_of_late_has_a_share_and_the_others_have_half_of_all_units() -> None:
+    crowd = Crowd()
+    for _ in range(200):
+        crowd.call(ANA, RECALL)
+    crowd.clock.now += 0.1
+    for _ in range(200):
+        crowd.call(BEN, RECALL)
+    assert crowd.units(BEN) == crowd.queue.settings.units // 2
+    for _ in range(20):
+        crowd.end(next(call for call in crowd.running if call.host == ANA))
+    assert crowd.units(ANA) == crowd.queue.settings.share
+    # Ben goes on for longer than Ana did: now it is Ben who is held to a share.
+    crowd.clock.now += USAGE_S
+    for _ in range(20):
+        crowd.end(next(call for call in crowd.running if call.host == BEN))
+    assert crowd.units(BEN) == crowd.queue.settings.share
+    crowd.end(next(call for call in crowd.running if call.host == ANA))
+    assert crowd.units(ANA) == crowd.queue.settings.units // 2
 
 
 def test_a_heavy_call_counts_a_share_and_is_not_overtaken_by_light_ones_for_ever() -> None:
