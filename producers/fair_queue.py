@@ -1,9 +1,10 @@
-"""Fair scheduling between tenants: while others are active, who used more than they did of late gets a small share.
+"""Fair scheduling between tenants: while others are active, who asks for more than they do gets a small share.
 
 Every call of a tenant takes a slot before it works, and gives it back when its answer is made or while it waits for
 something else (`sleep`, `give_back`). A slot has a weight in units: a turn is TURN, a recall RECALL, and each
-BYTES_A_UNIT of a body are 1 more. A tenant alone may have all units. Once another was active within ACTIVE_S, who has a
-usage (units under way, averaged over USAGE_S) above the mean may have `share`, and the others half of all units.
+BYTES_A_UNIT of a body are 1 more. A tenant alone may have all units. Once another was active within ACTIVE_S, a tenant
+whose demand (units that wait, and those started of late) is above the mean may have `share`, and the others twice that.
+What counts is what was asked for, and not for how long it was under way: under load that grows for all.
 A call over that waits in its own tenant's queue, and the tenant that has least under way is served first.
 
 With `share` 4 and this rule, what another tenant feels of 32 turns or recalls at a time is within three times its quiet
@@ -31,8 +32,8 @@ BYTES_A_UNIT = 16_384
 UNITS_WAITING = 4096
 #: A tenant counts as active for so long after its last call, in seconds; who was active will soon be again.
 ACTIVE_S = 1.0
-#: The time over which a tenant's usage is averaged, in seconds.
-USAGE_S = 2.0
+#: How long started work counts as a tenant's demand, in seconds: then it has faded to a third.
+DEMAND_S = 1.0
 RETRY_AFTER_S = 1
 
 #: The slot of the call that is being served, where there is one.
@@ -54,7 +55,7 @@ class Call:
 class _Tenant:
     """What one tenant has under way (units) and waiting, when it last had anything, and when its turn last came.
 
-    `average` is the mean of `running` until `averaged_at`, in which what was long ago counts less.
+    `served` counts the units that were started until `served_at`, those of long ago less.
     """
 
     running: int = 0
@@ -62,17 +63,20 @@ class _Tenant:
     units_waiting: int = 0
     seen_at: float = 0.0
     turn: int = 0
-    average: float = 0.0
-    averaged_at: float = 0.0
+    served: float = 0.0
+    served_at: float = 0.0
 
-    def usage(self, now: float) -> float:
-        """Return how many units it had under way of late, on average."""
-        fading = math.exp((self.averaged_at - now) / USAGE_S)
-        return self.average * fading + self.running * (1.0 - fading)
+    def demand(self, now: float) -> float:
+        """Return how much work it asked for of late, in units: what was started, faded, and what waits."""
+        return self.fade_served(now) + self.units_waiting
 
-    def change_running(self, units: int, now: float) -> None:
-        """Have so many units more under way from now on."""
-        self.average, self.averaged_at = self.usage(now), now
+    def fade_served(self, now: float) -> float:
+        """Return the units that were started of late."""
+        return self.served * math.exp((self.served_at - now) / DEMAND_S)
+
+    def start(self, units: int, now: float) -> None:
+        """Have so many units more under way."""
+        self.served, self.served_at = self.fade_served(now) + units, now
         self.running += units
 
 
@@ -100,7 +104,7 @@ class FairQueue:
         """End a call, or have it wait no longer, and start what may start now; again, it changes nothing."""
         tenant = self._tenant(call.host)
         if call.running:
-            tenant.change_running(-self._units(call), self._clock())
+            tenant.running -= self._units(call)
         elif call.waiting:
             tenant.waiting.remove(call)
             tenant.units_waiting -= call.weight
@@ -141,16 +145,16 @@ class FairQueue:
             self._turns += 1
             tenant.turn = self._turns
             tenant.units_waiting -= call.weight
-            tenant.change_running(self._units(call), self._clock())
+            tenant.start(self._units(call), self._clock())
             call.running, call.waiting = True, False
             call.start()
 
     def _compute_limits(self) -> dict[UUID, int]:
         """Return the units each tenant may have beside others."""
         now = self._clock()
-        usages = {name: tenant.usage(now) for name, tenant in self._tenants.items()}
-        mean = math.fsum(usages.values()) / max(len(usages), 1)
-        return {n: self.settings.share if usage > mean else self.settings.units // 2 for n, usage in usages.items()}
+        demands = {name: tenant.demand(now) for name, tenant in self._tenants.items()}
+        mean = math.fsum(demands.values()) / max(len(demands), 1)
+        return {name: self.settings.share * (1 if demand > mean else 2) for name, demand in demands.items()}
 
     def _next(self) -> Call | None:
         units, limits = self.settings.units, self._compute_limits()

@@ -76,8 +76,8 @@ class FairnessSettings(BaseModel):
         default=4,
         ge=4,
         le=2048,
-        description="units of a tenant that used more than the others of late, while another is active; at most half "
-        "of all units, which is what the others have",
+        description="units of a tenant that asks for more than the others, while another is active; at most half of "
+        "all units; a tenant that asks for less has twice as many",
     )
     wait_seconds: float = Field(
         default=5.0, ge=0.01, le=300, description="how long a call over its tenant's share waits before it gets a 429"

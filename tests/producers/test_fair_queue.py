@@ -11,7 +11,7 @@ from hypothesis.strategies import data, integers, lists, sampled_from
 
 from producers import fair_queue
 from producers.errors import Overloaded
-from producers.fair_queue import ACTIVE_S, CURRENT, RECALL, UNITS_WAITING, USAGE_S, Call, FairQueue, Slot, weight_of
+from producers.fair_queue import ACTIVE_S, CURRENT, DEMAND_S, RECALL, UNITS_WAITING, Call, FairQueue, Slot, weight_of
 from producers.settings import ApiSettings, FairnessSettings
 from store.identity import host_id
 from tests.patience import PATIENCE_S, until
@@ -95,24 +95,33 @@ def test_while_another_tenant_is_active_a_tenant_comes_down_to_its_share_and_gro
     assert crowd.units(ANA) == crowd.queue.settings.units
 
 
-def test_who_used_more_than_the_others_of_late_has_a_share_and_the_others_have_half_of_all_units() -> None:
+def test_who_asks_for_more_than_the_others_has_a_share_and_who_asks_for_less_has_two() -> None:
     crowd = Crowd()
     for _ in range(200):
         crowd.call(ANA, RECALL)
-    crowd.clock.now += 0.1
-    for _ in range(200):
+    for _ in range(5):
         crowd.call(BEN, RECALL)
-    assert crowd.units(BEN) == crowd.queue.settings.units // 2
+    assert crowd.units(BEN) == 2 * crowd.queue.settings.share
     for _ in range(20):
         crowd.end(next(call for call in crowd.running if call.host == ANA))
     assert crowd.units(ANA) == crowd.queue.settings.share
-    # Ben goes on for longer than Ana did: now it is Ben who is held to a share.
-    crowd.clock.now += USAGE_S
+    # Ben asks for more than Ana now, and is the one who has a single share.
+    for _ in range(250):
+        crowd.call(BEN, RECALL)
     for _ in range(20):
         crowd.end(next(call for call in crowd.running if call.host == BEN))
     assert crowd.units(BEN) == crowd.queue.settings.share
     crowd.end(next(call for call in crowd.running if call.host == ANA))
-    assert crowd.units(ANA) == crowd.queue.settings.units // 2
+    assert crowd.units(ANA) == 2 * crowd.queue.settings.share
+
+
+def test_what_was_asked_for_fades() -> None:
+    crowd = Crowd()
+    for _ in range(30):
+        crowd.end(crowd.call(ANA, RECALL))
+    crowd.clock.now += 5 * DEMAND_S
+    calls = [crowd.call(host, RECALL) for host in (BEN, BEN, BEN, ANA, ANA)]
+    assert [call.running for call in calls] == [True] * 5
 
 
 def test_a_heavy_call_counts_a_share_and_is_not_overtaken_by_light_ones_for_ever() -> None:
@@ -178,7 +187,7 @@ def test_whatever_comes_and_ends_shares_are_kept_order_is_kept_and_no_room_is_le
             units = crowd.units(host)
             assert units <= SMALL.units
             if crowd.queue.is_contended(host):
-                assert units <= max(SMALL.share, before[host])
+                assert units <= max(2 * SMALL.share, before[host])
             started = [call for call in crowd.started if call.host == host]
             assert started == made[host][: len(started)]
     # Whatever is left comes to its end, and nothing waits while there is room for it.

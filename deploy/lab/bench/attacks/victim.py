@@ -24,7 +24,8 @@ from deploy.lab.bench.timing import compute_p95_ms
 RATE = 8
 #: The longest a call is waited for, in seconds.
 PATIENCE_S = 30.0
-BANK = "victim"
+#: Turns of one bank, those of 12 s: banks that grew with the run would make its later questions dearer by themselves.
+TURNS_A_BANK = 96
 POLL_INTERVAL_S = 0.05
 
 
@@ -115,7 +116,7 @@ async def send_steadily(api: str, key: str) -> None:
         for number in count():
             due = began + number / RATE / 2
             await asyncio.sleep(due - time.monotonic())
-            kind, path, body = _make_recall_call(chance) if number % 2 else _make_turn_call(chance, number)
+            kind, path, body = _make_recall_call(chance, number) if number % 2 else _make_turn_call(chance, number)
             task = asyncio.create_task(_time_call(client, kind, due, path, body))
             calls.add(task)
             task.add_done_callback(calls.discard)
@@ -123,12 +124,16 @@ async def send_steadily(api: str, key: str) -> None:
 
 def _make_turn_call(chance: random.Random, number: int) -> tuple[str, str, dict[str, Any]]:
     messages = [{"role": role, "content": make_sentence(chance)} for role in ("user", "assistant")]
-    named = {"bank": BANK, "session_id": f"s{number // 2 % 8}", "turn_id": f"t{number}"}
+    named = {"bank": _name_bank(number), "session_id": f"s{number // 2 % 8}", "turn_id": f"t{number}"}
     return "turn", "/api/v1/turns", {**named, "messages": messages}
 
 
-def _make_recall_call(chance: random.Random) -> tuple[str, str, dict[str, Any]]:
-    return "recall", "/api/v1/recall", {"bank": BANK, "query": make_sentence(chance)}
+def _make_recall_call(chance: random.Random, number: int) -> tuple[str, str, dict[str, Any]]:
+    return "recall", "/api/v1/recall", {"bank": _name_bank(number), "query": make_sentence(chance)}
+
+
+def _name_bank(number: int) -> str:
+    return f"victim-{number // 2 // TURNS_A_BANK}"
 
 
 async def _time_call(client: httpx.AsyncClient, kind: str, due: float, path: str, body: dict[str, Any]) -> None:
