@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from deploy.settings import HealthSettings
-from store.ledger.ledger import Stage, StageCounts
+from store.ledger.ledger import StageCounts
+from store.ledger.stages import Stage
 
 
 class HealthIssueKind(StrEnum):

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
 from store.derived.extraction_runs import FollowUp, Unread, open_follow_ups
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 
 #: Turns looked at in one statement.
 PAGE_TURNS = 256

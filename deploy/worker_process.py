@@ -42,7 +42,8 @@ from store.derived.pending_words import WaitingWords
 from store.erasure import Erasures
 from store.ledger.deliveries import Deliveries
 from store.ledger.freshness import Waiter
-from store.ledger.ledger import Ledger, Stage
+from store.ledger.ledger import Ledger
+from store.ledger.stages import Stage
 from store.maintenance import Pruning, Schedule, WordsAnew
 from store.recall.jobs import RecallJobs
 from store.recall.recaller import Recaller

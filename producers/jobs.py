@@ -13,35 +13,18 @@ a second, then the flag is gone; and the sweeper rings for whatever was forgotte
     <namespace>:bell           a channel: whoever enqueued names the queues, so that no worker has to keep looking
 """
 
-from enum import StrEnum
 from uuid import UUID
 
 from dramatiq import Message
 
-from store.ledger.ledger import Stage
+from store.ledger.stages import STAGES, Queue, Stage
 
 #: How long a ring may stay unanswered before the next ringer enqueues again, in milliseconds: of a stage, of a job.
 #: A stage's one message is for all its work; those of jobs wait behind each other, and one more makes that longer.
 FLAG_MS, JOB_FLAG_MS = 1000, 5000
 
 
-class Queue(StrEnum):
-    """One queue for each class of latency."""
-
-    RECALL = "recall"
-    GATEWAY = "gateway"
-    EXTRACTION = "extraction"
-    ENRICHMENT = "enrichment"
-    EMBEDDING = "embedding"
-
-
-QUEUES = {
-    Stage.GATEWAY: Queue.GATEWAY,
-    Stage.EXTRACTION: Queue.EXTRACTION,
-    Stage.ENRICHMENT: Queue.ENRICHMENT,
-    Stage.PROJECTION: Queue.EXTRACTION,
-    Stage.EMBEDDING: Queue.EMBEDDING,
-}
+QUEUES = {stage: spec.queue for stage, spec in STAGES.items()}
 
 #: The actor that answers a ring, one for each stage; it takes no arguments.
 STAGE_ACTORS = {stage: f"work_{stage}" for stage in Stage}

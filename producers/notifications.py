@@ -12,7 +12,7 @@ from dramatiq.errors import BrokerError
 
 from producers import metrics
 from producers.jobs import FLAG_MS, JOB_FLAG_MS, bell_channel, flag_key, recall_message, stage_message
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 
 #: Pause between two trips to Redis: what is rung for meanwhile shares the next one.
 SPACING_S = 0.02

@@ -13,9 +13,9 @@ import redis
 from dramatiq.asyncio import async_to_sync
 from dramatiq.middleware import TimeLimit
 
-from producers.jobs import QUEUES, RECALL_ACTOR, STAGE_ACTORS, Queue
+from producers.jobs import QUEUES, RECALL_ACTOR, STAGE_ACTORS
 from producers.settings import BrokerSettings
-from store.ledger.ledger import Stage
+from store.ledger.stages import Queue, Stage, threads_of
 from workers.recall import RecallWork
 from workers.runner import Runner
 from workers.wakeup import ListeningBroker
@@ -78,13 +78,7 @@ def register_actors(broker: ListeningBroker, dependencies: Dependencies) -> Mapp
 
 def build_pools(threads: int) -> tuple[Pool, ...]:
     """Return the pools of one process; `threads` are those of recall jobs, which are answered one by one."""
-    return (
-        Pool(Queue.RECALL, threads),
-        Pool(Queue.GATEWAY, 1),
-        Pool(Queue.EXTRACTION, 2),
-        Pool(Queue.ENRICHMENT, 1),
-        Pool(Queue.EMBEDDING, 1),
-    )
+    return tuple(Pool(queue, threads if queue is Queue.RECALL else threads_of(queue)) for queue in Queue)
 
 
 def build_worker(broker: ListeningBroker, pool: Pool) -> dramatiq.Worker:

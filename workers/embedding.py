@@ -16,7 +16,8 @@ from store.derived import reflection_vectors
 from store.derived.reflection_vectors import reflection_of
 from store.derived.unit_vectors import Unembedded, Wanted, again_id, insert_vectors, read_missing
 from store.errors import LeaseLost
-from store.ledger.ledger import Claim, LedgerRow, Outcome, Stage, close_together
+from store.ledger.ledger import Claim, LedgerRow, Outcome, close_together
+from store.ledger.stages import Stage
 from store.memory.corrections import corrected_id
 from workers.metrics import EMBEDDED_TEXTS
 from workers.stage_work import Shape, Worked

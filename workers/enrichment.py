@@ -17,7 +17,8 @@ from store.database import Database
 from store.derived.extraction_runs import begin_run
 from store.ledger.circuit_breakers import Gate, GatePolicy, Passage, gate_name, put_off
 from store.ledger.deliveries import write_audit_row
-from store.ledger.ledger import Claim, LedgerRow, Outcome, Stage, close_claim
+from store.ledger.ledger import Claim, LedgerRow, Outcome, close_claim
+from store.ledger.stages import Stage
 from store.memory.turn_messages import TurnMessage, read_messages
 from store.text.rules import VERSION, Extraction, MessageText, TurnText, extract_turn
 from workers.errors import Permanent, Transient

@@ -17,7 +17,8 @@ from store.database import Database
 from store.errors import LeaseLost
 from store.ledger.circuit_breakers import LONGEST_PAUSE_S, GatePolicy, Passage, put_off
 from store.ledger.deliveries import Deliveries
-from store.ledger.ledger import Claim, LedgerRow, Outcome, Stage
+from store.ledger.ledger import Claim, LedgerRow, Outcome
+from store.ledger.stages import Stage
 from store.tenancy.gateway_targets import CHAT, UNSET, Destination, Target
 from workers import gateway_machine as machine
 from workers.errors import Untold

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 
 
 class BatchHistogram(Histogram):

@@ -18,7 +18,8 @@ from store.database import Database
 from store.database_outage import may_pass
 from store.errors import LeaseLost
 from store.ledger.item_claims import claim_items
-from store.ledger.ledger import Claim, Ledger, Stage
+from store.ledger.ledger import Claim, Ledger
+from store.ledger.stages import Stage
 from workers.embedding import EmbeddingStage
 from workers.metrics import MICRO_BATCH, STAGE_AGE, STAGE_TOTAL
 

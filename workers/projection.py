@@ -7,7 +7,8 @@ from typing import ClassVar
 from store.database import SET_TENANT_NO_SYNC, Database
 from store.derived import bank_state
 from store.identity import user_id
-from store.ledger.ledger import Claim, Outcome, Stage, close_claim, held_together
+from store.ledger.ledger import Claim, Outcome, close_claim, held_together
+from store.ledger.stages import Stage
 from store.log.envelope import Origin
 from workers.stage_work import Shape, Worked
 

@@ -17,7 +17,8 @@ import structlog
 from embeddings.errors import ModelUnreachable
 from store.database_outage import is_outage, may_pass
 from store.errors import LeaseLost, ResourceBusy
-from store.ledger.ledger import Claim, Ledger, LedgerRow, Outcome, Stage, public_status
+from store.ledger.ledger import Claim, Ledger, LedgerRow, Outcome, public_status
+from store.ledger.stages import Stage
 from workers.errors import Untold
 from workers.leases import keep_leases, record_lost
 from workers.metrics import STAGE_AGE, STAGE_FAILURES, STAGE_TOTAL

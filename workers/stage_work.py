@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol, runtime_checkable
 
-from store.ledger.ledger import Claim, Outcome, Stage
+from store.ledger.ledger import Claim, Outcome
+from store.ledger.stages import Stage
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from uuid import UUID
 import structlog
 
 from store.derived.pending_words import WaitingWords
-from store.ledger.ledger import Ledger, Stage
+from store.ledger.ledger import Ledger
+from store.ledger.stages import Stage
 from store.recall.jobs import RecallJobs
 from workers.metrics import RINGS, SWEEPS
 

@@ -21,7 +21,7 @@ from store.database import Database
 from store.derived import extraction_runs, reflection_vectors
 from store.derived.extraction_runs import Unread
 from store.derived.unit_vectors import again_id, lacking_vectors
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from store.tenancy.call_audit import NOBODY
 from store.text.rules import VERSION
 from workers.extraction.events import reading_id

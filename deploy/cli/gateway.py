@@ -29,9 +29,9 @@ from deploy.cli.output import exit_with, print_json, replace_unprintable
 from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
 from store.database import Database
 from store.errors import NotFound, NotSettled
-from store.ledger.ledger import Stage
 from store.ledger.listing import Backlog, Entry, Selection
 from store.ledger.quarantine import SETTLEMENTS, UNSETTLED, Found, Quarantine, Then
+from store.ledger.stages import Stage
 from store.tenancy.call_audit import NOBODY
 from store.tenancy.gateway_targets import Destination
 

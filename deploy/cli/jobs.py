@@ -25,9 +25,9 @@ from deploy.cli.operator_command import run_on_database
 from deploy.cli.output import print_json, print_notice, replace_unprintable
 from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
 from store.database import Database
-from store.ledger.ledger import Stage
 from store.ledger.listing import Backlog, Selection
 from store.ledger.quarantine import REASON_LENGTH
+from store.ledger.stages import Stage
 
 
 class Status(StrEnum):

@@ -16,8 +16,8 @@ from deploy.cli.durations import parse_duration
 from deploy.cli.existence import find_host_id
 from deploy.cli.output import replace_unprintable
 from store import identity
-from store.ledger.ledger import Stage
 from store.ledger.listing import Backlog, Entry, Noted, Selection
+from store.ledger.stages import Stage
 from store.tenancy.gateway_targets import Destination
 
 HostOption = Annotated[str | None, typer.Option(metavar="NAME", help="Of this host (tenant) alone.")]

@@ -11,7 +11,8 @@ from typing import TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 
 from store.errors import ResourceBusy
-from store.ledger.ledger import PUBLIC_STATUSES, Stage, StageCounts
+from store.ledger.ledger import PUBLIC_STATUSES, StageCounts
+from store.ledger.stages import Stage
 
 T = TypeVar("T")
 

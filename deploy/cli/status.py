@@ -20,7 +20,8 @@ from deploy.cli.output import create_console, print_json, print_notice
 from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
 from deploy.cli.stage_progress import Speed, Speeds, poll_forever
 from store.database import Database
-from store.ledger.ledger import PUBLIC_STATUSES, TURN_STAGES, Ledger, Stage, StageCounts
+from store.ledger.ledger import PUBLIC_STATUSES, Ledger, StageCounts
+from store.ledger.stages import TURN_STAGES, Stage
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from producers.service.turns import BatchBody, Judged, limit_call, parse_body, r
 from producers.settings import ApiSettings
 from store import identity
 from store.errors import NotFound, StoreError, TurnBusy, TurnConflict
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from store.memory.corrections import PINNED
 from store.memory.turns import Appended, NewTurn, Refused, TurnStatus
 from store.tenancy.keys import Grant

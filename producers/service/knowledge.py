@@ -15,7 +15,7 @@ from producers.service.dependencies import Dependencies
 from producers.service.fields import BankName, Moment, Name, Text, field_error
 from producers.service.turns import limit_metadata, limit_text, parse_body
 from producers.settings import ApiSettings
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from store.memory.directives import Directive, NewDirective, NewLink, Reflection
 from store.memory.documents import AddedDocument, Document, DocumentPlace, NewDocument, content_hash
 from store.tenancy.keys import Grant

@@ -12,7 +12,7 @@ from producers.service.turns import parse_body
 from producers.settings import ApiSettings
 from store.erasure import Kind, Receipt, Target
 from store.errors import NotFound, ResourceBusy
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from store.memory.corrections import Corrected
 from store.memory.units import Forgotten, Unit
 from store.tenancy.keys import Grant

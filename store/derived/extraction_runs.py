@@ -13,7 +13,7 @@ from uuid import UUID
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 
 BEGIN = text("""
     insert into afterturn.reading_t (host_id, turn_id, version, bank_id) values (:host, :turn, :version, :bank)

@@ -13,7 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived.extraction_runs import FollowUp, Unread, open_follow_ups
 from store.derived.unit_vectors import CHARACTERS_READ, Unembedded, again_id
-from store.ledger.ledger import LedgerRow, Stage
+from store.ledger.ledger import LedgerRow
+from store.ledger.stages import Stage
 from store.log.envelope import Origin
 
 MISSING = text("""

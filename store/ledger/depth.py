@@ -7,10 +7,7 @@ from uuid import UUID
 from sqlalchemy import text
 
 from store.database import Database
-from store.ledger.ledger import Stage
-
-#: Stages whose backlog is our own; a gateway's is not.
-OWN = (Stage.EXTRACTION, Stage.EMBEDDING, Stage.PROJECTION)
+from store.ledger.stages import OWN
 
 DEPTH = text("""
     select host_id, waiting, coalesce(extract(epoch from now() - oldest), 0)::float8 as oldest_s

@@ -5,7 +5,8 @@ from datetime import timedelta
 from uuid import UUID
 
 from store.database import Database
-from store.ledger.ledger import Claim, LedgerRow, Stage
+from store.ledger.ledger import Claim, LedgerRow
+from store.ledger.stages import Stage
 
 CLAIM_ITEMS = "select * from afterturn.claim_items($1, $2, $3, $4, $5)"
 

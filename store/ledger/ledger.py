@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from enum import StrEnum
 from uuid import UUID
 
 from sqlalchemy import TextClause, text
@@ -13,24 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.database import Database
 from store.errors import LeaseLost
-
-
-class Stage(StrEnum):
-    """What is done with turns; `TURN_STAGES` are those that are told of every turn."""
-
-    GATEWAY = "gateway"
-    EXTRACTION = "extraction"
-    #: A model reads beside the rules, where one is configured.
-    ENRICHMENT = "enrichment"
-    EMBEDDING = "embedding"
-    PROJECTION = "projection"
-
-
-#: The stages every turn passes. The gateway's has rows only of turns that a gateway is to get.
-TURN_STAGES = (Stage.GATEWAY, Stage.EXTRACTION, Stage.EMBEDDING, Stage.PROJECTION)
-
-#: Stages that see the turns of a session in the order they were accepted.
-ORDERED = frozenset({Stage.GATEWAY, Stage.EXTRACTION})
+from store.ledger.stages import ORDERED, STAGES, Stage
 
 #: What a status of the ledger is called outside; those not named here are called the same.
 PUBLIC = {
@@ -124,7 +106,7 @@ HOLD = text("select afterturn.hold_claims(:host, :stage, cast(:streams as uuid[]
 COUNTS = text("""
     select stage, status, count(*) as turns,
            coalesce(extract(epoch from now() - min(accepted_at) filter (where undone)), 0)::float8 as oldest
-      from afterturn.ledger_t where item_id = turn_id or stage = 'enrichment' group by stage, status
+      from afterturn.ledger_t where item_id = turn_id or stage = any(:counted) group by stage, status
     union all
     select stage, status, sum(turns), 0::float8 from afterturn.pruned_turns_t group by stage, status""")
 GAUGES = text("""
@@ -133,11 +115,12 @@ GAUGES = text("""
     union all
     select stage, status, count(*), 0::float8 from afterturn.ledger_t
      where failed_at is not null group by stage, status""")
-# By the look that a claim would take; streams of embedding are single rows, so it is told of an age there.
+# By the look that a claim would take; a stage that is claimed newest first is told of an age.
 RINGS = text("""
-    select s.stage from unnest(cast(:stages as text[]), cast(:ordered as boolean[])) as s(stage, ordered)
+    select s.stage from unnest(cast(:stages as text[]), cast(:ordered as boolean[]),
+                               cast(:newest_first as boolean[])) as s(stage, ordered, newest_first)
      where (select true from afterturn.ready_streams(
-               s.stage, 1, s.ordered, case s.stage when 'embedding' then interval '0' end) limit 1)""")
+               s.stage, 1, s.ordered, case when s.newest_first then interval '0' end) limit 1)""")
 
 
 class Ledger:
@@ -211,7 +194,9 @@ class Ledger:
 
     async def counts(self) -> dict[Stage, StageCounts]:
         """Count the turns of every stage by public status, done ones included (reads the whole ledger)."""
-        found = await self._count(COUNTS)
+        found = await self._count(
+            COUNTS, {"counted": [stage.value for stage, spec in STAGES.items() if spec.counts_items]}
+        )
         gateway = found[Stage.GATEWAY]
         turns, handed = sum(found[Stage.EXTRACTION].counts.values()), sum(gateway.counts.values())
         # A turn that no gateway is to get has no row for it.
@@ -220,18 +205,22 @@ class Ledger:
 
     async def gauges(self) -> dict[Stage, StageCounts]:
         """Count only what is undone or failed: cheap at any size of the ledger."""
-        return await self._count(GAUGES)
+        return await self._count(GAUGES, {})
 
     async def rings(self) -> list[Stage]:
         """Name the stages that have ready work nobody holds."""
         async with self._database.operator_call() as connection:
-            arguments = {"stages": [s.value for s in Stage], "ordered": [s in ORDERED for s in Stage]}
+            arguments = {
+                "stages": [stage.value for stage in STAGES],
+                "ordered": [spec.ordered for spec in STAGES.values()],
+                "newest_first": [spec.newest_first for spec in STAGES.values()],
+            }
             found = await connection.execute(RINGS, arguments)
             return [Stage(stage) for stage in found.scalars()]
 
-    async def _count(self, query: TextClause) -> dict[Stage, StageCounts]:
+    async def _count(self, query: TextClause, arguments: Mapping[str, object]) -> dict[Stage, StageCounts]:
         async with self._database.operator_call() as connection:
-            rows = (await connection.execute(query)).all()
+            rows = (await connection.execute(query, arguments)).all()
         counts = {stage: dict.fromkeys(PUBLIC_STATUSES, 0) for stage in Stage}
         oldest = dict.fromkeys(Stage, 0.0)
         for row in rows:

@@ -14,7 +14,8 @@ from uuid import UUID
 from sqlalchemy import Row, text
 
 from store.database import Database
-from store.ledger.ledger import PUBLIC, Stage, public_status
+from store.ledger.ledger import PUBLIC, public_status
+from store.ledger.stages import Stage
 from store.tenancy.gateway_targets import Destination, destination
 
 #: Statuses that can be asked for, as users see them; what is done or skipped is nobody's work any more.

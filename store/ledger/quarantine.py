@@ -16,8 +16,8 @@ from sqlalchemy import TextClause, text
 from store.database import Database
 from store.derived import bank_state
 from store.errors import NotFound, NotSettled
-from store.ledger.ledger import Stage
 from store.ledger.listing import Entry
+from store.ledger.stages import Stage
 
 #: Rows that one transaction changes.
 TOGETHER = 200

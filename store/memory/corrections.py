@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.derived import bank_state, postings
 from store.derived.extraction_runs import FollowUp, open_follow_ups
 from store.errors import ConcurrencyError, NotFound, TurnBusy
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from store.log.append import append_events, read_versions
 from store.log.catalog import Aggregate, EventType, aggregate_id
 from store.log.envelope import Origin, build_command, build_offer

@@ -13,7 +13,8 @@ from store import identity
 from store.coalescing import Coalescer
 from store.database import Database
 from store.errors import NotFound, QuotaExceeded, ResourceBusy, StoreError, TurnBusy, TurnConflict
-from store.ledger.ledger import Stage, StageStatus, public_status
+from store.ledger.ledger import StageStatus, public_status
+from store.ledger.stages import Stage
 from store.memory.prepared_turns import Known, NewMessage, NewTurn, PreparedTurn, estimate_effort, prepare_turns
 from store.memory.turn_writes import Outcome, write_offered, write_together
 from store.off_loop import in_steps

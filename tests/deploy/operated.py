@@ -19,7 +19,8 @@ from deploy.local.folder_lock import FolderLock
 from deploy.local.stack import Stack
 from store import identity
 from store.database import Database
-from store.ledger.ledger import Ledger, Outcome, Stage
+from store.ledger.ledger import Ledger, Outcome
+from store.ledger.stages import Stage
 from store.memory.turns import NewMessage, NewTurn, TurnStore
 from store.settings import DatabaseSettings
 from store.tenancy.keys import Keys

@@ -26,7 +26,7 @@ from embeddings.settings import EmbeddingSettings, Provider, RemoteSettings
 from producers.settings import BrokerSettings
 from store.database import Database
 from store.derived.pending_words import TOO_MANY
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from store.settings import DatabaseSettings
 from store.tenancy.keys import Keys
 from store.tenancy.tokens import new_token

@@ -2,7 +2,8 @@
 
 from datetime import timedelta
 
-from store.ledger.ledger import Ledger, Outcome, Stage
+from store.ledger.ledger import Ledger, Outcome
+from store.ledger.stages import Stage
 from tests.deploy.operated import LEASE, Busy
 
 

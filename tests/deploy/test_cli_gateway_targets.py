@@ -14,7 +14,7 @@ from deploy.gateways import TargetAccess
 from deploy.local.stack import Stack
 from deploy.settings import Settings
 from store.ledger.circuit_breakers import Gate, GatePolicy, gate_name
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from store.tenancy.gateway_targets import UNSET, GatewayTargets
 from store.tenancy.keys import Keys
 from tests.deploy.operated import HOST_ID, Busy

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deploy.cli.operator_command import read_operator_name
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from tests.deploy.operated import HOST_ID, SECRET, Busy, turn_id
 from tests.patience import PATIENCE_S
 from tests.processes import spawned

@@ -13,7 +13,8 @@ from datetime import timedelta
 from sqlalchemy.exc import InterfaceError
 
 from deploy.cli.stage_progress import WINDOW_S, Speed, Speeds, poll_forever
-from store.ledger.ledger import PUBLIC_STATUSES, Stage, StageCounts
+from store.ledger.ledger import PUBLIC_STATUSES, StageCounts
+from store.ledger.stages import Stage
 from tests.deploy.operated import SECRET, Busy
 from tests.patience import PATIENCE_S
 from tests.processes import spawned

@@ -15,8 +15,9 @@ from deploy.metrics import LedgerCounts
 from deploy.settings import HealthSettings
 from producers.notifications import Doorbell
 from store.database import Database
-from store.ledger.ledger import PUBLIC_STATUSES, Ledger, Stage, StageCounts
+from store.ledger.ledger import PUBLIC_STATUSES, Ledger, StageCounts
 from store.ledger.listing import Backlog
+from store.ledger.stages import Stage
 from store.settings import DatabaseSettings
 from tests.patience import PATIENCE_S
 from tests.producers.conftest import broker_of, database_of

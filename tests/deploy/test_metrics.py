@@ -17,7 +17,8 @@ import producers.metrics
 import workers.metrics
 from deploy.metrics import Exposition, LedgerCounts, merge_dead_samples
 from deploy.settings import HealthSettings
-from store.ledger.ledger import Ledger, Stage, StageCounts
+from store.ledger.ledger import Ledger, StageCounts
+from store.ledger.stages import Stage
 
 USUAL = HealthSettings()
 COUNTING = """

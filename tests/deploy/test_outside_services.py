@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest_asyncio
 
 from embeddings.remote import generation_of
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from tests.embeddings.models import KEY as EMBEDDING_KEY
 from tests.embeddings.models import MODEL as EMBEDDING_MODEL
 from tests.embeddings.models import embedding_service

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse
 
 from deploy.cli.extract import Reembedding, Reextraction
 from deploy.reprocessing import Reprocessing, ReprocessingProgress, ReprocessingScope, reprocess_turns
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from store.text.rules import VERSION
 from tests.servers import TestPostgres
 from tests.workers.conftest import BANK, HOST, World, dialogue, open_world

@@ -22,7 +22,7 @@ from deploy.local.valkey import CONFIGURATION
 from producers.notifications import Doorbell
 from producers.service.recalls import RecallBody
 from producers.settings import BrokerSettings
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from store.recall.jobs import RecallJobs
 from tests.patience import PATIENCE_S, until
 from tests.processes import dumps_no_core, spawned

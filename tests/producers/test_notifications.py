@@ -12,9 +12,9 @@ import redis
 from dramatiq import Message
 from dramatiq.brokers.redis import RedisBroker
 
-from producers.jobs import QUEUES, STAGE_ACTORS, Queue, flag_key
+from producers.jobs import QUEUES, STAGE_ACTORS, flag_key
 from producers.notifications import Doorbell
-from store.ledger.ledger import Stage
+from store.ledger.stages import Queue, Stage
 from tests.patience import PATIENCE_S, until
 from tests.producers.conftest import Tenant, World, broker_of
 from tests.servers import TestValkey

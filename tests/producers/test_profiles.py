@@ -11,7 +11,8 @@ import pytest_asyncio
 from producers.settings import ApiSettings
 from store.derived.facts import Identity
 from store.derived.persons import Known, lined_up
-from store.ledger.ledger import Ledger, Stage
+from store.ledger.ledger import Ledger
+from store.ledger.stages import Stage
 from store.memory.turns import TurnStore
 from tests.producers.conftest import Tenant, World, broker_of, build
 from tests.servers import TestPostgres, TestValkey

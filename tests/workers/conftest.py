@@ -10,7 +10,8 @@ import pytest_asyncio
 from pydantic import SecretStr
 
 from store import identity
-from store.ledger.ledger import Ledger, Stage
+from store.ledger.ledger import Ledger
+from store.ledger.stages import Stage
 from store.memory.turns import Appended, NewMessage, NewTurn, TurnStore
 from store.settings import DatabaseSettings
 from store.tenancy.gateway_targets import Target

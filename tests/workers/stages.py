@@ -14,7 +14,8 @@ from embeddings.errors import EmbeddingError
 from producers.service.gateway_clients import GatewayClients
 from store.ledger.circuit_breakers import Gate
 from store.ledger.deliveries import Deliveries
-from store.ledger.ledger import Ledger, Stage
+from store.ledger.ledger import Ledger
+from store.ledger.stages import Stage
 from tests.patience import PATIENCE_S
 from tests.workers.conftest import World, now
 from tests.workers.targets import SETTINGS, Clients

@@ -9,7 +9,7 @@ from store.derived import reflections
 from store.derived.aliases import COMPARED, Profile, canonical_entities
 from store.derived.projection import PAIRED
 from store.identity import entity_id
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from store.memory.turns import NewMessage
 from store.replay import verify_log
 from store.text.rules import MessageText, TurnText, extract_turn

@@ -8,8 +8,9 @@ import pytest
 from dramatiq.middleware import TimeLimit
 from pydantic import SecretStr
 
-from producers.jobs import QUEUES, Queue
+from producers.jobs import QUEUES
 from producers.settings import BrokerSettings
+from store.ledger.stages import Queue
 from workers.broker import IDLE_MS, Pool, build_pools, build_worker, create_broker
 from workers.wakeup import ListeningBroker
 

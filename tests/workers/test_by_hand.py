@@ -16,9 +16,10 @@ from starlette.responses import Response
 
 from store.derived import bank_state
 from store.errors import NotSettled
-from store.ledger.ledger import Claim, Outcome, Stage, close_claim
+from store.ledger.ledger import Claim, Outcome, close_claim
 from store.ledger.listing import Backlog, Entry, Selection
 from store.ledger.quarantine import DROPPABLE, UNSETTLED, Changed, Found, Quarantine, Then
+from store.ledger.stages import Stage
 from store.memory.turns import NewMessage
 from store.tenancy.gateway_targets import Target, seal_place
 from store.tenancy.sealing import Sealer

@@ -3,7 +3,8 @@
 from datetime import timedelta
 from uuid import UUID
 
-from store.ledger.ledger import Claim, Outcome, Stage, close_claim, close_together
+from store.ledger.ledger import Claim, Outcome, close_claim, close_together
+from store.ledger.stages import Stage
 from tests.workers.conftest import HOST, World, turn_uuid
 
 

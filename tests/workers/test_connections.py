@@ -10,7 +10,8 @@ from sqlalchemy import QueuePool
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from store.database import Database
-from store.ledger.ledger import Claim, Ledger, Stage
+from store.ledger.ledger import Claim, Ledger
+from store.ledger.stages import Stage
 from tests.servers import TestPostgres
 from tests.workers.conftest import World, settings_of
 from tests.workers.stages import Crew

@@ -7,7 +7,7 @@ import pytest
 
 from store.derived import bank_state
 from store.errors import ConcurrencyError, NotFound, TurnBusy
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from store.memory.corrections import Corrected
 from store.memory.units import Units
 from store.replay import verify_log

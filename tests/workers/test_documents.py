@@ -1,7 +1,7 @@
 """A document passes the stages as a turn does, and leaves nothing derived behind when it is forgotten."""
 
 from store.derived import bank_state
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from store.memory.documents import Documents, NewDocument, content_hash
 from tests.workers.conftest import BANK, HOST, World, now
 from tests.workers.stages import Crew

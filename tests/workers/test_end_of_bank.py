@@ -7,7 +7,7 @@ import pytest
 
 from store import identity
 from store.ledger.freshness import read_freshness
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer

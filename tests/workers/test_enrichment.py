@@ -12,7 +12,7 @@ from sqlalchemy import text
 from starlette.responses import JSONResponse, Response
 
 from store.ledger.circuit_breakers import Gate, GatePolicy, gate_name
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from store.memory.turns import NewMessage
 from store.memory.units import Units
 from store.text.rules import VERSION

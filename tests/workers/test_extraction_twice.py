@@ -5,7 +5,8 @@ from uuid import uuid4
 
 import pytest
 
-from store.ledger.ledger import Claim, Stage
+from store.ledger.ledger import Claim
+from store.ledger.stages import Stage
 from store.log.append import append_events
 from store.memory.turn_messages import read_messages
 from store.replay import verify_log

@@ -6,9 +6,10 @@ from typing import Any
 import orjson
 import pytest
 
-from store.ledger.ledger import Claim, Outcome, Stage
+from store.ledger.ledger import Claim, Outcome
 from store.ledger.listing import Backlog
 from store.ledger.quarantine import Quarantine
+from store.ledger.stages import Stage
 from tests.workers.conftest import HOST, World, turn_uuid
 from tests.workers.stages import Crew
 

@@ -9,7 +9,7 @@ import pytest
 
 from store import identity, off_loop
 from store.ledger import ledger
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from store.log import append
 from store.log.catalog import EventType
 from store.log.envelope import Origin

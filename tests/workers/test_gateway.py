@@ -12,7 +12,8 @@ import pytest_asyncio
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from store.ledger.deliveries import Deliveries
-from store.ledger.ledger import Claim, Stage
+from store.ledger.ledger import Claim
+from store.ledger.stages import Stage
 from store.memory.turns import NewMessage
 from store.tenancy.gateway_targets import Target
 from tests.client.loopback import closed_port, raw_server, silent_server

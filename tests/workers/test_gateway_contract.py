@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from starlette.responses import Response
 
 from deploy.gateways import TargetAccess, user_of
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from store.tenancy.gateway_targets import Target
 from tests.workers.conftest import START, World, dialogue
 from tests.workers.gateways import KEY, USER, Gateway, gateway

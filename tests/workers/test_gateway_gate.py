@@ -13,7 +13,8 @@ from starlette.responses import Response
 from deploy.gateways import create_gateway_recall
 from producers.service.gateway_recall import GatewayQuestion
 from store.ledger.circuit_breakers import Gate, GatePolicy
-from store.ledger.ledger import Claim, Stage
+from store.ledger.ledger import Claim
+from store.ledger.stages import Stage
 from store.tenancy.gateway_targets import GatewayTargets
 from tests.client.loopback import closed_port, silence
 from tests.workers.conftest import HOST, World, dialogue, now

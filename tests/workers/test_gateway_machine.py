@@ -19,7 +19,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from store.errors import LeaseLost
 from store.ledger.deliveries import Deliveries
-from store.ledger.ledger import Claim, Outcome, Stage
+from store.ledger.ledger import Claim, Outcome
+from store.ledger.stages import Stage
 from tests.examples import examples
 from tests.servers import TestPostgres
 from tests.workers.conftest import World, dialogue, open_world, turn_uuid

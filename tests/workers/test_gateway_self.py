@@ -15,7 +15,7 @@ from producers.settings import ApiSettings
 from store import identity
 from store.erasure import Erasures, Kind
 from store.erasure import Target as Erased
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from store.tenancy.gateway_targets import GatewayTargets, GatewayUser, Target
 from tests.producers.conftest import World as Api
 from tests.producers.conftest import broker_of, build

@@ -18,7 +18,8 @@ from producers.service.gateway_clients import TargetUnusable, canonical_url
 from store import identity
 from store.errors import NotFound, SealBroken, TargetTaken
 from store.ledger.deliveries import Deliveries
-from store.ledger.ledger import Claim, Stage
+from store.ledger.ledger import Claim
+from store.ledger.stages import Stage
 from store.memory.turns import Appended, NewTurn
 from store.tenancy.gateway_targets import UNSET, GatewayTargets, GatewayUser, Target
 from store.tenancy.sealing import Sealer

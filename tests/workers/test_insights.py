@@ -14,7 +14,7 @@ from store.derived.reflection_vectors import read_lacking
 from store.derived.temporal_links import link_weight
 from store.derived.unit_vectors import again_id
 from store.erasure import Erasures, Kind, Target
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from store.live_model import note_live_model
 from store.log.catalog import EventType
 from store.memory.units import Units

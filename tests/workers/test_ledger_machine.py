@@ -20,7 +20,8 @@ from hypothesis.stateful import (
 from sqlalchemy import text
 
 from store.errors import LeaseLost
-from store.ledger.ledger import Claim, Outcome, Stage, close_claim
+from store.ledger.ledger import Claim, Outcome, close_claim
+from store.ledger.stages import Stage
 from tests.examples import examples
 from tests.servers import TestPostgres
 from tests.workers.conftest import HOST, World, open_world

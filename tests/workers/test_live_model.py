@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from store.live_model import note_live_model
 from tests.workers.conftest import World
 from tests.workers.stages import Crew, KnownEmbedder

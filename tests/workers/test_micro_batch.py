@@ -10,7 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from store.ledger.ledger import Claim, Ledger, Stage
+from store.ledger.ledger import Claim, Ledger
+from store.ledger.stages import Stage
 from tests.patience import PATIENCE_S
 from tests.workers.conftest import HOST, World, turn_uuid
 from tests.workers.stages import Crew, KnownEmbedder, held

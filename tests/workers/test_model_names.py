@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from store.memory.turns import NewMessage
 from store.text.rules.fact_rules import RULES
 from tests.workers.conftest import World, dialogue

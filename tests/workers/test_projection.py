@@ -12,7 +12,7 @@ from sqlalchemy import TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived import projection
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from store.memory.units import Units
 from tests.examples import examples
 from tests.servers import TestPostgres

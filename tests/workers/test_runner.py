@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from store.database import Database
 from store.errors import LeaseLost
-from store.ledger.ledger import Claim, Outcome, Stage, close_claim
+from store.ledger.ledger import Claim, Outcome, close_claim
+from store.ledger.stages import Stage
 from store.memory.turns import NewTurn, TurnStore
 from tests.patience import PATIENCE_S, until
 from tests.servers import TestPostgres

@@ -9,7 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from store.database import Database
-from store.ledger.ledger import Claim, Ledger, Stage
+from store.ledger.ledger import Claim, Ledger
+from store.ledger.stages import Stage
 from tests.patience import PATIENCE_S, until
 from tests.workers.conftest import World, settings_of
 from tests.workers.stages import Crew

@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from store.derived import projection
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from store.log.catalog import EventType
 from store.memory.turns import NewTurn
 from store.text.terms import analyse_text

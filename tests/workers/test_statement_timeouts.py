@@ -11,7 +11,8 @@ from store import database
 from store.database import Database
 from store.database_outage import is_outage, timed_out
 from store.errors import StatementTimeout
-from store.ledger.ledger import Claim, Stage
+from store.ledger.ledger import Claim
+from store.ledger.stages import Stage
 from tests.servers import TestPostgres
 from tests.workers.conftest import HOST, World, open_world
 from tests.workers.stages import Crew

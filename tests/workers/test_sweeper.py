@@ -11,7 +11,7 @@ import pytest
 
 from producers.service.recalls import Recalls
 from store.ledger.freshness import Freshness, Waiter
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from store.recall.jobs import RecallJobs
 from store.recall.query import RecallAnswer, RecallQuery
 from tests.client.loopback import closed_port

@@ -6,7 +6,7 @@ from deploy.cli.extract import Reembedding
 from deploy.lab.bench.history import History
 from deploy.reprocessing import ReprocessingProgress, ReprocessingScope, reprocess_turns
 from store import identity
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from store.log.bulk import append_bulk
 from store.memory.units import Units
 from tests.workers.conftest import HOST, World, now

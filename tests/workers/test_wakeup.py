@@ -11,8 +11,9 @@ import pytest
 import redis
 from redis.client import PubSub
 
-from producers.jobs import RECALL_ACTOR, Queue, bell_channel, recall_message
+from producers.jobs import RECALL_ACTOR, bell_channel, recall_message
 from producers.notifications import Doorbell
+from store.ledger.stages import Queue
 from tests.patience import PATIENCE_S, until
 from tests.servers import TestValkey
 from workers.broker import Pool, build_worker

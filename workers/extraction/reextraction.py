@@ -7,7 +7,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived import locks
 from store.derived.extraction_runs import FollowUp
-from store.ledger.ledger import LedgerRow, Stage
+from store.ledger.ledger import LedgerRow
+from store.ledger.stages import Stage
 from store.memory.corrections import reread_id
 from store.memory.turn_messages import TurnMessage
 from workers.extraction.events import Event, of_unit, reading_id

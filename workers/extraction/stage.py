@@ -11,7 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.database import SET_TENANT_NO_SYNC, Database
 from store.derived import locks, postings
 from store.derived.extraction_runs import FollowUp, open_follow_ups
-from store.ledger.ledger import Claim, LedgerRow, Outcome, Stage, close_together, held_together
+from store.ledger.ledger import Claim, LedgerRow, Outcome, close_together, held_together
+from store.ledger.stages import Stage
 from store.log.append import append_events
 from store.log.envelope import Origin
 from store.memory.turn_messages import TurnMessage, read_messages

@@ -7,7 +7,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.derived import extraction_runs, locks, postings
 from store.derived.extraction_runs import FollowUp
-from store.ledger.ledger import Claim, LedgerRow, Stage
+from store.ledger.ledger import Claim, LedgerRow
+from store.ledger.stages import Stage
 from store.log.append import append_events
 from store.log.envelope import Origin
 from store.memory.turn_messages import TurnMessage

@@ -15,6 +15,7 @@ from store import identity
 from store.connections import create_owner_engine
 from store.database import Database
 from store.database_outage import state_of
+from store.ledger.stages import STAGES, TURN_STAGES, Stream
 from store.settings import DatabaseSettings
 from store.tenancy.keys import Keys
 
@@ -82,8 +83,10 @@ class BenchDatabase:
             yield
             return
         async with self.owner.begin() as connection:
-            for stage, streams in (("gateway", sessions), ("extraction", sessions), ("embedding", turns)):
-                await connection.execute(HOLD, {"host": host, "stage": stage, "streams": list(streams)})
+            held = {Stream.SESSION: sessions, Stream.TURN: turns}
+            for stage in TURN_STAGES:
+                streams = list(held.get(STAGES[stage].stream, ()))
+                await connection.execute(HOLD, {"host": host, "stage": stage.value, "streams": streams})
         yield
         async with self.owner.begin() as connection:
             await connection.execute(SETTLE, {"host": host})

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 from deploy.settings import Settings
 from store.database import Database
-from store.ledger.ledger import Claim, Ledger, Outcome, Stage
+from store.ledger.ledger import Claim, Ledger, Outcome
+from store.ledger.stages import Stage
 from workers.embedding import EmbeddingStage
 from workers.extraction.stage import ExtractionStage
 from workers.projection import ProjectionStage

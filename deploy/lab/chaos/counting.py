@@ -9,9 +9,10 @@ from sqlalchemy import text
 from deploy.lab.chaos.eye import DatabaseObserver
 from deploy.lab.chaos.knowledge import PlannedDirective, PlannedDocument
 from store.ledger.ledger import public_status
+from store.ledger.stages import TURN_STAGES
 
 #: The stages every turn of a run must pass, whatever others there are: its host has a gateway target from the start.
-STAGES_OF_TURNS = frozenset({"gateway", "extraction", "embedding", "projection"})
+STAGES_OF_TURNS = frozenset(stage.value for stage in TURN_STAGES)
 #: The stages every document must pass: it is not handed to a gateway.
 STAGES_OF_DOCUMENTS = STAGES_OF_TURNS - {"gateway"}
 

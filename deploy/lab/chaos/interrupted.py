@@ -7,7 +7,7 @@ from uuid import UUID
 from sqlalchemy import text
 
 from deploy.lab.chaos.eye import DatabaseObserver
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 
 #: A row of the ledger: its stage and its item.
 LedgerKey = tuple[str, UUID]

@@ -17,7 +17,8 @@ from deploy.local.private_folder import DATA, open_private_folder
 from store import identity, migrations
 from store.database import Database
 from store.errors import NotFound
-from store.ledger.ledger import Ledger, Stage
+from store.ledger.ledger import Ledger
+from store.ledger.stages import Stage
 from store.memory.directives import Curation, NewDirective
 from store.memory.documents import Documents, NewDocument
 from store.memory.turns import Appended, NewMessage, NewTurn, TurnStore

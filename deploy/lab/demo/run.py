@@ -26,7 +26,8 @@ from deploy.local.stack import Stack
 from store import identity
 from store.database import Database
 from store.derived.entities import most_mentioned
-from store.ledger.ledger import PUBLIC_STATUSES, TURN_STAGES
+from store.ledger.ledger import PUBLIC_STATUSES
+from store.ledger.stages import TURN_STAGES
 from store.settings import DatabaseSettings
 
 BANK = "demo"
@@ -93,7 +94,7 @@ async def _wait_until_settled(
     memory: AsyncAfterturn, turns: tuple[DemoTurn, ...], progress: Progress
 ) -> tuple[StageCounts, ...]:
     """Wait until every turn is through every stage, and count how they ended."""
-    task = progress.add_task("gateway, extraction, embedding, projection", total=len(turns) * len(TURN_STAGES))
+    task = progress.add_task(", ".join(TURN_STAGES), total=len(turns) * len(TURN_STAGES))
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:
         counts = {stage.value: dict.fromkeys(PUBLIC_STATUSES, 0) for stage in TURN_STAGES}

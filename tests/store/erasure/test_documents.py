@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from store.erasure import Kind
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from store.memory.documents import Documents, NewDocument, content_hash
 from tests.store.erasure.conftest import Scene
 from tests.store.erasure.dump import dump, lines_with

@@ -3,7 +3,7 @@
 import pytest
 
 from store.erasure import Kind
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from store.memory.turns import Appended, NewMessage, NewTurn
 from tests.store.erasure.conftest import Scene
 from tests.store.erasure.dump import dump, lines_with

@@ -9,7 +9,8 @@ import pytest
 from store.erasure import Kind, Target
 from store.errors import NotFound
 from store.ledger.deliveries import Deliveries
-from store.ledger.ledger import Outcome, Stage
+from store.ledger.ledger import Outcome
+from store.ledger.stages import Stage
 from store.memory.directives import Curation, NewDirective
 from store.recall.jobs import RecallJobs
 from store.replay import verify_log

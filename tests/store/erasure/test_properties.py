@@ -13,7 +13,7 @@ from store import identity
 from store.derived import bank_state
 from store.erasure import Erasures, Kind, Target
 from store.errors import NotFound
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from store.log.append import append_events, read_versions
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_command

@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 from store import identity
 from store.erasure import Erasures, Kind, Target, erasures
 from store.errors import NotFound
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_command

@@ -12,7 +12,7 @@ from store.erasure import Erasures, Kind, Target
 from store.erasure.erasures import LEFT_ALONE
 from store.erasure.versions import Version, without_user
 from store.errors import NotFound
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from store.log.append import append_events
 from store.log.catalog import EventType as E
 from store.log.envelope import Origin, build_command

@@ -8,7 +8,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.connections import create_owner_engine
 from store.database import Database
-from store.ledger.ledger import CLAIM, Stage
+from store.ledger.ledger import CLAIM
+from store.ledger.stages import Stage
 from tests.servers import TestPostgres
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,8 @@ import pytest
 from sqlalchemy import text
 
 from store.database import Database
-from store.ledger.depth import DEPTH, OWN, Depth, read_depths
+from store.ledger.depth import DEPTH, Depth, read_depths
+from store.ledger.stages import OWN
 from store.memory.turns import TurnStore
 from tests.client.loopback import closed_port
 from tests.servers import TestPostgres

@@ -8,7 +8,8 @@ import pytest
 from sqlalchemy import text
 
 from store.database import Database
-from store.ledger.ledger import CLAIM, Claim, Ledger, Stage
+from store.ledger.ledger import CLAIM, Claim, Ledger
+from store.ledger.stages import Stage
 from store.memory.turns import Appended, TurnStore
 from tests.servers import TestPostgres
 from tests.store.conftest import new_host, turn

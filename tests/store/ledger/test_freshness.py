@@ -10,7 +10,8 @@ from store import identity
 from store.database import Database
 from store.errors import PositionBeyondLog
 from store.ledger.freshness import Freshness, Waiter, read_freshness
-from store.ledger.ledger import Ledger, Outcome, Stage, close_claim
+from store.ledger.ledger import Ledger, Outcome, close_claim
+from store.ledger.stages import Stage
 from store.memory.turns import Appended, TurnStore
 from tests.store.conftest import NOON, new_host, turn
 

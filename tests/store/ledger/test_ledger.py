@@ -10,7 +10,8 @@ from sqlalchemy import text
 from store.database import Database
 from store.errors import LeaseLost
 from store.ledger.deliveries import Deliveries
-from store.ledger.ledger import Claim, Ledger, Outcome, Stage, close_claim, held_together
+from store.ledger.ledger import Claim, Ledger, Outcome, close_claim, held_together
+from store.ledger.stages import Stage
 from store.memory.turns import Appended, NewTurn, TurnStore
 from tests.client.loopback import closed_port
 from tests.store.conftest import NOON, new_host, rows, turn

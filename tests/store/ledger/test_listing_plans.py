@@ -9,8 +9,8 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from store.database import Database
 from store.identity import host_id
-from store.ledger.ledger import Stage
 from store.ledger.listing import COUNT, LIST, NEWLY_FAILED, OF_TURN, Selection
+from store.ledger.stages import Stage
 from tests.servers import TestPostgres
 
 pytestmark = pytest.mark.slow

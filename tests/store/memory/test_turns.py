@@ -11,7 +11,7 @@ from sqlalchemy import text
 from store import identity
 from store.database import Database
 from store.errors import NotFound, TurnBusy, TurnConflict
-from store.ledger.ledger import TURN_STAGES
+from store.ledger.stages import TURN_STAGES
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_command

@@ -15,7 +15,7 @@ from store.derived.nearest_units import Later, Near, Nearness, estimate_size
 from store.derived.semantic_links import NearLinks
 from store.derived.vector_indexes import VectorIndexes
 from store.erasure import Erasures, Kind, Target
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer

@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from store.erasure import Erasures, Kind, Receipt, Target
-from store.ledger.ledger import Stage
+from store.ledger.stages import Stage
 from store.memory.turns import Appended, NewTurn, Refused
 from store.recall.jobs import RecallJobs
 from store.replay import Scope, swap_tables, verify_log

@@ -21,7 +21,8 @@ from deploy.lab.bench.talk import TurnGenerator
 from deploy.lab.bench.turn_costs import measure_round_trips
 from store.connections import create_owner_engine
 from store.database import Database
-from store.ledger.ledger import Ledger, Stage
+from store.ledger.ledger import Ledger
+from store.ledger.stages import Stage
 from store.memory.turns import TurnStore
 from tests.deploy.operated import Operated
 

@@ -1,0 +1,92 @@
+"""The registry of stages: each kind of work after a turn, and what the ledger, the broker and reports know of it.
+
+SQL repeats some of it (the ledger's check, the rows that a new turn opens, pruning, freshness);
+`tests/store/ledger/test_stages.py` compares each repetition with this list.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+
+class Queue(StrEnum):
+    """One queue for each class of latency."""
+
+    RECALL = "recall"
+    GATEWAY = "gateway"
+    EXTRACTION = "extraction"
+    ENRICHMENT = "enrichment"
+    EMBEDDING = "embedding"
+
+
+class Stream(StrEnum):
+    """Which rows of a stage one claim holds together: those of a session, a turn or a bank, or each item alone."""
+
+    SESSION = "session"
+    TURN = "turn"
+    BANK = "bank"
+    ITEM = "item"
+
+
+class Stage(StrEnum):
+    """What is done with turns; `STAGES` says how each is run."""
+
+    GATEWAY = "gateway"
+    EXTRACTION = "extraction"
+    #: A model reads beside the rules, where one is configured.
+    ENRICHMENT = "enrichment"
+    EMBEDDING = "embedding"
+    PROJECTION = "projection"
+
+
+@dataclass(frozen=True, slots=True)
+class StageSpec:
+    """How a stage is run and counted.
+
+    `queue` carries its notifications and has `threads` threads for it in each worker, added up where stages share it.
+    `ordered`: the turns of a session in the order they were accepted.
+    `opened_by_turn`: every new turn opens a row of it (the gateway's: of a turn that a gateway is to get); the others
+    are opened by a stage before them. `waits`: that row is ready only when another stage lets it go.
+    `external`: the work is another service's: its backlog is counted neither in freshness nor for load shedding, and
+    a row that was skipped is as good as done when the ledger is pruned.
+    `counts_items`: each row counts as a turn in reports, not only the row of the turn itself.
+    `newest_first`: it is claimed newest first, however short the wait.
+    """
+
+    queue: Queue
+    stream: Stream
+    threads: int = 1
+    ordered: bool = False
+    opened_by_turn: bool = True
+    waits: bool = False
+    external: bool = False
+    counts_items: bool = False
+    newest_first: bool = False
+
+
+STAGES: Mapping[Stage, StageSpec] = MappingProxyType(
+    {
+        Stage.GATEWAY: StageSpec(Queue.GATEWAY, Stream.SESSION, ordered=True, external=True),
+        Stage.EXTRACTION: StageSpec(Queue.EXTRACTION, Stream.SESSION, ordered=True),
+        Stage.ENRICHMENT: StageSpec(
+            Queue.ENRICHMENT, Stream.ITEM, opened_by_turn=False, external=True, counts_items=True
+        ),
+        Stage.EMBEDDING: StageSpec(Queue.EMBEDDING, Stream.TURN, newest_first=True),
+        Stage.PROJECTION: StageSpec(Queue.EXTRACTION, Stream.BANK, waits=True),
+    }
+)
+
+#: The stages every turn passes. The gateway's has rows only of turns that a gateway is to get.
+TURN_STAGES = tuple(stage for stage, spec in STAGES.items() if spec.opened_by_turn)
+
+#: Stages that see the turns of a session in the order they were accepted.
+ORDERED = frozenset(stage for stage, spec in STAGES.items() if spec.ordered)
+
+#: Stages whose backlog is our own: counted in freshness and for load shedding.
+OWN = tuple(stage for stage, spec in STAGES.items() if not spec.external)
+
+
+def threads_of(queue: Queue) -> int:
+    """Return how many threads of a worker answer the notifications of a queue's stages."""
+    return sum(spec.threads for spec in STAGES.values() if spec.queue is queue)
