@@ -2,9 +2,10 @@
 
 Every call of a tenant takes a slot before it works, and gives it back when its answer is made or while it waits for
 something else (`sleep`, `give_back`). A slot has a weight in units: a turn is TURN, a recall RECALL, and each
-BYTES_A_UNIT of a body are 1 more. A tenant alone may have all units. Once another was active within ACTIVE_S, a tenant
-whose demand (units that wait, and those started of late) is above the mean may have `share`, and the others twice that.
-What counts is what was asked for, and not for how long it was under way: under load that grows for all.
+BYTES_A_UNIT of a body are 1 more, as those of an answer are once it is made. A tenant alone may have all units. Once
+another was active within ACTIVE_S, a tenant whose demand (units that wait, and those started of late) is above the mean
+may have `share`, and the others twice that. What counts is what was asked for, and not for how long it was under way:
+under load that grows for all.
 A call over that waits in its own tenant's queue, and the tenant that has least under way is served first.
 
 With `share` 4 and this rule, what another tenant feels of 32 turns or recalls at a time is within three times its quiet
@@ -74,10 +75,9 @@ class _Tenant:
         """Return the units that were started of late."""
         return self.served * math.exp((self.served_at - now) / DEMAND_S)
 
-    def start(self, units: int, now: float) -> None:
-        """Have so many units more under way."""
+    def add_served(self, units: int, now: float) -> None:
+        """Count units that were started, or that a call turned out to be more."""
         self.served, self.served_at = self.fade_served(now) + units, now
-        self.running += units
 
 
 class FairQueue:
@@ -110,6 +110,11 @@ class FairQueue:
             tenant.units_waiting -= call.weight
         call.running = call.waiting = False
         self._start_next()
+
+    def charge(self, host: UUID, units: int) -> None:
+        """Count work of a tenant's call that was not known when it came, as the size of its answer."""
+        if host in self._tenants:
+            self._tenants[host].add_served(units, self._clock())
 
     def is_contended(self, host: UUID) -> bool:
         """Say whether any other tenant is active."""
@@ -145,7 +150,8 @@ class FairQueue:
             self._turns += 1
             tenant.turn = self._turns
             tenant.units_waiting -= call.weight
-            tenant.start(self._units(call), self._clock())
+            tenant.running += self._units(call)
+            tenant.add_served(call.weight, self._clock())
             call.running, call.waiting = True, False
             call.start()
 
@@ -199,6 +205,10 @@ class Slot:
             await asyncio.wait((mine,), timeout=self._queue.settings.wait_seconds)
             if not mine.done() and self._queue.is_contended(self._call.host):
                 raise refuse_overload("other calls of its own took all of its share meanwhile (fairness.wait_seconds)")
+
+    def charge_answer(self, size: int) -> None:
+        """Count an answer of so many bytes as work of the call's tenant."""
+        self._queue.charge(self._call.host, size // BYTES_A_UNIT)
 
     def give_back(self) -> None:
         """Let the next call begin; doing it again changes nothing."""

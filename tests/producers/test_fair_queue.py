@@ -115,6 +115,18 @@ def test_who_asks_for_more_than_the_others_has_a_share_and_who_asks_for_less_has
     assert crowd.units(ANA) == 2 * crowd.queue.settings.share
 
 
+def test_a_large_answer_is_work_of_its_tenant() -> None:
+    crowd = Crowd()
+    slot = Slot(crowd.queue, ANA, RECALL)
+    crowd.queue.offer(slot._call)
+    for _ in range(6):
+        crowd.call(BEN, RECALL)
+    assert crowd.units(BEN) == crowd.queue.settings.share
+    slot.charge_answer(2**20)
+    crowd.end(crowd.running[-1])
+    assert crowd.units(BEN) == 2 * crowd.queue.settings.share
+
+
 def test_what_was_asked_for_fades() -> None:
     crowd = Crowd()
     for _ in range(30):
