@@ -9,7 +9,7 @@ from deploy.cli.output import create_console, exit_with
 def demo_command() -> None:
     """Play a household's talk into a real stack of its own, ask about it, and show how it was done.
 
-    Starts PostgreSQL, Valkey, the API and two workers on free ports and in a temporary folder, and leaves
+    Starts PostgreSQL, Valkey, the API and the workers on free ports and in a temporary folder, and leaves
     nothing of them. Exits 0 only if every turn went through every stage, at least nine of ten questions had
     evidence among the first five results, and everything written was found at once.
     """

@@ -23,7 +23,6 @@ from deploy.local.stack import Stack, StackNotRunning, find_stack
 from deploy.settings import load_settings
 
 #: Of a private stack.
-WORKERS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,7 @@ def _open_stack(data: Path | None) -> Iterator[Stack]:
         if data is not None:
             raise
         print_notice("no stack is running: a private one is started")
-        with run_private_stack(WORKERS, name="quality", gateway="off") as stack:
+        with run_private_stack(name="quality", gateway="off") as stack:
             yield stack
 
 

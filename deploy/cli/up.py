@@ -14,12 +14,12 @@ import typer
 from deploy.local.errors import EmbeddedError
 from deploy.local.folder_lock import FolderInUse
 from deploy.local.local_stack import LocalStack, PortInUse
+from deploy.local.services import count_default_workers
 from deploy.local.stack import Stack
 from deploy.settings import LogFormat, load_settings
 from deploy.settings_errors import SettingsError
 from workers.settings import GatewayMode
 
-WORKERS = 2
 EXAMPLE_TURN = {
     "session_id": "hello",
     "turn_id": "1",
@@ -35,7 +35,9 @@ def up_command(
     *,
     data: Annotated[Path | None, typer.Option(help="Where everything is kept.")] = None,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="The API's port; 0 picks a free one.")] = None,
-    workers: Annotated[int, typer.Option(min=1, max=64, help="Worker processes.")] = WORKERS,
+    workers: Annotated[
+        int | None, typer.Option(min=1, max=64, help="Worker processes; one for every two cores by default.")
+    ] = None,
     gateway: Annotated[
         str | None,
         typer.Option(
@@ -54,7 +56,9 @@ def up_command(
         raise typer.Exit(2) from None
     settings = settings.model_copy(update={"data": settings.data.resolve()})
     say = _create_notifier(settings.log.format)
-    stack = LocalStack(settings, worker_count=workers, say=say, ready=_print_ready, config=config)
+    stack = LocalStack(
+        settings, worker_count=workers or count_default_workers(), say=say, ready=_print_ready, config=config
+    )
     try:
         status = stack.run()
     except (EmbeddedError, FolderInUse, PortInUse) as error:

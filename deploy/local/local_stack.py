@@ -131,6 +131,7 @@ class LocalStack:
         self._postgres = EmbeddedPostgres(self._data, connections=SPARE_CONNECTIONS + pools)
         if self._postgres.cluster.folder.parent != self._data:
             self._lock(self._postgres.cluster.folder.parent)
+            self._say(f"root cannot own a database: it lies in {self._postgres.cluster.folder}, not below {self._data}")
         self._valkey = EmbeddedValkey(self._data)
         self._postgres.create()
         self._valkey.create()

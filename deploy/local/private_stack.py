@@ -25,16 +25,17 @@ class PrivateStackError(Exception):
 
 @contextmanager
 def run_private_stack(
-    workers: int, *, name: str, gateway: str = "self", environment: Mapping[str, str] | None = None
+    workers: int | None = None, *, name: str, gateway: str = "self", environment: Mapping[str, str] | None = None
 ) -> Iterator[Stack]:
     """Start `afterturn up` on free ports, lend what it is, and leave nothing of it behind.
 
-    `name` is the command's, for the temporary folder; `environment` goes on top of ours. What ends early, a Ctrl-C say,
-    is killed: nobody needs what it would put in order. Raises PrivateStackError.
+    `workers` None: as many as `up` starts by default. `name` is the command's, for the temporary folder; `environment`
+    goes on top of ours. What ends early, a Ctrl-C say, is killed: nobody needs what it would put in order. Raises PrivateStackError.
     """
     with open_private_folder(name) as folder:
         data, said = folder / DATA, folder / "said"
-        options = ["--data", str(data), "--port", "0", "--workers", str(workers), "--gateway", gateway]
+        options = ["--data", str(data), "--port", "0", "--gateway", gateway]
+        options += ["--workers", str(workers)] if workers else []
         with said.open("wb") as output:
             process = subprocess.Popen(
                 wrap_command([sys.executable, "-P", "-m", "deploy.cli", "up", *options], None, signal.SIGTERM),

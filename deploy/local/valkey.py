@@ -65,6 +65,7 @@ class EmbeddedValkey:
             prepare=self.end_survivors,
             folder=Path("/"),
             log=self._log,
+            for_ever=True,
         )
 
     def is_ready(self, _pid: int) -> bool:

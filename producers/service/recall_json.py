@@ -16,6 +16,8 @@ from store.recall.query import Recalled
 
 #: Bytes of an answer at once, and of one that waits in its job.
 MOST_BYTES, MOST_BYTES_OF_JOB = 8_388_608, 2_097_152
+#: A text is written in its result and in the frame.
+TIMES_WRITTEN = 2
 #: Bytes of the note that something was left out, and of one character in a result and in the frame, escaped in both.
 ROOM_FOR_NOTE, LONGEST_CHARACTER = 512, 24
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -35,8 +37,10 @@ def as_json(answer: Answer, most_bytes: int = MOST_BYTES) -> bytes:
     Where it would have more than `most_bytes`, it says that it is `truncated` and holds the best results alone, as many
     as there is room for; of the first, if there is none for it, the beginning.
     """
-    if sum(len(item.text) for item in answer.items) <= most_bytes and len(whole := _written(answer)) <= most_bytes:
-        return whole
+    if TIMES_WRITTEN * sum(len(item.text) for item in answer.items) <= most_bytes:
+        whole = _written(answer)
+        if len(whole) <= most_bytes:
+            return whole
     room = left = most_bytes - len(_written(replace(answer, items=()))) - ROOM_FOR_NOTE
     kept = list[Recalled]()
     for item in answer.items:

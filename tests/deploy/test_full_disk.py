@@ -12,7 +12,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from deploy.local import Child
+from deploy.local import Child, EmbeddedPostgres, EmbeddedValkey
 from deploy.local.cluster import find_cluster
 from deploy.metrics import merge_dead_samples
 from deploy.samples import BYTES, share_samples
@@ -118,6 +118,11 @@ async def test_a_server_is_started_again_however_often_it_ends() -> None:
 
     assert await run(listener, body) == 0
     assert not any("giving up" in line for line in listener.said)
+
+
+def test_both_servers_are_started_again_for_ever(tmp_path: Path) -> None:
+    assert EmbeddedPostgres(tmp_path).child().for_ever
+    assert EmbeddedValkey(tmp_path).child().for_ever
 
 
 async def test_a_child_that_finds_no_space_at_its_start_is_started_later() -> None:

@@ -270,3 +270,11 @@ if ordinary_user():
             assert up.everyone() == []
         finally:
             shutil.rmtree(home)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the database of anybody but root lies in the data folder")
+def test_root_is_told_where_the_database_lies(data: Path) -> None:
+    with Up(data, "--port", "0") as up:
+        up.ready()
+        folder = (data / "pg").resolve()
+        assert f"it lies in {folder}" in up.said

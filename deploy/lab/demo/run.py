@@ -32,7 +32,6 @@ from store.settings import DatabaseSettings
 
 BANK = "demo"
 HOST = "default"
-WORKERS = 2
 #: The session the read-your-writes check writes into, and its one writer.
 FRESH_SESSION = "read-your-writes"
 #: On a machine with much else to do; it ends as soon as all is through.
@@ -46,7 +45,7 @@ def play_demo(data: DemoData, progress: Progress) -> DemoOutcome:
     """Run the whole demo on a stack of its own and return what it showed; nothing is left running."""
     began = time.monotonic()
     starting = progress.add_task("starting PostgreSQL, Valkey, API, workers", total=1)
-    with run_private_stack(WORKERS, name="demo") as stack:
+    with run_private_stack(name="demo") as stack:
         progress.advance(starting)
         return asyncio.run(_play_on_stack(data, stack, progress, began))
 

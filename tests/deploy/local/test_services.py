@@ -8,7 +8,7 @@ from cryptography.fernet import Fernet
 
 from deploy.bootstrap import Credentials
 from deploy.local import PostgresEndpoint
-from deploy.local.services import Services, describe_api, describe_workers
+from deploy.local.services import Services, count_default_workers, describe_api, describe_workers
 from deploy.settings import load_settings
 
 SEALING = Fernet.generate_key().decode()
@@ -105,3 +105,11 @@ def test_no_password_stands_on_a_command_line_or_in_a_repr(tmp_path: Path) -> No
 )
 def test_its_url_is_one_a_client_on_this_machine_can_use(tmp_path: Path, host: str, url: str) -> None:
     assert services(tmp_path, AFTERTURN_API__HOST=host).api_url == url
+
+
+@pytest.mark.parametrize("cores, workers", [(None, 1), (1, 1), (2, 1), (3, 1), (4, 2), (16, 8)])
+def test_two_cores_have_one_worker_unless_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch, cores: int | None, workers: int
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    assert count_default_workers() == workers

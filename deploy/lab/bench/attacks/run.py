@@ -29,8 +29,6 @@ from store.settings import DatabaseSettings
 from store.tenancy.keys import Keys
 from store.tenancy.removal import remove_hosts
 
-#: As many workers as `afterturn up` starts.
-WORKERS = 2
 ENVIRONMENT = {"AFTERTURN_PRESSURE__RECALL_JOB_ROWS": str(RECALL_JOB_ROWS)}
 #: The victim is well again when its last so many seconds met the targets; waited for so long at most.
 WELL_S, RECOVERY_S = 1.5, 25.0
@@ -67,13 +65,13 @@ class AttackedStack:
     stack: Stack
 
     def __str__(self) -> str:
-        return f"a private stack with {WORKERS} workers"
+        return "a private stack with the workers `afterturn up` starts"
 
 
 @contextmanager
 def servers(_data: Path | None = None) -> Iterator[AttackedStack]:
     """Start a stack and leave nothing of it; whatever else runs is not looked at."""
-    with run_private_stack(WORKERS, name="attacks", gateway="off", environment=ENVIRONMENT) as stack:
+    with run_private_stack(name="attacks", gateway="off", environment=ENVIRONMENT) as stack:
         yield AttackedStack(stack)
 
 

@@ -26,7 +26,6 @@ NOT_FOUND = DEPTH + 1
 #: Turns written together before the first statement.
 PRIOR_BATCH = 50
 #: Of a private stack.
-WORKERS = 2
 
 Say = Callable[[str], None]
 
@@ -87,7 +86,7 @@ def servers(data: Path | None) -> Iterator[PairStack]:
     try:
         yield PairStack(find_stack(data), "the running stack")
     except StackNotRunning:
-        with run_private_stack(WORKERS, name="bench", gateway="off") as stack:
+        with run_private_stack(name="bench", gateway="off") as stack:
             yield PairStack(stack, "a private stack")
 
 
