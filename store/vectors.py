@@ -1,16 +1,12 @@
-"""Vectors on the wire: numpy arrays to pgvector's binary halfvec and back, without a detour through text.
+"""Vectors on the wire: numpy arrays to pgvector's binary halfvec and back, without a detour through text."""
 
-Wire form (pgvector's halfvec_send): int16 dimensions, int16 zero, then big-endian IEEE half floats.
-"""
-
-import struct
 from typing import Any
 
 import numpy as np
+import pgvector
 from numpy.typing import NDArray
 from sqlalchemy.types import UserDefinedType
 
-_HEADER = struct.Struct(">HH")
 _ARRAYS = "select " + ", ".join(
     f"${nth}::{element}[]"
     for nth, element in enumerate(("uuid", "int8", "int4", "float8", "bool", "timestamptz", "interval"), 1)
@@ -19,12 +15,13 @@ _ARRAYS = "select " + ", ".join(
 
 def encode_vector(vector: NDArray[np.float32]) -> bytes:
     """Return the binary halfvec of one vector."""
-    return _HEADER.pack(vector.shape[0], 0) + vector.astype(">f2").tobytes()
+    encoded: bytes = pgvector.HalfVector(vector).to_binary()
+    return encoded
 
 
 def decode_vector(data: bytes) -> NDArray[np.float32]:
     """Return the vector of a binary halfvec, as float32."""
-    return np.frombuffer(data, dtype=">f2", offset=_HEADER.size).astype(np.float32)
+    return np.asarray(pgvector.HalfVector.from_binary(data).to_numpy(), dtype=np.float32)
 
 
 class HalfVector(UserDefinedType[Any]):

@@ -1,7 +1,8 @@
 """How an answer to a question looks: JSON as the contract writes it, and the message that is ready for a prompt."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import accumulate, takewhile
 from types import MappingProxyType
 from typing import Any
 
@@ -37,21 +38,34 @@ def as_json(answer: Answer, most_bytes: int = MOST_BYTES) -> bytes:
     Where it would have more than `most_bytes`, it says that it is `truncated` and holds the best results alone, as many
     as there is room for; of the first, if there is none for it, the beginning.
     """
-    if TIMES_WRITTEN * sum(len(item.text) for item in answer.items) <= most_bytes:
+    found = len(answer.items)
+    if sum(_least_bytes(item) for item in answer.items) <= most_bytes:
         whole = _written(answer)
         if len(whole) <= most_bytes:
             return whole
-    room = left = most_bytes - len(_written(replace(answer, items=()))) - ROOM_FOR_NOTE
-    kept = list[Recalled]()
-    for item in answer.items:
-        left -= len(_written(replace(answer, items=(item,), gateway=None)))
-        if left < 0:
-            break
-        kept.append(item)
+    room = most_bytes - len(_written(replace(answer, items=()))) - ROOM_FOR_NOTE
+    kept = _fit_items(answer.items, room, _least_bytes)
+    if kept:
+        # Most texts need no escapes: then this is the answer, and each text was written once.
+        written = _written(replace(answer, items=kept), _note(found, len(kept), most_bytes))
+        if len(written) <= most_bytes:
+            return written
+    kept = _fit_items(kept, room, lambda item: len(_written(replace(answer, items=(item,), gateway=None))))
     if not kept and answer.items:
         first = answer.items[0]
         kept = [replace(first, text=cut(first.text, max(0, room) // LONGEST_CHARACTER), cut=True)]
-    return _written(replace(answer, items=kept), _note(len(answer.items), len(kept), most_bytes))
+    return _written(replace(answer, items=kept), _note(found, len(kept), most_bytes))
+
+
+def _least_bytes(item: Recalled) -> int:
+    """Return how many bytes an item has at the least: a result and the frame hold its text, as JSON."""
+    return TIMES_WRITTEN * len(item.text)
+
+
+def _fit_items(items: Sequence[Recalled], room: int, measure: Callable[[Recalled], int]) -> list[Recalled]:
+    """Return the first items that together have room."""
+    sizes = accumulate(measure(item) for item in items)
+    return [item for item, _ in takewhile(lambda pair: pair[1] <= room, zip(items, sizes, strict=True))]
 
 
 def _note(found: int, kept: int, most_bytes: int) -> Mapping[str, Any]:

@@ -181,7 +181,9 @@ def test_an_environment_variable_names_the_data_folder(data: Path) -> None:
     assert result.exit_code == 0
 
 
-@pytest.mark.parametrize("command", sorted(n for n, at in COMMANDS.items() if not at.endswith("_app") and n != "demo"))
+@pytest.mark.parametrize(
+    "command", sorted(n for n, at in COMMANDS.items() if not at.place.endswith("_app") and n != "demo")
+)
 def test_help_teaches_with_an_example(command: str) -> None:
     result = CliRunner().invoke(build_cli(command), [command, "--help"])
     assert result.exit_code == 0

