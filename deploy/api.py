@@ -9,7 +9,7 @@ from pathlib import Path
 
 from deploy.core_dumps import forbid_core_dumps
 from deploy.samples import share_samples
-from deploy.settings import load_settings
+from deploy.settings import find_missing_urls, load_settings
 from deploy.settings_errors import SettingsError
 
 
@@ -18,12 +18,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     forbid_core_dumps()
     parser = argparse.ArgumentParser(prog="deploy.api", description="serve the Afterturn API")
     parser.add_argument("--config", type=Path, help="a YAML or JSON file of settings")
+    parser.add_argument("--shared", action="store_true", help="other processes of ours listen at the address, too")
+    chosen = parser.parse_args(arguments)
     try:
-        settings = load_settings(config=parser.parse_args(arguments).config).settings
+        settings = load_settings(config=chosen.config).settings
     except SettingsError as error:
         print(f"deploy.api: {error}", file=sys.stderr)
         return 2
-    address = _find_free_address(settings.api.host, settings.api.port)
+    if missing := find_missing_urls(settings):
+        print(f"deploy.api: not set: {', '.join(missing)}", file=sys.stderr)
+        return 2
+    find_address = resolve_address if chosen.shared else find_free_address
+    address = find_address(settings.api.host, settings.api.port)
     if isinstance(address, OSError):
         place = f"{settings.api.host}:{settings.api.port}"
         print(
@@ -40,7 +46,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _find_free_address(host: str, port: int) -> tuple[str, int] | OSError:
+def resolve_address(host: str, port: int) -> tuple[str, int] | OSError:
+    """Return the address in numbers, or why there is none."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4]
+    except OSError as error:
+        return error
+    return str(found[0]), int(found[1])
+
+
+def find_free_address(host: str, port: int) -> tuple[str, int] | OSError:
     """Return the address in numbers, or why it cannot be listened on, before anything else is started.
 
     The server shares its address with any other process of ours that asks for it (SO_REUSEPORT), so the look is ours.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from deploy import settings_layers as layers
@@ -47,6 +47,16 @@ class LogSettings(BaseModel):
 
     format: LogFormat = Field(default=LogFormat.TEXT, description="text or json")
     level: LogLevel = Field(default=LogLevel.INFO, description="debug, info, warning or error")
+
+
+class ClientSettings(BaseModel):
+    """How commands reach a service that no `afterturn up` of this machine runs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str = Field(default="", description="the API's address; left out: this machine, at api.port")
+    key: SecretStr = Field(default=SecretStr(""), description="the key that `ingest`, `recall` and the like send")
+    allow_http: bool = Field(default=False, description="send the key over plain http to another machine")
 
 
 class HealthSettings(BaseModel):
@@ -98,6 +108,7 @@ class Settings(BaseSettings):
     maintenance: MaintenanceSettings = Field(default_factory=MaintenanceSettings)
     embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
     health: HealthSettings = Field(default_factory=HealthSettings)
+    client: ClientSettings = Field(default_factory=ClientSettings)
     log: LogSettings = Field(default_factory=LogSettings)
 
     @field_validator("data", "metrics_dir")
@@ -139,9 +150,12 @@ def load_settings(
 ) -> LoadedSettings:
     """Read all layers; `overrides` is nested like the tree and wins.
 
+    A secret may be in a file: `AFTERTURN_DATABASE__URL_FILE=/run/secrets/url` is read where the variable without
+    `_FILE` is not set.
+
     Raises SettingsError with every problem found: its key, what is wrong, what is allowed, never a value.
     """
-    environ = os.environ if environ is None else environ
+    environ = layers.read_secret_files(Settings, os.environ if environ is None else environ)
     chosen = config or (Path(environ["AFTERTURN_CONFIG"]) if environ.get("AFTERTURN_CONFIG") else None)
     stack = [layers.read_config_file(chosen)] if chosen else []
     stack.append(layers.read_environment(Settings, environ))
@@ -152,6 +166,16 @@ def load_settings(
     if settings is None or problems:
         raise SettingsError(tuple(problems))
     return LoadedSettings(settings, origins, layers.find_ignored_variables(Settings, environ))
+
+
+def find_missing_urls(settings: Settings) -> list[str]:
+    """Return the settings without which neither the API nor a worker can begin, each with its variable."""
+    urls = {
+        "database.url": settings.database.url,
+        "database.operator_url": settings.database.operator_url,
+        "broker.url": settings.broker.url,
+    }
+    return [f"{key} ({layers.name_variable(key)})" for key, url in urls.items() if not url.get_secret_value()]
 
 
 def _validate_settings(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import yaml
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource
 
@@ -17,6 +17,9 @@ from deploy.settings_errors import Problem, SettingsError, describe_allowed_valu
 
 PREFIX = "AFTERTURN_"
 DELIMITER = "__"
+
+#: What a variable ends with that names the file of a secret.
+FILE_SUFFIX = "_FILE"
 
 #: Names with a meaning of their own, outside the tree.
 NOT_SETTINGS = frozenset({"AFTERTURN_CONFIG", "AFTERTURN_API_KEY"})
@@ -54,7 +57,7 @@ class Layer:
         """Return where a dotted key of this layer is from; for the environment, the variable."""
         if self.origin != "environment":
             return self.origin
-        name = PREFIX + key.upper().replace(".", DELIMITER)
+        name = name_variable(key)
         return f"environment {self.variables.get(name, name)}"
 
 
@@ -64,6 +67,36 @@ class _Environment(EnvSettingsSource):
     def __init__(self, tree: type[BaseSettings], environ: Mapping[str, str]) -> None:
         super().__init__(tree)
         self.env_vars = {name.lower(): value for name, value in environ.items()}
+
+
+def name_variable(key: str) -> str:
+    """Return the environment variable of a dotted key."""
+    return PREFIX + key.upper().replace(".", DELIMITER)
+
+
+def read_secret_files(tree: type[BaseModel], environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the environment with each secret that a variable `..._FILE` names the file of, as container tools do.
+
+    A variable that is set itself goes first. Raises SettingsError for a file that cannot be read.
+    """
+    plain, problems = dict(environ), list[Problem]()
+    for name, path in environ.items():
+        key = name.removesuffix(FILE_SUFFIX).removeprefix(PREFIX).replace(DELIMITER, ".").lower()
+        if not (name.startswith(PREFIX) and name.endswith(FILE_SUFFIX)) or not _is_secret(tree, key):
+            continue
+        del plain[name]
+        try:
+            plain.setdefault(name_variable(key), Path(path).read_text(encoding="utf-8").strip())
+        except (OSError, UnicodeDecodeError):
+            problems.append(Problem(key, "is in a file that cannot be read", f"environment {name}"))
+    if problems:
+        raise SettingsError(tuple(problems))
+    return plain
+
+
+def _is_secret(tree: type[BaseModel], key: str) -> bool:
+    found = find_field(tree, tuple(key.split(".")))
+    return found is not None and SecretStr in (found.annotation, *get_args(found.annotation))
 
 
 def read_environment(tree: type[BaseSettings], environ: Mapping[str, str]) -> Layer:

@@ -12,7 +12,7 @@ from pathlib import Path
 from deploy.core_dumps import forbid_core_dumps
 from deploy.process_priority import lower_priority
 from deploy.samples import share_samples
-from deploy.settings import Settings, load_settings
+from deploy.settings import Settings, find_missing_urls, load_settings
 from deploy.settings_errors import SettingsError
 
 #: How long dramatiq waits before it looks for Redis again, in milliseconds.
@@ -24,10 +24,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     forbid_core_dumps()
     parser = argparse.ArgumentParser(prog="deploy.worker", description="work on what the ledger holds")
     parser.add_argument("--config", type=Path, help="a YAML or JSON file of settings")
+    parser.add_argument("--stages", help="what it does, separated by commas (default: worker.stages)")
+    chosen = parser.parse_args(arguments)
+    overrides = {"worker": {"stages": chosen.stages.split(",")}} if chosen.stages else None
     try:
-        settings = load_settings(config=parser.parse_args(arguments).config).settings
+        settings = load_settings(config=chosen.config, overrides=overrides).settings
     except SettingsError as error:
         print(f"deploy.worker: {error}", file=sys.stderr)
+        return 2
+    if missing := find_missing_urls(settings):
+        print(f"deploy.worker: not set: {', '.join(missing)}", file=sys.stderr)
         return 2
     prepare_environment(settings)
     lower_priority(settings.worker.nice)

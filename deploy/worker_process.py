@@ -136,7 +136,7 @@ def run_worker(settings: Settings, stages: Callable[..., Sequence[StageWork]] | 
     parts = loop.run_coroutine(_build_resources(settings, broker, watch, stages or _create_stages))
     register_actors(broker, parts.dependencies)
     broker.emit_after("process_boot")
-    workers = [build_worker(broker, pool) for pool in build_pools(settings.worker.threads)]
+    workers = [build_worker(broker, pool) for pool in build_pools(settings.worker)]
     broker.ear.start()
     try:
         return _work_until_signal(loop, parts, workers, ending)
@@ -257,13 +257,14 @@ def _create_stages(
     gateways: GatewayClients,
     reader: LlmReader | None,
 ) -> Sequence[StageWork]:
-    return (
+    every = (
         GatewayStage(database, Deliveries(database), gateways, settings.gateway, _create_verdict(settings)),
         ExtractionStage(database, None if reader is None else reader.version),
         EnrichmentStage(database, reader, model_gate(database, settings.enrichment)),
         EmbeddingStage(database, embedder),
         ProjectionStage(database),
     )
+    return [work for work in every if work.stage in settings.worker.stages]
 
 
 def _create_runners(

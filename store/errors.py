@@ -169,3 +169,14 @@ class RestoredElsewhere(StoreError):
 
 class ReplayError(StoreError):
     """The log could not be replayed or swapped in as asked."""
+
+
+class UnknownRevision(StoreError):
+    """The database's schema was made by another version of the code; it was not touched."""
+
+    def __init__(self, found: str, newest: str) -> None:
+        super().__init__(
+            f"the schema is at revision {found}, which this version does not know (its newest is {newest}): "
+            "use the version of Afterturn that migrated it, or another database"
+        )
+        self.found = found

@@ -18,6 +18,7 @@ from producers.settings import BrokerSettings
 from store.ledger.stages import Queue, Stage, threads_of
 from workers.recall import RecallWork
 from workers.runner import Runner
+from workers.settings import WorkerSettings
 from workers.wakeup import ListeningBroker
 
 #: Commands of a million that look after messages of dead processes: soon enough, and cheap on a small keyspace.
@@ -76,9 +77,17 @@ def register_actors(broker: ListeningBroker, dependencies: Dependencies) -> Mapp
     return {actor.actor_name: actor for actor in actors}
 
 
-def build_pools(threads: int) -> tuple[Pool, ...]:
-    """Return the pools of one process; `threads` are those of recall jobs, which are answered one by one."""
-    return tuple(Pool(queue, threads if queue is Queue.RECALL else threads_of(queue)) for queue in Queue)
+def build_pools(settings: WorkerSettings) -> tuple[Pool, ...]:
+    """Return the pools of one process, of what it is to do.
+
+    `settings.threads` are those of recall jobs, which are answered one by one.
+    """
+    queues = {QUEUES[one] if isinstance(one, Stage) else Queue.RECALL for one in settings.stages}
+    return tuple(
+        Pool(queue, settings.threads if queue is Queue.RECALL else threads_of(queue))
+        for queue in Queue
+        if queue in queues
+    )
 
 
 def build_worker(broker: ListeningBroker, pool: Pool) -> dramatiq.Worker:

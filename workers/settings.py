@@ -8,6 +8,7 @@ from afterturn_client.transport import check_base_url
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
 
 from embeddings.endpoint import endpoint_url
+from store.ledger.stages import Stage
 from store.tenancy.sealing import Sealer
 
 #: Where an OpenAI-compatible service has a model answer.
@@ -166,6 +167,9 @@ class WorkerSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    stages: tuple[Stage | Literal["recall"], ...] = Field(
+        default=(*Stage, "recall"), min_length=1, description="what a worker does; recall: answers recall jobs"
+    )
     threads: int = Field(default=4, ge=1, le=64, description="messages one process works on at a time")
     nice: int = Field(
         default=15,

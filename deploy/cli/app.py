@@ -26,6 +26,18 @@ COMMANDS: Mapping[str, Command] = {
         "deploy.cli.up:up_command",
         "Start PostgreSQL, Valkey, the API and the workers, and keep them running until Ctrl-C.",
     ),
+    "api": Command(
+        "deploy.cli.processes:api_command",
+        "Serve the API until SIGTERM or Ctrl-C, on the PostgreSQL and Redis of the settings.",
+    ),
+    "worker": Command(
+        "deploy.cli.processes:worker_command",
+        "Work on what the ledger holds until SIGTERM or Ctrl-C, on the PostgreSQL and Redis of the settings.",
+    ),
+    "db": Command(
+        "deploy.cli.db:db_app",
+        "Set up the PostgreSQL of a service: roles, extension, schema.",
+    ),
     "ingest": Command(
         "deploy.cli.ingest:ingest_command",
         "Remember a file of conversations, or a document. Running it twice changes nothing.",

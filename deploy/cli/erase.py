@@ -197,8 +197,11 @@ def _confirm_erasure(named: str) -> None:
 
 def _try_vacuum(stack: Stack) -> bool:
     """Say whether the database could be vacuumed now."""
+    url = stack.owner_url.get_secret_value()
+    if not url:
+        return False
     try:
-        asyncio.run(vacuum_tables(stack.owner_url.get_secret_value()))
+        asyncio.run(vacuum_tables(url))
     except (SQLAlchemyError, OSError):
         return False
     return True

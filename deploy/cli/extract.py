@@ -13,7 +13,7 @@ from deploy.cli.existence import require_existing
 from deploy.cli.ledger_rows import BankFilter
 from deploy.cli.operator_command import AuditedAct, run_audited
 from deploy.cli.output import create_console, exit_with, print_json, print_notice
-from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
+from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack, read_settings
 from deploy.local.stack import Stack
 from deploy.reprocessing import ReprocessingProgress, ReprocessingScope, reprocess_turns
 from embeddings.registry import create_embedder
@@ -129,7 +129,7 @@ def embed_command(
     **Example:** `afterturn embed --json`
     """
     stack = find_running_stack(data)
-    embedder = create_embedder(stack.embedding, stack.api_key_file.parent)
+    embedder = create_embedder(stack.embedding, data or read_settings().data)
     progress = _run_reprocessing(stack, Reembedding(embedder.generation), BankFilter(host, bank), ahead, timeout)
     _print_progress({"model": embedder.name, "generation": embedder.generation}, progress, as_json=as_json)
 

@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from deploy.cli.operator_command import record_act
 from deploy.cli.output import create_console, exit_with, print_json
-from deploy.cli.running_stack import DataOption, JsonOption, build_database_settings, find_running_stack
+from deploy.cli.running_stack import DataOption, JsonOption, build_database_settings, find_owner_url, find_running_stack
 from deploy.linking import create_linking_task
 from deploy.local.stack import Stack
 from deploy.settings import Settings, load_settings
@@ -106,7 +106,7 @@ async def _run_maintenance(
     stack: Stack, settings: Settings, names: Sequence[str] | None, work: MaintenanceRun
 ) -> list[Told]:
     database = Database(build_database_settings(stack))
-    indexes = VectorIndexes(stack.owner_url.get_secret_value(), settings.recall.exact_units)
+    indexes = VectorIndexes(find_owner_url(stack), settings.recall.exact_units)
     try:
         clock = await DatabaseClock.asked(database)
         jobs, erasures, words = RecallJobs(database, clock), Erasures(database, clock), WordsAnew(database)

@@ -13,7 +13,7 @@ from deploy.bootstrap import HOST
 from deploy.cli.existence import find_host_id, require_existing
 from deploy.cli.operator_command import AuditedAct, run_audited, run_on_database
 from deploy.cli.output import create_console, exit_with, print_json, print_notice
-from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
+from deploy.cli.running_stack import DataOption, JsonOption, find_owner_url, find_running_stack
 from store import identity
 from store.database import Database
 from store.errors import ReplayError
@@ -65,7 +65,7 @@ def replay_command(
         raise exit_with(wrong, 2)
     stack = find_running_stack(data)
     require_existing(stack, host, bank)
-    url, progress = stack.owner_url.get_secret_value(), _create_progress_printer()
+    url, progress = find_owner_url(stack), _create_progress_printer()
 
     async def compare(_database: Database) -> Report:
         return await verify_log(url, scope, progress=progress, resume=resume)

@@ -1,5 +1,6 @@
 """From `--data` to the running stack, and from there to a client of its API."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,8 +20,9 @@ from afterturn_client import (
 )
 
 from deploy.cli.output import exit_with
+from deploy.local.ports import LOOPBACK
 from deploy.local.stack import Stack, StackNotRunning, find_stack
-from deploy.settings import load_settings
+from deploy.settings import Settings, find_missing_urls, load_settings
 from deploy.settings_errors import SettingsError
 from store.settings import DatabaseSettings
 
@@ -31,26 +33,81 @@ DataOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on one line.")]
 BankOption = Annotated[str, typer.Option(help="The bank of memories; a line that names its own keeps it.")]
 
+API_KEY_FILE = "api-key"
+OWNER_VARIABLE = "AFTERTURN_DATABASE__OWNER_URL"
+KEY_VARIABLE = "AFTERTURN_CLIENT__KEY"
+
 #: The stack is there, but what was asked is wrong or not allowed.
 _USAGE_ERRORS = (BadRequestError, InvalidArgumentError, InvalidRequestError, PermissionDeniedError)
 
 
 def find_running_stack(data: Path | None) -> Stack:
-    """Return the stack of a data folder (None: that of the settings), or end with status 2."""
+    """Return the stack of a data folder (None: that of the settings), or end with status 2.
+
+    Where no folder is named and none runs there, it is the service whose servers the settings name.
+    """
+    settings = read_settings()
     try:
-        return find_stack(data or load_settings().settings.data)
+        return find_stack(data or settings.data)
+    except StackNotRunning as error:
+        missing = find_missing_urls(settings)
+        if data is None and not missing:
+            return describe_service(settings)
+        elsewhere = f"\nfor a service elsewhere, set {', '.join(missing)}; see docs/operations.md" if missing else ""
+        raise exit_with(f"{error}{elsewhere}", 2) from None
+
+
+def read_settings(config: Path | None = None) -> Settings:
+    """Return the settings in force, or end with status 2."""
+    try:
+        return load_settings(config=config).settings
     except SettingsError as error:
         raise exit_with(f"these settings cannot be used:\n{error}", 2) from None
-    except StackNotRunning as error:
-        raise exit_with(str(error), 2) from None
+
+
+def describe_service(settings: Settings) -> Stack:
+    """Return a service that runs elsewhere, as the settings name its servers, in the form of a running stack."""
+    api = settings.client.url.rstrip("/") or f"http://{LOOPBACK}:{settings.api.port}"
+    return Stack(
+        pid=os.getpid(),
+        api=api,
+        metrics=f"{api}/metrics",
+        docs=f"{api}/docs",
+        api_key_file=settings.data / API_KEY_FILE,
+        database_url=settings.database.url,
+        operator_url=settings.database.operator_url,
+        owner_url=settings.database.owner_url,
+        redis_url=settings.broker.url,
+        postgres_dir=settings.data,
+        recall=settings.recall,
+        embedding=settings.embedding,
+        enrichment=settings.enrichment,
+        gateway_sealing_keys=settings.gateway.sealing_keys,
+        key=settings.client.key if settings.client.key.get_secret_value() else None,
+        allow_http=settings.client.allow_http,
+    )
+
+
+def find_owner_url(stack: Stack) -> str:
+    """Return the URL of the database's owner, or end with status 2."""
+    url = stack.owner_url.get_secret_value()
+    if not url:
+        raise exit_with(f"this works as the owner of the tables: set database.owner_url ({OWNER_VARIABLE})", 2)
+    return url
 
 
 def create_client(stack: Stack, bank: str, *, timeout_s: float = 10.0, retry: RetryPolicy | None = None) -> Afterturn:
     """Return a client with the stack's own key, or end with status 2."""
     try:
-        return Afterturn(stack.api, stack.api_key(), bank=bank, timeout_s=timeout_s, retry=retry, allow_http=True)
-    except (OSError, UnicodeDecodeError, InvalidRequestError):
-        raise exit_with(f"no key can be read from {stack.api_key_file}", 2) from None
+        key = stack.api_key()
+    except (OSError, UnicodeDecodeError):
+        raise exit_with(
+            f"no key can be read from {stack.api_key_file}; for a service elsewhere, set client.key ({KEY_VARIABLE})", 2
+        ) from None
+    try:
+        return Afterturn(stack.api, key, bank=bank, timeout_s=timeout_s, retry=retry, allow_http=stack.allow_http)
+    except InvalidRequestError as error:
+        raise exit_with(f"{stack.api} cannot be called: {error}", 2) from None
 
 
 def build_database_settings(stack: Stack) -> DatabaseSettings:

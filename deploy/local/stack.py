@@ -57,6 +57,9 @@ class Stack(BaseModel):
     #: What `afterturn gateway set` seals with; separated by commas.
     gateway_sealing_keys: SecretStr = SecretStr("")
     processes: tuple[StackProcess, ...] = ()
+    #: Of a service that runs elsewhere: the key that commands send, and whether it may go there over plain http.
+    key: SecretStr | None = Field(default=None, exclude=True)
+    allow_http: bool = True
 
     @field_serializer(*SECRET_FIELDS, when_used="json")
     def _plain(self, secret: SecretStr) -> str:
@@ -80,8 +83,8 @@ class Stack(BaseModel):
         return f"READY {PASSWORD.sub(_mask_password, shown)}"
 
     def api_key(self) -> str:
-        """Return the key of the stack's default host."""
-        return self.api_key_file.read_text(encoding="ascii").strip()
+        """Return the key of the stack's default host; raises OSError where there is none."""
+        return self.key.get_secret_value() if self.key else self.api_key_file.read_text(encoding="ascii").strip()
 
 
 def choose_data_folder(environ: Mapping[str, str] | None = None) -> Path:

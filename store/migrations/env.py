@@ -4,10 +4,14 @@ import asyncio
 from pathlib import Path
 
 from alembic import context
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 from sqlalchemy.pool import NullPool
 
 from store.connections import create_owner_engine
+from store.errors import UnknownRevision
+from store.migrations import head
 from store.migrations.scripts import run_script
 
 FUNCTIONS = Path(__file__).parent.parent / "sql"
@@ -18,10 +22,18 @@ MIGRATION_LOCK = 7_305_412_208_117
 def _migrate(connection: Connection) -> None:
     connection.exec_driver_sql(f"select pg_advisory_xact_lock({MIGRATION_LOCK})")
     context.configure(connection=connection, version_table="afterturn_version", version_table_schema="public")
+    _refuse_unknown(context.get_context())
     with context.begin_transaction():
         context.run_migrations()
     for script in sorted(FUNCTIONS.glob("*.sql")):
         run_script(connection, script.read_text(encoding="utf-8"))
+
+
+def _refuse_unknown(found: MigrationContext) -> None:
+    """Raise UnknownRevision where another version of the code migrated this database: nothing is touched."""
+    known = {script.revision for script in ScriptDirectory.from_config(context.config).walk_revisions()}
+    if unknown := set(found.get_current_heads()) - known:
+        raise UnknownRevision(unknown.pop(), head())
 
 
 async def _run() -> None:

@@ -179,3 +179,19 @@ def test_the_trees_own_name_goes_before_the_contracts() -> None:
     names = {"AFTERTURN_GATEWAY__USER_ID": "own", "AFTERTURN_GATEWAY_USER_ID": "alias"}
     for environ in (names, dict(reversed(names.items()))):
         assert load_settings(environ).settings.gateway.user_id == "own"
+
+
+def test_a_secret_may_be_in_a_file_and_a_variable_of_its_own_goes_first(tmp_path: Path) -> None:
+    url = f"postgresql+asyncpg://a:{SECRET}@localhost/b"
+    file = written(tmp_path, url + "\n", "url")
+    loaded = load_settings({"AFTERTURN_DATABASE__URL_FILE": str(file)})
+    assert loaded.settings.database.url.get_secret_value() == url
+    assert loaded.ignored == ()
+    both = {"AFTERTURN_DATABASE__URL_FILE": str(tmp_path / "none"), "AFTERTURN_API__PORT": "1"}
+    assert "cannot be read" in problems(both)["database.url"]
+    kept = load_settings({"AFTERTURN_BROKER__URL_FILE": str(file), "AFTERTURN_BROKER__URL": "redis://own"})
+    assert kept.settings.broker.url.get_secret_value() == "redis://own"
+
+
+def test_a_stage_that_does_not_exist_is_named_wrong() -> None:
+    assert any(key.startswith("worker.stages") for key in problems({"AFTERTURN_WORKER__STAGES": '["embeding"]'}))

@@ -10,8 +10,9 @@ from pydantic import SecretStr
 
 from producers.jobs import QUEUES
 from producers.settings import BrokerSettings
-from store.ledger.stages import Queue
+from store.ledger.stages import Queue, Stage
 from workers.broker import IDLE_MS, Pool, build_pools, build_worker, create_broker
+from workers.settings import WorkerSettings
 from workers.wakeup import ListeningBroker
 
 THREADS = 3
@@ -26,19 +27,21 @@ def broker() -> Iterator[ListeningBroker]:
     made.client.close()
 
 
-@pytest.fixture(params=build_pools(THREADS), ids=lambda pool: pool.queue)
+@pytest.fixture(params=build_pools(WorkerSettings(threads=THREADS)), ids=lambda pool: pool.queue)
 def pool(request: pytest.FixtureRequest) -> Pool:
     one: Pool = request.param
     return one
 
 
 def test_every_queue_has_one_pool() -> None:
-    assert sorted(pool.queue for pool in build_pools(THREADS)) == sorted(Queue)
+    assert sorted(pool.queue for pool in build_pools(WorkerSettings(threads=THREADS))) == sorted(Queue)
     assert {*QUEUES.values(), Queue.RECALL} == set(Queue)
 
 
 def test_recall_alone_has_as_many_threads_as_are_asked_for() -> None:
-    few, many = ({pool.queue: pool.threads for pool in build_pools(threads)} for threads in (1, 64))
+    few, many = (
+        {pool.queue: pool.threads for pool in build_pools(WorkerSettings(threads=threads))} for threads in (1, 64)
+    )
     assert (few.pop(Queue.RECALL), many.pop(Queue.RECALL)) == (1, 64)
     assert few == many
 
@@ -78,3 +81,8 @@ def test_the_queue_repeats_nothing_and_ends_what_hangs(broker: ListeningBroker) 
     [only] = broker.middleware
     assert isinstance(only, TimeLimit)
     assert only.time_limit == 600_000
+
+
+def test_a_worker_of_few_stages_listens_to_their_queues_alone() -> None:
+    pools = build_pools(WorkerSettings(stages=(Stage.EMBEDDING, "recall")))
+    assert {pool.queue for pool in pools} == {Queue.EMBEDDING, Queue.RECALL}

@@ -1,0 +1,266 @@
+"""`afterturn db`: roles, extension and schema of a PostgreSQL of one's own; a managed one without superuser will do."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from asyncpg.exceptions import InsufficientPrivilegeError, PostgresError
+from rich.table import Table
+from sqlalchemy import NullPool, make_url, text
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from deploy.cli.database_checks import EXTENSION_SQL, PATIENCE_S, read_row
+from deploy.cli.doctor_checks import name_error_kind
+from deploy.cli.output import create_console, exit_with, print_json, print_notice
+from deploy.cli.running_stack import OWNER_VARIABLE, JsonOption, read_settings
+from deploy.scram import make_verifier
+from deploy.settings import Settings
+from deploy.settings_layers import name_variable
+from store import migrations
+from store.connections import create_engine
+from store.errors import UnknownRevision
+from store.log.reader import restamp_log
+
+APP, OPERATOR = "afterturn_app", "afterturn_operator"
+#: Which setting names the URL of each role of the service.
+URLS = {APP: "database.url", OPERATOR: "database.operator_url"}
+
+ConfigOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="A YAML or JSON file of settings (default: AFTERTURN_CONFIG).")
+]
+
+REVISION = text("select version_num from public.afterturn_version")
+VERSION_TABLE = text("select to_regclass('public.afterturn_version') is not null as there")
+SERVER = text("""
+    select current_setting('server_version') as version, current_user as name,
+           (select extversion from pg_extension where extname = 'vector') as vector""")
+ROLE = text("select rolcanlogin from pg_roles where rolname = :role")
+MEMBER = text("select pg_has_role(current_user, :role, 'member')")
+
+db_app = typer.Typer(
+    help="Set up the PostgreSQL of a service: roles, extension, schema.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+
+
+@db_app.command("init")
+def init_command(*, config: ConfigOption = None) -> None:
+    """Make the service's two roles and the extension pgvector, then the schema. Running it again changes nothing.
+
+    Connects as `database.owner_url`: a role that owns the database and has CREATEROLE. The roles `afterturn_app` and
+    `afterturn_operator` get the passwords of `database.url` and `database.operator_url`, which are sent as SCRAM
+    verifiers and never in plain. What this role may not do is printed as the SQL that an administrator must run; then
+    it exits 1, and is run again afterwards.
+
+    **Example:** `AFTERTURN_DATABASE__OWNER_URL_FILE=/run/secrets/owner-url afterturn db init`
+    """
+    settings = read_settings(config)
+    owner = _owner_url(settings)
+    logins = {role: _read_login(settings, role) for role in URLS}
+    left = _run(_prepare(owner, logins))
+    if left:
+        print_notice(
+            "an administrator of the server must run this in the database; then run `afterturn db init` again:"
+        )
+        for statement in left:
+            print(statement)
+        raise typer.Exit(1)
+    _migrate(owner)
+
+
+@db_app.command("migrate")
+def migrate_command(*, config: ConfigOption = None) -> None:
+    """Bring the schema to this version, as the role that owns it (`database.owner_url`).
+
+    Safe to run again, and by several at once. A schema that a newer version made is refused and not touched.
+
+    **Example:** `afterturn db migrate`
+    """
+    _migrate(_owner_url(read_settings(config)))
+
+
+@db_app.command("status")
+def status_command(*, config: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Show server, extension, schema and roles, as each URL of the settings meets them. Exits 1 when one is missing.
+
+    **Example:** `afterturn db status --json`
+    """
+    settings = read_settings(config)
+    found = _run(_examine(settings))
+    ready = all(one.problem is None for one in found)
+    if as_json:
+        print_json({"ready": ready, "newest_revision": migrations.head(), "checks": [asdict(one) for one in found]})
+    else:
+        table = Table("what", "seen", "to do", box=None, pad_edge=False)
+        for one in found:
+            table.add_row(one.subject, one.seen, one.problem or "")
+        create_console().print(table)
+    raise typer.Exit(0 if ready else 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at, and what to do about it, if anything."""
+
+    subject: str
+    seen: str
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """The name and the password that a URL of the settings has."""
+
+    name: str
+    password: str
+
+
+def _owner_url(settings: Settings) -> str:
+    url = settings.database.owner_url.get_secret_value()
+    if not url:
+        raise exit_with(f"this works as the role that owns the database: set database.owner_url ({OWNER_VARIABLE})", 2)
+    return url
+
+
+def _read_login(settings: Settings, role: str) -> Login:
+    """Return how the service logs in with a role, or end with status 2."""
+    key = URLS[role]
+    secret = settings.database.url if role == APP else settings.database.operator_url
+    if not secret.get_secret_value():
+        raise exit_with(f"not set: {key} ({name_variable(key)}); the role {role} gets the password that it names", 2)
+    url = make_url(secret.get_secret_value())
+    password = str(url.password or "")
+    if not url.username or not password or not password.isascii():
+        raise exit_with(f"{key} must name a user and a password of ASCII characters", 2)
+    return Login(url.username, password)
+
+
+async def _prepare(owner: str, logins: dict[str, Login]) -> list[str]:
+    """Make extension and roles; return the SQL of what this role may not do."""
+    left = list[str]()
+    async with _connect(owner) as connection:
+        if not await _try(connection, "create extension if not exists vector"):
+            left.append(EXTENSION_SQL)
+        for role, login in logins.items():
+            if login.name == role:
+                left += await _give_login(connection, role, login.password)
+            elif await connection.scalar(ROLE, {"role": role}) is None and not await _try(
+                connection, f"create role {role}"
+            ):
+                left.append(f"create role {role}; grant {role} to {_quote(login.name)};")
+    return left
+
+
+async def _give_login(connection: AsyncConnection, role: str, password: str) -> list[str]:
+    """Let a role of ours log in with a password; return the SQL for whoever may, where we may not."""
+    verb = "create" if await connection.scalar(ROLE, {"role": role}) is None else "alter"
+    if await _try(connection, f"{verb} role {role} login password '{make_verifier(password)}'"):
+        return []
+    if verb == "alter" and await connection.scalar(ROLE, {"role": role}):
+        # The administrator made it, with a password that `afterturn db status` tries.
+        return []
+    return [f"{verb} role {role} login password 'the password of {URLS[role]}';"]
+
+
+async def _try(connection: AsyncConnection, statement: str) -> bool:
+    """Run a statement; False: this role may not."""
+    try:
+        await connection.exec_driver_sql(statement)
+    except DBAPIError as error:
+        if _is_forbidden(error):
+            return False
+        raise
+    return True
+
+
+def _is_forbidden(error: DBAPIError) -> bool:
+    return isinstance(getattr(error.orig, "__cause__", None), InsufficientPrivilegeError)
+
+
+def _quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+@asynccontextmanager
+async def _connect(url: str) -> AsyncGenerator[AsyncConnection]:
+    engine = create_engine(url, timeout_s=PATIENCE_S, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    try:
+        async with engine.connect() as connection:
+            yield connection
+    finally:
+        await engine.dispose()
+
+
+def _migrate(owner: str) -> None:
+    """Bring the schema to this version and stamp the log for this cluster."""
+    server = _run(read_row(owner, SERVER))
+    if server.vector is None:
+        raise exit_with(f"the database has no pgvector: an administrator must run in it: {EXTENSION_SQL}", 1)
+    try:
+        migrations.upgrade(owner)
+        asyncio.run(restamp_log(owner))
+    except UnknownRevision as error:
+        raise exit_with(str(error), 1) from None
+    except (SQLAlchemyError, PostgresError, OSError) as error:
+        raise exit_with(f"the schema cannot be migrated as {server.name} ({name_error_kind(error)})", 1) from None
+    print_notice(f"the schema is at revision {migrations.head()}")
+
+
+def _run(work: Any) -> Any:
+    """Do a piece of work; ends with status 1 when the database does not answer."""
+    try:
+        return asyncio.run(work)
+    except (SQLAlchemyError, PostgresError, OSError, TimeoutError) as error:
+        raise exit_with(
+            f"the database does not answer ({name_error_kind(error)}): check database.owner_url", 1
+        ) from None
+
+
+async def _examine(settings: Settings) -> list[Check]:
+    found = list[Check]()
+    owner = settings.database.owner_url.get_secret_value()
+    for role, secret in ((APP, settings.database.url), (OPERATOR, settings.database.operator_url)):
+        found.append(await _examine_role(role, secret.get_secret_value()))
+    if owner:
+        found += await _examine_schema(owner)
+    else:
+        found.append(Check("schema", "not looked at", f"set database.owner_url ({OWNER_VARIABLE})"))
+    return found
+
+
+async def _examine_role(role: str, url: str) -> Check:
+    key = URLS[role]
+    if not url:
+        return Check(key, "not set", f"set {name_variable(key)}")
+    try:
+        async with _connect(url) as connection:
+            name = str((await connection.execute(SERVER)).one().name)
+            there = await connection.scalar(ROLE, {"role": role}) is not None
+            member = there and bool(await connection.scalar(MEMBER, {"role": role}))
+    except (SQLAlchemyError, PostgresError, OSError, TimeoutError) as error:
+        return Check(key, f"cannot connect ({name_error_kind(error)})", "run `afterturn db init`, or check the URL")
+    if not member:
+        return Check(key, f"connects as {name}", f"this is no member of {role}: grant {role} to {_quote(name)};")
+    return Check(key, f"connects as {name}")
+
+
+async def _examine_schema(owner: str) -> list[Check]:
+    try:
+        server = await read_row(owner, SERVER)
+        there = (await read_row(owner, VERSION_TABLE)).there
+        revision = str((await read_row(owner, REVISION)).version_num) if there else None
+    except (SQLAlchemyError, PostgresError, OSError, TimeoutError) as error:
+        return [Check("database.owner_url", f"cannot connect ({name_error_kind(error)})", "check the URL")]
+    newest, vector = migrations.head(), server.vector
+    behind = None if revision == newest else "run `afterturn db migrate`"
+    return [
+        Check("server", f"PostgreSQL {server.version}, owner {server.name}"),
+        Check("pgvector", vector or "missing", None if vector else f"an administrator must run: {EXTENSION_SQL}"),
+        Check("schema", f"revision {revision}" if revision else "none", behind),
+    ]

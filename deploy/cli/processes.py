@@ -1,0 +1,99 @@
+"""`afterturn api` and `afterturn worker`: the service's processes on servers of one's own."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deploy.api import find_free_address
+from deploy.api import main as run_api
+from deploy.cli.database_checks import find_schema_problem
+from deploy.cli.output import exit_with, print_notice
+from deploy.cli.running_stack import read_settings
+from deploy.local.child import Child
+from deploy.local.errors import EmbeddedError
+from deploy.local.supervisor import Supervisor
+from deploy.settings import Settings, find_missing_urls
+from deploy.worker import main as run_worker
+
+ConfigOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="A YAML or JSON file of settings (default: AFTERTURN_CONFIG).")
+]
+ProcessesOption = Annotated[
+    int, typer.Option(min=1, max=64, help="Processes of this machine; one that dies is started again.")
+]
+
+
+def api_command(*, processes: ProcessesOption = 1, config: ConfigOption = None) -> None:
+    """Serve the API until SIGTERM or Ctrl-C, on the PostgreSQL and Redis of the settings.
+
+    Needs `database.url`, `database.operator_url` and `broker.url`; listens at `api.host` and `api.port`. All processes
+    share the address and the folder of samples, so that `/metrics` of any tells of all. Fair shares between tenants and
+    the limits of an address hold in each process. Exits 2 when the settings cannot be used.
+
+    **Example:** `AFTERTURN_API__HOST=0.0.0.0 afterturn api --processes 4`
+    """
+    settings = _check_settings(config)
+    if processes == 1:
+        raise typer.Exit(run_api(_config_arguments(config)))
+    address = find_free_address(settings.api.host, settings.api.port)
+    if settings.api.port == 0 or isinstance(address, OSError):
+        why = "choose a port" if settings.api.port == 0 else str(address)
+        raise exit_with(f"cannot listen on {settings.api.host}:{settings.api.port}: {why} (api.host, api.port)", 2)
+    _supervise("api", ["deploy.api", "--shared", *_config_arguments(config)], processes)
+
+
+def worker_command(
+    *,
+    stages: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,...",
+            help="What these do: gateway, extraction, enrichment, embedding, projection, recall (default: all).",
+        ),
+    ] = None,
+    processes: ProcessesOption = 1,
+    config: ConfigOption = None,
+) -> None:
+    """Work on what the ledger holds until SIGTERM or Ctrl-C, on the PostgreSQL and Redis of the settings.
+
+    Any number of workers on any number of machines share the work; what one that was killed had claimed is taken over
+    within `worker.lease_seconds`. Stopped, a worker gives back what it has not ended, within 10 s. Each stage needs at
+    least one worker that does it. Exits 2 when the settings cannot be used, 1 when the model or the broker cannot.
+
+    **Example:** `afterturn worker --stages embedding --processes 2`
+    """
+    _check_settings(config)
+    arguments = [*_config_arguments(config), *(["--stages", stages] if stages else [])]
+    if processes == 1:
+        raise typer.Exit(run_worker(arguments))
+    _supervise("worker", ["deploy.worker", *arguments], processes)
+
+
+def _check_settings(config: Path | None) -> Settings:
+    """Return the settings of a process that can begin, or end with status 2 and what to do."""
+    settings = read_settings(config)
+    if missing := find_missing_urls(settings):
+        raise exit_with(f"not set: {', '.join(missing)}; docs/operations.md shows how a service is set up", 2)
+    if problem := asyncio.run(find_schema_problem(settings.database.url.get_secret_value())):
+        raise exit_with(problem, 2)
+    return settings
+
+
+def _config_arguments(config: Path | None) -> list[str]:
+    return ["--config", str(config)] if config else []
+
+
+def _supervise(name: str, module: Sequence[str], count: int) -> None:
+    """Keep so many processes of a module running until a signal; ends with the supervisor's status."""
+    argv = (sys.executable, "-P", "-m", *module)
+    children = [Child(name=f"{name}-{n}", argv=argv) for n in range(1, count + 1)]
+    supervisor = Supervisor(say=print_notice)
+    try:
+        status = asyncio.run(supervisor.run(lambda: supervisor.start(*children)))
+    except EmbeddedError as error:
+        raise exit_with(str(error), 1) from None
+    raise typer.Exit(status)
