@@ -7,6 +7,7 @@ from sqlalchemy import NullPool, TextClause, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from store.connections import create_engine
+from store.database_outage import state_of
 
 #: For a connection and an answer, each, in seconds.
 PATIENCE_S = 5.0
@@ -28,19 +29,10 @@ async def find_schema_problem(url: str) -> str | None:
     try:
         row = await read_row(url, READY)
     except (SQLAlchemyError, PostgresError, OSError, TimeoutError) as error:
-        return REFUSALS.get(_read_sqlstate(error)[:2])
+        return REFUSALS.get(state_of(error)[:2])
     if not row.has_vector:
         return f"the database has no pgvector: an administrator must run in it: {EXTENSION_SQL}"
     return None if row.has_schema else "the database has no schema yet: run `afterturn db migrate`"
-
-
-def _read_sqlstate(error: BaseException | None) -> str:
-    """Return the SQLSTATE of an error or of what it was raised from, or ''."""
-    while error is not None:
-        if state := getattr(error, "sqlstate", None):
-            return str(state)
-        error = getattr(error, "orig", None) or error.__cause__
-    return ""
 
 
 async def read_row(url: str, question: TextClause) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from asyncpg.exceptions import InsufficientPrivilegeError, PostgresError
+from asyncpg.exceptions import PostgresError
 from rich.table import Table
 from sqlalchemy import NullPool, make_url, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -23,9 +23,11 @@ from deploy.settings import Settings
 from deploy.settings_layers import name_variable
 from store import migrations
 from store.connections import create_engine
+from store.database_outage import state_of
 from store.errors import UnknownRevision
 from store.log.reader import restamp_log
 
+INSUFFICIENT_PRIVILEGE = "42501"
 APP, OPERATOR = "afterturn_app", "afterturn_operator"
 #: Which setting names the URL of each role of the service.
 URLS = {APP: "database.url", OPERATOR: "database.operator_url"}
@@ -173,14 +175,10 @@ async def _try(connection: AsyncConnection, statement: str) -> bool:
     try:
         await connection.exec_driver_sql(statement)
     except DBAPIError as error:
-        if _is_forbidden(error):
-            return False
-        raise
+        if state_of(error) != INSUFFICIENT_PRIVILEGE:
+            raise
+        return False
     return True
-
-
-def _is_forbidden(error: DBAPIError) -> bool:
-    return isinstance(getattr(error.orig, "__cause__", None), InsufficientPrivilegeError)
 
 
 def _quote(name: str) -> str:

@@ -72,6 +72,10 @@ class DoctorTarget:
         own = {"database_url": "url", "operator_url": "operator_url", "owner_url": "owner_url"}[name]
         return str(getattr(self.settings.database, own).get_secret_value())
 
+    def remedy(self, key: str) -> str:
+        """Return what to do about a server that does not answer: of the running stack, or one that a setting names."""
+        return START_REMEDY if self.stack is not None else f"see whether the server of {key} runs and can be reached"
+
     @property
     def gateway(self) -> GatewaySettings:
         """The settings of gateways, with the sealing keys of the running stack."""
@@ -187,7 +191,9 @@ async def check_postgresql(patient: DoctorTarget) -> AsyncIterator[Finding]:
         migrated = _read_first_column(await fetch_row(url, MIGRATED))
         home = bool(_read_first_column(await fetch_row(url, AT_HOME))) if migrated else None
     except (SQLAlchemyError, OSError, TimeoutError) as error:
-        yield report_failure("PostgreSQL", f"does not answer ({name_error_kind(error)})", START_REMEDY)
+        yield report_failure(
+            "PostgreSQL", f"does not answer ({name_error_kind(error)})", patient.remedy("database.url")
+        )
         return
     yield await _check_migrations(owner_url)
     if home is not None:
@@ -230,7 +236,7 @@ async def check_redis(patient: DoctorTarget) -> AsyncIterator[Finding]:
         flaw = broker_fitness.judge_refused_login(error)
         yield report_failure("Redis", flaw.what, flaw.remedy)
     except (RedisError, OSError, TimeoutError) as error:
-        yield report_failure("Redis", f"does not answer ({name_error_kind(error)})", START_REMEDY)
+        yield report_failure("Redis", f"does not answer ({name_error_kind(error)})", patient.remedy("broker.url"))
     finally:
         await client.aclose()
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -295,3 +296,22 @@ def test_the_doctor_finds_the_running_stack_healthy(live: Live) -> None:
     found = live.answer("doctor")
     assert found["healthy"], found
     assert {one["subject"] for one in found["findings"]} >= {"stack", "API", "PostgreSQL version", "Redis"}
+
+
+def test_the_quickstart_of_the_readme_runs_as_it_is_pasted(live: Live) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    [snippet] = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    assert "http://127.0.0.1:8300" in snippet
+    assert live.data.name == "data"
+    pasted = snippet.replace("http://127.0.0.1:8300", live.stack.api)
+    done = subprocess.run(
+        [sys.executable, "-c", pasted],
+        cwd=live.data.parent,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "I moved to Ghent" in done.stdout
+    assert "<memory_reference>" in done.stdout
