@@ -180,6 +180,13 @@ class WorkerSettings(BaseModel):
     lease_seconds: float = Field(default=30.0, ge=1, le=3600, description="how long a claim is good for")
     max_attempts: int = Field(default=5, ge=1, le=100, description="attempts before quarantine")
     sweep_seconds: float = Field(default=2.0, ge=0.1, le=300, description="pause between two sweeps")
+    metrics_host: str = Field(default="127.0.0.1", min_length=1, description="address of the next")
+    metrics_port: int = Field(
+        default=0,
+        ge=0,
+        le=65535,
+        description="where `afterturn worker` serves /metrics, /health/live and ready; 0: not",
+    )
 
 
 class SemanticLinkSettings(BaseModel):

@@ -18,6 +18,7 @@ from deploy.local.errors import EmbeddedError
 from deploy.local.supervisor import Supervisor
 from deploy.settings import Settings, find_missing_urls
 from deploy.worker import main as run_worker
+from deploy.worker import prepare_environment
 
 ConfigOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="A YAML or JSON file of settings (default: AFTERTURN_CONFIG).")
@@ -66,11 +67,28 @@ def worker_command(
 
     **Example:** `afterturn worker --stages embedding --processes 2`
     """
-    _check_settings(config)
+    _serve_probes(_check_settings(config))
     arguments = [*_config_arguments(config), *(["--stages", stages] if stages else [])]
     if processes == 1:
         raise typer.Exit(run_worker(arguments))
     _supervise("worker", ["deploy.worker", *arguments], processes)
+
+
+def _serve_probes(settings: Settings) -> None:
+    """Serve metrics and health of this machine's workers where a port is set, or end with status 2."""
+    if not settings.worker.metrics_port:
+        return
+    prepare_environment(settings)
+    # Only now: the library of metrics decides at its import whether processes share their samples.
+    from deploy.worker_probes import serve_probes  # noqa: PLC0415
+
+    try:
+        serve_probes(settings)
+    except OSError as error:
+        place = f"{settings.worker.metrics_host}:{settings.worker.metrics_port}"
+        raise exit_with(
+            f"cannot listen on {place}: {error.strerror} (worker.metrics_host, worker.metrics_port)", 2
+        ) from None
 
 
 def _check_settings(config: Path | None) -> Settings:

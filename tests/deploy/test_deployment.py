@@ -133,6 +133,7 @@ def test_a_service_is_set_up_and_used_by_its_documentation(site: Site, tmp_path:
     key = json.loads(site.run("keys", "create", "--label", "my agents", "--json").stdout)["key"]
     site.environment["AFTERTURN_CLIENT__KEY"] = key
     with ExitStack() as processes:
+        port = str(find_free_port())
         for nth, command in enumerate(
             (
                 ("api", "--processes", "2"),
@@ -141,6 +142,8 @@ def test_a_service_is_set_up_and_used_by_its_documentation(site: Site, tmp_path:
             )
         ):
             assert " ".join(("afterturn", *command)) in PAGE
+            # One of them serves the samples of all workers of this machine.
+            site.environment["AFTERTURN_WORKER__METRICS_PORT"] = port if "extraction" in command[-1] else "0"
             processes.enter_context(site.running(tmp_path / f"{nth}.log", *command))
         api = f"http://127.0.0.1:{site.environment['AFTERTURN_API__PORT']}"
         wait_until(lambda: answers(f"{api}/health/ready"), "the API is ready")
@@ -151,6 +154,12 @@ def test_a_service_is_set_up_and_used_by_its_documentation(site: Site, tmp_path:
         wait_until(lambda: json.loads(site.run("status", "--json").stdout)["undone"] == 0, "all stages are done")
         found = json.loads(site.run("recall", "When does the ferry leave?", "--json").stdout)
         assert "leaves at nine" in json.dumps(found)
+        probes = f"http://127.0.0.1:{site.environment['AFTERTURN_WORKER__METRICS_PORT']}"
+        assert answers(f"{probes}/health/live")
+        assert answers(f"{probes}/health/ready")
+        assert 'afterturn_stage_total{stage="extraction",status="done"}' in httpx.get(f"{probes}/metrics").text
+        assert 'afterturn_ledger_rows{stage="extraction",status="pending"} 0.0' in httpx.get(f"{api}/metrics").text
+        assert httpx.get(f"{probes}/").status_code == 404
         listed = site.run("keys", "list", "--json")
         assert "my agents" in listed.stdout
         assert site.run("doctor").returncode == 0

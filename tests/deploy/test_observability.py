@@ -1,0 +1,140 @@
+"""Rules, alerts, dashboard and deployment files name what this version has: metrics, labels, settings, commands."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client.metrics import MetricWrapperBase
+
+import producers.metrics
+import workers.metrics
+from deploy.cli.app import COMMANDS
+from deploy.health_rules import LedgerSample
+from deploy.local.restarts import METRIC as DEATHS
+from deploy.metrics import _DiskGauge, _LedgerGauges
+from deploy.settings import HealthSettings, load_settings
+from store.ledger.ledger import PUBLIC_STATUSES, StageCounts
+from store.ledger.stages import Stage
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+#: What Prometheus itself adds.
+OURS_BY_PROMETHEUS = {"up": {"job"}}
+SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
+
+
+def read(path: str) -> Any:
+    return yaml.safe_load((DEPLOY / path).read_text(encoding="utf-8"))
+
+
+def rules(path: str) -> list[dict[str, Any]]:
+    return [rule for group in read(path)["groups"] for rule in group["rules"]]
+
+
+@pytest.fixture(scope="module")
+def exposed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """Every sample's name and its labels."""
+    assert producers.metrics is not None
+    assert workers.metrics is not None
+    found = dict(OURS_BY_PROMETHEUS) | {f"{DEATHS}_total": {"process"}}
+    for made in set(REGISTRY._names_to_collectors.values()):
+        if isinstance(made, MetricWrapperBase):
+            for suffix in SUFFIXES[str(made._type)]:
+                found[made._name + suffix] = {*made._labelnames, *(("le",) if suffix == "_bucket" else ())}
+    registry = CollectorRegistry()
+    sample = LedgerSample({stage: StageCounts(dict.fromkeys(PUBLIC_STATUSES, 0), 0.0) for stage in Stage})
+    registry.register(_LedgerGauges(sample, HealthSettings()))
+    registry.register(_DiskGauge(tmp_path_factory.mktemp("disk")))
+    for family in registry.collect():
+        for one in family.samples:
+            found.setdefault(one.name, set()).update(one.labels)
+    for rule in rules("prometheus/recording.yml"):
+        found[rule["record"]] = set(re.findall(r"\w+", " ".join(re.findall(r"by \(([^)]*)\)", rule["expr"])))) - {"le"}
+    return found
+
+
+def expressions() -> Iterator[tuple[str, str]]:
+    for path in ("prometheus/recording.yml", "prometheus/alerts.yml"):
+        for rule in rules(path):
+            yield rule.get("record") or rule["alert"], rule["expr"]
+    for panel in json.loads((DEPLOY / "grafana" / "afterturn.json").read_text(encoding="utf-8"))["panels"]:
+        for target in panel["targets"]:
+            yield panel["title"], target["expr"]
+
+
+@pytest.mark.parametrize("name, expression", list(expressions()))
+def test_an_expression_is_over_samples_and_labels_that_exist(
+    name: str, expression: str, exposed: dict[str, set[str]]
+) -> None:
+    named = set(re.findall(r"\b(?:(?:afterturn|mcp_memory)[a-z0-9_:]*|up)\b", re.sub(r'"[^"]*"', '""', expression)))
+    assert named, name
+    assert named - set(exposed) == set()
+    labels = set().union(*(exposed[one] for one in named))
+    used = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", expression))
+    used |= set(re.findall(r"\w+", " ".join(re.findall(r"by \(([^)]*)\)", expression))))
+    assert used - labels == set()
+
+
+def test_every_alert_says_what_it_means_and_has_a_section_in_the_runbook() -> None:
+    page = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
+    sections = re.findall(r"^## (\w+)$", page, re.MULTILINE)
+    alerts = rules("prometheus/alerts.yml")
+    assert sections == [one["alert"] for one in alerts]
+    for one in alerts:
+        assert one["annotations"]["summary"]
+        assert one["annotations"]["runbook_url"] == f"docs/runbook.md#{one['alert'].lower()}"
+        assert one["labels"]["severity"] in {"page", "ticket"}
+    commands = set(re.findall(r"`afterturn (\w[\w-]*)", page))
+    assert commands <= set(COMMANDS)
+
+
+def test_promtool_finds_nothing_wrong() -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool (Debian's package prometheus) is not installed")
+    done = subprocess.run(
+        [promtool, "check", "config", "prometheus.yml"],
+        cwd=DEPLOY / "prometheus",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def files_with_settings() -> list[Path]:
+    return [DEPLOY / "Dockerfile", DEPLOY / "compose" / "compose.yaml", *sorted((DEPLOY / "systemd").iterdir())]
+
+
+@pytest.mark.parametrize("path", files_with_settings(), ids=lambda path: path.name)
+def test_every_variable_of_a_deployment_file_is_a_setting(path: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("postgresql+asyncpg://a:b@localhost/c", encoding="utf-8")
+    named = set(re.findall(r"AFTERTURN_[A-Z_]+[A-Z]", path.read_text(encoding="utf-8")))
+    assert named
+    plain = {"AFTERTURN_DATA": str(tmp_path), "AFTERTURN_BROKER__URL": "redis://localhost"}
+    for name in named - set(plain):
+        number = name.endswith("PORT")
+        value = str(secret) if name.endswith("_FILE") else "1" if number else secret.read_text(encoding="utf-8")
+        assert load_settings({name: value}).ignored == ()
+
+
+def test_every_command_of_a_deployment_file_exists() -> None:
+    services = read("compose/compose.yaml")["services"]
+    of_ours = {name: one["command"] for name, one in services.items() if one["image"] == "afterturn"}
+    assert set(of_ours) == {"migrate", "api", "worker", "worker-embedding"}
+    stages = [one for command in of_ours.values() if "--stages" in command for one in command[-1].split(",")]
+    assert sorted(stages) == sorted([*Stage, "recall"])
+    assert {command[0] for command in of_ours.values()} <= set(COMMANDS)
+    for unit in (DEPLOY / "systemd").iterdir():
+        [line] = re.findall(r"^ExecStart=\S+/afterturn (\w+)", unit.read_text(encoding="utf-8"), re.MULTILINE)
+        assert line in COMMANDS
+    targets = [one for job in read("prometheus/prometheus.yml")["scrape_configs"] for one in job["static_configs"]]
+    assert {host.split(":")[0] for one in targets for host in one["targets"]} <= set(services)
