@@ -1,12 +1,13 @@
 """`afterturn status`: how many turns there are, and how far each stage is with them."""
 
 from collections.abc import Mapping
-from contextlib import nullcontext
-from dataclasses import dataclass
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Annotated, Any
 
+import psutil
 import typer
 from rich.console import Group
 from rich.live import Live
@@ -19,17 +20,24 @@ from deploy.cli.operator_command import run_on_database
 from deploy.cli.output import create_console, print_json, print_notice
 from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack
 from deploy.cli.stage_progress import Speed, Speeds, poll_forever
+from deploy.local.stack import Stack
 from store.database import Database
 from store.ledger.ledger import PUBLIC_STATUSES, Ledger, StageCounts
 from store.ledger.stages import TURN_STAGES, Stage
 
+MIB = 1024 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class PipelineStatus:
-    """`turns` counts turns by stage and status; `rows` counts what is undone or failed, follow-ups included."""
+    """`turns` counts turns by stage and status; `rows` counts what is undone or failed, follow-ups included.
+
+    `memory_bytes` is what the stack's processes take on this machine, shared pages divided among who shares them.
+    """
 
     turns: Mapping[Stage, StageCounts]
     rows: Mapping[Stage, StageCounts]
+    memory_bytes: int | None = None
 
     @property
     def accepted(self) -> int:
@@ -76,7 +84,7 @@ def status_command(
             run_on_database(stack, partial(_watch_status, every=every, as_json=as_json))
         except KeyboardInterrupt:
             raise typer.Exit(0) from None
-    status = run_on_database(stack, _read_status)
+    status = replace(run_on_database(stack, _read_status), memory_bytes=measure_memory(stack))
     if as_json:
         print_json(_serialise_status(status))
     else:
@@ -116,7 +124,26 @@ def _serialise_status(status: PipelineStatus) -> dict[str, Any]:
         "oldest_undone_s": round(status.oldest_undone_s, 3),
         "dead": status.of("dead"),
         "undone": status.of("pending", "running"),
+        **({} if status.memory_bytes is None else {"memory_pss_mb": round(status.memory_bytes / MIB, 1)}),
     }
+
+
+def measure_memory(stack: Stack) -> int | None:
+    """Return the proportional set size, in bytes, of a stack's processes and those they started.
+
+    None where it runs elsewhere, or its processes are not ours to look at, or the system does not tell.
+    """
+    total, seen = 0, set[int]()
+    try:
+        for one in (psutil.Process(process.pid) for process in stack.processes):
+            for process in (one, *one.children(recursive=True)):
+                if process.pid not in seen:
+                    seen.add(process.pid)
+                    with suppress(psutil.NoSuchProcess):
+                        total += int(process.memory_full_info().pss)
+    except (psutil.Error, AttributeError):
+        return None
+    return total or None
 
 
 def _serialise_speeds(speeds: Mapping[Stage, Speed]) -> dict[str, Any]:
@@ -146,7 +173,8 @@ def _render_status(status: PipelineStatus, speeds: Mapping[Stage, Speed] | None 
         if undone
         else "all done"
     )
-    return Group(Text(f"{status.accepted} turns; {lag}; {status.of('dead')} dead"), table)
+    memory = "" if status.memory_bytes is None else f"; {status.memory_bytes / MIB:.0f} MiB of memory"
+    return Group(Text(f"{status.accepted} turns; {lag}; {status.of('dead')} dead{memory}"), table)
 
 
 def _format_speed(speed: Speed) -> tuple[str, str]:

@@ -315,3 +315,7 @@ def test_the_quickstart_of_the_readme_runs_as_it_is_pasted(live: Live) -> None:
     assert done.returncode == 0, done.stderr
     assert "I moved to Ghent" in done.stdout
     assert "<memory_reference>" in done.stdout
+
+
+def test_the_status_says_what_memory_the_processes_take(live: Live) -> None:
+    assert 100 < live.answer("status")["memory_pss_mb"] < 4000
