@@ -129,21 +129,21 @@ def _serialise_status(status: PipelineStatus) -> dict[str, Any]:
 
 
 def measure_memory(stack: Stack) -> int | None:
-    """Return the proportional set size, in bytes, of a stack's processes and those they started.
+    """Return the proportional set size, in bytes, of `up`, the stack's processes and those they started.
 
     None where it runs elsewhere, or its processes are not ours to look at, or the system does not tell.
     """
-    total, seen = 0, set[int]()
+    if not stack.processes:
+        return None
+    total = 0
     try:
-        for one in (psutil.Process(process.pid) for process in stack.processes):
-            for process in (one, *one.children(recursive=True)):
-                if process.pid not in seen:
-                    seen.add(process.pid)
-                    with suppress(psutil.NoSuchProcess):
-                        total += int(process.memory_full_info().pss)
+        up = psutil.Process(stack.pid)
+        for process in (up, *up.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                total += int(process.memory_full_info().pss)
     except (psutil.Error, AttributeError):
         return None
-    return total or None
+    return total
 
 
 def _serialise_speeds(speeds: Mapping[Stage, Speed]) -> dict[str, Any]:
