@@ -33,6 +33,7 @@ from producers.service.memory import Memory
 from producers.service.recalls import RecallBody, RecallJobBody
 from producers.service.turns import BatchBody, TurnBody
 from producers.settings import ApiSettings, FairnessSettings
+from producers.turns.requests import AfterTurnAnswer, AfterTurnBody, BeforeTurnAnswer, BeforeTurnBody
 from store.tenancy.keys import Keys
 
 SUMMARY = "Remembers what agents and people said: durable when a turn ends, at hand when the next begins."
@@ -52,6 +53,10 @@ BODIES: Sequence[type[BaseModel]] = (
     DocumentBody,
     DirectiveBody,
     LinkBody,
+    BeforeTurnBody,
+    AfterTurnBody,
+    BeforeTurnAnswer,
+    AfterTurnAnswer,
 )
 
 

@@ -35,6 +35,7 @@ def describe_route(
     query: type[BaseModel] | None = None,
     key: bool = True,
     created: bool = False,
+    answer: type[BaseModel] | None = None,
 ) -> dict[str, Any]:
     """Return the keyword arguments that describe a route whose function takes the bare request."""
     extra: dict[str, Any] = {"security": [{KEY: []}]} if key else {}
@@ -45,17 +46,24 @@ def describe_route(
         properties = query.model_json_schema()["properties"].items()
         extra["parameters"] = [{"name": name, "in": "query", "schema": schema} for name, schema in properties]
     failed = {"application/json": {"schema": {"$ref": REF.format(model=ErrorBody.__name__)}}}
+    done = {} if answer is None else {"200": _describe_answer(answer)}
     return {
         "summary": summary,
         "openapi_extra": extra,
         "response_class": Response,
         "status_code": 201 if created else 200,
         "responses": {
+            **done,
             "408": {"description": "the request's body did not arrive in its time", "content": failed},
             "429": {"description": "too much at a time: retry after the seconds of Retry-After", "content": failed},
             "4XX": {"description": "refused", "content": failed},
         },
     }
+
+
+def _describe_answer(model: type[BaseModel]) -> dict[str, Any]:
+    schema = {"$ref": REF.format(model=model.__name__)}
+    return {"description": "done", "content": {"application/json": {"schema": schema}}}
 
 
 def add_models(app: FastAPI, models: Sequence[type[BaseModel]]) -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from producers.fair_queue import RECALL
 from producers.http import problems
 from producers.http.openapi import describe_route
 from producers.http.reading import BankParameters, body_of, grant_of, json_response, read_parameters
@@ -11,6 +12,7 @@ from producers.service.fields import SessionName, TurnName
 from producers.service.intake import Accepted
 from producers.service.memory import Memory
 from producers.service.turns import BatchBody, TurnBody, parse_body
+from producers.turns.requests import AfterTurnAnswer, AfterTurnBody, BeforeTurnAnswer, BeforeTurnBody
 from store.ledger.ledger import StageStatus
 from store.memory.turns import Appended, TurnStatus
 from store.tenancy.keys import Grant, Keys
@@ -32,6 +34,21 @@ def turn_routes(memory: Memory, keys: Keys) -> APIRouter:
         grant = await grant_of(request, keys)
         appended = await memory.intake.after_turn(grant, await body_of(request))
         return json_response(_appended_json(appended), 200 if appended.duplicate else 201)
+
+    @router.post(
+        "/turns/before",
+        **describe_route("What to give the model: recall, history, input", BeforeTurnBody, answer=BeforeTurnAnswer),
+    )
+    async def before(request: Request) -> Response:
+        grant = await grant_of(request, keys, RECALL)
+        return json_response(await memory.lifecycle.before_turn(grant, await body_of(request)))
+
+    @router.post(
+        "/turns/after", **describe_route("Keep a completed turn, exactly once", AfterTurnBody, answer=AfterTurnAnswer)
+    )
+    async def after(request: Request) -> Response:
+        grant = await grant_of(request, keys)
+        return json_response(await memory.lifecycle.after_turn(grant, await body_of(request)))
 
     @router.post("/turns:batch", **describe_route("Take in up to 500 turns", BatchBody))
     async def after_turns(request: Request) -> Response:

@@ -14,6 +14,7 @@ from producers.service.intake import Intake
 from producers.service.knowledge import Knowledge
 from producers.service.profiles import ProfileParameters, read_profile
 from producers.service.recall_service import Asking
+from producers.service.turn_lifecycle import TurnLifecycle
 from producers.service.turns import parse_body
 from producers.service.units import Revisions
 from producers.settings import ApiSettings
@@ -29,6 +30,7 @@ class Memory:
         """Stand on these parts."""
         self._parts = parts
         self.intake = Intake(parts, settings)
+        self.lifecycle = TurnLifecycle(parts, settings, self.intake)
         self.asking = Asking(parts, settings)
         self.revisions = Revisions(parts, settings)
         self.knowledge = Knowledge(parts, settings)

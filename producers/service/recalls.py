@@ -269,6 +269,17 @@ class Recalls:
             directives=found.directives,
         )
 
+    async def ask(
+        self, host: UUID, query: RecallQuery, min_position: int | None, wait_ms: int
+    ) -> tuple[RecallAnswer, Freshly]:
+        """Wait for a position to be shown, then ask the store. Raises PositionBeyondLog."""
+        start, met = time.perf_counter(), True
+        if min_position is not None:
+            met = await self._waiter.shown(host, min_position, wait_ms)
+        waited = 0 if min_position is None else round((time.perf_counter() - start) * 1000)
+        found = await self.find(host, query)
+        return found, Freshly(found.freshness, waited, met)
+
     async def find(self, host: UUID, query: RecallQuery) -> RecallAnswer:
         """Ask the store and take the time."""
         with metrics.RECALL_SECONDS.time():

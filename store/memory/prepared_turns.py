@@ -39,6 +39,7 @@ class NewTurn:
     `doc_id`: the document (of this bank) that the turn was read from.
     `private_to`: the user whose own the bank shall be, should this turn be its first; most names say that themselves.
     `agent`: the agent whose key hands it in; what it begins is that agent's.
+    `request`: the JSON that makes two turns the same, where the messages are only what was new of it; else these do.
     """
 
     bank: str
@@ -53,6 +54,7 @@ class NewTurn:
     private_to: str | None = None
     doc_id: UUID | None = None
     agent: str | None = None
+    request: Any = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,9 @@ def _digest_turn(turn: NewTurn, key: bytes) -> bytes:
         _format_timestamp(turn.occurred_at),
         dict(turn.metadata),
         turn.gateway_asked,
-        [[m.role, m.name, m.content, _format_timestamp(m.occurred_at), m.parts] for m in turn.messages],
+        [[m.role, m.name, m.content, _format_timestamp(m.occurred_at), m.parts] for m in turn.messages]
+        if turn.request is None
+        else {"request": turn.request},
     ]
     # hmac.digest is slower for what is short, and lets the interpreter go for a moment each time.
     return hmac.new(key, orjson.dumps(body, option=orjson.OPT_SORT_KEYS), "sha256").digest()

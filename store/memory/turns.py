@@ -16,6 +16,7 @@ from store.errors import NotFound, QuotaExceeded, ResourceBusy, StoreError, Turn
 from store.ledger.ledger import StageStatus, public_status
 from store.ledger.stages import Stage
 from store.memory.prepared_turns import Known, NewMessage, NewTurn, PreparedTurn, estimate_effort, prepare_turns
+from store.memory.session_history import SessionHistory
 from store.memory.turn_writes import Outcome, write_offered, write_together
 from store.off_loop import in_steps
 from store.tenancy.languages import Languages
@@ -78,6 +79,7 @@ class TurnStore:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
+        self.sessions = SessionHistory(database)
         self._writes: WeakValueDictionary[UUID, Coalescer[list[PreparedTurn], list[Outcome]]] = WeakValueDictionary()
         self._digest_keys: dict[UUID, bytes] = {}
         # Sessions that lived when last written to: their turns need not bring what makes bank and session.

@@ -45,6 +45,16 @@ class Trial:
         said = [{"role": "user", "content": SAID}]
         return {"bank": self.bank, "session_id": SESSION, "turn_id": TURN, "messages": said}
 
+    def before(self) -> dict[str, Any]:
+        """Return a turn that begins in that bank."""
+        said = [{"type": "message", "role": "user", "content": self.query}]
+        return {"bank": self.bank, "session_id": SESSION, "turn_id": TURN, "current_input": said}
+
+    def after(self) -> dict[str, Any]:
+        """Return one that is over."""
+        said = [{"type": "message", "role": "user", "content": SAID}]
+        return {"bank": self.bank, "session_id": SESSION, "turn_id": "item", "input_items": said}
+
     def users_turn(self) -> dict[str, Any]:
         """Return another that is said to be the speaker's."""
         return {**self.turn(), "turn_id": USERS_TURN, "user_id": self.speaker}
@@ -164,6 +174,11 @@ def _make_recall_routes(path: str, **job: Any) -> dict[str, TrialRoute]:
 ROUTES: dict[str, TrialRoute] = {
     "POST /api/v1/turns": _make_read_route(lambda t: TrialRequest("POST", "/api/v1/turns", t.turn())),
     "POST /api/v1/turns of a user": _make_read_route(lambda t: TrialRequest("POST", "/api/v1/turns", t.users_turn())),
+    "POST /api/v1/turns/before": _make_read_route(lambda t: TrialRequest("POST", "/api/v1/turns/before", t.before())),
+    "POST /api/v1/turns/before of its session": _make_read_route(
+        lambda t: TrialRequest("POST", "/api/v1/turns/before", {**t.before(), "scope": "session"})
+    ),
+    "POST /api/v1/turns/after": _make_read_route(lambda t: TrialRequest("POST", "/api/v1/turns/after", t.after())),
     "POST /api/v1/turns:batch": _make_read_route(
         lambda t: TrialRequest("POST", "/api/v1/turns:batch", {"turns": [t.turn()] * 2})
     ),

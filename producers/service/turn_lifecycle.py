@@ -1,0 +1,198 @@
+"""The life cycle of a turn: what an agent gives its model before it, and what is kept after it, exactly once.
+
+Items are kept whole beside their text, in the turn's own events; nothing of a request decides what is kept but the
+request itself and what its session holds.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from producers import fair_queue
+from producers.service.authorisation import require_write
+from producers.service.banks import written_by
+from producers.service.dependencies import Dependencies
+from producers.service.intake import LOOK_AGAIN_S, Intake
+from producers.service.recall_json import freshness_json
+from producers.service.recalls import MAX_QUERY_BYTES, Freshly
+from producers.service.turns import parse_body
+from producers.settings import ApiSettings
+from producers.turns.history import choose_delta, choose_history, cut_history
+from producers.turns.items import Item, count_tokens, role_of, text_of
+from producers.turns.recalled import (
+    CHUNKS,
+    FACTS,
+    INSIGHT_KINDS,
+    INSIGHTS,
+    StandingFact,
+    Told,
+    chunk_json,
+    fact_json,
+    rank_facts,
+)
+from producers.turns.requests import AfterTurnBody, BeforeTurnBody, Place, read_after, read_before, read_place
+from store.errors import StoreError, TurnBusy
+from store.memory.session_history import KeptMessage
+from store.memory.turns import Appended, NewMessage, NewTurn
+from store.recall.query import RecallQuery
+from store.tenancy.keys import Grant
+
+#: Stored items that are shown before the current ones.
+RECENT_ITEMS = 30
+#: Stored items that are read to find them: a call may lie a while before its output.
+READ_ITEMS = 128
+#: Facts among which the best are chosen.
+FACTS_READ = 200
+RECALLED = 20
+#: How long a turn that another request is writing, or whose session is held, is waited for, in seconds.
+BUSY_S = 5.0
+#: How an item stands among the parts of a message.
+KEPT = "response_item"
+
+
+class TurnLifecycle:
+    """Prepares turns and keeps them."""
+
+    def __init__(self, parts: Dependencies, settings: ApiSettings, intake: Intake) -> None:
+        self._parts = parts
+        self._settings = settings
+        self._intake = intake
+
+    async def after_turn(self, grant: Grant, asked: Any) -> dict[str, Any]:
+        """Keep a completed turn: durable and readable when this returns; the same request again changes nothing.
+
+        Raises Invalid, TooLarge, PermissionDenied, TurnConflict; TurnBusy after five seconds of waiting.
+        """
+        require_write(grant)
+        body = parse_body(AfterTurnBody, asked)
+        place = read_place(body)
+        bank = await self._parts.reach(grant, place.project)
+        turn = written_by(grant, await self._build_turn(grant, bank, place, body), bank)
+        appended = await self._append(grant, turn)
+        fresh = await self._parts.recalls.freshness(grant.host_id, bank, None, 0)
+        return {
+            "ok": True,
+            "project": place.project,
+            "position": appended.position,
+            "freshness": freshness_json(fresh),
+        }
+
+    async def before_turn(self, grant: Grant, asked: Any) -> dict[str, Any]:
+        """Return what to give the model: what is recalled, the history, and the current items last; writes nothing.
+
+        Raises Invalid, TooLarge, PermissionDenied, PositionBeyondLog.
+        """
+        body = parse_body(BeforeTurnBody, asked)
+        place = read_place(body)
+        history, current = read_before(body, self._settings.max_message_bytes)
+        bank = await self._parts.reach(grant, place.project)
+        kept = await self._parts.turns.sessions.recent(grant.host_id, bank, place.session, READ_ITEMS)
+        stored = cut_history([item_of(one) for one in kept], RECENT_ITEMS)
+        shown = {one.unit_id for one in kept[len(kept) - len(stored) :]}
+        told, fresh = await self._recall(grant, bank, body, "\n".join(text_of(item) for item in current), shown)
+        chosen = choose_history(stored, [*history, *current])
+        return _trim(place, told, (history, chosen, current), body.max_input_tok) | {
+            "position": fresh.freshness.position,
+            "freshness": freshness_json(fresh),
+        }
+
+    async def _build_turn(self, grant: Grant, bank: str, place: Place, body: AfterTurnBody) -> NewTurn:
+        said = read_after(body, self._settings.max_message_bytes)
+        given = said.given
+        if said.echoes and given:
+            kept = await self._parts.turns.sessions.recent(grant.host_id, bank, place.session, READ_ITEMS)
+            given = choose_delta(given, [item_of(one) for one in kept])
+        return NewTurn(
+            bank=bank,
+            session_id=place.session,
+            turn_id=place.turn,
+            messages=[_message_of(item) for item in (*given, *said.output)],
+            user_id=body.user_id,
+            gateway=True,
+            request=said.request,
+        )
+
+    async def _append(self, grant: Grant, turn: NewTurn) -> Appended:
+        until = time.monotonic() + BUSY_S
+        while True:
+            answer: Appended | StoreError = (await self._intake.append_turns(grant, [turn]))[0]
+            if isinstance(answer, Appended):
+                return answer
+            if not isinstance(answer, TurnBusy) or time.monotonic() >= until:
+                raise answer
+            await fair_queue.sleep_without_slot(LOOK_AGAIN_S)
+
+    async def _recall(
+        self, grant: Grant, bank: str, body: BeforeTurnBody, query: str, shown: set[UUID]
+    ) -> tuple[Told, Freshly]:
+        """Return what is told beside the history: what that shows is not told again."""
+        within = body.session_id if body.scope == "session" else None
+        asked = RecallQuery(
+            bank=bank,
+            text=query.encode()[:MAX_QUERY_BYTES].decode(errors="ignore") if query.strip() else body.turn_id,
+            k=RECALLED,
+            session_id=body.session_id,
+            only_session=within is not None,
+        )
+        found, fresh = await self._parts.recalls.ask(grant.host_id, asked, body.min_position, body.wait_ms)
+        facts = await self._parts.turns.sessions.holding(grant.host_id, bank, within, FACTS_READ)
+        standing = [StandingFact(one.fact_id, one.key, one.value, one.subject) for one in facts]
+        insights = [
+            {"id": str(one.unit_id), "type": one.kind, "summary": one.text, "confidence": _format(one.confidence)}
+            for one in found.items
+            if one.kind in INSIGHT_KINDS
+        ]
+        chunks = [
+            chunk_json(f"{one.session_id}/{one.turn_id}", one.text)
+            for one in found.items
+            if one.kind not in INSIGHT_KINDS and one.unit_id not in shown and query.strip()
+        ]
+        return Told(
+            [fact_json(one) for one in rank_facts(standing, query)], insights[:INSIGHTS], chunks[:CHUNKS]
+        ), fresh
+
+
+def item_of(kept: KeptMessage) -> Item:
+    """Return a kept message as an item: as it was handed in, unless its text was corrected since."""
+    if len(kept.parts) == 1 and kept.parts[0].get("type") == KEPT:
+        item = kept.parts[0].get("item")
+        if isinstance(item, dict) and text_of(item) == kept.content:
+            return item
+    assistant = kept.role in ("assistant", "tool")
+    part = {"type": "output_text" if assistant else "input_text", "text": kept.content}
+    return {"type": "message", "role": "assistant" if assistant else kept.role, "content": [part]}
+
+
+def _message_of(item: Item) -> NewMessage:
+    return NewMessage(role_of(item), text_of(item), parts=[{"type": KEPT, "item": item}])
+
+
+def _format(confidence: float | None) -> str | None:
+    return None if confidence is None else f"{confidence:g}"
+
+
+def _trim(
+    place: Place, told: Told, conversation: tuple[Sequence[Item], Sequence[Item], Sequence[Item]], most: int
+) -> dict[str, Any]:
+    """Return the answer within `most` tokens: the oldest of the stored history goes first, then what is recalled.
+
+    What the caller sent stays, whatever it takes.
+    """
+    history, stored, current = conversation
+    while True:
+        items = [*told.items(), *history, *stored, *current]
+        tokens = count_tokens(items)
+        if 0 < most < tokens and stored:
+            stored = choose_history(cut_history(stored, len(stored) - 1), [*history, *current])
+        elif 0 < most < tokens and (less := told.shorter()) is not None:
+            told = less
+        else:
+            break
+    return {
+        "project": place.project,
+        "input_items": items,
+        "recall_fact_ids": list(dict.fromkeys(str(one["id"]) for one in told.facts[:FACTS])),
+        "recall_insight_ids": [str(one["id"]) for one in told.insights],
+        "context_token_count": tokens,
+    }

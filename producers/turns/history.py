@@ -1,0 +1,87 @@
+"""What of a stored history is shown, and what of a turn is new to it. Pure.
+
+A call is never shown without its output, nor a call without the reasoning before it.
+"""
+
+from collections.abc import Sequence
+
+from producers.turns.items import Item, identity_of
+
+
+def choose_current(items: Sequence[Item], start: int, count: int) -> tuple[int, int]:
+    """Return where the current slice begins and ends, by the contract's boundaries; numbers may be of any size."""
+    begin = min(max(start, 0), len(items))
+    size = len(items) - begin if count <= 0 or count > len(items) - begin else count
+    return begin, begin + size
+
+
+def cut_history(items: Sequence[Item], most: int) -> list[Item]:
+    """Return the newest items, `most` or fewer: the cut is where no call loses its output."""
+    at = max(0, len(items) - max(0, most))
+    while at < len(items) and not _may_cut(items, at):
+        at += 1
+    return list(items[at:])
+
+
+def _may_cut(items: Sequence[Item], at: int) -> bool:
+    if at == 0:
+        return True
+    if items[at - 1].get("type") == "reasoning":
+        return False
+    before = {call for item in items[:at] for call in _calls(item)}
+    return not any(call in before for item in items[at:] for call in _outputs(item))
+
+
+def choose_history(stored: Sequence[Item], around: Sequence[Item]) -> list[Item]:
+    """Return stored items that are not among those `around` them, paired: a call and its output both, or neither."""
+    known = {identity_of(item) for item in around}
+    kept = [item for item in stored if identity_of(item) not in known]
+    while True:
+        lone = _unpaired([*kept, *around])
+        left = [n for n, item in enumerate(kept) if lone.isdisjoint({*_calls(item), *_outputs(item)})]
+        dropped = set(range(len(kept))) - set(left)
+        left = [n for n in left if not (kept[n].get("type") == "reasoning" and n + 1 in dropped)]
+        if len(left) == len(kept):
+            return kept
+        kept = [kept[n] for n in left]
+
+
+def _unpaired(items: Sequence[Item]) -> set[str]:
+    """Return the calls that have no output behind them, and outputs that have no call before them."""
+    opened, closed, lone = set[str](), set[str](), set[str]()
+    for item in items:
+        opened.update(_calls(item))
+        for call in _outputs(item):
+            (closed if call in opened else lone).add(call)
+    return lone | (opened - closed)
+
+
+def _calls(item: Item) -> list[str]:
+    if isinstance(item.get("tool_calls"), list):
+        return [call["id"] for call in item["tool_calls"] if isinstance(call, dict) and isinstance(call.get("id"), str)]
+    call = item.get("call_id")
+    kind = str(item.get("type", ""))
+    return [call] if isinstance(call, str) and call and kind.endswith("_call") else []
+
+
+def _outputs(item: Item) -> list[str]:
+    call = item.get("tool_call_id")
+    if isinstance(call, str) and call:
+        return [call]
+    call = item.get("call_id")
+    return [call] if isinstance(call, str) and call and str(item.get("type", "")).endswith("_output") else []
+
+
+def choose_delta(items: Sequence[Item], stored: Sequence[Item]) -> list[Item]:
+    """Return what of a turn's input is not the stored history again.
+
+    The longest beginning that is the end of what is stored (by identity, in order) is left out, as long as something
+    is left behind it. What the history left out because it stands in the input is not looked for.
+    """
+    given, known = [identity_of(item) for item in items], [identity_of(item) for item in stored]
+    for size in range(min(len(items) - 1, len(stored)), 0, -1):
+        behind = set(given[size:])
+        shown = [one for one in known if one not in behind]
+        if given[:size] in (known[-size:], shown[-size:]):
+            return list(items[size:])
+    return list(items)

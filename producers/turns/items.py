@@ -1,0 +1,204 @@
+"""Items of a conversation as agents have them: kept whole, but for our own frames and for binary parts. Pure.
+
+An item is a JSON object: a Responses item of any type, or a chat message. Nothing in it needs to be known here.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from afterturn_client.reference import RULE, strip
+
+from producers.errors import Invalid, Problem, TooLarge
+from store.log.storable import check_json
+
+Item = dict[str, Any]
+
+MAX_ITEMS, MAX_LEVELS = 1024, 64
+#: Base64 from this many characters on is taken for something binary.
+BINARY_CHARACTERS = 65_536
+#: What an older form of the recalled block begins with, in a developer's message.
+OLD_FORM = "Memory recall:"
+#: Opaque to everybody but the model's maker: never looked into.
+OPAQUE = frozenset({"encrypted_content"})
+#: A string under these names is somebody's text.
+TEXTS = frozenset({"text", "arguments"})
+
+_DATA_URL = re.compile(r"data:[\w.+-]+/[\w.+-]+(?:;[\w=.+-]+)*,", re.ASCII)
+_BASE64 = re.compile(r"[A-Za-z0-9+/_=\r\n-]+", re.ASCII)
+_KNOWN = frozenset({"type", "role", "content", "call_id", "output", "metadata"})
+_PART = ("file_id", "filename", "image_url", "text", "type")
+_PARTS_KNOWN = frozenset(_PART)
+
+
+def clean_items(values: Sequence[Any], field: str, most_bytes: int) -> list[Item]:
+    """Return the items without frames of ours and without binary parts; what was nothing but a frame is left out.
+
+    Raises Invalid for what is no item or is nested too deeply, TooLarge for too many items or too long a text.
+    """
+    if len(values) > MAX_ITEMS:
+        raise TooLarge(field, "max_items", MAX_ITEMS)
+    return [cleaned for value in values if (cleaned := _clean_item(value, field, most_bytes)) is not None]
+
+
+def _clean_item(value: Any, field: str, most_bytes: int) -> Item | None:
+    if not isinstance(value, dict) or not (isinstance(value.get("type"), str) or isinstance(value.get("role"), str)):
+        raise Invalid(Problem(field, "an item must be an object with a type or a role"))
+    if any(name in value and not isinstance(value[name], str) for name in ("type", "role")):
+        raise Invalid(Problem(field, "type and role of an item must be texts"))
+    _limit_levels(value, field)
+    try:
+        check_json(value)
+    except ValueError:
+        raise Invalid(Problem(field, "an item holds text that cannot be stored: a lone surrogate or NUL")) from None
+    if _is_recall(value):
+        return None
+    cleaned: Item = _clean_value(value, "", field, most_bytes)
+    return None if cleaned != value and is_blank(cleaned) else cleaned
+
+
+def _limit_levels(value: Any, field: str) -> None:
+    level = [value]
+    for _ in range(MAX_LEVELS):
+        level = [inner for one in level for inner in _iterate_inside(one)]
+        if not level:
+            return
+    raise Invalid(Problem(field, f"an item may be nested {MAX_LEVELS} levels deep"))
+
+
+def _iterate_inside(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        yield from value.values()
+    elif isinstance(value, list):
+        yield from value
+
+
+def _is_recall(item: Item) -> bool:
+    """Say whether an item is what an earlier answer put before the user's words, in a developer's role."""
+    text = text_of(item).strip()
+    return item.get("role") == "developer" and (text.startswith(OLD_FORM) or text == RULE)
+
+
+def _clean_value(value: Any, name: str, field: str, most_bytes: int) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: one if key == "metadata" else _clean_value(one, key, field, most_bytes) for key, one in value.items()
+        }
+    if isinstance(value, list):
+        return [_clean_value(one, name, field, most_bytes) for one in value]
+    if not isinstance(value, str) or name in OPAQUE:
+        return value
+    if name not in TEXTS and _is_binary(value):
+        digest = hashlib.sha256(value.encode()).hexdigest()
+        return f"[binary content of {len(value)} characters is not kept; sha256 {digest}]"
+    if len(value.encode()) > most_bytes:
+        raise TooLarge(field, "max_message_bytes", most_bytes)
+    return strip(value)
+
+
+def _is_binary(text: str) -> bool:
+    if _DATA_URL.match(text):
+        return True
+    return len(text) > BINARY_CHARACTERS and _BASE64.fullmatch(text) is not None
+
+
+def is_blank(item: Item) -> bool:
+    """Say whether a message says nothing and shows nothing."""
+    if item.get("type", "message") != "message" or item.get("tool_calls"):
+        return False
+    return not text_of(item).strip()
+
+
+def text_of(item: Mapping[str, Any]) -> str:
+    """Return an item in words: its text, its output, or that there was a call, an image, a file."""
+    said = item.get("content") if item.get("content") is not None else item.get("output")
+    if isinstance(said, str):
+        return said
+    if isinstance(said, list):
+        return "\n".join(told for part in said if (told := _describe_part(part)))
+    if item.get("type", "message") == "message" and not item.get("tool_calls"):
+        return ""
+    name = item.get("name")
+    return f"[{item.get('type', 'message')}: {name}]" if isinstance(name, str) else f"[{item.get('type', 'message')}]"
+
+
+def _describe_part(part: Any) -> str:
+    if not isinstance(part, dict):
+        return str(part) if isinstance(part, str) else ""
+    text = part.get("text")
+    return text if isinstance(text, str) else f"[{part.get('type', 'part')}]"
+
+
+def role_of(item: Item) -> str:
+    """Return in which role an item is kept as a unit: user, assistant, tool or system."""
+    role, kind = item.get("role"), str(item.get("type", ""))
+    if role in ("user", "assistant", "tool", "system"):
+        return str(role)
+    if role == "developer":
+        return "system"
+    return "tool" if kind.endswith("_output") else "assistant"
+
+
+def identity_of(item: Item) -> str:
+    """Return what makes two items the same: `metadata.item_id`, or a digest of what they say.
+
+    Case and white space of texts do not count. Fields that the contract does not know count as they are.
+    """
+    metadata = item.get("metadata")
+    named = metadata.get("item_id") if isinstance(metadata, dict) else None
+    if isinstance(named, str) and named.strip():
+        return named.strip()
+    content = item.get("content")
+    told: dict[str, Any] = {
+        "call_id": _trim(item.get("call_id")),
+        "content": _content_identity(content),
+        "output": _fold(item.get("output")),
+        "role": _trim(item.get("role")),
+        "type": _trim(item.get("type")),
+    }
+    if more := {name: value for name, value in item.items() if name not in _KNOWN}:
+        told["more"] = more
+    text = json.dumps(told, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return f"item-{hashlib.sha1(text.encode(), usedforsecurity=False).digest()[:8].hex()}"
+
+
+def _content_identity(content: Any) -> Any:
+    if content is None or isinstance(content, str):
+        return content if content is None else _fold(content)
+    return [_part_identity(part) for part in content] if isinstance(content, list) else content
+
+
+def _part_identity(part: Any) -> Any:
+    if not isinstance(part, dict):
+        return part
+    told = {name: _fold(part.get(name)) if name == "text" else _trim(part.get(name)) for name in _PART}
+    more = {name: value for name, value in part.items() if name not in _PARTS_KNOWN}
+    return told | ({"more": more} if more else {})
+
+
+def _trim(value: Any) -> Any:
+    return "" if value is None else value.strip() if isinstance(value, str) else value
+
+
+def _fold(value: Any) -> Any:
+    return "" if value is None else " ".join(value.lower().split()) if isinstance(value, str) else value
+
+
+def count_tokens(items: Sequence[Item]) -> int:
+    """Return about how many tokens items take: four ASCII characters one, two others one; at least 1 if any."""
+    return max(1, sum(_measure(item) for item in items) // 4) if items else 0
+
+
+def _measure(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value) if value.isascii() else sum(1 if sign.isascii() else 2 for sign in value)
+    if isinstance(value, dict):
+        return sum(_measure(one) for one in value.values())
+    return sum(_measure(one) for one in value) if isinstance(value, list) else 0
+
+
+Measure = Callable[[Sequence[Item]], int]

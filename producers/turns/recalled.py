@@ -1,0 +1,80 @@
+"""Recalled memory as a turn is given it: a fixed rule, then data framed as untrusted in a user's message. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from afterturn_client.reference import KIND, NOTE, RULE, cut, escaped
+
+from producers.turns.items import Item
+
+CHUNK_CHARACTERS = 600
+FACTS, INSIGHTS, CHUNKS = 20, 5, 5
+#: Kinds of recalled units that are drawn from several others.
+INSIGHT_KINDS = frozenset({"observation", "mental_model"})
+_IGNORED = frozenset("the a an and or is are am to of my what who do you i".split())
+_SEPARATORS = str.maketrans(dict.fromkeys("?!.,;:\"'", " "))
+
+
+@dataclass(frozen=True, slots=True)
+class StandingFact:
+    """A fact that holds; newest first among equals."""
+
+    fact_id: str
+    key: str
+    value: str
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is told beside the history: facts, insights and chunks as the frame has them."""
+
+    facts: Sequence[dict[str, Any]] = ()
+    insights: Sequence[dict[str, Any]] = ()
+    chunks: Sequence[dict[str, Any]] = ()
+
+    def items(self) -> list[Item]:
+        """Return the rule and the frame; nothing where nothing is told."""
+        if not (self.facts or self.insights or self.chunks):
+            return []
+        told = {"facts": [*self.facts], "insights": [*self.insights], "chunks": [*self.chunks]}
+        text = f"<memory_reference>\n{escaped({'kind': KIND, 'untrusted': True, 'note': NOTE, **told})}\n"
+        return [_message("developer", RULE), _message("user", f"{text}</memory_reference>")]
+
+    def shorter(self) -> "Told | None":
+        """Return it without its last chunk, insight or fact; None where there is nothing left to leave out."""
+        if self.chunks:
+            return Told(self.facts, self.insights, self.chunks[:-1])
+        if self.insights:
+            return Told(self.facts, self.insights[:-1])
+        return Told(self.facts[:-1]) if self.facts else None
+
+
+def rank_facts(facts: Sequence[StandingFact], query: str) -> list[StandingFact]:
+    """Return the facts that match most terms of the question, newest first among equals; those that match none last."""
+    terms = {
+        term
+        for term in query.lower().translate(_SEPARATORS).split()
+        if len(term.encode()) >= 2 and term not in _IGNORED
+    }
+
+    def matched(fact: StandingFact) -> int:
+        said = f"{fact.key} {fact.value} {fact.fact_id}".lower()
+        return sum(term in said for term in terms)
+
+    return sorted(facts, key=matched, reverse=True)[:FACTS]
+
+
+def fact_json(fact: StandingFact) -> dict[str, Any]:
+    """Return a fact as the frame has it."""
+    return {"id": fact.fact_id, "key": fact.key, "value": fact.value, "subject": fact.subject}
+
+
+def chunk_json(path: str, text: str) -> dict[str, Any]:
+    """Return a recalled text as the frame has it, cut to its length."""
+    return {"path": path, "start_bytes": 0, "end_bytes": len(text.encode()), "text": cut(text, CHUNK_CHARACTERS)}
+
+
+def _message(role: str, text: str) -> Item:
+    return {"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}

@@ -1,0 +1,173 @@
+"""What the two calls of a turn's life cycle take and answer. Pure: a JSON value in, items or a typed error out."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from producers.errors import Invalid, Problem
+from producers.service.fields import BANK_BYTES, POSITION_MAX, TURN_BYTES, BankName, Name, session_name
+from producers.turns.history import choose_current
+from producers.turns.items import Item, clean_items
+from store.log.storable import check_text
+
+DEFAULT_INPUT_TOKENS = 120_000
+MAX_WAIT_MS = 10_000
+Items = list[dict[str, Any]]
+
+
+class InvalidTurnInput(Invalid):
+    """What was handed in breaks a rule that the contract has a code for: `code`, `field`; its text begins with it."""
+
+    def __init__(self, code: str, field: str, message: str) -> None:
+        super().__init__(Problem(field, f"{code}: {message}"))
+        self.code = code
+        self.field = field
+
+
+class _LifecycleBody(BaseModel):
+    """What both calls take."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    project: str | None = None
+    bank: BankName | None = None
+    session_id: str = ""
+    turn_id: str = ""
+    user_id: Name | None = None
+    conversation_items: Items = Field(default_factory=list, repr=False)
+    current_input_start: int = 0
+    current_input_count: int = 0
+    min_position: int | None = Field(None, ge=0, le=POSITION_MAX)
+
+
+class BeforeTurnBody(_LifecycleBody):
+    """A turn that is about to begin."""
+
+    current_input: Items = Field(default_factory=list, repr=False)
+    base_instructions: str | None = Field(None, repr=False)
+    max_input_tok: int = Field(DEFAULT_INPUT_TOKENS, ge=0, le=POSITION_MAX)
+    scope: Literal["project", "session"] = "project"
+    wait_ms: int = Field(0, ge=0, le=MAX_WAIT_MS)
+
+
+class AfterTurnBody(_LifecycleBody):
+    """A turn that is over."""
+
+    input_items: Items = Field(default_factory=list, repr=False)
+    output_items: Items = Field(default_factory=list, repr=False)
+
+
+class FreshnessBlock(BaseModel):
+    """How far the stages of the bank have come."""
+
+    position: int
+    embedded: int
+    extracted: int
+    projected: int
+    pending: int
+    waited_ms: int
+    met: bool
+
+
+class BeforeTurnAnswer(BaseModel):
+    """What the agent gives its model, the current input last."""
+
+    project: str
+    input_items: Items
+    recall_fact_ids: list[str]
+    recall_insight_ids: list[str]
+    context_token_count: int
+    position: int
+    freshness: FreshnessBlock
+
+
+class AfterTurnAnswer(BaseModel):
+    """The turn is durable."""
+
+    ok: Literal[True]
+    project: str
+    position: int
+    freshness: FreshnessBlock
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which turn of which session and project, in the agent's own names."""
+
+    project: str
+    session: str
+    turn: str
+
+
+def read_place(body: _LifecycleBody) -> Place:
+    """Return which turn is meant. Raises InvalidTurnInput, Invalid where `project` and `bank` differ."""
+    if body.project is not None and body.bank is not None and body.project != body.bank:
+        raise Invalid(Problem("project", "is another name for bank: give one of them"))
+    project = body.bank or ("default" if body.project is None else body.project)
+    if not project.strip():
+        raise InvalidTurnInput("PROJECT_REQUIRED", "project", "must not be blank")
+    if not body.session_id.strip():
+        raise InvalidTurnInput("SESSION_ID_REQUIRED", "session_id", "must not be blank")
+    try:
+        session_name(body.session_id)
+    except ValueError:
+        rule = "must have 1 to 128 bytes, not be . or .., and hold no slash, backslash or control character"
+        raise InvalidTurnInput("SESSION_ID_INVALID", "session_id", rule) from None
+    if not body.turn_id.strip():
+        raise InvalidTurnInput("TURN_ID_REQUIRED", "turn_id", "must not be blank")
+    _limit(project, "project", BANK_BYTES)
+    _limit(body.turn_id, "turn_id", TURN_BYTES)
+    return Place(project, body.session_id, body.turn_id)
+
+
+def _limit(text: str, field: str, limit: int) -> None:
+    try:
+        fits = len(check_text(text).encode()) <= limit
+    except ValueError:
+        fits = False
+    if not fits:
+        raise Invalid(Problem(field, f"must have 1 to {limit} bytes that can be stored"))
+
+
+def read_before(body: BeforeTurnBody, most_bytes: int) -> tuple[list[Item], list[Item]]:
+    """Return the caller's history, and the current items. Raises InvalidTurnInput for no current input."""
+    if body.conversation_items:
+        at, to = choose_current(body.conversation_items, body.current_input_start, body.current_input_count)
+        whole, given = body.conversation_items[:at], body.conversation_items[at:to]
+        field = "conversation_items"
+    else:
+        whole, given, field = [], body.current_input, "current_input"
+    if not given:
+        message = "current_input is required when conversation_items is empty, and the current slice must hold an item"
+        raise InvalidTurnInput("CURRENT_INPUT_REQUIRED", field, message)
+    current = clean_items(given, field, most_bytes)
+    if not current:
+        raise InvalidTurnInput("CURRENT_INPUT_REQUIRED", field, "holds nothing but recalled text")
+    return clean_items(whole, field, most_bytes), current
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """What a turn says: its request without frames, which decides whether it is the same turn; input and output.
+
+    `echoes`: the input may begin with stored history.
+    """
+
+    request: list[Any]
+    given: list[Item]
+    output: list[Item]
+    echoes: bool
+
+
+def read_after(body: AfterTurnBody, most_bytes: int) -> Completed:
+    """Return what a completed turn says. Raises Invalid, TooLarge."""
+    items = clean_items(body.conversation_items, "conversation_items", most_bytes)
+    given = clean_items(body.input_items, "input_items", most_bytes)
+    output = clean_items(body.output_items, "output_items", most_bytes)
+    if not body.conversation_items:
+        return Completed([given, output], given, output, echoes=True)
+    at, to = choose_current(body.conversation_items, body.current_input_start, body.current_input_count)
+    current = clean_items(body.conversation_items[at:to], "conversation_items", most_bytes)
+    before = clean_items(body.conversation_items[:at], "conversation_items", most_bytes)
+    return Completed([items, len(before), len(current), given, output], current, output, echoes=False)
