@@ -171,7 +171,7 @@ class ReplayError(StoreError):
     """The log could not be replayed or swapped in as asked."""
 
 
-class UnknownRevision(StoreError):
+class UnknownRevision(Exception):
     """The database's schema was made by another version of the code; it was not touched."""
 
     def __init__(self, found: str, newest: str) -> None:

@@ -12,7 +12,11 @@ CHUNK_CHARACTERS = 600
 FACTS, INSIGHTS, CHUNKS = 20, 5, 5
 #: Kinds of recalled units that are drawn from several others.
 INSIGHT_KINDS = frozenset({"observation", "mental_model"})
-_IGNORED = frozenset("the a an and or is are am to of my what who do you i".split())
+_IGNORED = frozenset(
+    ("the", "a", "an", "and", "or", "is", "are", "am", "to", "of", "my", "what", "who", "do", "you", "i")
+)
+#: Shorter terms of a question match nothing, in bytes.
+LEAST_TERM = 2
 _SEPARATORS = str.maketrans(dict.fromkeys("?!.,;:\"'", " "))
 
 
@@ -56,7 +60,7 @@ def rank_facts(facts: Sequence[StandingFact], query: str) -> list[StandingFact]:
     terms = {
         term
         for term in query.lower().translate(_SEPARATORS).split()
-        if len(term.encode()) >= 2 and term not in _IGNORED
+        if len(term.encode()) >= LEAST_TERM and term not in _IGNORED
     }
 
     def matched(fact: StandingFact) -> int:

@@ -36,7 +36,7 @@ def test_the_pinned_identity_is_the_contracts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "count", "found"),
+    "start, count, found",
     [
         (-1, 0, (0, 5)),
         (2, 2, (2, 4)),
@@ -121,7 +121,7 @@ def test_limits_are_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "code"),
+    "given, code",
     [
         ({"project": " "}, "PROJECT_REQUIRED"),
         ({"session_id": ""}, "SESSION_ID_REQUIRED"),

@@ -65,7 +65,7 @@ async def test_the_same_request_writes_nothing_and_another_is_a_conflict(
 
 
 @pytest.mark.law("L2")
-async def test_eight_at_once_are_one_turn_and_get_equal_answers(world: World, ana: Tenant) -> None:
+async def test_eight_at_once_are_one_turn_and_get_equal_answers(ana: Tenant) -> None:
     replies = await asyncio.gather(*(ana.http.post(AFTER, json=after("1", [said("hello")])) for _ in range(8)))
     assert {reply.status_code for reply in replies} == {200}
     assert len({reply.json()["position"] for reply in replies}) == 1

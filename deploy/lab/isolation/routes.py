@@ -20,6 +20,7 @@ from deploy.lab.isolation.world import COLLEAGUE, DIRECTIVE, SESSION, TURN, Call
 #: In which a turn is said to be a foreign user's.
 USERS_TURN = "3"
 SAID = "somebody was at the door"
+ASKED = "What was said and decided of late?"
 #: Share of the tries that name a bank without its owner.
 BARE_NAME_SHARE = 0.3
 
@@ -46,8 +47,8 @@ class Trial:
         return {"bank": self.bank, "session_id": SESSION, "turn_id": TURN, "messages": said}
 
     def before(self) -> dict[str, Any]:
-        """Return a turn that begins in that bank."""
-        said = [{"type": "message", "role": "user", "content": self.query}]
+        """Return a turn that begins in that bank; the answer repeats its words, so they are nobody's."""
+        said = [{"type": "message", "role": "user", "content": ASKED}]
         return {"bank": self.bank, "session_id": SESSION, "turn_id": TURN, "current_input": said}
 
     def after(self) -> dict[str, Any]:

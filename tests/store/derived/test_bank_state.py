@@ -266,7 +266,7 @@ def told(contents: dict[str, list[tuple[Any, ...]]]) -> dict[str, list[tuple[Any
 @pytest.fixture
 def stage(servers: tuple[TestPostgres, object]) -> Iterator[tuple[LoopThread, Database, AsyncEngine]]:
     with loop_thread() as loop:
-        made = loop.run(servers[0].create("derived_property"))
+        made = loop.run(servers[0].create(f"derived_property_{uuid4().hex}"))
         database, owner = Database(settings_of(made)), create_owner_engine(made.owner_url)
         yield loop, database, owner
         loop.run(owner.dispose())
