@@ -14,7 +14,7 @@ from afterturn_client import (
 )
 from starlette.responses import JSONResponse, Response
 
-from tests.client.loopback import Loopback, Seen
+from tests.client.loopback import Loopback, Seen, everything_in
 from tests.client.twins import ANSWER, FACT, FRESH, KEY, POORER, TEXT, Twin, accepted, error_body, twin
 
 __all__ = ["twin"]
@@ -279,3 +279,32 @@ async def test_a_banks_language_is_set_by_its_name(server: Loopback, twin: Twin)
     told = await twin(twin.client(server.url), "set_language", "de", bank="a/b")
     assert (server.seen[0].method, server.seen[0].raw_path) == ("PATCH", "/api/v1/banks/a%2Fb")
     assert (server.seen[0].json, told.bank, told.language, told.settled) == ({"language": "de"}, "a/b", "de", False)
+
+
+async def test_a_turn_is_prepared_and_kept_as_the_contract_says(server: Loopback, twin: Twin) -> None:
+    asked = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": TEXT}]}]
+    told = [{"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"}]
+    server.answers(JSONResponse({"ok": True, "project": "b", "position": 9, "freshness": FRESH}))
+    client = twin.client(server.url, bank="b")
+    kept = await twin(client, "after_turn", "s", "1", asked, told, user_id="ann")
+    assert (kept.project, kept.position, kept.freshness.embedded) == ("b", 9, 8)
+    assert server.seen[-1].path == "/api/v1/turns/after"
+    body = {"bank": "b", "session_id": "s", "turn_id": "1", "user_id": "ann"}
+    assert server.seen[-1].json == body | {"input_items": asked, "output_items": told}
+
+    prepared = {"project": "b", "input_items": asked, "recall_fact_ids": ["f"], "recall_insight_ids": []}
+    server.answers(JSONResponse({**prepared, "context_token_count": 7, "position": 9, "freshness": FRESH}))
+    made = await twin(client, "before_turn", "s", "2", asked, max_input_tok=50)
+    assert (made.input_items, made.recall_fact_ids, made.context_token_count) == (tuple(asked), ("f",), 7)
+    assert TEXT not in repr(made)
+    sent = server.seen[-1].json
+    assert server.seen[-1].path == "/api/v1/turns/before"
+    assert (sent["current_input"], sent["max_input_tok"], sent["min_position"]) == (asked, 50, 9)
+
+
+async def test_an_error_about_a_turn_shows_none_of_its_texts(server: Loopback, twin: Twin) -> None:
+    asked = [{"type": "message", "role": "user", "content": TEXT}]
+    server.answers(JSONResponse(error_body("TURN_CONFLICT", f"this was said: {TEXT}"), 409))
+    with pytest.raises(TurnConflictError) as caught:
+        await twin(twin.client(server.url), "after_turn", "s", "1", asked)
+    assert TEXT not in everything_in(caught.value)

@@ -319,3 +319,18 @@ def test_the_quickstart_of_the_readme_runs_as_it_is_pasted(live: Live) -> None:
 
 def test_the_status_says_what_memory_the_processes_take(live: Live) -> None:
     assert 100 < live.answer("status")["memory_pss_mb"] < 4000
+
+
+async def test_a_history_of_items_is_kept_whole_and_given_back_before_the_next_turn(client: AsyncAfterturn) -> None:
+    asked = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Where is the almanac?"}]}]
+    told = [
+        {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "on the upper shelf"},
+    ]
+    kept = await client.after_turn("items", "1", asked, told)
+    assert (await client.after_turn("items", "1", asked, told)).position == kept.position
+    next_asked = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "And the atlas?"}]}]
+    prepared = await client.before_turn("items", "2", next_asked)
+    assert list(prepared.input_items)[-4:] == [*asked, *told, *next_asked]
+    with pytest.raises(TurnConflictError):
+        await client.after_turn("items", "1", next_asked)

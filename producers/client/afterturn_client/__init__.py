@@ -45,6 +45,7 @@ from afterturn_client.errors import (
     UnknownOutcomeError,
     UnreachableError,
 )
+from afterturn_client.lifecycle import KeptTurn, PreparedTurn
 from afterturn_client.profiles import Fact, Profile
 from afterturn_client.retry import RetryPolicy
 from afterturn_client.turns import Message, NewTurn
@@ -68,11 +69,13 @@ __all__ = [
     "InvalidAnswerError",
     "InvalidArgumentError",
     "InvalidRequestError",
+    "KeptTurn",
     "Message",
     "NewTurn",
     "NotFoundError",
     "PayloadTooLargeError",
     "PermissionDeniedError",
+    "PreparedTurn",
     "Profile",
     "QuotaExceededError",
     "RateLimitedError",

@@ -10,6 +10,7 @@ import httpx
 
 from afterturn_client import answers, calls
 from afterturn_client.calls import Call, DocumentOptions, RecallOptions
+from afterturn_client.lifecycle import AfterTurnOptions, BeforeTurnOptions, Item, KeptTurn, PreparedTurn
 from afterturn_client.profiles import Profile, ProfileOptions
 from afterturn_client.retry import Pause, RetryPolicy, plan_attempts
 from afterturn_client.target import Target
@@ -70,6 +71,30 @@ class AsyncAfterturn:
     async def add_turns(self, turns: Sequence[NewTurn]) -> tuple[answers.TurnReceipt | answers.RefusedTurn, ...]:
         """Store up to 500 turns in one transaction; one result a turn, in order."""
         return await self._run(self._target.add_turns(turns))
+
+    async def before_turn(
+        self, session_id: str, turn_id: str, current_input: Sequence[Item] = (), **options: Unpack[BeforeTurnOptions]
+    ) -> PreparedTurn:
+        """Return what to give the model before a turn: recalled reference, history, and the input last.
+
+        It writes nothing. `turn_id` names the turn that begins; `after_turn` is called with the same name.
+        """
+        return await self._run(self._target.before_turn(session_id, turn_id, current_input, options))
+
+    async def after_turn(
+        self,
+        session_id: str,
+        turn_id: str,
+        input_items: Sequence[Item] = (),
+        output_items: Sequence[Item] = (),
+        **options: Unpack[AfterTurnOptions],
+    ) -> KeptTurn:
+        """Keep a completed turn with its items whole; when this returns, it is durable and can be recalled.
+
+        Sent again under its name it changes nothing. Raises TurnConflictError when a turn of that name has another
+        body, ResourceBusyError when another call is writing it still.
+        """
+        return await self._run(self._target.after_turn(session_id, turn_id, (input_items, output_items), options))
 
     async def add_document(
         self,
@@ -215,6 +240,23 @@ class Afterturn:
     def add_turns(self, turns: Sequence[NewTurn]) -> tuple[answers.TurnReceipt | answers.RefusedTurn, ...]:
         """As AsyncAfterturn.add_turns."""
         return self._run(self._target.add_turns(turns))
+
+    def before_turn(
+        self, session_id: str, turn_id: str, current_input: Sequence[Item] = (), **options: Unpack[BeforeTurnOptions]
+    ) -> PreparedTurn:
+        """As AsyncAfterturn.before_turn."""
+        return self._run(self._target.before_turn(session_id, turn_id, current_input, options))
+
+    def after_turn(
+        self,
+        session_id: str,
+        turn_id: str,
+        input_items: Sequence[Item] = (),
+        output_items: Sequence[Item] = (),
+        **options: Unpack[AfterTurnOptions],
+    ) -> KeptTurn:
+        """As AsyncAfterturn.after_turn."""
+        return self._run(self._target.after_turn(session_id, turn_id, (input_items, output_items), options))
 
     def add_document(
         self,

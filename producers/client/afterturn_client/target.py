@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from afterturn_client import answers, calls
+from afterturn_client import answers, calls, lifecycle
 from afterturn_client.calls import Call, DocumentOptions, RecallOptions
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.retry import RetryPolicy
@@ -14,6 +14,9 @@ from afterturn_client.transport import check_base_url, check_way, is_loopback
 from afterturn_client.turns import Messages, NewTurn, TurnOptions
 
 T = TypeVar("T")
+
+#: What tells the position of a write.
+WRITTEN = (answers.TurnReceipt, answers.DocumentReceipt, answers.CorrectionReceipt, lifecycle.KeptTurn)
 
 #: How long a recall waits for the client's own last write, in milliseconds, unless it says otherwise.
 OWN_WRITE_WAIT_MS = 1000
@@ -92,6 +95,32 @@ class Target:
         call = calls.pin_unit(unit_id, pinned, bank or self.bank, self.timeout_s)
         return replace(call, read=lambda value: self._wrote(call.read(value)))
 
+    def before_turn(
+        self,
+        session_id: str,
+        turn_id: str,
+        current_input: Sequence[lifecycle.Item],
+        options: lifecycle.BeforeTurnOptions,
+    ) -> Call[lifecycle.PreparedTurn]:
+        """Build the call that prepares a turn; it waits for the own last write as a recall does."""
+        full: lifecycle.BeforeTurnOptions = {"bank": self.bank, **options}
+        if self.read_your_writes and self.position is not None and "min_position" not in full:
+            full["min_position"] = self.position
+            full.setdefault("wait_ms", OWN_WRITE_WAIT_MS)
+        return lifecycle.before_turn(session_id, turn_id, current_input, full, self.timeout_s)
+
+    def after_turn(
+        self,
+        session_id: str,
+        turn_id: str,
+        given: tuple[Sequence[lifecycle.Item], Sequence[lifecycle.Item]],
+        options: lifecycle.AfterTurnOptions,
+    ) -> Call[lifecycle.KeptTurn]:
+        """Build the call that keeps a turn and remembers its position."""
+        full: lifecycle.AfterTurnOptions = {"bank": self.bank, **options}
+        call = lifecycle.after_turn(session_id, turn_id, given, full, self.timeout_s)
+        return replace(call, read=lambda value: self._wrote(call.read(value)))
+
     def turn_status(self, session_id: str, turn_id: str, bank: str | None) -> Call[answers.TurnStatus]:
         """Build the call that asks where a turn is."""
         return calls.turn_status(session_id, turn_id, bank or self.bank, self.timeout_s)
@@ -109,7 +138,7 @@ class Target:
         return calls.freshness(bank or self.bank, position, wait_ms, self.timeout_s)
 
     def _wrote(self, result: T) -> T:
-        if isinstance(result, answers.TurnReceipt | answers.DocumentReceipt | answers.CorrectionReceipt):
+        if isinstance(result, WRITTEN):
             self.position = max(result.position, self.position or 0)
         return result
 

@@ -1,0 +1,131 @@
+"""The two calls of a turn's life cycle: what to give the model before it, what is kept after it. No I/O."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypedDict
+
+from afterturn_client.answers import Freshness, read_freshness
+from afterturn_client.calls import Call
+from afterturn_client.errors import InvalidAnswerError
+from afterturn_client.reading import Fields
+from afterturn_client.transport import Request, encode_json
+
+#: An item of the Responses API, or any JSON object: it comes back as it was handed in.
+Item = Mapping[str, Any]
+#: Fields of an item whose values say of what kind it is.
+KINDS = frozenset({"type", "role"})
+
+
+class BeforeTurnOptions(TypedDict, total=False):
+    """What may be said of a turn that begins; the service's defaults hold for what is left out.
+
+    `conversation_items` with the slice of it that is current, where the agent keeps the history itself;
+    `max_input_tok` 0 for no limit; `scope` project (the bank) or session, for what is recalled; `wait_ms` 0..10000, how
+    long to wait for `min_position`.
+    """
+
+    bank: str
+    user_id: str
+    conversation_items: Sequence[Item]
+    current_input_start: int
+    current_input_count: int
+    base_instructions: str
+    max_input_tok: int
+    scope: Literal["project", "session"]
+    min_position: int
+    wait_ms: int
+
+
+class AfterTurnOptions(TypedDict, total=False):
+    """What may be said of a turn that is over, beside its input and output."""
+
+    bank: str
+    user_id: str
+    conversation_items: Sequence[Item]
+    current_input_start: int
+    current_input_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTurn:
+    """What the model is given: recalled reference, history, and the current items last."""
+
+    project: str
+    input_items: tuple[dict[str, Any], ...] = field(repr=False)
+    recall_fact_ids: tuple[str, ...]
+    recall_insight_ids: tuple[str, ...]
+    context_token_count: int
+    position: int
+    freshness: Freshness
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTurn:
+    """The turn is durable; sent again, it is the same turn. `position` is its place in the log."""
+
+    project: str
+    position: int
+    freshness: Freshness
+
+
+def before_turn(
+    session_id: str, turn_id: str, current_input: Sequence[Item], options: BeforeTurnOptions, timeout_s: float
+) -> Call[PreparedTurn]:
+    """POST /api/v1/turns/before; it writes nothing. The wait the options ask for is added to the time-out."""
+    body = {"session_id": session_id, "turn_id": turn_id, "current_input": list(current_input), **options}
+    patience = timeout_s + (options.get("wait_ms") or 0) / 1000
+    request = Request("POST", "/api/v1/turns/before", body=encode_json(body), timeout_s=patience)
+    private = _texts_of([current_input, options.get("conversation_items", ())])
+    return Call(request, _read_prepared, private=private)
+
+
+def after_turn(
+    session_id: str,
+    turn_id: str,
+    given: tuple[Sequence[Item], Sequence[Item]],
+    options: AfterTurnOptions,
+    timeout_s: float,
+) -> Call[KeptTurn]:
+    """POST /api/v1/turns/after; `given` are input and output. Repeated, it changes nothing."""
+    body = {
+        "session_id": session_id,
+        "turn_id": turn_id,
+        "input_items": list(given[0]),
+        "output_items": list(given[1]),
+        **options,
+    }
+    request = Request("POST", "/api/v1/turns/after", body=encode_json(body), timeout_s=timeout_s)
+    private = _texts_of([*given, options.get("conversation_items", ())])
+    return Call(request, _read_kept, private=private)
+
+
+def _read_prepared(value: object) -> PreparedTurn:
+    fields = Fields.of(value, "prepared turn")
+    items = fields.values.get("input_items")
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise InvalidAnswerError("prepared turn: input_items is not a list of objects")
+    return PreparedTurn(
+        fields.text("project"),
+        tuple(items),
+        fields.texts("recall_fact_ids"),
+        fields.texts("recall_insight_ids"),
+        fields.integer("context_token_count"),
+        fields.integer("position"),
+        read_freshness(fields.values.get("freshness")),
+    )
+
+
+def _read_kept(value: object) -> KeptTurn:
+    fields = Fields.of(value, "kept turn")
+    return KeptTurn(fields.text("project"), fields.integer("position"), read_freshness(fields.values.get("freshness")))
+
+
+def _texts_of(value: object) -> tuple[str, ...]:
+    """Return every text of items, which an error must not show; the names of kinds and roles are none."""
+    if isinstance(value, str):
+        return (value,) if value else ()
+    if isinstance(value, Mapping):
+        return tuple(text for name, one in value.items() if name not in KINDS for text in _texts_of(one))
+    if isinstance(value, Sequence):
+        return tuple(text for one in value for text in _texts_of(one))
+    return ()
