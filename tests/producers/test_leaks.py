@@ -128,7 +128,9 @@ async def test_metrics_carry_no_host_bank_or_session(world: World, ana: Tenant) 
         for sample in family.samples
     }
     assert "/api/v1/turns/{session_id}/{turn_id:name}" in routes
-    assert len(routes) < 30
+    # Other tests of this process were counted, too: what is told is the application's own paths, never a caller's.
+    assert MARK not in str(routes)
+    assert routes <= {"unrouted", *(getattr(route, "path", "") for route in world.app.routes)}
 
 
 async def test_a_failing_statement_does_not_carry_its_parameters_into_the_log(
