@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from fastapi import FastAPI, Request, Response
-from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from producers.fair_queue import FairQueue
@@ -22,7 +21,7 @@ from producers.http import (
     units,
 )
 from producers.http.middleware import REQUEST_ID, Door
-from producers.http.openapi import add_models
+from producers.http.openapi import add_components
 from producers.service.auditing import CallRecorder
 from producers.service.banks import BankBody, BankChange
 from producers.service.corrections import CorrectionBody
@@ -32,13 +31,14 @@ from producers.service.knowledge import DirectiveBody, DocumentBody, LinkBody
 from producers.service.memory import Memory
 from producers.service.recalls import RecallBody, RecallJobBody
 from producers.service.turns import BatchBody, TurnBody
+from producers.service.wire import WireModel
 from producers.settings import ApiSettings, FairnessSettings
-from producers.turns.requests import AfterTurnAnswer, AfterTurnBody, BeforeTurnAnswer, BeforeTurnBody
+from producers.turns.requests import AfterTurnBody, BeforeTurnBody
 from store.tenancy.keys import Keys
 
 SUMMARY = "Remembers what agents and people said: durable when a turn ends, at hand when the next begins."
 #: What the calls take, for the page that describes them.
-BODIES: Sequence[type[BaseModel]] = (
+BODIES: Sequence[type[WireModel]] = (
     TurnBody,
     BatchBody,
     RecallBody,
@@ -55,8 +55,6 @@ BODIES: Sequence[type[BaseModel]] = (
     LinkBody,
     BeforeTurnBody,
     AfterTurnBody,
-    BeforeTurnAnswer,
-    AfterTurnAnswer,
 )
 
 
@@ -101,7 +99,7 @@ def create_app(
     ):
         # Included, a router would look for its route three times over; these have nothing to add to their routes.
         app.router.routes += router.routes
-    add_models(app, BODIES)
+    add_components(app, BODIES)
     return app
 
 

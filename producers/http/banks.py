@@ -2,11 +2,22 @@
 
 from fastapi import APIRouter, Request, Response
 
-from producers.http.openapi import describe_route
+from producers.http.openapi import LIMITED, WRITING, Access, Reply, describe_route
 from producers.http.reading import BankPlace, body_of, grant_of, json_response, read_parameters
-from producers.service.banks import BankBody, BankChange, BanksParameters, as_json
+from producers.service.banks import (
+    BankBody,
+    BankChange,
+    BanksAnswer,
+    BanksParameters,
+    ChangedBank,
+    MadeBank,
+    as_json,
+)
 from producers.service.memory import Memory
+from store.errors import NotFound
 from store.tenancy.keys import Keys
+
+CHANGED = {200: Reply("the bank as it is from now on", (ChangedBank,))}
 
 
 def bank_routes(memory: Memory, keys: Keys) -> APIRouter:
@@ -14,25 +25,63 @@ def bank_routes(memory: Memory, keys: Keys) -> APIRouter:
     router = APIRouter(prefix="/api/v1", tags=["banks"])
 
     @router.post(
-        "/banks", **describe_route("Make a bank of the host, of an agent, or of a user", BankBody, created=True)
+        "/banks",
+        **describe_route(
+            "Make a bank of the host, of an agent, or of a user",
+            "The bank is there when this answers; again it changes nothing. A first turn makes its bank by itself.",
+            Access.WRITER,
+            {201: Reply("the bank is new", (MadeBank,)), 200: Reply("the bank was there", (MadeBank,))},
+            body=BankBody,
+            fails=LIMITED,
+        ),
     )
     async def create(request: Request) -> Response:
         grant = await grant_of(request, keys)
         bank, new = await memory.create_bank(grant, await body_of(request))
         return json_response({"ok": True, **as_json(bank), "created": new}, 201 if new else 200)
 
-    @router.get("/banks", **describe_route("The banks a key reaches, by name", query=BanksParameters))
+    @router.get(
+        "/banks",
+        **describe_route(
+            "The banks a key reaches, by name",
+            "Lists what the key reaches and no other; for the next page, `after` is the last name of this one.",
+            Access.READER,
+            {200: Reply("the banks", (BanksAnswer,))},
+            query=BanksParameters,
+        ),
+    )
     async def listing(request: Request) -> Response:
         grant = await grant_of(request, keys)
         banks = await memory.list_banks(grant, read_parameters(request, BanksParameters))
         return json_response({"banks": [as_json(bank) for bank in banks]})
 
-    @router.patch("/banks/{bank:name}", **describe_route("Change a bank's language", BankChange))
+    @router.patch(
+        "/banks/{bank:name}",
+        **describe_route(
+            "Change a bank's language",
+            "New words are cut by the new language at once, older ones follow until `settled`.",
+            Access.KEEPER,
+            CHANGED,
+            body=BankChange,
+            fails=(NotFound, *WRITING),
+        ),
+    )
     async def change(request: Request, bank: str) -> Response:
         grant = await grant_of(request, keys)
         return json_response({"ok": True, **as_json(await memory.change_bank(grant, bank, await body_of(request)))})
 
-    @router.patch("/banks", **describe_route("Change a bank of any name", BankChange, query=BankPlace))
+    @router.patch(
+        "/banks",
+        **describe_route(
+            "Change a bank of any name",
+            "As with the name in the path, for names that a client or proxy would rewrite there.",
+            Access.KEEPER,
+            CHANGED,
+            body=BankChange,
+            query=BankPlace,
+            fails=(NotFound, *WRITING),
+        ),
+    )
     async def change_of(request: Request) -> Response:
         grant = await grant_of(request, keys)
         bank = read_parameters(request, BankPlace).bank

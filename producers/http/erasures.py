@@ -2,24 +2,48 @@
 
 from fastapi import APIRouter, Request, Response
 
-from producers.http.openapi import describe_route
+from producers.http.openapi import WRITING, Access, Reply, describe_route
 from producers.http.reading import Nothing, body_of, grant_of, json_response, parse_identifier, read_parameters
-from producers.service.erasures import ErasureBody, as_json
+from producers.service.erasures import ErasureBody, ReceiptAnswer, as_json
 from producers.service.memory import Memory
 from store.erasure import Receipt
+from store.errors import IsReflection, NotFound
 from store.tenancy.keys import Keys
+
+ERASED = Reply("it is gone; the receipt", (ReceiptAnswer,))
+ERASING = Reply("it goes on by itself; the receipt so far", (ReceiptAnswer,))
 
 
 def erasure_routes(memory: Memory, keys: Keys) -> APIRouter:
     """Return the routes of erasures."""
     router = APIRouter(prefix="/api/v1", tags=["erasures"])
 
-    @router.post("/erasures", **describe_route("Erase a unit, a session, a user or a bank for good", ErasureBody))
+    @router.post(
+        "/erasures",
+        **describe_route(
+            "Erase a unit, a session, a user or a bank for good",
+            "Erased from the log, from every row and from work in progress; once accepted it goes on to its end, "
+            "whatever stops. Again it goes on where it is, or finds nothing left.",
+            Access.CHANGER,
+            {200: ERASED, 202: ERASING},
+            body=ErasureBody,
+            fails=(NotFound, IsReflection, *WRITING),
+        ),
+    )
     async def erase(request: Request) -> Response:
         grant = await grant_of(request, keys)
         return answer_receipt(await memory.revisions.erase(grant, await body_of(request)))
 
-    @router.get("/erasures/{erasure_id}", **describe_route("The receipt of an erasure"))
+    @router.get(
+        "/erasures/{erasure_id}",
+        **describe_route(
+            "The receipt of an erasure",
+            "Says how far an erasure has come, and where copies may be that the service does not reach.",
+            Access.READER,
+            {200: Reply("the receipt", (ReceiptAnswer,))},
+            fails=(NotFound,),
+        ),
+    )
     async def receipt(request: Request, erasure_id: str) -> Response:
         grant = await grant_of(request, keys)
         read_parameters(request, Nothing)

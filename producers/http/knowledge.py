@@ -1,13 +1,27 @@
 """Documents in, directives and links laid down, reflections out."""
 
+from dataclasses import asdict
+
 from fastapi import APIRouter, Request, Response
 
-from producers.http.openapi import describe_route
+from producers.http.openapi import LIMITED, WRITING, Access, Reply, describe_route
 from producers.http.reading import BankParameters, body_of, grant_of, json_response, parse_identifier, read_parameters
-from producers.service.knowledge import DirectiveBody, DocumentBody, DocumentsParameters, LinkBody, ListParameters
+from producers.service.knowledge import (
+    DirectiveBody,
+    DirectiveReceipt,
+    DirectivesAnswer,
+    DocumentAnswer,
+    DocumentBody,
+    DocumentReceipt,
+    DocumentsAnswer,
+    DocumentsParameters,
+    LinkBody,
+    LinkReceipt,
+    ListParameters,
+    ReflectionsAnswer,
+)
 from producers.service.memory import Memory
-from store.memory.directives import Directive
-from store.memory.documents import Document
+from store.errors import NotFound
 from store.tenancy.keys import Keys
 
 
@@ -15,33 +29,73 @@ def knowledge_routes(memory: Memory, keys: Keys) -> APIRouter:
     """Return the routes of documents, directives, links and reflections."""
     router = APIRouter(prefix="/api/v1", tags=["knowledge"])
     _add_document_routes(router, memory, keys)
-    _add_curation_routes(router, memory, keys)
+    _add_directive_routes(router, memory, keys)
+    _add_insight_routes(router, memory, keys)
     return router
 
 
 def _add_document_routes(router: APIRouter, memory: Memory, keys: Keys) -> None:
-    @router.post("/docs", **describe_route("Take in a document, or name the file of turns", DocumentBody, created=True))
+    @router.post(
+        "/docs",
+        **describe_route(
+            "Take in a document, or name the file of turns",
+            "The document is durable when this answers; the same content again is the same document.",
+            Access.WRITER,
+            {
+                201: Reply("the document is new", (DocumentReceipt,)),
+                200: Reply("the document was there", (DocumentReceipt,)),
+            },
+            body=DocumentBody,
+            fails=LIMITED,
+        ),
+    )
     async def add(request: Request) -> Response:
         grant = await grant_of(request, keys)
         added = await memory.knowledge.add_document(grant, await body_of(request))
-        told = {"position": added.position, "duplicate": added.duplicate, "units": added.units}
-        return json_response({"ok": True, "doc_id": str(added.doc_id), **told}, 200 if added.duplicate else 201)
+        return json_response({"ok": True, **asdict(added)}, 200 if added.duplicate else 201)
 
-    @router.get("/docs/{doc_id}", **describe_route("A document", query=BankParameters))
+    @router.get(
+        "/docs/{doc_id}",
+        **describe_route(
+            "A document",
+            "Shows what is known of a document and how many units it has; its text is in the units.",
+            Access.READER,
+            {200: Reply("the document", (DocumentAnswer,))},
+            query=BankParameters,
+            fails=(NotFound,),
+        ),
+    )
     async def one(request: Request, doc_id: str) -> Response:
         grant = await grant_of(request, keys)
         bank = read_parameters(request, BankParameters).bank
-        found = await memory.knowledge.document(grant, bank, parse_identifier(doc_id))
-        return json_response(_document_json(found))
+        return json_response(await memory.knowledge.document(grant, bank, parse_identifier(doc_id)))
 
-    @router.get("/docs", **describe_route("The documents of a bank, page by page", query=DocumentsParameters))
+    @router.get(
+        "/docs",
+        **describe_route(
+            "The documents of a bank, page by page",
+            "Those written last come first; a document that is added meanwhile shifts no page.",
+            Access.READER,
+            {200: Reply("a page", (DocumentsAnswer,))},
+            query=DocumentsParameters,
+        ),
+    )
     async def documents(request: Request) -> Response:
         grant = await grant_of(request, keys)
         page = await memory.knowledge.list_documents(grant, read_parameters(request, DocumentsParameters))
-        shown = [_document_json(one) for one in page.documents]
-        return json_response({"docs": shown, "cursor": page.cursor, "has_more": page.cursor is not None})
+        return json_response({"docs": page.documents, "cursor": page.cursor, "has_more": page.cursor is not None})
 
-    @router.delete("/docs/{doc_id}", **describe_route("Forget a document and its units", query=BankParameters))
+    @router.delete(
+        "/docs/{doc_id}",
+        **describe_route(
+            "Forget a document and its units",
+            "No read shows the document or its units any more when this answers.",
+            Access.CHANGER,
+            {204: Reply("it is forgotten")},
+            query=BankParameters,
+            fails=(NotFound, *WRITING),
+        ),
+    )
     async def forget(request: Request, doc_id: str) -> Response:
         grant = await grant_of(request, keys)
         bank = read_parameters(request, BankParameters).bank
@@ -49,60 +103,89 @@ def _add_document_routes(router: APIRouter, memory: Memory, keys: Keys) -> None:
         return Response(status_code=204)
 
 
-def _add_curation_routes(router: APIRouter, memory: Memory, keys: Keys) -> None:
-    @router.post("/directives", **describe_route("Make or change a directive", DirectiveBody, created=True))
+def _add_directive_routes(router: APIRouter, memory: Memory, keys: Keys) -> None:
+    @router.post(
+        "/directives",
+        **describe_route(
+            "Make or change a directive",
+            "A directive is known by its name and told with every recall of its bank from now on.",
+            Access.CURATOR,
+            {
+                201: Reply("the directive is new or changed", (DirectiveReceipt,)),
+                200: Reply("the directive stood so", (DirectiveReceipt,)),
+            },
+            body=DirectiveBody,
+            fails=LIMITED,
+        ),
+    )
     async def lay_down(request: Request) -> Response:
         grant = await grant_of(request, keys)
         directive, changed = await memory.knowledge.lay_down(grant, await body_of(request))
-        return json_response({"ok": True, **_directive_json(directive), "changed": changed}, 201 if changed else 200)
+        return json_response({"ok": True, **asdict(directive), "changed": changed}, 201 if changed else 200)
 
-    @router.get("/directives", **describe_route("The directives of a bank", query=ListParameters))
+    @router.get(
+        "/directives",
+        **describe_route(
+            "The directives of a bank",
+            "Lists the standing directives, the highest priority first, and who laid each down.",
+            Access.READER,
+            {200: Reply("the directives", (DirectivesAnswer,))},
+            query=ListParameters,
+        ),
+    )
     async def directives(request: Request) -> Response:
         grant = await grant_of(request, keys)
-        found = await memory.knowledge.directives(grant, read_parameters(request, ListParameters))
-        return json_response({"directives": [_directive_json(one) for one in found]})
+        return json_response(
+            {"directives": await memory.knowledge.directives(grant, read_parameters(request, ListParameters))}
+        )
 
-    @router.delete("/directives/{directive_id}", **describe_route("End a directive", query=BankParameters))
+    @router.delete(
+        "/directives/{directive_id}",
+        **describe_route(
+            "End a directive",
+            "No recall tells the directive any more.",
+            Access.CURATOR,
+            {204: Reply("it is ended")},
+            query=BankParameters,
+            fails=(NotFound, *WRITING),
+        ),
+    )
     async def withdraw(request: Request, directive_id: str) -> Response:
         grant = await grant_of(request, keys)
         bank = read_parameters(request, BankParameters).bank
         await memory.knowledge.withdraw(grant, bank, parse_identifier(directive_id))
         return Response(status_code=204)
 
-    @router.post("/links", **describe_route("Link two units of a bank", LinkBody, created=True))
+
+def _add_insight_routes(router: APIRouter, memory: Memory, keys: Keys) -> None:
+    @router.post(
+        "/links",
+        **describe_route(
+            "Link two units of a bank",
+            "The link stands when this answers; the same link again changes nothing.",
+            Access.CHANGER,
+            {201: Reply("the link is new or changed", (LinkReceipt,)), 200: Reply("the link stood so", (LinkReceipt,))},
+            body=LinkBody,
+            fails=(NotFound, *LIMITED),
+        ),
+    )
     async def link(request: Request) -> Response:
         grant = await grant_of(request, keys)
         changed = await memory.knowledge.link(grant, await body_of(request))
         return json_response({"ok": True, "changed": changed}, 201 if changed else 200)
 
-    @router.get("/reflections", **describe_route("What a bank came to see in its facts", query=ListParameters))
+    @router.get(
+        "/reflections",
+        **describe_route(
+            "What a bank came to see in its facts",
+            "Lists the reflections that workers drew from the bank's facts.",
+            Access.READER,
+            {200: Reply("the reflections", (ReflectionsAnswer,))},
+            query=ListParameters,
+        ),
+    )
     async def reflections(request: Request) -> Response:
         grant = await grant_of(request, keys)
-        found = await memory.knowledge.reflections(grant, read_parameters(request, ListParameters))
-        shown = [
-            {"reflection_id": str(one.reflection_id), "content": one.content, "updated_at": one.updated_at}
-            for one in found
-        ]
-        return json_response({"reflections": shown})
-
-
-def _document_json(document: Document) -> dict[str, object]:
-    return {
-        "doc_id": str(document.doc_id),
-        "content_hash": document.content_hash,
-        "title": document.title,
-        "metadata": document.metadata,
-        "occurred_at": document.occurred_at,
-        "updated_at": document.updated_at,
-        "units": document.units,
-    }
-
-
-def _directive_json(directive: Directive) -> dict[str, object]:
-    return {
-        "directive_id": str(directive.directive_id),
-        "name": directive.name,
-        "content": directive.content,
-        "priority": directive.priority,
-        "laid_down_by": directive.laid_down_by,
-    }
+        return json_response(
+            {"reflections": await memory.knowledge.reflections(grant, read_parameters(request, ListParameters))}
+        )

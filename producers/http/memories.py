@@ -8,11 +8,20 @@ from fastapi import APIRouter, Request, Response
 from producers.errors import Invalid, Unauthenticated
 from producers.fair_queue import RECALL
 from producers.http.middleware import REQUEST_ID
-from producers.http.openapi import describe_route
+from producers.http.openapi import LIMITED, Access, Reply, describe_route
 from producers.http.reading import body_of, json_response, wait_for_turn
-from producers.service.gateway_calls import AddBody, Credentials, FlushBody, SearchBody
+from producers.service.gateway_calls import (
+    AddAnswer,
+    AddBody,
+    Credentials,
+    FlushAnswer,
+    FlushBody,
+    SearchAnswer,
+    SearchBody,
+)
 from producers.service.memory import Memory
 from producers.service.turns import parse_body
+from store.errors import NotFound
 from store.tenancy.keys import Grant, Keys
 
 REFUSAL = "these credentials open nothing"
@@ -22,7 +31,18 @@ def gateway_routes(memory: Memory, keys: Keys) -> APIRouter:
     """Return the routes of the gateway."""
     router = APIRouter(prefix="/memories", tags=["gateway"])
 
-    @router.post("/add", **describe_route("Remember messages of a session", AddBody, key=False))
+    @router.post(
+        "/add",
+        **describe_route(
+            "Remember messages of a session",
+            "The messages are durable when this answers; the same message again is remembered once. Where it fails "
+            "midway, `details.message_count` says how many are remembered.",
+            Access.GATEWAY,
+            {200: Reply("they are remembered", (AddAnswer,))},
+            body=AddBody,
+            fails=(NotFound, *LIMITED),
+        ),
+    )
     async def add(request: Request) -> Response:
         value = await body_of(request)
         grant = await _authorise_user(request, value, keys)
@@ -31,7 +51,14 @@ def gateway_routes(memory: Memory, keys: Keys) -> APIRouter:
         return json_response({"request_id": request.scope[REQUEST_ID], "data": data})
 
     @router.post(
-        "/flush", **describe_route("Nothing waits here: extraction began when the message came", FlushBody, key=False)
+        "/flush",
+        **describe_route(
+            "Nothing waits here: extraction began when the message came",
+            "Changes nothing; it is there because clients of a gateway call it.",
+            Access.GATEWAY,
+            {200: Reply("nothing waits", (FlushAnswer,))},
+            body=FlushBody,
+        ),
     )
     async def flush(request: Request) -> Response:
         value = await body_of(request)
@@ -39,7 +66,16 @@ def gateway_routes(memory: Memory, keys: Keys) -> APIRouter:
         parse_body(FlushBody, value)
         return json_response({"request_id": request.scope[REQUEST_ID], "data": {"status": "extracted"}})
 
-    @router.post("/search", **describe_route("Recall for a conversation", SearchBody, key=False))
+    @router.post(
+        "/search",
+        **describe_route(
+            "Recall for a conversation",
+            "Answers with the best of this conversation, or of all of the user's memory, as `scope` says.",
+            Access.GATEWAY,
+            {200: Reply("what was found", (SearchAnswer,))},
+            body=SearchBody,
+        ),
+    )
     async def search(request: Request) -> Response:
         value = await body_of(request)
         grant = await _authorise_user(request, value, keys, RECALL)

@@ -1,81 +1,232 @@
-"""The description of the door. Bodies are judged by the facade, so it is told here which model stands where."""
+"""The description of the API: of every operation its promise, who may call it, its bodies, answers and errors.
 
-from collections.abc import Sequence
-from typing import Any
+Bodies are judged by the facade and answers are made by hand, so it is told here which model stands where.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import reduce
+from http import HTTPStatus
+from operator import or_
+from typing import Any, ClassVar
 
 from fastapi import FastAPI, Response
 from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
+from starlette.routing import BaseRoute
 
-REF = "#/components/schemas/{model}"
+from producers.errors import Invalid, Overloaded, PermissionDenied, TooLarge, TooSlow, Unauthenticated, Unavailable
+from producers.http.problems import INTERNAL, UNAVAILABLE, WIRES, Malformed, Wire, kind_to_wire
+from producers.service.wire import WireModel
+from store.errors import QuotaExceeded, RateLimited, ResourceBusy, RestoredElsewhere
+
+SCHEMA = "#/components/schemas/{model}"
+RESPONSE = "#/components/responses/{name}"
 KEY = "key"
+JSON = "application/json"
+
+#: What each code means, and what to do about it.
+MEANINGS: Mapping[str, str] = {
+    "BAD_REQUEST": "the body is not JSON; mend it",
+    "UNAUTHENTICATED": "no key, or one that opens nothing; send `Authorization: Bearer <key>`",
+    "PERMISSION_DENIED": "the key does not reach this or may not change it, or the host name is not this service's",
+    "NOT_FOUND": "no such thing for this tenant; what belongs to others looks the same",
+    "REQUEST_TIMEOUT": "the body did not arrive in its time; send it again",
+    "TURN_CONFLICT": "the turn is known with another body, or another writer was first; read it again",
+    "VERSION_CONFLICT": "another version is in the log than was expected; read it again",
+    "PARENT_MISSING": "what this belongs to was never created; create that first",
+    "RESTORED_ELSEWHERE": "the log is another cluster's and not stamped for this one; the operator runs `doctor`",
+    "RESOURCE_BUSY": "another request holds what is needed; retry after the seconds of Retry-After",
+    "PAYLOAD_TOO_LARGE": "something is past its size limit, which `details` names; send less",
+    "INVALID_ARGUMENT": "a field or parameter breaks a rule; `details.problems` names each",
+    "INVALID_EVENT": "an event is not what the catalog says",
+    "QUOTA_EXCEEDED": "the tenant holds as much as it may; erase something or ask the operator",
+    "RATE_LIMITED": "too much at a time; retry after the seconds of Retry-After",
+    "UNAVAILABLE": "the service cannot do this now and promised nothing; retry after the seconds of Retry-After",
+    "INTERNAL": "an unexpected error; the request id leads to its line in the log",
+}
+
+
+class Access(StrEnum):
+    """Who may call an operation."""
+
+    ANYONE = "anyone; no key is needed"
+    READER = "a key of the tenant that reaches the bank"
+    WRITER = "a key that may write and reaches the bank"
+    CHANGER = (
+        "a key that may write and reaches the bank; in a bank that others share, "
+        "a key of a user or an agent changes only what is its own"
+    )
+    CURATOR = (
+        "a key that may write and reaches the bank; in a bank that others share, a key of a user or an agent "
+        "only if it was made with `--curate`"
+    )
+    KEEPER = "a key that may write and reaches the bank; of a bank that others share, only a key of the whole tenant"
+    GATEWAY = "the gateway's user: `user_id` and `user_key` stand in the body"
 
 
 class Failure(BaseModel):
-    """What went wrong, for a program and for a person."""
+    """What went wrong, for a program and for a person; `retryable`: the same request may succeed later."""
 
-    code: str
+    code: str = Field(
+        description="one of: " + "; ".join(f"`{code}`: {meaning}" for code, meaning in sorted(MEANINGS.items()))
+    )
     message: str
     retryable: bool
     details: dict[str, Any]
 
 
-class ErrorBody(BaseModel):
-    """Every answer that is no success."""
+class ErrorBody(WireModel):
+    """Every answer that is no success. `request_id` also stands in the log, and in the header `x-request-id`."""
 
     error: Failure
     request_id: str
 
-
-def describe_route(
-    summary: str,
-    body: type[BaseModel] | None = None,
-    *,
-    query: type[BaseModel] | None = None,
-    key: bool = True,
-    created: bool = False,
-    answer: type[BaseModel] | None = None,
-) -> dict[str, Any]:
-    """Return the keyword arguments that describe a route whose function takes the bare request."""
-    extra: dict[str, Any] = {"security": [{KEY: []}]} if key else {}
-    if body is not None:
-        schema = {"$ref": REF.format(model=body.__name__)}
-        extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
-    if query is not None:
-        properties = query.model_json_schema()["properties"].items()
-        extra["parameters"] = [{"name": name, "in": "query", "schema": schema} for name, schema in properties]
-    failed = {"application/json": {"schema": {"$ref": REF.format(model=ErrorBody.__name__)}}}
-    done = {} if answer is None else {"200": _describe_answer(answer)}
-    return {
-        "summary": summary,
-        "openapi_extra": extra,
-        "response_class": Response,
-        "status_code": 201 if created else 200,
-        "responses": {
-            **done,
-            "408": {"description": "the request's body did not arrive in its time", "content": failed},
-            "429": {"description": "too much at a time: retry after the seconds of Retry-After", "content": failed},
-            "4XX": {"description": "refused", "content": failed},
-        },
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "error": {"code": "NOT_FOUND", "message": "no such unit", "retryable": False, "details": {}},
+        "request_id": "0f3c1d2e4b5a69788796a5b4c3d2e1f0",
     }
 
 
-def _describe_answer(model: type[BaseModel]) -> dict[str, Any]:
-    schema = {"$ref": REF.format(model=model.__name__)}
-    return {"description": "done", "content": {"application/json": {"schema": schema}}}
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer that is a success: what it says, the models it may have, or the example of a plain text."""
+
+    says: str
+    models: tuple[type[WireModel], ...] = ()
+    text: str | None = None
 
 
-def add_models(app: FastAPI, models: Sequence[type[BaseModel]]) -> None:
-    """Make the app's description hold the models its routes point at."""
-    shown: list[type[BaseModel]] = [ErrorBody, *models]
+Kinds = Sequence[type[Exception]]
+#: What may befall any request, one with a key, one with a body, one that writes.
+ALWAYS: Kinds = (PermissionDenied, TooLarge, Overloaded)
+WITH_KEY: Kinds = (Unauthenticated, Invalid, Unavailable)
+WITH_BODY: Kinds = (Malformed, TooSlow)
+WRITING: Kinds = (ResourceBusy, RestoredElsewhere)
+LIMITED: Kinds = (*WRITING, QuotaExceeded, RateLimited)
+
+
+def describe_route(
+    summary: str,
+    promise: str,
+    access: Access,
+    answers: Mapping[int, Reply],
+    *,
+    body: type[WireModel] | None = None,
+    query: type[BaseModel] | None = None,
+    fails: Kinds = (),
+) -> dict[str, Any]:
+    """Return the keyword arguments that describe a route whose function takes the bare request.
+
+    `promise` is what holds when it answers. `fails` are the errors it raises beside those that any call with such an
+    access and body may meet; their statuses and codes are those of `problems.WIRES`.
+    """
+    with_key = access is not Access.ANYONE
+    extra: dict[str, Any] = {"security": [{KEY: []}]} if with_key and access is not Access.GATEWAY else {}
+    if body is not None:
+        content = {JSON: {"schema": {"$ref": SCHEMA.format(model=body.__name__)}, "example": body.EXAMPLE}}
+        extra["requestBody"] = {"required": True, "content": content}
+    if query is not None:
+        extra["parameters"] = _describe_parameters(query)
+    kinds = (*ALWAYS, *(WITH_KEY if with_key else ()), *(WITH_BODY if body else ()), *fails)
+    return {
+        "summary": summary,
+        "description": f"{promise}\n\n**Who may call it:** {access}.",
+        "openapi_extra": extra,
+        "response_class": Response,
+        "status_code": next(iter(answers)),
+        "responses": {status: _describe_reply(reply) for status, reply in answers.items()} | _describe_errors(kinds),
+    }
+
+
+def _describe_parameters(query: type[BaseModel]) -> list[dict[str, Any]]:
+    described = query.model_json_schema()
+    required = described.get("required", ())
+    return [
+        {"name": name, "in": "query", "required": name in required, "schema": schema}
+        for name, schema in described["properties"].items()
+    ]
+
+
+def _describe_reply(reply: Reply) -> dict[str, Any]:
+    if reply.text is not None:
+        plain = {"schema": {"type": "string"}, "example": reply.text}
+        return {"description": reply.says, "content": {"text/plain": plain}}
+    if not reply.models:
+        return {"description": reply.says}
+    content = {JSON: {"example": reply.models[0].EXAMPLE}}
+    return {"description": reply.says, "model": reduce(or_, reply.models), "content": content}
+
+
+def _describe_errors(kinds: Iterable[type[Exception]]) -> dict[int, dict[str, Any]]:
+    """Return the errors' statuses, with the codes that each may have."""
+    codes: dict[int, dict[str, None]] = {}
+    for wire in (*map(kind_to_wire, kinds), INTERNAL):
+        codes.setdefault(wire.status, {})[wire.code] = None
+    return {
+        status: {"$ref": RESPONSE.format(name=_name_response(status)), "description": _describe_codes(codes[status])}
+        for status in sorted(codes)
+    }
+
+
+def _describe_codes(codes: Iterable[str]) -> str:
+    return "; ".join(f"`{code}`: {MEANINGS[code]}" for code in codes)
+
+
+def _name_response(status: int) -> str:
+    """Return the name of an error's response among the components."""
+    return f"Error{status}"
+
+
+def _build_error_responses() -> dict[str, Any]:
+    """Return one response a status of an error, with an example of its first code."""
+    by_status: dict[int, dict[str, Wire]] = {}
+    for wire in (*WIRES.values(), INTERNAL):
+        by_status.setdefault(wire.status, {}).setdefault(wire.code, wire)
+    return {_name_response(status): _build_error_response(codes) for status, codes in sorted(by_status.items())}
+
+
+def _build_error_response(codes: Mapping[str, Wire]) -> dict[str, Any]:
+    first = next(iter(codes.values()))
+    error = {"code": first.code, "message": MEANINGS[first.code], "retryable": first.retryable, "details": {}}
+    content = {
+        "schema": {"$ref": SCHEMA.format(model=ErrorBody.__name__)},
+        "example": {**ErrorBody.EXAMPLE, "error": error},
+    }
+    response: dict[str, Any] = {"description": _describe_codes(codes), "content": {JSON: content}}
+    if first.status in {HTTPStatus.TOO_MANY_REQUESTS, UNAVAILABLE.status}:
+        described = "seconds after which to try again"
+        response["headers"] = {"Retry-After": {"description": described, "schema": {"type": "string"}}}
+    return response
+
+
+def _restore_examples(described: Mapping[str, Any], routes: Iterable[BaseRoute]) -> None:
+    """Write the answers' examples once more: FastAPI leaves out what is null in them."""
+    for route in routes:
+        if not isinstance(route, APIRoute) or not route.include_in_schema:
+            continue
+        for method in route.methods or ():
+            answers = described["paths"][route.path_format][method.lower()]["responses"]
+            for status, reply in route.responses.items():
+                for media, content in reply.get("content", {}).items():
+                    answers[str(status)]["content"][media]["example"] = content["example"]
+
+
+def add_components(app: FastAPI, bodies: Sequence[type[WireModel]]) -> None:
+    """Make the app's description hold what its routes point at: the bodies, the errors, the key."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             described = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
-            _, schemas = models_json_schema([(model, "validation") for model in shown], ref_template=REF)
+            shown: list[type[BaseModel]] = [ErrorBody, *bodies]
+            _, schemas = models_json_schema([(model, "validation") for model in shown], ref_template=SCHEMA)
+            _restore_examples(described, app.routes)
             components = described.setdefault("components", {})
-            components["schemas"] = schemas.get("$defs", {})
+            components.setdefault("schemas", {}).update(schemas.get("$defs", {}))
+            components["responses"] = _build_error_responses()
             components["securitySchemes"] = {KEY: {"type": "http", "scheme": "bearer"}}
             app.openapi_schema = described
         return app.openapi_schema

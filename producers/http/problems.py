@@ -103,10 +103,13 @@ ROUTER_CODES = {400: "BAD_REQUEST", 404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
 
 def error_to_wire(error: Exception) -> Wire:
     """Return how a failure looks outside."""
-    for kind in type(error).__mro__:
-        if kind in WIRES:
-            return WIRES[kind]
-    return UNAVAILABLE if is_outage(error) or timed_out(error) else INTERNAL
+    known = kind_to_wire(type(error))
+    return UNAVAILABLE if known is INTERNAL and (is_outage(error) or timed_out(error)) else known
+
+
+def kind_to_wire(kind: type[Exception]) -> Wire:
+    """Return how failures of a kind look outside, whatever else is known of them."""
+    return next((WIRES[one] for one in kind.__mro__ if one in WIRES), INTERNAL)
 
 
 def describe_error(error: Exception) -> dict[str, Any]:

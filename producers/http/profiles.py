@@ -2,10 +2,10 @@
 
 from fastapi import APIRouter, Request, Response
 
-from producers.http.openapi import describe_route
+from producers.http.openapi import Access, Reply, describe_route
 from producers.http.reading import grant_of, json_response, read_parameters
 from producers.service.memory import Memory
-from producers.service.profiles import ProfileParameters, as_json
+from producers.service.profiles import ProfileAnswer, ProfileParameters, as_json
 from store.tenancy.keys import Keys
 
 
@@ -13,7 +13,17 @@ def profile_routes(memory: Memory, keys: Keys) -> APIRouter:
     """Return the route of profiles."""
     router = APIRouter(prefix="/api/v1", tags=["knowledge"])
 
-    @router.get("/profile", **describe_route("What is known of a person, and from where", query=ProfileParameters))
+    @router.get(
+        "/profile",
+        **describe_route(
+            "What is known of a person, and from where",
+            "Tells the facts that hold, with their sources; with `history`, what they replaced, too. A key of a user "
+            "asks about its own user, and by name in a bank it reaches.",
+            Access.READER,
+            {200: Reply("the profile", (ProfileAnswer,))},
+            query=ProfileParameters,
+        ),
+    )
     async def profile(request: Request) -> Response:
         grant = await grant_of(request, keys)
         return json_response(as_json(await memory.profile(grant, read_parameters(request, ProfileParameters))))

@@ -121,4 +121,11 @@ def parse_identifier(text: str) -> UUID:
 
 def json_response(value: Any, status: int = 200) -> Response:
     """Return a JSON answer."""
-    return Response(orjson.dumps(value), status, media_type="application/json")
+    return Response(orjson.dumps(value, default=_plain), status, media_type="application/json")
+
+
+def _plain(value: Any) -> str:
+    """Return what orjson does not know: a database driver's own kind of UUID."""
+    if isinstance(value, UUID):
+        return str(value)
+    raise TypeError(type(value).__name__)

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request, Response
 
 from producers.fair_queue import RECALL
-from producers.http.openapi import describe_route
+from producers.http.openapi import Access, Reply, describe_route
 from producers.http.reading import (
     BankFreshnessParameters,
     FreshnessParameters,
@@ -16,49 +16,120 @@ from producers.http.reading import (
     read_parameters,
 )
 from producers.service.memory import Memory
-from producers.service.recall_json import MOST_BYTES, answer_as_json, freshness_json
+from producers.service.recall_json import (
+    MOST_BYTES,
+    JobAnswer,
+    JobTicketAnswer,
+    RecallReply,
+    answer_as_json,
+    freshness_json,
+)
 from producers.service.recalls import RecallBody, RecallJobBody
 from producers.service.turns import parse_body
+from producers.service.wire import FreshnessBlock
+from store.errors import NotFound, PositionBeyondLog, QuotaExceeded, RateLimited
 from store.recall.jobs import RecallJob
 from store.tenancy.keys import Grant, Keys
+
+FRESH = {200: Reply("how fresh the bank is", (FreshnessBlock,))}
 
 
 def recall_routes(memory: Memory, keys: Keys) -> APIRouter:
     """Return the routes of recall."""
     router = APIRouter(prefix="/api/v1", tags=["recall"])
 
-    @router.post("/recall", **describe_route("Recall from a bank", RecallBody))
+    @router.post(
+        "/recall",
+        **describe_route(
+            "Recall from a bank",
+            "Answers with the best units first, equal scores by `unit_id`, and with a message that is ready for the "
+            "prompt. With `min_position` it waits up to `wait_ms`, then says what it could not show: `met` is false.",
+            Access.READER,
+            {200: Reply("what was recalled", (RecallReply,))},
+            body=RecallBody,
+            fails=(PositionBeyondLog,),
+        ),
+    )
     async def recall(request: Request) -> Response:
         grant = await grant_of(request, keys, RECALL)
         answer = await memory.asking.recall(grant, await body_of(request))
         return _raw_response(await answer_as_json(answer, MOST_BYTES))
 
-    @router.post("/recall/jobs", **describe_route("Have a worker recall", RecallJobBody))
+    @router.post(
+        "/recall/jobs",
+        **describe_route(
+            "Have a worker recall",
+            "A worker answers meanwhile; the answer is kept for `ttl_s` seconds.",
+            Access.READER,
+            {202: Reply("a worker will answer", (JobTicketAnswer,))},
+            body=RecallJobBody,
+            fails=(QuotaExceeded, RateLimited),
+        ),
+    )
     async def request_recall(request: Request) -> Response:
         grant = await grant_of(request, keys)
         ticket = await memory.asking.request_recall(grant, await body_of(request))
         return json_response({"job_id": ticket.job_id, "expires_at": ticket.expires_at}, 202)
 
-    @router.get("/recall/jobs/{job_id}", **describe_route("What became of a recall job", query=WaitParameters))
+    @router.get(
+        "/recall/jobs/{job_id}",
+        **describe_route(
+            "What became of a recall job",
+            "Waits up to `wait_ms` for the end of the job, then says how it stands.",
+            Access.READER,
+            {200: Reply("how the job stands", (JobAnswer,))},
+            query=WaitParameters,
+            fails=(NotFound,),
+        ),
+    )
     async def recall_job(request: Request, job_id: str) -> Response:
         grant = await grant_of(request, keys)
         wait_ms = read_parameters(request, WaitParameters).wait_ms
         return _job_response(await memory.asking.recall_job(grant, parse_identifier(job_id), wait_ms))
 
-    @router.delete("/recall/jobs/{job_id}", **describe_route("Drop a recall job"))
+    @router.delete(
+        "/recall/jobs/{job_id}",
+        **describe_route(
+            "Drop a recall job",
+            "The job and its answer are gone when this answers.",
+            Access.READER,
+            {204: Reply("it is gone")},
+            fails=(NotFound,),
+        ),
+    )
     async def cancel_recall(request: Request, job_id: str) -> Response:
         grant = await grant_of(request, keys)
         read_parameters(request, Nothing)
         await memory.asking.cancel_recall(grant, parse_identifier(job_id))
         return Response(status_code=204)
 
-    @router.get("/banks/{bank:name}/freshness", **describe_route("How fresh a bank is", query=FreshnessParameters))
+    @router.get(
+        "/banks/{bank:name}/freshness",
+        **describe_route(
+            "How fresh a bank is",
+            "Without `position` it answers at once; with it, it waits up to `wait_ms` until every stage passed it.",
+            Access.READER,
+            FRESH,
+            query=FreshnessParameters,
+            fails=(PositionBeyondLog,),
+        ),
+    )
     async def freshness(request: Request, bank: str) -> Response:
         grant = await grant_of(request, keys)
         asked = read_parameters(request, FreshnessParameters)
         return await _freshness(grant, parse_body(BankFreshnessParameters, {"bank": bank, **asked.model_dump()}))
 
-    @router.get("/freshness", **describe_route("How fresh a bank of any name is", query=BankFreshnessParameters))
+    @router.get(
+        "/freshness",
+        **describe_route(
+            "How fresh a bank of any name is",
+            "As with the name in the path, for names that a client or proxy would rewrite there.",
+            Access.READER,
+            FRESH,
+            query=BankFreshnessParameters,
+            fails=(PositionBeyondLog,),
+        ),
+    )
     async def freshness_of(request: Request) -> Response:
         return await _freshness(await grant_of(request, keys), read_parameters(request, BankFreshnessParameters))
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
-from producers.http.openapi import describe_route
+from producers.http.openapi import Access, Reply, describe_route
 from producers.http.reading import json_response
+from producers.service.wire import WireModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,24 @@ class Readiness:
     def status(self) -> str:
         """One word for it: ready, degraded or failing."""
         return "failing" if self.failing else "degraded" if self.degraded else "ready"
+
+
+class LiveAnswer(WireModel):
+    """The process lives."""
+
+    status: Literal["live"]
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"status": "live"}
+
+
+class ReadyAnswer(WireModel):
+    """Whether the service can do its work: the parts that fail with the reason, and why it is degraded."""
+
+    status: Literal["ready", "degraded", "failing"]
+    failing: dict[str, str]
+    reasons: list[str]
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"status": "ready", "failing": {}, "reasons": []}
 
 
 class Health(Protocol):
@@ -39,19 +58,46 @@ def service_routes(health: Health, metrics: Metrics) -> APIRouter:
     """Return the routes of the service itself."""
     router = APIRouter(tags=["service"])
 
-    @router.get("/health/live", **describe_route("Whether the process lives", key=False))
+    @router.get(
+        "/health/live",
+        **describe_route(
+            "Whether the process lives",
+            "Answers while the process lives; touches nothing.",
+            Access.ANYONE,
+            {200: Reply("it lives", (LiveAnswer,))},
+        ),
+    )
     async def live(request: Request) -> Response:
         del request
         return json_response({"status": "live"})
 
-    @router.get("/health/ready", **describe_route("Whether it can do its work", key=False))
+    @router.get(
+        "/health/ready",
+        **describe_route(
+            "Whether it can do its work",
+            "Says which parts fail, and why the service is degraded; takes seconds at the most.",
+            Access.ANYONE,
+            {
+                200: Reply("it is ready, or degraded", (ReadyAnswer,)),
+                503: Reply("parts fail", (ReadyAnswer,)),
+            },
+        ),
+    )
     async def ready(request: Request) -> Response:
         del request
         found = await health.ready()
         body = {"status": found.status, "failing": found.failing, "reasons": list(found.degraded)}
         return json_response(body, 503 if found.failing else 200)
 
-    @router.get("/metrics", **describe_route("Prometheus text", key=False))
+    @router.get(
+        "/metrics",
+        **describe_route(
+            "Prometheus text",
+            "What all processes of this service count; no label names a tenant.",
+            Access.ANYONE,
+            {200: Reply("the metrics", text='afterturn_requests_total{status="200"} 7.0\n')},
+        ),
+    )
     async def scrape(request: Request) -> Response:
         del request
         return Response(await metrics(), media_type=CONTENT_TYPE_PLAIN_0_0_4)

@@ -1,18 +1,22 @@
 """Turns in, and how far they have come."""
 
-from typing import Any
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, ClassVar, Literal
 
 from fastapi import APIRouter, Request, Response
 
 from producers.fair_queue import RECALL
 from producers.http import problems
-from producers.http.openapi import describe_route
+from producers.http.openapi import LIMITED, Access, Failure, Reply, describe_route
 from producers.http.reading import BankParameters, body_of, grant_of, json_response, read_parameters
 from producers.service.fields import SessionName, TurnName
 from producers.service.intake import Accepted
 from producers.service.memory import Memory
 from producers.service.turns import BatchBody, TurnBody, parse_body
+from producers.service.wire import Done, WireModel
 from producers.turns.requests import AfterTurnAnswer, AfterTurnBody, BeforeTurnAnswer, BeforeTurnBody
+from store.errors import NotFound, PositionBeyondLog, TurnConflict
 from store.ledger.ledger import StageStatus
 from store.memory.turns import Appended, TurnStatus
 from store.tenancy.keys import Grant, Keys
@@ -25,11 +29,99 @@ class TurnParameters(BankParameters):
     turn_id: TurnName
 
 
+class TurnReceipt(Done):
+    """The turn is durable. `position` is its place in the log; `duplicate` says it was there before."""
+
+    position: int
+    duplicate: bool
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, "position": 42, "duplicate": False}
+
+
+class RefusedTurn(WireModel):
+    """One turn of a batch that was not taken, and why; the others are not affected."""
+
+    ok: Literal[False]
+    error: Failure
+
+
+class BatchAnswer(WireModel):
+    """What became of each turn, in order."""
+
+    results: list[TurnReceipt | RefusedTurn]
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "results": [
+            TurnReceipt.EXAMPLE,
+            {
+                "ok": False,
+                "error": {
+                    "code": "TURN_CONFLICT",
+                    "message": "the turn is known with another body",
+                    "retryable": False,
+                    "details": {},
+                },
+            },
+        ]
+    }
+
+
+class StageError(WireModel):
+    """Why a turn did not pass a stage."""
+
+    category: str
+    reason: str | None
+
+
+class StageAnswer(WireModel):
+    """Where a turn is in one stage."""
+
+    status: Literal["pending", "running", "done", "skipped", "unknown", "dead"]
+    attempts: int
+    updated_at: datetime
+    error: StageError | None
+
+
+class TurnStatusAnswer(WireModel):
+    """A turn's position and its way through the stages, by name."""
+
+    position: int
+    accepted_at: datetime
+    stages: dict[str, StageAnswer]
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "position": 42,
+        "accepted_at": "2026-03-02T09:30:00+00:00",
+        "stages": {
+            "extraction": {
+                "status": "done",
+                "attempts": 1,
+                "updated_at": "2026-03-02T09:30:01+00:00",
+                "error": None,
+            }
+        },
+    }
+
+
+STATUS = {200: Reply("how far it has come", (TurnStatusAnswer,))}
+
+
 def turn_routes(memory: Memory, keys: Keys) -> APIRouter:
     """Return the routes of turns."""
     router = APIRouter(prefix="/api/v1", tags=["turns"])
 
-    @router.post("/turns", **describe_route("Take in a completed turn", TurnBody, created=True))
+    @router.post(
+        "/turns",
+        **describe_route(
+            "Take in a completed turn",
+            "The turn is durable, readable and on its way through the stages when this answers. The same turn and body "
+            "again is a duplicate with the first position; another body is refused.",
+            Access.WRITER,
+            {201: Reply("the turn is new", (TurnReceipt,)), 200: Reply("the turn was there", (TurnReceipt,))},
+            body=TurnBody,
+            fails=(NotFound, TurnConflict, *LIMITED),
+        ),
+    )
     async def after_turn(request: Request) -> Response:
         grant = await grant_of(request, keys)
         appended = await memory.intake.after_turn(grant, await body_of(request))
@@ -37,26 +129,62 @@ def turn_routes(memory: Memory, keys: Keys) -> APIRouter:
 
     @router.post(
         "/turns/before",
-        **describe_route("What to give the model: recall, history, input", BeforeTurnBody, answer=BeforeTurnAnswer),
+        **describe_route(
+            "What to give the model: recall, history, input",
+            "Answers with what is recalled, the session's history and the current input, the input last, within "
+            "`max_input_tok`; writes nothing.",
+            Access.READER,
+            {200: Reply("what to give the model", (BeforeTurnAnswer,))},
+            body=BeforeTurnBody,
+            fails=(PositionBeyondLog,),
+        ),
     )
     async def before(request: Request) -> Response:
         grant = await grant_of(request, keys, RECALL)
         return json_response(await memory.lifecycle.before_turn(grant, await body_of(request)))
 
     @router.post(
-        "/turns/after", **describe_route("Keep a completed turn, exactly once", AfterTurnBody, answer=AfterTurnAnswer)
+        "/turns/after",
+        **describe_route(
+            "Keep a completed turn, exactly once",
+            "The turn is durable and readable when this answers; the same request again changes nothing.",
+            Access.WRITER,
+            {200: Reply("the turn is kept", (AfterTurnAnswer,))},
+            body=AfterTurnBody,
+            fails=(TurnConflict, *LIMITED),
+        ),
     )
     async def after(request: Request) -> Response:
         grant = await grant_of(request, keys)
         return json_response(await memory.lifecycle.after_turn(grant, await body_of(request)))
 
-    @router.post("/turns:batch", **describe_route("Take in up to 500 turns", BatchBody))
+    @router.post(
+        "/turns:batch",
+        **describe_route(
+            "Take in up to 500 turns",
+            "Answers for each turn in order; the accepted ones are written together, a refused one undoes no other.",
+            Access.WRITER,
+            {200: Reply("what became of each", (BatchAnswer,))},
+            body=BatchBody,
+            fails=LIMITED,
+        ),
+    )
     async def after_turns(request: Request) -> Response:
         grant = await grant_of(request, keys)
         answers = await memory.intake.after_turns(grant, await body_of(request))
         return json_response({"results": [_result_json(answer) for answer in answers]})
 
-    @router.get("/turns/{session_id}/{turn_id:name}", **describe_route("How far a turn has come", query=BankParameters))
+    @router.get(
+        "/turns/{session_id}/{turn_id:name}",
+        **describe_route(
+            "How far a turn has come",
+            "Says where the turn stands in the log and in each stage; facts derived later show in freshness only.",
+            Access.READER,
+            STATUS,
+            query=BankParameters,
+            fails=(NotFound,),
+        ),
+    )
     async def turn(request: Request, session_id: str, turn_id: str) -> Response:
         grant = await grant_of(request, keys)
         bank = read_parameters(request, BankParameters).bank
@@ -64,7 +192,17 @@ def turn_routes(memory: Memory, keys: Keys) -> APIRouter:
             grant, parse_body(TurnParameters, {"session_id": session_id, "turn_id": turn_id, "bank": bank})
         )
 
-    @router.get("/turns", **describe_route("How far a turn of any name has come", query=TurnParameters))
+    @router.get(
+        "/turns",
+        **describe_route(
+            "How far a turn of any name has come",
+            "As with the names in the path, for names that a client or proxy would rewrite there.",
+            Access.READER,
+            STATUS,
+            query=TurnParameters,
+            fails=(NotFound,),
+        ),
+    )
     async def turn_of(request: Request) -> Response:
         return await _turn(await grant_of(request, keys), read_parameters(request, TurnParameters))
 

@@ -1,18 +1,28 @@
 """Single units: one with its provenance, one corrected, one pinned, one forgotten."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from datetime import datetime
+from typing import Any, ClassVar, Literal
+from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
 
-from producers.http.erasures import answer_receipt
-from producers.http.openapi import describe_route
+from producers.errors import TooSlow
+from producers.http.erasures import ERASING, answer_receipt
+from producers.http.openapi import WRITING, Access, Reply, describe_route
 from producers.http.reading import BankParameters, body_of, grant_of, json_response, parse_identifier, read_parameters
 from producers.service.corrections import CorrectionBody
+from producers.service.erasures import ReceiptAnswer
 from producers.service.memory import Memory
+from producers.service.wire import Done, WireModel
+from store.errors import ConcurrencyError, IsReflection, NotFound
 from store.memory.links import Linked
 from store.memory.units import Unit
 from store.tenancy.keys import Keys
+
+#: A unit in examples.
+UNIT = "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20"
 
 
 class ForgetParameters(BankParameters):
@@ -22,28 +32,173 @@ class ForgetParameters(BankParameters):
     erase: bool = False
 
 
+class DrawnFact(WireModel):
+    """A fact that was drawn from a unit."""
+
+    unit_id: UUID
+    text: str
+
+
+class LinkAnswer(WireModel):
+    """The unit at a link's other end, and the beginning of its text; `direction` is seen from this unit."""
+
+    unit_id: UUID
+    kind: str
+    weight: float
+    direction: Literal["to", "from"]
+    excerpt: str
+
+
+class UnitAnswer(WireModel):
+    """A unit with its provenance: where it was said, what it was drawn from, what was drawn from it, its links."""
+
+    unit_id: UUID
+    kind: str
+    text: str
+    origin: str
+    session_id: str | None
+    turn_id: str | None
+    ordinal: int | None
+    role: str | None
+    name: str | None
+    occurred_at: datetime
+    position: int
+    metadata: dict[str, Any]
+    sources: list[UUID]
+    entities: list[str]
+    valid_from: datetime | None
+    valid_to: datetime | None
+    superseded_by: UUID | None
+    version: int
+    facts: list[DrawnFact]
+    links: list[LinkAnswer]
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "unit_id": UNIT,
+        "kind": "experience",
+        "text": "We fly to Lisbon on Friday",
+        "origin": "turn",
+        "session_id": "monday",
+        "turn_id": "1",
+        "ordinal": 0,
+        "role": "user",
+        "name": "Ana",
+        "occurred_at": "2026-03-02T09:30:00+00:00",
+        "position": 42,
+        "metadata": {"channel": "web"},
+        "sources": [],
+        "entities": ["Lisbon"],
+        "valid_from": None,
+        "valid_to": None,
+        "superseded_by": None,
+        "version": 1,
+        "facts": [],
+        "links": [
+            {
+                "unit_id": "5f2d9a10-7c44-5be1-a0d3-92e4b8c61f77",
+                "kind": "entity",
+                "weight": 0.5,
+                "direction": "to",
+                "excerpt": "Check-in at Hotel Avenida",
+            }
+        ],
+    }
+
+
+class CorrectionReceipt(Done):
+    """The unit says the new text, or is pinned as asked; `changed` is false where it was so."""
+
+    unit_id: str
+    position: int
+    changed: bool
+    facts_ended: int
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "ok": True,
+        "unit_id": UNIT,
+        "position": 44,
+        "changed": True,
+        "facts_ended": 0,
+    }
+
+
+class ForgottenAnswer(Done):
+    """The unit is forgotten, and so many facts that nothing else says."""
+
+    unit_id: str
+    position: int
+    facts_forgotten: int
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, "unit_id": UNIT, "position": 45, "facts_forgotten": 1}
+
+
+PINNED = {200: Reply("the unit as it is from now on", (CorrectionReceipt,))}
+
+
 def unit_routes(memory: Memory, keys: Keys) -> APIRouter:
     """Return the routes of units."""
     router = APIRouter(prefix="/api/v1", tags=["units"])
 
-    @router.get("/units/{unit_id}", **describe_route("A unit with its provenance", query=BankParameters))
+    @router.get(
+        "/units/{unit_id}",
+        **describe_route(
+            "A unit with its provenance",
+            "Shows the whole text of a unit, where it was said and what was drawn from it.",
+            Access.READER,
+            {200: Reply("the unit", (UnitAnswer,))},
+            query=BankParameters,
+            fails=(NotFound,),
+        ),
+    )
     async def unit(request: Request, unit_id: str) -> Response:
         grant = await grant_of(request, keys)
         bank = read_parameters(request, BankParameters).bank
         return json_response(_unit_json(await memory.revisions.unit(grant, bank, parse_identifier(unit_id))))
 
-    @router.patch("/units/{unit_id}", **describe_route("Correct a unit", CorrectionBody, query=BankParameters))
+    @router.patch(
+        "/units/{unit_id}",
+        **describe_route(
+            "Correct a unit",
+            "The unit says the new text when this answers, and facts that were drawn from the old one end. With "
+            "`version`, only if the unit is still as it was seen.",
+            Access.CHANGER,
+            {200: Reply("the unit is corrected", (CorrectionReceipt,))},
+            body=CorrectionBody,
+            query=BankParameters,
+            fails=(NotFound, IsReflection, ConcurrencyError, *WRITING),
+        ),
+    )
     async def correct(request: Request, unit_id: str) -> Response:
         grant = await grant_of(request, keys)
         bank = read_parameters(request, BankParameters).bank
         done = await memory.revisions.correct(grant, bank, parse_identifier(unit_id), await body_of(request))
         return json_response({"ok": True, "unit_id": unit_id, **asdict(done)})
 
-    @router.put("/units/{unit_id}/pin", **describe_route("Have a unit told with every answer", query=BankParameters))
+    @router.put(
+        "/units/{unit_id}/pin",
+        **describe_route(
+            "Have a unit told with every answer",
+            "Every recall of the bank tells the unit from now on; again it changes nothing.",
+            Access.CURATOR,
+            PINNED,
+            query=BankParameters,
+            fails=(NotFound, IsReflection, TooSlow, *WRITING),
+        ),
+    )
     async def pin(request: Request, unit_id: str) -> Response:
         return await _pinned(request, unit_id, pinned=True)
 
-    @router.delete("/units/{unit_id}/pin", **describe_route("Pin a unit no longer", query=BankParameters))
+    @router.delete(
+        "/units/{unit_id}/pin",
+        **describe_route(
+            "Pin a unit no longer",
+            "The unit is recalled as any other from now on; again it changes nothing.",
+            Access.CURATOR,
+            PINNED,
+            query=BankParameters,
+            fails=(NotFound, IsReflection, *WRITING),
+        ),
+    )
     async def unpin(request: Request, unit_id: str) -> Response:
         return await _pinned(request, unit_id, pinned=False)
 
@@ -53,7 +208,22 @@ def unit_routes(memory: Memory, keys: Keys) -> APIRouter:
         done = await memory.revisions.pin(grant, bank, parse_identifier(unit_id), pinned=pinned)
         return json_response({"ok": True, "unit_id": unit_id, **asdict(done)})
 
-    @router.delete("/units/{unit_id}", **describe_route("Forget a unit, or erase it for good", query=ForgetParameters))
+    @router.delete(
+        "/units/{unit_id}",
+        **describe_route(
+            "Forget a unit, or erase it for good",
+            "No read shows the unit any more when this answers. `with_facts` forgets the facts that nothing else says, "
+            "too; `erase` takes it out of the log as well, as an erasure does, and answers with its receipt.",
+            Access.CHANGER,
+            {
+                204: Reply("it is forgotten"),
+                200: Reply("it is forgotten `with_facts`, or it is erased (`erase`)", (ForgottenAnswer, ReceiptAnswer)),
+                202: ERASING,
+            },
+            query=ForgetParameters,
+            fails=(NotFound, IsReflection, *WRITING),
+        ),
+    )
     async def forget(request: Request, unit_id: str) -> Response:
         grant = await grant_of(request, keys)
         asked = read_parameters(request, ForgetParameters)
@@ -94,6 +264,6 @@ def _unit_json(unit: Unit) -> dict[str, Any]:
         "valid_to": unit.valid_to,
         "superseded_by": unit.superseded_by and str(unit.superseded_by),
         "version": unit.version,
-        "facts": [{"unit_id": str(fact.unit_id), "text": fact.text} for fact in unit.facts],
+        "facts": unit.facts,
         "links": [_link_json(link) for link in unit.links],
     }

@@ -4,13 +4,16 @@ A key's banks are compared with the names its holder uses. A key of a user or an
 those that are shared with it; whatever else there is looks to it like what is not there.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, Literal
+from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from producers.errors import Invalid, PermissionDenied, Problem
 from producers.service.fields import BANK_BYTES, BankName, Name, Text, field_error
+from producers.service.wire import Done, WireModel
 from store.memory.turns import NewTurn
 from store.tenancy.banks import Bank, Banks
 from store.tenancy.keys import Grant
@@ -27,7 +30,7 @@ def _parse_language(code: str) -> str:
     return code
 
 
-class BankBody(BaseModel):
+class BankBody(WireModel):
     """A bank to make: of a user, of an agent, of a user with an agent, or the host's."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -36,13 +39,17 @@ class BankBody(BaseModel):
     user_id: Name | None = None
     agent: Name | None = None
 
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"bank": "trips", "user_id": "ana"}
 
-class BankChange(BaseModel):
+
+class BankChange(WireModel):
     """What a bank is to be from now on: its language, `auto` or `none`."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     language: Annotated[str, AfterValidator(_parse_language)]
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"language": "en"}
 
 
 class BanksParameters(BaseModel):
@@ -52,6 +59,51 @@ class BanksParameters(BaseModel):
 
     after: Text = ""
     limit: int = Field(200, ge=1, le=MAX_LISTED)
+
+
+class BankAnswer(WireModel):
+    """A bank: whose it is (`user` and `agent` are ids, null for what is shared), and how its words are cut.
+
+    Until `settled`, words of its older memories still follow a change of language, and are found all the same.
+    """
+
+    bank: str
+    scope: Literal["host", "agent", "user"]
+    user: UUID | None
+    agent: UUID | None
+    language: str
+    settled: bool
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "bank": "user:ana/trips",
+        "scope": "user",
+        "user": "6d3c5f0e-8a41-5c5b-9a55-0d5f6f2d9c11",
+        "agent": None,
+        "language": "auto",
+        "settled": True,
+    }
+
+
+class ChangedBank(BankAnswer, Done):
+    """The bank as it is from now on."""
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, **BankAnswer.EXAMPLE}
+
+
+class MadeBank(BankAnswer, Done):
+    """The bank; `created` is false where it was there before."""
+
+    created: bool
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, **BankAnswer.EXAMPLE, "created": True}
+
+
+class BanksAnswer(WireModel):
+    """The banks that a key reaches, by name."""
+
+    banks: list[BankAnswer]
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"banks": [BankAnswer.EXAMPLE]}
 
 
 async def resolve_bank(banks: Banks, grant: Grant, bank: str) -> str:

@@ -1,22 +1,26 @@
 """Corrections as they are asked for: what a unit is to say instead."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from producers.errors import Invalid, Problem
 from producers.service.fields import Text
 from producers.service.turns import limit_text, parse_body
+from producers.service.wire import WireModel
 from producers.settings import ApiSettings
 
 
-class CorrectionBody(BaseModel):
+class CorrectionBody(WireModel):
     """The new text of a unit; with `version`, only if the unit is still at the version that was seen."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     content: Text = Field(repr=False)
     version: int | None = Field(None, ge=1, lt=2**63)
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"content": "We fly to Lisbon on Saturday", "version": 1}
 
 
 def correction_of(value: Any, settings: ApiSettings) -> CorrectionBody:

@@ -1,21 +1,25 @@
 """Erasures as they are asked for, and the receipt on the wire."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, Literal, Self
+from datetime import datetime
+from typing import Any, ClassVar, Literal, Self
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import ConfigDict, model_validator
 
 from producers.service.fields import BankName, Name, SessionName, field_error
+from producers.service.wire import WireModel
 from store import identity
 from store.erasure import Kind, Receipt
+from store.tenancy.external_models import Sent
 from store.tenancy.keys import Grant
 
 #: Which field names what is erased; a bank needs none beside its own.
 NAMED_BY = {"unit": "unit_id", "session": "session_id", "user": "user_id", "bank": None}
 
 
-class ErasureBody(BaseModel):
+class ErasureBody(WireModel):
     """What is to be gone: `kind` says what, the field of its name says which; a user is gone from all banks."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -25,6 +29,8 @@ class ErasureBody(BaseModel):
     unit_id: Name | None = None
     session_id: SessionName | None = None
     user_id: Name | None = None
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"kind": "session", "bank": "default", "session_id": "monday"}
 
     @model_validator(mode="after")
     def _names_one_thing(self) -> Self:
@@ -42,6 +48,50 @@ class ErasureBody(BaseModel):
     def name(self) -> str:
         """What the thing is called."""
         return self.unit_id or self.session_id or self.user_id or ""
+
+
+class UnreachedCopies(WireModel):
+    """Where copies of what was erased may be that this service does not reach."""
+
+    gateway_sessions: dict[str, int]
+    models: list[Sent]
+    elsewhere: list[str]
+
+
+class ReceiptAnswer(WireModel):
+    """What an erasure came to, without a word of what it erased.
+
+    `counts`: rows and events that are gone, by kind. `unreached`: sessions of gateways that were told erased turns,
+    models that were sent erased texts, other copies. `stays`: what of a user stays here.
+    """
+
+    erasure_id: UUID
+    kind: Kind
+    bank_id: UUID | None
+    target_id: UUID
+    status: Literal["running", "done"]
+    counts: dict[str, int]
+    unreached: UnreachedCopies
+    stays: list[str]
+    requested_at: datetime
+    finished_at: datetime | None
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "erasure_id": "a1d4f6c8-0b2e-4c3d-9e5f-708192a3b4c5",
+        "kind": "session",
+        "bank_id": "3e9b7a52-6c1d-5f48-b0a7-8d2c4e6f1a93",
+        "target_id": "9c8b7a69-5847-5362-8170-f6e5d4c3b2a1",
+        "status": "done",
+        "counts": {"events": 7, "units": 2},
+        "unreached": {
+            "gateway_sessions": {"chat:monday": 1},
+            "models": [{"purpose": "embedding", "endpoint": "https://models.example", "texts": 2}],
+            "elsewhere": ["backups of the database"],
+        },
+        "stays": [],
+        "requested_at": "2026-03-02T09:30:00+00:00",
+        "finished_at": "2026-03-02T09:30:01+00:00",
+    }
 
 
 def may_see_receipt(grant: Grant, receipt: Receipt) -> bool:

@@ -5,9 +5,9 @@ fields are ignored here: the contract belongs to its clients.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 from uuid import UUID
 
 import orjson
@@ -17,6 +17,7 @@ from producers.errors import Invalid, Problem
 from producers.service.fields import BANK_BYTES, SESSION_BYTES, Moment, Name, Text, field_error, session_name
 from producers.service.recall_json import MOST_BYTES
 from producers.service.turns import ContentField, limit_text, size_of
+from producers.service.wire import WireModel
 from producers.settings import ApiSettings
 from store.identity import digested
 from store.memory.turns import NewMessage, NewTurn
@@ -31,7 +32,7 @@ LONGEST_QUESTION = 16_384
 ROOM_AROUND = 64
 
 
-class Credentials(BaseModel):
+class Credentials(WireModel):
     """Who asks; checked against the key before anything else is looked at."""
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
@@ -40,7 +41,7 @@ class Credentials(BaseModel):
     user_key: str = Field(repr=False)
 
 
-class Scoped(BaseModel):
+class Scoped(Credentials):
     """Whose memory, of which application and project."""
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
@@ -99,11 +100,22 @@ class AddBody(Scoped):
     session_id: Text = Field(min_length=1)
     messages: Annotated[list[AddedMessage], AfterValidator(_in_order)] = Field(min_length=1, max_length=MAX_MESSAGES)
 
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "user_id": "ana",
+        "user_key": "at_example",
+        "session_id": "chat:monday",
+        "messages": [
+            {"sender_id": "ana", "role": "user", "timestamp": 1772443800000, "content": "We fly to Lisbon on Friday"}
+        ],
+    }
+
 
 class FlushBody(Scoped):
     """A session whose messages may be worked on now."""
 
     session_id: Text = Field(min_length=1)
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"user_id": "ana", "user_key": "at_example", "session_id": "chat:monday"}
 
 
 class SearchBody(Scoped):
@@ -113,6 +125,81 @@ class SearchBody(Scoped):
     query: Text = Field(min_length=1, description=f"its first {LONGEST_QUESTION} characters are looked at", repr=False)
     scope: list[Literal["current_chat", "resources", "all_user_memory"]] = Field(min_length=1)
     top_k: int = Field(8, ge=1, le=100)
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "user_id": "ana",
+        "user_key": "at_example",
+        "conversation_id": "monday",
+        "query": "When do we fly?",
+        "scope": ["current_chat", "all_user_memory"],
+    }
+
+
+class AddedCount(WireModel):
+    """How many messages are remembered; blank and recalled ones are not."""
+
+    message_count: int
+    status: Literal["accumulated"]
+
+
+class AddAnswer(WireModel):
+    """The messages are durable."""
+
+    request_id: str
+    data: AddedCount
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "request_id": "0f3c1d2e4b5a69788796a5b4c3d2e1f0",
+        "data": {"message_count": 1, "status": "accumulated"},
+    }
+
+
+class FlushStatus(WireModel):
+    """Extraction has begun."""
+
+    status: Literal["extracted"]
+
+
+class FlushAnswer(WireModel):
+    """Nothing was waiting."""
+
+    request_id: str
+    data: FlushStatus
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "request_id": "0f3c1d2e4b5a69788796a5b4c3d2e1f0",
+        "data": {"status": "extracted"},
+    }
+
+
+class SearchResult(WireModel):
+    """One message or fact that was found, and whether in this conversation."""
+
+    id: str
+    session_id: str | None
+    text: str
+    score: float
+    source_scope: Literal["current_chat", "all_user_memory"]
+    resource_uri: str | None
+
+
+class SearchAnswer(WireModel):
+    """What was found, best first."""
+
+    results: list[SearchResult]
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "results": [
+            {
+                "id": "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20",
+                "session_id": "chat:monday",
+                "text": "We fly to Lisbon on Friday",
+                "score": 1.21,
+                "source_scope": "current_chat",
+                "resource_uri": None,
+            }
+        ]
+    }
 
 
 def shorten_name(name: str, limit: int) -> str:

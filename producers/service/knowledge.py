@@ -1,10 +1,10 @@
 """Documents, directives, links and reflections: what comes by command, and what can be looked at besides recall."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
@@ -14,6 +14,7 @@ from producers.service.banks import describe_keeper, resolve_speaker
 from producers.service.dependencies import Dependencies
 from producers.service.fields import BankName, Moment, Name, Text, field_error
 from producers.service.turns import limit_metadata, limit_text, parse_body
+from producers.service.wire import Done, WireModel
 from producers.settings import ApiSettings
 from store.ledger.stages import Stage
 from store.memory.directives import Directive, NewDirective, NewLink, Reflection
@@ -24,7 +25,26 @@ MAX_LISTED = 1000
 LinkKind = Literal["temporal", "semantic", "entity", "causes", "caused_by", "enables", "prevents"]
 
 
-class _Body(BaseModel):
+#: A document and a directive as they are shown.
+DOCUMENT: Mapping[str, Any] = {
+    "doc_id": "c0a8e1b2-3d4f-5061-9728-394a5b6c7d8e",
+    "content_hash": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "title": "Hotel",
+    "metadata": {},
+    "occurred_at": None,
+    "updated_at": "2026-03-02T09:30:00+00:00",
+    "units": 1,
+}
+DIRECTIVE: Mapping[str, Any] = {
+    "directive_id": "e4f5a6b7-c8d9-50e1-92f3-a4b5c6d7e8f9",
+    "name": "tone",
+    "content": "Answer briefly.",
+    "priority": 5,
+    "laid_down_by": "user ana",
+}
+
+
+class _Body(WireModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     bank: BankName = "default"
@@ -39,6 +59,12 @@ class DocumentBody(_Body):
     user_id: Name | None = None
     occurred_at: Moment | None = None
     metadata: dict[Text, Text] = Field(default_factory=dict)
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "bank": "default",
+        "title": "Hotel",
+        "content": "Check-in at Hotel Avenida is from 3 pm.",
+    }
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
@@ -56,6 +82,13 @@ class DirectiveBody(_Body):
     content: Text = Field(min_length=1)
     priority: int = Field(0, ge=-(2**31), lt=2**31)
 
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "bank": "default",
+        "name": "tone",
+        "content": "Answer briefly.",
+        "priority": 5,
+    }
+
 
 class LinkBody(_Body):
     """A link between two units of the bank."""
@@ -64,6 +97,13 @@ class LinkBody(_Body):
     to_unit_id: str
     link_type: LinkKind
     weight: float = Field(1.0, ge=0, le=1, allow_inf_nan=False)
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "bank": "default",
+        "from_unit_id": "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20",
+        "to_unit_id": "5f2d9a10-7c44-5be1-a0d3-92e4b8c61f77",
+        "link_type": "causes",
+    }
 
     @model_validator(mode="after")
     def _units_are_ids(self) -> Self:
@@ -104,6 +144,92 @@ class DocumentsParameters(ListParameters):
     """Of which bank, how many at most, and from behind which page."""
 
     cursor: Annotated[DocumentPlace | None, PlainValidator(_parse_cursor), WithJsonSchema({"type": "string"})] = None
+
+
+class DocumentReceipt(Done):
+    """The document is durable; `units`: as many as its text was cut into. The same content is the same document."""
+
+    doc_id: UUID
+    position: int
+    duplicate: bool
+    units: int
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "ok": True,
+        "doc_id": "c0a8e1b2-3d4f-5061-9728-394a5b6c7d8e",
+        "position": 43,
+        "duplicate": False,
+        "units": 1,
+    }
+
+
+class DocumentAnswer(WireModel):
+    """A document, what was said of it, when it was written last, and how many units it has."""
+
+    doc_id: UUID
+    content_hash: str | None
+    title: str | None
+    metadata: dict[str, str]
+    occurred_at: datetime | None
+    updated_at: datetime
+    units: int
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = DOCUMENT
+
+
+class DocumentsAnswer(WireModel):
+    """A page of a bank's documents, those written last first; `cursor` asks for the next, null on the last."""
+
+    docs: list[DocumentAnswer]
+    cursor: str | None
+    has_more: bool
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"docs": [DOCUMENT], "cursor": None, "has_more": False}
+
+
+class DirectiveReceipt(Done):
+    """The directive as it stands; `changed` is false where it stood so."""
+
+    directive_id: UUID
+    name: str
+    content: str
+    priority: int
+    laid_down_by: str | None
+    changed: bool
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, **DIRECTIVE, "changed": True}
+
+
+class DirectivesAnswer(WireModel):
+    """The directives of a bank, the most important first."""
+
+    directives: list[Directive]
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"directives": [DIRECTIVE]}
+
+
+class ReflectionsAnswer(WireModel):
+    """What a bank came to see in its facts."""
+
+    reflections: list[Reflection]
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "reflections": [
+            {
+                "reflection_id": "7d6e5f40-3c2b-5a19-8807-16f5e4d3c2b1",
+                "content": "Ana travels to Lisbon often",
+                "updated_at": "2026-03-02T09:31:00+00:00",
+            }
+        ]
+    }
+
+
+class LinkReceipt(Done):
+    """The link stands; `changed` is false where it stood so."""
+
+    changed: bool
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, "changed": True}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,17 @@
 """Profiles as they are asked for: of whom, where, and whether with what was replaced. The same for every door."""
 
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, ClassVar
+from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from producers.errors import Invalid, Problem
 from producers.service.banks import listable_names, resolve_bank, resolve_speaker
 from producers.service.fields import BankName, Name
-from store.derived.persons import Known, Person, Persons, Whom
+from producers.service.wire import WireModel
+from store.derived.persons import Beside, Known, Person, Persons, Whom
 from store.tenancy.banks import Banks
 from store.tenancy.keys import Grant
 
@@ -26,6 +29,65 @@ class ProfileParameters(BaseModel):
     bank: BankName | None = None
     history: bool = False
     limit: int = Field(200, ge=1, le=MAX_LISTED)
+
+
+class FactAnswer(WireModel):
+    """A fact of a person: since when and until when it holds, who said it where, and what it replaced."""
+
+    fact_id: str
+    key: str
+    value: str
+    text: str
+    since: datetime
+    until: datetime | None
+    superseded_by: UUID | None
+    stated: int
+    confidence: float | None
+    bank: str
+    unit_id: UUID
+    session_id: str | None
+    turn_id: str | None
+    said_at: datetime
+    sources: list[UUID]
+    history: list["FactAnswer"]
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "fact_id": "ana.home",
+        "key": "home",
+        "value": "Lisbon",
+        "text": "Ana lives in Lisbon",
+        "since": "2026-03-02T09:30:00+00:00",
+        "until": None,
+        "superseded_by": None,
+        "stated": 1,
+        "confidence": 0.9,
+        "bank": "default",
+        "unit_id": "5f2d9a10-7c44-5be1-a0d3-92e4b8c61f77",
+        "session_id": "monday",
+        "turn_id": "1",
+        "said_at": "2026-03-02T09:30:00+00:00",
+        "sources": ["0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20"],
+        "history": [],
+    }
+
+
+class ProfileAnswer(WireModel):
+    """What is known of a person: the names they go by, facts, who and what is named beside them.
+
+    `whole` is false where there is more than was asked for.
+    """
+
+    names: list[str]
+    facts: list[FactAnswer]
+    beside: list[Beside]
+    whole: bool
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "names": ["Ana"],
+        "facts": [FactAnswer.EXAMPLE],
+        "beside": [{"name": "Hotel Avenida", "kind": "place", "units": 2}],
+        "whole": True,
+    }
 
 
 async def read_profile(persons: Persons, banks: Banks, grant: Grant, asked: ProfileParameters) -> Person:
@@ -50,7 +112,7 @@ def as_json(person: Person) -> dict[str, Any]:
     return {
         "names": list(person.names),
         "facts": [_fact_json(one) for one in person.facts],
-        "beside": [asdict(one) for one in person.beside],
+        "beside": list(person.beside),
         "whole": person.whole,
     }
 

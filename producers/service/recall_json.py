@@ -2,18 +2,23 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from datetime import datetime
 from itertools import accumulate, takewhile
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar, Literal
+from uuid import UUID
 
 import orjson
+from afterturn_client.gateway import GatewayHit
 from afterturn_client.reference import cut
 
 from producers.service.framing import ReferenceDirective, ReferenceItem, frame_message
 from producers.service.gateway_recall import GatewayFinding
 from producers.service.recalls import Answer, Freshly
+from producers.service.wire import FreshnessBlock, WireModel
+from store.memory.directives import Directive
 from store.off_loop import off_loop
-from store.recall.query import Recalled
+from store.recall.query import Explanation, Recalled
 
 #: Bytes of an answer at once, and of one that waits in its job.
 MOST_BYTES, MOST_BYTES_OF_JOB = 8_388_608, 2_097_152
@@ -25,6 +30,118 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 #: What a frame says of a directive that does not tell who laid it down: it came with events from elsewhere.
 UNKNOWN = "unknown"
+
+
+class RecalledUnit(WireModel):
+    """One unit that was recalled; `arms` are the searches that found it, `cut`: the text is only the beginning.
+
+    `turn_ids`: all turns that say it, where they are several. `bank` is told across banks, `confidence` of facts.
+    """
+
+    unit_id: UUID
+    kind: str
+    text: str
+    score: float
+    session_id: str | None
+    turn_id: str | None
+    role: str | None
+    name: str | None
+    occurred_at: datetime
+    arms: list[str]
+    confidence: float | None = None
+    bank: str | None = None
+    cut: bool | None = None
+    turn_ids: list[str] | None = None
+    explain: Explanation | None = None
+
+
+class ReferenceMessage(WireModel):
+    """What was recalled as a message for the prompt, framed as untrusted."""
+
+    role: Literal["user"]
+    content: str
+
+
+class GatewayFailure(WireModel):
+    """Why a gateway found nothing."""
+
+    category: str
+    http_status: int | None
+
+
+class GatewayAnswer(WireModel):
+    """What the gateway found, where it was asked."""
+
+    results: list[GatewayHit]
+    error: GatewayFailure | None
+    took_ms: float
+
+
+class RecallReply(WireModel):
+    """What was recalled, best first, and ready for a prompt.
+
+    `degraded` names the parts that did not answer, `directives` are the bank's, `trace` (milliseconds a step) is told
+    with `explain`, `truncated` and `note` where there was no room for all results.
+    """
+
+    results: list[RecalledUnit]
+    reference: ReferenceMessage | None
+    freshness: FreshnessBlock
+    took_ms: float
+    truncated: bool | None = None
+    note: str | None = None
+    directives: list[Directive] | None = None
+    degraded: list[str] | None = None
+    trace: dict[str, float] | None = None
+    gateway: GatewayAnswer | None = None
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "results": [
+            {
+                "unit_id": "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20",
+                "kind": "experience",
+                "text": "We fly to Lisbon on Friday",
+                "score": 1.21,
+                "session_id": "monday",
+                "turn_id": "1",
+                "role": "user",
+                "name": "Ana",
+                "occurred_at": "2026-03-02T09:30:00+00:00",
+                "arms": ["dense", "lexical"],
+            }
+        ],
+        "reference": {"role": "user", "content": "<memory_reference>\n{...}\n</memory_reference>"},
+        "freshness": FreshnessBlock.EXAMPLE,
+        "took_ms": 8.4,
+    }
+
+
+class JobTicketAnswer(WireModel):
+    """A recall that runs meanwhile; its answer can be had until `expires_at`."""
+
+    job_id: UUID
+    expires_at: datetime
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "job_id": "2f1e0d9c-8b7a-4695-8473-625140f3e2d1",
+        "expires_at": "2026-03-02T09:35:00+00:00",
+    }
+
+
+class JobFailure(WireModel):
+    """Why a recall job failed, in a word."""
+
+    category: str | None
+
+
+class JobAnswer(WireModel):
+    """How a recall job stands; `result` when it is done, `error` when it failed."""
+
+    status: Literal["pending", "done", "failed", "expired"]
+    result: RecallReply | None = None
+    error: JobFailure | None = None
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"status": "done", "result": RecallReply.EXAMPLE}
 
 
 async def answer_as_json(answer: Answer, most_bytes: int) -> bytes:

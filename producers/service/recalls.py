@@ -7,15 +7,16 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Literal, Protocol, Self
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from producers import fair_queue, metrics
 from producers.errors import Invalid, Problem, Unavailable
 from producers.service.fields import NAME_BYTES, POSITION_MAX, BankName, Moment, Name, SessionName, field_error
 from producers.service.gateway_recall import GatewayFinding, GatewayQuestion, GatewayRecall, cut_finding
+from producers.service.wire import WireModel
 from store import identity
 from store.database import Database
 from store.ledger.freshness import Freshness, Waiter, merge_freshness, read_freshness
@@ -59,7 +60,7 @@ def _local_sources() -> list[Source]:
     return ["local"]
 
 
-class RecallBody(BaseModel):
+class RecallBody(WireModel):
     """A question to one bank."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -85,6 +86,8 @@ class RecallBody(BaseModel):
     sources: list[Source] = Field(default_factory=_local_sources, min_length=1, max_length=2)
     explain: bool = False
     without: list[Name] = Field(default_factory=list, max_length=16)
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"bank": "default", "query": "When do we fly to Lisbon?", "k": 5}
 
     @model_validator(mode="after")
     def _coherent(self) -> Self:
@@ -123,6 +126,8 @@ class RecallJobBody(RecallBody):
     """A question for a worker, and how long its answer is kept."""
 
     ttl_s: int = Field(300, ge=1, le=MAX_TTL_S)
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {**RecallBody.EXAMPLE, "ttl_s": 60}
 
 
 class RecallJobRequest(RecallBody):

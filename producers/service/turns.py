@@ -6,7 +6,7 @@ but a frame, or blank, is left out; a turn with nothing left is refused.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from uuid import UUID
 
 import orjson
@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidat
 from producers.errors import Invalid, Problem, ProducerError, TooLarge
 from producers.service.fields import BankName, Moment, Name, SessionName, Text, TurnName, field_error
 from producers.service.framing import strip
+from producers.service.wire import WireModel
 from producers.settings import ApiSettings
 from store.errors import NotFound
 from store.log.storable import check_json, check_text
@@ -101,7 +102,7 @@ class MessageBody(BaseModel):
     timestamp: Moment | None = None
 
 
-class TurnBody(BaseModel):
+class TurnBody(WireModel):
     """A completed turn as an agent hands it in."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -117,8 +118,20 @@ class TurnBody(BaseModel):
     gateway: bool | None = None
     doc_id: DocumentId | None = None
 
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "bank": "default",
+        "session_id": "monday",
+        "turn_id": "1",
+        "user_id": "ana",
+        "messages": [
+            {"role": "user", "name": "Ana", "content": "We fly to Lisbon on Friday"},
+            {"role": "assistant", "content": "Noted. Shall I book the usual hotel?"},
+        ],
+        "metadata": {"channel": "web"},
+    }
 
-class BatchBody(BaseModel):
+
+class BatchBody(WireModel):
     """Turns handed in together; each is judged by itself."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -126,6 +139,8 @@ class BatchBody(BaseModel):
     turns: list[Any] = Field(
         min_length=1, max_length=MAX_BATCH, json_schema_extra={"items": {"$ref": "#/components/schemas/TurnBody"}}
     )
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"turns": [TurnBody.EXAMPLE]}
 
 
 def parse_body(model: type[B], value: Any) -> B:

@@ -1,12 +1,14 @@
 """What the two calls of a turn's life cycle take and answer. Pure: a JSON value in, items or a typed error out."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from producers.errors import Invalid, Problem
 from producers.service.fields import BANK_BYTES, POSITION_MAX, TURN_BYTES, BankName, Name, session_name
+from producers.service.wire import Done, FreshnessBlock, WireModel
 from producers.turns.history import choose_current
 from producers.turns.items import Item, clean_items
 from store.log.storable import check_text
@@ -14,6 +16,12 @@ from store.log.storable import check_text
 DEFAULT_INPUT_TOKENS = 120_000
 MAX_WAIT_MS = 10_000
 Items = list[dict[str, Any]]
+#: An item as an agent has it.
+ASKED: Mapping[str, Any] = {
+    "type": "message",
+    "role": "user",
+    "content": [{"type": "input_text", "text": "When do we fly?"}],
+}
 
 
 class InvalidTurnInput(Invalid):
@@ -25,7 +33,7 @@ class InvalidTurnInput(Invalid):
         self.field = field
 
 
-class _LifecycleBody(BaseModel):
+class _LifecycleBody(WireModel):
     """What both calls take."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -50,6 +58,13 @@ class BeforeTurnBody(_LifecycleBody):
     scope: Literal["project", "session"] = "project"
     wait_ms: int = Field(0, ge=0, le=MAX_WAIT_MS)
 
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "bank": "default",
+        "session_id": "monday",
+        "turn_id": "2",
+        "current_input": [ASKED],
+    }
+
 
 class AfterTurnBody(_LifecycleBody):
     """A turn that is over."""
@@ -57,20 +72,18 @@ class AfterTurnBody(_LifecycleBody):
     input_items: Items = Field(default_factory=list, repr=False)
     output_items: Items = Field(default_factory=list, repr=False)
 
-
-class FreshnessBlock(BaseModel):
-    """How far the stages of the bank have come."""
-
-    position: int
-    embedded: int
-    extracted: int
-    projected: int
-    pending: int
-    waited_ms: int
-    met: bool
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "bank": "default",
+        "session_id": "monday",
+        "turn_id": "2",
+        "input_items": [ASKED],
+        "output_items": [
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "On Friday."}]}
+        ],
+    }
 
 
-class BeforeTurnAnswer(BaseModel):
+class BeforeTurnAnswer(WireModel):
     """What the agent gives its model, the current input last."""
 
     project: str
@@ -81,14 +94,30 @@ class BeforeTurnAnswer(BaseModel):
     position: int
     freshness: FreshnessBlock
 
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "project": "default",
+        "input_items": [ASKED],
+        "recall_fact_ids": ["ana.home"],
+        "recall_insight_ids": [],
+        "context_token_count": 12,
+        "position": 42,
+        "freshness": FreshnessBlock.EXAMPLE,
+    }
 
-class AfterTurnAnswer(BaseModel):
+
+class AfterTurnAnswer(Done):
     """The turn is durable."""
 
-    ok: Literal[True]
     project: str
     position: int
     freshness: FreshnessBlock
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "ok": True,
+        "project": "default",
+        "position": 42,
+        "freshness": FreshnessBlock.EXAMPLE,
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ from store.settings import DatabaseSettings
 from store.tenancy.banks import Banks
 from store.tenancy.call_audit import CallAudit
 from store.tenancy.keys import Keys
+from tests.producers.schemas import HeldToSchema
 from tests.producers.words import WordEmbedder
 from tests.servers import TestPostgres, TestValkey
 from tests.watched import Watched
@@ -91,7 +92,7 @@ class World:
         self.broker.client.close()
 
     def client(self, headers: dict[str, str] | None = None) -> httpx.AsyncClient:
-        transport = httpx.ASGITransport(self.app, raise_app_exceptions=True)
+        transport = httpx.ASGITransport(HeldToSchema(self.app), raise_app_exceptions=True)
         return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8300", headers=headers or {})
 
     async def sql(self, statement: str, **values: Any) -> list[Any]:

@@ -262,6 +262,9 @@ def test_a_long_name_keeps_its_beginning_and_ends_in_a_digest() -> None:
 
 def test_no_two_scopes_share_a_bank() -> None:
     parts = [("a:b", "c"), ("a", "b:c"), ("a%3Ab", "c"), ("a%253Ab", "c"), ("a", "b%3Ac")]
-    bodies = [{"user_id": "u", "app_id": a, "project_id": p, "session_id": "s", "messages": SAID} for a, p in parts]
+    bodies = [
+        {"user_id": "u", "user_key": "k", "app_id": a, "project_id": p, "session_id": "s", "messages": SAID}
+        for a, p in parts
+    ]
     assert len({parse_body(AddBody, body).bank for body in bodies}) == len(parts)
     assert parse_body(AddBody, {**bodies[0], "app_id": "a", "project_id": "p"}).bank == "gateway:a:p:u"

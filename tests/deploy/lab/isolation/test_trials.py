@@ -35,6 +35,7 @@ from store.tenancy.keys import Grant, Keys
 from store.tenancy.removal import TABLES, remove_hosts
 from store.tenancy.spaces import Space
 from tests.producers.conftest import broker_of, database_of
+from tests.producers.schemas import HeldToSchema
 from tests.servers import TestPostgres, TestValkey
 
 TRIES = 800
@@ -88,7 +89,7 @@ async def check(built: tuple[TestPostgres, IsolationFixture], valkey: TestValkey
     """A copy of that database, and the application on it."""
     postgres = await built[0].create(f"world_{uuid4().hex}", template=built[0].database)
     async with serving(postgres, valkey) as (database, app):
-        yield Check(postgres, database, send_in_process(app), app, built[1])
+        yield Check(postgres, database, send_in_process(HeldToSchema(app)), app, built[1])
     await postgres.drop()
 
 

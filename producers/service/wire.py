@@ -1,0 +1,51 @@
+"""What answers are made of on the wire: the base of their models, and the blocks that several of them hold.
+
+A model declares an answer, it does not make it: hot answers are prepared bytes, the others plain values. A test calls
+every operation and holds what it answers to the model that is published for it.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+
+class WireModel(BaseModel):
+    """A body that is sent or answered. A field without a default is always there; the others may be left out."""
+
+    model_config = ConfigDict(frozen=True)
+
+    #: The body as it stands in the description of the API.
+    EXAMPLE: ClassVar[Mapping[str, Any]]
+
+
+class Done(WireModel):
+    """What was asked is done."""
+
+    ok: Literal[True]
+
+
+class FreshnessBlock(WireModel):
+    """Up to which position of the log each stage of the bank is complete.
+
+    `position` is the bank's highest that this answer shows, `pending` counts the undone rows of extraction, embedding
+    and projection. `waited_ms` and `met` tell of the position that the call was to wait for.
+    """
+
+    position: int
+    embedded: int
+    extracted: int
+    projected: int
+    pending: int
+    waited_ms: int
+    met: bool
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "position": 42,
+        "embedded": 42,
+        "extracted": 41,
+        "projected": 41,
+        "pending": 2,
+        "waited_ms": 0,
+        "met": True,
+    }

@@ -1,0 +1,255 @@
+"""Every operation is described as it answers: its promise, who may call it, typed answers and errors, examples."""
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from producers.http.openapi import MEANINGS, Access
+from producers.http.problems import INTERNAL, WIRES
+from producers.http.reference import render_reference
+from tests.producers.conftest import Tenant, World
+from tests.producers.schemas import HeldToSchema, find_answer_faults, find_faults
+
+V1 = "/api/v1"
+NO_ID = "00000000-0000-4000-8000-000000000000"
+#: Successes that no single call brings about, each with the reason.
+NOT_CALLED = {
+    "POST /api/v1/erasures 202": "only where an erasure takes longer than five seconds",
+    "DELETE /api/v1/units/{unit_id} 202": "only where an erasure takes longer than five seconds",
+}
+HOW = "in producers/http: see describe_route in openapi.py"
+
+
+@pytest.fixture(scope="module")
+def described(world: World) -> dict[str, Any]:
+    found: dict[str, Any] = world.app.openapi()
+    return found
+
+
+def operations(described: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, calls in described["paths"].items():
+        for method, operation in calls.items():
+            yield f"{method.upper()} {path}", operation
+
+
+def resolve(described: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    if "$ref" not in answer:
+        return answer
+    found: dict[str, Any] = described["components"]["responses"][answer["$ref"].rpartition("/")[2]]
+    return found
+
+
+def test_every_operation_says_what_it_promises_and_who_may_call_it(described: dict[str, Any]) -> None:
+    for name, operation in operations(described):
+        promise, _, access = operation.get("description", "").partition("\n\n**Who may call it:** ")
+        assert len(promise) > len("It answers."), f"{name}: say what it promises, {HOW}"
+        assert access.rstrip(".") in set(Access), f"{name}: say who may call it, {HOW}"
+
+
+def test_every_success_has_a_schema_or_no_body(described: dict[str, Any]) -> None:
+    for name, operation in operations(described):
+        successes = {status: answer for status, answer in operation["responses"].items() if status.startswith("2")}
+        assert successes, f"{name}: declare what it answers, {HOW}"
+        for status, answer in successes.items():
+            schemas = [content.get("schema") for content in answer.get("content", {}).values()]
+            typed = bool(schemas) and all(schemas)
+            assert typed != (status == "204"), f"{name} {status}: name the model of its Reply, {HOW}"
+
+
+def test_every_body_has_an_example_that_fits_its_schema(described: dict[str, Any]) -> None:
+    components = described["components"]
+    for name, operation in operations(described):
+        bodies = {"request": operation.get("requestBody", {}), **operation["responses"]}
+        for what, body in bodies.items():
+            for content in resolve(described, body).get("content", {}).values():
+                assert "example" in content, f"{name} {what}: give its model an EXAMPLE"
+                faults = list(find_faults(content["schema"], content["example"], components))
+                assert not faults, f"{name} {what}: its EXAMPLE does not fit: {faults}"
+
+
+def test_every_error_has_the_one_body_and_codes_with_a_meaning(described: dict[str, Any]) -> None:
+    for name, operation in operations(described):
+        errors = {status for status, answer in operation["responses"].items() if "$ref" in answer}
+        assert errors >= {"403", "413", "429", "500"}, f"{name}: any request may meet these"
+        if operation.get("security"):
+            assert errors >= {"401", "422", "503"}, f"{name}: any call with a key may meet these"
+        if "requestBody" in operation:
+            assert errors >= {"400", "408", "422"}, f"{name}: any call with a body may meet these"
+        for status in errors:
+            told = operation["responses"][status]
+            content = resolve(described, told)["content"]["application/json"]
+            assert content["schema"] == {"$ref": "#/components/schemas/ErrorBody"}
+            assert any(f"`{code}`" in told["description"] for code in MEANINGS), f"{name} {status}: names no code"
+    codes = {wire.code for wire in (*WIRES.values(), INTERNAL)}
+    assert set(MEANINGS) == codes, "each code of problems.WIRES has a meaning in openapi.MEANINGS, and no other has"
+
+
+def test_a_field_that_is_not_described_and_a_status_that_is_not_declared_are_found(described: dict[str, Any]) -> None:
+    """The judge itself: each of its ways to find a fault finds one."""
+    operation = described["paths"][f"{V1}/turns"]["post"]
+    whole = b'{"ok":true,"position":1,"duplicate":false}'
+    assert list(find_answer_faults(described, operation, "201", whole)) == []
+    for status, body, fault in (
+        ("201", b'{"ok":true,"position":1}', "duplicate: is missing"),
+        ("201", b'{"ok":true,"position":1,"duplicate":false,"more":1}', "more: is not described"),
+        ("201", b'{"ok":true,"position":"1","duplicate":false}', "str where integer"),
+        ("201", b'{"ok":false,"position":1,"duplicate":false}', "is not True"),
+        ("418", b"{}", "not declared"),
+        ("404", whole, "error: is missing"),
+    ):
+        found = list(find_answer_faults(described, operation, status, body))
+        assert any(fault in one for one in found), (fault, found)
+
+
+@dataclass
+class Caller:
+    """A tenant that calls operations and keeps which statuses they answered; answers are judged as they come."""
+
+    http: httpx.AsyncClient
+    held: HeldToSchema
+    ids: dict[str, str] = field(default_factory=dict)
+
+    async def __call__(self, status: int, method: str, path: str, body: Any = None, **query: Any) -> Any:
+        reply = await self.http.request(method, path, json=body, params=query)
+        assert reply.status_code == status, f"{method} {path}: {reply.text}"
+        return reply.json() if reply.headers.get("content-type") == "application/json" else reply.text
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def caller(world: World, ana: Tenant) -> AsyncIterator[Caller]:
+    """A caller who may do everything, in a tenant of its own."""
+    held = HeldToSchema(world.app)
+    headers = {"authorization": f"Bearer {ana.token}"}
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(held), base_url="http://127.0.0.1:8300", headers=headers
+    ) as client:
+        yield Caller(client, held)
+
+
+async def test_every_operation_answers_as_it_is_described(
+    world: World, described: dict[str, Any], caller: Caller, turn: dict[str, Any]
+) -> None:
+    await call_turns_and_recall(caller, turn)
+    await call_units_and_knowledge(caller)
+    await call_banks_and_erasures(caller)
+    await call_gateway_and_service(world, caller)
+    declared = {
+        f"{name} {status}"
+        for name, operation in operations(described)
+        for status in operation["responses"]
+        if status.startswith("2")
+    }
+    answered = {f"{name} {status}" for name, found in caller.held.answered.items() for status in found}
+    missed = declared - answered - set(NOT_CALLED)
+    assert not missed, f"call these in this test, or say in NOT_CALLED why not: {sorted(missed)}"
+
+
+async def call_turns_and_recall(call: Caller, turn: dict[str, Any]) -> None:
+    await call(201, "POST", f"{V1}/turns", turn)
+    await call(200, "POST", f"{V1}/turns", turn)
+    await call(409, "POST", f"{V1}/turns", {**turn, "messages": [{"role": "user", "content": "another"}]})
+    refused = {**turn, "turn_id": ""}
+    await call(200, "POST", f"{V1}/turns:batch", {"turns": [turn, refused]})
+    await call(200, "GET", f"{V1}/turns/monday/1")
+    await call(200, "GET", f"{V1}/turns", session_id="monday", turn_id="1")
+    await call(404, "GET", f"{V1}/turns/monday/2")
+    item = {"type": "message", "role": "user", "content": "When do we fly?"}
+    place = {"session_id": "monday", "turn_id": "2"}
+    await call(200, "POST", f"{V1}/turns/before", {**place, "current_input": [item]})
+    await call(200, "POST", f"{V1}/turns/after", {**place, "input_items": [item]})
+    question = {"query": "Lisbon", "explain": True}
+    found = await call(200, "POST", f"{V1}/recall", question)
+    call.ids["unit"], call.ids["other"] = (one["unit_id"] for one in found["results"][:2])
+    job = await call(202, "POST", f"{V1}/recall/jobs", question)
+    await call(200, "GET", f"{V1}/recall/jobs/{job['job_id']}")
+    await call(204, "DELETE", f"{V1}/recall/jobs/{job['job_id']}")
+    await call(404, "GET", f"{V1}/recall/jobs/{job['job_id']}")
+    await call(200, "GET", f"{V1}/banks/default/freshness")
+    await call(200, "GET", f"{V1}/freshness", bank="default")
+    await call(422, "GET", f"{V1}/freshness", bank="default", position=2**62)
+
+
+async def call_units_and_knowledge(call: Caller) -> None:
+    unit, other = call.ids["unit"], call.ids["other"]
+    await call(201, "POST", f"{V1}/directives", {"name": "tone", "content": "Answer briefly."})
+    await call(200, "POST", f"{V1}/directives", {"name": "tone", "content": "Answer briefly."})
+    found = await call(200, "GET", f"{V1}/directives")
+    link = {"from_unit_id": unit, "to_unit_id": other, "link_type": "causes"}
+    await call(201, "POST", f"{V1}/links", link)
+    await call(200, "POST", f"{V1}/links", link)
+    await call(200, "GET", f"{V1}/units/{unit}")
+    await call(404, "GET", f"{V1}/units/{NO_ID}")
+    # With a directive in the bank, and a message in front of the prompt.
+    await call(200, "POST", f"{V1}/recall", {"query": "Lisbon", "max_tokens": 100})
+    await call(200, "PATCH", f"{V1}/units/{unit}", {"content": "We fly to Lisbon on Saturday"})
+    await call(200, "PUT", f"{V1}/units/{unit}/pin")
+    await call(200, "DELETE", f"{V1}/units/{unit}/pin")
+    await call(200, "DELETE", f"{V1}/units/{other}", with_facts=True)
+    await call(204, "DELETE", f"{V1}/directives/{found['directives'][0]['directive_id']}")
+    document = {"content": "Check-in at Hotel Avenida is from 3 pm.", "title": "Hotel", "metadata": {"kind": "hotel"}}
+    added = await call(201, "POST", f"{V1}/docs", document)
+    await call(200, "POST", f"{V1}/docs", document)
+    await call(200, "GET", f"{V1}/docs/{added['doc_id']}")
+    await call(200, "GET", f"{V1}/docs", limit=1)
+    await call(204, "DELETE", f"{V1}/docs/{added['doc_id']}")
+    await call(200, "GET", f"{V1}/reflections")
+    await call(200, "GET", f"{V1}/profile", user_id="ana")
+
+
+async def call_banks_and_erasures(call: Caller) -> None:
+    await call(201, "POST", f"{V1}/banks", {"bank": "trips", "user_id": "ana"})
+    await call(200, "POST", f"{V1}/banks", {"bank": "trips", "user_id": "ana"})
+    await call(200, "GET", f"{V1}/banks")
+    await call(200, "PATCH", f"{V1}/banks/default", {"language": "en"})
+    await call(201, "POST", f"{V1}/banks", {"bank": ".."})
+    await call(200, "PATCH", f"{V1}/banks", {"language": "de"}, bank="..")
+    await call(404, "PATCH", f"{V1}/banks/nowhere", {"language": "en"})
+    found = await call(200, "POST", f"{V1}/recall", {"query": "fly"})
+    units = [one["unit_id"] for one in found["results"]]
+    await call(200, "DELETE", f"{V1}/units/{units[0]}", erase=True)
+    await call(204, "DELETE", f"{V1}/units/{units[1]}")
+    receipt = await call(200, "POST", f"{V1}/erasures", {"kind": "session", "session_id": "monday"})
+    await call(200, "GET", f"{V1}/erasures/{receipt['erasure_id']}")
+
+
+async def call_gateway_and_service(world: World, call: Caller) -> None:
+    user = await world.tenant(gateway_user="ana")
+    who = {"user_id": "ana", "user_key": user.token}
+    said = {"sender_id": "ana", "role": "user", "timestamp": 1_772_443_800_000, "content": "We fly on Friday"}
+    await call(200, "POST", "/memories/add", {**who, "session_id": "chat:1", "messages": [said]})
+    await call(200, "POST", "/memories/flush", {**who, "session_id": "chat:1"})
+    asked = {"conversation_id": "1", "query": "Friday", "scope": ["current_chat"]}
+    found = await call(200, "POST", "/memories/search", {**who, **asked})
+    assert found["results"]
+    for path in ("/health/live", "/health/ready", "/metrics"):
+        await call(200, "GET", path)
+    await user.http.aclose()
+
+
+async def test_every_operation_refuses_as_it_is_described(world: World, described: dict[str, Any]) -> None:
+    """Without a key, with one that may only read, with broken bodies and parameters: judged by HeldToSchema."""
+    reader = await world.tenant(write=False)
+    refused_inputs: tuple[dict[str, Any], ...] = ({}, {"json": {}}, {"content": b"{"}, {"params": {"unknown": "1"}})
+    refused = 0
+    for name, _ in operations(described):
+        method, path = name.split(" ")
+        asked = path.replace("{bank}", "default").replace("{session_id}", "s").replace("{turn_id}", "t")
+        for parameter in ("unit_id", "doc_id", "directive_id", "erasure_id", "job_id"):
+            asked = asked.replace(f"{{{parameter}}}", str(uuid4()))
+        for client in (reader.http, world.client()):
+            for more in refused_inputs:
+                reply = await client.request(method, asked, **more)
+                refused += reply.status_code >= 400
+    assert refused > 4 * 35
+    await reader.http.aclose()
+
+
+def test_the_page_of_the_http_api_is_current(described: dict[str, Any]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "http.md").read_text()
+    assert page == render_reference(described), "run: .venv/bin/python -m producers.http.reference > docs/http.md"
