@@ -11,6 +11,7 @@ from producers.http import (
     docs,
     erasures,
     knowledge,
+    mcp,
     memories,
     names,
     problems,
@@ -94,6 +95,7 @@ def create_app(
         knowledge.knowledge_routes(memory, keys),
         profiles.profile_routes(memory, keys),
         memories.gateway_routes(memory, keys),
+        *((mcp.mcp_routes(memory, keys, settings.max_request_bytes),) if settings.mcp else ()),
         service.service_routes(health, metrics),
         docs.routes(app.title, app.openapi_url or ""),
     ):

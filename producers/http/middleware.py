@@ -29,7 +29,13 @@ ENTER = "afterturn.enter"
 #: What the request's key allows, once that is known.
 GRANT = "afterturn.grant"
 #: How the paths of each door begin, routed or not; calls of others (health, metrics, documentation) are not noted.
-DOORS = {"/api/": call_audit.Door.HTTP, "/memories/": call_audit.Door.GATEWAY}
+DOORS = {
+    "/api/": call_audit.Door.HTTP,
+    "/memories/": call_audit.Door.GATEWAY,
+    "/mcp": call_audit.Door.MCP,
+}
+#: Which tool of MCP a request called, the code with which it was refused and the kind of an unexpected error, if any.
+TOOL = "afterturn.tool"
 
 log = structlog.get_logger("afterturn.api")
 
@@ -129,6 +135,9 @@ class _Visit:
         metrics.REQUESTS.labels(method, route, str(self._status)).inc()
         took = round((time.perf_counter() - self._start) * 1000, 2)
         told = {"method": method, "route": route, "status": self._status, "ms": took, "request_id": self._id}
+        if TOOL in self._scope:
+            told["tool"], self._code, self._error = self._scope[TOOL]
+            route = f"{route} {told['tool']}"
         if self._error:
             log.error("request", **told, error=self._error)
         else:

@@ -83,7 +83,7 @@ class AfterTurnBody(_LifecycleBody):
     }
 
 
-class BeforeTurnAnswer(WireModel):
+class PreparedTurn(WireModel):
     """What the agent gives its model, the current input last."""
 
     project: str
@@ -91,6 +91,11 @@ class BeforeTurnAnswer(WireModel):
     recall_fact_ids: list[str]
     recall_insight_ids: list[str]
     context_token_count: int
+
+
+class BeforeTurnAnswer(PreparedTurn):
+    """What the agent gives its model, and how fresh it is."""
+
     position: int
     freshness: FreshnessBlock
 
@@ -105,10 +110,15 @@ class BeforeTurnAnswer(WireModel):
     }
 
 
-class AfterTurnAnswer(Done):
+class KeptTurn(Done):
     """The turn is durable."""
 
     project: str
+
+
+class AfterTurnAnswer(KeptTurn):
+    """The turn is durable at this position."""
+
     position: int
     freshness: FreshnessBlock
 

@@ -133,6 +133,17 @@ def _build_search(one: Trial) -> dict[str, Any]:
     return {"user_id": one.user, "user_key": one.caller.token, **asked}
 
 
+def _call_tool(name: str, **arguments: Any) -> TrialRequest:
+    """Return a call of a tool over MCP."""
+    asked = {"name": name, "arguments": arguments}
+    return TrialRequest("POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": asked})
+
+
+def _name_project(body: dict[str, Any]) -> dict[str, Any]:
+    """Return a body with its bank under the name that tools have for it."""
+    return {"project" if name == "bank" else name: value for name, value in body.items()}
+
+
 def _make_read_route(ask: Callable[[Trial], TrialRequest], *, by_id: bool = False) -> TrialRoute:
     return TrialRoute(ask, by_id=by_id)
 
@@ -287,6 +298,20 @@ ROUTES: dict[str, TrialRoute] = {
     "GET /api/v1/reflections": _make_read_route(
         lambda t: TrialRequest("GET", f"/api/v1/reflections?bank={_quote_bank(t)}")
     ),
+    "POST /mcp memory_before_turn": _make_read_route(
+        lambda t: _call_tool("memory_before_turn", **_name_project(t.before()))
+    ),
+    "POST /mcp memory_after_turn": _make_read_route(
+        lambda t: _call_tool("memory_after_turn", **_name_project(t.after()))
+    ),
+    "POST /mcp memory_search": _make_read_route(lambda t: _call_tool("memory_search", project=t.bank, query=t.query)),
+    "POST /mcp memory_remember": _make_read_route(lambda t: _call_tool("memory_remember", project=t.bank, text=SAID)),
+    "POST /mcp memory_forget": _make_change_route(
+        lambda t: _call_tool("memory_forget", project=t.bank, id=t.things.unit)
+    ),
+    "POST /mcp memory_forget a document": _make_change_route(
+        lambda t: _call_tool("memory_forget", project=t.bank, id=t.things.doc)
+    ),
     "POST /memories/add": _make_read_route(lambda t: TrialRequest("POST", "/memories/add", _build_message(t))),
     "POST /memories/flush": _make_read_route(lambda t: TrialRequest("POST", "/memories/flush", _build_message(t))),
     "POST /memories/search": _make_read_route(lambda t: TrialRequest("POST", "/memories/search", _build_search(t))),
@@ -294,6 +319,7 @@ ROUTES: dict[str, TrialRoute] = {
 
 #: Routes that are served and not tried, each with the reason.
 UNTRIED = {
+    "POST /mcp/": "the same as /mcp",
     "GET /health/live": "reads nothing",
     "GET /health/ready": "says which part fails; no tenant is named",
     "GET /metrics": "counts over all tenants; no label names one",

@@ -8,6 +8,8 @@ from urllib.parse import unquote
 import httpx
 import orjson
 
+FIRST_REFUSAL = 400
+
 
 @dataclass(frozen=True, slots=True)
 class TrialRequest:
@@ -26,8 +28,15 @@ class Reply:
     body: bytes = field(repr=False)
 
     def json(self) -> Any:
-        """Return the body's value; None where there is none."""
-        return orjson.loads(self.body) if self.body else None
+        """Return the body's value; None where there is none. Of a call of a tool, what the tool says."""
+        value = orjson.loads(self.body) if self.body else None
+        result = value.get("result") if isinstance(value, dict) else None
+        return orjson.loads(result["content"][0]["text"]) if isinstance(result, dict) else value
+
+    @property
+    def refused(self) -> bool:
+        """Whether the request was refused, by a status or by a tool."""
+        return self.status >= FIRST_REFUSAL or b'"isError":true' in self.body
 
 
 Send = Callable[[TrialRequest, str], Awaitable[Reply]]
@@ -84,4 +93,4 @@ async def _run_request(app: Any, scope: dict[str, Any], content: bytes) -> Reply
 
 def _build_headers(token: str) -> dict[str, str]:
     known = {"authorization": f"Bearer {token}"} if token else {}
-    return {**known, "content-type": "application/json"}
+    return {**known, "content-type": "application/json", "accept": "application/json"}

@@ -1,0 +1,119 @@
+"""What the memory tools take, and the bodies of the facade that it becomes. Pure.
+
+Agents leave out what they do not know: the project and the session are `default`, a turn without a name gets one.
+"""
+
+import secrets
+import time
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.json_schema import GenerateJsonSchema
+
+from producers.turns.requests import DEFAULT_INPUT_TOKENS
+
+DEFAULT = "default"
+Items = list[dict[str, Any]]
+
+
+class Untitled(GenerateJsonSchema):
+    """Schemas without a title for each field, which says nothing and fills an agent's context."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        """Return False."""
+        del schema
+        return False
+
+
+class Arguments(BaseModel):
+    """What every tool takes."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    project: str = Field(DEFAULT, description="memory to use; a bank of this service")
+    plugin: str | None = Field(None, description="accepted and ignored")
+
+
+class TurnArguments(Arguments):
+    """What both calls of a turn's life cycle take."""
+
+    session_id: str = Field(DEFAULT, description="conversation")
+    turn_id: str | None = Field(
+        None, description="name of the turn; a retry must send the same, so choose one before the first call"
+    )
+    user_id: str | None = Field(None, description="who speaks")
+    conversation_items: Items = Field(
+        default_factory=list,
+        repr=False,
+        description="whole history; the next two say which part of it is current",
+    )
+    current_input_start: int = Field(0, description="where the current input begins in conversation_items")
+    current_input_count: int = Field(0, description="how many items it has; 0: to the end")
+
+    def body(self) -> dict[str, Any]:
+        """Return the body of the facade's call."""
+        given = {name: getattr(self, name) for name in self.model_fields_set - {"plugin", "turn_id"}}
+        return {
+            **{name: value for name, value in given.items() if value is not None},
+            "project": self.project,
+            "session_id": self.session_id,
+            "turn_id": make_turn_id() if self.turn_id is None else self.turn_id,
+        }
+
+
+class BeforeTurnArguments(TurnArguments):
+    """A turn that is about to begin."""
+
+    current_input: Items | dict[str, Any] | str | None = Field(
+        None, repr=False, description="what the turn asks: items, one item, or text"
+    )
+    current_input_text: str | None = Field(None, repr=False, description="what the turn asks, as text")
+    base_instructions: str | None = Field(None, repr=False, description="accepted; not used")
+    max_input_tok: int = Field(DEFAULT_INPUT_TOKENS, description="tokens that the answer may have; 0: no limit")
+
+    def body(self) -> dict[str, Any]:
+        """Return the body of the facade's call: the current input as items."""
+        body = super().body()
+        given = self.current_input_text if self.current_input is None else self.current_input
+        body.pop("current_input_text", None)
+        if given is not None:
+            body["current_input"] = given if isinstance(given, list) else [_as_item(given)]
+        return body
+
+
+class AfterTurnArguments(TurnArguments):
+    """A turn that is over."""
+
+    input_items: Items = Field(default_factory=list, repr=False, description="what was asked")
+    output_items: Items = Field(default_factory=list, repr=False, description="what the agent said and did")
+
+
+class SearchArguments(Arguments):
+    """A question."""
+
+    query: str = Field(repr=False, description="what to look for, in words")
+    k: int = Field(5, ge=1, le=50, description="results at most")
+
+
+class RememberArguments(Arguments):
+    """Something to keep."""
+
+    text: str = Field(repr=False, description="what to remember, understandable by itself")
+    title: str | None = Field(None, repr=False, description="what it is about")
+
+
+class ForgetArguments(Arguments):
+    """Something to forget."""
+
+    id: str = Field(description="`unit_id` of memory_search, or `id` of memory_remember")
+
+
+def make_turn_id() -> str:
+    """Return a name for a turn that has none: a retry of such a turn is another turn."""
+    return f"turn-{time.time_ns() // 1_000_000}-{secrets.token_hex(3)}"
+
+
+def _as_item(given: dict[str, Any] | str) -> dict[str, Any]:
+    if isinstance(given, dict):
+        return given
+    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": given}]}

@@ -1,0 +1,299 @@
+"""The memory tools over MCP, called by the official SDK's clients of both eras, and badly by hand."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import types
+from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from producers.mcp.server import describe_tool
+from producers.mcp.tools import TOOLS
+from producers.service.recall_service import Asking
+from producers.settings import ApiSettings
+from store import identity
+from tests.producers.conftest import Tenant, World, broker_of, build
+from tests.servers import TestValkey
+
+MARK = "zq93quartz"
+ERAS = ("legacy", "auto", "2026-07-28")
+ACCEPT = {"accept": "application/json"}
+
+
+@asynccontextmanager
+async def client_of(world: World, tenant: Tenant, mode: str = "auto", path: str = "/mcp") -> AsyncIterator[Client]:
+    """A client of the SDK, through every layer but the socket."""
+    headers = {"authorization": f"Bearer {tenant.token}"}
+    async with (
+        httpx2.AsyncClient(transport=httpx2.ASGITransport(world.app), headers=headers) as http,
+        Client(streamable_http_client(f"http://127.0.0.1:8300{path}", http_client=http), mode=mode) as client,
+    ):
+        yield client
+
+
+async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    """Return what a tool answers, which the client holds to the tool's schema."""
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result.content
+    found: dict[str, Any] = result.structured_content or {}
+    assert json.loads(text_of(result)) == found
+    return found
+
+
+async def refusal(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    result = await client.call_tool(tool, arguments)
+    assert result.is_error
+    told: dict[str, Any] = json.loads(text_of(result))
+    assert set(told) == {"code", "message", "retryable"}
+    return told
+
+
+def text_of(result: Any) -> str:
+    [part] = result.content
+    assert isinstance(part, types.TextContent)
+    return part.text
+
+
+def said(text: str, role: str = "user") -> dict[str, Any]:
+    return {"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}
+
+
+@pytest.mark.parametrize("mode", ERAS)
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/"])
+async def test_clients_of_both_eras_keep_a_turn_and_prepare_the_next(
+    world: World, ana: Tenant, mode: str, path: str
+) -> None:
+    async with client_of(world, ana, mode, path) as client:
+        listed = (await client.list_tools()).tools
+        assert [tool.name for tool in listed] == list(TOOLS)
+        kept = await call(
+            client,
+            "memory_after_turn",
+            session_id="s",
+            turn_id="1",
+            input_items=[said("We fly to Lisbon on Friday")],
+            output_items=[said("Noted", "assistant")],
+        )
+        assert kept == {"ok": True, "project": "default"}
+        shown = await call(client, "memory_before_turn", session_id="s", turn_id="2", current_input="When do we fly?")
+        assert shown["input_items"][-1] == said("When do we fly?")
+        assert "Lisbon" in str(shown["input_items"])
+        assert set(shown) == {
+            *("project", "input_items", "recall_fact_ids", "recall_insight_ids", "context_token_count"),
+        }
+
+
+async def test_a_memory_is_remembered_found_from_another_session_and_forgotten(world: World, ana: Tenant) -> None:
+    async with client_of(world, ana) as client:
+        first = await call(client, "memory_remember", text="The boiler is serviced in May", title="House")
+        again = await call(client, "memory_remember", text="The boiler is serviced in May", title="House")
+        assert (again["id"], again["duplicate"], first["duplicate"]) == (first["id"], True, False)
+        found = await call(client, "memory_search", query="boiler", k=3)
+        assert "boiler" in found["results"][0]["text"]
+        assert found["reference"]["role"] == "user"
+        shown = await call(client, "memory_before_turn", session_id="new", current_input_text="the boiler?")
+        assert "serviced in May" in str(shown["input_items"])
+        assert await call(client, "memory_forget", id=first["id"]) == {"ok": True, "project": "default"}
+        assert (await call(client, "memory_search", query="boiler"))["results"] == []
+        for gone in (first["id"], "nothing of the kind"):
+            told = await refusal(client, "memory_forget", id=gone)
+            assert (told["code"], told["retryable"]) == ("INVALID_ARGUMENT", False)
+
+
+async def test_one_unit_that_was_found_is_forgotten_by_its_id(world: World, ana: Tenant) -> None:
+    async with client_of(world, ana) as client:
+        await call(client, "memory_after_turn", turn_id="1", input_items=[said("The key is under the mat")])
+        [found] = (await call(client, "memory_search", query="key"))["results"]
+        await call(client, "memory_forget", id=found["unit_id"])
+        assert (await call(client, "memory_search", query="key"))["results"] == []
+
+
+@pytest.mark.law("L2")
+async def test_eight_clients_keep_the_same_turn_once_and_another_request_is_a_conflict(
+    world: World, ana: Tenant
+) -> None:
+    async def keep(mode: str) -> dict[str, Any]:
+        async with client_of(world, ana, mode) as client:
+            return await call(client, "memory_after_turn", session_id="s", turn_id="1", input_items=[said("hello")])
+
+    answers = await asyncio.gather(*(keep(ERAS[n % 2]) for n in range(8)))
+    assert answers == [{"ok": True, "project": "default"}] * 8
+    [[turns]] = await world.sql(
+        "select count(*) from afterturn.turn_t where host_id = :h", h=identity.host_id(ana.host)
+    )
+    assert turns == 1
+    async with client_of(world, ana) as client:
+        told = await refusal(client, "memory_after_turn", session_id="s", turn_id="1", input_items=[said("other")])
+        assert (told["code"], told["retryable"]) == ("TURN_CONFLICT", False)
+
+
+@pytest.mark.parametrize(
+    "tool, arguments",
+    [
+        ("memory_before_turn", {}),
+        ("memory_before_turn", {"current_input": "x", "unknown": 1}),
+        ("memory_before_turn", {"current_input": "x", "session_id": ".."}),
+        ("memory_before_turn", {"current_input": "x", "project": " "}),
+        ("memory_before_turn", {"current_input": 7}),
+        ("memory_before_turn", {"current_input": "x", "max_input_tok": True}),
+        ("memory_before_turn", {"current_input": "nul \0"}),
+        ("memory_after_turn", {"turn_id": "1", "input_items": [said("x")] * 1025}),
+        ("memory_after_turn", {"turn_id": "1", "input_items": [{"no": "type"}]}),
+        ("memory_search", {"query": "x", "k": 0}),
+        ("memory_search", {}),
+        ("memory_remember", {"text": ""}),
+        ("memory_run_turn", {}),
+    ],
+)
+async def test_arguments_that_break_a_rule_are_named_and_nothing_is_kept(
+    world: World, ana: Tenant, tool: str, arguments: dict[str, Any]
+) -> None:
+    async with client_of(world, ana) as client:
+        told = await refusal(client, tool, **arguments)
+        assert (told["code"], told["retryable"]) == ("INVALID_ARGUMENT", False)
+        assert (await call(client, "memory_search", query="x"))["results"] == []
+
+
+async def test_defaults_of_the_contract_hold(world: World, ana: Tenant) -> None:
+    async with client_of(world, ana) as client:
+        await call(client, "memory_after_turn", input_items=[said("one")], plugin="any")
+        await call(client, "memory_after_turn", input_items=[said("two")])
+        shown = await call(client, "memory_before_turn", current_input=said("three"), base_instructions="Be brief")
+        assert shown["input_items"] == [said("one"), said("two"), said("three")]
+        assert shown["project"] == "default"
+
+
+async def test_a_key_that_may_only_read_keeps_nothing_and_one_that_opens_nothing_is_refused(world: World) -> None:
+    reader = await world.tenant(write=False)
+    async with client_of(world, reader) as client:
+        told = await refusal(client, "memory_after_turn", turn_id="1", input_items=[said("x")])
+        assert (told["code"], told["retryable"]) == ("PERMISSION_DENIED", False)
+    refused = await world.client().post("/mcp", json={})
+    assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
+    await reader.http.aclose()
+
+
+async def test_all_tools_are_described_in_little(world: World, ana: Tenant) -> None:
+    described = [describe_tool(tool) for tool in TOOLS.values()]
+    assert len(described) <= 8
+    size = sum(len(json.dumps(one.model_dump(mode="json", by_alias=True, exclude_none=True))) for one in described)
+    assert size < 16_000
+    for one in described:
+        assert "required" not in one.input_schema or set(one.input_schema["required"]) <= {"query", "text", "id"}
+        for name, schema in one.input_schema["properties"].items():
+            if schema.get("type") == "array":
+                assert schema["items"] == {"type": "object", "additionalProperties": True}, name
+    async with client_of(world, ana, "legacy") as client:
+        assert client.server_info is not None
+        assert client.server_info.name == "afterturn"
+        hints = {tool.name: tool.annotations for tool in (await client.list_tools()).tools}
+        assert [name for name, hint in hints.items() if hint and hint.read_only_hint] == [
+            "memory_before_turn",
+            "memory_search",
+        ]
+
+
+async def test_each_call_of_a_tool_is_a_row_of_the_call_audit(world: World, ana: Tenant) -> None:
+    async with client_of(world, ana, "2026-07-28") as client:
+        await call(client, "memory_search", query="x")
+        await refusal(client, "memory_search", query="x", k=0)
+        await refusal(client, f"memory_{MARK}")
+    assert await world.recorder.flush()
+    rows = await world.sql(
+        """select operation, code from afterturn.call_audit_t
+            where host_id = :h and door = 'mcp' and operation <> 'POST /mcp' order by call_id""",
+        h=identity.host_id(ana.host),
+    )
+    assert [tuple(row) for row in rows] == [
+        ("POST /mcp memory_search", None),
+        ("POST /mcp memory_search", "INVALID_ARGUMENT"),
+        ("POST /mcp unknown", "INVALID_ARGUMENT"),
+    ]
+
+
+def request(method: str, params: Any, **more: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params, **more}).encode()
+
+
+@pytest.mark.law("L7")
+async def test_what_is_no_request_is_answered_without_being_repeated(
+    ana: Tenant, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    deep = b"[" * 100_000
+    bodies = [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        MARK.encode(),
+        deep,
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":' + deep,
+        b"[" + request("tools/list", {}) + b"]",
+        b"\xff\xfe",
+        request("tools/call", [MARK]),
+        request("tools/call", {"name": MARK}),
+        request("tools/call", {"name": 7, "arguments": {"x": MARK}}),
+        request("tools/call", {"name": "memory_search", "arguments": MARK}),
+        request("tools/call", {"name": "memory_search", "arguments": {"query": f"\ud800{MARK}"}}),
+        request("tools/call", {"name": "memory_search", "arguments": {"query": float("nan"), "k": MARK}}),
+        request("tools/call", {"name": "memory_search", "arguments": {"query": 10**400, "project": [MARK]}}),
+        request(MARK, {}),
+        request("tools/list", {"cursor": {"x": MARK}}),
+        request("initialize", {"protocolVersion": MARK}),
+        json.dumps({"jsonrpc": "2.0", "method": "notifications/x", "params": {"x": MARK}}).encode(),
+        json.dumps({"jsonrpc": "2.0", "id": MARK, "result": {}}).encode(),
+    ]
+    for body in bodies:
+        for era in ({}, {"mcp-protocol-version": "2025-06-18"}, {"mcp-protocol-version": "2026-07-28"}):
+            headers = {**ACCEPT, **era, "content-type": "application/json"}
+            reply = await ana.http.post("/mcp", content=body, headers=headers)
+            assert reply.status_code < 500, (body[:99], reply.text)
+            # A request's own id comes back, as the protocol has it; and the revision that was asked for may be named.
+            if b"initialize" not in body and b'"id": "' not in body:
+                assert MARK not in reply.text, (body[:99], era)
+    heard = capsys.readouterr()
+    assert MARK not in f"{caplog.text}{heard.out}{heard.err}"
+
+
+@pytest.mark.law("L7")
+async def test_an_unexpected_error_tells_nothing_of_itself(
+    world: World, ana: Tenant, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    async def fail(*_: Any) -> None:
+        raise RuntimeError(MARK)
+
+    monkeypatch.setattr(Asking, "recall", fail)
+    caplog.set_level(logging.DEBUG)
+    for mode in ERAS:
+        async with client_of(world, ana, mode) as client:
+            told = await refusal(client, "memory_search", query=MARK)
+            assert told == {"code": "INTERNAL_ERROR", "message": "internal error", "retryable": True}
+    # The client of this test speaks of what it sends, and it is no part of the service.
+    ours = "\n".join(one.getMessage() for one in caplog.records if not one.name.startswith("http"))
+    heard = capsys.readouterr()
+    assert MARK not in f"{ours}{heard.out}{heard.err}"
+    assert "RuntimeError" in heard.out + heard.err
+
+
+async def test_only_post_is_served(ana: Tenant) -> None:
+    for method in ("GET", "DELETE", "PUT"):
+        reply = await ana.http.request(method, "/mcp", headers={"accept": "text/event-stream"})
+        assert (reply.status_code, reply.json()["error"]["code"]) == (405, "METHOD_NOT_ALLOWED")
+
+
+async def test_the_interface_can_be_switched_off(world: World, valkey: TestValkey) -> None:
+    without = build(world.postgres, broker_of(valkey.url, "without-mcp"), settings=ApiSettings(mcp=False))
+    try:
+        tenant = await without.tenant()
+        assert (await tenant.http.post("/mcp", json={})).status_code == 404
+        await tenant.http.aclose()
+    finally:
+        await without.close()
