@@ -79,7 +79,7 @@ def gateway_routes(memory: Memory, keys: Keys) -> APIRouter:
     async def search(request: Request) -> Response:
         value = await body_of(request)
         grant = await _authorise_user(request, value, keys, RECALL)
-        return json_response({"results": await memory.asking.search_messages(grant, value)})
+        return json_response(await memory.asking.search_messages(grant, value))
 
     return router
 

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from producers.errors import Invalid, Problem
 from producers.service.fields import BANK_BYTES, SESSION_BYTES, Moment, Name, Text, field_error, session_name
-from producers.service.recall_json import MOST_BYTES
+from producers.service.recall_json import MOST_BYTES, ROOM_FOR_NOTE, describe_cut
 from producers.service.turns import ContentField, limit_text, size_of
 from producers.service.wire import WireModel
 from producers.settings import ApiSettings
@@ -184,9 +184,11 @@ class SearchResult(WireModel):
 
 
 class SearchAnswer(WireModel):
-    """What was found, best first."""
+    """What was found, best first; `truncated` and `note` where there was no room for all results."""
 
     results: list[SearchResult]
+    truncated: bool | None = None
+    note: str | None = None
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "results": [
@@ -265,10 +267,10 @@ def question_of(body: SearchBody) -> RecallQuery | None:
     )
 
 
-def results_of(body: SearchBody, found: Sequence[Recalled]) -> list[dict[str, Any]]:
-    """Return what was found as the contract's results: the best, as many as an answer has room for."""
+def answer_of(body: SearchBody, found: Sequence[Recalled]) -> dict[str, Any]:
+    """Return what was found as the contract's answer: the best, as many as it has room for, and a note if not all."""
     own = session_of(CHAT + body.conversation_id)
-    results, room = list[dict[str, Any]](), MOST_BYTES - ROOM_AROUND
+    results, room = list[dict[str, Any]](), MOST_BYTES - ROOM_AROUND - ROOM_FOR_NOTE
     for item in found:
         here = CURRENT_CHAT in body.scope and item.session_id == own
         result = {
@@ -283,4 +285,6 @@ def results_of(body: SearchBody, found: Sequence[Recalled]) -> list[dict[str, An
         if room < 0:
             break
         results.append(result)
-    return results
+    if len(results) == len(found):
+        return {"results": results}
+    return {"results": results, **describe_cut(len(found), len(results), MOST_BYTES, "ask for fewer (top_k)")}

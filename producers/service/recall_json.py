@@ -164,14 +164,14 @@ def as_json(answer: Answer, most_bytes: int = MOST_BYTES) -> bytes:
     kept = _fit_items(answer.items, room, _least_bytes)
     if kept:
         # Most texts need no escapes: then this is the answer, and each text was written once.
-        written = _written(replace(answer, items=kept), _note(found, len(kept), most_bytes))
+        written = _written(replace(answer, items=kept), describe_cut(found, len(kept), most_bytes))
         if len(written) <= most_bytes:
             return written
     kept = _fit_items(kept, room, lambda item: len(_written(replace(answer, items=(item,), gateway=None))))
     if not kept and answer.items:
         first = answer.items[0]
         kept = [replace(first, text=cut(first.text, max(0, room) // LONGEST_CHARACTER), cut=True)]
-    return _written(replace(answer, items=kept), _note(found, len(kept), most_bytes))
+    return _written(replace(answer, items=kept), describe_cut(found, len(kept), most_bytes))
 
 
 def _least_bytes(item: Recalled) -> int:
@@ -185,9 +185,11 @@ def _fit_items(items: Sequence[Recalled], room: int, measure: Callable[[Recalled
     return [item for item, _ in takewhile(lambda pair: pair[1] <= room, zip(items, sizes, strict=True))]
 
 
-def _note(found: int, kept: int, most_bytes: int) -> Mapping[str, Any]:
-    held = f"{kept} of {found} results: an answer has at most {most_bytes} bytes"
-    return {"truncated": True, "note": f"{held}; ask for fewer (k) or for less text (max_tokens)"}
+def describe_cut(
+    found: int, kept: int, most_bytes: int, advice: str = "ask for fewer (k) or for less text (max_tokens)"
+) -> Mapping[str, Any]:
+    """Return what an answer says that has room for `kept` of the results alone."""
+    return {"truncated": True, "note": f"{kept} of {found} results: an answer has at most {most_bytes} bytes; {advice}"}
 
 
 def _written(answer: Answer, note: Mapping[str, Any] = NOTHING) -> bytes:

@@ -12,7 +12,7 @@ from producers import fair_queue, metrics
 from producers.errors import Invalid, Problem
 from producers.service.banks import listable_names, reaches_bank, resolve_speaker
 from producers.service.dependencies import Dependencies
-from producers.service.gateway_calls import SearchBody, question_of, results_of
+from producers.service.gateway_calls import SearchBody, answer_of, question_of
 from producers.service.load_shedding import Shed
 from producers.service.recalls import Answer, Freshly, RecallBody, RecallJobBody
 from producers.service.turns import parse_body
@@ -99,14 +99,14 @@ class Asking:
         await self._job(grant, job)
         await self._parts.jobs.cancel(grant.host_id, job)
 
-    async def search_messages(self, grant: Grant, asked: Any) -> list[dict[str, Any]]:
-        """Answer a gateway's client; an answer without results is an empty list. Raises Invalid, PermissionDenied."""
+    async def search_messages(self, grant: Grant, asked: Any) -> dict[str, Any]:
+        """Answer a gateway's client; without results they are an empty list. Raises Invalid, PermissionDenied."""
         with _count_question():
             body = parse_body(SearchBody, asked)
             await self._parts.reach(grant, body.bank)
             question = question_of(body)
             found = await self._parts.recalls.find(grant.host_id, question) if question else None
-        return results_of(body, found.items) if found else []
+        return answer_of(body, found.items if found else ())
 
     async def freshness(self, grant: Grant, bank: str, position: int | None = None, wait_ms: int = 0) -> Freshly:
         """Say how far the stages of a bank have come; with a position, wait until all passed it or time is up.

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producers.service.gateway_calls import SearchBody, results_of
+from producers.service.gateway_calls import SearchBody, answer_of
 from producers.service.recall_json import MOST_BYTES, as_json
 from producers.service.recalls import Answer, Freshly
 from producers.settings import ApiSettings
@@ -98,10 +98,13 @@ def test_a_gateway_client_is_answered_with_the_best_results_that_have_room() -> 
     named = {"user_id": "u", "app_id": "a", "project_id": "p", "user_key": "k"}
     body = SearchBody.model_validate({**named, **asked})
     found = [*answering(*("\x01" * 262_144 for _ in range(8))).items]
-    told = results_of(body, found)
+    answer = answer_of(body, found)
+    told = answer["results"]
+    assert answer["truncated"] is True
+    assert "5 of 8 results" in answer["note"]
     assert [one["id"] for one in told] == [str(item.unit_id) for item in found[:5]]
-    assert len(orjson.dumps({"results": told})) <= MOST_BYTES
-    assert results_of(body, found[:2]) == told[:2]
+    assert len(orjson.dumps(answer)) <= MOST_BYTES
+    assert answer_of(body, found[:2]) == {"results": told[:2]}
 
 
 async def test_a_directive_has_the_limit_of_a_message(world: World, ana: Tenant) -> None:

@@ -73,7 +73,7 @@ async def _converse(options: argparse.Namespace) -> None:
         model = Model(await stack.enter_async_context(http), options.model)
         afterturn = None
         if options.afterturn:
-            client = AsyncAfterturn(options.afterturn, os.environ["AFTERTURN_API_KEY"])
+            client = AsyncAfterturn(options.afterturn, os.environ["AFTERTURN_API_KEY"], allow_http=options.allow_http)
             afterturn = await stack.enter_async_context(client)
         memory = await stack.enter_async_context(HybridMemory.open(config, options.home, afterturn=afterturn))
         for prompt in [options.prompt] if options.prompt else sys.stdin:
@@ -92,6 +92,7 @@ def main() -> None:
     parser.add_argument("--model-url", required=True, help="for example http://127.0.0.1:8080/v1")
     parser.add_argument("--model", default="default")
     parser.add_argument("--afterturn", help="URL of an Afterturn service")
+    parser.add_argument("--allow-http", action="store_true", help="send its key in clear to another machine")
     logging.basicConfig(level=logging.WARNING)
     asyncio.run(_converse(parser.parse_args()))
 
