@@ -27,7 +27,7 @@ class ApiSettings(BaseModel):
     host: str = Field(default="127.0.0.1", min_length=1, description="address to listen on")
     port: int = Field(default=8300, ge=0, le=65535, description="port to listen on; 0 picks a free one")
     mcp: bool = Field(default=True, description="serve the memory tools of MCP at /mcp")
-    max_messages: int = Field(default=64, ge=1, le=1024, description="messages of one turn")
+    max_messages: int = Field(default=1024, ge=1, le=1024, description="messages of one turn")
     max_message_bytes: int = Field(default=262_144, ge=1024, le=16_777_216, description="UTF-8 bytes of one message")
     max_recall_jobs: int = Field(
         default=256,

@@ -19,7 +19,7 @@ from producers.service.recalls import MAX_QUERY_BYTES, Freshly
 from producers.service.turns import parse_body
 from producers.settings import ApiSettings
 from producers.turns.history import choose_delta, choose_history, cut_history
-from producers.turns.items import Item, count_tokens, role_of, text_of
+from producers.turns.items import KEPT, Item, count_tokens, role_of, text_of
 from producers.turns.recalled import (
     CHUNKS,
     FACTS,
@@ -47,8 +47,6 @@ FACTS_READ = 200
 RECALLED = 20
 #: How long a turn that another request is writing, or whose session is held, is waited for, in seconds.
 BUSY_S = 5.0
-#: How an item stands among the parts of a message.
-KEPT = "response_item"
 
 
 class TurnLifecycle:

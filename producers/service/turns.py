@@ -10,18 +10,30 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from uuid import UUID
 
 import orjson
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 
 from producers.errors import Invalid, Problem, ProducerError, TooLarge
 from producers.service.fields import BankName, Moment, Name, SessionName, Text, TurnName, field_error
 from producers.service.framing import strip
 from producers.service.wire import WireModel
 from producers.settings import ApiSettings
+from producers.turns.items import KEPT, clean_items, is_blank, is_item, role_of, text_of
 from store.errors import NotFound
 from store.log.storable import check_json, check_text
 from store.memory.turns import NewMessage, NewTurn
 
 MAX_BATCH = 500
+#: Of a text within an item, before it is known how much a message may have.
+LONGEST_TEXT = 16_777_216
 MAX_METADATA_BYTES = 16_384
 #: A turn's metadata are kept with each of its messages: so much of them is written by one call.
 MAX_METADATA_BYTES_OF_CALL = 4_194_304
@@ -70,6 +82,8 @@ def _describe_part(part: Mapping[str, Any]) -> str:
     """Return what a part says in words: its text, or that there was an image, a file, a tool's call."""
     if part["type"] in TEXT_PARTS:
         return str(part["text"])
+    if part["type"] == KEPT and isinstance(part.get("item"), dict):
+        return text_of(part["item"])
     name = part.get("name")
     return f"[{part['type']}: {name}]" if isinstance(name, str) and name else f"[{part['type']}]"
 
@@ -92,7 +106,7 @@ DocumentId = Annotated[UUID, PlainValidator(_document_id), WithJsonSchema({"type
 
 
 class MessageBody(BaseModel):
-    """One message of a turn."""
+    """One message of a turn, or an item of OpenAI's APIs as it is: calls, their outputs, unknown types, kept whole."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -100,6 +114,21 @@ class MessageBody(BaseModel):
     name: Name | None = None
     content: ContentField
     timestamp: Moment | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_items(cls, value: Any) -> Any:
+        return _message_of_item(value) if isinstance(value, dict) and is_item(value) else value
+
+
+def _message_of_item(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an item as a message whose one part it is; one that was nothing but a frame is blank."""
+    items = clean_items([value], "messages", LONGEST_TEXT)
+    # The name of a call is the tool's.
+    speaks = "call" not in str(value.get("type"))
+    said = {name: value[name] for name in ("name", "timestamp") if name in value and speaks}
+    content: Any = [{"type": KEPT, "item": item} for item in items if not is_blank(item)] or ""
+    return {**said, "role": role_of(items[0]) if items else "system", "content": content}
 
 
 class TurnBody(WireModel):

@@ -23,6 +23,10 @@ BINARY_CHARACTERS = 65_536
 OLD_FORM = "Memory recall:"
 #: Opaque to everybody but the model's maker: never looked into.
 OPAQUE = frozenset({"encrypted_content"})
+#: How an item stands among the parts of a message.
+KEPT = "response_item"
+#: What a message has that is an item of OpenAI's APIs, and none of ours.
+_MARKS = frozenset({"type", "tool_calls", "tool_call_id", "function_call", "refusal", "audio", "annotations"})
 #: A string under these names is somebody's text.
 TEXTS = frozenset({"text", "arguments"})
 
@@ -104,6 +108,11 @@ def _is_binary(text: str) -> bool:
     return len(text) > BINARY_CHARACTERS and _BASE64.fullmatch(text) is not None
 
 
+def is_item(value: Mapping[str, Any]) -> bool:
+    """Say whether a message is an item as OpenAI's chat completions or Responses have it."""
+    return not _MARKS.isdisjoint(value) or value.get("role") in ("developer", "function")
+
+
 def is_blank(item: Item) -> bool:
     """Say whether a message says nothing and shows nothing."""
     if item.get("type", "message") != "message" or item.get("tool_calls"):
@@ -118,10 +127,18 @@ def text_of(item: Mapping[str, Any]) -> str:
         return said
     if isinstance(said, list):
         return "\n".join(told for part in said if (told := _describe_part(part)))
-    if item.get("type", "message") == "message" and not item.get("tool_calls"):
-        return ""
+    calls = item.get("tool_calls")
+    if item.get("type", "message") == "message":
+        return "\n".join(map(_describe_call, calls)) if isinstance(calls, list) else ""
     name = item.get("name")
     return f"[{item.get('type', 'message')}: {name}]" if isinstance(name, str) else f"[{item.get('type', 'message')}]"
+
+
+def _describe_call(call: Any) -> str:
+    """Return which tool a chat message calls."""
+    called = call.get("function") if isinstance(call, dict) else None
+    name = called.get("name") if isinstance(called, dict) else None
+    return f"[function_call: {name}]" if isinstance(name, str) else "[function_call]"
 
 
 def _describe_part(part: Any) -> str:
