@@ -3,14 +3,20 @@
 import asyncio
 import json
 import logging
+import os
+import socket
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+import uvicorn
 from mcp import types
 from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 from producers.mcp.server import describe_tool
@@ -112,6 +118,42 @@ async def test_one_unit_that_was_found_is_forgotten_by_its_id(world: World, ana:
         [found] = (await call(client, "memory_search", query="key"))["results"]
         await call(client, "memory_forget", id=found["unit_id"])
         assert (await call(client, "memory_search", query="key"))["results"] == []
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto", "2026-07-28"])
+async def test_clients_that_start_a_program_reach_the_same_memory(
+    world: World, ana: Tenant, mode: str, tmp_path: Path
+) -> None:
+    (tmp_path / "garden" / ".git").mkdir(parents=True)
+    async with serve(world.app) as url:
+        started = StdioServerParameters(
+            command=sys.executable,
+            args=["-m", "afterturn_client.command", "mcp", "--url", url],
+            env={**os.environ, "AFTERTURN_API_KEY": ana.token},
+            cwd=tmp_path / "garden",
+        )
+        async with Client(started, mode=mode) as client:
+            assert [tool.name for tool in (await client.list_tools()).tools] == list(TOOLS)
+            kept = await call(client, "memory_after_turn", turn_id="1", input_items=[said("The roses need water")])
+            assert kept == {"ok": True, "project": "garden"}
+            assert (await call(client, "memory_search", query="roses"))["results"]
+    async with client_of(world, ana) as client:
+        assert (await call(client, "memory_search", query="roses"))["results"] == []
+        assert (await call(client, "memory_search", query="roses", project="garden"))["results"]
+
+
+@asynccontextmanager
+async def serve(app: Any) -> AsyncIterator[str]:
+    """Serve an application on a socket of this machine; yields its URL."""
+    config = uvicorn.Config(app, log_level="critical", lifespan="off", ws="none", timeout_graceful_shutdown=1)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = uvicorn.Server(config)
+        served = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await served
 
 
 @pytest.mark.law("L2")

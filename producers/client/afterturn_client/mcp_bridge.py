@@ -1,0 +1,164 @@
+"""Memory tools for MCP clients that speak over standard input and output: a bridge to `/mcp` of a running service.
+
+It holds no model, no database and no state but the protocol's revision. Every line is one message, handed on as it is;
+a call of a tool gets the project of the working folder where it names none. Nothing but the protocol is written.
+"""
+
+import asyncio
+import json
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import httpx
+
+#: Bytes of one message; the service's own limit is less.
+LONGEST_LINE = 4_194_304
+#: A recall that waits for freshness and the service's own waits end before.
+TIMEOUT_S = 60.0
+#: Codes of JSON-RPC: not JSON, no request, and the server's own trouble.
+PARSE_ERROR, INVALID_REQUEST, SERVER_ERROR = -32700, -32600, -32000
+#: Where a message of the 2026-07-28 revision says which revision it is of, and what is named again in a header.
+REVISION = "io.modelcontextprotocol/protocolVersion"
+NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+DEFAULT_PROJECT = "default"
+AWAY = "the memory service does not answer: start it (`afterturn up`), or say where it is (--url); then try again"
+
+
+def find_project(folder: Path) -> str:
+    """Return the name of the git repository a folder is in; `default` outside of any."""
+    root = next((one for one in (folder, *folder.parents) if (one / ".git").exists()), None)
+    return (root.name if root else "") or DEFAULT_PROJECT
+
+
+class Bridge:
+    """Hands messages to a service and returns its answers."""
+
+    def __init__(self, http: httpx.AsyncClient, project: str) -> None:
+        """Speak over `http`, whose base URL and key are those of the service."""
+        self._http = http
+        self._project = project
+        self._revision: str | None = None
+
+    async def answer(self, line: bytes) -> bytes | None:
+        """Return the line that answers a message; None where the protocol has no answer. Never raises for a message."""
+        if len(line) > LONGEST_LINE:
+            return _fail(None, INVALID_REQUEST, f"a message may have {LONGEST_LINE} bytes")
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError):
+            return _fail(None, PARSE_ERROR, "the line is not JSON")
+        if not isinstance(message, dict) or not isinstance(message.get("method"), str):
+            answered = isinstance(message, dict) and ("result" in message or "error" in message)
+            return None if answered else _fail(None, INVALID_REQUEST, "the line is no message of this protocol")
+        reply = await self._exchange(message)
+        if message["method"] == "initialize" and reply is not None:
+            self._revision = _find_revision(reply)
+        return reply
+
+    async def _exchange(self, message: dict[str, Any]) -> bytes | None:
+        """Send a message, and say in the protocol's words why no answer came, if none did."""
+        try:
+            body = json.dumps(self._complete(message)).encode()
+            reply = await self._http.post("/mcp", content=body, headers=self._headers(message), timeout=TIMEOUT_S)
+        except httpx.HTTPError:
+            return _refuse(message, "RESOURCE_BUSY", AWAY, retryable=True)
+        if reply.status_code in (202, 204):
+            return None
+        try:
+            value = reply.json()
+        except ValueError:
+            value = None
+        if isinstance(value, dict) and "jsonrpc" in value:
+            return json.dumps(value).encode()
+        error = value.get("error") if isinstance(value, dict) else None
+        told = error if isinstance(error, dict) else {}
+        code = "RESOURCE_BUSY" if told.get("retryable") else str(told.get("code", "INTERNAL_ERROR"))
+        say = str(told.get("message", f"no answer of this protocol: HTTP {reply.status_code}; is --url an Afterturn?"))
+        return _refuse(message, code, say, retryable=bool(told.get("retryable")))
+
+    def _complete(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Return a message with the project, where a tool is called without one."""
+        params = message.get("params")
+        if message["method"] != "tools/call" or not isinstance(params, dict):
+            return message
+        given = params.get("arguments", {})
+        if not isinstance(given, dict) or "project" in given:
+            return message
+        return {**message, "params": {**params, "arguments": {"project": self._project, **given}}}
+
+    def _headers(self, message: Mapping[str, Any]) -> dict[str, str]:
+        """Return the headers that the protocol wants beside a body."""
+        headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+        params = message.get("params")
+        meta = params.get("_meta") if isinstance(params, dict) else None
+        revision = meta.get(REVISION) if isinstance(meta, dict) else None
+        if not isinstance(revision, str):
+            return headers | ({"mcp-protocol-version": self._revision} if self._revision else {})
+        headers |= {"mcp-protocol-version": revision, "mcp-method": message["method"]}
+        name = params.get(NAMED.get(message["method"], "")) if isinstance(params, dict) else None
+        return {
+            name: value
+            for name, value in (headers | ({"mcp-name": name} if isinstance(name, str) else {})).items()
+            if value.isascii() and value.isprintable()
+        }
+
+
+async def run_bridge(bridge: Bridge, read: BinaryIO, write: BinaryIO) -> None:
+    """Answer lines as they come, each when its answer is there, until there are no more."""
+    lines: asyncio.Queue[bytes] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    # A thread of its own that nobody waits for: a read of standard input cannot be cancelled.
+    threading.Thread(target=_read_lines, args=(read, loop, lines), daemon=True).start()
+
+    async def serve(line: bytes) -> None:
+        answer = await bridge.answer(line)
+        if answer is None:
+            return
+        try:
+            write.write(answer + b"\n")
+            write.flush()
+        except BrokenPipeError:
+            lines.put_nowait(b"")  # whoever read has gone
+
+    async with asyncio.TaskGroup() as tasks:
+        while line := await lines.get():
+            if line.strip():
+                tasks.create_task(serve(line))
+
+
+def _read_lines(read: BinaryIO, loop: asyncio.AbstractEventLoop, lines: asyncio.Queue[bytes]) -> None:
+    """Put each line into a queue, the first bytes of one that is too long, and an empty one at the end."""
+    while True:
+        line = read.readline(LONGEST_LINE + 1)
+        rest = line
+        while len(rest) > LONGEST_LINE and not rest.endswith(b"\n"):
+            rest = read.readline(LONGEST_LINE + 1)
+        try:
+            loop.call_soon_threadsafe(lines.put_nowait, line)
+        except RuntimeError:
+            return  # the loop has ended
+        if not line:
+            return
+
+
+def _find_revision(reply: bytes) -> str | None:
+    result = json.loads(reply).get("result")
+    found = result.get("protocolVersion") if isinstance(result, dict) else None
+    return found if isinstance(found, str) else None
+
+
+def _refuse(message: Mapping[str, Any], code: str, say: str, *, retryable: bool) -> bytes | None:
+    """Return a refusal: of a tool as its result, of anything else as an error; None for what wants no answer."""
+    if "id" not in message:
+        return None
+    if message["method"] != "tools/call":
+        return _fail(message["id"], SERVER_ERROR, f"{code}: {say}")
+    text = json.dumps({"code": code, "message": say, "retryable": retryable})
+    result = {"content": [{"type": "text", "text": text}], "isError": True, "resultType": "complete"}
+    return json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode()
+
+
+def _fail(named: Any, code: int, say: str) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": named, "error": {"code": code, "message": say}}).encode()
