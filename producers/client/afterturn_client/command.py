@@ -2,35 +2,47 @@
 
 import argparse
 import asyncio
+import json
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
 
+from afterturn_client.claude_hooks import DEADLINE_S, HOOKS, project_of
+from afterturn_client.client import Afterturn
 from afterturn_client.errors import InvalidRequestError
 from afterturn_client.mcp_bridge import TIMEOUT_S, Bridge, find_project, run_bridge
-from afterturn_client.retry import RetryPolicy
+from afterturn_client.retry import NEVER
 from afterturn_client.target import Target
 
 DEFAULT_URL = "http://127.0.0.1:8300"
-USAGE = 2
+USAGE, INTERRUPTED = 2, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit code."""
     options = _build_parser().parse_args(arguments)
+    code: int = options.run(options)
+    return code
+
+
+def serve_mcp(options: argparse.Namespace) -> int:
+    """Serve the memory tools over standard input and output until there is no more input."""
+    project = options.project or find_project(Path.cwd())
     try:
-        target = Target(options.url, _read_key(options.key_file), options.project, TIMEOUT_S, RetryPolicy(),
-                        read_your_writes=False, allow_http=options.allow_http)  # fmt: skip
+        key = read_key(options.key_file)
+        target = Target(options.url, key, project, TIMEOUT_S, NEVER, read_your_writes=False,
+                        allow_http=options.allow_http)  # fmt: skip
     except (InvalidRequestError, OSError) as error:
         sys.stderr.write(f"afterturn-client: {error}\n")
         return USAGE
     try:
         asyncio.run(_serve(target))
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
     return 0
 
 
@@ -39,7 +51,33 @@ async def _serve(target: Target) -> None:
         await run_bridge(Bridge(http, target.bank), sys.stdin.buffer, sys.stdout.buffer)
 
 
-def _read_key(file: Path | None) -> str:
+def run_hook(options: argparse.Namespace) -> int:
+    """Run a hook of an agent: always exit code 0, and in time. What went wrong stands on standard error, in a word."""
+    answers: list[str] = []
+    # A thread that nobody waits for: a slow service may take no more of the agent's time than the deadline.
+    work = threading.Thread(target=_answer_hook, args=(options, answers), daemon=True)
+    work.start()
+    work.join(DEADLINE_S)
+    if answers:
+        sys.stdout.write(answers[0])
+    elif work.is_alive():
+        sys.stderr.write("afterturn-client: the memory service took too long; the agent goes on without it\n")
+    sys.stdout.flush()
+    return 0
+
+
+def _answer_hook(options: argparse.Namespace, answers: list[str]) -> None:
+    try:
+        event = json.loads(sys.stdin.buffer.read())
+        project = options.project or project_of(event)
+        with Afterturn(options.url, read_key(options.key_file), bank=project, timeout_s=DEADLINE_S, retry=NEVER,
+                       allow_http=options.allow_http) as memory:  # fmt: skip
+            answers.append(HOOKS[options.event](memory, event))
+    except Exception as error:  # noqa: BLE001 - fails open, and no text of the agent's reaches a log
+        sys.stderr.write(f"afterturn-client: no memory this time ({type(error).__name__})\n")
+
+
+def read_key(file: Path | None) -> str:
     """Return the key. Raises InvalidRequestError where none is given, OSError for a file that cannot be read."""
     named = file or (Path(told) if (told := os.environ.get("AFTERTURN_API_KEY_FILE")) else None)
     key = named.read_text(encoding="utf-8").strip() if named else os.environ.get("AFTERTURN_API_KEY", "")
@@ -54,18 +92,23 @@ def _read_key(file: Path | None) -> str:
 def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="afterturn-client", description="Memory of Afterturn for agents.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    mcp = commands.add_parser(
-        "mcp",
-        help="memory tools over standard input and output, for MCP clients that start a program",
-        description="Memory tools over standard input and output, for MCP clients that start a program. "
-        "Needs a running service; the key comes from AFTERTURN_API_KEY or a file.",
-    )
-    mcp.add_argument("--url", default=os.environ.get("AFTERTURN_URL", DEFAULT_URL), help="service (AFTERTURN_URL; "
-                     f"default {DEFAULT_URL})")  # fmt: skip
-    mcp.add_argument("--project", default=find_project(Path.cwd()), help="memory to use where a call names none "
-                     "(default: the git repository of the working folder, else `default`)")  # fmt: skip
-    mcp.add_argument("--key-file", type=Path, help="file that holds the key (AFTERTURN_API_KEY_FILE)")
-    mcp.add_argument("--allow-http", action="store_true", help="send the key in clear to another machine")
+    about = "memory tools over standard input and output, for MCP clients that start a program"
+    mcp = commands.add_parser("mcp", help=about, description=f"{about.capitalize()}. Needs a running service.")
+    mcp.set_defaults(run=serve_mcp)
+    about = "what an agent's hooks call: recall beside each prompt, keep each turn"
+    hook = commands.add_parser("hook", help=about, description=f"{about.capitalize()}. Reads the event as JSON from "
+                               f"standard input; ends within {DEADLINE_S:g} s and never stops the agent.")  # fmt: skip
+    hook.add_argument("agent", choices=["claude-code"])
+    hook.add_argument("event", choices=list(HOOKS), help="prompt: UserPromptSubmit; stop: Stop")
+    hook.set_defaults(run=run_hook)
+    for command in (mcp, hook):
+        command.add_argument("--url", default=os.environ.get("AFTERTURN_URL", DEFAULT_URL),
+                             help=f"service (AFTERTURN_URL; default {DEFAULT_URL})")  # fmt: skip
+        command.add_argument("--project", help="memory to use (default: the git repository of the working folder, "
+                             "else `default`)")  # fmt: skip
+        command.add_argument("--key-file", type=Path, help="file that holds the key (AFTERTURN_API_KEY_FILE; else "
+                             "AFTERTURN_API_KEY is the key)")  # fmt: skip
+        command.add_argument("--allow-http", action="store_true", help="send the key in clear to another machine")
     return parser
 
 
