@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 export PYTHONDONTWRITEBYTECODE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check static laws format clean
+.PHONY: help install demo test check static laws nightly format clean
 
 help: ## what can be made here
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,8 +35,14 @@ static: $(STAMP) ## format, lint, types, import directions
 check: static ## what to run before every commit: static checks and the fast tests
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"
 
-laws: $(STAMP) ## break each law on purpose, in a copy, and see its test turn red
+laws: $(STAMP) ## break each law on purpose, three ways, in a copy, and see its tests turn red
+	@$(BIN)/python -m tests.laws --each 3
+
+nightly: $(STAMP) ## what takes long: every planted fault, chaos, tenant isolation and attacks on real stacks; half an hour
 	@$(BIN)/python -m tests.laws
+	@$(BIN)/afterturn chaos --turns 5000 --workers 4
+	@$(BIN)/afterturn check walls --tries 100000
+	@$(BIN)/afterturn bench attacks
 
 format: $(STAMP) ## format and mend what can be mended
 	@$(BIN)/ruff format .

@@ -1,11 +1,13 @@
 """`make laws`: run the laws' tests on the code as it is, then plant each fault in a copy and see them turn red."""
 
+import argparse
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -51,12 +53,12 @@ class Lane:
         )
 
 
-def main(chosen: Sequence[str]) -> int:
-    """Return 0 when the laws' tests are green on the code and red on every fault (of these laws, or of all).
+def main(chosen: Sequence[str], each: int) -> int:
+    """Return 0 when the laws' tests are green on the code and red on the first `each` faults of these laws, or of all.
 
     A law without a fault is a failure.
     """
-    mutants = [mutant for mutant in MUTANTS if not chosen or mutant.law in chosen]
+    mutants = list(_choose(chosen, each))
     broken = {mutant.law for mutant in mutants}
     if unbroken := [law for law in chosen or LAWS if law not in broken]:
         print(f"no fault is planted for {', '.join(unbroken)}", file=sys.stderr)
@@ -77,6 +79,14 @@ def main(chosen: Sequence[str]) -> int:
         if not was_caught:
             print(f"escaped: {mutant.law} {mutant.fault} ({mutant.held_by})", file=sys.stderr)
     return 0 if all(caught) else 1
+
+
+def _choose(chosen: Sequence[str], each: int) -> Iterator[Mutant]:
+    counted = Counter[str]()
+    for mutant in MUTANTS:
+        counted[mutant.law] += 1
+        if (not chosen or mutant.law in chosen) and counted[mutant.law] <= each:
+            yield mutant
 
 
 @contextmanager
@@ -142,4 +152,8 @@ def _write(file: Path, code: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    parser = argparse.ArgumentParser(prog="python -m tests.laws", description=__doc__)
+    parser.add_argument("laws", nargs="*", metavar="LAW", help="L1, L2, ... (default: all)")
+    parser.add_argument("--each", type=int, default=len(MUTANTS), metavar="N", help="faults of each law (default: all)")
+    options = parser.parse_args()
+    sys.exit(main(options.laws, options.each))
