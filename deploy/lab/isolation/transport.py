@@ -30,8 +30,9 @@ class Reply:
     def json(self) -> Any:
         """Return the body's value; None where there is none. Of a call of a tool, what the tool says."""
         value = orjson.loads(self.body) if self.body else None
-        result = value.get("result") if isinstance(value, dict) else None
-        return orjson.loads(result["content"][0]["text"]) if isinstance(result, dict) else value
+        if isinstance(value, dict) and "jsonrpc" in value and "result" in value:
+            return orjson.loads(value["result"]["content"][0]["text"])
+        return value
 
     @property
     def refused(self) -> bool:
