@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.derived.facts import Identity, identity_columns
 from store.derived.insights import Statement, derive_insight
 from store.derived.reflection_vectors import Drawn, open_rows
+from store.derived.temporal_links import read_weights
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
@@ -44,9 +45,11 @@ REFLECTIONS = text("""
       from unnest(cast(:reflections as uuid[])) t(id),
            lateral (select r.* from afterturn.agent_memory_reflection_t r
                      where r.host_id = :host and r.bank_id = :bank and r.reflection_id = t.id offset 0) r""")
+#: What a link weighs from a fact to the one that took its place.
+SUPERSEDES = 1.0
 LINKS = text("""
-    select l.from_unit_id, l.to_unit_id, l.aggregate_version, l.active,
-           b.turn_id = a.turn_id or l.weight < 1 as of_what_was_said
+    select l.from_unit_id, l.to_unit_id, l.aggregate_version, l.active, l.weight, b.turn_id as later_turn,
+           b.turn_id = a.turn_id as of_one_turn
       from unnest(cast(:units as uuid[])) t(id),
            lateral (select l.* from afterturn.agent_memory_link_t l
                      where l.host_id = :host and l.bank_id = :bank and l.from_unit_id = t.id
@@ -129,28 +132,48 @@ def _reflection_event(
 
 
 async def _link_events(connection: AsyncConnection, origin: Origin, rows: Sequence[Row[Any]]) -> list[Event]:
-    """Return the events that make each fact link to the one that took its place, and to no other of its identity."""
+    """Return the events that make each fact link to the one that took its place, and to no other of its identity.
+
+    Facts are linked in the order they were said, too, whatever took whose place: within a turn by extraction, from turn
+    to turn by a lesser weight. So the links follow from the facts, in whatever order sessions were read.
+    """
     if len(rows) <= 1:
         return []
     arguments = {"host": origin.host, "bank": origin.bank, "units": [row.unit_id for row in rows]}
     known = {(row.from_unit_id, row.to_unit_id): row for row in await connection.execute(LINKS, arguments)}
     wanted = {(row.unit_id, row.superseded_by) for row in rows if row.superseded_by is not None}
-    made = [
-        _link_event(origin, EventType.LINK_CREATED, pair, known[pair].aggregate_version + 1 if pair in known else 1)
-        for pair in wanted
-        if pair not in known or not known[pair].active
+    weights = dict.fromkeys(wanted, SUPERSEDES)
+    loose = {pair: link for pair, link in known.items() if link.active and pair not in wanted and _supersedes(link)}
+    weights |= {
+        pair: weight
+        for pair, weight in (
+            await read_weights(connection, origin, sorted({link.later_turn for link in loose.values()}))
+        ).items()
+        if pair in loose
+    }
+    changed = [
+        _link_event(origin, pair, known.get(pair), weight)
+        for pair, weight in weights.items()
+        if pair not in known or not known[pair].active or _weighs_otherwise(known[pair], weight)
     ]
-    ended = [
-        _link_event(origin, EventType.LINK_DELETED, pair, link.aggregate_version + 1)
-        for pair, link in known.items()
-        # Facts are linked in the order they were said, too, whatever took whose place.
-        if link.active and pair not in wanted and not link.of_what_was_said
-    ]
-    return made + ended
+    return changed + [_link_event(origin, pair, loose[pair], None) for pair in loose.keys() - weights.keys()]
 
 
-def _link_event(origin: Origin, kind: EventType, pair: tuple[UUID, UUID], version: int) -> Event:
+def _supersedes(link: Row[Any]) -> bool:
+    return not link.of_one_turn and link.weight >= SUPERSEDES
+
+
+def _weighs_otherwise(link: Row[Any], weight: float) -> bool:
+    return not link.of_one_turn and link.weight != weight
+
+
+def _link_event(origin: Origin, pair: tuple[UUID, UUID], known: Row[Any] | None, weight: float | None) -> Event:
+    """Return the event after which a pair is linked with a weight, or with None no longer."""
     data: dict[str, Any] = {"fromUnitId": str(pair[0]), "toUnitId": str(pair[1]), "linkType": "temporal"}
-    if kind is EventType.LINK_CREATED:
-        data["weight"] = 1.0
+    if weight is None:
+        kind = EventType.LINK_DELETED
+    else:
+        kind = EventType.LINK_UPDATED if known is not None and known.active else EventType.LINK_CREATED
+        data["weight"] = weight
+    version = 1 if known is None else known.aggregate_version + 1
     return build_offer(origin, kind, (*pair, "temporal"), data, nth=str(version))

@@ -4,12 +4,12 @@ Within a turn extraction links them, since that follows from the turn alone; fro
 does, which sees a session's turns in their order. Each turn with facts gets one such link, from the last before it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import text
+from sqlalchemy import Row, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.log.append import append_events
@@ -24,7 +24,10 @@ NEAREST, FARTHEST = 0.99, 0.3
 # WHY the index on facts of sessions ends with the position: the last fact before another is one look, however many
 # a session has.
 FOLLOWED = text("""
-    select a.unit_id as former, b.unit_id as later, b.event_date - a.event_date as gap
+    select a.unit_id as former, b.unit_id as later, b.event_date - a.event_date as gap,
+           (select true from afterturn.agent_memory_link_t l
+             where l.host_id = :host and l.bank_id = :bank and l.from_unit_id = a.unit_id
+               and l.to_unit_id = b.unit_id and l.link_type = 'temporal') is not null as linked
       from unnest(cast(:turns as uuid[])) as t(turn_id),
            lateral (select u.unit_id, u.session_id, u.position, u.event_date from afterturn.agent_memory_unit_t u
                      where u.host_id = :host and u.bank_id = :bank and u.turn_id = t.turn_id
@@ -35,10 +38,7 @@ FOLLOWED = text("""
                        and u.position < b.position and u.turn_id <> t.turn_id
                        and u.origin = 'extraction' and u.active
                      order by u.position desc limit 1) a
-     where b.event_date - a.event_date between interval '0' and :window
-       and (select true from afterturn.agent_memory_link_t l
-             where l.host_id = :host and l.bank_id = :bank and l.from_unit_id = a.unit_id
-               and l.to_unit_id = b.unit_id and l.link_type = 'temporal') is null""")
+     where b.event_date - a.event_date between interval '0' and :window""")
 
 
 async def link_turns(connection: AsyncConnection, origin: Origin, turns: Sequence[UUID]) -> None:
@@ -46,10 +46,22 @@ async def link_turns(connection: AsyncConnection, origin: Origin, turns: Sequenc
 
     The caller holds the bank against other writers of the same, and the log's locks.
     """
-    arguments = {"host": origin.host, "bank": origin.bank, "turns": list(turns), "window": WINDOW}
-    found = await connection.execute(FOLLOWED, arguments)
-    events = [_link_event(origin, row.former, row.later, row.gap) for row in found]
+    found = await _read_followed(connection, origin, turns)
+    events = [_link_event(origin, row.former, row.later, row.gap) for row in found if not row.linked]
     await append_events(connection, origin.host, sorted(events, key=lambda event: str(event["subject"])))
+
+
+async def read_weights(
+    connection: AsyncConnection, origin: Origin, turns: Sequence[UUID]
+) -> Mapping[tuple[UUID, UUID], float]:
+    """Return what a link weighs between the first fact of each of these turns and the last before it in its session."""
+    found = await _read_followed(connection, origin, turns) if turns else ()
+    return {(row.former, row.later): link_weight(row.gap) for row in found}
+
+
+async def _read_followed(connection: AsyncConnection, origin: Origin, turns: Sequence[UUID]) -> Sequence[Row[Any]]:
+    arguments = {"host": origin.host, "bank": origin.bank, "turns": list(turns), "window": WINDOW}
+    return (await connection.execute(FOLLOWED, arguments)).all()
 
 
 def link_weight(gap: timedelta) -> float:

@@ -17,6 +17,7 @@ from store.erasure import Erasures, Kind, Target
 from store.ledger.stages import Stage
 from store.live_model import note_live_model
 from store.log.catalog import EventType
+from store.memory.turns import NewMessage
 from store.memory.units import Units
 from store.replay import swap_tables, verify_log
 from tests.patience import PATIENCE_S
@@ -278,6 +279,28 @@ async def test_facts_of_turns_that_follow_each_other_in_a_session_are_linked_onc
 async def test_a_fact_that_took_anothers_place_is_linked_for_that_alone_and_a_later_one_for_both(world: World) -> None:
     await say(world, "I live in Porto.", "I moved to Lisbon.", "I moved to Rome.")
     assert [tuple(row) for row in await world.sql(LINKED)] == [("Porto", "Lisbon", 1.0), ("Lisbon", "Rome", 1.0)]
+
+
+@pytest.mark.law("L5")
+@pytest.mark.parametrize("order", [("s0", "z", "s1"), ("s0", "s1", "z"), ("z", "s0", "s1")])
+async def test_the_links_of_facts_are_the_same_in_whatever_order_sessions_were_read(
+    world: World, order: tuple[str, ...]
+) -> None:
+    """Of another session a fact that stands between two of this one, read before, between or after them."""
+    said = {
+        "s0": ("s", "I live in Porto.", START),
+        "z": ("z", "I moved to Rome.", START + timedelta(minutes=5)),
+        "s1": ("s", "I moved to Lisbon.", START + timedelta(minutes=10)),
+    }
+    crew = Crew(world)
+    for name in order:
+        session, words, at = said[name]
+        await world.append(session, name, messages=[NewMessage("user", words, occurred_at=at)])
+        await crew.drain(Stage.EXTRACTION, Stage.PROJECTION)
+    links = {(row.former, row.later, round(row.weight, 2)) for row in await world.sql(LINKED)}
+    assert links == {("Porto", "Rome", 1.0), ("Rome", "Lisbon", 1.0), ("Porto", "Lisbon", 0.99)}
+    report = await verify_log(world.postgres.owner_url)
+    assert report.equal
 
 
 async def test_turns_in_one_batch_are_linked_as_turns_one_by_one(world: World) -> None:
