@@ -37,7 +37,7 @@ from embeddings.rerank import CrossEncoder
 from producers import fair_queue
 from producers.fair_queue import FairQueue
 from producers.http.app import create_app
-from producers.notifications import Doorbell
+from producers.notifications import Notifier
 from producers.service.auditing import CallRecorder
 from producers.service.dependencies import Dependencies
 from producers.service.gateway_recall import GatewayRecall
@@ -108,7 +108,7 @@ def compose_application(settings: Settings, owned: "_Resources") -> FastAPI:
     return create_app(
         Memory(_build_dependencies(settings, owned), settings.api),
         Keys(owned.database),
-        ApiHealth(owned.database, owned.doorbell, counts, looks, settings.health, data=settings.data),
+        ApiHealth(owned.database, owned.notifier, counts, looks, settings.health, data=settings.data),
         Exposition(settings.metrics_dir, counts, settings.health, settings.data),
         settings.api,
         recorder=owned.recorder,
@@ -126,7 +126,7 @@ class _Resources:
     reranker: CrossEncoder | None
     model: "_BackgroundModel"
     last: "_BackgroundModel"
-    doorbell: Doorbell
+    notifier: Notifier
     watch: BrokerMonitor
     recorder: CallRecorder
     keeping: Keeping
@@ -142,7 +142,7 @@ def _build_resources(settings: Settings) -> _Resources:
     clock = DatabaseClock(database)
     embedder = create_embedder(settings.embedding, settings.data)
     reranker = create_reranker(settings.embedding.reranker, settings.data)
-    model, doorbell = _BackgroundModel(embedder, "the sentence model"), Doorbell(_create_broker(settings.broker))
+    model, notifier = _BackgroundModel(embedder, "the sentence model"), Notifier(_create_broker(settings.broker))
     pressure = Pressure(partial(read_depths, database), settings.pressure)
     # Nobody waits for words to be carried but who brings a flood: whoever asks goes first.
     nice = settings.worker.nice
@@ -155,13 +155,13 @@ def _build_resources(settings: Settings) -> _Resources:
         reranker=reranker,
         model=model,
         last=_BackgroundModel(reranker, "the reranker"),
-        doorbell=doorbell,
+        notifier=notifier,
         watch=BrokerMonitor(settings.broker),
         recorder=CallRecorder(CallAudit(database).write, clock),
         keeping=Keeping(database),
         others=create_gateway_recall(settings.gateway, database, settings.gateway.recall_seconds),
         pressure=pressure,
-        batch=_create_micro_batch(database, embedder, model, pressure, doorbell),
+        batch=_create_micro_batch(database, embedder, model, pressure, notifier),
         words=KeptShort(carrying),
         carrying=carrying,
     )
@@ -178,7 +178,7 @@ def _build_dependencies(settings: Settings, owned: _Resources) -> Dependencies:
         Units(database, clock),
         Recalls(database, recaller, Waiter(database, fair_queue.sleep_without_slot), owned.others),
         RecallJobs(database, clock),
-        owned.doorbell,
+        owned.notifier,
         Banks(database, clock),
         Erasures(database, clock),
         Documents(database, clock),
@@ -205,7 +205,7 @@ async def _open_resources(settings: Settings, owned: _Resources) -> AsyncGenerat
     await owned.batch.close(MODEL_S)
     await owned.words.close()
     await owned.others.close()
-    await owned.doorbell.close()
+    await owned.notifier.close()
     await owned.keeping.close()
     await owned.carrying.close()
     await owned.database.close()
@@ -219,13 +219,13 @@ async def _close_models(*models: Owned | None) -> None:
 
 
 def _create_micro_batch(
-    database: Database, embedder: Embedder, model: "_BackgroundModel", pressure: Pressure, doorbell: Doorbell
+    database: Database, embedder: Embedder, model: "_BackgroundModel", pressure: Pressure, notifier: Notifier
 ) -> MicroBatch:
     return MicroBatch(
         database,
         EmbeddingStage(database, embedder),
         lambda host: not model.wrong() and pressure.level(host) < Shed.EMBEDDING,
-        doorbell.ring,
+        notifier.notify,
         f"{socket.gethostname()}:{os.getpid()}:api",
     )
 

@@ -1,4 +1,4 @@
-"""Whether a Redis or Valkey is fit to be rung through: looked at by workers and the API when they start.
+"""Checks at start, in workers and the API, that a Redis or Valkey keeps messages.
 
 No work is lost with a message: the ledger keeps it. But a server that throws messages away makes work, and whoever
 asked for a recall, wait for the sweeper; so workers do not begin with one. What only slows is told, and so is all that

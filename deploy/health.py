@@ -11,7 +11,7 @@ from deploy.health_rules import LedgerSample, find_health_issues
 from deploy.metrics import LedgerCounts
 from deploy.settings import HealthSettings
 from producers.http.service import Readiness
-from producers.notifications import Doorbell
+from producers.notifications import Notifier
 from store.database import Database
 from store.memory.turn_writes import ARGUMENTS
 
@@ -34,7 +34,7 @@ class ApiHealth:
     def __init__(
         self,
         database: Database,
-        doorbell: Doorbell,
+        notifier: Notifier,
         counts: LedgerCounts,
         models: Mapping[str, Callable[[], str]],
         settings: HealthSettings,
@@ -43,7 +43,7 @@ class ApiHealth:
     ) -> None:
         """Take the parts; each of `models` says what keeps it from answering, or nothing; `data` is the data folder."""
         self._database = database
-        self._doorbell = doorbell
+        self._notifier = notifier
         self._counts = counts
         self._models = models
         self._settings = settings
@@ -67,7 +67,7 @@ class ApiHealth:
         return None if installed else "the schema is missing or of another version"
 
     async def _broker_wrong(self) -> str | None:
-        return None if await self._doorbell.reachable() else "does not answer; work waits for the sweeper"
+        return None if await self._notifier.reachable() else "does not answer; work waits for the sweeper"
 
     async def _wrong_work(self) -> list[str]:
         seen = LedgerSample()

@@ -32,7 +32,7 @@ from deploy.process_priority import lower_backend_priority
 from deploy.settings import Settings
 from embeddings.errors import EmbeddingError
 from embeddings.registry import Owned, OwnedEmbedder, create_embedder, create_reranker
-from producers.notifications import Doorbell
+from producers.notifications import Notifier
 from producers.service.gateway_clients import GatewayClients
 from producers.service.gateway_recall import GatewayRecall
 from producers.service.recalls import Recalls
@@ -59,7 +59,7 @@ from workers.recall import RecallWork
 from workers.retry import Backoff, Verdict
 from workers.runner import Runner
 from workers.stage_work import StageWork
-from workers.sweeper import Bell, Sweeper
+from workers.sweeper import Notifications, Sweeper
 
 #: How long work in flight may take to end when the process is told to stop, in seconds.
 GRACE_S = 3.0
@@ -81,7 +81,7 @@ class WorkerResources:
     gateways: GatewayClients
     others: GatewayRecall
     reader: LlmReader | None
-    doorbell: Doorbell
+    notifier: Notifier
     dependencies: Dependencies
     looking: Sequence[asyncio.Task[None]]
 
@@ -94,7 +94,7 @@ class WorkerResources:
 
     async def dispose(self) -> None:
         """Close everything; nothing may be working any more."""
-        await self.doorbell.close()
+        await self.notifier.close()
         await self.gateways.aclose()
         for one in (self.others, self.reader, self.reranker):
             if one is not None:
@@ -121,7 +121,7 @@ def run_worker(settings: Settings, stages: Callable[..., Sequence[StageWork]] | 
     gateways, reader).
     """
     logs.configure_logging(settings.log)
-    logging.getLogger("dramatiq.broker.ListeningBroker").addFilter(_is_worth_logging)
+    logging.getLogger("dramatiq.broker.RedisBroker").addFilter(_is_worth_logging)
     ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.set())
@@ -137,13 +137,10 @@ def run_worker(settings: Settings, stages: Callable[..., Sequence[StageWork]] | 
     register_actors(broker, parts.dependencies)
     broker.emit_after("process_boot")
     workers = [build_worker(broker, pool) for pool in build_pools(settings.worker)]
-    broker.ear.start()
     try:
         return _work_until_signal(loop, parts, workers, ending)
     finally:
-        broker.ear.stop()
         _stop_workers(loop, parts, workers)
-        broker.ear.close()
         broker.close()
         log.info("stopped", pid=os.getpid())
 
@@ -207,17 +204,17 @@ async def _build_resources(
     embedder = create_embedder(settings.embedding, settings.data)
     gateways, reader = delivery_clients(settings.gateway, database), reader_of(settings.enrichment)
     others = create_gateway_recall(settings.gateway, database, settings.gateway.timeout_seconds)
-    doorbell, ledger, jobs = Doorbell(broker), Ledger(database), RecallJobs(database, clock)
+    notifier, ledger, jobs = Notifier(broker), Ledger(database), RecallJobs(database, clock)
     reranker = create_reranker(settings.embedding.reranker, settings.data)
     recaller = Recaller(database, embedder, settings.recall, reranker=reranker, clock=clock)
     recalls = Recalls(database, recaller, Waiter(database), others)
     lease = timedelta(seconds=settings.worker.lease_seconds)
-    runners = _create_runners(settings, ledger, stages(settings, database, embedder, gateways, reader), doorbell, clock)
+    runners = _create_runners(settings, ledger, stages(settings, database, embedder, gateways, reader), notifier, clock)
     recall = RecallWork(jobs, recalls, lease, embedder.load)
     sweeper = Sweeper(
         ledger=ledger,
         jobs=jobs,
-        bell=Bell(doorbell.ring, doorbell.ask, doorbell.reachable),
+        notifications=Notifications(notifier.notify, notifier.notify_job, notifier.reachable),
         here={stage: runner.drain for stage, runner in runners.items()},
         answer=recall.answer,
         every_s=settings.worker.sweep_seconds,
@@ -230,7 +227,7 @@ async def _build_resources(
         recall_check_task(database, settings.recall),
     )
     maintainer = Maintainer(Schedule(database), tasks, _build_worker_name())
-    dependencies = Dependencies(runners, recall, doorbell.answered)
+    dependencies = Dependencies(runners, recall, notifier.acknowledge)
     looking = [
         asyncio.create_task(run, name=name)
         for name, run in (
@@ -241,7 +238,7 @@ async def _build_resources(
             ("models", record_models(database, settings, embedder)),
         )
     ]
-    return WorkerResources(database, embedder, reranker, gateways, others, reader, doorbell, dependencies, looking)
+    return WorkerResources(database, embedder, reranker, gateways, others, reader, notifier, dependencies, looking)
 
 
 async def _run_maintenance(maintainer: Maintainer, clock: DatabaseClock) -> None:
@@ -268,14 +265,14 @@ def _create_stages(
 
 
 def _create_runners(
-    settings: Settings, ledger: Ledger, stages: Sequence[StageWork], doorbell: Doorbell, clock: DatabaseClock
+    settings: Settings, ledger: Ledger, stages: Sequence[StageWork], notifier: Notifier, clock: DatabaseClock
 ) -> Mapping[Stage, Runner]:
     name = _build_worker_name()
     return {
         work.stage: Runner(
             ledger=ledger,
             work=work,
-            ring=doorbell.ring,
+            notify=notifier.notify,
             verdict=_create_verdict(settings),
             clock=clock,
             lease=timedelta(seconds=settings.worker.lease_seconds),

@@ -35,7 +35,9 @@ FAIR_WAIT_SECONDS = Histogram(
     "Seconds a call waited in its tenant's queue; calls that began at once are not counted",
     buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
 )
-RINGS = Counter("afterturn_rings", "Nudges for workers: sent, coalesced with one that waits, or failed", ["outcome"])
+NOTIFICATIONS = Counter(
+    "afterturn_rings", "Nudges for workers: sent, coalesced with one that waits, or failed", ["outcome"]
+)
 SHED = Counter("afterturn_shed", "Requests refused because too much is still to be done", ["what"])
 PRESSURE = Gauge(
     "afterturn_pressure",
@@ -49,7 +51,7 @@ for _status in STATUSES:
 for _status in ("ok", "error"):
     BEFORE_TURN.labels(_status)
 for _outcome in ("sent", "coalesced", "failed"):
-    RINGS.labels(_outcome)
+    NOTIFICATIONS.labels(_outcome)
 for _outcome in ("written", "dropped"):
     CALLS_AUDITED.labels(_outcome)
 for _part in ("embedding", "dense", "lexical", "entities", "time", "recent", "pinned", "rerank"):

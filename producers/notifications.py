@@ -1,4 +1,4 @@
-"""Rings for workers after a commit: best effort, coalesced, and never in the way of a request."""
+"""Notifications of new work over Redis, sent after the commit: best effort, coalesced, never in a request's way."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -11,26 +11,26 @@ from dramatiq.brokers.redis import RedisBroker
 from dramatiq.errors import BrokerError
 
 from producers import metrics
-from producers.jobs import FLAG_MS, JOB_FLAG_MS, bell_channel, flag_key, recall_message, stage_message
+from producers.jobs import FLAG_MS, JOB_FLAG_MS, flag_key, recall_message, stage_message
 from store.ledger.stages import Stage
 
-#: Pause between two trips to Redis: what is rung for meanwhile shares the next one.
+#: Pause between two calls of Redis: notifications that come meanwhile share the next one.
 SPACING_S = 0.02
-#: Pause after a trip that failed.
+#: Pause after a call that failed.
 BACK_OFF_S = 1.0
-#: How long a closing process tries to hand in its last rings.
-LAST_WORD_S = 1.0
-#: Recall jobs that wait for Redis to come back; the sweeper rings for the rest.
+#: How long a closing process tries to send its last notifications.
+CLOSE_S = 1.0
+#: Recall jobs kept while Redis is away; the sweeper notifies workers of the rest.
 JOBS_KEPT = 1000
 
 FAULTS = (redis.RedisError, BrokerError, OSError)
 
 
-class Doorbell:
-    """Tells workers that there is something to do. Ring after the commit, on the loop that owns the instance.
+class Notifier:
+    """Notifies workers of new work. Call it after the commit, on the event loop that owns the instance.
 
-    Ringing returns at once; a task of its own does the talking on a thread of its own, with the timeouts of the
-    broker's client. A broker that is down costs nothing but the metric: rings are kept and handed in when it is back.
+    `notify` and `notify_job` return at once; a task sends from a thread of its own, with the time-outs of the
+    broker's client. While the broker is away notifications are kept, counted as failed, and sent when it is back.
     """
 
     def __init__(self, broker: RedisBroker) -> None:
@@ -39,25 +39,25 @@ class Doorbell:
         self._jobs: dict[tuple[UUID, UUID], None] = {}
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="doorbell")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="notifier")
 
-    def ring(self, *stages: Stage) -> None:
-        """Note that these stages have new work, and wake the task."""
+    def notify(self, *stages: Stage) -> None:
+        """Notify the workers of these stages that they have new work."""
         self._stages.update(stages)
-        self._awake()
+        self._start()
 
-    def ask(self, host: UUID, job: UUID) -> None:
-        """Note that a recall job waits for its answer; who notes it again while it is noted changes nothing."""
-        self._note([(host, job)])
-        self._awake()
+    def notify_job(self, host: UUID, job: UUID) -> None:
+        """Notify workers of a recall job that waits for its answer; a job that is still unsent is sent once."""
+        self._keep([(host, job)])
+        self._start()
 
-    def answered(self, rung_for: Stage | UUID) -> None:
-        """Take the flag of a stage or a job down; a worker calls it before it claims. Not for the event loop.
+    def acknowledge(self, subject: Stage | UUID) -> None:
+        """Delete the flag of a stage or a job; a worker calls it before it claims. Blocks: not for the event loop.
 
-        Talks to Redis. A broker that is down is no reason not to work: the flag then ends by itself.
+        A broker that is away is no reason not to work: the flag then expires by itself.
         """
         with suppress(*FAULTS):
-            self._broker.client.delete(flag_key(self._broker.namespace, rung_for))
+            self._broker.client.delete(flag_key(self._broker.namespace, subject))
 
     async def reachable(self) -> bool:
         """Say whether Redis answers."""
@@ -67,18 +67,18 @@ class Doorbell:
             return False
 
     async def close(self) -> None:
-        """Hand in what was rung for, for a second at most, and stop."""
+        """Send what is unsent, for a second at most, and stop."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
             with suppress(TimeoutError, *FAULTS):
-                async with asyncio.timeout(LAST_WORD_S):
-                    await self._trip()
+                async with asyncio.timeout(CLOSE_S):
+                    await self._send_pending()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _awake(self) -> None:
+    def _start(self) -> None:
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="doorbell")
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="notifier")
         self._wake.set()
 
     async def _run(self) -> None:
@@ -86,15 +86,15 @@ class Doorbell:
             await self._wake.wait()
             self._wake.clear()
             try:
-                await self._trip()
+                await self._send_pending()
             except FAULTS:
-                metrics.RINGS.labels("failed").inc()
+                metrics.NOTIFICATIONS.labels("failed").inc()
                 self._wake.set()
                 await asyncio.sleep(BACK_OFF_S)
             await asyncio.sleep(SPACING_S)
 
-    async def _trip(self) -> None:
-        """Bring what was rung for to Redis; what could not be brought stays noted."""
+    async def _send_pending(self) -> None:
+        """Send what is pending; what could not be sent stays pending."""
         stages, jobs = list(self._stages), list(self._jobs)
         self._stages.clear()
         self._jobs.clear()
@@ -105,30 +105,28 @@ class Doorbell:
         except BaseException:
             self._stages.update(stages)
             newer, self._jobs = list(self._jobs), dict.fromkeys(jobs)
-            self._note(newer)
+            self._keep(newer)
             raise
 
-    def _note(self, jobs: Iterable[tuple[UUID, UUID]]) -> None:
-        """Keep jobs until they are handed in; the first that were noted go when there are too many."""
+    def _keep(self, jobs: Iterable[tuple[UUID, UUID]]) -> None:
+        """Keep jobs until they are sent; the oldest are dropped past JOBS_KEPT."""
         self._jobs.update(dict.fromkeys(jobs))
         while len(self._jobs) > JOBS_KEPT:
             del self._jobs[next(iter(self._jobs))]
 
     def _send(self, stages: list[Stage], jobs: list[tuple[UUID, UUID]]) -> None:
-        ours = self._unflagged(dict.fromkeys(stages, FLAG_MS) | dict.fromkeys((job for _, job in jobs), JOB_FLAG_MS))
+        ours = self._set_flags(dict.fromkeys(stages, FLAG_MS) | dict.fromkeys((job for _, job in jobs), JOB_FLAG_MS))
         messages = [stage_message(stage) for stage in stages if stage in ours]
         messages += [recall_message(host, job) for host, job in jobs if job in ours]
         for message in messages:
             self._broker.enqueue(message)
-        metrics.RINGS.labels("sent").inc(len(messages))
-        if queues := {message.queue_name for message in messages}:
-            self._broker.client.publish(bell_channel(self._broker.namespace), " ".join(sorted(queues)))
+        metrics.NOTIFICATIONS.labels("sent").inc(len(messages))
 
-    def _unflagged(self, lasting_ms: Mapping[Stage | UUID, int]) -> set[Stage | UUID]:
-        """Flag all that is rung for, so long, in one trip; return what had no flag."""
+    def _set_flags(self, lasting_ms: Mapping[Stage | UUID, int]) -> set[Stage | UUID]:
+        """Set the flags of all subjects in one call; return those that had none."""
         pipeline = self._broker.client.pipeline(transaction=False)
-        for rung_for, flag_ms in lasting_ms.items():
-            pipeline.set(flag_key(self._broker.namespace, rung_for), 1, nx=True, px=flag_ms)
-        ours = {rung_for for rung_for, won in zip(lasting_ms, pipeline.execute(), strict=True) if won}
-        metrics.RINGS.labels("coalesced").inc(len(lasting_ms) - len(ours))
+        for subject, flag_ms in lasting_ms.items():
+            pipeline.set(flag_key(self._broker.namespace, subject), 1, nx=True, px=flag_ms)
+        ours = {subject for subject, won in zip(lasting_ms, pipeline.execute(), strict=True) if won}
+        metrics.NOTIFICATIONS.labels("coalesced").inc(len(lasting_ms) - len(ours))
         return ours

@@ -1,4 +1,4 @@
-"""dramatiq on Redis or Valkey as a doorbell: what it is told here never matters for what is true.
+"""dramatiq on Redis or Valkey for notifications: the ledger, never a message, decides what there is to do.
 
 Nothing is made at import. Messages carry ids alone, are not retried by the queue (the ledger retries) and are never
 delayed; a message that is lost costs the sweeper's pause.
@@ -11,6 +11,7 @@ from uuid import UUID
 import dramatiq
 import redis
 from dramatiq.asyncio import async_to_sync
+from dramatiq.brokers.redis import RedisBroker
 from dramatiq.middleware import TimeLimit
 
 from producers.jobs import QUEUES, RECALL_ACTOR, STAGE_ACTORS
@@ -19,7 +20,6 @@ from store.ledger.stages import Queue, Stage, threads_of
 from workers.recall import RecallWork
 from workers.runner import Runner
 from workers.settings import WorkerSettings
-from workers.wakeup import ListeningBroker
 
 #: Commands of a million that look after messages of dead processes: soon enough, and cheap on a small keyspace.
 MAINTENANCE_CHANCE = 50_000
@@ -29,19 +29,20 @@ HEARTBEAT_MS = 60_000
 DEAD_MESSAGE_MS = 3_600_000
 #: A thread that hangs longer than this is told so, in milliseconds; every call has its own, shorter limit.
 TIME_LIMIT_MS = 600_000
-#: How often a thread without work looks whether it is to end, in milliseconds; a message wakes it at once.
-IDLE_MS = 500
+#: The longest pause between two looks into an empty queue, in milliseconds: a caller waits for a recall job, for a
+#: stage nobody does.
+POLL_RECALL_MS, POLL_STAGE_MS = 50, 200
 CONNECT_S = 2.0
 ANSWER_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """What actors work with; all of it belongs to dramatiq's event loop. `answered` takes a ring's flag down."""
+    """What actors use; all of it belongs to dramatiq's event loop. `acknowledge` deletes a notification flag."""
 
     runners: Mapping[Stage, Runner]
     recall: RecallWork
-    answered: Callable[[Stage | UUID], None]
+    acknowledge: Callable[[Stage | UUID], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Pool:
     threads: int
 
 
-def create_broker(settings: BrokerSettings) -> ListeningBroker:
+def create_broker(settings: BrokerSettings) -> RedisBroker:
     """Return a broker that is not connected yet; its client gives up soon, and says so."""
     client = redis.Redis.from_url(
         settings.url.get_secret_value(),
@@ -60,7 +61,7 @@ def create_broker(settings: BrokerSettings) -> ListeningBroker:
         socket_timeout=ANSWER_S,
         health_check_interval=15,
     )
-    return ListeningBroker(
+    return RedisBroker(  # type: ignore[no-untyped-call]  # dramatiq leaves it without annotations
         client=client,
         namespace=settings.namespace,
         middleware=[TimeLimit(time_limit=TIME_LIMIT_MS)],
@@ -70,7 +71,7 @@ def create_broker(settings: BrokerSettings) -> ListeningBroker:
     )
 
 
-def register_actors(broker: ListeningBroker, dependencies: Dependencies) -> Mapping[str, "dramatiq.Actor[..., None]"]:
+def register_actors(broker: RedisBroker, dependencies: Dependencies) -> Mapping[str, "dramatiq.Actor[..., None]"]:
     """Make the actors of all queues, by name. They never raise."""
     actors = [_stage_actor(broker, dependencies, stage) for stage in dependencies.runners]
     actors.append(_recall_actor(broker, dependencies))
@@ -90,29 +91,30 @@ def build_pools(settings: WorkerSettings) -> tuple[Pool, ...]:
     )
 
 
-def build_worker(broker: ListeningBroker, pool: Pool) -> dramatiq.Worker:
+def build_worker(broker: RedisBroker, pool: Pool) -> dramatiq.Worker:
     """Return a worker for one pool, not started; it fetches no message that it has no thread for."""
-    made = dramatiq.Worker(broker, queues={pool.queue.value}, worker_timeout=IDLE_MS, worker_threads=pool.threads)
+    poll_ms = POLL_RECALL_MS if pool.queue is Queue.RECALL else POLL_STAGE_MS
+    made = dramatiq.Worker(broker, queues={pool.queue.value}, worker_timeout=poll_ms, worker_threads=pool.threads)
     made.queue_prefetch = made.delay_prefetch = pool.threads
     return made
 
 
-def _stage_actor(broker: ListeningBroker, dependencies: Dependencies, stage: Stage) -> "dramatiq.Actor[..., None]":
+def _stage_actor(broker: RedisBroker, dependencies: Dependencies, stage: Stage) -> "dramatiq.Actor[..., None]":
     drain = async_to_sync(dependencies.runners[stage].drain)
 
     def work() -> None:
-        # The flag first: who commits after this rings again, who committed before is seen by the claim.
-        dependencies.answered(stage)
+        # The flag first: a commit after this notifies again, a commit before it is seen by the claim.
+        dependencies.acknowledge(stage)
         drain()
 
     return dramatiq.actor(broker=broker, actor_name=STAGE_ACTORS[stage], queue_name=QUEUES[stage])(work)
 
 
-def _recall_actor(broker: ListeningBroker, dependencies: Dependencies) -> "dramatiq.Actor[..., None]":
+def _recall_actor(broker: RedisBroker, dependencies: Dependencies) -> "dramatiq.Actor[..., None]":
     answer = async_to_sync(dependencies.recall.answer)
 
     def recall(host: str, job: str) -> None:
-        dependencies.answered(UUID(job))
+        dependencies.acknowledge(UUID(job))
         answer(UUID(host), UUID(job))
 
     return dramatiq.actor(broker=broker, actor_name=RECALL_ACTOR, queue_name=Queue.RECALL)(recall)

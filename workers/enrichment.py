@@ -150,7 +150,7 @@ class EnrichmentStage:
         claim, row = reading.claim, reading.row
         outcome = Outcome(row.item_id)
         async with self.database.tenant(claim.host_id) as connection:
-            rings = await write_reading(connection, claim, row, reading.turn, version=version, found=found)
+            ready_stages = await write_reading(connection, claim, row, reading.turn, version=version, found=found)
             if told is not None:
                 await write_audit_row(
                     connection,
@@ -162,7 +162,7 @@ class EnrichmentStage:
                     payload=told,
                 )
             await close_claim(connection, claim, [outcome])
-        return Worked([outcome], rings)
+        return Worked([outcome], ready_stages)
 
 
 def _is_for(row: LedgerRow, turn: Sequence[TurnMessage], version: str) -> bool:

@@ -59,7 +59,7 @@ MICRO_BATCH = Counter(
     "afterturn_micro_batch_turns_total", "Turns that the API itself was to embed, by what became of them", ["outcome"]
 )
 SWEEPS = Counter("afterturn_sweeps_total", "Looks at the ledger for work nobody was told of", ["outcome"])
-RINGS = Counter("afterturn_sweeper_rings_total", "Nudges the sweeper gave", ["stage"])
+NOTIFICATIONS = Counter("afterturn_sweeper_rings_total", "Nudges the sweeper gave", ["stage"])
 RECALL_JOBS = Counter("afterturn_recall_jobs_total", "Recall jobs that were worked on", ["outcome"])
 RECALL_COMPARED = Counter(
     "afterturn_recall_compared_total", "Nearest neighbours that an exact search found in large banks", ["filter"]

@@ -42,7 +42,7 @@ class MicroBatch:
     database: Database
     stage: EmbeddingStage
     quiet: Callable[[UUID], bool]
-    ring: Callable[[Stage], None]
+    notify: Callable[[Stage], None]
     worker: str
     turns: int = 8
     characters: int = 4_000
@@ -79,7 +79,7 @@ class MicroBatch:
         except Exception as error:  # noqa: BLE001 - whatever it was, workers take over what is left
             MICRO_BATCH.labels("failed").inc(len(turns))
             log.warning("a micro-batch failed", error=type(error).__name__)
-            self.ring(Stage.EMBEDDING)
+            self.notify(Stage.EMBEDDING)
 
     async def _embed(self, host: UUID, turns: Sequence[UUID]) -> None:
         claims = await self._claim(host, turns)

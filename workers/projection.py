@@ -34,9 +34,9 @@ class ProjectionStage:
             await held_together(connection, [claim])
             done = await bank_state.advance_bank(connection, origin, turns)
             await close_claim(connection, claim, outcomes)
-        rings = frozenset({Stage.EMBEDDING} if done.reflected else ())
+        ready_stages = frozenset({Stage.EMBEDDING} if done.reflected else ())
         while done.more:
             async with self.database.tenant(claim.host_id, SET_TENANT_NO_SYNC) as connection:
                 await bank_state.lock_bank(connection, bank)
                 done = await bank_state.advance_bank(connection, origin, ())
-        return Worked(outcomes, rings)
+        return Worked(outcomes, ready_stages)

@@ -52,7 +52,7 @@ class Runner:
 
     ledger: Ledger
     work: StageWork
-    ring: Callable[[Stage], None]
+    notify: Callable[[Stage], None]
     verdict: Verdict
     lease: timedelta
     worker: str
@@ -114,7 +114,7 @@ class Runner:
         room = self.work.shape.streams - self._under_way()
         claims = await self._claim(room)
         if claims and len(claims) >= room:
-            self.ring(self.work.stage)
+            self.notify(self.work.stage)
         for group in self._pieces(claims):
             task = asyncio.create_task(self._in_turn(group))
             self._jobs[task] = group
@@ -198,8 +198,8 @@ class Runner:
             await self._failed(claims, error)
         else:
             self._count([row for claim in claims for row in claim.rows], worked.outcomes)
-            for stage in worked.rings:
-                self.ring(stage)
+            for stage in worked.ready_stages:
+                self.notify(stage)
 
     async def _failed(self, claims: Sequence[Claim], error: Exception) -> None:
         category, _ = name_failure(error)

@@ -36,7 +36,7 @@ class Worked:
     """What came of a piece of work: how rows ended, and which stages have something to do now."""
 
     outcomes: Sequence[Outcome] = ()
-    rings: frozenset[Stage] = frozenset()
+    ready_stages: frozenset[Stage] = frozenset()
 
 
 class StageWork(Protocol):

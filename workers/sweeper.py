@@ -1,4 +1,4 @@
-"""The sweeper: looks at the ledger now and then and rings for what nobody was told of, or was forgotten."""
+"""The sweeper: reads the ledger every few seconds and notifies workers of ready work that they missed."""
 
 import asyncio
 import random
@@ -12,7 +12,7 @@ from store.derived.pending_words import WaitingWords
 from store.ledger.ledger import Ledger
 from store.ledger.stages import Stage
 from store.recall.jobs import RecallJobs
-from workers.metrics import RINGS, SWEEPS
+from workers.metrics import NOTIFICATIONS, SWEEPS
 
 log = structlog.get_logger(__name__)
 
@@ -21,11 +21,11 @@ CARRY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Bell:
-    """How work is told of: `ring` a stage, `ask` for a recall job, and whether the queue is `reachable`."""
+class Notifications:
+    """How workers are notified: of a stage, of a recall job; and whether the queue is `reachable`."""
 
-    ring: Callable[[Stage], None]
-    ask: Callable[[UUID, UUID], None]
+    notify: Callable[[Stage], None]
+    notify_job: Callable[[UUID, UUID], None]
     reachable: Callable[[], Awaitable[bool]]
 
 
@@ -33,12 +33,12 @@ class Bell:
 class Sweeper:
     """One of these in every worker process; they may all sweep at once. Without Redis, it works by itself.
 
-    `here` answers a ring in this very process, `answer` a recall job.
+    `here` drains a stage in this very process, `answer` answers a recall job.
     """
 
     ledger: Ledger
     jobs: RecallJobs
-    bell: Bell
+    notifications: Notifications
     here: Mapping[Stage, Callable[[], Awaitable[None]]]
     answer: Callable[[UUID, UUID], Awaitable[None]]
     every_s: float
@@ -58,20 +58,20 @@ class Sweeper:
                 work.cancel()
 
     async def sweep(self) -> list[Stage]:
-        """Ring once for every stage with ready work nobody holds, and for recall jobs that wait."""
-        stages = await self.ledger.rings()
+        """Notify once of every stage with ready work that is not leased, and of recall jobs that wait."""
+        stages = await self.ledger.find_ready_stages()
         jobs = await self.jobs.waiting()
-        if (stages or jobs) and not await self.bell.reachable():
+        if (stages or jobs) and not await self.notifications.reachable():
             log.warning("the queue cannot be reached, working from the ledger alone", stages=len(stages))
             for stage in self.here.keys() & set(stages):
                 self._work_here(self.here[stage]())
             if self._answering is None or self._answering.done():
                 self._answering = self._work_here(self._answer_here(jobs))
         for stage in stages:
-            RINGS.labels(stage.value).inc()
-            self.bell.ring(stage)
+            NOTIFICATIONS.labels(stage.value).inc()
+            self.notifications.notify(stage)
         for host, job in jobs:
-            self.bell.ask(host, job)
+            self.notifications.notify_job(host, job)
         if self.words is not None:
             await self.words.carry(CARRY_S)
         return stages

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from producers.notifications import Doorbell
+from producers.notifications import Notifier
 from producers.service.authorisation import Authorisation
 from producers.service.banks import resolve_bank
 from producers.service.load_shedding import Pressure, Shed
@@ -29,7 +29,7 @@ class Dependencies:
     units: Units
     recalls: Recalls
     jobs: RecallJobs
-    doorbell: Doorbell
+    notifier: Notifier
     banks: Banks
     erasures: Erasures
     documents: Documents

@@ -146,11 +146,11 @@ class Intake:
         answers = await self._parts.turns.append(grant.host_id, turns)
         new = [t for t, a in zip(turns, answers, strict=True) if isinstance(a, Appended) and not a.duplicate]
         if new:
-            self._parts.doorbell.ring(Stage.EXTRACTION)
+            self._parts.notifier.notify(Stage.EXTRACTION)
             if not self._embeds(grant.host_id, new):
-                self._parts.doorbell.ring(Stage.EMBEDDING)
+                self._parts.notifier.notify(Stage.EMBEDDING)
         if any(isinstance(answer, Appended) and answer.delivers for answer in answers):
-            self._parts.doorbell.ring(Stage.GATEWAY)
+            self._parts.notifier.notify(Stage.GATEWAY)
         if self._parts.words is not None:
             await self._parts.words.brought(grant.host_id, _count_units(grant.host_id, new))
         return [answer.error if isinstance(answer, Refused) else answer for answer in answers]

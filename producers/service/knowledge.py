@@ -250,7 +250,7 @@ class Knowledge:
         self._documents = parts.documents
         self._curation = parts.curation
         self._banks = parts.banks
-        self._doorbell = parts.doorbell
+        self._notifier = parts.notifier
 
     async def add_document(self, grant: Grant, asked: Any) -> AddedDocument:
         """Take in a document; the same content again is the same document.
@@ -275,7 +275,7 @@ class Knowledge:
             return await self._documents.register(grant.host_id, document)
         added = await self._documents.add(grant.host_id, document)
         if not added.duplicate:
-            self._doorbell.ring(Stage.EXTRACTION, Stage.EMBEDDING)
+            self._notifier.notify(Stage.EXTRACTION, Stage.EMBEDDING)
         return added
 
     async def document(self, grant: Grant, bank: str, doc: UUID) -> Document:
@@ -295,7 +295,7 @@ class Knowledge:
         bank = await self._parts.reach(grant, bank)
         await self._parts.authorisation.require(grant, Action.FORGET, bank, document=doc)
         await self._documents.forget(grant.host_id, bank, doc, grant.user)
-        self._doorbell.ring(Stage.PROJECTION)
+        self._notifier.notify(Stage.PROJECTION)
 
     async def lay_down(self, grant: Grant, asked: Any) -> tuple[Directive, bool]:
         """Make or change a directive; returns it and whether anything changed.

@@ -81,7 +81,7 @@ class Asking:
             request = {name: value for name, value in asked.items() if name != "ttl_s"} | whose
             ttl, waiting = timedelta(seconds=body.ttl_s), self._settings.max_recall_jobs
             ticket = await self._parts.jobs.open(grant.host_id, request, ttl, most_waiting=waiting)
-        self._parts.doorbell.ask(grant.host_id, ticket[0])
+        self._parts.notifier.notify_job(grant.host_id, ticket[0])
         return JobTicket(*ticket)
 
     async def recall_job(self, grant: Grant, job: UUID, wait_ms: int = 0) -> RecallJob:

@@ -46,8 +46,8 @@ class Revisions:
             grant.host_id, bank, unit, body.content, version=body.version, user=grant.user
         )
         if told.changed:
-            self._parts.doorbell.ring(Stage.EXTRACTION, Stage.EMBEDDING)
-            self._parts.doorbell.ring(Stage.PROJECTION)
+            self._parts.notifier.notify(Stage.EXTRACTION, Stage.EMBEDDING)
+            self._parts.notifier.notify(Stage.PROJECTION)
         return told
 
     async def pin(self, grant: Grant, bank: str, unit: UUID, *, pinned: bool) -> Corrected:
@@ -57,7 +57,7 @@ class Revisions:
         await self._parts.authorisation.require(grant, Action.PIN, bank)
         told = await self._parts.units.pin(grant.host_id, bank, unit, pinned=pinned, user=grant.user)
         if told.changed:
-            self._parts.doorbell.ring(Stage.EMBEDDING)
+            self._parts.notifier.notify(Stage.EMBEDDING)
         return told
 
     async def forget(self, grant: Grant, bank: str, unit: UUID, *, with_facts: bool = False) -> Forgotten:
@@ -68,7 +68,7 @@ class Revisions:
         require_write(grant)
         bank = await self._reach(grant, Action.FORGET, bank, unit)
         done = await self._parts.units.forget(grant.host_id, bank, unit, grant.user, with_facts=with_facts)
-        self._parts.doorbell.ring(Stage.PROJECTION)
+        self._parts.notifier.notify(Stage.PROJECTION)
         return done
 
     async def erase(self, grant: Grant, asked: Any) -> Receipt:

@@ -116,7 +116,7 @@ GAUGES = text("""
     select stage, status, count(*), 0::float8 from afterturn.ledger_t
      where failed_at is not null group by stage, status""")
 # By the look that a claim would take; a stage that is claimed newest first is told of an age.
-RINGS = text("""
+NOTIFICATIONS = text("""
     select s.stage from unnest(cast(:stages as text[]), cast(:ordered as boolean[]),
                                cast(:newest_first as boolean[])) as s(stage, ordered, newest_first)
      where (select true from afterturn.ready_streams(
@@ -207,7 +207,7 @@ class Ledger:
         """Count only what is undone or failed: cheap at any size of the ledger."""
         return await self._count(GAUGES, {})
 
-    async def rings(self) -> list[Stage]:
+    async def find_ready_stages(self) -> list[Stage]:
         """Name the stages that have ready work nobody holds."""
         async with self._database.operator_call() as connection:
             arguments = {
@@ -215,7 +215,7 @@ class Ledger:
                 "ordered": [spec.ordered for spec in STAGES.values()],
                 "newest_first": [spec.newest_first for spec in STAGES.values()],
             }
-            found = await connection.execute(RINGS, arguments)
+            found = await connection.execute(NOTIFICATIONS, arguments)
             return [Stage(stage) for stage in found.scalars()]
 
     async def _count(self, query: TextClause, arguments: Mapping[str, object]) -> dict[Stage, StageCounts]:

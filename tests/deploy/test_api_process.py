@@ -245,7 +245,7 @@ async def test_turns_that_are_being_embedded_when_it_stops_are_the_workers_befor
     )
     owned = _build_resources(settings)
     stage = EmbeddingStage(owned.database, embedder)
-    owned = replace(owned, batch=MicroBatch(owned.database, stage, lambda _host: True, owned.doorbell.ring, "api"))
+    owned = replace(owned, batch=MicroBatch(owned.database, stage, lambda _host: True, owned.notifier.notify, "api"))
     await world.append(turn="t")
     async with _open_resources(settings, owned):
         assert owned.batch.offer(HOST, [turn_uuid("s", "t")], 100)

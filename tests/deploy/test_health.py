@@ -13,7 +13,7 @@ from deploy.health import ApiHealth
 from deploy.health_rules import LedgerSample
 from deploy.metrics import LedgerCounts
 from deploy.settings import HealthSettings
-from producers.notifications import Doorbell
+from producers.notifications import Notifier
 from store.database import Database
 from store.ledger.ledger import PUBLIC_STATUSES, Ledger, StageCounts
 from store.ledger.listing import Backlog
@@ -42,7 +42,7 @@ class Stack:
     """The parts a health check looks at."""
 
     database: Database
-    doorbell: Doorbell
+    notifier: Notifier
     ledger: Ledgers = field(default_factory=Ledgers)
     model: str = ""
     settings: HealthSettings = field(default_factory=HealthSettings)
@@ -51,15 +51,15 @@ class Stack:
     @property
     def health(self) -> ApiHealth:
         return ApiHealth(
-            self.database, self.doorbell, self.ledger, {"embedding": lambda: self.model}, self.settings, data=self.data
+            self.database, self.notifier, self.ledger, {"embedding": lambda: self.model}, self.settings, data=self.data
         )
 
 
 @pytest.fixture
 async def stack(postgres: TestPostgres, valkey: TestValkey) -> AsyncIterator[Stack]:
-    made = Stack(database_of(postgres), Doorbell(broker_of(valkey.url, "health")))
+    made = Stack(database_of(postgres), Notifier(broker_of(valkey.url, "health")))
     yield made
-    await made.doorbell.close()
+    await made.notifier.close()
     await made.database.close()
 
 
@@ -84,7 +84,7 @@ async def test_a_database_without_our_schema_fails(stack: Stack, postgres: TestP
 
 
 async def test_without_redis_or_a_model_it_is_degraded(stack: Stack) -> None:
-    stack.doorbell = Doorbell(broker_of("redis://127.0.0.1:9/0", "away"))
+    stack.notifier = Notifier(broker_of("redis://127.0.0.1:9/0", "away"))
     stack.model = "the sentence model is being loaded"
     found = await stack.health.ready()
     assert found.status == "degraded"
@@ -156,4 +156,4 @@ async def test_nobody_waits_long_for_a_slow_ledger_and_its_reading_goes_on_for_w
 
 def counting(stack: Stack, newly_failed: Callable[[], Awaitable[int]]) -> ApiHealth:
     counts = LedgerCounts(Ledger(stack.database), newly_failed)
-    return ApiHealth(stack.database, stack.doorbell, counts, {}, stack.settings, data=stack.data)
+    return ApiHealth(stack.database, stack.notifier, counts, {}, stack.settings, data=stack.data)

@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, PlainTextResponse
 
 from deploy.local import EmbeddedValkey
 from deploy.local.valkey import CONFIGURATION
-from producers.notifications import Doorbell
+from producers.notifications import Notifier
 from producers.service.recalls import RecallBody
 from producers.settings import BrokerSettings
 from store.ledger.stages import Stage
@@ -49,9 +49,9 @@ def namespace() -> str:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def doorbell(valkey: TestValkey, namespace: str) -> AsyncIterator[Doorbell]:
+async def notifier(valkey: TestValkey, namespace: str) -> AsyncIterator[Notifier]:
     settings = BrokerSettings.model_validate({"url": valkey.url, "namespace": namespace})
-    bell = Doorbell(create_broker(settings))
+    bell = Notifier(create_broker(settings))
     yield bell
     await bell.close()
 
@@ -125,11 +125,11 @@ async def append(world: World, count: int, prefix: str = "t") -> None:
 
 
 async def test_a_worker_takes_turns_through_every_stage_and_stops_when_told(
-    world: World, doorbell: Doorbell, start: Start, tmp_path: Path
+    world: World, notifier: Notifier, start: Start, tmp_path: Path
 ) -> None:
     worker = start()
     await append(world, 20)
-    doorbell.ring(*Stage)
+    notifier.notify(*Stage)
     await all_done(world)
     assert dumps_no_core(worker.pid)
     assert len(await world.sql("select 1 from afterturn.unit_vector_t")) == 40
@@ -169,13 +169,13 @@ async def test_a_killed_worker_loses_nothing_and_its_successor_does_nothing_twic
     assert units[0].n == 120
 
 
-async def test_a_recall_job_is_answered(world: World, doorbell: Doorbell, start: Start) -> None:
+async def test_a_recall_job_is_answered(world: World, notifier: Notifier, start: Start) -> None:
     await append(world, 3)
     jobs = RecallJobs(world.database, now)
     request = RecallBody(query="Who visited Lisbon?").model_dump(mode="json", exclude_defaults=True)
     job, _ = await jobs.open(HOST, {**request, "bank": "default"}, timedelta(minutes=5))
     start()
-    doorbell.ask(HOST, job)
+    notifier.notify_job(HOST, job)
     await all_done(world)
     answer = await jobs.read(HOST, job)
     assert answer.status == "done"
@@ -208,11 +208,11 @@ async def test_work_goes_on_while_redis_is_away_and_after_it_came_back(
 
 @pytest.mark.slow
 async def test_a_database_that_cuts_connections_again_and_again_loses_no_turn(
-    world: World, doorbell: Doorbell, start: Start
+    world: World, notifier: Notifier, start: Start
 ) -> None:
     worker = start(**BRIEF_LEASE)
     await append(world, 120)
-    doorbell.ring(*Stage)
+    notifier.notify(*Stage)
     cuts = 0
     while cuts < 15:
         await found(world, f"exists (select {CONNECTED})")
@@ -242,7 +242,7 @@ async def everything_written(world: World, valkey: TestValkey, folder: Path) -> 
 
 @pytest.mark.law("L7")
 async def test_content_and_secrets_stay_out_of_logs_metrics_redis_ledger_and_audit(
-    world: World, valkey: TestValkey, doorbell: Doorbell, start: Start, tmp_path: Path
+    world: World, valkey: TestValkey, notifier: Notifier, start: Start, tmp_path: Path
 ) -> None:
     """Everything goes wrong that can, and nothing that was said is repeated in telling so."""
     turn = itertools.count()
@@ -260,7 +260,7 @@ async def test_content_and_secrets_stay_out_of_logs_metrics_redis_ledger_and_aud
         await world.sql("revoke insert on afterturn.agent_memory_entity_t from afterturn_app")
         for n in range(9):
             await world.append("s", f"t{n}", messages=dialogue(f"I met Xanthippe {n}.", f"With Quillaja {n}."))
-        doorbell.ring(*Stage)
+        notifier.notify(*Stage)
         failed = "exists (select from afterturn.ledger_t where stage = 'extraction' and error_category = 'database')"
         await found(world, failed)
         await world.sql("grant insert on afterturn.agent_memory_entity_t to afterturn_app")

@@ -98,12 +98,12 @@ FAULTS = (
     ),
     Mutant(
         law="L1",
-        fault="a ring whose flag is down is not enqueued again",
+        fault="a notification whose flag was deleted is not enqueued again",
         file="producers/notifications.py",
         before="        with suppress(*FAULTS):\n            self._broker.client.delete(",
         after="        with suppress(*FAULTS):\n            self._broker.client.exists(",
         held_by="tests/producers/test_notifications.py",
-        tests=("test_whoever_commits_before_the_flag_falls_is_seen_or_rings_anew",),
+        tests=("test_whoever_commits_before_the_flag_falls_is_seen_or_notifies_again",),
     ),
     Mutant(
         law="L8",

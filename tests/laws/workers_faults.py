@@ -5,12 +5,12 @@ from tests.laws.mutant import Mutant
 FAULTS = (
     Mutant(
         law="L1",
-        fault="the sweeper rings for nothing",
+        fault="the sweeper notifies of nothing",
         file="workers/sweeper.py",
-        before="        for stage in stages:\n            RINGS",
-        after="        for stage in stages[:0]:\n            RINGS",
+        before="        for stage in stages:\n            NOTIFICATIONS",
+        after="        for stage in stages[:0]:\n            NOTIFICATIONS",
         held_by="tests/workers/test_sweeper.py",
-        tests=("test_lost_nudges_are_made_good",),
+        tests=("test_lost_notifications_are_made_good",),
     ),
     Mutant(
         law="L9",

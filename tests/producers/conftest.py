@@ -17,7 +17,7 @@ from producers import fair_queue
 from producers.fair_queue import FairQueue
 from producers.http.app import create_app
 from producers.http.service import Readiness
-from producers.notifications import Doorbell
+from producers.notifications import Notifier
 from producers.service.auditing import CallRecorder
 from producers.service.dependencies import Dependencies
 from producers.service.load_shedding import Pressure
@@ -72,7 +72,7 @@ class World:
     database: Watched
     keys: Keys
     broker: RedisBroker
-    doorbell: Doorbell
+    notifier: Notifier
     recalls: Recalls
     jobs: RecallJobs
     app: Any
@@ -87,7 +87,7 @@ class World:
         return Tenant(host, token, self.client({"authorization": f"Bearer {token}"}))
 
     async def close(self) -> None:
-        await self.doorbell.close()
+        await self.notifier.close()
         await self.database.close()
         self.broker.client.close()
 
@@ -129,14 +129,14 @@ def build(
 ) -> World:
     """Compose the API as deploy does, with words for meaning."""
     database, clock, health = database_of(postgres), Clock(), Healthy()
-    keys, doorbell, jobs = Keys(database), Doorbell(broker), RecallJobs(database, clock)
+    keys, notifier, jobs = Keys(database), Notifier(broker), RecallJobs(database, clock)
     recalls = Recalls(
         database, Recaller(database, WordEmbedder(), RecallSettings()), Waiter(database, fair_queue.sleep_without_slot)
     )
     units, banks, erasures = Units(database, clock), Banks(database, clock), Erasures(database, clock)
     documents, curation = Documents(database, clock), Curation(database, clock)
     known = documents, curation, Persons(database)
-    parts = Dependencies(TurnStore(database, clock), units, recalls, jobs, doorbell, banks, erasures, *known)
+    parts = Dependencies(TurnStore(database, clock), units, recalls, jobs, notifier, banks, erasures, *known)
     parts = replace(parts, pressure=pressure, embed=embed)
 
     async def metrics() -> bytes:
@@ -145,7 +145,7 @@ def build(
     recorder = CallRecorder(CallAudit(database).write, clock)
     memory = Memory(parts, settings)
     app = create_app(memory, keys, health, metrics, settings, recorder=recorder, fair=fair)
-    return World(postgres, database, keys, broker, doorbell, recalls, jobs, app, clock, health, recorder)
+    return World(postgres, database, keys, broker, notifier, recalls, jobs, app, clock, health, recorder)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

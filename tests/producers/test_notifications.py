@@ -13,7 +13,7 @@ from dramatiq import Message
 from dramatiq.brokers.redis import RedisBroker
 
 from producers.jobs import QUEUES, STAGE_ACTORS, flag_key
-from producers.notifications import Doorbell
+from producers.notifications import Notifier
 from store.ledger.stages import Queue, Stage
 from tests.patience import PATIENCE_S, until
 from tests.producers.conftest import Tenant, World, broker_of
@@ -22,19 +22,19 @@ from tests.servers import TestValkey
 
 @pytest.fixture
 def broker(valkey: TestValkey) -> RedisBroker:
-    return broker_of(valkey.url, f"bell-{uuid4().hex}")
+    return broker_of(valkey.url, f"notifier-{uuid4().hex}")
 
 
 @pytest.fixture(autouse=True)
 def _on_any_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a flag outlast a test, and last words as long as they need: no test is about how long that is."""
     monkeypatch.setattr("producers.notifications.FLAG_MS", int(1000 * PATIENCE_S))
-    monkeypatch.setattr("producers.notifications.LAST_WORD_S", PATIENCE_S)
+    monkeypatch.setattr("producers.notifications.CLOSE_S", PATIENCE_S)
 
 
 @pytest.fixture
-async def bell(broker: RedisBroker) -> AsyncIterator[Doorbell]:
-    made = Doorbell(broker)
+async def notifier(broker: RedisBroker) -> AsyncIterator[Notifier]:
+    made = Notifier(broker)
     yield made
     await made.close()
     broker.client.close()
@@ -45,50 +45,54 @@ def waiting(broker: RedisBroker, queue: str) -> list["Message[Any]"]:
     return [Message.decode(message) for message in found]
 
 
-async def rung(broker: RedisBroker, queue: str, at_least: int = 1) -> list["Message[Any]"]:
-    await until(lambda: len(waiting(broker, queue)) >= at_least, "it was rung for")
+async def notified(broker: RedisBroker, queue: str, at_least: int = 1) -> list["Message[Any]"]:
+    await until(lambda: len(waiting(broker, queue)) >= at_least, "it was notified")
     return waiting(broker, queue)
 
 
-async def test_a_ring_is_one_message_without_arguments(broker: RedisBroker, bell: Doorbell) -> None:
+async def test_a_notification_is_one_message_without_arguments(broker: RedisBroker, notifier: Notifier) -> None:
     for stage in Stage:
-        bell.ring(stage)
+        notifier.notify(stage)
     for stage in Stage:
         sharing = [one for one in Stage if QUEUES[one] is QUEUES[stage]]
-        found = await rung(broker, QUEUES[stage], len(sharing))
+        found = await notified(broker, QUEUES[stage], len(sharing))
         assert {message.actor_name for message in found} == {STAGE_ACTORS[one] for one in sharing}
         assert all((message.args, message.kwargs) == ((), {}) for message in found)
 
 
-async def test_a_thousand_rings_are_one_message_until_it_is_answered(broker: RedisBroker, bell: Doorbell) -> None:
+async def test_a_thousand_notifications_are_one_message_until_it_is_answered(
+    broker: RedisBroker, notifier: Notifier
+) -> None:
     for _ in range(20):
         for _ in range(50):
-            bell.ring(Stage.EMBEDDING)
+            notifier.notify(Stage.EMBEDDING)
         await asyncio.sleep(0.01)
-    assert len(await rung(broker, Queue.EMBEDDING)) == 1
-    bell.answered(Stage.EMBEDDING)
-    bell.ring(Stage.EMBEDDING)
-    assert len(await rung(broker, Queue.EMBEDDING, 2)) == 2
+    assert len(await notified(broker, Queue.EMBEDDING)) == 1
+    notifier.acknowledge(Stage.EMBEDDING)
+    notifier.notify(Stage.EMBEDDING)
+    assert len(await notified(broker, Queue.EMBEDDING, 2)) == 2
 
 
-async def test_two_processes_share_one_ring(broker: RedisBroker, bell: Doorbell) -> None:
-    other = Doorbell(broker)
-    bell.ring(Stage.GATEWAY)
-    other.ring(Stage.GATEWAY)
-    await asyncio.gather(bell.close(), other.close())
+async def test_two_processes_share_one_notification(broker: RedisBroker, notifier: Notifier) -> None:
+    other = Notifier(broker)
+    notifier.notify(Stage.GATEWAY)
+    other.notify(Stage.GATEWAY)
+    await asyncio.gather(notifier.close(), other.close())
     assert len(waiting(broker, Queue.GATEWAY)) == 1
 
 
-async def test_a_ring_that_nobody_answers_is_not_believed_for_ever(broker: RedisBroker, bell: Doorbell) -> None:
-    bell.ring(Stage.GATEWAY)
-    await rung(broker, Queue.GATEWAY)
+async def test_a_notification_that_no_worker_takes_expires(broker: RedisBroker, notifier: Notifier) -> None:
+    notifier.notify(Stage.GATEWAY)
+    await notified(broker, Queue.GATEWAY)
     left = broker.client.pttl(flag_key(broker.namespace, Stage.GATEWAY))
     assert 0 < left <= 1000 * PATIENCE_S
 
 
 @pytest.mark.law("L1")
-async def test_whoever_commits_before_the_flag_falls_is_seen_or_rings_anew(broker: RedisBroker, bell: Doorbell) -> None:
-    """A worker answers, then looks; ringers commit, then ring. Nothing committed stays unseen."""
+async def test_whoever_commits_before_the_flag_falls_is_seen_or_notifies_again(
+    broker: RedisBroker, notifier: Notifier
+) -> None:
+    """A worker answers, then looks; committers commit, then ring. Nothing committed stays unseen."""
     committed: set[int] = set()
     seen: set[int] = set()
 
@@ -96,25 +100,25 @@ async def test_whoever_commits_before_the_flag_falls_is_seen_or_rings_anew(broke
         answered = 0
         while len(seen) < 200:
             await asyncio.sleep(0.001)
-            rings = waiting(broker, Queue.EXTRACTION)
-            if len(rings) > answered:
-                answered = len(rings)
-                bell.answered(Stage.EXTRACTION)
+            messages = waiting(broker, Queue.EXTRACTION)
+            if len(messages) > answered:
+                answered = len(messages)
+                notifier.acknowledge(Stage.EXTRACTION)
                 seen.update(committed)
 
-    async def ringer() -> None:
+    async def committer() -> None:
         for n in range(200):
             committed.add(n)
-            bell.ring(Stage.EXTRACTION)
+            notifier.notify(Stage.EXTRACTION)
             await asyncio.sleep(0.001 * (n % 3))
 
-    await asyncio.wait_for(asyncio.gather(worker(), ringer()), PATIENCE_S / 2)
+    await asyncio.wait_for(asyncio.gather(worker(), committer()), PATIENCE_S / 2)
     assert seen == committed
 
 
-async def test_ringing_never_talks_to_redis_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_notify_never_calls_redis_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = broker_of("redis://127.0.0.1:9/0", "away")
-    away = Doorbell(broker)
+    away = Notifier(broker)
     talked = threading.Event()
     talkers = list[str]()
 
@@ -125,29 +129,29 @@ async def test_ringing_never_talks_to_redis_itself(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(broker.client.connection_pool, "get_connection", refused)
     for _ in range(1000):
-        away.ring(Stage.EXTRACTION, Stage.EMBEDDING)
-        away.ask(uuid4(), uuid4())
+        away.notify(Stage.EXTRACTION, Stage.EMBEDDING)
+        away.notify_job(uuid4(), uuid4())
     assert talkers == []
     assert await asyncio.to_thread(talked.wait, 60)
-    assert {name.partition("_")[0] for name in talkers} == {"doorbell"}
+    assert {name.partition("_")[0] for name in talkers} == {"notifier"}
     assert await away.reachable() is False
     await away.close()
 
 
-async def test_what_was_rung_for_while_redis_was_away_is_handed_in_later(
-    broker: RedisBroker, bell: Doorbell, monkeypatch: pytest.MonkeyPatch
+async def test_notifications_made_while_redis_is_away_are_sent_later(
+    broker: RedisBroker, notifier: Notifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("producers.notifications.BACK_OFF_S", 0.05)
     there = broker.client
     broker.client = broker_of("redis://127.0.0.1:9/0", "away").client
-    bell.ring(Stage.EXTRACTION)
+    notifier.notify(Stage.EXTRACTION)
     await asyncio.sleep(0.1)
     broker.client = there
-    assert len(await rung(broker, Queue.EXTRACTION)) == 1
+    assert len(await notified(broker, Queue.EXTRACTION)) == 1
 
 
 async def test_a_recall_job_that_is_asked_for_again_and_again_while_redis_is_away_is_one_message_later(
-    broker: RedisBroker, bell: Doorbell, monkeypatch: pytest.MonkeyPatch
+    broker: RedisBroker, notifier: Notifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("producers.notifications.BACK_OFF_S", 0.0)
     monkeypatch.setattr("producers.notifications.JOBS_KEPT", 3)
@@ -161,42 +165,42 @@ async def test_a_recall_job_that_is_asked_for_again_and_again_while_redis_is_awa
         away.setattr(broker.client.connection_pool, "get_connection", refuse)
         for sweep in range(4):
             for job in range(5):
-                bell.ask(UUID(int=0), UUID(int=job))
+                notifier.notify_job(UUID(int=0), UUID(int=job))
             refused.clear()
             assert await asyncio.to_thread(refused.wait, PATIENCE_S), f"it was tried after sweep {sweep}"
-    found = await rung(broker, Queue.RECALL, 3)
+    found = await notified(broker, Queue.RECALL, 3)
     assert sorted(message.args[1][-1] for message in found) == ["2", "3", "4"]
 
 
 async def test_a_recall_job_that_every_sweep_asks_for_is_one_message_until_it_is_taken(
-    broker: RedisBroker, bell: Doorbell
+    broker: RedisBroker, notifier: Notifier
 ) -> None:
-    other, job = Doorbell(broker), UUID(int=7)
+    other, job = Notifier(broker), UUID(int=7)
     for _ in range(5):
-        for sweeping in (bell, other):
-            sweeping.ask(UUID(int=0), job)
-            await sweeping._trip()
+        for sweeping in (notifier, other):
+            sweeping.notify_job(UUID(int=0), job)
+            await sweeping._send_pending()
     assert len(waiting(broker, Queue.RECALL)) == 1
-    bell.answered(job)
-    other.ask(UUID(int=0), job)
+    notifier.acknowledge(job)
+    other.notify_job(UUID(int=0), job)
     await other.close()
     assert len(waiting(broker, Queue.RECALL)) == 2
 
 
-async def test_a_closing_process_hands_in_its_last_ring(broker: RedisBroker) -> None:
-    last = Doorbell(broker)
-    last.ring(Stage.EXTRACTION)
+async def test_a_closing_process_sends_its_last_notification(broker: RedisBroker) -> None:
+    last = Notifier(broker)
+    last.notify(Stage.EXTRACTION)
     await last.close()
     assert len(waiting(broker, Queue.EXTRACTION)) == 1
 
 
-async def test_a_turn_rings_for_the_stages_that_can_begin(world: World, ana: Tenant, turn: dict[str, Any]) -> None:
+async def test_a_turn_notifies_the_stages_that_can_begin(world: World, ana: Tenant, turn: dict[str, Any]) -> None:
     world.broker.client.delete(*[f"{world.broker.namespace}:{queue}.msgs" for queue in Queue])
     for stage in Stage:
-        world.doorbell.answered(stage)
+        world.notifier.acknowledge(stage)
     assert (await ana.http.post("/api/v1/turns", json=turn)).status_code == 201
     for queue in (Queue.EXTRACTION, Queue.EMBEDDING):
-        await rung(world.broker, queue)
+        await notified(world.broker, queue)
 
 
 @pytest.mark.law("L7")

@@ -95,7 +95,7 @@ class Crew:
     max_attempts: int = 5
     clock: Clock = now
     lease: timedelta = LEASE
-    rung: list[Stage] = field(default_factory=list)
+    notified: list[Stage] = field(default_factory=list)
 
     def work(self, stage: Stage) -> StageWork:
         database = self.world.database
@@ -118,7 +118,7 @@ class Crew:
         return Runner(
             ledger=ledger or self.world.ledger,
             work=work or self.work(stage),
-            ring=self.rung.append,
+            notify=self.notified.append,
             verdict=verdict(self.max_attempts),
             clock=self.clock,
             lease=self.lease,

@@ -1,29 +1,28 @@
-"""How dramatiq is set up: a doorbell, in whose weaknesses nothing is lost and nobody waits."""
+"""How dramatiq is set up: it only notifies, so its weaknesses lose no work and delay none."""
 
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from dramatiq.brokers.redis import RedisBroker
 from dramatiq.middleware import TimeLimit
 from pydantic import SecretStr
 
 from producers.jobs import QUEUES
 from producers.settings import BrokerSettings
 from store.ledger.stages import Queue, Stage
-from workers.broker import IDLE_MS, Pool, build_pools, build_worker, create_broker
+from workers.broker import POLL_RECALL_MS, POLL_STAGE_MS, Pool, build_pools, build_worker, create_broker
 from workers.settings import WorkerSettings
-from workers.wakeup import ListeningBroker
 
 THREADS = 3
 
 
 @pytest.fixture
-def broker() -> Iterator[ListeningBroker]:
+def broker() -> Iterator[RedisBroker]:
     """A broker that is never connected."""
     made = create_broker(BrokerSettings(url=SecretStr("redis://127.0.0.1:1/0"), namespace="nowhere"))
     yield made
-    made.ear.close()
     made.client.close()
 
 
@@ -47,7 +46,7 @@ def test_recall_alone_has_as_many_threads_as_are_asked_for() -> None:
 
 
 def test_a_pool_fetches_no_message_that_it_has_no_thread_for(
-    broker: ListeningBroker, pool: Pool, monkeypatch: pytest.MonkeyPatch
+    broker: RedisBroker, pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seen where dramatiq makes its consumers: what waits in one process is what another could do."""
     consumers: list[dict[str, Any]] = []
@@ -63,20 +62,20 @@ def test_a_pool_fetches_no_message_that_it_has_no_thread_for(
         working._add_consumer(queue.value)
         working._add_consumer(f"{queue}.DQ", delay=True)
     seen = [(told["queue_name"], told["prefetch"], told["worker_timeout"]) for told in consumers]
-    mine = pool.queue.value
-    assert seen == [(mine, pool.threads, IDLE_MS), (f"{mine}.DQ", pool.threads, IDLE_MS)]
+    mine, pause = pool.queue.value, POLL_RECALL_MS if pool.queue is Queue.RECALL else POLL_STAGE_MS
+    assert seen == [(mine, pool.threads, pause), (f"{mine}.DQ", pool.threads, pause)]
     assert working.worker_threads == pool.threads
 
 
 def test_messages_of_a_killed_process_come_back_within_minutes_and_those_of_a_busy_one_stay(
-    broker: ListeningBroker,
+    broker: RedisBroker,
 ) -> None:
     """A million is always; dramatiq's own 1000 leaves an idle process' messages for a quarter of an hour."""
     assert broker.maintenance_chance == 50_000
     assert broker.heartbeat_timeout == 60_000
 
 
-def test_the_queue_repeats_nothing_and_ends_what_hangs(broker: ListeningBroker) -> None:
+def test_the_queue_repeats_nothing_and_ends_what_hangs(broker: RedisBroker) -> None:
     """The ledger retries: a retry in backoff would be lost with the connection, and take a traceback to Redis."""
     [only] = broker.middleware
     assert isinstance(only, TimeLimit)

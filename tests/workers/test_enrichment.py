@@ -115,7 +115,7 @@ async def test_late_facts_are_counted_embedded_and_found_by_word(
     crew = crew_with(server.url)
     await crew.drain(Stage.EXTRACTION, Stage.EMBEDDING, Stage.PROJECTION)
     await crew.drain(Stage.ENRICHMENT)
-    assert {Stage.PROJECTION, Stage.EMBEDDING} <= set(crew.rung)
+    assert {Stage.PROJECTION, Stage.EMBEDDING} <= set(crew.notified)
     await crew.drain(Stage.EMBEDDING, Stage.PROJECTION)
     await projections_hold(world)
     lines = await world.sql("select fact_id, key, value from afterturn.fact_t where valid_to is null order by value")

@@ -118,11 +118,11 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule()
     def sweep(self) -> None:
-        """Ring for all that could be claimed now, so that no nudge is ever needed."""
-        rung = self.run(self.world.ledger.rings())
-        self.nudges += [stage for stage in STAGES if stage in rung]
+        """Notify of all that could be claimed now, so that no earlier notification is ever needed."""
+        ready = self.run(self.world.ledger.find_ready_stages())
+        self.nudges += [stage for stage in STAGES if stage in ready]
         for stage in STAGES:
-            assert stage in rung or not self.run(self._claim(stage, 1))
+            assert stage in ready or not self.run(self._claim(stage, 1))
 
     @rule(hours=st.sampled_from((-2, 2)))
     def clock_jumps(self, hours: int) -> None:
@@ -210,7 +210,7 @@ class LedgerMachine(RuleBasedStateMachine):
     async def _drained(self) -> None:
         for _ in range(60):
             await jump(self.world, timedelta(hours=2))
-            for stage in set(await self.world.ledger.rings()) & set(STAGES):
+            for stage in set(await self.world.ledger.find_ready_stages()) & set(STAGES):
                 for claim in await self._claim(stage, 4):
                     await self._finish(claim)
             async with self.world.database.operator() as connection:

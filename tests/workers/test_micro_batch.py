@@ -30,7 +30,7 @@ class Api:
     embedder: KnownEmbedder = field(default_factory=KnownEmbedder)
     quiet: bool = True
     time: float = 0.0
-    rung: list[Stage] = field(default_factory=list)
+    notified: list[Stage] = field(default_factory=list)
 
     def batch(self, turns: int = 8, characters: int = 4_000) -> MicroBatch:
         stage = EmbeddingStage(self.world.database, self.embedder)
@@ -38,7 +38,7 @@ class Api:
             self.world.database,
             stage,
             lambda _host: self.quiet,
-            self.rung.append,
+            self.notified.append,
             "api",
             turns,
             characters,
@@ -68,7 +68,7 @@ async def test_turns_that_were_just_accepted_are_embedded_and_their_rows_done(wo
     assert await api.count(VECTORS) == [(6,)]
     assert [len(texts) for texts in api.embedder.batches] == [6]
     assert await api.count("select stage from afterturn.claim_t") == []
-    assert api.rung == []
+    assert api.notified == []
 
 
 @pytest.mark.law("L2")
@@ -136,7 +136,7 @@ async def test_an_embedder_that_fails_leaves_the_row_as_it_was_and_rings_for_the
     await idle(batch)
     assert await api.count(ROWS) == [("pending", 0)]
     assert await api.count("select stage from afterturn.claim_t") == []
-    assert api.rung == [Stage.EMBEDDING]
+    assert api.notified == [Stage.EMBEDDING]
     await Crew(world).drain(Stage.EMBEDDING)
     assert await api.count(ROWS) == [("done", 1)]
 

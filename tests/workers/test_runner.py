@@ -99,13 +99,13 @@ async def test_a_full_claim_rings_before_it_works_so_that_others_join(world: Wor
     for n in range(4):
         await world.append(f"s{n}", "t")
     crew = Crew(world)
-    rung: list[int] = []
+    notified: list[int] = []
 
     async def count(_claim: Claim) -> None:
-        rung.append(len(crew.rung))
+        notified.append(len(crew.notified))
 
     await crew.runner(Stage.EXTRACTION, Recorder(world.database, before=count)).drain()
-    assert rung == [1, 1, 1, 1]
+    assert notified == [1, 1, 1, 1]
 
 
 async def test_a_nudge_while_a_drain_runs_makes_it_look_again(world: World) -> None:

@@ -78,7 +78,7 @@ async def test_extraction_links_what_messages_name_and_keeps_facts_beside_their_
          where f.origin = 'extraction' and s.origin = 'message'""")
     assert facts
     assert all(row.fact_type == "world" and row.source_memory_ids == [row.unit_id] and row.here for row in facts)
-    assert {Stage.PROJECTION, Stage.EMBEDDING} <= set(crew.rung)
+    assert {Stage.PROJECTION, Stage.EMBEDDING} <= set(crew.notified)
 
 
 async def test_what_extraction_found_stands_where_its_events_say(world: World) -> None:

@@ -1,4 +1,4 @@
-"""The sweeper finds what nobody was told of, and needs no Redis to get it done."""
+"""The sweeper finds work that no worker was notified of, and needs no Redis to get it done."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -19,27 +19,27 @@ from tests.patience import PATIENCE_S, until
 from tests.workers.conftest import HOST, World, now
 from tests.workers.stages import Crew
 from workers.recall import RecallWork
-from workers.sweeper import Bell, Sweeper
+from workers.sweeper import Notifications, Sweeper
 
 QUESTION = {"bank": "default", "query": "Where is Anna?"}
 
 
 @dataclass
-class Ears:
-    """What the bell was told."""
+class Recorded:
+    """What the sweeper notified workers of."""
 
     up: bool = True
     stages: list[Stage] = field(default_factory=list)
     jobs: list[tuple[UUID, UUID]] = field(default_factory=list)
 
-    def ask(self, host: UUID, job: UUID) -> None:
+    def notify_job(self, host: UUID, job: UUID) -> None:
         self.jobs.append((host, job))
 
     async def reachable(self) -> bool:
         return self.up
 
-    def bell(self) -> Bell:
-        return Bell(self.stages.append, self.ask, self.reachable)
+    def notifications(self) -> Notifications:
+        return Notifications(self.stages.append, self.notify_job, self.reachable)
 
 
 @dataclass
@@ -60,44 +60,44 @@ class Answers:
         return RecallAnswer((), Freshness(0, 0, 0, 0, 0))
 
 
-def sweeper(world: World, ears: Ears) -> Sweeper:
+def sweeper(world: World, recorded: Recorded) -> Sweeper:
     crew = Crew(world)
     here = {stage: crew.runner(stage).drain for stage in Stage}
     answer = work(world, Answers()).answer
-    return Sweeper(world.ledger, RecallJobs(world.database, now), ears.bell(), here, answer, every_s=0.05)
+    return Sweeper(world.ledger, RecallJobs(world.database, now), recorded.notifications(), here, answer, every_s=0.05)
 
 
 @pytest.mark.law("L1")
-async def test_lost_nudges_are_made_good(world: World) -> None:
+async def test_lost_notifications_are_made_good(world: World) -> None:
     await world.hand_to(closed_port())
     await world.append()
-    ears = Ears()
-    await sweeper(world, ears).sweep()
-    assert sorted(ears.stages) == [Stage.EMBEDDING, Stage.EXTRACTION, Stage.GATEWAY]
+    recorded = Recorded()
+    await sweeper(world, recorded).sweep()
+    assert sorted(recorded.stages) == [Stage.EMBEDDING, Stage.EXTRACTION, Stage.GATEWAY]
 
 
 async def test_a_stage_is_rung_for_again_when_a_lease_ran_out(world: World) -> None:
     await world.append()
     await world.ledger.claim(Stage.EXTRACTION, streams=9, rows=9, lease=timedelta(hours=1), worker="w", max_attempts=5)
-    ears = Ears()
-    await sweeper(world, ears).sweep()
-    assert Stage.EXTRACTION not in ears.stages
+    recorded = Recorded()
+    await sweeper(world, recorded).sweep()
+    assert Stage.EXTRACTION not in recorded.stages
     await world.expire_leases()
-    await sweeper(world, ears).sweep()
-    assert Stage.EXTRACTION in ears.stages
+    await sweeper(world, recorded).sweep()
+    assert Stage.EXTRACTION in recorded.stages
 
 
 async def test_nothing_to_do_is_no_ring(world: World) -> None:
     await world.append()
     await Crew(world).drain()
-    ears = Ears()
-    await sweeper(world, ears).sweep()
-    assert ears.stages == []
+    recorded = Recorded()
+    await sweeper(world, recorded).sweep()
+    assert recorded.stages == []
 
 
 async def test_without_redis_the_sweeper_has_the_work_done_here(world: World) -> None:
     await world.append()
-    one = sweeper(world, Ears(up=False))
+    one = sweeper(world, Recorded(up=False))
     for _ in range(3):
         await one.sweep()
         for work in list(one._working):
@@ -110,9 +110,9 @@ async def test_waiting_recall_jobs_are_asked_for_again_and_expired_ones_are_not(
     jobs = RecallJobs(world.database, now)
     waiting, _ = await jobs.open(HOST, QUESTION, timedelta(minutes=5))
     await jobs.open(HOST, {"bank": "default", "query": "Where is Xanthippe?"}, timedelta(seconds=-1))
-    ears = Ears()
-    await sweeper(world, ears).sweep()
-    assert ears.jobs == [(HOST, waiting)]
+    recorded = Recorded()
+    await sweeper(world, recorded).sweep()
+    assert recorded.jobs == [(HOST, waiting)]
 
 
 async def test_without_redis_the_sweeper_has_recall_jobs_answered_here(world: World) -> None:
@@ -120,7 +120,7 @@ async def test_without_redis_the_sweeper_has_recall_jobs_answered_here(world: Wo
     asked = [
         (await jobs.open(HOST, {"bank": "default", "query": name}, timedelta(minutes=5)))[0] for name in ("Anna", "Ben")
     ]
-    one = sweeper(world, Ears(up=False))
+    one = sweeper(world, Recorded(up=False))
     await one.sweep()
     await asyncio.gather(*one._working)
     assert [(await jobs.read(HOST, job)).status for job in asked] == ["done", "done"]
@@ -153,10 +153,10 @@ async def test_a_recall_job_that_is_interrupted_waits_for_the_next_sweep_and_not
     job, _ = await jobs.open(HOST, QUESTION, timedelta(minutes=5))
     with suppress(asyncio.CancelledError):
         await work(world, Answers(error)).answer(HOST, job)
-    ears = Ears()
-    await sweeper(world, ears).sweep()
-    assert ears.jobs == [(HOST, job)]
-    await work(world, Answers()).answer(*ears.jobs[0])
+    recorded = Recorded()
+    await sweeper(world, recorded).sweep()
+    assert recorded.jobs == [(HOST, job)]
+    await work(world, Answers()).answer(*recorded.jobs[0])
     assert (await jobs.read(HOST, job)).status == "done"
     assert [row.attempts for row in await world.sql("select attempts from afterturn.recall_job_t")] == [1]
 

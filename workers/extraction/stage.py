@@ -59,10 +59,10 @@ class ExtractionStage:
             facts = await self._write(connection, host, rows, derived, again)
             outcomes = [Outcome(row.item_id) for row in rows]
             await close_together(connection, ours, outcomes)
-        rings = {Stage.PROJECTION}
-        rings |= {Stage.EMBEDDING} if facts else set()
-        rings |= {Stage.ENRICHMENT} if self.then is not None else set()
-        return Worked(outcomes, frozenset(rings))
+        ready_stages = {Stage.PROJECTION}
+        ready_stages |= {Stage.EMBEDDING} if facts else set()
+        ready_stages |= {Stage.ENRICHMENT} if self.then is not None else set()
+        return Worked(outcomes, frozenset(ready_stages))
 
     async def _write(
         self,

@@ -137,7 +137,7 @@ async def _find_undone_stages(ledger: Ledger) -> set[Stage]:
 
 def _create_runner(ledger: Ledger, work: StageWork) -> Runner:
     verdict = Verdict(Backoff(), 3)
-    return Runner(ledger=ledger, work=work, ring=_notify_none, verdict=verdict, lease=LEASE, worker="undisturbed:0:0")
+    return Runner(ledger=ledger, work=work, notify=_notify_none, verdict=verdict, lease=LEASE, worker="undisturbed:0:0")
 
 
 def _make_turn(turn: Turn) -> NewTurn:

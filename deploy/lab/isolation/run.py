@@ -21,7 +21,7 @@ from deploy.lab.isolation.world import FixtureIncomplete, IsolationFixture, buil
 from deploy.local.stack import Stack
 from producers.http.app import create_app
 from producers.http.service import Readiness
-from producers.notifications import Doorbell
+from producers.notifications import Notifier
 from producers.service.dependencies import Dependencies
 from producers.service.memory import Memory
 from producers.service.recalls import Recalls
@@ -93,18 +93,18 @@ async def _open_application(stack: Stack, settings: DatabaseSettings) -> AsyncGe
     database = Database(settings)
     client = redis.Redis.from_url(stack.redis_url.get_secret_value(), socket_timeout=0.5, socket_connect_timeout=0.5)
     namespace = BrokerSettings().namespace
-    doorbell = Doorbell(
+    notifier = Notifier(
         RedisBroker(client=client, namespace=namespace, middleware=[])  # type: ignore[no-untyped-call]  # dramatiq's
     )
     try:
-        yield build_application(database, doorbell, await DatabaseClock.asked(database))
+        yield build_application(database, notifier, await DatabaseClock.asked(database))
     finally:
-        await doorbell.close()
+        await notifier.close()
         await database.close()
         await asyncio.to_thread(client.close)
 
 
-def build_application(database: Database, doorbell: Doorbell, clock: Callable[[], datetime]) -> object:
+def build_application(database: Database, notifier: Notifier, clock: Callable[[], datetime]) -> object:
     """Return the API's application on a database, with a blunt embedder."""
     recalls = Recalls(database, Recaller(database, ConstantEmbedder(), RecallSettings()), Waiter(database))
     jobs, settings = RecallJobs(database, clock), ApiSettings()
@@ -113,7 +113,7 @@ def build_application(database: Database, doorbell: Doorbell, clock: Callable[[]
         Units(database, clock),
         recalls,
         jobs,
-        doorbell,
+        notifier,
         banks=Banks(database, clock),
         erasures=Erasures(database, clock),
         documents=Documents(database, clock),

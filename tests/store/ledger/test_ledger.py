@@ -174,13 +174,13 @@ async def test_an_intermediate_status_survives_the_death_of_its_worker(
 async def test_the_ledger_rings_for_work_that_is_ready_and_held_by_nobody(
     lonely: Database, ledger: Ledger, host: UUID
 ) -> None:
-    assert await ledger.rings() == []
+    assert await ledger.find_ready_stages() == []
     await accepted(lonely, host, [turn("t1")])
-    assert await ledger.rings() == [Stage.EXTRACTION, Stage.EMBEDDING]
+    assert await ledger.find_ready_stages() == [Stage.EXTRACTION, Stage.EMBEDDING]
     claims = await claimed(ledger, Stage.EXTRACTION) + await claimed(ledger, Stage.EMBEDDING)
-    assert await ledger.rings() == []
+    assert await ledger.find_ready_stages() == []
     await ledger.release(claims)
-    assert await ledger.rings() == [Stage.EXTRACTION, Stage.EMBEDDING]
+    assert await ledger.find_ready_stages() == [Stage.EXTRACTION, Stage.EMBEDDING]
 
 
 async def test_counts_and_gauges_agree_on_what_is_undone(lonely: Database, ledger: Ledger, host: UUID) -> None:

@@ -21,7 +21,7 @@ from deploy.lab.isolation.transport import Send, send_in_process
 from deploy.lab.isolation.trials import CASES
 from deploy.lab.isolation.world import IsolationFixture, build_fixture, make_tenant_names
 from producers.errors import PermissionDenied
-from producers.notifications import Doorbell
+from producers.notifications import Notifier
 from producers.service import banks, dependencies
 from producers.service.authorisation import Authorisation
 from store import identity
@@ -63,9 +63,9 @@ class Check:
 async def serving(postgres: TestPostgres, valkey: TestValkey) -> AsyncIterator[tuple[Database, Any]]:
     """Lend the application on a database."""
     database, broker = database_of(postgres), broker_of(valkey.url, f"isolation-{uuid4().hex}")
-    doorbell = Doorbell(broker)
-    yield database, build_application(database, doorbell, await DatabaseClock.asked(database))
-    await doorbell.close()
+    notifier = Notifier(broker)
+    yield database, build_application(database, notifier, await DatabaseClock.asked(database))
+    await notifier.close()
     await database.close()
     broker.client.close()
 
