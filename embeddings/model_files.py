@@ -5,6 +5,8 @@ import hashlib
 import importlib.util
 import json
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -86,21 +88,25 @@ def _assemble_folder(settings: EmbeddingSettings, folder: Path) -> None:
 
 def _fill_folder(settings: EmbeddingSettings, work: Path) -> None:
     source, tokenizer = _package_folder(_MODEL_PACKAGE) / "model.onnx", _package_folder(_TOKENIZER_PACKAGE) / _TOKENIZER
-    if settings.variant is Variant.LEAN:
-        from embeddings.minilm.make import make_lean  # noqa: PLC0415 - 60 MB that only a first start needs
-
-        make_lean(source, tokenizer, work / "model.onnx")
-    elif settings.variant is Variant.DYNAMIC:
-        from embeddings.minilm.quantise import quantise_model  # noqa: PLC0415 - as above
-
-        quantise_model(source, work / "model.onnx")
-    else:
+    if settings.variant is Variant.WEIGHTS:
         shutil.copyfile(source, work / "model.onnx")
+    else:
+        _make_variant(settings.variant, source, tokenizer, work / "model.onnx")
     shutil.copyfile(tokenizer, work / "tokenizer.json")
     window = {"model_max_length": MAX_TOKENS, "pad_token": "[PAD]"}
     (work / "tokenizer_config.json").write_text(json.dumps(window))
     (work / "config.json").write_text(json.dumps({"pad_token_id": 0}))
     (work / "special_tokens_map.json").write_text(json.dumps(_SPECIAL))
+
+
+def _make_variant(variant: Variant, source: Path, tokenizer: Path, target: Path) -> None:
+    """Make the model in a process of its own (embeddings.minilm); an interrupted start leaves `work` to the next."""
+    command = [sys.executable, "-P", "-m", "embeddings.minilm", variant.value, source, tokenizer, target]
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - our own interpreter and module
+    except subprocess.CalledProcessError as error:
+        reason = error.stderr.strip().rpartition("\n")[2]
+        raise ModelMissing(f"the local model could not be made from package {_MODEL_PACKAGE}: {reason}") from error
 
 
 def _package_folder(name: str) -> Path:
