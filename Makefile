@@ -23,7 +23,7 @@ install: $(STAMP) ## make .venv from the lock file (every other target does it w
 demo: $(STAMP) ## the whole walk of a turn on real servers, in under two minutes
 	@$(BIN)/afterturn demo
 
-test: $(STAMP) ## everything: real PostgreSQL, real Valkey, real HTTP, faults included
+test: $(STAMP) ## all but the nightly tests: real PostgreSQL, real Valkey, real HTTP, faults included
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 static: $(STAMP) ## format, lint, types, import directions
@@ -33,12 +33,13 @@ static: $(STAMP) ## format, lint, types, import directions
 	@$(BIN)/lint-imports --no-cache
 
 check: static ## what to run before every commit: static checks and the fast tests
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow and not nightly"
 
 laws: $(STAMP) ## break each law on purpose, three ways, in a copy, and see its tests turn red
 	@$(BIN)/python -m tests.laws --each 3
 
-nightly: $(STAMP) ## what takes long: every planted fault, chaos, tenant isolation and attacks on real stacks; half an hour
+nightly: $(STAMP) ## what takes long: tests of benchmarks, every planted fault, chaos, tenant isolation and attacks on real stacks; half an hour
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m nightly
 	@$(BIN)/python -m tests.laws
 	@$(BIN)/afterturn chaos --turns 5000 --workers 4
 	@$(BIN)/afterturn check walls --tries 100000

@@ -55,6 +55,7 @@ def test_whatever_fails_nothing_is_lost_done_twice_or_out_of_order() -> None:
     assert found["recovery_p99_s"] <= 3 * LONGEST_RECOVERY_S
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "sabotage, figures",
     [

@@ -21,7 +21,7 @@ from deploy.lab.bench.attacks.registry import ATTACKS
 from deploy.lab.bench.attacks.run import ENVIRONMENT, TenantFactory, tenants_of
 from tests.deploy.test_cli_live import Live, up
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("attacks")]
+pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("attacks")]
 
 #: How long the attacks last that go on for as long as they are let, in seconds.
 SECONDS = 1.0

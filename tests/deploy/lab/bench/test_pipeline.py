@@ -19,7 +19,7 @@ from deploy.lab.bench.talk import TurnGenerator
 from store.memory.turns import TurnStore
 
 # Two workers would measure twice.
-pytestmark = pytest.mark.xdist_group("pipeline-bench")
+pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("pipeline-bench")]
 
 SMALL = Sizes(rounds=1, banks=1, idle_banks=1, acknowledgements=3, sample=8)
 PROMISED = {

@@ -136,7 +136,7 @@ def test_a_route_that_is_added_later_is_named(path: str) -> None:
     assert find_uncovered_routes(app) == ["* /inner", f"GET {shown}", f"POST {shown}"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 async def test_a_bank_that_is_not_hidden_is_found(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     async def open_reach(_banks: object, _grant: Grant, bank: str) -> str:
         return bank
@@ -147,7 +147,7 @@ async def test_a_bank_that_is_not_hidden_is_found(check: Check, monkeypatch: pyt
     assert not report.holds
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 async def test_a_refusal_that_tells_foreign_from_absent_is_found(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     foreign = {place.bank for place in check.world.places}
     resolve = Banks.resolve
@@ -163,7 +163,7 @@ async def test_a_refusal_that_tells_foreign_from_absent_is_found(check: Check, m
     assert all(line.startswith("told apart") for line in report.examples)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 async def test_a_users_banks_that_are_not_hidden_are_found(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     of_user = Banks.of_user
 
@@ -176,7 +176,7 @@ async def test_a_users_banks_that_are_not_hidden_are_found(check: Check, monkeyp
     assert any("across" in line for line in report.examples)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 async def test_each_kind_of_thing_of_another_user_is_found_where_its_bank_is_not_hidden(
     check: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,7 +204,7 @@ async def test_each_kind_of_thing_of_another_user_is_found_where_its_bank_is_not
     assert any("that is a reflection" in name for name in report.found)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 async def test_a_profile_from_banks_that_a_key_does_not_reach_is_found(
     check: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,7 +219,7 @@ async def test_a_profile_from_banks_that_a_key_does_not_reach_is_found(
     assert all(name.startswith("GET /api/v1/profile") for name in report.found)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 async def test_a_user_who_changes_what_others_left_in_a_shared_bank_is_found(
     check: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,7 +44,7 @@ def on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[paraphrase.PairStac
         yield servers
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_was_just_said_is_found_by_other_words_and_nothing_of_it_stays(on: paraphrase.PairStack) -> None:
     heard: list[str] = []
     outcome = asyncio.run(paraphrase.run(on, heard.append, paraphrase.Sizes(pairs=2, contexts=3)))
@@ -55,7 +55,7 @@ def test_what_was_just_said_is_found_by_other_words_and_nothing_of_it_stays(on: 
     assert heard == ["2 pairs are said in 3 contexts each"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_category_is_measured_and_each_part_left_out(on: paraphrase.PairStack, tmp_path: Path) -> None:
     command = ["bench", "recall", "--quality", "--data", str(_dialogue(tmp_path)), "--format", "locomo", "--ablate"]
     where = ["--long", "2", "--stack", str(on.stack.api_key_file.parent)]
