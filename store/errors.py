@@ -175,8 +175,11 @@ class UnknownRevision(Exception):
     """The database's schema was made by another version of the code; it was not touched."""
 
     def __init__(self, found: str, newest: str) -> None:
+        version, numbered, _ = found.rpartition("_")
+        writer = f"Afterturn {version}" if numbered else "a development version before 0.1.0"
         super().__init__(
-            f"the schema is at revision {found}, which this version does not know (its newest is {newest}): "
-            "use the version of Afterturn that migrated it, or another database"
+            f"this data was written by {writer} (schema revision {found}); this one knows revisions up to {newest}. "
+            "Nothing was changed: run the version that wrote it, or start with an empty database, in another data "
+            "folder (`--data DIR`) or behind another database.owner_url"
         )
         self.found = found

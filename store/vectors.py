@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pgvector
 from numpy.typing import NDArray
-from sqlalchemy.types import UserDefinedType
+from pgvector.sqlalchemy import HALFVEC
+from sqlalchemy import Dialect
 
 _ARRAYS = "select " + ", ".join(
     f"${nth}::{element}[]"
@@ -24,14 +25,16 @@ def decode_vector(data: bytes) -> NDArray[np.float32]:
     return np.asarray(pgvector.HalfVector.from_binary(data).to_numpy(), dtype=np.float32)
 
 
-class HalfVector(UserDefinedType[Any]):
-    """A halfvec column that binds and returns numpy arrays; the driver's codec does the work."""
+class HalfVector(HALFVEC):
+    """A halfvec column that binds and returns numpy arrays: the driver's codec does the work, and no text is made."""
 
     cache_ok = True
 
-    def get_col_spec(self, **_: Any) -> str:
-        """Return the type's name in DDL and casts."""
-        return "halfvec"
+    def bind_processor(self, dialect: Dialect) -> None:
+        """Leave the array as it is."""
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> None:
+        """Leave what the codec returned as it is."""
 
 
 async def register_codec(connection: Any) -> None:

@@ -18,6 +18,7 @@ from deploy.local.services import count_default_workers
 from deploy.local.stack import Stack
 from deploy.settings import LogFormat, load_settings
 from deploy.settings_errors import SettingsError
+from store.errors import UnknownRevision
 from workers.settings import GatewayMode
 
 EXAMPLE_TURN = {
@@ -61,7 +62,7 @@ def up_command(
     )
     try:
         status = stack.run()
-    except (EmbeddedError, FolderInUse, PortInUse) as error:
+    except (EmbeddedError, FolderInUse, PortInUse, UnknownRevision) as error:
         say(str(error))
         status = 1
     raise typer.Exit(status)

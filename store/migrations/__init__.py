@@ -24,7 +24,10 @@ def upgrade(owner_url: str) -> None:
 
 def head() -> str:
     """Return the newest revision this code knows."""
-    revision = ScriptDirectory.from_config(_config("")).get_current_head()
-    if revision is None:
-        raise RuntimeError("the migrations folder holds no revision")
-    return revision
+    return revisions()[-1]
+
+
+def revisions() -> tuple[str, ...]:
+    """Return the revisions this code knows, the first one first."""
+    found = ScriptDirectory.from_config(_config("")).walk_revisions()
+    return tuple(script.revision for script in found)[::-1]

@@ -5,13 +5,12 @@ from pathlib import Path
 
 from alembic import context
 from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 from sqlalchemy.pool import NullPool
 
 from store.connections import create_owner_engine
 from store.errors import UnknownRevision
-from store.migrations import head
+from store.migrations import head, revisions
 from store.migrations.scripts import run_script
 
 FUNCTIONS = Path(__file__).parent.parent / "sql"
@@ -31,8 +30,7 @@ def _migrate(connection: Connection) -> None:
 
 def _refuse_unknown(found: MigrationContext) -> None:
     """Raise UnknownRevision where another version of the code migrated this database: nothing is touched."""
-    known = {script.revision for script in ScriptDirectory.from_config(context.config).walk_revisions()}
-    if unknown := set(found.get_current_heads()) - known:
+    if unknown := set(found.get_current_heads()) - set(revisions()):
         raise UnknownRevision(unknown.pop(), head())
 
 

@@ -154,7 +154,6 @@ begin
 end $$;
 
 -- Applies one run, each projector only where the run holds its type.
-drop function if exists afterturn.project_run(afterturn.event_store_t[]);
 create or replace function afterturn.project_run(p_events afterturn.event_store_t[], p_types text[]) returns void
 language plpgsql as $$
 begin

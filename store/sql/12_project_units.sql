@@ -2,7 +2,6 @@
 
 -- A run never begins one unit twice (10_project.sql): nothing is sorted here, and a turn is accepted the sooner. So it is
 -- where the caller has seen that the bank lives (p_living).
-drop function if exists afterturn.project_unit_retained(afterturn.event_store_t[]);
 create or replace function afterturn.project_unit_retained(p_events afterturn.event_store_t[], p_living boolean default false)
 returns void language plpgsql as $$
 begin

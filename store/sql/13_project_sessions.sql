@@ -43,8 +43,6 @@ end $$;
 
 -- One event after another: a statement that folds many costs a single turn, which is what mostly comes, twice as much.
 -- The messages of turns are units; only a history from elsewhere brings words of its own, numbered as they follow.
-drop function if exists afterturn.word_histories(afterturn.event_store_t[]);
-drop function if exists afterturn.word_histories(afterturn.event_store_t[], jsonb);
 create or replace function afterturn.project_session_appended(p_events afterturn.event_store_t[]) returns void
 language plpgsql as $$
 declare

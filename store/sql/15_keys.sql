@@ -1,5 +1,4 @@
 -- The one way from a key's hash to what the key allows, over all tenants. Run as the owner: no other role reads hashes.
-drop function if exists afterturn.find_key(bytea);  -- what it returns grows with what a key may do
 create or replace function afterturn.find_key(p_hash bytea)
 returns table (key_id uuid, host_id uuid, banks text[], can_write boolean, gateway_user text, user_name text, agent text,
                can_curate boolean)

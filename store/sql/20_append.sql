@@ -41,7 +41,6 @@ end $$;
 -- (ZA003), or skipped with p_if_absent: stages offer what exists at most once, whoever says it first.
 -- p_expected ({subject: version, 0 for none}) is what the caller saw: an aggregate that moved since refuses what is
 -- new of it (ZA003). Whatever is no beginning follows its predecessor in the log, or is refused (ZA001).
-drop function if exists afterturn.append_events(uuid, jsonb);
 create or replace function afterturn.append_events(p_host uuid, p_events jsonb, p_expected jsonb default '{}',
                                                    p_if_absent boolean default false) returns bigint
 language plpgsql set plan_cache_mode to force_generic_plan set search_path to afterturn, public as $$

@@ -3,11 +3,8 @@
 -- An append looks without a lock, writes, and pays at its end, right before it commits: whoever finds then that the
 -- last of a quota was taken meanwhile (ZQ001) writes nothing and looks again, so no limit is ever passed.
 
-drop function if exists afterturn.has_quota(uuid);
-
 -- What of the offered turns a quota is about, once: everything after this reads the few words it needs. Left out are turns
 -- that are known already, or have an outcome. `ord` counts from 0.
-drop function if exists afterturn.priced(uuid, jsonb, int[]);
 create or replace function afterturn.priced(
     p_host uuid, p_turns uuid[], p_banks uuid[], p_bytes bigint[], p_at timestamptz[], p_outcomes text[])
 returns jsonb language plpgsql as $$
@@ -21,9 +18,6 @@ begin
              where t.outcome is null
                and (select true from afterturn.turn_t g where g.host_id = p_host and g.turn_id = t.turn) is null);
 end $$;
-
-drop function if exists afterturn.over_quota(uuid, jsonb, int[]);
-drop function if exists afterturn.charge_quota(uuid, jsonb, int[], int);
 
 -- Which priced turns do not fit: {ord: 'over LIMIT SCOPE ALLOWED SECONDS'}; seconds until a rate begins anew, else 0.
 create or replace function afterturn.over_quota(p_host uuid, p_priced jsonb) returns jsonb
@@ -281,7 +275,6 @@ end $$;
 
 -- Before a total is held against somebody it is counted anew, at most once a minute, and always when something was
 -- erased (p_least 0): what is gone is free again.
-drop function if exists afterturn.recount_quota(uuid, timestamptz);
 create or replace function afterturn.recount_quota(p_host uuid, p_now timestamptz, p_least interval default '1 minute')
 returns boolean language plpgsql set search_path to afterturn, public as $$
 begin

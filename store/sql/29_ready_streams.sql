@@ -81,8 +81,6 @@ end $$;
 -- WHY p_valve widens the window: there a held stream is a single row, and the newest are held.
 -- WHY nothing is read through: claims come and go, and whoever counts them (autovacuum) now and then finds next to none.
 -- A plan made then reads the whole table, with all that is dead in it, for each row of the window, and is kept.
-drop function if exists afterturn.ready_streams(text, int, boolean);
-drop function if exists afterturn.ready_streams(text, int, boolean, interval);
 create or replace function afterturn.ready_streams(p_stage text, p_streams int, p_ordered boolean, p_valve interval,
                                                    p_by_bank boolean default false)
 returns table (host_id uuid, stream_id uuid, "position" bigint, attempts int)

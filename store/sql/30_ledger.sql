@@ -11,9 +11,6 @@
 -- What was tried before is handed out alone, so that a row that kills its worker takes no other into quarantine.
 -- Of two who claim at the same time each passes over what the other is about to take. The insert alone would be right, but
 -- both would reach for the same streams, and wait at each for whoever touched it first, only to find it taken.
-drop function if exists afterturn.claim_work(text, int, int, interval, text, boolean, int);
-drop function if exists afterturn.claim_work(text, int, int, interval, text, boolean, int, interval);
-drop function if exists afterturn.claim_work(text, int, int, interval, text, boolean, int, interval, boolean);
 create or replace function afterturn.claim_work(p_stage text, p_streams int, p_rows int, p_lease interval,
                                                 p_worker text, p_ordered boolean, p_max_attempts int,
                                                 p_valve interval default null, p_by_bank boolean default false,
@@ -183,12 +180,3 @@ begin
     end if;
     return v_held;
 end $$;
-
-drop function if exists afterturn.close_claims(uuid, text, uuid[], bigint[], bigint[], uuid[], text[], text[], text[],
-                                               timestamptz[]);
-drop function if exists afterturn.close_claims(uuid, text, uuid[], bigint[], bigint[], uuid[], text[], text[], text[],
-                                               interval[]);
-drop function if exists afterturn.settle(uuid, text, uuid[], text[], text[], text[], timestamptz[]);
-drop function if exists afterturn.settle(uuid, text, uuid[], text[], text[], text[], interval[]);
-drop function if exists afterturn.drop_claim(uuid, text, uuid, bigint);
-drop function if exists afterturn.give_back(uuid, text, uuid[]);

@@ -70,8 +70,6 @@ end $$;
 -- Puts rows off for so long and gives their claim back: nothing was tried, so no attempt is counted. With a gateway
 -- target, what else waits for that one and is ready waits as long, a bounded part of it: it would only be claimed in vain.
 -- False: the claim belongs to somebody else, and nothing was written.
-drop function if exists afterturn.put_off(uuid, text, uuid, bigint, uuid[], text, timestamptz);
-drop function if exists afterturn.put_off(uuid, text, uuid, bigint, uuid[], text, interval);
 create or replace function afterturn.put_off(p_host uuid, p_stage text, p_stream uuid, p_epoch bigint, p_items uuid[],
                                              p_status text, p_retry_in interval, p_target uuid default null)
 returns boolean

@@ -1,7 +1,6 @@
 -- How deep the backlog of some stages is, for each of p_hosts: its rows that wait for nothing, counted no further than
 -- p_most, and when the oldest of them was accepted (null: there is none). WHY no sequential scan: a ledger is nearly all
 -- done rows.
-drop function if exists afterturn.depth(text[], int, int);
 create or replace function afterturn.depth(p_hosts uuid[], p_stages text[], p_most int)
 returns table (host_id uuid, waiting bigint, oldest timestamptz)
 language plpgsql stable set plan_cache_mode to force_generic_plan set enable_seqscan to off as $$

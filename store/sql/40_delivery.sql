@@ -87,10 +87,3 @@ begin
      where s.event is not null and s.epoch = any (p_held)
      order by s.ord;
 end $$;
-
-drop function if exists afterturn.turn_messages(uuid, uuid, uuid[]);
-drop function if exists afterturn.delivery_step(uuid, uuid, bigint, uuid, text, text, jsonb);
-drop function if exists afterturn.delivery_end(uuid, uuid, bigint, uuid, text, text, text, timestamptz, text, jsonb);
-drop function if exists afterturn.audit_delivery(uuid, uuid, text, jsonb);
-drop function if exists afterturn.delivery_ends(uuid, uuid[], bigint[], uuid[], text[], text[], text[], timestamptz[],
-                                                text[], text[]);

@@ -3,7 +3,6 @@
 -- Appends what was copied into pg_temp.bulk_event, in order of ord, under the rules of append_events, and projects it
 -- unless told not to. Returns how many events were new. Without p_wait the commit does not wait for the disk: one that
 -- does must follow.
-drop function if exists afterturn.append_bulk(uuid, boolean, boolean);
 create or replace function afterturn.append_bulk(p_host uuid, p_if_absent boolean, p_project boolean, p_wait boolean)
 returns bigint
 language plpgsql set plan_cache_mode to force_generic_plan set enable_seqscan to off

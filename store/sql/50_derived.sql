@@ -16,7 +16,6 @@ return btrim(regexp_replace(lower(regexp_replace(normalize(p_name, NFKD), '[\u03
 -- passes over units that somebody is just changing.
 -- By their places in the table, which nothing but a look at these places can serve: a plan that was made for other
 -- numbers of waiting units would read the words of every bank for them.
-drop function if exists afterturn.post_words(uuid, uuid, int);
 create or replace function afterturn.post_words(p_host uuid, p_bank uuid, p_limit int, p_take_back boolean)
 returns table (carried bigint, forgotten uuid[], terms text[])
 language plpgsql set plan_cache_mode to force_generic_plan as $$
@@ -88,7 +87,6 @@ begin
 end $$;
 
 -- Removes the words of units that ended, or whose text is another now, and notes what was counted of them.
-drop function if exists afterturn.end_words(uuid, uuid, uuid[], int);
 create or replace function afterturn.end_words(p_host uuid, p_bank uuid, p_ended uuid[]) returns void
 language plpgsql as $$
 begin

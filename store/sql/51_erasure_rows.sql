@@ -73,7 +73,6 @@ end $$;
 
 -- The events of an aggregate that changed its row, in order: a beginning of what lived already did not
 -- (10_project.sql). For children of a bank alone: they live from a beginning in a living bank to their own end or the bank's.
-drop function if exists afterturn.effective_history(uuid, uuid, uuid);
 create or replace function afterturn.effective_events(p_host uuid, p_bank uuid, p_id uuid)
 returns table ("position" bigint, version bigint, kind text, d jsonb)
 language plpgsql stable as $$
@@ -239,7 +238,6 @@ end $$;
 -- Takes the work on turns away from whoever has it: a late result finds its claim gone and is rolled back. What is still
 -- to be done for p_ended ends; the rest is ready again. A delivery that may have begun is left to end by its own rules.
 -- Claims before ledger rows, as workers take them. p_why: erased or deleted. Returns how many rows ended.
-drop function if exists afterturn.end_turns(uuid, uuid[], uuid[]);
 create or replace function afterturn.end_turns(p_host uuid, p_turns uuid[], p_ended uuid[], p_why text default 'erased')
 returns bigint
 language plpgsql as $$

@@ -3,7 +3,6 @@
 -- used, or is so much larger that most of what the lists hold is others'. A neighbour's share of the lists grows more
 -- slowly than its rank among all vectors there: by about the root.
 -- Its name tells whose an index is (see store/derived/vector_indexes.py); one that is still being built is not valid.
-drop function if exists afterturn.lists_to_read(uuid, int);
 create or replace function afterturn.lists_to_read(p_bank uuid, p_units bigint, p_read int) returns int
 language sql stable parallel safe as $$
     select greatest(1, ceil(l.lists * least(1, p_read / v.vectors * sqrt(greatest(1, v.vectors / p_units))))::int)

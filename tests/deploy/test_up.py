@@ -181,6 +181,21 @@ def test_after_a_kill_nothing_survives_and_the_next_start_has_the_data_and_the_k
         assert ask(again.stack.owner_url.get_secret_value(), "SELECT count(*) FROM afterturn.kept") == 0
 
 
+def test_data_that_an_earlier_version_wrote_is_refused_by_name_and_left_as_it_is(data: Path) -> None:
+    with Up(data, "--port", "0", "--workers", "1") as up:
+        up.ready()
+        ask(up.stack.owner_url.get_secret_value(), "update public.afterturn_version set version_num = '0033'")
+        up.process.terminate()
+        assert up.process.wait(PATIENCE_S) == 0
+    kept = {path.name: path.read_bytes() for path in data.iterdir() if path.name.endswith("-key")}
+    with Up(data, "--port", "0", "--workers", "1") as again:
+        assert again.process.wait(PATIENCE_S) == 1
+        assert "written by a development version before 0.1.0 (schema revision 0033)" in again.said
+        assert "--data DIR" in again.said
+        assert "Traceback" not in again.said
+    assert {path.name: path.read_bytes() for path in data.iterdir() if path.name.endswith("-key")} == kept
+
+
 def test_services_an_earlier_run_left_behind_are_ended_at_the_next_start(data: Path) -> None:
     environment = os.environ | {"_AFTERTURN_STACK": str(data)}
     with (
