@@ -255,11 +255,11 @@ class _BackgroundModel:
             await self._model.load()
         except EmbeddingError as error:
             self._wrong = type(error).__name__
-            log.error("a model cannot be used", what=self._what, error=self._wrong)  # noqa: TRY400 - no tracebacks
+            log.error("model_unusable", what=self._what, error=self._wrong)  # noqa: TRY400 - no tracebacks
         else:
             self._wrong = ""
             freeze_loaded_objects()
-            log.info("a model is loaded", what=self._what, model=self._model.name)
+            log.info("model_loaded", what=self._what, model=self._model.name)
 
 
 def _create_broker(settings: BrokerSettings) -> RedisBroker:

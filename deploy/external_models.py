@@ -45,7 +45,7 @@ async def record_models(database: Database, settings: Settings, embedder: Embedd
             return await note_live_model(database, embedder)
         except Exception as error:  # noqa: BLE001 - whatever the driver raises, it is tried again
             if not may_pass(error):
-                log.warning("models could not be noted", error=type(error).__name__)
+                log.warning("models_not_recorded", error=type(error).__name__)
             await asyncio.sleep(RETRY_INTERVAL_S)
 
 

@@ -60,7 +60,7 @@ async def serve_application(app: Any, host: str, port: int, settings: ApiSetting
     if done:
         serving.result()
     else:
-        log.warning("stopped before all requests ended", waited_s=GRACE_S)
+        log.warning("requests_cut_off_at_stop", waited_s=GRACE_S)
         serving.cancel()
 
 

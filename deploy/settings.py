@@ -54,9 +54,9 @@ class ClientSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    url: str = Field(default="", description="the API's address; left out: this machine, at api.port")
-    key: SecretStr = Field(default=SecretStr(""), description="the key that `ingest`, `recall` and the like send")
-    allow_http: bool = Field(default=False, description="send the key over plain http to another machine")
+    url: str = Field(default="", description="URL of the API; default: this machine, at api.port")
+    key: SecretStr = Field(default=SecretStr(""), description="API key that `ingest`, `recall` and other commands send")
+    allow_http: bool = Field(default=False, description="allow sending the key over plain http to another machine")
 
 
 class HealthSettings(BaseModel):
@@ -64,9 +64,13 @@ class HealthSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    oldest_undone_seconds: float = Field(default=300.0, gt=0, description="undone work older than this is too old")
-    quarantine_growth: int = Field(default=1, ge=1, description="so many rows more in quarantine are too many")
-    quarantine_window_seconds: float = Field(default=600.0, gt=0, description="within so long")
+    oldest_undone_seconds: float = Field(
+        default=300.0, gt=0, description="age in seconds of undone work from which the service is degraded"
+    )
+    quarantine_growth: int = Field(
+        default=1, ge=1, description="new rows in quarantine, within the window, from which the service is degraded"
+    )
+    quarantine_window_seconds: float = Field(default=600.0, gt=0, description="window of quarantine_growth, in seconds")
     disk_low_bytes: int = Field(
         default=1 << 30, ge=0, description="free space of the data folder below which the service is degraded, in bytes"
     )
@@ -90,11 +94,11 @@ class Settings(BaseSettings):
 
     data: Path = Field(
         default_factory=lambda: platformdirs.user_data_path("afterturn"),
-        description="where `afterturn up` keeps its data, and where other commands find it",
+        description="folder in which `afterturn up` keeps its data and other commands find the running stack",
     )
     metrics_dir: Path = Field(
         default_factory=lambda known: known["data"] / "metrics",
-        description="where the processes of this service leave their samples",
+        description="folder for the metrics that the processes of this service share",
     )
     database: DatabaseSettings = Field(default_factory=DatabaseSettings)
     broker: BrokerSettings = Field(default_factory=BrokerSettings)

@@ -155,9 +155,9 @@ def _work_until_signal(
         if not _load_model(loop, parts.embedder, ending):
             return 0
     except EmbeddingError as error:
-        log.error("the sentence model cannot be used", error=type(error).__name__)  # noqa: TRY400 - no tracebacks
+        log.error("embedding_model_unusable", error=type(error).__name__)  # noqa: TRY400 - no tracebacks
         return 1
-    log.info("the sentence model is loaded", model=parts.embedder.name)
+    log.info("embedding_model_loaded", model=parts.embedder.name)
     _warm_reranker(loop, parts.reranker, ending)
     freeze_loaded_objects()
     ending.wait()
@@ -182,7 +182,7 @@ def _warm_reranker(loop: EventLoopThread, reranker: Owned | None, ending: thread
     try:
         _load_model(loop, reranker, ending)
     except EmbeddingError as error:
-        log.error("the reranker cannot be used", error=type(error).__name__)  # noqa: TRY400 - no tracebacks
+        log.error("reranker_unusable", error=type(error).__name__)  # noqa: TRY400 - no tracebacks
 
 
 def _stop_workers(loop: EventLoopThread, parts: WorkerResources, workers: Sequence[dramatiq.Worker]) -> None:

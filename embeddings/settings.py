@@ -41,18 +41,25 @@ class RemoteSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    base_url: str = Field(default="", description="absolute URL; /v1/embeddings is appended where it is missing")
-    allow_http: bool = Field(default=False, description="take plain http to other machines")
-    model: str = Field(default="", max_length=256, description="the model's name there")
-    api_key: SecretStr = Field(default=SecretStr(""), description="sent as a bearer token; empty sends none")
-    ask_dimensions: bool = Field(
-        default=True, description="ask for 384 dimensions; off for models that have 384 and know no such parameter"
+    base_url: str = Field(
+        default="",
+        description="base URL of an OpenAI-compatible service; /v1/embeddings is appended where it is missing",
     )
-    batch_texts: int = Field(default=64, ge=1, le=2048, description="texts of one request at most")
-    batch_characters: int = Field(default=131_072, ge=8192, le=4_194_304, description="characters of one request")
-    timeout_seconds: float = Field(default=10.0, gt=0, le=600, description="patience with one request")
-    deadline_seconds: float = Field(default=30.0, gt=0, le=3600, description="patience with all tries of one call")
-    max_reply_bytes: int = Field(default=8_388_608, ge=65_536, le=268_435_456, description="of a reply, read at most")
+    allow_http: bool = Field(default=False, description="allow plain http to other machines")
+    model: str = Field(default="", max_length=256, description="name of the model at that service")
+    api_key: SecretStr = Field(default=SecretStr(""), description="API key, sent as a bearer token; empty sends none")
+    ask_dimensions: bool = Field(
+        default=True, description="send `dimensions: 384`; off for models that have 384 and refuse the parameter"
+    )
+    batch_texts: int = Field(default=64, ge=1, le=2048, description="most texts of one request")
+    batch_characters: int = Field(default=131_072, ge=8192, le=4_194_304, description="most characters of one request")
+    timeout_seconds: float = Field(default=10.0, gt=0, le=600, description="time-out of one request, in seconds")
+    deadline_seconds: float = Field(
+        default=30.0, gt=0, le=3600, description="time-out of one call with all its retries, in seconds"
+    )
+    max_reply_bytes: int = Field(
+        default=8_388_608, ge=65_536, le=268_435_456, description="most bytes of a reply that are read"
+    )
 
     @property
     def url(self) -> str:
@@ -66,7 +73,9 @@ class RerankerSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: str = Field(
-        default="", max_length=1024, description="absolute path of a folder, or a hub's name; empty: off"
+        default="",
+        max_length=1024,
+        description="cross-encoder: absolute path of a folder, or a model's name on the hub; empty is off",
     )
     threads: int = Field(default=1, ge=1, le=64, description="threads of one model run")
 
@@ -90,13 +99,13 @@ class EmbeddingSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    provider: Provider = Field(default=Provider.LOCAL, description="local, or remote (an OpenAI-compatible endpoint)")
+    provider: Provider = Field(default=Provider.LOCAL, description="local, or remote (an OpenAI-compatible service)")
     remote: RemoteSettings = Field(default_factory=RemoteSettings)
     variant: Variant = Field(
         default=Variant.LEAN, description="lean (fast), dynamic (plain 8-bit) or weights (as shipped)"
     )
     threads: int = Field(default=1, ge=1, le=64, description="threads of one model run")
-    batch_tokens: int = Field(default=256, ge=1, le=65536, description="tokens of one model run at most")
+    batch_tokens: int = Field(default=256, ge=1, le=65536, description="most tokens of one model run")
     reranker: RerankerSettings = Field(default_factory=RerankerSettings)
 
     @model_validator(mode="after")

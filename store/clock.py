@@ -78,7 +78,7 @@ class DatabaseClock:
         if self._zero is not None and after - before > PROMPT_S:
             return
         if self._zero is None and abs(off := (self._machine() - told).total_seconds()) > OFF_S:
-            log.warning("this machine's clock differs from the database's, which is kept to", seconds=round(off))
+            log.warning("clock_skew", seconds=round(off))
         self._zero = told - timedelta(seconds=(before + after) / 2)
         self._known.set()
 
@@ -101,7 +101,7 @@ class DatabaseClock:
                 await self.ask()
             except Exception as error:  # noqa: BLE001 - whatever the driver raises, it is asked again
                 if not may_pass(error):
-                    log.warning("the database's time could not be asked for", error=type(error).__name__)
+                    log.warning("database_time_unavailable", error=type(error).__name__)
                 await asyncio.sleep(TRY_AGAIN_S)
             else:
                 await asyncio.sleep(ASK_EVERY_S)

@@ -17,11 +17,18 @@ class DatabaseSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    url: SecretStr = Field(SecretStr(""), description="as afterturn_app: behind the tenants' wall")
-    operator_url: SecretStr = Field(SecretStr(""), description="as afterturn_operator: ledger and keys, no content")
-    owner_url: SecretStr = Field(SecretStr(""), description="as the owner: migrations only")
+    url: SecretStr = Field(
+        SecretStr(""),
+        description="URL of the role afterturn_app, which row-level security confines to one tenant at a time",
+    )
+    operator_url: SecretStr = Field(
+        SecretStr(""), description="URL of the role afterturn_operator, which reads the ledger and keys and no content"
+    )
+    owner_url: SecretStr = Field(
+        SecretStr(""), description="URL of the schema's owner, for `afterturn db` and migrations only"
+    )
     pool_size: int = Field(
-        8, ge=1, le=200, strict=True, description="connections one process has, and twice as many at most"
+        8, ge=1, le=200, strict=True, description="connections in one process's pool; it may grow to twice as many"
     )
 
     @field_validator("url", "operator_url", "owner_url")

@@ -39,7 +39,7 @@ async def _renew_leases(ledger: Ledger, jobs: Jobs, lease: timedelta) -> None:
         try:
             held = await ledger.renew([one for claims in running.values() for one in claims], lease)
         except Exception as error:  # noqa: BLE001 - whatever the driver raises: the lease has its own end
-            log.warning("leases could not be renewed", error=type(error).__name__)
+            log.warning("lease_renewal_failed", error=type(error).__name__)
             if time.monotonic() < good_until:
                 continue
             held = set()
@@ -54,4 +54,4 @@ async def _renew_leases(ledger: Ledger, jobs: Jobs, lease: timedelta) -> None:
 def record_lost(claims: Sequence[Claim]) -> None:
     """Count and tell that a result is thrown away."""
     LEASES_LOST.labels(claims[0].stage.value).inc(len(claims))
-    log.warning("lease lost, result thrown away", stage=claims[0].stage.value, claims=len(claims))
+    log.warning("lease_lost", stage=claims[0].stage.value, claims=len(claims))

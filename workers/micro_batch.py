@@ -78,7 +78,7 @@ class MicroBatch:
             await self._embed(host, turns)
         except Exception as error:  # noqa: BLE001 - whatever it was, workers take over what is left
             MICRO_BATCH.labels("failed").inc(len(turns))
-            log.warning("a micro-batch failed", error=type(error).__name__)
+            log.warning("micro_batch_failed", error=type(error).__name__)
             self.notify(Stage.EMBEDDING)
 
     async def _embed(self, host: UUID, turns: Sequence[UUID]) -> None:

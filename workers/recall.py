@@ -67,7 +67,7 @@ class RecallWork:
                 RECALL_JOBS.labels(await self._ended(taken)).inc()
         except Exception as error:  # noqa: BLE001 - whatever it was, the sweeper rings again
             RECALL_JOBS.labels("interrupted").inc()
-            log.warning("a recall job was interrupted", error=type(error).__name__)
+            log.warning("recall_job_interrupted", error=type(error).__name__)
 
     async def _ended(self, taken: TakenJob) -> str:
         keeping = asyncio.create_task(self._keep(taken), name="keep a recall job")
@@ -88,7 +88,7 @@ class RecallWork:
             try:
                 held = await self.jobs.renew(taken, self.lease)
             except Exception as error:  # noqa: BLE001 - whatever the driver raises: the lease has its own end
-                log.warning("a recall job's lease could not be renewed", error=type(error).__name__)
+                log.warning("recall_job_lease_renewal_failed", error=type(error).__name__)
 
     async def _answer(self, taken: TakenJob) -> str:
         try:
@@ -98,7 +98,7 @@ class RecallWork:
             if may_pass(error):
                 raise
             category = _error_category(error)
-            log.warning("a recall job failed", category=category, error=type(error).__name__)
+            log.warning("recall_job_failed", category=category, error=type(error).__name__)
             return "failed" if await self.jobs.fail(taken, category) else "lost"
         result = await answer_as_json(answer, MOST_BYTES_OF_JOB)
         return "done" if await self.jobs.finish(taken, result) else "lost"
@@ -112,7 +112,7 @@ class RecallWork:
         try:
             await self.jobs.give_back(taken)
         except Exception as error:  # noqa: BLE001 - whatever the driver raises: the lease runs out by itself
-            log.warning("a recall job could not be given back", error=type(error).__name__)
+            log.warning("recall_job_release_failed", error=type(error).__name__)
 
 
 def _error_category(error: Exception) -> str:

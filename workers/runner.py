@@ -151,7 +151,7 @@ class Runner:
 
     def _tell(self, drain: asyncio.Task[None]) -> None:
         if not drain.cancelled() and (error := drain.exception()):
-            log.error("a drain ended by accident", stage=self.work.stage.value, error=type(error).__name__)
+            log.error("drain_failed", stage=self.work.stage.value, error=type(error).__name__)
 
     async def _claim(self, room: int) -> list[Claim]:
         shape = self.work.shape
@@ -171,7 +171,7 @@ class Runner:
                 most_bytes=shape.most_bytes,
             )
         except Exception as error:  # noqa: BLE001 - whatever the driver raises, this process stays
-            log.warning("no work could be claimed", stage=self.work.stage.value, error=type(error).__name__)
+            log.warning("claim_failed", stage=self.work.stage.value, error=type(error).__name__)
             await asyncio.sleep(self.pause_s)
             return []
 
@@ -205,7 +205,7 @@ class Runner:
         category, _ = name_failure(error)
         stage = self.work.stage.value
         STAGE_FAILURES.labels(stage, category).inc()
-        log.warning("work failed", stage=stage, category=category, error=type(error).__name__)
+        log.warning("work_failed", stage=stage, category=category, error=type(error).__name__)
         if isinstance(error, ResourceBusy):
             await self._retry_later(claims)
         elif is_outage(error) or isinstance(error, Untold | ModelUnreachable):
@@ -237,7 +237,7 @@ class Runner:
         try:
             recorded = await self.ledger.end([claim], outcomes)
         except Exception as second:  # noqa: BLE001 - the lease runs out, and the attempt is counted already
-            log.warning("a failure could not be recorded", stage=claim.stage.value, error=type(second).__name__)
+            log.warning("failure_not_recorded", stage=claim.stage.value, error=type(second).__name__)
             return
         if recorded:
             self._count(claim.rows, outcomes)
@@ -254,7 +254,7 @@ class Runner:
             try:
                 await self.ledger.release(claims, wait)
             except Exception as error:  # noqa: BLE001 - the lease runs out by itself
-                log.warning("claims could not be given back", stage=self.work.stage.value, error=type(error).__name__)
+                log.warning("claim_release_failed", stage=self.work.stage.value, error=type(error).__name__)
                 if self.stopping or not may_pass(error) or time.monotonic() > until:
                     return
                 await asyncio.sleep(self.pause_s)

@@ -1,4 +1,4 @@
-"""What can be chosen about what happens after the turn."""
+"""Settings of workers, the Memory Gateway, enrichment and maintenance."""
 
 from enum import StrEnum
 from typing import Literal, Self
@@ -21,7 +21,7 @@ class GatewayMode(StrEnum):
     OFF = "off"
     #: To this service's own /memories/add and /memories/flush.
     SELF = "self"
-    #: To somebody else's, at `base_url`.
+    #: To another service's, at `base_url`.
     URL = "url"
 
 
@@ -42,7 +42,7 @@ Scope = Literal["current_chat", "resources", "all_user_memory"]
 
 
 class ServiceSettings(BaseModel):
-    """Somebody else's service: a boolean is no number here, though Python counts it as one."""
+    """An external service. A boolean is no number here, though Python counts it as one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -61,44 +61,62 @@ class GatewaySettings(ServiceSettings):
     Other hosts, and single banks, have gateway targets of their own: `afterturn gateway set`.
     """
 
-    mode: GatewayMode = Field(default=GatewayMode.OFF, description="off, self or url")
+    mode: GatewayMode = Field(
+        default=GatewayMode.OFF, description="off, self (this service's own /memories/add) or url (another service's)"
+    )
     host: str = Field(
         default="default",
         min_length=1,
         max_length=256,
-        description="the host (tenant) whose turns go to the gateway of these settings; no other host's do",
+        description="the tenant whose turns go to the gateway of these settings; others have targets of their own",
     )
-    base_url: str = Field(default="", description="where the gateway is; /memories/add is appended")
-    user_id: str = Field(default="", description="whose memories they are")
-    user_key: SecretStr = Field(default=SecretStr(""), description="that user's key")
+    base_url: str = Field(default="", description="base URL of the gateway; /memories/add is appended")
+    user_id: str = Field(default="", description="user id sent to the gateway")
+    user_key: SecretStr = Field(default=SecretStr(""), description="key of that user, sent to the gateway")
     sealing_keys: SecretStr = Field(
         default=SecretStr(""),
-        description="keys that seal what `afterturn gateway set` is given: 32 bytes in URL-safe base64 each, separated "
-        "by commas; the first seals, every one opens",
+        description="keys that encrypt the credentials given to `afterturn gateway set`: 32 bytes in URL-safe base64"
+        " each, separated by commas; the first encrypts, every one decrypts",
     )
-    app_id: str = Field(default="default", pattern=r"\S", max_length=128, description="application scope")
-    project_id: str = Field(default="default", pattern=r"\S", max_length=128, description="project scope")
-    timeout_seconds: float = Field(default=10.0, gt=0, le=600, description="patience with one call")
+    app_id: str = Field(default="default", pattern=r"\S", max_length=128, description="app_id sent to the gateway")
+    project_id: str = Field(
+        default="default", pattern=r"\S", max_length=128, description="project_id sent to the gateway"
+    )
+    timeout_seconds: float = Field(default=10.0, gt=0, le=600, description="time-out of one call, in seconds")
     keep_seconds: float = Field(
-        default=1.0, ge=0, le=60, description="a connection that idled less is used again; 0: each call opens its own"
+        default=1.0,
+        ge=0,
+        le=60,
+        description="seconds an idle connection is kept for the next call; 0 opens one for each call",
     )
     at_once: int = Field(
-        default=24, ge=1, le=256, description="turns one worker hands over at a time; killed, it leaves as many unknown"
+        default=24,
+        ge=1,
+        le=256,
+        description="turns one worker delivers at a time; a killed worker leaves at most as many with unknown outcome",
     )
     stop_seconds: float = Field(
-        default=8.0, ge=0, le=600, description="what a call under way may still take when its worker is told to stop"
+        default=8.0, ge=0, le=600, description="seconds a call in progress may still take when its worker stops"
     )
-    retry: GatewayRetry = Field(default=GatewayRetry.UNSENT, description="unsent or never")
-    breaker_failures: int = Field(default=5, ge=1, le=1000, description="failures in a row that shut the gateway off")
-    breaker_seconds: float = Field(default=30.0, gt=0, le=3600, description="until it is tried again after that")
+    retry: GatewayRetry = Field(
+        default=GatewayRetry.UNSENT, description="unsent (repeat only calls that were certainly not processed) or never"
+    )
+    breaker_failures: int = Field(
+        default=5, ge=1, le=1000, description="failures in a row that open the circuit breaker"
+    )
+    breaker_seconds: float = Field(
+        default=30.0, gt=0, le=3600, description="seconds until an open circuit breaker lets calls through again"
+    )
     turns_per_second: float = Field(
-        default=0.0, ge=0, le=100_000, description="turns handed to one gateway target; 0 sets no limit"
+        default=0.0, ge=0, le=100_000, description="rate limit of one gateway target, in turns a second; 0 is no limit"
     )
-    burst: int = Field(default=10, ge=1, le=100_000, description="turns at once within that limit")
+    burst: int = Field(default=10, ge=1, le=100_000, description="burst of the rate limit, in turns")
     scope: tuple[Scope, ...] = Field(
-        default=("current_chat", "resources"), min_length=1, description="where a recall there looks"
+        default=("current_chat", "resources"), min_length=1, description="scopes that a recall at the gateway searches"
     )
-    recall_seconds: float = Field(default=2.0, gt=0, le=60, description="patience of a recall with the gateway")
+    recall_seconds: float = Field(
+        default=2.0, gt=0, le=60, description="time-out of the gateway in a recall, in seconds"
+    )
 
     @field_validator("scope")
     @classmethod
@@ -132,20 +150,33 @@ class GatewaySettings(ServiceSettings):
 class EnrichmentSettings(ServiceSettings):
     """A model that reads turns beside the rules, behind an OpenAI-compatible endpoint; off by default."""
 
-    enabled: bool = Field(default=False, description="have a model read turns beside the rules")
-    base_url: str = Field(default="", description="absolute URL; /v1/responses is appended where it is missing")
-    allow_http: bool = Field(default=False, description="take plain http to other machines")
-    model: str = Field(
-        default="openai/gpt-oss-120b", min_length=1, max_length=256, description="the model's name there"
+    enabled: bool = Field(default=False, description="extract facts with a language model in addition to the rules")
+    base_url: str = Field(
+        default="",
+        description="base URL of an OpenAI-compatible service; /v1/responses is appended where it is missing",
     )
-    api_key: SecretStr = Field(default=SecretStr(""), description="sent as a bearer token; empty sends none")
-    timeout_seconds: float = Field(default=12.0, gt=0, le=600, description="patience with one call")
-    max_output_tokens: int = Field(default=800, ge=16, le=65_536, description="of one answer")
-    max_input_characters: int = Field(default=32_768, ge=256, le=1_048_576, description="of a turn, sent at most")
-    max_reply_bytes: int = Field(default=2_097_152, ge=1024, le=67_108_864, description="of a reply, read at most")
-    breaker_failures: int = Field(default=5, ge=1, le=1000, description="failures in a row that shut the model off")
-    breaker_seconds: float = Field(default=30.0, gt=0, le=3600, description="until it is tried again after that")
-    turns_per_second: float = Field(default=0.0, ge=0, le=10_000, description="turns read; 0 sets no limit")
+    allow_http: bool = Field(default=False, description="allow plain http to other machines")
+    model: str = Field(
+        default="openai/gpt-oss-120b", min_length=1, max_length=256, description="name of the model at that service"
+    )
+    api_key: SecretStr = Field(default=SecretStr(""), description="API key, sent as a bearer token; empty sends none")
+    timeout_seconds: float = Field(default=12.0, gt=0, le=600, description="time-out of one call, in seconds")
+    max_output_tokens: int = Field(default=800, ge=16, le=65_536, description="most tokens of one answer")
+    max_input_characters: int = Field(
+        default=32_768, ge=256, le=1_048_576, description="most characters of a turn that are sent"
+    )
+    max_reply_bytes: int = Field(
+        default=2_097_152, ge=1024, le=67_108_864, description="most bytes of a reply that are read"
+    )
+    breaker_failures: int = Field(
+        default=5, ge=1, le=1000, description="failures in a row that open the circuit breaker"
+    )
+    breaker_seconds: float = Field(
+        default=30.0, gt=0, le=3600, description="seconds until an open circuit breaker lets calls through again"
+    )
+    turns_per_second: float = Field(
+        default=0.0, ge=0, le=10_000, description="rate limit of the model, in turns a second; 0 is no limit"
+    )
 
     @property
     def url(self) -> str:
@@ -168,24 +199,37 @@ class WorkerSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     stages: tuple[Stage | Literal["recall"], ...] = Field(
-        default=(*Stage, "recall"), min_length=1, description="what a worker does; recall: answers recall jobs"
+        default=(*Stage, "recall"),
+        min_length=1,
+        description="stages that a worker processes; `recall` answers recall jobs",
     )
-    threads: int = Field(default=4, ge=1, le=64, description="messages one process works on at a time")
+    threads: int = Field(default=4, ge=1, le=64, description="threads that answer recall jobs in one process")
     nice: int = Field(
         default=15,
         ge=0,
         le=19,
-        description="how far workers step back for others, and half as far the server's processes that serve them",
+        description="process priority of workers (nice level); PostgreSQL's processes that serve them get half of it",
     )
-    lease_seconds: float = Field(default=30.0, ge=1, le=3600, description="how long a claim is good for")
-    max_attempts: int = Field(default=5, ge=1, le=100, description="attempts before quarantine")
-    sweep_seconds: float = Field(default=2.0, ge=0.1, le=300, description="pause between two sweeps")
-    metrics_host: str = Field(default="127.0.0.1", min_length=1, description="address of the next")
+    lease_seconds: float = Field(
+        default=30.0, ge=1, le=3600, description="seconds a claim's lease lasts without a heartbeat"
+    )
+    max_attempts: int = Field(
+        default=5, ge=1, le=100, description="attempts of a row before it goes to quarantine (dead letters)"
+    )
+    sweep_seconds: float = Field(
+        default=2.0,
+        ge=0.1,
+        le=300,
+        description="mean seconds between two sweeps of the ledger for work that notifications missed",
+    )
+    metrics_host: str = Field(
+        default="127.0.0.1", min_length=1, description="address on which `afterturn worker` serves metrics and health"
+    )
     metrics_port: int = Field(
         default=0,
         ge=0,
         le=65535,
-        description="where `afterturn worker` serves /metrics, /health/live and ready; 0: not",
+        description="port on which `afterturn worker` serves /metrics, /health/live and /health/ready; 0 serves none",
     )
 
 
@@ -199,9 +243,11 @@ class SemanticLinkSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    enabled: bool = Field(default=False, description="link what is near in meaning; recall does not need it")
-    most: int = Field(default=3, ge=1, le=50, description="links of a text to earlier ones at most")
-    least: float = Field(default=0.6, ge=0, le=1, description="no link below this cosine")
+    enabled: bool = Field(
+        default=False, description="make links between texts of near meaning; recall does not use them"
+    )
+    most: int = Field(default=3, ge=1, le=50, description="most links of a text to earlier ones")
+    least: float = Field(default=0.6, ge=0, le=1, description="least cosine of two linked texts")
 
 
 class MaintenanceSettings(BaseModel):
@@ -210,15 +256,21 @@ class MaintenanceSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     ledger_days: float | None = Field(
-        default=7.0, gt=0, le=36_500, description="done turns leave the ledger; their status and counts stay"
+        default=7.0,
+        gt=0,
+        le=36_500,
+        description="days after which rows of done turns are pruned from the ledger; status and counts stay",
     )
     audit_days: float | None = Field(
-        default=90.0, gt=0, le=36_500, description="the audit of calls to the Memory Gateway is pruned"
+        default=90.0, gt=0, le=36_500, description="days after which the audit of gateway deliveries is pruned"
     )
     calls_days: float | None = Field(
-        default=90.0, gt=0, le=36_500, description="the audit of calls that came in is pruned"
+        default=90.0, gt=0, le=36_500, description="days after which the call audit is pruned"
     )
     said_days: float | None = Field(
-        default=None, gt=0, le=36_500, description="turns are erased, facts of them too; not set: kept for ever"
+        default=None,
+        gt=0,
+        le=36_500,
+        description="days after which turns and their facts are erased; not set keeps them for ever",
     )
     semantic_links: SemanticLinkSettings = Field(default_factory=SemanticLinkSettings)

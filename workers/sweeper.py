@@ -62,7 +62,7 @@ class Sweeper:
         stages = await self.ledger.find_ready_stages()
         jobs = await self.jobs.waiting()
         if (stages or jobs) and not await self.notifications.reachable():
-            log.warning("the queue cannot be reached, working from the ledger alone", stages=len(stages))
+            log.warning("broker_unreachable", stages=len(stages))
             for stage in self.here.keys() & set(stages):
                 self._work_here(self.here[stage]())
             if self._answering is None or self._answering.done():
@@ -81,7 +81,7 @@ class Sweeper:
             await self.sweep()
         except Exception as error:  # noqa: BLE001 - whatever the driver raises, the next sweep comes
             SWEEPS.labels("failed").inc()
-            log.warning("a sweep failed", error=type(error).__name__)
+            log.warning("sweep_failed", error=type(error).__name__)
         else:
             SWEEPS.labels("ok").inc()
 

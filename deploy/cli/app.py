@@ -14,9 +14,10 @@ from deploy.cli.output import print_notice
 
 
 class Command(NamedTuple):
-    """Where a command's function, or its group of commands, is, and its line of the overview."""
+    """Where a command's function, or its group of commands, is; its panel and its line in the overview."""
 
     place: str
+    panel: str
     help: str
 
 
@@ -24,123 +25,153 @@ class Command(NamedTuple):
 COMMANDS: Mapping[str, Command] = {
     "up": Command(
         "deploy.cli.up:up_command",
-        "Start PostgreSQL, Valkey, the API and the workers, and keep them running until Ctrl-C.",
+        "Run",
+        "Run everything on this machine: PostgreSQL, Valkey, the API and a worker, until Ctrl-C.",
     ),
     "api": Command(
         "deploy.cli.processes:api_command",
-        "Serve the API until SIGTERM or Ctrl-C, on the PostgreSQL and Redis of the settings.",
+        "Run",
+        "Run the API on the PostgreSQL and Redis of the settings, until SIGTERM or Ctrl-C.",
     ),
     "worker": Command(
         "deploy.cli.processes:worker_command",
-        "Work on what the ledger holds until SIGTERM or Ctrl-C, on the PostgreSQL and Redis of the settings.",
+        "Run",
+        "Run worker processes on the PostgreSQL and Redis of the settings, until SIGTERM or Ctrl-C.",
     ),
     "db": Command(
         "deploy.cli.db:db_app",
-        "Set up the PostgreSQL of a service: roles, extension, schema.",
+        "Run",
+        "Prepare a PostgreSQL server: create roles, extension and schema; migrate; show the version.",
     ),
     "ingest": Command(
         "deploy.cli.ingest:ingest_command",
-        "Remember a file of conversations, or a document. Running it twice changes nothing.",
+        "Memory",
+        "Store a file of conversations, or a document. Running it twice changes nothing.",
     ),
     "recall": Command(
         "deploy.cli.recall:recall_command",
-        "Ask the running stack what it remembers, best first.",
-    ),
-    "recall-check": Command(
-        "deploy.cli.recall_check:recall_check_command",
-        "Compare the search by meaning with an exact one, on what the running stack has stored.",
+        "Memory",
+        "Search a bank's memory, best results first.",
     ),
     "unit": Command(
         "deploy.cli.unit:unit_app",
-        "Look at one memory closely: where it comes from, what was drawn from it. Correct it, pin it, or forget it.",
+        "Memory",
+        "Show one memory with its sources and derived facts; correct, pin or forget it.",
     ),
     "bank": Command(
         "deploy.cli.bank:bank_app",
-        "Say what a bank is to be like.",
+        "Memory",
+        "Set the properties of a bank.",
     ),
     "profile": Command(
         "deploy.cli.profile:profile_command",
-        "Tell what is known of a person: facts that hold, since when, how often stated, and the turn each comes from.",
+        "Memory",
+        "Show what is known of a user: current facts, since when, how often stated, and their source turns.",
     ),
     "status": Command(
         "deploy.cli.status:status_command",
-        "Show every stage of the running stack: what is pending, running, done, skipped, unknown and dead.",
+        "Operate",
+        "Show rows of every stage: pending, running, done, skipped, unknown and dead.",
     ),
     "jobs": Command(
         "deploy.cli.jobs:jobs_app",
-        "What is still to be done, failed or is unknown: look, try again, drop, wait.",
+        "Operate",
+        "List undone, failed and unknown work; requeue, drop or wait for it.",
     ),
     "gateway": Command(
         "deploy.cli.gateway:gateway_app",
-        "Memory Gateways: set whose turns go where; list deliveries that failed or are unknown, settle or retry them.",
+        "Operate",
+        "Set gateway targets; list, settle and retry deliveries that failed or whose outcome is unknown.",
     ),
     "audit": Command(
         "deploy.cli.audit:audit_app",
-        "Read the call audit: every call at a door and every operator's command. It holds no content.",
+        "Operate",
+        "Show the call audit: API calls and operators' commands, without content.",
     ),
     "keys": Command(
         "deploy.cli.keys:keys_app",
-        "Create, list, rotate and revoke keys.",
+        "Operate",
+        "Create, list, rotate and revoke API keys.",
     ),
     "quota": Command(
         "deploy.cli.quota:quota_app",
-        "Set and show quotas.",
-    ),
-    "check": Command(
-        "deploy.cli.check:check_app",
-        "Try what is promised.",
-    ),
-    "replay": Command(
-        "deploy.cli.replay:replay_command",
-        "Replay the event log beside the live tables and compare them, row for row; the service goes on meanwhile.",
-    ),
-    "extract": Command(
-        "deploy.cli.extract:extract_command",
-        "Have turns read by a version of the extractor that has not read them yet, while the service goes on.",
-    ),
-    "embed": Command(
-        "deploy.cli.extract:embed_command",
-        "Embed what has no vector of the running stack's sentence model, as after it was started with another.",
-    ),
-    "erase": Command(
-        "deploy.cli.erase:erase_app",
-        "Erase for good: from the log, from every table, from work in progress. The receipt says what was reached.",
+        "Operate",
+        "Set and show quotas of tenants and banks.",
     ),
     "maintenance": Command(
         "deploy.cli.maintenance:maintenance_command",
-        "Run maintenance now: what workers do by themselves every few seconds to an hour, once for all of them.",
+        "Operate",
+        "Run maintenance tasks now that workers otherwise run by schedule.",
     ),
     "config": Command(
         "deploy.cli.config:config_command",
-        "Show every setting in force and where it came from: default, file or environment. Secrets are masked.",
+        "Operate",
+        "Show every setting in force and its origin: default, file or environment. Secrets are masked.",
     ),
     "doctor": Command(
         "deploy.cli.doctor:doctor_command",
-        "Examine servers, versions, schema, log, model, disk and permissions; each line says ok, warn or fail.",
+        "Operate",
+        "Check servers, versions, schema, log, model, disk and permissions: ok, warn or fail, and what to do.",
     ),
-    "demo": Command(
-        "deploy.cli.demo:demo_command",
-        "Play a household's talk into a real stack of its own, ask about it, and show how it was done.",
+    "replay": Command(
+        "deploy.cli.replay:replay_command",
+        "Data",
+        "Rebuild the tables from the event log and compare them row for row; swap or repair them.",
     ),
-    "bench": Command(
-        "deploy.cli.bench:bench_command",
-        "Measure the product beside its floor, in the same run and on the same server.",
+    "extract": Command(
+        "deploy.cli.extract:extract_command",
+        "Data",
+        "Run a newer extractor over turns that it has not read yet, while the service runs.",
     ),
-    "chaos": Command(
-        "deploy.cli.chaos:chaos_command",
-        "Send turns, documents and directives while everything fails, then count what was lost or done twice.",
+    "embed": Command(
+        "deploy.cli.extract:embed_command",
+        "Data",
+        "Embed texts that have no vector of the current model, while the service runs.",
+    ),
+    "erase": Command(
+        "deploy.cli.erase:erase_app",
+        "Data",
+        "Erase a unit, session, user or bank for good, with a receipt of what was and was not reached.",
     ),
     "generate": Command(
         "deploy.cli.generate:generate_command",
-        "Write a made-up history of every family of events into the running stack, in bulk.",
+        "Data",
+        "Write a generated history of every event type into the running stack, in bulk.",
     ),
     "plugin": Command(
         "deploy.cli.plugin:plugin_app",
-        "Move memories to a memory plugin (contract v1), and back.",
+        "Data",
+        "Copy memories to and from a memory plugin (contract v1): backfill, verify, export, import.",
+    ),
+    "recall-check": Command(
+        "deploy.cli.recall_check:recall_check_command",
+        "Prove",
+        "Compare vector search with an exact search on the stored vectors.",
+    ),
+    "check": Command(
+        "deploy.cli.check:check_app",
+        "Prove",
+        "Check tenant isolation.",
+    ),
+    "demo": Command(
+        "deploy.cli.demo:demo_command",
+        "Prove",
+        "Play a household's conversations into a private stack, ask questions, and show each step.",
+    ),
+    "bench": Command(
+        "deploy.cli.bench:bench_command",
+        "Prove",
+        "Run a benchmark beside its floor: the bare library calls on the same server in the same run.",
+    ),
+    "chaos": Command(
+        "deploy.cli.chaos:chaos_command",
+        "Prove",
+        "Send turns while processes and servers are killed, then count what was lost or done twice.",
     ),
     "contract-test": Command(
         "producers.contract_kit.command:contract_test_command",
-        "Hold a memory plugin against every clause of contract v1, over HTTP.",
+        "Prove",
+        "Test any memory plugin against every clause of contract v1, over HTTP.",
     ),
 }
 
@@ -189,7 +220,7 @@ def _build_overview() -> typer.Typer:
     """Return the command line with every command's name and line, of which none can be run."""
     app = _create_app()
     for name, command in COMMANDS.items():
-        app.command(name, help=command.help)(_run_nothing)
+        app.command(name, help=command.help, rich_help_panel=command.panel)(_run_nothing)
     return app
 
 

@@ -18,7 +18,7 @@ from store.database import Database
 from store.tenancy.call_audit import FIRST_REFUSAL, CallAudit, Door, Recorded, Sought
 
 audit_app = typer.Typer(
-    help="Read the call audit: every call at a door and every operator's command. It holds no content.",
+    help="Show the call audit: API calls and operators' commands, without content.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )

@@ -10,7 +10,7 @@ from store.text.word_rules import AUTO, NONE, supported_languages
 
 LANGUAGES = ", ".join((AUTO, NONE, *supported_languages()))
 
-bank_app = typer.Typer(help="Say what a bank is to be like.", no_args_is_help=True, rich_markup_mode="markdown")
+bank_app = typer.Typer(help="Set the properties of a bank.", no_args_is_help=True, rich_markup_mode="markdown")
 
 
 @bank_app.command(

@@ -62,7 +62,7 @@ def bench_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure the product beside its floor, in the same run and on the same server.
+    """Run a benchmark beside its floor: the bare library calls on the same server in the same run.
 
     `append` runs on the servers of the running stack, under a host of its own that is removed afterwards, else on a
     private PostgreSQL. `pipeline` starts a stack and a gateway of its own and removes them; give it a quiet machine.

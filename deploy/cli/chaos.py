@@ -31,7 +31,7 @@ def chaos_command(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Send turns, documents and directives while everything fails, then count what was lost or done twice.
+    """Send turns while processes and servers are killed, then count what was lost or done twice.
 
     Workers, API, Valkey, PostgreSQL and the gateway fail, one after the other. It starts a stack and a gateway of its
     own in a temporary folder and leaves nothing of them. Counts come from the database and from the gateway's own file.

@@ -22,7 +22,7 @@ from deploy.local.stack import Stack, StackNotRunning, find_stack
 from deploy.settings import load_settings
 from deploy.settings_errors import SettingsError
 
-check_app = typer.Typer(help="Try what is promised.", no_args_is_help=True, rich_markup_mode="markdown")
+check_app = typer.Typer(help="Check tenant isolation.", no_args_is_help=True, rich_markup_mode="markdown")
 
 
 @check_app.callback()

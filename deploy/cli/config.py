@@ -24,7 +24,7 @@ def config_command(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show every setting in force and where it came from: default, file or environment. Secrets are masked.
+    """Show every setting in force and its origin: default, file or environment. Secrets are masked.
 
     A setting `api.port` is the variable `AFTERTURN_API__PORT`, or `port:` below `api:` in the file.
 

@@ -45,7 +45,7 @@ ROLE = text("select rolcanlogin from pg_roles where rolname = :role")
 MEMBER = text("select pg_has_role(current_user, :role, 'member')")
 
 db_app = typer.Typer(
-    help="Set up the PostgreSQL of a service: roles, extension, schema.",
+    help="Prepare a PostgreSQL server: create roles, extension and schema; migrate; show the version.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )

@@ -7,7 +7,7 @@ from deploy.cli.output import create_console, exit_with
 
 
 def demo_command() -> None:
-    """Play a household's talk into a real stack of its own, ask about it, and show how it was done.
+    """Play a household's conversations into a private stack, ask questions, and show each step.
 
     Starts PostgreSQL, Valkey, the API and the workers on free ports and in a temporary folder, and leaves
     nothing of them. Exits 0 only if every turn went through every stage, at least nine of ten questions had

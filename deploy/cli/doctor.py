@@ -34,7 +34,7 @@ def doctor_command(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Examine servers, versions, schema, log, model, disk and permissions; each line says ok, warn or fail.
+    """Check servers, versions, schema, log, model, disk and permissions: ok, warn or fail, and what to do.
 
     A warning or a failure is followed by what to do. Exits 1 when something fails. Without a running stack
     it looks at the servers of the settings, and at what `afterturn up` would need.

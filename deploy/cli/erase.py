@@ -47,7 +47,7 @@ DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Count what would 
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 erase_app = typer.Typer(
-    help="Erase for good: from the log, from every table, from work in progress. The receipt says what was reached.",
+    help="Erase a unit, session, user or bank for good, with a receipt of what was and was not reached.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )

@@ -90,7 +90,7 @@ def extract_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Have turns read by a version of the extractor that has not read them yet, while the service goes on.
+    """Run a newer extractor over turns that it has not read yet, while the service runs.
 
     Versions are `rules-2`, and `llm-2:MODEL` where the running stack was started with a model; what this shell's own
     settings name does not count, for the stack's workers do the reading. Each turn is read once by each version; what
@@ -117,7 +117,7 @@ def embed_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Embed what has no vector of the running stack's sentence model, as after it was started with another.
+    """Embed texts that have no vector of the current model, while the service runs.
 
     So are texts that came without a turn, from `afterturn generate` say.
 

@@ -48,7 +48,7 @@ class State(StrEnum):
 StateOption = Annotated[list[State] | None, typer.Option("--state", help="Filter by delivery state (repeatable).")]
 
 gateway_app = typer.Typer(
-    help="Memory Gateways: set whose turns go where; list deliveries that failed or are unknown, settle or retry them.",
+    help="Set gateway targets; list, settle and retry deliveries that failed or whose outcome is unknown.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )

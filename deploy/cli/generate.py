@@ -37,7 +37,7 @@ def generate_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a made-up history of every family of events into the running stack, in bulk.
+    """Write a generated history of every event type into the running stack, in bulk.
 
     The same seed and bank make the same events: those the log knows change nothing, a greater number goes on. It is
     for replay and measuring: no stage reads it. `afterturn embed` makes vectors of its texts, and recall finds them.

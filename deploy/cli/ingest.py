@@ -48,7 +48,7 @@ def ingest_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Remember a file of conversations, or a document. Running it twice changes nothing.
+    """Store a file of conversations, or a document. Running it twice changes nothing.
 
     Three formats are known: JSON Lines with the fields of `POST /api/v1/turns`, one turn a line; OpenAI chat
     messages, as an array or `{"messages": [...]}`, a turn being a user message and what follows it; and plain

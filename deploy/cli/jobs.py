@@ -48,7 +48,7 @@ AllOption = Annotated[bool, typer.Option("--all", help="Every row in quarantine,
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Count, and change nothing.")]
 
 jobs_app = typer.Typer(
-    help="What is still to be done, failed or is unknown: look, try again, drop, wait.",
+    help="List undone, failed and unknown work; requeue, drop or wait for it.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )

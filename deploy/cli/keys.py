@@ -63,7 +63,9 @@ GatewayUserOption = Annotated[
     ),
 ]
 
-keys_app = typer.Typer(help="Create, list, rotate and revoke keys.", no_args_is_help=True, rich_markup_mode="markdown")
+keys_app = typer.Typer(
+    help="Create, list, rotate and revoke API keys.", no_args_is_help=True, rich_markup_mode="markdown"
+)
 
 
 @keys_app.command("create")

@@ -48,7 +48,7 @@ def maintenance_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run maintenance now: what workers do by themselves every few seconds to an hour, once for all of them.
+    """Run maintenance tasks now that workers otherwise run by schedule.
 
     Tasks: `recall_jobs` wipes answers that expired; `erasures` goes on with erasures that were left alone; `words`
     cuts the words of banks anew whose language changed; `claims` drops those of dead workers; `ledger` takes done

@@ -55,7 +55,9 @@ PatienceOption = Annotated[
 ]
 
 plugin_app = typer.Typer(
-    help="Move memories to a memory plugin (contract v1), and back.", no_args_is_help=True, rich_markup_mode="markdown"
+    help="Copy memories to and from a memory plugin (contract v1): backfill, verify, export, import.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
 )
 
 plugin_app.command("perimeter")(perimeter_command)

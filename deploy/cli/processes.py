@@ -29,7 +29,7 @@ ProcessesOption = Annotated[
 
 
 def api_command(*, processes: ProcessesOption = 1, config: ConfigOption = None) -> None:
-    """Serve the API until SIGTERM or Ctrl-C, on the PostgreSQL and Redis of the settings.
+    """Run the API on the PostgreSQL and Redis of the settings, until SIGTERM or Ctrl-C.
 
     Needs `database.url`, `database.operator_url` and `broker.url`; listens at `api.host` and `api.port`. All processes
     share the address and the folder of samples, so that `/metrics` of any tells of all. Fair shares between tenants and
@@ -59,7 +59,7 @@ def worker_command(
     processes: ProcessesOption = 1,
     config: ConfigOption = None,
 ) -> None:
-    """Work on what the ledger holds until SIGTERM or Ctrl-C, on the PostgreSQL and Redis of the settings.
+    """Run worker processes on the PostgreSQL and Redis of the settings, until SIGTERM or Ctrl-C.
 
     Any number of workers on any number of machines share the work; what one that was killed had claimed is taken over
     within `worker.lease_seconds`. Stopped, a worker gives back what it has not ended, within 10 s. Each stage needs at

@@ -23,7 +23,7 @@ def profile_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell what is known of a person: facts that hold, since when, how often stated, and the turn each comes from.
+    """Show what is known of a user: current facts, since when, how often stated, and their source turns.
 
     Read from what the stages worked out; no model is asked.
 

@@ -22,7 +22,9 @@ from store.tenancy.quotas import Limits, Quota, Quotas
 HostOption = Annotated[str, typer.Option(parser=name_arguments.parse_name, metavar="NAME", help="The host (tenant).")]
 Limit = Annotated[int | None, typer.Option(min=0, max=2**63 - 1, metavar="N")]
 
-quota_app = typer.Typer(help="Set and show quotas.", no_args_is_help=True, rich_markup_mode="markdown")
+quota_app = typer.Typer(
+    help="Set and show quotas of tenants and banks.", no_args_is_help=True, rich_markup_mode="markdown"
+)
 
 
 @quota_app.command("set")

@@ -88,7 +88,7 @@ def recall_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Ask the running stack what it remembers, best first.
+    """Search a bank's memory, best results first.
 
     A TIME is a day or a day and a time, UTC where nothing else is said. What is dated by `--as-of` is when things
     happened, by `--known-at` when they were handed in: a diary of 2019 that came in today is found as of 2019, and was

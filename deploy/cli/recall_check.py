@@ -46,7 +46,7 @@ def recall_check_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare the search by meaning with an exact one, on what the running stack has stored.
+    """Compare vector search with an exact search on the stored vectors.
 
     Stored units serve as questions: their ten nearest neighbours as recall finds them, beside plain inner products
     over the whole bank, without filters and with those of kind, session and tags; with the settings of recall that the

@@ -49,7 +49,7 @@ def replay_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Replay the event log beside the live tables and compare them, row for row; the service goes on meanwhile.
+    """Rebuild the tables from the event log and compare them row for row; swap or repair them.
 
     Exits 1 when a table is not what the log says, and names the first rows that differ (by their keys, never by
     what stands in them). With `--swap` or `--repair` that is mended, and it exits 0.

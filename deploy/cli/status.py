@@ -71,7 +71,7 @@ def status_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show every stage of the running stack: what is pending, running, done, skipped, unknown and dead.
+    """Show rows of every stage: pending, running, done, skipped, unknown and dead.
 
     A dead row is in quarantine with a reason; `oldest` is the age of what has waited longest. With `--watch` also the
     turns a stage ends in a second, and when it will be through.

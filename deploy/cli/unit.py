@@ -20,7 +20,7 @@ UnitArgument = Annotated[str, typer.Argument(metavar="UNIT_ID", help="The unit's
 InBankOption = Annotated[str, typer.Option("--bank", help="The bank it is in.")]
 
 unit_app = typer.Typer(
-    help="Look at one memory closely: where it comes from, what was drawn from it. Correct it, pin it, or forget it.",
+    help="Show one memory with its sources and derived facts; correct, pin or forget it.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )

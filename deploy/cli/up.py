@@ -48,7 +48,7 @@ def up_command(
     log_format: Annotated[LogFormat | None, typer.Option(help="How log lines look.")] = None,
     config: Annotated[Path | None, typer.Option(help="A YAML or JSON file of settings.")] = None,
 ) -> None:
-    """Start PostgreSQL, Valkey, the API and the workers, and keep them running until Ctrl-C."""
+    """Run everything on this machine: PostgreSQL, Valkey, the API and a worker, until Ctrl-C."""
     overrides = _collect_overrides(data, port, gateway, log_format)
     try:
         settings = load_settings(config=config, overrides=overrides).settings

@@ -73,7 +73,7 @@ def contract_test_command(
         str | None, typer.Option(metavar="COMMAND", help="Brings the plugin's database back.")
     ] = None,
 ) -> None:
-    """Hold a memory plugin against every clause of contract v1, over HTTP.
+    """Test any memory plugin against every clause of contract v1, over HTTP.
 
     Works in namespaces of its own and deletes them. Cases of capabilities that the plugin does not claim are skipped.
     Exits 0 when every case that ran passed, 1 when one failed, 2 when the plugin cannot be judged (nothing listens, no

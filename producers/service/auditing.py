@@ -112,7 +112,7 @@ class CallRecorder:
             try:
                 await self._write(batch)
             except Exception as error:  # noqa: BLE001 - whatever the driver raises, the door stays open
-                log.warning("calls could not be noted", waiting=len(self._waiting), error=type(error).__name__)
+                log.warning("call_audit_failed", waiting=len(self._waiting), error=type(error).__name__)
                 return False
             for _ in batch:
                 self._waiting.popleft()

@@ -81,7 +81,7 @@ class Pressure:
             found = await self.look(hosts, highest_limit(self.settings))
         except Exception as error:  # noqa: BLE001 - whatever the driver raises, requests go on
             found = {}
-            log.warning("the backlogs could not be read", error=type(error).__name__)
+            log.warning("backlog_unreadable", error=type(error).__name__)
         for host in hosts:
             self._depths.pop(host, None)
         self._depths.update(found)

@@ -99,7 +99,7 @@ class KeptShort:
             while more and self._many and await self._laden(host, bank):
                 more = await carry_words(self._database, host, bank)
         except Exception as error:  # noqa: BLE001 - the turns are accepted: whatever it was, workers carry their words
-            log.warning("words that wait were not carried", error=type(error).__name__)
+            log.warning("pending_words_failed", error=type(error).__name__)
         finally:
             # Before anybody hears of its end: who waits for it looks here again.
             del self._carrying[host, bank]

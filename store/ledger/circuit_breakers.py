@@ -135,7 +135,7 @@ class Gate:
             async with self._database.call() as connection:
                 row = (await connection.execute(REPORT, arguments)).one()
         except Exception as error:  # noqa: BLE001 - what became of the call matters more than who is told of it
-            log.warning("how a call went could not be told", error=type(error).__name__)
+            log.warning("circuit_breaker_not_updated", error=type(error).__name__)
         else:
             self._learn(row.failures, row.wait_s)
 

@@ -53,4 +53,4 @@ class Keeping:
             async with self._database.tenant(host) as connection:
                 await insert_vectors(connection, host, generation, units, vectors)
         except Exception as error:  # noqa: BLE001 - whatever it was, workers embed what is left
-            log.warning("vectors of the fresh tail were not kept", error=type(error).__name__)
+            log.warning("fresh_tail_vectors_not_stored", error=type(error).__name__)

@@ -270,7 +270,7 @@ async def test_content_and_secrets_stay_out_of_logs_metrics_redis_ledger_and_aud
         await ended(worker)
     assert server.added
     sinks = await everything_written(world, valkey, tmp_path)
-    assert b"work failed" in sinks["worker.log"]
+    assert b"work_failed" in sinks["worker.log"]
     assert sinks["public.afterturn_gate"] != b"[]"
     leaks = [
         (place, secret) for place, text in sinks.items() for secret in (*SECRETS, SEALING) if secret.encode() in text

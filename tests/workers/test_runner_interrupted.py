@@ -123,7 +123,7 @@ async def test_a_database_that_is_away_is_waited_for(world: World) -> None:
     with capture_logs() as said:
         await runner.drain()
     await away.close()
-    assert [line["event"] for line in said] == ["no work could be claimed"]
+    assert [line["event"] for line in said] == ["claim_failed"]
 
 
 async def test_a_worker_told_to_stop_gives_its_claims_back(world: World) -> None:

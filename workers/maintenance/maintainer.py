@@ -60,7 +60,7 @@ class Maintainer:
             try:
                 await self.look()
             except Exception as error:  # noqa: BLE001 - whatever the driver raises, the next look comes
-                log.warning("maintenance could not look", error=type(error).__name__)
+                log.warning("maintenance_schedule_unreadable", error=type(error).__name__)
 
     async def look(self) -> list[Told]:
         """Run what is due, one task after the other."""
@@ -93,7 +93,7 @@ class Maintainer:
                     return Told(task.name, "cut", removed)
                 await asyncio.sleep(self.pause_s)
         except Exception as error:  # noqa: BLE001 - told and counted, and tried again soon
-            log.warning("maintenance failed", task=task.name, error=type(error).__name__)
+            log.warning("maintenance_failed", task=task.name, error=type(error).__name__)
             return Told(task.name, "failed", removed, why=type(error).__name__)
 
 

@@ -24,7 +24,7 @@ from workers.settings import sealing_keys
 GATEWAY_USER, GATEWAY_KEY = "bench", "uk_of_the_bench"
 IDLE = "deploy.lab.bench.idle_worker"
 #: What a worker's log says when it takes work.
-READY = "the sentence model is loaded"
+READY = "embedding_model_loaded"
 
 
 @dataclass(frozen=True, slots=True)

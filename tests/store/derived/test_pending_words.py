@@ -159,7 +159,7 @@ async def test_a_turn_is_accepted_though_its_words_cannot_be_carried(fresh_datab
             await kept.brought(host, {host: 1})
         await kept.close()
     await gone.close()
-    assert {line["event"] for line in said} == {"words that wait were not carried"}
+    assert {line["event"] for line in said} == {"pending_words_failed"}
 
 
 async def test_carrying_ends_when_its_time_is_over(lonely: Database) -> None:

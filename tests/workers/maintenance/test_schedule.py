@@ -134,4 +134,4 @@ async def test_the_loop_looks_again_after_an_accident(yard: Yard) -> None:
     await asyncio.wait_for(steps.begun.wait(), PATIENCE_S)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    assert {one["event"] for one in said} == {"maintenance could not look"}
+    assert {one["event"] for one in said} == {"maintenance_schedule_unreadable"}
