@@ -56,6 +56,7 @@ from store.ledger.ledger import Ledger
 from store.ledger.listing import Backlog
 from store.memory.directives import Curation
 from store.memory.documents import Documents
+from store.memory.memories import Memories
 from store.memory.turns import TurnStore
 from store.memory.units import Units
 from store.recall.jobs import RecallJobs
@@ -184,6 +185,7 @@ def _build_dependencies(settings: Settings, owned: _Resources) -> Dependencies:
         Documents(database, clock),
         Curation(database, clock),
         Persons(database),
+        Memories(database, clock),
         owned.pressure,
         owned.batch.offer if settings.pressure.embed_at_once else None,
         owned.words,

@@ -298,7 +298,7 @@ UNIT = Table(
     Column("bytes", BigInteger, nullable=False, server_default=text("0")),
     PrimaryKeyConstraint("host_id", "bank_id", "unit_id"),
     CheckConstraint("fact_type in ('world', 'experience', 'opinion', 'observation', 'mental_model')"),
-    CheckConstraint("origin in ('message', 'extraction', 'document')"),
+    CheckConstraint("origin in ('message', 'extraction', 'document', 'memory')"),
     _belongs_to(BANK, "host_id", "bank_id"),
     _belongs_to(DOC, "host_id", "bank_id", "doc_id"),
     # WHY: a hit's neighbours in its session, and the newest messages of a session.

@@ -18,6 +18,7 @@ from producers.http import (
     profiles,
     recall,
     service,
+    single_memories,
     turns,
     units,
 )
@@ -31,6 +32,7 @@ from producers.service.gateway_calls import AddBody, FlushBody, SearchBody
 from producers.service.knowledge import DirectiveBody, DocumentBody, LinkBody
 from producers.service.memory import Memory
 from producers.service.recalls import RecallBody, RecallJobBody
+from producers.service.single_memories import MemoryBody
 from producers.service.turns import BatchBody, TurnBody
 from producers.service.wire import WireModel
 from producers.settings import ApiSettings, FairnessSettings
@@ -54,6 +56,7 @@ BODIES: Sequence[type[WireModel]] = (
     DocumentBody,
     DirectiveBody,
     LinkBody,
+    MemoryBody,
     BeforeTurnBody,
     AfterTurnBody,
 )
@@ -93,6 +96,7 @@ def create_app(
         erasures.erasure_routes(memory, keys),
         banks.bank_routes(memory, keys),
         knowledge.knowledge_routes(memory, keys),
+        single_memories.single_memory_routes(memory, keys),
         profiles.profile_routes(memory, keys),
         memories.gateway_routes(memory, keys),
         *((mcp.mcp_routes(memory, keys, settings.max_request_bytes),) if settings.mcp else ()),

@@ -153,7 +153,7 @@ def unit_routes(memory: Memory, keys: Keys) -> APIRouter:
     async def unit(request: Request, unit_id: str) -> Response:
         grant = await grant_of(request, keys)
         bank = read_parameters(request, BankParameters).bank
-        return json_response(_unit_json(await memory.revisions.unit(grant, bank, parse_identifier(unit_id))))
+        return json_response(unit_json(await memory.revisions.unit(grant, bank, parse_identifier(unit_id))))
 
     @router.patch(
         "/units/{unit_id}",
@@ -244,7 +244,8 @@ def _link_json(link: Linked) -> dict[str, Any]:
     return {**known, "direction": direction, "excerpt": link.excerpt}
 
 
-def _unit_json(unit: Unit) -> dict[str, Any]:
+def unit_json(unit: Unit) -> dict[str, Any]:
+    """Return a unit as the API shows it."""
     return {
         "unit_id": str(unit.unit_id),
         "kind": unit.kind,

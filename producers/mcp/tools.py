@@ -23,6 +23,7 @@ from producers.service.wire import Done, WireModel
 from producers.turns.requests import KeptTurn, PreparedTurn
 from store.errors import NotFound
 from store.tenancy.keys import Grant
+from store.text.chunks import CHUNK_CHARACTERS
 
 Run = Callable[[Memory, Grant, Any], Awaitable[Mapping[str, Any]]]
 
@@ -88,10 +89,14 @@ async def search(memory: Memory, grant: Grant, asked: SearchArguments) -> Mappin
 
 
 async def remember(memory: Memory, grant: Grant, asked: RememberArguments) -> Mapping[str, Any]:
-    """Keep a text as a document of its own."""
+    """Keep a text as a memory of its own; one that is too long for one vector as a document, in pieces."""
     title = {} if asked.title is None else {"title": asked.title}
-    added = await memory.knowledge.add_document(grant, {"bank": asked.project, "content": asked.text, **title})
-    return {"ok": True, "project": asked.project, "id": str(added.doc_id), "duplicate": added.duplicate}
+    told, text = {"ok": True, "project": asked.project}, {"bank": asked.project, "content": asked.text, **title}
+    if len(asked.text) > CHUNK_CHARACTERS:
+        added = await memory.knowledge.add_document(grant, text)
+        return {**told, "id": str(added.doc_id), "duplicate": added.duplicate}
+    _, kept = await memory.memories.keep(grant, text)
+    return {**told, "id": str(kept.unit_id), "duplicate": not kept.changed}
 
 
 async def forget(memory: Memory, grant: Grant, asked: ForgetArguments) -> Mapping[str, Any]:

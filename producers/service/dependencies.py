@@ -14,6 +14,7 @@ from store.derived.persons import Persons
 from store.erasure import Erasures
 from store.memory.directives import Curation
 from store.memory.documents import Documents
+from store.memory.memories import Memories
 from store.memory.turns import TurnStore
 from store.memory.units import Units
 from store.recall.jobs import RecallJobs
@@ -35,6 +36,7 @@ class Dependencies:
     documents: Documents
     curation: Curation
     persons: Persons
+    memories: Memories
     pressure: Pressure | None = None
     #: Takes new turns (host, ids, characters in all) to embed them at once, or leaves them to the workers (False).
     embed: Callable[[UUID, Sequence[UUID], int], bool] | None = None

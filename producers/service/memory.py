@@ -14,6 +14,7 @@ from producers.service.intake import Intake
 from producers.service.knowledge import Knowledge
 from producers.service.profiles import ProfileParameters, read_profile
 from producers.service.recall_service import Asking
+from producers.service.single_memories import SingleMemories
 from producers.service.turn_lifecycle import TurnLifecycle
 from producers.service.turns import parse_body
 from producers.service.units import Revisions
@@ -34,6 +35,7 @@ class Memory:
         self.asking = Asking(parts, settings)
         self.revisions = Revisions(parts, settings)
         self.knowledge = Knowledge(parts, settings)
+        self.memories = SingleMemories(parts, settings)
 
     async def create_bank(self, grant: Grant, asked: Any) -> tuple[Bank, bool]:
         """Make a bank before its first turn; returns it and whether it is new.

@@ -38,9 +38,9 @@ class UnitTerms:
 def terms_of(unit: Row[Any], rules: WordRules, content: str | None = None) -> UnitTerms:
     """Return the words of a unit's row (name, role, origin, context, event_date, content) by the rules of its bank.
 
-    A document's units are read with its title; `content` is what it says instead.
+    A document's units and a memory are read with their title; `content` is what it says instead.
     """
-    title = unit.context if unit.origin == "document" else None
+    title = unit.context if unit.origin in ("document", "memory") else None
     said = lexical_text(
         unit.name or unit.role or title, unit.event_date, unit.content if content is None else content, rules
     )

@@ -62,7 +62,7 @@ EMPTIED = text("""
     select t.turn_id from unnest(cast(:turns as uuid[])) t(turn_id)
      where (select true from afterturn.agent_memory_unit_t u
              where u.host_id = :host and u.bank_id = :bank and u.turn_id = t.turn_id
-               and u.origin in ('message', 'document') and u.active limit 1) is null""")
+               and u.origin in ('message', 'document', 'memory') and u.active limit 1) is null""")
 END_TURNS = text("select afterturn.end_turns(:host, cast(:turns as uuid[]), cast(:ended as uuid[]))")
 # Of a turn whose ledger rows are pruned, its guard says how the gateway's stage ended; one that was made again from the
 # log knows no target. What this service handed to itself is kept here once.
@@ -90,9 +90,9 @@ FORGET_JOBS = text("""
        and (j.request->>'bank' = b.bank_name or jsonb_exists(j.request->'banks', b.bank_name))""")
 
 #: What a unit is called in a receipt, by where it came from.
-ORIGINS = {"message": "messages", "extraction": "facts", "document": "chunks"}
+ORIGINS = {"message": "messages", "extraction": "facts", "document": "chunks", "memory": "memories"}
 #: What stages read; whoever has read it may still be about to write what it found there.
-READ = frozenset({"message", "document"})
+READ = frozenset({"message", "document", "memory"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from store.log.catalog import EventType
 from store.log.storable import DEPTH_LIMIT, check_json
 
 FactType = Literal["world", "experience", "opinion", "observation", "mental_model"]
-UnitOrigin = Literal["message", "extraction", "document"]
+UnitOrigin = Literal["message", "extraction", "document", "memory"]
 LinkType = Literal["temporal", "semantic", "entity", "causes", "caused_by", "enables", "prevents"]
 
 #: Levels of an event's data: a message's content, a JSON value of its own, stands this much deeper.

@@ -5,6 +5,7 @@ A pin changes a unit's metadata and nothing that was drawn from its text.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4, uuid5
 
@@ -65,6 +66,17 @@ UNNAMED = text("""
        and position(afterturn.folded(coalesce(nullif(l.name, ''), n.canonical_name))
                     in afterturn.folded(:said)) = 0""")
 
+# Whoever reads the turn just now has read what is no more: nothing that follows from it is written, and the rest of the
+# turn is read anew. After the end, as who writes vectors takes unit and claim.
+TAKE_BACK = text("select afterturn.end_turns(:host, array[cast(:turn as uuid)], '{}')")
+LAST_WRITTEN = text("""
+    select max(s.position) from afterturn.event_store_t s
+     where s.host_id = :host and s.aggregate_id = :subject""")
+
+#: Where single memories come from.
+MEMORY = "memory"
+#: What a state says of which it says nothing.
+NO_STATE: Mapping[str, None] = {"context": None}
 #: Where a unit's metadata say that it is told with every answer; `store.recall.pinned_arm` looks there.
 PINNED = "pinned"
 #: What a fact was read as: not true of another text, so that a corrected fact takes no other's place.
@@ -141,6 +153,29 @@ async def pin_unit(connection: AsyncConnection, origin: Origin, unit: UUID, *, p
     return Corrected(position, changed=True, facts_ended=0)
 
 
+async def replace_unit(
+    connection: AsyncConnection, origin: Origin, unit: UUID, state: Mapping[str, Any], size: int
+) -> Corrected:
+    """Make a living unit what `state` says (the fields of an event), inside the tenant's transaction of its own.
+
+    As with a correction, it is found by its new words when the transaction ends, and what was drawn from other words
+    ends. Nothing waits for a stage: what reads the unit's turn just now finds its claim gone, and reads it anew.
+    `size`: the bytes that the quotas are charged. Raises NotFound, IsReflection, QuotaExceeded.
+    """
+    found = await _lock_unit(connection, origin, unit)
+    if _state_of(found) == {**NO_STATE, **state}:
+        place = {"host": origin.host, "subject": aggregate_id(origin.host, origin.bank, unit)}
+        written = (await connection.execute(LAST_WRITTEN, place)).scalar_one()
+        return Corrected(written, changed=False, facts_ended=0)
+    facts = await read_drawn_facts(connection, origin.host, origin.bank, found) if _rewords(found, state) else []
+    ends = [_ended_event(origin, fact) for fact in facts]
+    position = await _set_state(connection, origin, found, {**state, "bytes": found.bytes + size}, ends)
+    if found.turn_id:
+        await connection.execute(TAKE_BACK, {"host": origin.host, "turn": found.turn_id})
+    await charge_quota(connection, origin.host, origin.bank, size)
+    return Corrected(position, changed=True, facts_ended=len(facts))
+
+
 async def restore(connection: AsyncConnection, origin: Origin, unit: UUID, state: Mapping[str, Any]) -> None:
     """Make a living unit what `state` says (the fields of an event), in a transaction that holds its bank alone.
 
@@ -148,24 +183,56 @@ async def restore(connection: AsyncConnection, origin: Origin, unit: UUID, state
     What was drawn from the text before is the caller's to end.
     """
     found = await _read_state(connection, origin, unit)
-    told = {name: value for name, value in state.items() if value is not None}
-    event = build_command(
-        origin,
-        EventType.UNIT_UPDATED,
-        {"unitId": unit, **told},
-        version=found.aggregate_version + 1,
-        identity=uuid4(),
-    )
-    content = str(state["content"])
-    reworded = content != found.content
-    events = [event, *(await _unlink_events(connection, origin, found, content) if reworded else ())]
+    await _set_state(connection, origin, found, {name: value for name, value in state.items() if value is not None})
+
+
+async def _set_state(
+    connection: AsyncConnection,
+    origin: Origin,
+    found: Row[Any],
+    state: Mapping[str, Any],
+    beside: Sequence[dict[str, Any]] = (),
+) -> int:
+    """Write a unit's whole state, with the events `beside`, and what follows; returns the last position."""
+    fields, version = {"unitId": found.unit_id, **state}, found.aggregate_version + 1
+    updated = build_command(origin, EventType.UNIT_UPDATED, fields, version=version, identity=uuid4())
+    reworded = _rewords(found, state)
+    unnamed = await _unlink_events(connection, origin, found, str(state["content"])) if reworded else ()
+    events = [updated, *beside, *unnamed]
     position = await append_events(connection, origin.host, sorted(events, key=lambda one: str(one["subject"])))
     if position is None:
         raise NotFound("no such unit")
     if reworded:
-        await _write_follow_ups(connection, origin, found, content, position)
+        now = await _read_state(connection, origin, found.unit_id)
+        await _write_follow_ups(connection, origin, now, now.content, position)
     else:
         await _reopen_stages(connection, origin, found, position, [Stage.EMBEDDING])
+    return position
+
+
+def _state_of(unit: Row[Any]) -> dict[str, Any]:
+    """Return what a unit's row says of it, under the names of events: what a replacement replaces."""
+    return {
+        "content": unit.content,
+        "factType": unit.fact_type,
+        "eventDate": unit.event_date,
+        "mentionedAt": unit.mentioned_at,
+        "metadata": orjson.loads(unit.metadata),
+        "context": unit.context,
+    }
+
+
+def _rewords(unit: Row[Any], state: Mapping[str, Any]) -> bool:
+    """Say whether a unit is found by other words in this state: by its text, and by what stands beside it."""
+    return (unit.content, unit.context, unit.event_date) != (
+        state["content"],
+        state.get("context"),
+        _moment_of(state["eventDate"]),
+    )
+
+
+def _moment_of(told: datetime | str) -> datetime:
+    return told if isinstance(told, datetime) else datetime.fromisoformat(told)
 
 
 def corrected_id(turn: UUID, position: int) -> UUID:

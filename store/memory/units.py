@@ -41,7 +41,8 @@ GET = text("""
         on o.host_id = u.host_id and o.bank_id = u.bank_id and o.doc_id = u.doc_id
      where u.host_id = :host and u.bank_id = :bank and u.unit_id = :unit and u.active""")
 THERE = text("""
-    select u.unit_id, u.session_id, u.turn_id, u.aggregate_version, u.active from afterturn.agent_memory_unit_t u
+    select u.unit_id, u.session_id, u.turn_id, u.origin, u.aggregate_version, u.active
+      from afterturn.agent_memory_unit_t u
      where u.host_id = :host and u.bank_id = :bank and u.unit_id = :unit""")
 # Facts stand in the turn of what they were drawn from; `living` are those of their sources that are remembered.
 FACTS_OF_TURN = text("""
@@ -51,9 +52,6 @@ FACTS_OF_TURN = text("""
                     and s.active) as living
       from afterturn.agent_memory_unit_t f
      where f.host_id = :host and f.bank_id = :bank and f.turn_id = :turn and f.origin = 'extraction' and f.active""")
-# Whoever reads the turn just now has read what is forgotten: nothing that follows from it is written, and the rest of
-# the turn is read anew. After the end, as who writes vectors takes unit and claim.
-TAKE_BACK = text("select afterturn.end_turns(:host, array[cast(:turn as uuid)], '{}')")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +158,7 @@ class Units:
 
         Its words, vectors and mentions go with it. Facts drawn from it are units of their own and stay, unless
         `with_facts`: then those go that nothing else that is remembered says, of a unit that was forgotten before,
-        too. A reflection is made anew when its facts change. Raises NotFound.
+        too. Those of a single memory go in any case. A reflection is made anew when its facts change. Raises NotFound.
         """
         bank_id = identity.bank_id(host, bank)
         origin = Origin(host, bank_id, identity.user_id(host, user), self._clock())
@@ -171,6 +169,7 @@ class Units:
             found = await _read_unit_row(connection, host, bank_id, unit)
             if found is None:
                 return Forgotten(await reflections.forget_reflection(connection, origin, unit), 0)
+            with_facts = with_facts or found.origin == corrections.MEMORY
             facts = await _said_here_alone(connection, host, bank_id, found) if with_facts else {}
             ending = facts | ({unit: found.aggregate_version} if found.active else {})
             position = await append_events(connection, host, _end_events(origin, ending))
@@ -178,7 +177,7 @@ class Units:
                 raise NotFound("no such unit")
             await bank_state.request_recount(connection, origin, position)
             if with_facts and found.turn_id:
-                await connection.execute(TAKE_BACK, {"host": host, "turn": found.turn_id})
+                await connection.execute(corrections.TAKE_BACK, {"host": host, "turn": found.turn_id})
         return Forgotten(position, len(facts))
 
 

@@ -18,7 +18,7 @@ begin
            e.user_id, coalesce(d->>'origin', 'extraction'), (d->>'sessionId')::uuid, (d->>'turnId')::uuid,
            d->>'sessionName', d->>'turnName', (d->>'ordinal')::int, (d->>'sequence')::int, d->>'role', d->>'name',
            e.position,
-           coalesce((d->>'bytes')::bigint, case when d->>'origin' in ('message', 'document') then octet_length(d->>'content') end, 0),
+           coalesce((d->>'bytes')::bigint, case when d->>'origin' in ('message', 'document', 'memory') then octet_length(d->>'content') end, 0),
            e.aggregate_version,
            (p_living or coalesce((select b.active from agent_memory_bank_t b
                                    where b.host_id = e.host_id and b.bank_id = e.bank_id), true))
@@ -40,6 +40,12 @@ begin
      where u.aggregate_version < excluded.aggregate_version and not u.active;
 end $$;
 
+-- Whether a unit is found by other words once it says this.
+create or replace function afterturn.rewords(p_content text, p_context text, p_date timestamptz, d jsonb) returns boolean
+language sql stable parallel safe
+return (p_content, p_context, p_date) is distinct from
+       (coalesce(d->>'content', ''), d->>'context', coalesce((d->>'eventDate')::timestamptz, p_date));
+
 -- The place in a conversation stays as it is. Words and vectors of another text are gone at once; whoever changes
 -- the text brings the new words and opens a row for the embedding stage.
 create or replace function afterturn.project_unit_updated(p_events afterturn.event_store_t[]) returns void
@@ -55,7 +61,7 @@ begin
                        from afterturn.events_about(p_events, 'AgentMemoryUnitUpdatedEvent', 'unitId') e
                       order by e.aggregate_id, e.aggregate_version desc) e
                join agent_memory_unit_t u on u.host_id = e.host_id and u.bank_id = e.bank_id and u.unit_id = e.thing
-              where u.active and u.aggregate_version < e.aggregate_version and u.content <> e.d->>'content'
+              where u.active and u.aggregate_version < e.aggregate_version and afterturn.rewords(u.content, u.context, u.event_date, e.d)
               group by 1, 2) r;
     with last as (
         select distinct on (e.aggregate_id) e.*
@@ -65,7 +71,7 @@ begin
         select u.host_id, u.bank_id, u.unit_id
           from last e join agent_memory_unit_t u
             on u.host_id = e.host_id and u.bank_id = e.bank_id and u.unit_id = e.thing
-         where u.aggregate_version < e.aggregate_version and u.content <> e.d->>'content'
+         where u.aggregate_version < e.aggregate_version and afterturn.rewords(u.content, u.context, u.event_date, e.d)
     ), vectors as (
         delete from unit_vector_t v using reworded w
          where v.host_id = w.host_id and v.bank_id = w.bank_id and v.unit_id = w.unit_id
@@ -77,7 +83,7 @@ begin
                 (d->>'occurredStart')::timestamptz, (d->>'occurredEnd')::timestamptz, (d->>'mentionedAt')::timestamptz,
                 coalesce(d->>'factType', 'world'), coalesce(d->'metadata', '{}'), coalesce((d->>'proofCount')::int, 1),
                 coalesce((select array_agg(s::uuid) from jsonb_array_elements_text(d->'sourceMemoryIds') s), '{}'),
-                coalesce((d->>'bytes')::bigint, case when u.origin in ('message', 'document') then octet_length(d->>'content') end, 0),
+                coalesce((d->>'bytes')::bigint, case when u.origin in ('message', 'document', 'memory') then octet_length(d->>'content') end, 0),
                 e.aggregate_version, e.event_ts, e.user_id::text)
       from last e
      where u.host_id = e.host_id and u.bank_id = e.bank_id and u.unit_id = e.thing

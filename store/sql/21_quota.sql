@@ -233,7 +233,7 @@ begin
     for v_off in
         select q.scope_id,
                (select count(distinct u.turn_id) from agent_memory_unit_t u
-                 where u.host_id = p_host and u.origin in ('message', 'document') and u.active
+                 where u.host_id = p_host and u.origin in ('message', 'document', 'memory') and u.active
                    and (q.bank_name is null or u.bank_id = q.scope_id)) - q.turns as turns,
                afterturn.bytes_held(p_host, q.scope_id, q.bank_name) - q.bytes as bytes,
                (select count(*) from agent_memory_bank_t b where b.host_id = p_host and b.active

@@ -15,7 +15,7 @@ begin
       from unnest(p_banks, p_turns) as t(bank_id, turn_id),
            lateral (select u.* from afterturn.agent_memory_unit_t u
                      where u.host_id = p_host and u.bank_id = t.bank_id and u.turn_id = t.turn_id
-                       and u.origin in ('message', 'document') and u.active offset 0) u
+                       and u.origin in ('message', 'document', 'memory') and u.active offset 0) u
      order by u.turn_id, u.ordinal;
 end $$;
 

@@ -16,7 +16,7 @@ begin
           from afterturn.event_store_t e
          where (p_host is null or e.host_id = p_host) and (p_bank is null or e.bank_id = p_bank)
            and e.event_type = 'AgentMemoryUnitRetainedEvent' and e.aggregate_version = 1
-           and e.payload->'data'->>'origin' in ('message', 'document')
+           and e.payload->'data'->>'origin' in ('message', 'document', 'memory')
            and e.payload->'data' ? 'turnId' and e.payload->'data' ? 'sessionId'
          group by 1, 2, 3, 4, 5, e.event_ts
     ), digests as (

@@ -31,7 +31,7 @@ _SENT = """
       join afterturn.reading_t r on r.host_id = :host and r.turn_id = u.turn_id
       join public.afterturn_outside_model m
         on m.purpose = 'extraction' and m.name = regexp_replace(r.version, '@\\d+$', '')
-     where u.host_id = :host and u.bank_id = :bank and u.origin in ('message', 'document') {units}
+     where u.host_id = :host and u.bank_id = :bank and u.origin in ('message', 'document', 'memory') {units}
      group by 1, 2"""
 SENT_OF_UNITS = text(_SENT.format(vectors="and v.unit_id = any(:units)", units="and u.unit_id = any(:units)"))
 SENT_OF_BANK = text(_SENT.format(vectors="", units=""))

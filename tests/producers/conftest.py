@@ -29,6 +29,7 @@ from store.erasure import Erasures
 from store.ledger.freshness import Waiter
 from store.memory.directives import Curation
 from store.memory.documents import Documents
+from store.memory.memories import Memories
 from store.memory.turns import TurnStore
 from store.memory.units import Units
 from store.recall.jobs import RecallJobs
@@ -135,7 +136,7 @@ def build(
     )
     units, banks, erasures = Units(database, clock), Banks(database, clock), Erasures(database, clock)
     documents, curation = Documents(database, clock), Curation(database, clock)
-    known = documents, curation, Persons(database)
+    known = documents, curation, Persons(database), Memories(database, clock)
     parts = Dependencies(TurnStore(database, clock), units, recalls, jobs, notifier, banks, erasures, *known)
     parts = replace(parts, pressure=pressure, embed=embed)
 

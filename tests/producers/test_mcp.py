@@ -107,7 +107,9 @@ async def test_a_memory_is_remembered_found_from_another_session_and_forgotten(w
         assert "serviced in May" in str(shown["input_items"])
         assert await call(client, "memory_forget", id=first["id"]) == {"ok": True, "project": "default"}
         assert (await call(client, "memory_search", query="boiler"))["results"] == []
-        for gone in (first["id"], "nothing of the kind"):
+        long = await call(client, "memory_remember", text="The attic is dry. " * 100)
+        assert await call(client, "memory_forget", id=long["id"]) == {"ok": True, "project": "default"}
+        for gone in (first["id"], long["id"], "nothing of the kind"):
             told = await refusal(client, "memory_forget", id=gone)
             assert (told["code"], told["retryable"]) == ("INVALID_ARGUMENT", False)
 

@@ -198,6 +198,11 @@ async def call_units_and_knowledge(call: Caller) -> None:
     await call(200, "GET", f"{V1}/docs/{added['doc_id']}")
     await call(200, "GET", f"{V1}/docs", limit=1)
     await call(204, "DELETE", f"{V1}/docs/{added['doc_id']}")
+    await call(201, "POST", f"{V1}/memories", {"id": "seat", "content": "Ana prefers an aisle seat"})
+    await call(200, "POST", f"{V1}/memories", {"id": "seat", "content": "Ana prefers a window seat"})
+    await call(200, "GET", f"{V1}/memories/seat")
+    await call(204, "DELETE", f"{V1}/memories/seat")
+    await call(404, "GET", f"{V1}/memories/seat")
     await call(200, "GET", f"{V1}/reflections")
     await call(200, "GET", f"{V1}/profile", user_id="ana")
 
@@ -240,7 +245,7 @@ async def test_every_operation_refuses_as_it_is_described(world: World, describe
     for name, _ in operations(described):
         method, path = name.split(" ")
         asked = path.replace("{bank}", "default").replace("{session_id}", "s").replace("{turn_id}", "t")
-        for parameter in ("unit_id", "doc_id", "directive_id", "erasure_id", "job_id"):
+        for parameter in ("unit_id", "doc_id", "directive_id", "erasure_id", "job_id", "memory_id"):
             asked = asked.replace(f"{{{parameter}}}", str(uuid4()))
         for client in (reader.http, world.client()):
             for more in refused_inputs:

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from starlette.routing import BaseRoute
 
 from deploy.lab.isolation.transport import TrialRequest
-from deploy.lab.isolation.world import COLLEAGUE, DIRECTIVE, SESSION, TURN, Caller, SeededBank, SeededIds
+from deploy.lab.isolation.world import COLLEAGUE, DIRECTIVE, MEMORY, SESSION, TURN, Caller, SeededBank, SeededIds
 
 #: In which a turn is said to be a foreign user's.
 USERS_TURN = "3"
@@ -264,6 +264,20 @@ ROUTES: dict[str, TrialRoute] = {
     ),
     "DELETE /api/v1/docs/{doc_id}": _make_change_route(
         lambda t: TrialRequest("DELETE", f"/api/v1/docs/{t.things.doc}?bank={_quote_bank(t)}")
+    ),
+    "POST /api/v1/memories": _make_read_route(
+        lambda t: TrialRequest("POST", "/api/v1/memories", {"bank": t.bank, "content": SAID})
+    ),
+    "POST /api/v1/memories over another's": TrialRoute(
+        lambda t: TrialRequest("POST", "/api/v1/memories", {"bank": t.bank, "id": MEMORY, "content": SAID}),
+        others=SharedRights.MUST_NOT,
+    ),
+    "GET /api/v1/memories/{memory_id}": _make_read_route(
+        lambda t: TrialRequest("GET", f"/api/v1/memories/{MEMORY}?bank={_quote_bank(t)}")
+    ),
+    "DELETE /api/v1/memories/{memory_id}": TrialRoute(
+        lambda t: TrialRequest("DELETE", f"/api/v1/memories/{MEMORY}?bank={_quote_bank(t)}"),
+        others=SharedRights.MUST_NOT,
     ),
     "POST /api/v1/directives": TrialRoute(
         lambda t: TrialRequest(

@@ -34,6 +34,7 @@ from store.erasure import Erasures
 from store.ledger.freshness import Waiter
 from store.memory.directives import Curation
 from store.memory.documents import Documents
+from store.memory.memories import Memories
 from store.memory.turns import TurnStore
 from store.memory.units import Units
 from store.recall.jobs import RecallJobs
@@ -119,6 +120,7 @@ def build_application(database: Database, notifier: Notifier, clock: Callable[[]
         documents=Documents(database, clock),
         curation=Curation(database, clock),
         persons=Persons(database),
+        memories=Memories(database, clock),
     )
     memory = Memory(parts, settings)
     return create_app(memory, Keys(database), _NoHealth(), _return_no_metrics, settings)

@@ -1,8 +1,8 @@
 """What the isolation check works on: tenants with banks of every scope, a thing of every kind in each, and many keys.
 
-In each bank its tenant's owner leaves turns, a document, a directive, a link, a recall job and the receipt of an
-erasure; the stages add facts, entities, a reflection and what is known of a person. All of it holds the bank's mark,
-which occurs nowhere else.
+In each bank its tenant's owner leaves turns, a document, a memory, a directive, a link, a recall job and the receipt
+of an erasure; the stages add facts, entities, a reflection and what is known of a person. All of it holds the bank's
+mark, which occurs nowhere else.
 """
 
 import secrets
@@ -27,6 +27,8 @@ STATED = ("liked-1", "liked-2")
 NAME = "Eva Lund"
 #: What every place's directive is called: callers may lay down one of this name in banks of their own.
 DIRECTIVE = "on boxes"
+#: What every place's single memory is called: callers may keep one under this id in banks of their own.
+MEMORY = "box"
 #: How long the owners' recall jobs are kept: longer than any check.
 TTL_S = 86_400
 
@@ -216,6 +218,8 @@ async def _fill_bank(place: SeededBank, world: IsolationFixture, send: Send) -> 
     bank, mark = {"bank": place.bank}, place.mark
     paper = {**bank, "content": f"The paper on {mark} is in the cellar.", "title": mark, "metadata": {"shelf": mark}}
     doc = await _require_status(await send(TrialRequest("POST", "/api/v1/docs", paper), owner), 201)
+    memory = {**bank, "id": MEMORY, "content": f"The key of {mark} hangs behind the door.", "title": mark}
+    await _require_status(await send(TrialRequest("POST", "/api/v1/memories", memory), owner), 201)
     rule = {**bank, "name": DIRECTIVE, "content": f"Do not open {mark}."}
     directive = await _require_status(await send(TrialRequest("POST", "/api/v1/directives", rule), owner), 201)
     asked = {**bank, "query": mark, "ttl_s": TTL_S}
@@ -283,6 +287,7 @@ def list_owner_paths(place: SeededBank) -> list[str]:
         f"/api/v1/units/{things.unit}?bank={bank}",
         f"/api/v1/units/{things.reflection}?bank={bank}",
         f"/api/v1/docs/{things.doc}?bank={bank}",
+        f"/api/v1/memories/{MEMORY}?bank={bank}",
         f"/api/v1/recall/jobs/{things.job}",
         f"/api/v1/erasures/{things.erasure}",
     ]

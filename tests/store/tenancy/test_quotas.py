@@ -16,6 +16,7 @@ from store.log.bulk import append_bulk
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_command
 from store.memory.documents import Documents, NewDocument, content_hash
+from store.memory.memories import Memories, NewMemory
 from store.memory.turns import Appended, Refused, TurnStore
 from store.memory.units import Units
 from store.tenancy.banks import Banks
@@ -184,6 +185,33 @@ async def test_a_document_counts_as_what_it_was_charged_and_is_given_back(limite
     erasures = Erasures(database, limited.clock)
     await erasures.run(limited.host, await erasures.request(limited.host, Target(Kind.BANK, "home")))
     assert await limited.used() == (0, 0, 0)
+
+
+async def test_a_single_memory_counts_as_what_it_was_charged_and_no_limit_is_passed(
+    limited: Limited, database: Database
+) -> None:
+    await allow(limited, database, max_turns=2, max_bytes=60)
+    memories = Memories(database, limited.clock)
+
+    async def keep(memory_id: str, content: str) -> None:
+        await memories.keep(limited.host, NewMemory("home", memory_id, content, title="t"), permit)
+
+    async def permit(_unit: UUID) -> None:
+        """Let anything be replaced."""
+
+    await keep("a", "ä" * 10)
+    await keep("a", "b" * 10)
+    await keep("b", "c" * 10)
+    assert await limited.used() == (2, 21 + 11 + 11, 1)
+    with pytest.raises(QuotaExceeded):
+        await keep("c", "d")
+    with pytest.raises(QuotaExceeded):
+        await keep("b", "e" * 20)
+    await limited.quotas.set(limited.name, None, Limits(max_turns=2, max_bytes=60))
+    assert await limited.used() == (2, 43, 1)
+    await memories.end(limited.host, "home", "a")
+    limited.clock.now += timedelta(hours=1)
+    await keep("c", "d")
 
 
 @pytest.mark.parametrize("bulk", [False, True])

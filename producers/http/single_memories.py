@@ -1,0 +1,74 @@
+"""Single memories: written, replaced, read and ended by an id of the caller's choice."""
+
+from dataclasses import asdict
+
+from fastapi import APIRouter, Request, Response
+
+from producers.http.openapi import LIMITED, WRITING, Access, Reply, describe_route
+from producers.http.reading import BankParameters, body_of, grant_of, json_response, read_parameters
+from producers.http.units import UnitAnswer, unit_json
+from producers.service.memory import Memory
+from producers.service.single_memories import MemoryBody, MemoryReceipt
+from store.errors import NotFound
+from store.tenancy.keys import Keys
+
+
+def single_memory_routes(memory: Memory, keys: Keys) -> APIRouter:
+    """Return the routes of single memories."""
+    router = APIRouter(prefix="/api/v1", tags=["memories"])
+
+    @router.post(
+        "/memories",
+        **describe_route(
+            "Write or replace a single memory",
+            "The memory is durable and readable when this answers. One of the same `id` in the bank is replaced in "
+            "every field and keeps when it was created; without an `id`, the same text is the same memory. The same "
+            "again changes nothing.",
+            Access.WRITER,
+            {
+                201: Reply("the memory is new", (MemoryReceipt,)),
+                200: Reply("the memory was there, and says this now", (MemoryReceipt,)),
+            },
+            body=MemoryBody,
+            fails=LIMITED,
+        ),
+    )
+    async def keep(request: Request) -> Response:
+        grant = await grant_of(request, keys)
+        name, kept = await memory.memories.keep(grant, await body_of(request))
+        return json_response({"ok": True, "id": name, **asdict(kept)}, 201 if kept.created else 200)
+
+    @router.get(
+        "/memories/{memory_id}",
+        **describe_route(
+            "A single memory",
+            "Shows the unit that the memory is; `turn_id` is its id.",
+            Access.READER,
+            {200: Reply("the memory", (UnitAnswer,))},
+            query=BankParameters,
+            fails=(NotFound,),
+        ),
+    )
+    async def read(request: Request, memory_id: str) -> Response:
+        grant = await grant_of(request, keys)
+        bank = read_parameters(request, BankParameters).bank
+        return json_response(unit_json(await memory.memories.read(grant, bank, memory_id)))
+
+    @router.delete(
+        "/memories/{memory_id}",
+        **describe_route(
+            "End a single memory",
+            "No read shows the memory any more when this answers, nor the facts that nothing else says. Its id may be "
+            "used again.",
+            Access.CHANGER,
+            {204: Reply("it is ended")},
+            query=BankParameters,
+            fails=(NotFound, *WRITING),
+        ),
+    )
+    async def end(request: Request, memory_id: str) -> Response:
+        grant = await grant_of(request, keys)
+        await memory.memories.end(grant, read_parameters(request, BankParameters).bank, memory_id)
+        return Response(status_code=204)
+
+    return router

@@ -1,0 +1,139 @@
+"""Single memories: one text each, kept, replaced, read and ended by an id of the caller's choice."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+from uuid import UUID
+
+from pydantic import AfterValidator, ConfigDict, Field
+
+from producers.service.authorisation import Action, require_write
+from producers.service.banks import resolve_speaker
+from producers.service.dependencies import Dependencies
+from producers.service.fields import BankName, Moment, Name, Text, field_error, session_name
+from producers.service.framing import strip
+from producers.service.turns import limit_metadata, limit_text, parse_body
+from producers.service.wire import Done, WireModel
+from producers.settings import ApiSettings
+from store.ledger.stages import Stage
+from store.memory.corrections import PINNED
+from store.memory.memories import KeptMemory, NewMemory, id_of_text
+from store.memory.units import Forgotten, Unit
+from store.tenancy.keys import Grant
+
+UNIT = "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20"
+
+
+def _own_text(content: str) -> str:
+    """Return a memory's text without what was recalled."""
+    told = strip(content)
+    if not told.strip():
+        raise field_error("must not be blank or recalled text alone")
+    return told
+
+
+#: What a memory is called by its caller: it can stand in a path.
+MemoryId = Annotated[str, AfterValidator(session_name)]
+
+
+class MemoryBody(WireModel):
+    """A memory: its text, and the id it is kept under; without one, the same text is the same memory."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    bank: BankName = "default"
+    id: MemoryId | None = None
+    content: Annotated[Text, AfterValidator(_own_text)] = Field(repr=False)
+    title: Name | None = Field(None, repr=False)
+    kind: Literal["world", "experience", "opinion", "observation", "mental_model"] = "world"
+    user_id: Name | None = None
+    occurred_at: Moment | None = None
+    pinned: bool = False
+    metadata: dict[Text, Text] = Field(default_factory=dict, repr=False)
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "bank": "default",
+        "id": "seat",
+        "content": "Ana prefers an aisle seat",
+        "metadata": {"source": "settings"},
+    }
+
+
+class MemoryReceipt(Done):
+    """The memory is durable and readable; `created`: it was not there, `changed`: something was written."""
+
+    id: str
+    unit_id: UUID
+    position: int
+    created: bool
+    changed: bool
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "ok": True,
+        "id": "seat",
+        "unit_id": UNIT,
+        "position": 46,
+        "created": True,
+        "changed": True,
+    }
+
+
+class SingleMemories:
+    """Commands upon single memories; every call takes the grant of a key, as the facade's do."""
+
+    def __init__(self, parts: Dependencies, settings: ApiSettings) -> None:
+        """Stand on these parts; a memory has the limit of a message."""
+        self._parts = parts
+        self._settings = settings
+
+    async def keep(self, grant: Grant, asked: Any) -> tuple[str, KeptMemory]:
+        """Write a memory, or replace the one of this id in every field; returns its id and what was done.
+
+        Raises Invalid, TooLarge, PermissionDenied (another's memory, a pin), QuotaExceeded, RateLimited, TurnBusy.
+        """
+        require_write(grant)
+        body = parse_body(MemoryBody, asked)
+        limit_text("content", len(body.content.encode()), self._settings)
+        limit_metadata(body.metadata)
+        bank = await self._parts.reach(grant, body.bank)
+        if body.pinned or body.metadata.get(PINNED) == "true":
+            await self._parts.authorisation.require(grant, Action.PIN, bank)
+        memory = NewMemory(
+            bank=bank,
+            memory_id=body.id or id_of_text(body.content),
+            content=body.content,
+            kind=body.kind,
+            title=body.title,
+            user_id=resolve_speaker(grant, body.user_id),
+            occurred_at=body.occurred_at,
+            metadata=body.metadata | ({PINNED: "true"} if body.pinned else {}),
+            agent=grant.agent,
+        )
+        return memory.memory_id, await self.write(grant, memory)
+
+    async def write(self, grant: Grant, memory: NewMemory) -> KeptMemory:
+        """Write a memory that was judged elsewhere, into a bank the key reaches; raises as `keep` does."""
+
+        async def permit(unit: UUID) -> None:
+            await self._parts.authorisation.require(grant, Action.CORRECT, memory.bank, units=[unit])
+
+        kept = await self._parts.memories.keep(grant.host_id, memory, permit)
+        if kept.changed:
+            self._parts.notifier.notify(Stage.EXTRACTION, Stage.EMBEDDING)
+            self._parts.notifier.notify(Stage.PROJECTION)
+        return kept
+
+    async def read(self, grant: Grant, bank: str, memory_id: str) -> Unit:
+        """Return a memory as the unit it is. Raises NotFound, PermissionDenied."""
+        bank = await self._parts.reach(grant, bank)
+        unit = await self._parts.memories.find(grant.host_id, bank, memory_id)
+        return await self._parts.units.get(grant.host_id, bank, unit)
+
+    async def end(self, grant: Grant, bank: str, memory_id: str) -> Forgotten:
+        """End a memory, with the facts that nothing else says. Raises NotFound, PermissionDenied."""
+        require_write(grant)
+        bank = await self._parts.reach(grant, bank)
+        unit = await self._parts.memories.find(grant.host_id, bank, memory_id)
+        await self._parts.authorisation.require(grant, Action.FORGET, bank, units=[unit])
+        done = await self._parts.memories.end(grant.host_id, bank, memory_id, grant.user)
+        self._parts.notifier.notify(Stage.PROJECTION)
+        return done

@@ -1,0 +1,228 @@
+"""Single memories: one text each, kept, replaced and ended by the id its caller gives it, without a turn.
+
+A memory passes the stages as a turn does. Its id names a session of its own in the bank; each life of it (from its
+beginning to its end) is a turn of that session with one unit.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import Any
+from uuid import UUID, uuid5
+
+import orjson
+from sqlalchemy import text
+
+from store import identity
+from store.database import Database
+from store.errors import NotFound, TurnBusy
+from store.log.catalog import EventType
+from store.log.envelope import Origin, build_envelope
+from store.memory import corrections
+from store.memory.prepared_turns import PreparedTurn, open_envelope, said_in
+from store.memory.turn_writes import write_offered
+from store.memory.units import Forgotten, Units
+from store.off_loop import off_loop
+from store.tenancy.banks import bank_created_fields
+from store.tenancy.languages import Languages, rules_for_writing
+from store.tenancy.quotas import refusal_of, within_quota
+from store.text.terms import lexical_text
+from store.text.word_rules import WordRules
+
+#: How often a memory is looked at again that another request is just writing, and after how many seconds each time.
+LOOKS, LOOK_AGAIN_S = 200, 0.025
+
+LIVES = text("""
+    select count(*) as lives, min(cast(u.unit_id as text)) filter (where u.active) as living,
+           min(u.mentioned_at) filter (where u.active) as created_at
+      from afterturn.agent_memory_unit_t u
+     where u.host_id = :host and u.bank_id = :bank and u.session_id = :session and u.origin = 'memory'""")
+
+#: Asked before a memory that is there is replaced; raises where that is not allowed.
+Permit = Callable[[UUID], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class NewMemory:
+    """A memory as an interface hands it in, validated. `bank` is the bank's whole name, `memory_id` the caller's.
+
+    `kind`: its fact type. `occurred_at`: when it happened, None for when it was written. `created_at`: when it was
+    first written, None for now; a memory that is replaced keeps what it has. `metadata` is JSON, kept as it is.
+    `agent`: the agent whose key hands it in.
+    """
+
+    bank: str
+    memory_id: str
+    content: str = field(repr=False)
+    kind: str = "world"
+    title: str | None = field(default=None, repr=False)
+    user_id: str | None = None
+    occurred_at: datetime | None = None
+    created_at: datetime | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    private_to: str | None = None
+    agent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeptMemory:
+    """The memory is in the log; a read that shows `position` shows it.
+
+    `created`: it was not there before; `changed`: something was written.
+    """
+
+    unit_id: UUID
+    position: int
+    created: bool
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Lives:
+    """How often a memory began, and its living unit, if any."""
+
+    count: int
+    living: UUID | None
+    created_at: datetime | None
+
+
+def memory_session(bank: UUID, memory_id: str) -> UUID:
+    """Return the id of the session that a memory's lives are turns of; no session can be called so."""
+    return uuid5(bank, f"memory\n{memory_id}")
+
+
+def id_of_text(content: str) -> str:
+    """Return the id of a memory that its caller gave none: the same text is the same memory."""
+    return f"text-{hashlib.sha256(content.encode()).hexdigest()[:32]}"
+
+
+class Memories:
+    """Keeps, replaces and ends single memories."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
+        self._units = Units(database, clock)
+        self._languages = Languages(database)
+
+    async def keep(self, host: UUID, memory: NewMemory, permit: Permit) -> KeptMemory:
+        """Write a memory: durable, readable and on its way through the stages when this returns.
+
+        One of the same id in the bank is replaced: it says all of this and nothing of what it said, and keeps when it
+        was created; facts that were drawn from another text end. The same memory again changes nothing. Whatever works
+        on it just now begins anew. Raises QuotaExceeded, RateLimited, TurnBusy, and what `permit` raises.
+        """
+        now = self._clock()
+        return await within_quota(self._database, host, now, partial(self._keep, host, memory, permit, now))
+
+    async def find(self, host: UUID, bank: str, memory_id: str) -> UUID:
+        """Return the unit that a memory is. Raises NotFound for what is unknown, ended or foreign."""
+        bank_id = identity.bank_id(host, bank)
+        lives = await self._read_lives(host, bank_id, memory_session(bank_id, memory_id))
+        if lives.living is None:
+            raise NotFound("no such memory")
+        return lives.living
+
+    async def end(self, host: UUID, bank: str, memory_id: str, user: str | None = None) -> Forgotten:
+        """End a memory, as `user`: gone from every read when this returns, with what was drawn from it alone.
+
+        Raises NotFound.
+        """
+        return await self._units.forget(host, bank, await self.find(host, bank, memory_id), user)
+
+    async def _keep(self, host: UUID, memory: NewMemory, permit: Permit, now: datetime) -> KeptMemory:
+        bank = identity.bank_id(host, memory.bank)
+        session = memory_session(bank, memory.memory_id)
+        for _ in range(LOOKS):
+            lives = await self._read_lives(host, bank, session)
+            if lives.living is not None:
+                await permit(lives.living)
+                kept = await self._replace(host, memory, lives.living, lives.created_at or now, now)
+            else:
+                kept = await self._begin(host, memory, identity.turn_id(session, str(lives.count)), now)
+            if kept is not None:
+                return kept
+            await asyncio.sleep(LOOK_AGAIN_S)
+        raise TurnBusy("this memory is being written by another request")
+
+    async def _begin(self, host: UUID, memory: NewMemory, turn: UUID, now: datetime) -> KeptMemory | None:
+        """Write a memory that is not there; None where another request was first."""
+        origin = _origin_of(host, memory, now)
+        rules = rules_for_writing(await self._languages.of(host), origin.bank)
+        prepared = await off_loop(len(memory.content), _prepare_memory, origin, memory, turn, rules)
+        [(outcome, position, _)] = await write_offered(self._database, host, [prepared])
+        if error := refusal_of(outcome):
+            raise error
+        if outcome != "accepted" or position is None:
+            return None
+        return KeptMemory(identity.unit_id(turn, 0), position, created=True, changed=True)
+
+    async def _replace(
+        self, host: UUID, memory: NewMemory, unit: UUID, created_at: datetime, now: datetime
+    ) -> KeptMemory | None:
+        """Make a memory that is there say something else; None where it ended meanwhile."""
+        try:
+            async with self._database.tenant(host) as connection:
+                done = await corrections.replace_unit(
+                    connection, _origin_of(host, memory, now), unit, _state_of(memory, created_at), _size_of(memory)
+                )
+        except NotFound:
+            return None
+        return KeptMemory(unit, done.position, created=False, changed=done.changed)
+
+    async def _read_lives(self, host: UUID, bank: UUID, session: UUID) -> _Lives:
+        async with self._database.tenant(host) as connection:
+            row = (await connection.execute(LIVES, {"host": host, "bank": bank, "session": session})).one()
+        return _Lives(row.lives, UUID(row.living) if row.living else None, row.created_at)
+
+
+def _origin_of(host: UUID, memory: NewMemory, now: datetime) -> Origin:
+    return Origin(host, identity.bank_id(host, memory.bank), identity.user_id(host, memory.user_id), now)
+
+
+def _size_of(memory: NewMemory) -> int:
+    """Return the bytes that are written for a memory."""
+    beside = len(orjson.dumps(memory.metadata)) if memory.metadata else 0
+    return len(memory.content.encode()) + len((memory.title or "").encode()) + beside
+
+
+def _state_of(memory: NewMemory, created_at: datetime) -> dict[str, Any]:
+    """Return what events say of a memory that was created then: every field that a replacement replaces."""
+    return {
+        "content": memory.content,
+        "factType": memory.kind,
+        "eventDate": memory.occurred_at or created_at,
+        "mentionedAt": created_at,
+        "metadata": dict(memory.metadata),
+        **({"context": memory.title} if memory.title else {}),
+    }
+
+
+def _prepare_memory(origin: Origin, memory: NewMemory, turn: UUID, rules: WordRules) -> PreparedTurn:
+    """Return a memory's beginning in the form `append_turns` takes: a turn with one unit."""
+    unit, session = identity.unit_id(turn, 0), memory_session(origin.bank, memory.memory_id)
+    state = _state_of(memory, memory.created_at or origin.at)
+    place = {"unitId": unit, "sessionId": session, "turnId": turn, "turnName": memory.memory_id, "ordinal": 0}
+    by = {"agentDefId": identity.agent_id(origin.host, memory.agent)} if memory.agent else {}
+    retained = {**place, **state, **by, "origin": "memory", "bytes": _size_of(memory)}
+    bank = bank_created_fields(origin.host, memory.bank, memory.private_to)
+    said = said_in(unit, lexical_text(memory.title, state["eventDate"], memory.content, rules), rules)
+    return PreparedTurn(
+        turn=turn,
+        bank=origin.bank,
+        session=session,
+        user=origin.user,
+        # The state of the memory decides what is the same, not the guard of its turn.
+        digest=hashlib.sha256(turn.bytes).digest(),
+        gateway=False,
+        accepted_at=origin.at,
+        size=_size_of(memory),
+        begins=True,
+        events=[
+            open_envelope(build_envelope(origin, EventType.BANK_CREATED, (), bank)),
+            open_envelope(build_envelope(origin, EventType.UNIT_RETAINED, (unit,), retained), said),
+        ],
+    )
