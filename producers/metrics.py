@@ -1,7 +1,6 @@
 """What the interfaces count. Labels are outcomes and route templates: never a host, a bank, a session or content.
 
-Names with `mcp_memory_` are the seed's (MCP-native memory tools, section 13), counted for every interface alike. Its
-`maintenance`, `compaction` and `fact_write` belong to tools that do not exist here yet, and come with them.
+Names with `mcp_memory_` are the seed's (MCP-native memory tools, section 13), counted for every interface alike.
 """
 
 from prometheus_client import Counter, Gauge, Histogram
@@ -15,6 +14,17 @@ AFTER_TURN_MS = Histogram(
     "Milliseconds from a turn's arrival at the facade to its answer, counted per call",
     buckets=(1, 2, 3, 5, 8, 12, 20, 30, 50, 80, 120, 200, 500, 1000, 5000),
 )
+BEFORE_TURN_MS = Histogram(
+    "mcp_memory_before_turn_duration_ms",
+    "Milliseconds from a turn's beginning at the facade to its answer, waits asked for left out",
+    buckets=(2, 5, 10, 20, 30, 50, 80, 120, 200, 300, 500, 1000, 5000),
+)
+MAINTENANCE = Counter(
+    "mcp_memory_maintenance", "Sessions that maintenance was asked for: done, going on when it answered, or an error",
+    ["status"],
+)  # fmt: skip
+COMPACTION = Counter("mcp_memory_compaction", "Prepared turns whose stored history was cut to fit the token budget")
+FACT_WRITE = Counter("mcp_memory_fact_write", "Facts written, by how long they are worth keeping", ["tier"])
 CONFLICTS = Counter("mcp_memory_idempotency_conflicts", "Turns refused because they were known with another body")
 
 RECALL_SECONDS = Histogram(
@@ -50,6 +60,10 @@ for _status in STATUSES:
     AFTER_TURN.labels(_status)
 for _status in ("ok", "error"):
     BEFORE_TURN.labels(_status)
+for _status in ("ok", "going_on", "error"):
+    MAINTENANCE.labels(_status)
+for _tier in ("L0", "L1", "L2"):
+    FACT_WRITE.labels(_tier)
 for _outcome in ("sent", "coalesced", "failed"):
     NOTIFICATIONS.labels(_outcome)
 for _outcome in ("written", "dropped"):

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import GenerateJsonSchema
 
+from producers.turns.directories import DEFAULT_DEPTH, DEFAULT_LIMIT
 from producers.turns.requests import DEFAULT_INPUT_TOKENS
 
 DEFAULT = "default"
@@ -86,6 +87,20 @@ class AfterTurnArguments(TurnArguments):
 
     input_items: Items = Field(default_factory=list, repr=False, description="what was asked")
     output_items: Items = Field(default_factory=list, repr=False, description="what the agent said and did")
+
+
+class SessionArguments(Arguments):
+    """A whole session."""
+
+    session_id: str = Field(DEFAULT, description="conversation")
+
+
+class ListArguments(SessionArguments):
+    """Where to list, and how much."""
+
+    path: str = Field("", description="directory of the session; empty: all")
+    depth: int = Field(DEFAULT_DEPTH, description="levels below path; 0: the default")
+    limit: int = Field(DEFAULT_LIMIT, description="directories at most")
 
 
 class SearchArguments(Arguments):

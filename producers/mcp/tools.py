@@ -12,14 +12,17 @@ from producers.mcp.arguments import (
     Arguments,
     BeforeTurnArguments,
     ForgetArguments,
+    ListArguments,
     RememberArguments,
     SearchArguments,
+    SessionArguments,
     TurnArguments,
 )
 from producers.service.memory import Memory
 from producers.service.recall_json import MOST_BYTES, RecalledUnit, ReferenceMessage, answer_as_json
 from producers.service.turns import parse_body
 from producers.service.wire import Done, WireModel
+from producers.turns.directories import Wanted
 from producers.turns.requests import KeptTurn, PreparedTurn
 from store.errors import NotFound
 from store.tenancy.keys import Grant
@@ -48,6 +51,32 @@ class Forgotten(Done):
     """No read shows it any more."""
 
     project: str
+
+
+class Maintained(Done):
+    """How far the session's work came: `left` steps go on in the background; `counts` were done meanwhile, by stage."""
+
+    project: str
+    done: bool
+    left: int
+    counts: dict[str, int]
+
+
+class Directory(WireModel):
+    """One directory of a session, and what it holds."""
+
+    path: str
+    abstract: str
+    updated_at: str
+    has_overview: bool
+
+
+class Listing(WireModel):
+    """A session's directories, by path."""
+
+    project: str
+    summaries: list[Directory]
+    has_more: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +141,17 @@ async def forget(memory: Memory, grant: Grant, asked: ForgetArguments) -> Mappin
     return {"ok": True, "project": asked.project}
 
 
+async def run_maintenance(memory: Memory, grant: Grant, asked: SessionArguments) -> Mapping[str, Any]:
+    """Work off what a session's turns left to do."""
+    return await memory.sessions.run_maintenance(grant, asked.project, asked.session_id)
+
+
+async def list_directories(memory: Memory, grant: Grant, asked: ListArguments) -> Mapping[str, Any]:
+    """Return a session's directories."""
+    wanted = Wanted(asked.path, asked.depth, asked.limit)
+    return await memory.sessions.list_directories(grant, asked.project, asked.session_id, wanted)
+
+
 TOOLS: Mapping[str, Tool] = {
     tool.name: tool
     for tool in (
@@ -159,6 +199,24 @@ TOOLS: Mapping[str, Tool] = {
             Forgotten,
             forget,
             destructive=True,
+        ),
+        Tool(
+            "memory_run_maintenance",
+            "Work off a session",
+            "Have the memory service finish what the session's turns left to do. Answers within ten seconds; what is "
+            "left goes on in the background. It runs by itself, too.",
+            SessionArguments,
+            Maintained,
+            run_maintenance,
+        ),
+        Tool(
+            "memory_list_dir_with_abstract",
+            "List a session",
+            "See what memory holds of a session, directory by directory, with an abstract of each. Changes nothing.",
+            ListArguments,
+            Listing,
+            list_directories,
+            read_only=True,
         ),
     )
 }

@@ -14,6 +14,7 @@ from producers.service.intake import Intake
 from producers.service.knowledge import Knowledge
 from producers.service.profiles import ProfileParameters, read_profile
 from producers.service.recall_service import Asking
+from producers.service.session_calls import SessionCalls
 from producers.service.single_memories import SingleMemories
 from producers.service.turn_lifecycle import TurnLifecycle
 from producers.service.turns import parse_body
@@ -32,6 +33,7 @@ class Memory:
         self._parts = parts
         self.intake = Intake(parts, settings)
         self.lifecycle = TurnLifecycle(parts, settings, self.intake)
+        self.sessions = SessionCalls(parts)
         self.asking = Asking(parts, settings)
         self.revisions = Revisions(parts, settings)
         self.knowledge = Knowledge(parts, settings)

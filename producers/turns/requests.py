@@ -144,20 +144,25 @@ def read_place(body: _LifecycleBody) -> Place:
     if body.project is not None and body.bank is not None and body.project != body.bank:
         raise Invalid(Problem("project", "is another name for bank: give one of them"))
     project = body.bank or ("default" if body.project is None else body.project)
+    check_session(project, body.session_id)
+    if not body.turn_id.strip():
+        raise InvalidTurnInput("TURN_ID_REQUIRED", "turn_id", "must not be blank")
+    _limit(body.turn_id, "turn_id", TURN_BYTES)
+    return Place(project, body.session_id, body.turn_id)
+
+
+def check_session(project: str, session: str) -> None:
+    """Return if these can be the names of a project and a session. Raises InvalidTurnInput, Invalid."""
     if not project.strip():
         raise InvalidTurnInput("PROJECT_REQUIRED", "project", "must not be blank")
-    if not body.session_id.strip():
+    if not session.strip():
         raise InvalidTurnInput("SESSION_ID_REQUIRED", "session_id", "must not be blank")
     try:
-        session_name(body.session_id)
+        session_name(session)
     except ValueError:
         rule = "must have 1 to 128 bytes, not be . or .., and hold no slash, backslash or control character"
         raise InvalidTurnInput("SESSION_ID_INVALID", "session_id", rule) from None
-    if not body.turn_id.strip():
-        raise InvalidTurnInput("TURN_ID_REQUIRED", "turn_id", "must not be blank")
     _limit(project, "project", BANK_BYTES)
-    _limit(body.turn_id, "turn_id", TURN_BYTES)
-    return Place(project, body.session_id, body.turn_id)
 
 
 def _limit(text: str, field: str, limit: int) -> None:

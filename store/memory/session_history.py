@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +11,7 @@ from sqlalchemy import text
 
 from store import identity
 from store.database import Database
+from store.ledger.stages import OWN, Stage
 
 # The item itself is kept in the log alone: once, and where an erasure takes it away.
 RECENT = text("""
@@ -27,6 +29,34 @@ HOLDING = text("""
      where f.host_id = :host and f.bank_id = :bank and f.valid_to is null and u.active
        and (cast(:session as uuid) is null or u.session_id = cast(:session as uuid))
      order by f.valid_from desc, f.position desc limit :most""")
+
+OVERVIEW = text("""
+    select s.turn_count, s.message_count, s.update_ts,
+           (select cast(coalesce(jsonb_object_agg(t.tier, t.facts), '{}') as text)
+              from (select coalesce(u.metadata->>'tier', '') as tier, count(*) as facts
+                      from afterturn.fact_t f
+                      join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)
+                     where f.host_id = :host and f.bank_id = :bank and f.valid_to is null and u.active
+                       and u.session_id = :session
+                     group by 1) t) as facts
+      from afterturn.agent_session_history_t s
+     where s.host_id = :host and s.bank_id = :bank and s.session_id = :session and s.active""")
+UNDONE = text("""
+    select l.stage, count(*) as undone from afterturn.ledger_t l
+     where l.host_id = :host and l.bank_id = :bank and l.session_id = :session and l.undone
+       and l.stage = any(:stages)
+     group by l.stage""")
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOverview:
+    """How much stands in a session: turns, messages, facts that hold by tier, undone work of our own stages."""
+
+    turns: int
+    messages: int
+    updated_at: datetime
+    facts: Mapping[str, int]
+    undone: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +105,25 @@ class SessionHistory:
             asked = {"host": host, "bank": bank_id, "session": session, "most": most}
             rows = (await connection.execute(HOLDING, asked)).all()
         return [HoldingFact(row.fact_id, row.key, row.value, row.subject) for row in rows]
+
+    async def overview(self, host: UUID, bank: str, session_id: str) -> SessionOverview | None:
+        """Return how much stands in a session; None where there is no such session."""
+        asked = _name_session(host, bank, session_id)
+        async with self._database.tenant(host) as connection:
+            row = (await connection.execute(OVERVIEW, asked)).one_or_none()
+        if row is None:
+            return None
+        undone = sum((await self.undone(host, bank, session_id)).values())
+        return SessionOverview(row.turn_count, row.message_count, row.update_ts, orjson.loads(row.facts), undone)
+
+    async def undone(self, host: UUID, bank: str, session_id: str) -> dict[Stage, int]:
+        """Return how many rows of each of our own stages are still to be done for a session."""
+        asked = _name_session(host, bank, session_id) | {"stages": [stage.value for stage in OWN]}
+        async with self._database.tenant(host) as connection:
+            rows = (await connection.execute(UNDONE, asked)).all()
+        return {Stage(row.stage): row.undone for row in rows}
+
+
+def _name_session(host: UUID, bank: str, session_id: str) -> dict[str, Any]:
+    bank_id = identity.bank_id(host, bank)
+    return {"host": host, "bank": bank_id, "session": identity.session_id(bank_id, session_id)}

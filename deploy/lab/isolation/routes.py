@@ -326,6 +326,12 @@ ROUTES: dict[str, TrialRoute] = {
     "POST /mcp memory_forget a document": _make_change_route(
         lambda t: _call_tool("memory_forget", project=t.bank, id=t.things.doc)
     ),
+    "POST /mcp memory_run_maintenance": TrialRoute(
+        lambda t: _call_tool("memory_run_maintenance", project=t.bank, session_id=SESSION), seldom=True
+    ),
+    "POST /mcp memory_list_dir_with_abstract": _make_read_route(
+        lambda t: _call_tool("memory_list_dir_with_abstract", project=t.bank, session_id=SESSION)
+    ),
     "POST /memories/add": _make_read_route(lambda t: TrialRequest("POST", "/memories/add", _build_message(t))),
     "POST /memories/flush": _make_read_route(lambda t: TrialRequest("POST", "/memories/flush", _build_message(t))),
     "POST /memories/search": _make_read_route(lambda t: TrialRequest("POST", "/memories/search", _build_search(t))),

@@ -1,0 +1,78 @@
+"""What can be done with one session as a whole: work off what its turns left to do, and list it as directories."""
+
+import time
+from dataclasses import asdict
+from typing import Any
+
+from producers import fair_queue, metrics
+from producers.service.authorisation import require_write
+from producers.service.dependencies import Dependencies
+from producers.turns.directories import Wanted, list_directories, read_path
+from producers.turns.requests import check_session
+from store.ledger.freshness import look_after
+from store.ledger.stages import Stage
+from store.tenancy.keys import Grant
+
+#: How long maintenance is waited for, in seconds: the contract's answer comes within ten.
+WAIT_S = 8.0
+
+
+class SessionCalls:
+    """Works on whole sessions."""
+
+    def __init__(self, parts: Dependencies, wait_s: float = WAIT_S) -> None:
+        """Stand on these parts; wait for maintenance at most `wait_s`."""
+        self._parts = parts
+        self._wait_s = wait_s
+
+    async def run_maintenance(self, grant: Grant, project: str, session: str) -> dict[str, Any]:
+        """Have workers do what a session's turns left to do, and say how far they came within `wait_s`.
+
+        Answers {ok, project, done, left, counts}: `left` steps go on in the background, `counts` were done meanwhile,
+        by stage. Raises Invalid, PermissionDenied.
+        """
+        try:
+            answer = await self._run(grant, project, session)
+        except Exception:
+            metrics.MAINTENANCE.labels("error").inc()
+            raise
+        metrics.MAINTENANCE.labels("ok" if answer["done"] else "going_on").inc()
+        return answer
+
+    async def _run(self, grant: Grant, project: str, session: str) -> dict[str, Any]:
+        require_write(grant)
+        check_session(project, session)
+        bank = await self._parts.reach(grant, project)
+        found = await self._parts.turns.sessions.undone(grant.host_id, bank, session)
+        self._parts.doorbell.ring(*found)
+        left = await self._wait_until_done(grant, bank, session, found)
+        counts = {stage.value: number - left.get(stage, 0) for stage, number in found.items()}
+        return {
+            "ok": True,
+            "project": project,
+            "done": not left,
+            "left": sum(left.values()),
+            "counts": {name: max(0, number) for name, number in counts.items()},
+        }
+
+    async def _wait_until_done(
+        self, grant: Grant, bank: str, session: str, found: dict[Stage, int]
+    ) -> dict[Stage, int]:
+        begun, left = time.monotonic(), found
+        while left and (waited := time.monotonic() - begun) < self._wait_s:
+            await fair_queue.sleep_without_slot(look_after(waited))
+            left = await self._parts.turns.sessions.undone(grant.host_id, bank, session)
+        return left
+
+    async def list_directories(self, grant: Grant, project: str, session: str, wanted: Wanted) -> dict[str, Any]:
+        """List a session's directories with what each holds; creates nothing. One that is not there has none.
+
+        Answers {project, summaries: [{path, abstract, updated_at, has_overview}], has_more}. Raises Invalid.
+        """
+        check_session(project, session)
+        below = read_path(wanted, session)
+        bank = await self._parts.reach(grant, project)
+        overview = await self._parts.turns.sessions.overview(grant.host_id, bank, session)
+        listed, more = list_directories(overview, session, below, wanted) if overview else ((), False)
+        summaries = [{**asdict(one), "has_overview": False} for one in listed]
+        return {"project": project, "summaries": summaries, "has_more": more}
