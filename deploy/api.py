@@ -9,7 +9,7 @@ from pathlib import Path
 
 from deploy.core_dumps import forbid_core_dumps
 from deploy.samples import share_samples
-from deploy.settings import find_missing_urls, load_settings
+from deploy.settings import find_missing_urls, find_settings_without_effect, load_settings
 from deploy.settings_errors import SettingsError
 
 
@@ -21,10 +21,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--shared", action="store_true", help="other processes of ours listen at the address, too")
     chosen = parser.parse_args(arguments)
     try:
-        settings = load_settings(config=chosen.config).settings
+        loaded = load_settings(config=chosen.config)
     except SettingsError as error:
         print(f"deploy.api: {error}", file=sys.stderr)
         return 2
+    settings = loaded.settings
+    for key, why in find_settings_without_effect(loaded).items():
+        print(f"deploy.api: warning: {key} changes nothing here: {why}", file=sys.stderr)
     if missing := find_missing_urls(settings):
         print(f"deploy.api: not set: {', '.join(missing)}", file=sys.stderr)
         return 2

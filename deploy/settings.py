@@ -16,8 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from deploy import settings_layers as layers
-from deploy.settings_errors import Problem, SettingsError, explain_errors
+from deploy.settings_errors import Problem, SettingsError, explain_errors, find_field
 from embeddings.settings import EmbeddingSettings
+from producers.mcp.settings import NO_EFFECT
 from producers.settings import ApiSettings, BrokerSettings, FairnessSettings, PressureSettings
 from store.recall.settings import RecallSettings
 from store.settings import DatabaseSettings
@@ -170,6 +171,15 @@ def load_settings(
     if settings is None or problems:
         raise SettingsError(tuple(problems))
     return LoadedSettings(settings, origins, layers.find_ignored_variables(Settings, environ))
+
+
+def find_settings_without_effect(loaded: LoadedSettings) -> dict[str, str]:
+    """Return the settings somebody made that change nothing here, each with the reason."""
+    found = {key: find_field(Settings, key.split(".")) for key in loaded.origins}
+    extras = {key: field.json_schema_extra for key, field in found.items() if field is not None}
+    return {
+        key: str(extra[NO_EFFECT]) for key, extra in extras.items() if isinstance(extra, dict) and NO_EFFECT in extra
+    }
 
 
 def find_missing_urls(settings: Settings) -> list[str]:

@@ -157,7 +157,23 @@ def read_config_file(path: Path) -> Layer:
         problem = "must hold a mapping of settings"
     if problem:
         raise SettingsError((Problem(str(path), problem),))
-    return Layer(f"file {path}", values or {})
+    return Layer(f"file {path}", _rename_seed_tree(path, values or {}))
+
+
+def _rename_seed_tree(path: Path, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of a file with what stands below the seed's root, `settings.mcp`, in its place: `api.mcp`.
+
+    Raises SettingsError where both are there: which of them holds could not be told.
+    """
+    if "settings" not in values:
+        return values
+    root, rest = values["settings"], {name: value for name, value in values.items() if name != "settings"}
+    api = rest.get("api") or {}
+    if not isinstance(root, dict) or set(root) - {"mcp"}:
+        raise SettingsError((Problem("settings", "may hold mcp alone", f"file {path}"),))
+    if not isinstance(api, dict) or "mcp" in api:
+        raise SettingsError((Problem("settings.mcp", "is api.mcp: a file may have one of them", f"file {path}"),))
+    return {**rest, "api": {**api, **root}}
 
 
 def merge_layers(stack: Sequence[Layer]) -> tuple[dict[str, Any], dict[str, str]]:

@@ -24,7 +24,6 @@ MAINTENANCE = Counter(
     ["status"],
 )  # fmt: skip
 COMPACTION = Counter("mcp_memory_compaction", "Prepared turns whose stored history was cut to fit the token budget")
-FACT_WRITE = Counter("mcp_memory_fact_write", "Facts written, by how long they are worth keeping", ["tier"])
 CONFLICTS = Counter("mcp_memory_idempotency_conflicts", "Turns refused because they were known with another body")
 
 RECALL_SECONDS = Histogram(
@@ -62,8 +61,6 @@ for _status in ("ok", "error"):
     BEFORE_TURN.labels(_status)
 for _status in ("ok", "going_on", "error"):
     MAINTENANCE.labels(_status)
-for _tier in ("L0", "L1", "L2"):
-    FACT_WRITE.labels(_tier)
 for _outcome in ("sent", "coalesced", "failed"):
     NOTIFICATIONS.labels(_outcome)
 for _outcome in ("written", "dropped"):

@@ -5,6 +5,8 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
+from producers.mcp.settings import McpSettings
+
 
 class BrokerSettings(BaseModel):
     """The Redis or Valkey that says when; `redis://[user:password@]host:port/db`."""
@@ -28,7 +30,12 @@ class ApiSettings(BaseModel):
 
     host: str = Field(default="127.0.0.1", min_length=1, description="address to listen on")
     port: int = Field(default=8300, ge=0, le=65535, description="port to listen on; 0 picks a free one")
-    mcp: bool = Field(default=True, description="serve the memory tools of MCP at /mcp")
+    mcp: McpSettings = Field(default_factory=McpSettings)
+    allowed_hosts: tuple[str, ...] = Field(
+        default=(),
+        description="names that a request's Host and Origin may have, without a port; a list. Left out: on this "
+        "machine's own address its own names, so that no foreign name can be made to point here; elsewhere any",
+    )
     max_messages: int = Field(default=1024, ge=1, le=1024, description="most messages of one turn")
     max_message_bytes: int = Field(
         default=262_144, ge=1024, le=16_777_216, description="most UTF-8 bytes of one message"

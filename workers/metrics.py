@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from prometheus_client import Counter, Gauge, Histogram
 
 from store.ledger.stages import Stage
+from store.text.rules import Tier
 
 
 class BatchHistogram(Histogram):
@@ -27,6 +28,8 @@ STAGE_AGE = BatchHistogram(
 )
 STAGE_TOTAL = Counter("afterturn_stage_total", "Rows of the ledger that a stage settled", ["stage", "status"])
 STAGE_FAILURES = Counter("afterturn_stage_failures_total", "Attempts that failed, by category", ["stage", "category"])
+#: By the seed's name, as `producers.metrics` has the others.
+FACT_WRITE = Counter("mcp_memory_fact_write", "Facts the rules found, by how long they are worth keeping", ["tier"])
 LEASES_LOST = Counter("afterturn_stage_leases_lost_total", "Results thrown away because the lease ran out", ["stage"])
 GATEWAY_CALLS = Counter("afterturn_gateway_calls_total", "Calls to the Memory Gateway", ["operation", "outcome"])
 GATEWAY_SECONDS = Histogram(
@@ -76,6 +79,8 @@ MAINTENANCE_SECONDS = Histogram(
 )
 
 # A series that exists only after its first event makes the first one invisible to rate().
+for _tier in Tier:
+    FACT_WRITE.labels(_tier)
 for _stage in Stage:
     STAGE_AGE.labels(_stage)
     LEASES_LOST.labels(_stage)

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from deploy.cli.output import create_console, exit_with, print_json, print_notice, replace_unprintable
 from deploy.cli.running_stack import JsonOption
-from deploy.settings import load_settings
+from deploy.settings import find_settings_without_effect, load_settings
 from deploy.settings_errors import SettingsError
 
 MASK = "********"
@@ -37,6 +37,8 @@ def config_command(
     shown = {key: (value, loaded.origins.get(key, "default")) for key, value in list_settings(loaded.settings)}
     if loaded.ignored:
         print_notice(f"not settings, left alone: {', '.join(loaded.ignored)}")
+    for key, why in find_settings_without_effect(loaded).items():
+        print_notice(f"{key} changes nothing here: {why}")
     if as_json:
         print_json({"settings": {key: {"value": value, "from": origin} for key, (value, origin) in shown.items()}})
         return

@@ -99,7 +99,7 @@ def create_app(
         single_memories.single_memory_routes(memory, keys),
         profiles.profile_routes(memory, keys),
         memories.gateway_routes(memory, keys),
-        *((mcp.mcp_routes(memory, keys, settings.max_request_bytes),) if settings.mcp else ()),
+        *((mcp.mcp_routes(memory, keys, settings),) if settings.mcp.tools.memory.enabled else ()),
         service.service_routes(health, metrics),
         docs.routes(app.title, app.openapi_url or ""),
     ):

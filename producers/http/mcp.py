@@ -5,7 +5,9 @@ from starlette.types import Receive, Scope, Send
 
 from producers.http.reading import grant_of
 from producers.mcp.server import McpServer
+from producers.mcp.switches import ToolSwitches
 from producers.service.memory import Memory
+from producers.settings import ApiSettings
 from store.tenancy.keys import Keys
 
 #: With and without a slash at the end: clients differ, and a redirect would lose the body.
@@ -26,10 +28,10 @@ class Exchange(Response):
         await self._server.serve(self._asked, scope, receive, send)
 
 
-def mcp_routes(memory: Memory, keys: Keys, most_bytes: int) -> APIRouter:
+def mcp_routes(memory: Memory, keys: Keys, settings: ApiSettings) -> APIRouter:
     """Return the routes of MCP."""
     router = APIRouter()
-    server = McpServer(memory, most_bytes)
+    server = McpServer(memory, ToolSwitches(settings.mcp.tools), settings.max_request_bytes)
 
     async def exchange(request: Request) -> Response:
         await grant_of(request, keys)

@@ -5,7 +5,7 @@ Agents leave out what they do not know: the project and the session are `default
 
 import secrets
 import time
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import GenerateJsonSchema
@@ -70,6 +70,9 @@ class BeforeTurnArguments(TurnArguments):
     )
     current_input_text: str | None = Field(None, repr=False, description="what the turn asks, as text")
     base_instructions: str | None = Field(None, repr=False, description="accepted; not used")
+    scope: Literal["project", "session"] | None = Field(
+        None, description="recall from the whole project, or from this session alone; left out: as the service is set"
+    )
     max_input_tok: int = Field(DEFAULT_INPUT_TOKENS, description="tokens that the answer may have; 0: no limit")
 
     def body(self) -> dict[str, Any]:

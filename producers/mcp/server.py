@@ -20,6 +20,7 @@ from producers.errors import Invalid, Problem
 from producers.http.middleware import GRANT, TOOL
 from producers.http.problems import INTERNAL, UNAVAILABLE, describe_error, error_to_wire
 from producers.mcp.arguments import Untitled
+from producers.mcp.switches import ToolSwitches
 from producers.mcp.tools import TOOLS, Tool
 from producers.service.memory import Memory
 from store.tenancy.keys import Grant
@@ -54,9 +55,10 @@ logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
 class McpServer:
     """Serves exchanges of the protocol, one request each."""
 
-    def __init__(self, memory: Memory, most_bytes: int) -> None:
-        """Serve the tools of `memory`; a request may have `most_bytes`."""
+    def __init__(self, memory: Memory, switches: ToolSwitches, most_bytes: int) -> None:
+        """Serve the tools of `memory` that a key is to have; a request may have `most_bytes`."""
         self._memory = memory
+        self._switches = switches
         self._most_bytes = most_bytes
         self._server: Server[Any] = Server(
             "afterturn",
@@ -77,13 +79,14 @@ class McpServer:
             await manager.handle_request(scope, _replay(body, receive), _without_echoes(send))
 
     async def _list(self, context: Any, asked: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        del context, asked
-        return types.ListToolsResult(tools=[describe_tool(tool) for tool in TOOLS.values()])
+        del asked
+        tools = self._switches.tools_of(context.request.scope[GRANT])
+        return types.ListToolsResult(tools=[describe_tool(tool) for tool in tools.values()])
 
     async def _call(self, context: Any, asked: types.CallToolRequestParams) -> types.CallToolResult:
         scope: Scope = context.request.scope
         grant: Grant = scope[GRANT]
-        tool = TOOLS.get(asked.name)
+        tool = self._switches.tools_of(grant).get(asked.name)
         try:
             if tool is None:
                 raise Invalid(Problem("name", "no such tool; tools/list names them"))  # noqa: TRY301 - one way to fail

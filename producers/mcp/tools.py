@@ -83,7 +83,8 @@ class Listing(WireModel):
 class Tool:
     """A tool as it is listed, and what it does: `run` gets arguments that fit `takes` and answers what fits `answers`.
 
-    `says` is for the model that chooses among tools. Every tool may be called again with the same arguments.
+    `says` is for the model that chooses among tools. Every tool may be called again with the same arguments. `on`:
+    whether it is served where no setting says so.
     """
 
     name: str
@@ -94,6 +95,7 @@ class Tool:
     run: Run
     read_only: bool = False
     destructive: bool = False
+    on: bool = True
 
     async def call(self, memory: Memory, grant: Grant, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the tool's answer. Raises Invalid for arguments that break a rule, and what the facade raises."""

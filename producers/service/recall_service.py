@@ -41,7 +41,7 @@ class Asking:
 
     async def recall(self, grant: Grant, asked: Any) -> Answer:
         """Answer a question from one bank. Raises Invalid, PermissionDenied, PositionBeyondLog."""
-        with _count_question():
+        with count_question():
             body = parse_body(RecallBody, asked)
             if body.across_banks:
                 return await self._across(grant, body)
@@ -75,7 +75,7 @@ class Asking:
         Raises as `recall`, Overloaded, QuotaExceeded, and RateLimited where too many of the tenant's wait already.
         """
         self._parts.admit(grant, Shed.RECALL_JOBS)
-        with _count_question():
+        with count_question():
             body = parse_body(RecallJobBody, asked)
             whose = await (self._whose(grant, body) if body.across_banks else self._one(grant, body))
             request = {name: value for name, value in asked.items() if name != "ttl_s"} | whose
@@ -101,7 +101,7 @@ class Asking:
 
     async def search_messages(self, grant: Grant, asked: Any) -> dict[str, Any]:
         """Answer a gateway's client; without results they are an empty list. Raises Invalid, PermissionDenied."""
-        with _count_question():
+        with count_question():
             body = parse_body(SearchBody, asked)
             await self._parts.reach(grant, body.bank)
             question = question_of(body)
@@ -125,7 +125,8 @@ class Asking:
 
 
 @contextmanager
-def _count_question() -> Iterator[None]:
+def count_question() -> Iterator[None]:
+    """Count a question by how it ends."""
     try:
         yield
     except Exception:

@@ -20,13 +20,12 @@ WAIT_S = 8.0
 class SessionCalls:
     """Works on whole sessions."""
 
-    def __init__(self, parts: Dependencies, wait_s: float = WAIT_S) -> None:
-        """Stand on these parts; wait for maintenance at most `wait_s`."""
+    def __init__(self, parts: Dependencies) -> None:
+        """Stand on these parts."""
         self._parts = parts
-        self._wait_s = wait_s
 
     async def run_maintenance(self, grant: Grant, project: str, session: str) -> dict[str, Any]:
-        """Have workers do what a session's turns left to do, and say how far they came within `wait_s`.
+        """Have workers do what a session's turns left to do, and say how far they came within `WAIT_S`.
 
         Answers {ok, project, done, left, counts}: `left` steps go on in the background, `counts` were done meanwhile,
         by stage. Raises Invalid, PermissionDenied.
@@ -44,7 +43,7 @@ class SessionCalls:
         check_session(project, session)
         bank = await self._parts.reach(grant, project)
         found = await self._parts.turns.sessions.undone(grant.host_id, bank, session)
-        self._parts.doorbell.ring(*found)
+        self._parts.notifier.notify(*found)
         left = await self._wait_until_done(grant, bank, session, found)
         counts = {stage.value: number - left.get(stage, 0) for stage, number in found.items()}
         return {
@@ -59,7 +58,7 @@ class SessionCalls:
         self, grant: Grant, bank: str, session: str, found: dict[Stage, int]
     ) -> dict[Stage, int]:
         begun, left = time.monotonic(), found
-        while left and (waited := time.monotonic() - begun) < self._wait_s:
+        while left and (waited := time.monotonic() - begun) < WAIT_S:
             await fair_queue.sleep_without_slot(look_after(waited))
             left = await self._parts.turns.sessions.undone(grant.host_id, bank, session)
         return left

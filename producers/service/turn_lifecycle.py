@@ -9,22 +9,20 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from producers import fair_queue
+from producers import fair_queue, metrics
 from producers.service.authorisation import require_write
 from producers.service.banks import written_by
 from producers.service.dependencies import Dependencies
 from producers.service.intake import LOOK_AGAIN_S, Intake
 from producers.service.recall_json import freshness_json
+from producers.service.recall_service import count_question
 from producers.service.recalls import MAX_QUERY_BYTES, Freshly
 from producers.service.turns import parse_body
 from producers.settings import ApiSettings
 from producers.turns.history import choose_delta, choose_history, cut_history
 from producers.turns.items import KEPT, Item, count_tokens, role_of, text_of
 from producers.turns.recalled import (
-    CHUNKS,
-    FACTS,
     INSIGHT_KINDS,
-    INSIGHTS,
     StandingFact,
     Told,
     chunk_json,
@@ -38,9 +36,7 @@ from store.memory.turns import Appended, NewMessage, NewTurn
 from store.recall.query import RecallQuery
 from store.tenancy.keys import Grant
 
-#: Stored items that are shown before the current ones.
-RECENT_ITEMS = 30
-#: Stored items that are read to find them: a call may lie a while before its output.
+#: Stored items that are read to find those that are shown: a call may lie a while before its output.
 READ_ITEMS = 128
 #: Facts among which the best are chosen.
 FACTS_READ = 200
@@ -81,12 +77,20 @@ class TurnLifecycle:
 
         Raises Invalid, TooLarge, PermissionDenied, PositionBeyondLog.
         """
+        begun = time.perf_counter()
+        with count_question():
+            answer = await self._prepare(grant, asked)
+        took = (time.perf_counter() - begun) * 1000
+        metrics.BEFORE_TURN_MS.observe(max(0.0, took - answer["freshness"]["waited_ms"]))
+        return answer
+
+    async def _prepare(self, grant: Grant, asked: Any) -> dict[str, Any]:
         body = parse_body(BeforeTurnBody, asked)
         place = read_place(body)
         history, current = read_before(body, self._settings.max_message_bytes)
         bank = await self._parts.reach(grant, place.project)
         kept = await self._parts.turns.sessions.recent(grant.host_id, bank, place.session, READ_ITEMS)
-        stored = cut_history([item_of(one) for one in kept], RECENT_ITEMS)
+        stored = cut_history([item_of(one) for one in kept], self._settings.mcp.memory.recent_context_items)
         shown = {one.unit_id for one in kept[len(kept) - len(stored) :]}
         told, fresh = await self._recall(grant, bank, body, "\n".join(text_of(item) for item in current), shown)
         chosen = choose_history(stored, [*history, *current])
@@ -125,7 +129,8 @@ class TurnLifecycle:
         self, grant: Grant, bank: str, body: BeforeTurnBody, query: str, shown: set[UUID]
     ) -> tuple[Told, Freshly]:
         """Return what is told beside the history: what that shows is not told again."""
-        within = body.session_id if body.scope == "session" else None
+        limits = self._settings.mcp.memory
+        within = body.session_id if (body.scope or limits.scope) == "session" else None
         asked = RecallQuery(
             bank=bank,
             text=query.encode()[:MAX_QUERY_BYTES].decode(errors="ignore") if query.strip() else body.turn_id,
@@ -147,7 +152,9 @@ class TurnLifecycle:
             if one.kind not in INSIGHT_KINDS and one.unit_id not in shown and query.strip()
         ]
         return Told(
-            [fact_json(one) for one in rank_facts(standing, query)], insights[:INSIGHTS], chunks[:CHUNKS]
+            [fact_json(one) for one in rank_facts(standing, query)[: limits.recall_facts_limit]],
+            insights[: limits.insight_recall_limit],
+            chunks[: limits.search_limit],
         ), fresh
 
 
@@ -178,6 +185,7 @@ def _trim(
     What the caller sent stays, whatever it takes.
     """
     history, stored, current = conversation
+    before = len(stored)
     while True:
         items = [*told.items(), *history, *stored, *current]
         tokens = count_tokens(items)
@@ -187,10 +195,12 @@ def _trim(
             told = less
         else:
             break
+    if len(stored) < before:
+        metrics.COMPACTION.inc()
     return {
         "project": place.project,
         "input_items": items,
-        "recall_fact_ids": list(dict.fromkeys(str(one["id"]) for one in told.facts[:FACTS])),
+        "recall_fact_ids": list(dict.fromkeys(str(one["id"]) for one in told.facts)),
         "recall_insight_ids": [str(one["id"]) for one in told.insights],
         "context_token_count": tokens,
     }

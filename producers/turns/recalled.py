@@ -9,7 +9,6 @@ from afterturn_client.reference import KIND, NOTE, RULE, cut, escaped
 from producers.turns.items import Item
 
 CHUNK_CHARACTERS = 600
-FACTS, INSIGHTS, CHUNKS = 20, 5, 5
 #: Kinds of recalled units that are drawn from several others.
 INSIGHT_KINDS = frozenset({"observation", "mental_model"})
 _IGNORED = frozenset(
@@ -67,7 +66,7 @@ def rank_facts(facts: Sequence[StandingFact], query: str) -> list[StandingFact]:
         said = f"{fact.key} {fact.value} {fact.fact_id}".lower()
         return sum(term in said for term in terms)
 
-    return sorted(facts, key=matched, reverse=True)[:FACTS]
+    return sorted(facts, key=matched, reverse=True)
 
 
 def fact_json(fact: StandingFact) -> dict[str, Any]:

@@ -55,7 +55,7 @@ class BeforeTurnBody(_LifecycleBody):
     current_input: Items = Field(default_factory=list, repr=False)
     base_instructions: str | None = Field(None, repr=False)
     max_input_tok: int = Field(DEFAULT_INPUT_TOKENS, ge=0, le=POSITION_MAX)
-    scope: Literal["project", "session"] = "project"
+    scope: Literal["project", "session"] | None = None
     wait_ms: int = Field(0, ge=0, le=MAX_WAIT_MS)
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from deploy.settings import Settings, load_settings
+from deploy.settings import Settings, find_settings_without_effect, load_settings
 from deploy.settings_errors import SettingsError
+from producers.mcp.settings import McpSettings
 from tests.client.loopback import everything_in
 
 SECRET = "hunter2-distinctive"
@@ -195,3 +196,70 @@ def test_a_secret_may_be_in_a_file_and_a_variable_of_its_own_goes_first(tmp_path
 
 def test_a_stage_that_does_not_exist_is_named_wrong() -> None:
     assert any(key.startswith("worker.stages") for key in problems({"AFTERTURN_WORKER__STAGES": '["embeding"]'}))
+
+
+#: The seed's own example (MCP-native memory tools, 9.4), word for word.
+SEED = """
+settings:
+  mcp:
+    tools:
+      memory:
+        enabled: true # Single required switch for standard rollout.
+
+    memory:
+      # Prompt/context controls
+      recent_context_items: 30 # Keep the latest 30 items in active context.
+      recall_facts_limit: 20 # Inject up to 20 facts per turn.
+      search_limit: 5 # Read up to 5 related chunks from storage search.
+      compact_threshold: 0.8 # Compact context at 80% of max_input_tok.
+
+      # Retention controls (UTC)
+      l1_retention_days: 1 # Daily facts expire after 1 day.
+      l2_retention_days: 7 # Weekly facts expire after 7 days.
+
+      # Maintenance controls
+      compaction_min_age_hours: 24 # Archive compaction only for shards older than 24h.
+      summary_refresh_interval_minutes: 60 # Refresh .abstract/.overview at most hourly.
+      max_processed_turns: 1024 # Bound idempotency history size.
+
+      heuristic:
+        enabled: false # Keep off by default; enable only if needed.
+        model: openai/gpt-oss-120b
+        base_url: '' # Required when heuristic is enabled. Must be absolute URL, e.g. https://api.openai.com or https://oneapi.example.com/v1.
+        timeout_ms: 12000
+        max_output_tokens: 800
+"""
+
+
+def test_the_seeds_settings_are_taken_word_for_word_and_those_without_effect_are_named(tmp_path: Path) -> None:
+    loaded = load_settings({}, config=written(tmp_path, SEED))
+    assert loaded.settings.api.mcp == McpSettings()
+    assert loaded.origins["api.mcp.memory.search_limit"].startswith("file ")
+    idle = find_settings_without_effect(loaded)
+    assert "api.mcp.memory.max_processed_turns" in idle
+    assert not {key for key in idle if key.endswith(("search_limit", "enabled"))} - {"api.mcp.memory.heuristic.enabled"}
+    away = written(tmp_path, "settings: {mcp: {tools: {memory: {enabled: false}}}}\napi: {port: 1}")
+    settings = load_settings({"AFTERTURN_API__MCP__MEMORY__SEARCH_LIMIT": "3"}, config=away).settings
+    assert (settings.api.mcp.tools.memory.enabled, settings.api.mcp.memory.search_limit, settings.api.port) == (
+        False,
+        3,
+        1,
+    )
+
+
+@pytest.mark.parametrize(
+    "text, key",
+    [
+        ("settings: {mcp: {memory: {search_limit: -1}}}", "api.mcp.memory.search_limit"),
+        ("settings: {mcp: {memory: {search_limit: true}}}", "api.mcp.memory.search_limit"),
+        ("settings: {mcp: {memory: {compact_threshold: 1}}}", "api.mcp.memory.compact_threshold"),
+        ("settings: {mcp: {memory: {heuristic: {base_url: api.openai.com}}}}", "api.mcp.memory.heuristic.base_url"),
+        ("settings: {mcp: {memory: {heuristics: {}}}}\nlog: {level: loud}", "log.level"),
+        ("settings: {mcp: {memory: {search_limits: 1}}}", "api.mcp.memory.search_limits"),
+        ("settings: {port: 1}", "settings"),
+        ("settings: {mcp: {}}\napi: {mcp: {}}", "settings.mcp"),
+        ("settings: {mcp: {tools: {each: {memory_steal: true}}}}", "api.mcp.tools.each.memory_steal.[key]"),
+    ],
+)
+def test_the_seeds_settings_are_checked(tmp_path: Path, text: str, key: str) -> None:
+    assert key in problems({}, written(tmp_path, text))

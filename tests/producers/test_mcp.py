@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import httpx2
 import pytest
@@ -20,9 +20,12 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
 from producers.mcp.server import describe_tool
+from producers.mcp.settings import McpSettings, MemoryToolSettings, ToolName, ToolSettings, TurnMemorySettings
 from producers.mcp.tools import TOOLS
+from producers.service import session_calls
 from producers.service.recall_service import Asking
 from producers.settings import ApiSettings
+from producers.turns.directories import DIRECTORIES
 from store import identity
 from tests.producers.conftest import Tenant, World, broker_of, build
 from tests.servers import TestValkey
@@ -158,6 +161,110 @@ async def serve(app: Any) -> AsyncIterator[str]:
             await served
 
 
+async def test_maintenance_says_what_is_left_and_what_was_done(
+    world: World, ana: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = {"session_id": "s", "project": "house"}
+    ended = "update afterturn.ledger_t set status = 'done' where host_id = :h and stage = any(:s)"
+    async with client_of(world, ana) as client:
+        idle = await call(client, "memory_run_maintenance", **place)
+        assert idle == {"ok": True, "project": "house", "done": True, "left": 0, "counts": {}}
+        await call(client, "memory_after_turn", turn_id="1", input_items=[said("The boiler is old")], **place)
+        # There is no worker here: stages end by hand while calls wait.
+        for stages, done, left, counts in (
+            (["extraction"], False, 2, {"extraction": 1, "embedding": 0, "projection": 0}),
+            (["embedding", "projection"], True, 0, {"embedding": 1, "projection": 1}),
+        ):
+            monkeypatch.setattr(session_calls, "WAIT_S", 60.0)
+            looked = asyncio.Event()
+            monkeypatch.setattr(session_calls, "look_after", lambda _waited, seen=looked: seen.set() or 0.01)
+            started = asyncio.create_task(call(client, "memory_run_maintenance", **place))
+            await looked.wait()
+            await world.sql(ended, h=identity.host_id(ana.host), s=stages)
+            monkeypatch.setattr(session_calls, "WAIT_S", 0.0)
+            told = await started
+            assert (told["ok"], told["done"], told["left"], told["counts"]) == (True, done, left, counts)
+    reader = await world.tenant(ana.host, write=False)
+    async with client_of(world, reader) as client:
+        assert (await refusal(client, "memory_run_maintenance"))["code"] == "PERMISSION_DENIED"
+    await reader.http.aclose()
+
+
+async def test_a_session_is_listed_as_the_contracts_directories_and_nothing_is_made(world: World, ana: Tenant) -> None:
+    """Traps 12 and 14: snake_case, confined to the session, no write."""
+    async with client_of(world, ana) as client:
+        empty = await call(client, "memory_list_dir_with_abstract", session_id="s")
+        assert empty == {"project": "default", "summaries": [], "has_more": False}
+        await call(client, "memory_after_turn", session_id="s", turn_id="1", input_items=[said("The boiler is old")])
+        events = await count_events(world, ana)
+        whole = (await call(client, "memory_list_dir_with_abstract", session_id="s"))["summaries"]
+        assert [one["path"] for one in whole] == [f"/memory/s{'/' * bool(name)}{name}" for name in sorted(DIRECTORIES)]
+        assert len(whole) == 14
+        for one in whole:
+            assert set(one) == {"path", "abstract", "updated_at", "has_overview"}
+            assert 100 <= len(one["abstract"].split()) <= 200
+            assert "boiler" not in one["abstract"]
+            assert one["updated_at"].endswith("Z")
+        assert "1 item of 1 turn" in whole[0]["abstract"]
+        for path, depth, limit, names in (
+            ("", 1, 200, ["", "events", "indexes", "insights", "memory_tiers", "meta", "runtime"]),
+            ("events", 0, 2, ["events", "events/archive"]),
+            ("/memory/s/memory_tiers/", 8, 200, [f"memory_tiers{tier}" for tier in ("", "/L0", "/L1", "/L2")]),
+            ("nowhere", 8, 200, []),
+        ):
+            wanted = {"path": path, "depth": depth, "limit": limit}
+            told = await call(client, "memory_list_dir_with_abstract", session_id="s", **wanted)
+            assert [one["path"].removeprefix("/memory/s").removeprefix("/") for one in told["summaries"]] == names
+            assert told["has_more"] is (limit == 2)
+        assert await count_events(world, ana) == events
+
+
+async def count_events(world: World, tenant: Tenant) -> int:
+    [[found]] = await world.sql(
+        "select count(*) from afterturn.event_store_t where host_id = :h", h=identity.host_id(tenant.host)
+    )
+    return int(found)
+
+
+async def test_what_a_prepared_turn_tells_and_which_tools_there_are_is_set(world: World, valkey: TestValkey) -> None:
+    """The isolation gate of the contract: with the scope `session` nothing of another session is told."""
+    ana, ben = await world.tenant(), await world.tenant()
+    [[key]] = await world.sql("select key_id from afterturn.api_key_t where host_id = :h", h=identity.host_id(ben.host))
+    tools = ToolSettings(
+        each={"memory_remember": False},
+        tenants={ben.host: {"memory_remember": True, "memory_search": False}},
+        keys={key: {"memory_search": True, "memory_forget": False}},
+    )
+    memory = TurnMemorySettings(scope="session", recent_context_items=1, search_limit=1)
+    made = build(
+        world.postgres,
+        broker_of(valkey.url, "set-mcp"),
+        settings=ApiSettings(mcp=McpSettings(tools=tools, memory=memory)),
+    )
+    try:
+        async with client_of(made, ana) as client:
+            assert "memory_remember" not in {tool.name for tool in (await client.list_tools()).tools}
+            assert (await refusal(client, "memory_remember", text="x"))["code"] == "INVALID_ARGUMENT"
+            for n, session in enumerate(("one", "two", "two")):
+                items = [said(f"the boiler of house {session} {n}")]
+                await call(client, "memory_after_turn", session_id=session, turn_id=str(n), input_items=items)
+            asked = {"session_id": "two", "current_input": "which boiler?"}
+            shown = await call(client, "memory_before_turn", **asked)
+            assert "house one" not in str(shown)
+            # The newest item as history, the older one told beside it.
+            assert ("house two 1" in str(shown), shown["input_items"][-2]) == (True, said("the boiler of house two 2"))
+            wide = await call(client, "memory_before_turn", **asked, scope="project")
+            assert "house" in str(wide["input_items"][:2])
+        async with client_of(made, ben) as client:
+            there = {tool.name for tool in (await client.list_tools()).tools}
+            assert {"memory_remember", "memory_search"} <= there
+            assert "memory_forget" not in there
+    finally:
+        await ana.http.aclose()
+        await ben.http.aclose()
+        await made.close()
+
+
 @pytest.mark.law("L2")
 async def test_eight_clients_keep_the_same_turn_once_and_another_request_is_a_conflict(
     world: World, ana: Tenant
@@ -193,6 +300,16 @@ async def test_eight_clients_keep_the_same_turn_once_and_another_request_is_a_co
         ("memory_search", {}),
         ("memory_remember", {"text": ""}),
         ("memory_run_turn", {}),
+        ("memory_before_turn", {"current_input": "x", "scope": "all"}),
+        ("memory_run_maintenance", {"session_id": "a/b"}),
+        ("memory_run_maintenance", {"project": ""}),
+        ("memory_list_dir_with_abstract", {"path": "/memory/other"}),
+        ("memory_list_dir_with_abstract", {"path": "events/../../other"}),
+        ("memory_list_dir_with_abstract", {"path": "two words"}),
+        ("memory_list_dir_with_abstract", {"path": "x" * 513}),
+        ("memory_list_dir_with_abstract", {"depth": -1}),
+        ("memory_list_dir_with_abstract", {"limit": 0}),
+        ("memory_list_dir_with_abstract", {"limit": 1025}),
     ],
 )
 async def test_arguments_that_break_a_rule_are_named_and_nothing_is_kept(
@@ -226,6 +343,7 @@ async def test_a_key_that_may_only_read_keeps_nothing_and_one_that_opens_nothing
 async def test_all_tools_are_described_in_little(world: World, ana: Tenant) -> None:
     described = [describe_tool(tool) for tool in TOOLS.values()]
     assert len(described) <= 8
+    assert set(TOOLS) == set(get_args(ToolName))
     size = sum(len(json.dumps(one.model_dump(mode="json", by_alias=True, exclude_none=True))) for one in described)
     assert size < 16_000
     for one in described:
@@ -240,6 +358,7 @@ async def test_all_tools_are_described_in_little(world: World, ana: Tenant) -> N
         assert [name for name, hint in hints.items() if hint and hint.read_only_hint] == [
             "memory_before_turn",
             "memory_search",
+            "memory_list_dir_with_abstract",
         ]
 
 
@@ -334,7 +453,11 @@ async def test_only_post_is_served(ana: Tenant) -> None:
 
 
 async def test_the_interface_can_be_switched_off(world: World, valkey: TestValkey) -> None:
-    without = build(world.postgres, broker_of(valkey.url, "without-mcp"), settings=ApiSettings(mcp=False))
+    without = build(
+        world.postgres,
+        broker_of(valkey.url, "without-mcp"),
+        settings=ApiSettings(mcp=McpSettings(tools=ToolSettings(memory=MemoryToolSettings(enabled=False)))),
+    )
     try:
         tenant = await without.tenant()
         assert (await tenant.http.post("/mcp", json={})).status_code == 404

@@ -15,7 +15,7 @@ from store.derived.postings import UnitTerms
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
 from store.memory.turn_messages import TurnMessage
-from store.text.rules import VERSION, Extraction, Fact, Mention
+from store.text.rules import VERSION, Extraction, Fact, Mention, Tier
 from store.text.rules.extract import shown_as
 from store.text.terms import analyse_text, lexical_text
 from store.text.word_rules import AUTO, WordRules, rules_of
@@ -35,7 +35,13 @@ class Derived:
     entities: Mapping[str, Event] = field(repr=False)
     events: Sequence[Event] = field(repr=False)
     words: Sequence[UnitTerms] = field(repr=False)
-    facts: int
+    #: Of each fact, how long it is worth keeping.
+    tiers: Sequence[Tier]
+
+    @property
+    def facts(self) -> int:
+        """How many facts there are."""
+        return len(self.tiers)
 
 
 def fact_unit_id(turn: UUID, fact: Fact, version: str = VERSION) -> UUID:
@@ -100,7 +106,7 @@ def derive_events(
             ),
         ],
         words=[_fact_words(unit, fact, by_ordinal[fact.ordinal], rules) for unit, fact in facts.items()],
-        facts=len(facts),
+        tiers=[fact.tier for fact in facts.values()],
     )
 
 

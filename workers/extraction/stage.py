@@ -21,6 +21,7 @@ from store.text.rules import MessageText, TurnText, extract_turn
 from store.text.word_rules import AUTO, WordRules, rules_of
 from workers.extraction.events import Derived, derive_events, follow_up_id, reading_id
 from workers.extraction.reextraction import after_correction, corrected_unit, resume_ended
+from workers.metrics import FACT_WRITE
 from workers.stage_work import Shape, Worked
 
 _USUAL = rules_of(AUTO)
@@ -59,6 +60,9 @@ class ExtractionStage:
             facts = await self._write(connection, host, rows, derived, again)
             outcomes = [Outcome(row.item_id) for row in rows]
             await close_together(connection, ours, outcomes)
+        for row in rows:
+            for tier in derived[row.turn_id].tiers if row.turn_id in derived else ():
+                FACT_WRITE.labels(tier).inc()
         ready_stages = {Stage.PROJECTION}
         ready_stages |= {Stage.EMBEDDING} if facts else set()
         ready_stages |= {Stage.ENRICHMENT} if self.then is not None else set()

@@ -1,0 +1,107 @@
+"""What can be chosen about MCP and the life cycle of turns.
+
+The seed writes these under `settings.mcp`; here they are `api.mcp`, and a file may have either.
+"""
+
+from typing import Any, Literal, Self
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+ToolName = Literal[
+    "memory_before_turn",
+    "memory_after_turn",
+    "memory_search",
+    "memory_remember",
+    "memory_forget",
+    "memory_run_maintenance",
+    "memory_list_dir_with_abstract",
+]
+#: Whether each of some tools is served.
+Switches = dict[ToolName, bool]
+#: Where a description says that a setting changes nothing here, and why.
+NO_EFFECT = "x-no-effect"
+
+
+def _without_effect(default: Any, why: str, **rules: Any) -> Any:
+    """Return a field that is checked and changes nothing, for this reason."""
+    return Field(
+        default=default, description=f"accepted, without effect: {why}", json_schema_extra={NO_EFFECT: why}, **rules
+    )
+
+
+class MemoryToolSettings(BaseModel):
+    """The memory tools as a whole."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    enabled: bool = Field(default=True, description="serve the memory tools of MCP at /mcp")
+
+
+class ToolSettings(BaseModel):
+    """Which tools are served, to whom. A key's own switches go before its tenant's, these before `each`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    memory: MemoryToolSettings = Field(default_factory=MemoryToolSettings)
+    each: Switches = Field(default_factory=dict, description="name of a tool: whether it is served; left out: it is")
+    tenants: dict[str, Switches] = Field(
+        default_factory=dict, description="name of a tenant: its own switches, each as in `each`"
+    )
+    keys: dict[UUID, Switches] = Field(
+        default_factory=dict, description="id of a key (`afterturn keys list`): its own switches, each as in `each`"
+    )
+
+
+class HeuristicSettings(BaseModel):
+    """The seed's LLM that reads turns; `enrichment.*` is what does that here."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    enabled: bool = _without_effect(False, "set enrichment.* to have a model read turns")
+    model: str = _without_effect("openai/gpt-oss-120b", "enrichment.model names it", min_length=1, max_length=256)
+    base_url: str = _without_effect("", "enrichment.base_url names it", pattern=r"^$|^https?://[^/?#\s]+[^?#\s]*$")
+    timeout_ms: int = _without_effect(12_000, "enrichment has its own", ge=1, le=600_000)
+    max_output_tokens: int = _without_effect(800, "enrichment has its own", ge=1, le=1_000_000)
+
+
+class TurnMemorySettings(BaseModel):
+    """What a prepared turn holds, by the seed's names."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    scope: Literal["project", "session"] = Field(
+        default="project",
+        description="where what is told before a turn comes from, if the call does not say: the whole project (bank), "
+        "or the turn's own session alone",
+    )
+    recent_context_items: int = Field(
+        default=30, ge=0, le=128, description="newest items of the session that a prepared turn shows, at most"
+    )
+    recall_facts_limit: int = Field(default=20, ge=0, le=200, description="facts that a prepared turn tells, at most")
+    insight_recall_limit: int = Field(default=5, ge=0, le=50, description="insights that it tells, at most")
+    search_limit: int = Field(default=5, ge=0, le=20, description="recalled texts that it tells, at most")
+    compact_threshold: float = _without_effect(
+        0.8, "a prepared turn is cut to max_input_tok, and nothing of the history is rewritten", gt=0, lt=1
+    )
+    l1_retention_days: int = _without_effect(1, "facts keep their own ends", ge=0, le=36_500)
+    l2_retention_days: int = _without_effect(7, "facts keep their own ends", ge=0, le=36_500)
+    compaction_min_age_hours: int = _without_effect(24, "there are no shards to archive", ge=0, le=876_000)
+    summary_refresh_interval_minutes: int = _without_effect(60, "abstracts are made when asked for", ge=0, le=525_600)
+    max_processed_turns: int = _without_effect(1024, "every turn is known for good", ge=1, le=1_000_000_000)
+    heuristic: HeuristicSettings = Field(default_factory=HeuristicSettings)
+
+    @model_validator(mode="after")
+    def _tells_something(self) -> Self:
+        if not (self.recent_context_items or self.recall_facts_limit or self.search_limit):
+            raise ValueError("one of recent_context_items, recall_facts_limit and search_limit must be more than 0")
+        return self
+
+
+class McpSettings(BaseModel):
+    """The MCP interface."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tools: ToolSettings = Field(default_factory=ToolSettings)
+    memory: TurnMemorySettings = Field(default_factory=TurnMemorySettings)
