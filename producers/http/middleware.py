@@ -53,7 +53,8 @@ class Door:
         self._unfinished = Unfinished(settings.max_unfinished_per_address, settings.trusted_proxies)
         # Only who asks for this machine by a name of its own is let in; a foreign name that was made to point here
         # (DNS rebinding) is not. Behind another address names are the operator's business.
-        self._own_names_only = is_loopback(settings.host)
+        self._own_names_only = is_loopback(settings.host) or bool(settings.allowed_hosts)
+        self._allowed = frozenset(name.lower().rstrip(".") for name in settings.allowed_hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -78,8 +79,14 @@ class Door:
         for name, value in scope["headers"]:
             if name == b"content-length" and value.isdigit() and int(value) > self._settings.max_request_bytes:
                 raise too_large(self._settings.max_request_bytes)
-            if name == b"host" and self._own_names_only and not is_loopback(_host_name(value)):
-                raise PermissionDenied("this host name does not lead here")
+            if name == b"host" and not self._leads_here(_host_name(value)):
+                raise PermissionDenied("this host name does not lead here (api.allowed_hosts)")
+            if name == b"origin" and not self._leads_here(_host_name(value.partition(b"://")[2])):
+                raise PermissionDenied("a page of another origin may not call this (api.allowed_hosts)")
+
+    def _leads_here(self, name: str) -> bool:
+        """Say whether a host may be asked for by this name."""
+        return not self._own_names_only or is_loopback(name) or name.lower().rstrip(".") in self._allowed
 
 
 class _Visit:

@@ -164,8 +164,21 @@ async def test_this_machines_own_names_are_served(world: World, host: str) -> No
 
 
 async def test_no_origin_is_allowed_to_use_the_door_from_a_browser(ana: Tenant) -> None:
-    reply = await ana.http.post("/api/v1/recall", json={"query": "x"}, headers={"origin": "https://evil.example"})
-    assert not [name for name in reply.headers if name.startswith("access-control")]
+    for origin, status in (("https://evil.example", 403), ("null", 403), ("http://localhost:6274", 200)):
+        reply = await ana.http.post("/api/v1/recall", json={"query": "x"}, headers={"origin": origin})
+        assert reply.status_code == status, origin
+        assert not [name for name in reply.headers if name.startswith("access-control")]
+
+
+async def test_only_the_host_names_that_are_set_lead_here(world: World, valkey: TestValkey) -> None:
+    settings = ApiSettings(host="0.0.0.0", allowed_hosts=("Memory.example",))
+    named = build(world.postgres, broker_of(valkey.url, "named"), settings=settings)
+    try:
+        async with named.client() as client:
+            for host, status in (("memory.example:8300", 200), ("localhost", 200), ("evil.example", 403)):
+                assert (await client.get("/health/live", headers={"host": host})).status_code == status, host
+    finally:
+        await named.close()
 
 
 async def test_when_the_database_is_away_a_write_is_refused_and_can_be_tried_again(
