@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from deploy.core_dumps import forbid_core_dumps
-from deploy.samples import share_samples
+from deploy.samples import API_SAMPLES, share_samples
 from deploy.settings import find_missing_urls, find_settings_without_effect, load_settings
 from deploy.settings_errors import SettingsError
 
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    if not share_samples(settings.metrics_dir):
+    if not share_samples(settings.metrics_dir / API_SAMPLES):
         print("deploy.api: the disk is full: /metrics goes without this process's samples", file=sys.stderr)
     # Only now: the library of metrics decides at its import whether processes share their samples.
     from deploy.api_process import run_api  # noqa: PLC0415

@@ -27,6 +27,7 @@ from deploy.gateways import create_gateway_recall, following_settings
 from deploy.health import ApiHealth
 from deploy.http_server import serve_application
 from deploy.long_lived import freeze_loaded_objects
+from deploy.loop_lag import measuring_loop_lag
 from deploy.metrics import Exposition, LedgerCounts
 from deploy.process_priority import lower_backend_priority
 from deploy.settings import Settings
@@ -47,6 +48,7 @@ from producers.service.recalls import Recalls
 from producers.settings import BrokerSettings
 from store.clock import DatabaseClock
 from store.database import Database
+from store.database_gauges import read_database_sample
 from store.derived.pending_words import KeptShort
 from store.derived.persons import Persons
 from store.erasure import Erasures
@@ -104,7 +106,11 @@ async def _serve_until_signal(settings: Settings, host: str, port: int) -> None:
 def compose_application(settings: Settings, owned: "_Resources") -> FastAPI:
     """Return the application; what it works with is opened and closed by `_open_resources`, on its loop."""
     window = timedelta(seconds=settings.health.quarantine_window_seconds)
-    counts = LedgerCounts(Ledger(owned.database), partial(Backlog(owned.database).newly_failed, window))
+    counts = LedgerCounts(
+        Ledger(owned.database),
+        partial(Backlog(owned.database).newly_failed, window),
+        partial(read_database_sample, owned.database, settings.metrics.top_tenants),
+    )
     looks = {"broker": owned.watch.wrong, "embedding": owned.model.wrong, "rerank": owned.last.wrong}
     return create_app(
         Memory(_build_dependencies(settings, owned), settings.api),
@@ -195,6 +201,7 @@ def _build_dependencies(settings: Settings, owned: _Resources) -> Dependencies:
 @asynccontextmanager
 async def _open_resources(settings: Settings, owned: _Resources) -> AsyncGenerator[None]:
     async with (
+        measuring_loop_lag("api"),
         owned.clock.running(),
         owned.watch.running(),
         record_models_meanwhile(owned.database, settings, owned.embedder),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from deploy.settings import HealthSettings
+from store.database_gauges import DatabaseSample
 from store.ledger.ledger import StageCounts
 from store.ledger.stages import Stage
 
@@ -18,10 +19,14 @@ class HealthIssueKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LedgerSample:
-    """The ledger at one look: what is undone or failed, and how much of that failed lately. Empty: not to be read."""
+    """The ledger at one look: what is undone or failed, and how much of that failed lately. Empty: not to be read.
+
+    `database` are the gauges of the same look, where they were asked for.
+    """
 
     counts: Mapping[Stage, StageCounts] = field(default_factory=dict)
     newly_failed: int = 0
+    database: DatabaseSample | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
-"""One exposition for all processes of the service, and the ledger's gauges, which only the API shows.
+"""One exposition for all processes of the service, and the gauges of ledger and database, which only the API shows.
 
-Processes leave their samples in files of one folder, named by kind and pid. What the dead left is merged into one
-file of each kind, so that restarts neither lose a count nor pile up files.
+Processes leave their samples in files named by kind and pid, API and workers in a folder each. What the dead left is
+merged into one file of each kind, so that restarts neither lose a count nor pile up files. Workers that have a port of
+their own (`worker.metrics_port`) show their samples there, and the API leaves them out: none is counted twice.
 """
 
 import asyncio
@@ -19,10 +20,12 @@ from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
+from deploy.database_metrics import DatabaseGauges, XminAge
 from deploy.disk_space import free_bytes
 from deploy.health_rules import HealthIssueKind, LedgerSample, find_health_issues
-from deploy.samples import NO_SPACE, reserve
+from deploy.samples import API_SAMPLES, NO_SPACE, SERVED, WORKER_SAMPLES, reserve
 from deploy.settings import HealthSettings
+from store.database_gauges import DatabaseSample
 from store.database_outage import may_pass
 from store.ledger.ledger import Ledger
 
@@ -36,12 +39,18 @@ MERGED = "merged"
 class LedgerCounts:
     """What is undone or failed, read at most every five seconds, however many ask.
 
-    `newly_failed` counts what came into quarantine lately.
+    `newly_failed` counts what came into quarantine lately; `look` reads the gauges of the database.
     """
 
-    def __init__(self, ledger: Ledger, newly_failed: Callable[[], Awaitable[int]]) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        newly_failed: Callable[[], Awaitable[int]],
+        look: Callable[[], Awaitable[DatabaseSample]] | None = None,
+    ) -> None:
         self._ledger = ledger
         self._newly_failed = newly_failed
+        self._look = look
         self._reading: asyncio.Task[LedgerSample] | None = None
         self._until = 0.0
 
@@ -58,7 +67,8 @@ class LedgerCounts:
 
     async def _looked(self) -> LedgerSample:
         try:
-            return LedgerSample(await self._ledger.gauges(), await self._newly_failed())
+            database = None if self._look is None else await self._look()
+            return LedgerSample(await self._ledger.gauges(), await self._newly_failed(), database)
         except Exception as error:
             if may_pass(error):
                 return LedgerSample()
@@ -66,13 +76,14 @@ class LedgerCounts:
 
 
 class Exposition:
-    """Prometheus text of all processes that leave their samples in `folder`, and the free space for `data`."""
+    """Prometheus text of all processes that leave their samples below `folder`, and the free space for `data`."""
 
     def __init__(self, folder: Path, counts: LedgerCounts, settings: HealthSettings, data: Path) -> None:
         self._folder = folder
         self._data = data
         self._counts = counts
         self._settings = settings
+        self._xmin_age = XminAge()
         self._lock = asyncio.Lock()
 
     async def __call__(self) -> bytes:
@@ -82,12 +93,40 @@ class Exposition:
             return await asyncio.to_thread(self._expose, seen)
 
     def _expose(self, seen: LedgerSample) -> bytes:
-        merge_dead_samples(self._folder)
-        registry = CollectorRegistry()
+        registry = CollectorRegistry(auto_describe=False)
         registry.register(_LedgerGauges(seen, self._settings))
+        registry.register(DatabaseGauges(seen.database, self._xmin_age))
         registry.register(_DiskGauge(self._data))
-        MultiProcessCollector(registry, str(self._folder))  # type: ignore[no-untyped-call]  # the library leaves it bare
+        registry.register(SampleFiles(self._list_folders()))
         return generate_latest(registry)
+
+    def _list_folders(self) -> list[Path]:
+        folders = [self._folder, self._folder / API_SAMPLES]
+        workers = self._folder / WORKER_SAMPLES
+        return folders if is_served_elsewhere(workers) else [*folders, workers]
+
+
+class SampleFiles(Collector):
+    """The samples that the processes of some folders left, living and dead, summed."""
+
+    def __init__(self, folders: Iterable[Path]) -> None:
+        self._folders = list(folders)
+
+    def collect(self) -> Iterable[Metric]:
+        """Return every metric of the files; what the dead left is merged first."""
+        for folder in self._folders:
+            merge_dead_samples(folder)
+        files = [str(path) for folder in self._folders for path in folder.glob("*.db")]
+        found: Iterable[Metric] = MultiProcessCollector.merge(files)  # type: ignore[no-untyped-call]  # left bare
+        return found
+
+
+def is_served_elsewhere(folder: Path) -> bool:
+    """Say whether a living process shows the samples of this folder on a port of its own."""
+    try:
+        return psutil.pid_exists(int((folder / SERVED).read_text(encoding="ascii")))
+    except (FileNotFoundError, ValueError):
+        return False
 
 
 class _DiskGauge(Collector):

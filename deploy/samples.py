@@ -15,6 +15,8 @@ BYTES = 128 * 1024
 KINDS = ("counter", "histogram", "gauge_livemax", "gauge_mostrecent")
 #: How the library says that a file has room for samples and holds none yet.
 EMPTY = struct.pack("i", 8)
+#: The folders of samples below `metrics_dir`, and the file that holds the pid of the process which serves one.
+API_SAMPLES, WORKER_SAMPLES, SERVED = "api", "worker", "served"
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 

@@ -82,6 +82,20 @@ class HealthSettings(BaseModel):
     )
 
 
+class MetricsSettings(BaseModel):
+    """What `/metrics` of the API shows beside the usual."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    top_tenants: int = Field(
+        default=0,
+        ge=0,
+        le=100,
+        description="tenants with the most undone work that are shown, each by its id, for a dashboard of tenants; "
+        "0: none, and no sample names a tenant",
+    )
+
+
 class Settings(BaseSettings):
     """The whole tree. Made by `load_settings`; constructed directly, it reads nothing but its arguments."""
 
@@ -113,6 +127,7 @@ class Settings(BaseSettings):
     maintenance: MaintenanceSettings = Field(default_factory=MaintenanceSettings)
     embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
     health: HealthSettings = Field(default_factory=HealthSettings)
+    metrics: MetricsSettings = Field(default_factory=MetricsSettings)
     client: ClientSettings = Field(default_factory=ClientSettings)
     log: LogSettings = Field(default_factory=LogSettings)
 

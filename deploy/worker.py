@@ -11,7 +11,7 @@ from pathlib import Path
 
 from deploy.core_dumps import forbid_core_dumps
 from deploy.process_priority import lower_priority
-from deploy.samples import share_samples
+from deploy.samples import WORKER_SAMPLES, share_samples
 from deploy.settings import Settings, find_missing_urls, load_settings
 from deploy.settings_errors import SettingsError
 
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def prepare_environment(settings: Settings) -> None:
     """Say in the environment what libraries read when they are imported."""
-    if not share_samples(settings.metrics_dir):
+    if not share_samples(settings.metrics_dir / WORKER_SAMPLES):
         print("deploy.worker: the disk is full: /metrics goes without this process's samples", file=sys.stderr)
     os.environ.setdefault("dramatiq_restart_delay", str(RECONNECT_MS))
 

@@ -4,6 +4,7 @@ Import it only when the folder of samples is known (deploy/worker.py).
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from socketserver import ThreadingMixIn
@@ -13,11 +14,11 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from asyncpg.exceptions import PostgresError
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector
 from sqlalchemy import NullPool, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from deploy.metrics import merge_dead_samples
+from deploy.metrics import SampleFiles
+from deploy.samples import SERVED, WORKER_SAMPLES
 from deploy.settings import Settings
 from store.connections import create_engine
 
@@ -54,14 +55,14 @@ def serve_probes(settings: Settings) -> WSGIServer:
 
     worker = settings.worker
     server = make_server(worker.metrics_host, worker.metrics_port, answer, _Server, _QuietHandler)
+    (settings.metrics_dir / WORKER_SAMPLES / SERVED).write_text(str(os.getpid()), encoding="ascii")
     Thread(target=server.serve_forever, name="probes", daemon=True).start()
     return server
 
 
 def _expose(settings: Settings) -> bytes:
-    merge_dead_samples(settings.metrics_dir)
-    registry = CollectorRegistry()
-    MultiProcessCollector(registry, str(settings.metrics_dir))  # type: ignore[no-untyped-call]  # the library leaves it bare
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(SampleFiles([settings.metrics_dir / WORKER_SAMPLES]))
     return generate_latest(registry)
 
 

@@ -28,6 +28,7 @@ from deploy.external_models import record_models
 from deploy.gateways import create_gateway_recall, delivery_clients
 from deploy.linking import create_linking_task
 from deploy.long_lived import freeze_loaded_objects
+from deploy.loop_lag import measure_loop_lag
 from deploy.process_priority import lower_backend_priority
 from deploy.settings import Settings
 from embeddings.errors import EmbeddingError
@@ -235,6 +236,7 @@ async def _build_resources(
             ("maintainer", _run_maintenance(maintainer, clock)),
             ("clock", clock.run()),
             ("broker", watch.run()),
+            ("loop lag", measure_loop_lag("worker")),
             ("models", record_models(database, settings, embedder)),
         )
     ]

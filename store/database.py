@@ -18,6 +18,7 @@ from sqlalchemy.util.concurrency import greenlet_spawn, in_greenlet
 from store.connections import create_engine
 from store.database_outage import lock_timeouts, timed_out
 from store.errors import StatementTimeout
+from store.pool import MeasuredPool
 from store.settings import DatabaseSettings
 from store.vectors import register_codec
 
@@ -158,6 +159,7 @@ def _create_engine_for(url: str, pool_size: int, begun: Begun | None) -> AsyncEn
         # Read back as it was sent: the standard parser makes an integer past 64 bits of a large float.
         json_deserializer=orjson.loads,
         # What a burst opened is kept for the next one: a new connection costs more than most of what is asked of it.
+        poolclass=MeasuredPool,
         pool_size=2 * pool_size,
         max_overflow=0,
         pool_use_lifo=True,

@@ -4,6 +4,7 @@ Nothing is made at import. Messages carry ids alone, are not retried by the queu
 delayed; a message that is lost costs the sweeper's pause.
 """
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
@@ -17,6 +18,7 @@ from dramatiq.middleware import TimeLimit
 from producers.jobs import QUEUES, RECALL_ACTOR, STAGE_ACTORS
 from producers.settings import BrokerSettings
 from store.ledger.stages import Queue, Stage, threads_of
+from workers.metrics import NOTIFICATION_DELAY
 from workers.recall import RecallWork
 from workers.runner import Runner
 from workers.settings import WorkerSettings
@@ -53,6 +55,16 @@ class Pool:
     threads: int
 
 
+class DelayMeter(dramatiq.Middleware):
+    """Observes how long each notification was on its way."""
+
+    def before_process_message(self, broker: dramatiq.Broker, message: "dramatiq.MessageProxy") -> None:
+        """Observe one; clocks that differ make it no less than zero."""
+        del broker
+        late_s = time.time() - message.message_timestamp / 1000
+        NOTIFICATION_DELAY.labels(message.queue_name).observe(max(0.0, late_s))
+
+
 def create_broker(settings: BrokerSettings) -> RedisBroker:
     """Return a broker that is not connected yet; its client gives up soon, and says so."""
     client = redis.Redis.from_url(
@@ -64,7 +76,7 @@ def create_broker(settings: BrokerSettings) -> RedisBroker:
     return RedisBroker(  # type: ignore[no-untyped-call]  # dramatiq leaves it without annotations
         client=client,
         namespace=settings.namespace,
-        middleware=[TimeLimit(time_limit=TIME_LIMIT_MS)],
+        middleware=[TimeLimit(time_limit=TIME_LIMIT_MS), DelayMeter()],
         maintenance_chance=MAINTENANCE_CHANCE,
         heartbeat_timeout=HEARTBEAT_MS,
         dead_message_ttl=DEAD_MESSAGE_MS,

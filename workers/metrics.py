@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from store.ledger.stages import Stage
+from store.ledger.stages import Queue, Stage
 from store.text.rules import Tier
 
 
@@ -62,7 +62,13 @@ MICRO_BATCH = Counter(
     "afterturn_micro_batch_turns_total", "Turns that the API itself was to embed, by what became of them", ["outcome"]
 )
 SWEEPS = Counter("afterturn_sweeps_total", "Looks at the ledger for work nobody was told of", ["outcome"])
-NOTIFICATIONS = Counter("afterturn_sweeper_rings_total", "Nudges the sweeper gave", ["stage"])
+NOTIFICATIONS = Counter("afterturn_sweeper_notifications_total", "Notifications that the sweeper sent", ["stage"])
+NOTIFICATION_DELAY = Histogram(
+    "afterturn_notification_delay_seconds",
+    "Seconds from a notification's sending to its arrival at a worker, by the clocks of both machines",
+    ["queue"],
+    buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60),
+)
 RECALL_JOBS = Counter("afterturn_recall_jobs_total", "Recall jobs that were worked on", ["outcome"])
 RECALL_COMPARED = Counter(
     "afterturn_recall_compared_total", "Nearest neighbours that an exact search found in large banks", ["filter"]
@@ -81,6 +87,8 @@ MAINTENANCE_SECONDS = Histogram(
 # A series that exists only after its first event makes the first one invisible to rate().
 for _tier in Tier:
     FACT_WRITE.labels(_tier)
+for _queue in Queue:
+    NOTIFICATION_DELAY.labels(_queue)
 for _stage in Stage:
     STAGE_AGE.labels(_stage)
     LEASES_LOST.labels(_stage)

@@ -2,11 +2,11 @@
 
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 import yaml
@@ -14,14 +14,19 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
 import producers.metrics
+import store.metrics
 import workers.metrics
+from deploy import loop_lag
 from deploy.cli.app import COMMANDS
+from deploy.database_metrics import DatabaseGauges, XminAge
 from deploy.health_rules import LedgerSample
 from deploy.local.restarts import METRIC as DEATHS
 from deploy.metrics import _DiskGauge, _LedgerGauges
 from deploy.settings import HealthSettings, load_settings
+from store.database_gauges import DatabaseSample, TenantBacklog
 from store.ledger.ledger import PUBLIC_STATUSES, StageCounts
 from store.ledger.stages import Stage
+from tests.packages import program
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -41,8 +46,7 @@ def rules(path: str) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def exposed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     """Every sample's name and its labels."""
-    assert producers.metrics is not None
-    assert workers.metrics is not None
+    assert all((loop_lag, producers.metrics, store.metrics, workers.metrics))
     found = dict(OURS_BY_PROMETHEUS) | {f"{DEATHS}_total": {"process"}}
     for made in set(REGISTRY._names_to_collectors.values()):
         if isinstance(made, MetricWrapperBase):
@@ -51,6 +55,9 @@ def exposed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     registry = CollectorRegistry()
     sample = LedgerSample({stage: StageCounts(dict.fromkeys(PUBLIC_STATUSES, 0), 0.0) for stage in Stage})
     registry.register(_LedgerGauges(sample, HealthSettings()))
+    tenants = (TenantBacklog(UUID(int=1), 1, 1.0),)
+    database = DatabaseSample(1, 1, 1, {"standby": 1.0}, {"embedding": 1.0}, tenants)
+    registry.register(DatabaseGauges(database, XminAge()))
     registry.register(_DiskGauge(tmp_path_factory.mktemp("disk")))
     for family in registry.collect():
         for one in family.samples:
@@ -96,11 +103,8 @@ def test_every_alert_says_what_it_means_and_has_a_section_in_the_runbook() -> No
 
 
 def test_promtool_finds_nothing_wrong() -> None:
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("promtool (Debian's package prometheus) is not installed")
     done = subprocess.run(
-        [promtool, "check", "config", "prometheus.yml"],
+        [str(program("promtool", "prometheus")), "check", "config", "prometheus.yml"],
         cwd=DEPLOY / "prometheus",
         capture_output=True,
         text=True,

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from producers.jobs import QUEUES
 from producers.settings import BrokerSettings
 from store.ledger.stages import Queue, Stage
-from workers.broker import POLL_RECALL_MS, POLL_STAGE_MS, Pool, build_pools, build_worker, create_broker
+from workers.broker import POLL_RECALL_MS, POLL_STAGE_MS, DelayMeter, Pool, build_pools, build_worker, create_broker
 from workers.settings import WorkerSettings
 
 THREADS = 3
@@ -77,9 +77,10 @@ def test_messages_of_a_killed_process_come_back_within_minutes_and_those_of_a_bu
 
 def test_the_queue_repeats_nothing_and_ends_what_hangs(broker: RedisBroker) -> None:
     """The ledger retries: a retry in backoff would be lost with the connection, and take a traceback to Redis."""
-    [only] = broker.middleware
-    assert isinstance(only, TimeLimit)
-    assert only.time_limit == 600_000
+    limit, meter = broker.middleware
+    assert isinstance(limit, TimeLimit)
+    assert limit.time_limit == 600_000
+    assert isinstance(meter, DelayMeter)
 
 
 def test_a_worker_of_few_stages_listens_to_their_queues_alone() -> None:

@@ -1,0 +1,78 @@
+"""Gauges of the database: what holds readers of the log back, connections, replicas, claims, on request tenants."""
+
+import time
+from collections.abc import Callable, Iterable
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from store.database_gauges import DatabaseSample
+
+
+class XminAge:
+    """How long the oldest transaction that writes has been the oldest, by the looks of this process, in seconds.
+
+    Readers of the log stop before it, and dead rows behind it stay. It is a lower bound: the first look starts at zero.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._oldest: int | None = None
+        self._since = 0.0
+
+    def observe(self, sample: DatabaseSample) -> float:
+        """Return the age as of this look; 0 while no transaction writes."""
+        if sample.oldest_writer != self._oldest:
+            self._oldest, self._since = sample.oldest_writer, self._clock()
+        return 0.0 if self._oldest is None else self._clock() - self._since
+
+
+class DatabaseGauges(Collector):
+    """The samples of one look; none while the database does not answer."""
+
+    def __init__(self, seen: DatabaseSample | None, xmin_age: XminAge) -> None:
+        self._seen = seen
+        self._xmin_age = xmin_age
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the gauges; called once an exposition."""
+        if self._seen is None:
+            return ()
+        return (*self._plain(self._seen), *self._labelled(self._seen))
+
+    def _plain(self, seen: DatabaseSample) -> Iterable[Metric]:
+        for name, text, value in (
+            (
+                "afterturn_database_xmin_age_seconds",
+                "Age of the oldest transaction that writes",
+                self._xmin_age.observe(seen),
+            ),
+            ("afterturn_database_connections", "Client connections to the PostgreSQL server", seen.connections),
+            ("afterturn_database_connections_max", "max_connections of the PostgreSQL server", seen.most_connections),
+        ):
+            yield GaugeMetricFamily(name, text, value=value)
+
+    def _labelled(self, seen: DatabaseSample) -> Iterable[Metric]:
+        lag = GaugeMetricFamily(
+            "afterturn_database_replication_lag_seconds", "Time until a replica shows a commit", labels=["replica"]
+        )
+        overdue = GaugeMetricFamily(
+            "afterturn_claim_overdue_seconds",
+            "Time since the oldest lease ran out and nobody took over",
+            labels=["stage"],
+        )
+        rows = GaugeMetricFamily(
+            "afterturn_tenant_undone_rows", "Undone rows of the largest backlogs", labels=["tenant"]
+        )
+        oldest = GaugeMetricFamily(
+            "afterturn_tenant_oldest_undone_seconds", "Age of the oldest undone row of these", labels=["tenant"]
+        )
+        for replica, seconds in seen.replica_lag_s.items():
+            lag.add_metric([replica], seconds)
+        for stage, seconds in seen.overdue_s.items():
+            overdue.add_metric([stage], seconds)
+        for one in seen.tenants:
+            rows.add_metric([str(one.host_id)], one.rows)
+            oldest.add_metric([str(one.host_id)], one.oldest_s)
+        return lag, overdue, rows, oldest

@@ -1,0 +1,38 @@
+"""How late an event loop is: what every call of a process waits, whatever it asks for.
+
+Import it only when the folder of samples is known (deploy/api.py, deploy/worker.py).
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from prometheus_client import Histogram
+
+#: Pause between two looks, in seconds.
+PAUSE_S = 0.5
+LOOP_LAG_SECONDS = Histogram(
+    "afterturn_event_loop_lag_seconds",
+    "Seconds by which a timer of an event loop came late, looked at twice a second",
+    ["process"],
+    buckets=(0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5),
+)
+
+
+async def measure_loop_lag(process: str, pause_s: float = PAUSE_S) -> None:
+    """Observe the lag of the running loop until cancelled; `process` is `api` or `worker`."""
+    observed = LOOP_LAG_SECONDS.labels(process)
+    while True:
+        began = time.monotonic()
+        await asyncio.sleep(pause_s)
+        observed.observe(max(0.0, time.monotonic() - began - pause_s))
+
+
+@asynccontextmanager
+async def measuring_loop_lag(process: str) -> AsyncGenerator[None]:
+    """Observe the lag of the running loop while the block runs."""
+    task = asyncio.create_task(measure_loop_lag(process), name="measure the lag of the event loop")
+    yield
+    task.cancel()
+    await asyncio.wait([task])

@@ -1,0 +1,69 @@
+"""How the database does, as the operator's role may see it: one cheap look for gauges and alerts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from sqlalchemy import text
+
+from store.database import Database
+
+# A lock on its own id is what each transaction that writes holds, and the only sign of one that any role may see.
+LOOK = text("""
+    select (select transactionid::text::bigint from pg_locks
+             where locktype = 'transactionid' and mode = 'ExclusiveLock' and granted
+             order by age(transactionid) desc limit 1) as oldest_writer,
+           (select count(*) from pg_stat_activity where backend_type = 'client backend') as connections,
+           current_setting('max_connections')::int as most_connections""")
+# What pg_stat_replication shows of another role's processes is null without pg_monitor; then nothing is said.
+REPLICAS = text("""
+    select application_name as replica, coalesce(extract(epoch from replay_lag), 0)::float8 as lag_s
+      from pg_stat_replication where state is not null""")
+OVERDUE = text("""
+    select stage, extract(epoch from now() - min(lease_until))::float8 as overdue_s
+      from afterturn.claim_t where lease_until < now() group by stage""")
+TOP_TENANTS = text("""
+    select host_id, count(*) as undone_rows, extract(epoch from now() - min(accepted_at))::float8 as oldest_s
+      from afterturn.ledger_t where undone group by host_id order by undone_rows desc, host_id limit :most""")
+
+
+@dataclass(frozen=True, slots=True)
+class TenantBacklog:
+    """The undone ledger rows of one tenant, and the age of the oldest in seconds."""
+
+    host_id: UUID
+    rows: int
+    oldest_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseSample:
+    """One look at the database.
+
+    `oldest_writer` is the id of the oldest transaction that writes and has not ended; `overdue_s` the age of the
+    oldest lease of a stage that ran out without another worker taking the claim; `replica_lag_s` seconds by name.
+    """
+
+    oldest_writer: int | None
+    connections: int
+    most_connections: int
+    replica_lag_s: Mapping[str, float] = field(default_factory=dict)
+    overdue_s: Mapping[str, float] = field(default_factory=dict)
+    tenants: Sequence[TenantBacklog] = ()
+
+
+async def read_database_sample(database: Database, top_tenants: int = 0) -> DatabaseSample:
+    """Look at the database as the operator's role; the backlogs are those of the `top_tenants` largest."""
+    async with database.operator() as connection:
+        seen = (await connection.execute(LOOK)).one()
+        replicas = (await connection.execute(REPLICAS)).all()
+        overdue = (await connection.execute(OVERDUE)).all()
+        tenants = (await connection.execute(TOP_TENANTS, {"most": top_tenants})).all() if top_tenants else ()
+    return DatabaseSample(
+        seen.oldest_writer,
+        seen.connections,
+        seen.most_connections,
+        {row.replica: row.lag_s for row in replicas},
+        {row.stage: row.overdue_s for row in overdue},
+        tuple(TenantBacklog(row.host_id, row.undone_rows, row.oldest_s) for row in tenants),
+    )
