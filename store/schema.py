@@ -309,6 +309,8 @@ UNIT = Table(
     Index("unit_by_doc", "host_id", "bank_id", "doc_id", postgresql_where=text("doc_id is not null")),
     # WHY: the facts a user's turns gave are found in whatever banks they stand. Partial: messages cost nothing.
     Index("unit_of_user", "host_id", "user_id", postgresql_where=text("origin = 'extraction' and active")),
+    # WHY: users of a tenant are listed from one to the next; equal entries of a user are kept once.
+    Index("unit_by_user", "host_id", "user_id", "bank_id", postgresql_where=text("active")),
     # WHY the position: each turn's facts are linked to the last one before them, which would otherwise be looked for
     # among all facts of the session, again at every turn.
     Index(

@@ -58,6 +58,10 @@ COMMANDS: Mapping[str, Command] = {
         "Memory",
         "Show one memory with its sources and derived facts; correct, pin or forget it.",
     ),
+    "banks": Command("deploy.cli.lists:banks_app", "Memory", "List and show the banks that the key reaches."),
+    "sessions": Command("deploy.cli.lists:sessions_app", "Memory", "List and show the sessions of a bank."),
+    "turns": Command("deploy.cli.lists:turns_app", "Memory", "List and show the turns of a session."),
+    "users": Command("deploy.cli.lists:users_app", "Memory", "List and show the users that the key reaches."),
     "bank": Command(
         "deploy.cli.bank:bank_app",
         "Memory",

@@ -43,17 +43,17 @@ def bank_routes(memory: Memory, keys: Keys) -> APIRouter:
     @router.get(
         "/banks",
         **describe_route(
-            "The banks a key reaches, by name",
-            "Lists what the key reaches and no other; for the next page, `after` is the last name of this one.",
+            "The banks a key reaches, page by page",
+            "Lists what the key reaches and no other, by name; `after` begins behind a name.",
             Access.READER,
-            {200: Reply("the banks", (BanksAnswer,))},
+            {200: Reply("a page", (BanksAnswer,))},
             query=BanksParameters,
         ),
     )
     async def listing(request: Request) -> Response:
         grant = await grant_of(request, keys)
-        banks = await memory.list_banks(grant, read_parameters(request, BanksParameters))
-        return json_response({"banks": [as_json(bank) for bank in banks]})
+        page = await memory.list_banks(grant, read_parameters(request, BanksParameters))
+        return json_response(page.as_json("banks", [as_json(bank) for bank in page.rows]))
 
     @router.patch(
         "/banks/{bank:name}",

@@ -14,13 +14,12 @@ from producers.service.knowledge import (
     DocumentBody,
     DocumentReceipt,
     DocumentsAnswer,
-    DocumentsParameters,
     LinkBody,
     LinkReceipt,
-    ListParameters,
     ReflectionsAnswer,
 )
 from producers.service.memory import Memory
+from producers.service.paging import BankPageParameters
 from store.errors import NotFound
 from store.tenancy.keys import Keys
 
@@ -77,13 +76,13 @@ def _add_document_routes(router: APIRouter, memory: Memory, keys: Keys) -> None:
             "Those written last come first; a document that is added meanwhile shifts no page.",
             Access.READER,
             {200: Reply("a page", (DocumentsAnswer,))},
-            query=DocumentsParameters,
+            query=BankPageParameters,
         ),
     )
     async def documents(request: Request) -> Response:
         grant = await grant_of(request, keys)
-        page = await memory.knowledge.list_documents(grant, read_parameters(request, DocumentsParameters))
-        return json_response({"docs": page.documents, "cursor": page.cursor, "has_more": page.cursor is not None})
+        page = await memory.knowledge.list_documents(grant, read_parameters(request, BankPageParameters))
+        return json_response(page.as_json("docs"))
 
     @router.delete(
         "/docs/{doc_id}",
@@ -126,18 +125,17 @@ def _add_directive_routes(router: APIRouter, memory: Memory, keys: Keys) -> None
     @router.get(
         "/directives",
         **describe_route(
-            "The directives of a bank",
+            "The directives of a bank, page by page",
             "Lists the standing directives, the highest priority first, and who laid each down.",
             Access.READER,
             {200: Reply("the directives", (DirectivesAnswer,))},
-            query=ListParameters,
+            query=BankPageParameters,
         ),
     )
     async def directives(request: Request) -> Response:
         grant = await grant_of(request, keys)
-        return json_response(
-            {"directives": await memory.knowledge.directives(grant, read_parameters(request, ListParameters))}
-        )
+        page = await memory.knowledge.directives(grant, read_parameters(request, BankPageParameters))
+        return json_response(page.as_json("directives"))
 
     @router.delete(
         "/directives/{directive_id}",
@@ -177,15 +175,14 @@ def _add_insight_routes(router: APIRouter, memory: Memory, keys: Keys) -> None:
     @router.get(
         "/reflections",
         **describe_route(
-            "What a bank came to see in its facts",
+            "What a bank came to see in its facts, page by page",
             "Lists the reflections that workers drew from the bank's facts.",
             Access.READER,
             {200: Reply("the reflections", (ReflectionsAnswer,))},
-            query=ListParameters,
+            query=BankPageParameters,
         ),
     )
     async def reflections(request: Request) -> Response:
         grant = await grant_of(request, keys)
-        return json_response(
-            {"reflections": await memory.knowledge.reflections(grant, read_parameters(request, ListParameters))}
-        )
+        page = await memory.knowledge.reflections(grant, read_parameters(request, BankPageParameters))
+        return json_response(page.as_json("reflections"))

@@ -1,8 +1,10 @@
 """Turns in, and how far they have come."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, ClassVar, Literal
+from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
 
@@ -12,12 +14,14 @@ from producers.http.openapi import LIMITED, Access, Failure, Reply, describe_rou
 from producers.http.reading import BankParameters, body_of, grant_of, json_response, read_parameters
 from producers.service.fields import SessionName, TurnName
 from producers.service.intake import Accepted
+from producers.service.listings import TurnsAnswer, TurnsParameters
 from producers.service.memory import Memory
 from producers.service.turns import BatchBody, TurnBody, parse_body
 from producers.service.wire import Done, WireModel
 from producers.turns.requests import AfterTurnAnswer, AfterTurnBody, BeforeTurnAnswer, BeforeTurnBody
 from store.errors import NotFound, PositionBeyondLog, TurnConflict
 from store.ledger.ledger import StageStatus
+from store.memory.listings import TurnListed
 from store.memory.turns import Appended, TurnStatus
 from store.tenancy.keys import Grant, Keys
 
@@ -27,6 +31,12 @@ class TurnParameters(BankParameters):
 
     session_id: SessionName
     turn_id: TurnName
+
+
+class TurnOrTurnsParameters(TurnsParameters):
+    """Which session; with `turn_id`, which turn of it."""
+
+    turn_id: TurnName | None = None
 
 
 class TurnReceipt(Done):
@@ -103,7 +113,40 @@ class TurnStatusAnswer(WireModel):
     }
 
 
-STATUS = {200: Reply("how far it has come", (TurnStatusAnswer,))}
+class MessageAnswer(WireModel):
+    """One message of a turn that is remembered; `parts` are what came beside its text."""
+
+    unit_id: UUID
+    ordinal: int
+    role: str | None
+    name: str | None
+    content: str
+    occurred_at: datetime
+    parts: list[dict[str, Any]]
+
+
+class TurnAnswer(TurnStatusAnswer):
+    """A turn's way through the stages, and its messages; those that were forgotten are left out."""
+
+    messages: list[MessageAnswer]
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        **TurnStatusAnswer.EXAMPLE,
+        "messages": [
+            {
+                "unit_id": "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20",
+                "ordinal": 0,
+                "role": "user",
+                "name": None,
+                "content": "We fly to Lisbon on Friday",
+                "occurred_at": "2026-03-02T09:30:00+00:00",
+                "parts": [],
+            }
+        ],
+    }
+
+
+SHOWN = {200: Reply("the turn", (TurnAnswer,))}
 
 
 def turn_routes(memory: Memory, keys: Keys) -> APIRouter:
@@ -177,10 +220,10 @@ def turn_routes(memory: Memory, keys: Keys) -> APIRouter:
     @router.get(
         "/turns/{session_id}/{turn_id:name}",
         **describe_route(
-            "How far a turn has come",
+            "A turn: how far it has come, and its messages",
             "Says where the turn stands in the log and in each stage; facts derived later show in freshness only.",
             Access.READER,
-            STATUS,
+            SHOWN,
             query=BankParameters,
             fails=(NotFound,),
         ),
@@ -195,19 +238,26 @@ def turn_routes(memory: Memory, keys: Keys) -> APIRouter:
     @router.get(
         "/turns",
         **describe_route(
-            "How far a turn of any name has come",
-            "As with the names in the path, for names that a client or proxy would rewrite there.",
+            "The turns of a session, page by page; or one turn of any name",
+            "Lists what is remembered of a session in its order. With `turn_id`, it shows that turn as with the names "
+            "in the path, for names that a client or proxy would rewrite there.",
             Access.READER,
-            STATUS,
-            query=TurnParameters,
+            {200: Reply("a page, or the turn", (TurnsAnswer, TurnAnswer))},
+            query=TurnOrTurnsParameters,
             fails=(NotFound,),
         ),
     )
-    async def turn_of(request: Request) -> Response:
-        return await _turn(await grant_of(request, keys), read_parameters(request, TurnParameters))
+    async def turns_of(request: Request) -> Response:
+        grant = await grant_of(request, keys)
+        if "turn_id" in request.query_params:
+            return await _turn(grant, read_parameters(request, TurnParameters))
+        page = await memory.lists.turns(grant, read_parameters(request, TurnsParameters))
+        return json_response(page.as_json("turns", [_listed_json(one) for one in page.rows]))
 
     async def _turn(grant: Grant, asked: TurnParameters) -> Response:
-        return json_response(_status_json(await memory.intake.turn(grant, asked.bank, asked.session_id, asked.turn_id)))
+        place = asked.bank, asked.session_id, asked.turn_id
+        status = await memory.intake.turn(grant, *place)
+        return json_response({**_status_json(status), "messages": await memory.lists.messages(grant, *place)})
 
     return router
 
@@ -227,6 +277,10 @@ def _result_json(answer: Accepted) -> dict[str, Any]:
 def _status_json(status: TurnStatus) -> dict[str, Any]:
     stages = {stage.value: _stage_json(how) for stage, how in status.stages.items()}
     return {"position": status.position, "accepted_at": status.accepted_at, "stages": stages}
+
+
+def _listed_json(turn: TurnListed) -> dict[str, Any]:
+    return {name: value for name, value in asdict(turn).items() if name != "seq"}
 
 
 def _stage_json(how: StageStatus) -> dict[str, Any]:

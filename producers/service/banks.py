@@ -9,18 +9,17 @@ from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict
 
 from producers.errors import Invalid, PermissionDenied, Problem
 from producers.service.fields import BANK_BYTES, BankName, Name, Text, field_error
+from producers.service.paging import Listing, PageAnswer, PageParameters, read_name
 from producers.service.wire import Done, WireModel
 from store.memory.turns import NewTurn
 from store.tenancy.banks import Bank, Banks
 from store.tenancy.keys import Grant
 from store.tenancy.spaces import Space
 from store.text.word_rules import AUTO, NONE, supported_languages
-
-MAX_LISTED = 1000
 
 
 def _parse_language(code: str) -> str:
@@ -52,13 +51,10 @@ class BankChange(WireModel):
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"language": "en"}
 
 
-class BanksParameters(BaseModel):
-    """Which banks to list: at most `limit`, from behind the name `after`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class BanksParameters(PageParameters):
+    """How many banks at most, from behind which page or, without a cursor, the name `after`."""
 
     after: Text = ""
-    limit: int = Field(200, ge=1, le=MAX_LISTED)
 
 
 class BankAnswer(WireModel):
@@ -98,12 +94,19 @@ class MadeBank(BankAnswer, Done):
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, **BankAnswer.EXAMPLE, "created": True}
 
 
-class BanksAnswer(WireModel):
-    """The banks that a key reaches, by name."""
+class BanksAnswer(PageAnswer):
+    """A page of the banks that a key reaches, by name."""
 
     banks: list[BankAnswer]
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"banks": [BankAnswer.EXAMPLE]}
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"banks": [BankAnswer.EXAMPLE], **PageAnswer.EXAMPLE}
+
+
+def _bank_place(bank: Bank) -> tuple[object, ...]:
+    return (bank.name,)
+
+
+BANKS: Listing[Bank] = Listing("banks", _bank_place, (read_name,))
 
 
 async def resolve_bank(banks: Banks, grant: Grant, bank: str) -> str:

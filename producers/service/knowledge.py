@@ -1,18 +1,25 @@
 """Documents, directives, links and reflections: what comes by command, and what can be looked at besides recall."""
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, ClassVar, Literal, Self
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from producers.service.authorisation import Action, require_write
 from producers.service.banks import describe_keeper, resolve_speaker
 from producers.service.dependencies import Dependencies
 from producers.service.fields import BankName, Moment, Name, Text, field_error
+from producers.service.paging import (
+    BankPageParameters,
+    Listing,
+    Page,
+    PageAnswer,
+    read_moment,
+    read_name,
+    read_priority,
+)
 from producers.service.turns import limit_metadata, limit_text, parse_body
 from producers.service.wire import Done, WireModel
 from producers.settings import ApiSettings
@@ -21,7 +28,6 @@ from store.memory.directives import Directive, NewDirective, NewLink, Reflection
 from store.memory.documents import AddedDocument, Document, DocumentPlace, NewDocument, content_hash
 from store.tenancy.keys import Grant
 
-MAX_LISTED = 1000
 LinkKind = Literal["temporal", "semantic", "entity", "causes", "caused_by", "enables", "prevents"]
 
 
@@ -115,35 +121,21 @@ class LinkBody(_Body):
         return self
 
 
-class ListParameters(BaseModel):
-    """Of which bank, and how many at most."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    bank: BankName = "default"
-    limit: int = Field(200, ge=1, le=MAX_LISTED)
+def _document_place(document: Document) -> tuple[object, ...]:
+    return document.updated_at.isoformat(), document.doc_id
 
 
-#: 17 digits of microseconds end in the year 5138.
-_CURSOR = re.compile(r"([0-9]{1,17})\.([0-9a-f]{32})")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+def _directive_place(directive: Directive) -> tuple[object, ...]:
+    return directive.priority, directive.name, directive.directive_id
 
 
-def _format_cursor(document: Document) -> str:
-    return f"{(document.updated_at - _EPOCH) // timedelta(microseconds=1)}.{document.doc_id.hex}"
+def _reflection_place(reflection: Reflection) -> tuple[object, ...]:
+    return reflection.updated_at.isoformat(), reflection.reflection_id
 
 
-def _parse_cursor(cursor: Any) -> DocumentPlace | None:
-    """Return the place that a cursor names: `<microseconds since 1970>.<32 hex of the document's id>`."""
-    if isinstance(cursor, str) and (found := _CURSOR.fullmatch(cursor)):
-        return DocumentPlace(_EPOCH + timedelta(microseconds=int(found[1])), UUID(found[2]))
-    raise field_error("must be a cursor that a page of this list gave")
-
-
-class DocumentsParameters(ListParameters):
-    """Of which bank, how many at most, and from behind which page."""
-
-    cursor: Annotated[DocumentPlace | None, PlainValidator(_parse_cursor), WithJsonSchema({"type": "string"})] = None
+DOCUMENTS: Listing[Document] = Listing("docs", _document_place, (read_moment, UUID))
+DIRECTIVES: Listing[Directive] = Listing("directives", _directive_place, (read_priority, read_name, UUID))
+REFLECTIONS: Listing[Reflection] = Listing("reflections", _reflection_place, (read_moment, UUID))
 
 
 class DocumentReceipt(Done):
@@ -177,14 +169,12 @@ class DocumentAnswer(WireModel):
     EXAMPLE: ClassVar[Mapping[str, Any]] = DOCUMENT
 
 
-class DocumentsAnswer(WireModel):
-    """A page of a bank's documents, those written last first; `cursor` asks for the next, null on the last."""
+class DocumentsAnswer(PageAnswer):
+    """A page of a bank's documents, those written last first."""
 
     docs: list[DocumentAnswer]
-    cursor: str | None
-    has_more: bool
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"docs": [DOCUMENT], "cursor": None, "has_more": False}
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"docs": [DOCUMENT], **PageAnswer.EXAMPLE}
 
 
 class DirectiveReceipt(Done):
@@ -200,16 +190,16 @@ class DirectiveReceipt(Done):
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, **DIRECTIVE, "changed": True}
 
 
-class DirectivesAnswer(WireModel):
-    """The directives of a bank, the most important first."""
+class DirectivesAnswer(PageAnswer):
+    """A page of a bank's directives, the most important first."""
 
     directives: list[Directive]
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"directives": [DIRECTIVE]}
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"directives": [DIRECTIVE], **PageAnswer.EXAMPLE}
 
 
-class ReflectionsAnswer(WireModel):
-    """What a bank came to see in its facts."""
+class ReflectionsAnswer(PageAnswer):
+    """A page of what a bank came to see in its facts, the newest first."""
 
     reflections: list[Reflection]
 
@@ -220,7 +210,8 @@ class ReflectionsAnswer(WireModel):
                 "content": "Ana travels to Lisbon often",
                 "updated_at": "2026-03-02T09:31:00+00:00",
             }
-        ]
+        ],
+        **PageAnswer.EXAMPLE,
     }
 
 
@@ -230,14 +221,6 @@ class LinkReceipt(Done):
     changed: bool
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"ok": True, "changed": True}
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentPage:
-    """Documents in their order, and the cursor of the next page; None on the last."""
-
-    documents: Sequence[Document]
-    cursor: str | None
 
 
 class Knowledge:
@@ -282,12 +265,13 @@ class Knowledge:
         """Return a document. Raises NotFound, PermissionDenied."""
         return await self._documents.get(grant.host_id, await self._parts.reach(grant, bank), doc)
 
-    async def list_documents(self, grant: Grant, asked: DocumentsParameters) -> DocumentPage:
-        """List a bank's documents, those written last first. Raises PermissionDenied."""
+    async def list_documents(self, grant: Grant, asked: BankPageParameters) -> Page[Document]:
+        """List a bank's documents, those written last first. Raises Invalid, PermissionDenied."""
         bank = await self._parts.reach(grant, asked.bank)
-        found = await self._documents.list(grant.host_id, bank, asked.cursor, asked.limit + 1)
-        shown = found[: asked.limit]
-        return DocumentPage(shown, _format_cursor(shown[-1]) if len(found) > asked.limit else None)
+        place = DOCUMENTS.open(grant.host_id, bank, asked.cursor)
+        after = DocumentPlace(*place) if place else None
+        found = await self._documents.list(grant.host_id, bank, after, asked.limit + 1)
+        return DOCUMENTS.close(grant.host_id, bank, found, asked.limit)
 
     async def forget_document(self, grant: Grant, bank: str, doc: UUID) -> None:
         """Forget a document and its units. Raises NotFound, PermissionDenied."""
@@ -311,10 +295,12 @@ class Knowledge:
         new = NewDirective(body.name, body.content, body.priority, describe_keeper(grant))
         return await self._curation.lay_down(grant.host_id, bank, new, grant.user)
 
-    async def directives(self, grant: Grant, asked: ListParameters) -> list[Directive]:
-        """List a bank's directives. Raises PermissionDenied."""
+    async def directives(self, grant: Grant, asked: BankPageParameters) -> Page[Directive]:
+        """List a bank's directives. Raises Invalid, PermissionDenied."""
         bank = await self._parts.reach(grant, asked.bank)
-        return await self._curation.directives(grant.host_id, bank, asked.limit)
+        place = DIRECTIVES.open(grant.host_id, bank, asked.cursor)
+        found = await self._curation.directives(grant.host_id, bank, asked.limit + 1, place)
+        return DIRECTIVES.close(grant.host_id, bank, found, asked.limit)
 
     async def withdraw(self, grant: Grant, bank: str, directive: UUID) -> None:
         """End a directive. Raises NotFound, PermissionDenied."""
@@ -332,7 +318,9 @@ class Knowledge:
         await self._parts.authorisation.require(grant, Action.LINK, bank, units=[link.first, link.second])
         return await self._curation.link(grant.host_id, bank, link, grant.user)
 
-    async def reflections(self, grant: Grant, asked: ListParameters) -> list[Reflection]:
-        """List what a bank came to see. Raises PermissionDenied."""
+    async def reflections(self, grant: Grant, asked: BankPageParameters) -> Page[Reflection]:
+        """List what a bank came to see. Raises Invalid, PermissionDenied."""
         bank = await self._parts.reach(grant, asked.bank)
-        return await self._curation.reflections(grant.host_id, bank, asked.limit)
+        place = REFLECTIONS.open(grant.host_id, bank, asked.cursor)
+        found = await self._curation.reflections(grant.host_id, bank, asked.limit + 1, place)
+        return REFLECTIONS.close(grant.host_id, bank, found, asked.limit)

@@ -8,10 +8,12 @@ from typing import Any
 
 from producers.errors import PermissionDenied
 from producers.service.authorisation import Action, require_write
-from producers.service.banks import BankBody, BankChange, BanksParameters, fit_name, listable_names, space_for
+from producers.service.banks import BANKS, BankBody, BankChange, BanksParameters, fit_name, listable_names, space_for
 from producers.service.dependencies import Dependencies
 from producers.service.intake import Intake
 from producers.service.knowledge import Knowledge
+from producers.service.listings import Lists
+from producers.service.paging import Page
 from producers.service.profiles import ProfileParameters, read_profile
 from producers.service.recall_service import Asking
 from producers.service.session_calls import SessionCalls
@@ -38,6 +40,7 @@ class Memory:
         self.revisions = Revisions(parts, settings)
         self.knowledge = Knowledge(parts, settings)
         self.memories = SingleMemories(parts, settings)
+        self.lists = Lists(parts)
 
     async def create_bank(self, grant: Grant, asked: Any) -> tuple[Bank, bool]:
         """Make a bank before its first turn; returns it and whether it is new.
@@ -59,11 +62,14 @@ class Memory:
         await self._parts.authorisation.require(grant, Action.SET_LANGUAGE, bank)
         return await self._parts.banks.speak(grant.host_id, bank, body.language, grant.user)
 
-    async def list_banks(self, grant: Grant, asked: BanksParameters) -> list[Bank]:
-        """List the banks a key reaches, by name."""
-        return await self._parts.banks.list(
-            grant.host_id, grant.space, names=listable_names(grant), after=asked.after, limit=asked.limit
+    async def list_banks(self, grant: Grant, asked: BanksParameters) -> Page[Bank]:
+        """List the banks a key reaches, by name. Raises Invalid."""
+        place = BANKS.open(grant.host_id, "", asked.cursor)
+        after = place[0] if place else asked.after
+        found = await self._parts.banks.list(
+            grant.host_id, grant.space, names=listable_names(grant), after=after, limit=asked.limit + 1
         )
+        return BANKS.close(grant.host_id, "", found, asked.limit)
 
     async def profile(self, grant: Grant, asked: ProfileParameters) -> Person:
         """Tell what is known of a person, and from where. Raises Invalid, PermissionDenied."""

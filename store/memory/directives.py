@@ -34,7 +34,10 @@ DIRECTIVE = text("""
 DIRECTIVES = text("""
     select v.directive_id, v.name, v.content, v.priority, v.laid_down_by from afterturn.agent_memory_directive_t v
      where v.host_id = :host and v.bank_id = :bank and v.active
-     order by v.priority desc, v.name, v.directive_id limit :limit""")
+       and (cast(:id as uuid) is null
+            or (-cast(v.priority as bigint), v.name, v.directive_id)
+               > (-cast(:priority as bigint), cast(:name as text), cast(:id as uuid)))
+     order by -cast(v.priority as bigint), v.name, v.directive_id limit :limit""")
 UNITS = text("""
     select count(*) from afterturn.agent_memory_unit_t u
      where u.host_id = :host and u.bank_id = :bank and u.unit_id = any(cast(:units as uuid[])) and u.active""")
@@ -45,7 +48,8 @@ LINK = text("""
 REFLECTIONS = text("""
     select r.reflection_id, r.content, r.update_ts from afterturn.agent_memory_reflection_t r
      where r.host_id = :host and r.bank_id = :bank and r.active
-     order by r.update_ts desc, r.reflection_id limit :limit""")
+       and (cast(:id as uuid) is null or (r.update_ts, r.reflection_id) < (cast(:at as timestamptz), cast(:id as uuid)))
+     order by r.update_ts desc, r.reflection_id desc limit :limit""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +136,13 @@ class Curation:
             await charge_quota(connection, origin.host, origin.bank, size)
         return directive, True
 
-    async def directives(self, host: UUID, bank: str, limit: int) -> list[Directive]:
-        """List the directives of a bank, the highest priority first."""
+    async def directives(
+        self, host: UUID, bank: str, limit: int, after: tuple[int, str, UUID] | None = None
+    ) -> list[Directive]:
+        """List the directives of a bank, the highest priority first, from behind one's priority, name and id."""
+        priority, name, directive = after or (None, None, None)
         place = {"host": host, "bank": identity.bank_id(host, bank), "limit": limit}
+        place |= {"priority": priority, "name": name, "id": directive}
         async with self._database.tenant(host) as connection:
             return [Directive(*row) for row in await connection.execute(DIRECTIVES, place)]
 
@@ -183,9 +191,12 @@ class Curation:
             await charge_quota(connection, origin.host, origin.bank, LINK_BYTES)
         return True
 
-    async def reflections(self, host: UUID, bank: str, limit: int) -> list[Reflection]:
-        """List what a bank came to see, the newest first."""
-        place = {"host": host, "bank": identity.bank_id(host, bank), "limit": limit}
+    async def reflections(
+        self, host: UUID, bank: str, limit: int, after: tuple[datetime, UUID] | None = None
+    ) -> list[Reflection]:
+        """List what a bank came to see, the newest first, from behind one's time and id."""
+        at, reflection = after or (None, None)
+        place = {"host": host, "bank": identity.bank_id(host, bank), "limit": limit, "at": at, "id": reflection}
         async with self._database.tenant(host) as connection:
             return [Reflection(*row) for row in await connection.execute(REFLECTIONS, place)]
 

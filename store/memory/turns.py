@@ -15,6 +15,7 @@ from store.database import Database
 from store.errors import NotFound, QuotaExceeded, ResourceBusy, StoreError, TurnBusy, TurnConflict
 from store.ledger.ledger import StageStatus, public_status
 from store.ledger.stages import Stage
+from store.memory.listings import Listings
 from store.memory.prepared_turns import Known, NewMessage, NewTurn, PreparedTurn, estimate_effort, prepare_turns
 from store.memory.session_history import SessionHistory
 from store.memory.turn_writes import Outcome, write_offered, write_together
@@ -80,6 +81,7 @@ class TurnStore:
         self._database = database
         self._clock = clock
         self.sessions = SessionHistory(database)
+        self.listings = Listings(database)
         self._writes: WeakValueDictionary[UUID, Coalescer[list[PreparedTurn], list[Outcome]]] = WeakValueDictionary()
         self._digest_keys: dict[UUID, bytes] = {}
         # Sessions that lived when last written to: their turns need not bring what makes bank and session.

@@ -308,3 +308,30 @@ async def test_an_error_about_a_turn_shows_none_of_its_texts(server: Loopback, t
     with pytest.raises(TurnConflictError) as caught:
         await twin(twin.client(server.url), "after_turn", "s", "1", asked)
     assert TEXT not in everything_in(caught.value)
+
+
+async def test_lists_are_read_page_by_page(server: Loopback, twin: Twin) -> None:
+    at = "2026-01-02T03:04:05Z"
+    session = {"session_id": "s", "turns": 1, "messages": 2, "last_position": 7, "updated_at": at}
+    turn = {"turn_id": "t", "position": 7, "accepted_at": at, "messages": 2}
+    unit = {"unit_id": "u", "kind": "experience", "text": TEXT, "cut": False}
+    directive = {"directive_id": "d", "name": "tone", "content": TEXT, "priority": 1, "laid_down_by": None}
+    rows = {
+        "banks": {"bank": "b", "scope": "host", "language": "auto"},
+        "sessions": session,
+        "turns": turn,
+        "units": unit,
+        "users": {"user": "id", "name": None},
+        "directives": directive,
+        "reflections": {"reflection_id": "r", "content": TEXT, "updated_at": at},
+    }
+    client = twin.client(server.url)
+    for name, row in rows.items():
+        server.answers(JSONResponse({name: [row], "cursor": "c", "has_more": True}))
+        of_session = ["s"] if name == "turns" else []
+        page = await twin(client, f"list_{name}", *of_session, cursor="before", limit=1)
+        assert (len(page.rows), page.cursor) == (1, "c")
+        assert TEXT not in repr(page)
+        place = {} if name in {"banks", "users"} else {"bank": "default"}
+        asked = {"limit": "1", "cursor": "before", **place, **({"session_id": "s"} if of_session else {})}
+        assert (server.seen[-1].path, server.seen[-1].params) == (f"/api/v1/{name}", asked)

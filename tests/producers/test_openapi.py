@@ -159,6 +159,10 @@ async def call_turns_and_recall(call: Caller, turn: dict[str, Any]) -> None:
     await call(200, "GET", f"{V1}/turns/monday/1")
     await call(200, "GET", f"{V1}/turns", session_id="monday", turn_id="1")
     await call(404, "GET", f"{V1}/turns/monday/2")
+    await call(200, "GET", f"{V1}/turns", session_id="monday")
+    await call(200, "GET", f"{V1}/sessions")
+    await call(200, "GET", f"{V1}/units", limit=1)
+    await call(200, "GET", f"{V1}/users")
     item = {"type": "message", "role": "user", "content": "When do we fly?"}
     place = {"session_id": "monday", "turn_id": "2"}
     await call(200, "POST", f"{V1}/turns/before", {**place, "current_input": [item]})

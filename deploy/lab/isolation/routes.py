@@ -203,6 +203,14 @@ ROUTES: dict[str, TrialRoute] = {
     "GET /api/v1/turns": _make_read_route(
         lambda t: TrialRequest("GET", f"/api/v1/turns?session_id={SESSION}&turn_id={TURN}&bank={_quote_bank(t)}")
     ),
+    "GET /api/v1/turns of a session": _make_read_route(
+        lambda t: TrialRequest("GET", f"/api/v1/turns?session_id={SESSION}&bank={_quote_bank(t)}")
+    ),
+    "GET /api/v1/sessions": _make_read_route(lambda t: TrialRequest("GET", f"/api/v1/sessions?bank={_quote_bank(t)}")),
+    "GET /api/v1/units": _make_read_route(
+        lambda t: TrialRequest("GET", f"/api/v1/units?limit=1000&bank={_quote_bank(t)}")
+    ),
+    "GET /api/v1/users": _make_read_route(lambda _: TrialRequest("GET", "/api/v1/users?limit=1000")),
     **_make_recall_routes("/api/v1/recall"),
     **_make_recall_routes("/api/v1/recall/jobs", ttl_s=60),
     "GET /api/v1/recall/jobs/{job_id}": _make_read_route(

@@ -19,6 +19,7 @@ from afterturn_client.answers import (
     RecallJobState,
     RefusedTurn,
     StageStatus,
+    TurnMessage,
     TurnReceipt,
     TurnStatus,
     Unit,
@@ -46,6 +47,16 @@ from afterturn_client.errors import (
     UnreachableError,
 )
 from afterturn_client.lifecycle import KeptTurn, PreparedTurn
+from afterturn_client.lists import (
+    ListedBank,
+    ListedDirective,
+    ListedReflection,
+    ListedSession,
+    ListedTurn,
+    ListedUnit,
+    ListedUser,
+    Page,
+)
 from afterturn_client.profiles import Fact, Profile
 from afterturn_client.retry import RetryPolicy
 from afterturn_client.turns import Message, NewTurn
@@ -70,9 +81,17 @@ __all__ = [
     "InvalidArgumentError",
     "InvalidRequestError",
     "KeptTurn",
+    "ListedBank",
+    "ListedDirective",
+    "ListedReflection",
+    "ListedSession",
+    "ListedTurn",
+    "ListedUnit",
+    "ListedUser",
     "Message",
     "NewTurn",
     "NotFoundError",
+    "Page",
     "PayloadTooLargeError",
     "PermissionDeniedError",
     "PreparedTurn",
@@ -88,6 +107,7 @@ __all__ = [
     "RetryPolicy",
     "StageStatus",
     "TurnConflictError",
+    "TurnMessage",
     "TurnReceipt",
     "TurnStatus",
     "UnauthenticatedError",

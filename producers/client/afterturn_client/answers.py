@@ -70,12 +70,23 @@ class StageStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnMessage:
+    """One message of a turn; `raw` holds it with what came beside its text."""
+
+    unit_id: str
+    role: str | None
+    content: str = field(repr=False)
+    raw: Mapping[str, Any] = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class TurnStatus:
-    """A turn's position and its way through the stages, by name."""
+    """A turn's position, its way through the stages, by name, and those of its messages that are remembered."""
 
     position: int
     accepted_at: datetime
     stages: Mapping[str, StageStatus]
+    messages: tuple[TurnMessage, ...] = field(default=(), repr=False)
 
     @property
     def settled(self) -> bool:
@@ -216,6 +227,7 @@ def read_turn_status(value: object) -> TurnStatus:
         fields.integer("position"),
         fields.moment("accepted_at"),
         {name: _parse_stage(stages.object(name)) for name in stages.values},
+        tuple(map(_parse_message, fields.objects("messages"))) if "messages" in fields.values else (),
     )
 
 
@@ -298,6 +310,10 @@ def _parse_document(fields: Fields) -> Document:
         updated_at=fields.moment("updated_at"),
         units=fields.integer("units"),
     )
+
+
+def _parse_message(fields: Fields) -> TurnMessage:
+    return TurnMessage(fields.text("unit_id"), fields.maybe_text("role"), fields.text("content"), fields.values)
 
 
 def _parse_stage(fields: Fields) -> StageStatus:

@@ -8,7 +8,7 @@ from typing import Self, TypeVar, Unpack
 
 import httpx
 
-from afterturn_client import answers, calls
+from afterturn_client import answers, calls, lists
 from afterturn_client.calls import Call, DocumentOptions, RecallOptions
 from afterturn_client.lifecycle import AfterTurnOptions, BeforeTurnOptions, Item, KeptTurn, PreparedTurn
 from afterturn_client.profiles import Profile, ProfileOptions
@@ -112,6 +112,44 @@ class AsyncAfterturn:
     ) -> answers.DocumentPage:
         """List a bank's documents, those written last first; `cursor` is that of the page before."""
         return await self._run(self._target.list_documents(cursor, limit, bank))
+
+    async def list_banks(self, *, cursor: str | None = None, limit: int = 200) -> lists.Page[lists.ListedBank]:
+        """List the banks that the key reaches, by name; `cursor` is that of the page before."""
+        return await self._run(self._target.list_rows(lists.BANKS, cursor, limit, None))
+
+    async def list_sessions(
+        self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
+    ) -> lists.Page[lists.ListedSession]:
+        """List a bank's sessions, the one with the newest turn first; `cursor` is that of the page before."""
+        return await self._run(self._target.list_rows(lists.SESSIONS, cursor, limit, bank))
+
+    async def list_turns(
+        self, session_id: str, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
+    ) -> lists.Page[lists.ListedTurn]:
+        """List a session's turns in their order; `cursor` is that of the page before."""
+        return await self._run(self._target.list_rows(lists.TURNS, cursor, limit, bank, session_id))
+
+    async def list_units(
+        self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
+    ) -> lists.Page[lists.ListedUnit]:
+        """List a bank's units in the order of their ids; `cursor` is that of the page before."""
+        return await self._run(self._target.list_rows(lists.UNITS, cursor, limit, bank))
+
+    async def list_users(self, *, cursor: str | None = None, limit: int = 200) -> lists.Page[lists.ListedUser]:
+        """List the users that the key reaches; `cursor` is that of the page before."""
+        return await self._run(self._target.list_rows(lists.USERS, cursor, limit, None))
+
+    async def list_directives(
+        self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
+    ) -> lists.Page[lists.ListedDirective]:
+        """List a bank's directives, the most important first; `cursor` is that of the page before."""
+        return await self._run(self._target.list_rows(lists.DIRECTIVES, cursor, limit, bank))
+
+    async def list_reflections(
+        self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
+    ) -> lists.Page[lists.ListedReflection]:
+        """List what a bank came to see in its facts, the newest first; `cursor` is that of the page before."""
+        return await self._run(self._target.list_rows(lists.REFLECTIONS, cursor, limit, bank))
 
     async def turn_status(self, session_id: str, turn_id: str, *, bank: str | None = None) -> answers.TurnStatus:
         """Say where a turn is in each stage. Raises NotFoundError."""
@@ -274,6 +312,44 @@ class Afterturn:
     ) -> answers.DocumentPage:
         """As AsyncAfterturn.list_documents."""
         return self._run(self._target.list_documents(cursor, limit, bank))
+
+    def list_banks(self, *, cursor: str | None = None, limit: int = 200) -> lists.Page[lists.ListedBank]:
+        """As AsyncAfterturn.list_banks."""
+        return self._run(self._target.list_rows(lists.BANKS, cursor, limit, None))
+
+    def list_sessions(
+        self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
+    ) -> lists.Page[lists.ListedSession]:
+        """As AsyncAfterturn.list_sessions."""
+        return self._run(self._target.list_rows(lists.SESSIONS, cursor, limit, bank))
+
+    def list_turns(
+        self, session_id: str, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
+    ) -> lists.Page[lists.ListedTurn]:
+        """As AsyncAfterturn.list_turns."""
+        return self._run(self._target.list_rows(lists.TURNS, cursor, limit, bank, session_id))
+
+    def list_units(
+        self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
+    ) -> lists.Page[lists.ListedUnit]:
+        """As AsyncAfterturn.list_units."""
+        return self._run(self._target.list_rows(lists.UNITS, cursor, limit, bank))
+
+    def list_users(self, *, cursor: str | None = None, limit: int = 200) -> lists.Page[lists.ListedUser]:
+        """As AsyncAfterturn.list_users."""
+        return self._run(self._target.list_rows(lists.USERS, cursor, limit, None))
+
+    def list_directives(
+        self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
+    ) -> lists.Page[lists.ListedDirective]:
+        """As AsyncAfterturn.list_directives."""
+        return self._run(self._target.list_rows(lists.DIRECTIVES, cursor, limit, bank))
+
+    def list_reflections(
+        self, *, cursor: str | None = None, limit: int = 200, bank: str | None = None
+    ) -> lists.Page[lists.ListedReflection]:
+        """As AsyncAfterturn.list_reflections."""
+        return self._run(self._target.list_rows(lists.REFLECTIONS, cursor, limit, bank))
 
     def turn_status(self, session_id: str, turn_id: str, *, bank: str | None = None) -> answers.TurnStatus:
         """As AsyncAfterturn.turn_status."""

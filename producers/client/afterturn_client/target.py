@@ -9,6 +9,7 @@ import httpx
 from afterturn_client import answers, calls, lifecycle
 from afterturn_client.calls import Call, DocumentOptions, RecallOptions
 from afterturn_client.errors import InvalidRequestError
+from afterturn_client.lists import ListKind, Page, call_list
 from afterturn_client.retry import RetryPolicy
 from afterturn_client.transport import check_base_url, check_way, is_loopback
 from afterturn_client.turns import Messages, NewTurn, TurnOptions
@@ -82,6 +83,15 @@ class Target:
     def list_documents(self, cursor: str | None, limit: int, bank: str | None) -> Call[answers.DocumentPage]:
         """Build the call that lists a page of documents."""
         return calls.list_documents(cursor, limit, bank or self.bank, self.timeout_s)
+
+    def list_rows(
+        self, kind: ListKind[T], cursor: str | None, limit: int, bank: str | None, session_id: str | None = None
+    ) -> Call[Page[T]]:
+        """Build the call that lists a page."""
+        place = {"bank": bank or self.bank} if kind.of_bank else {}
+        if session_id is not None:
+            place["session_id"] = session_id
+        return call_list(kind, cursor, limit, place, self.timeout_s)
 
     def correct_unit(
         self, unit_id: str, content: str, version: int | None, bank: str | None

@@ -123,7 +123,7 @@ async def test_every_route_of_the_application_is_tried_or_it_is_said_why_not(che
     assert list_tried_routes() | set(UNTRIED) <= served
 
 
-@pytest.mark.parametrize("path", ["/v1/memories/{memory_id:path}", "/mcp/tools", "/console/banks", "/api/v1/sessions"])
+@pytest.mark.parametrize("path", ["/v1/memories/{memory_id:path}", "/mcp/tools", "/console/banks", "/api/v1/agents"])
 def test_a_route_that_is_added_later_is_named(path: str) -> None:
     app = FastAPI(openapi_url=None)
 

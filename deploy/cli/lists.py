@@ -1,0 +1,235 @@
+"""`afterturn banks|sessions|turns|users list|show`: what a key reaches, page by page, over HTTP."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import is_dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from afterturn_client import Afterturn, Page
+from rich.table import Table
+
+from deploy.cli import name_arguments
+from deploy.cli.output import create_console, exit_with, print_json, print_notice, replace_unprintable
+from deploy.cli.running_stack import DataOption, JsonOption, create_client, exit_on_api_error, find_running_stack
+
+#: Rows that one request asks for, and a list shows unless it is told otherwise.
+PAGE = 200
+
+BankOption = Annotated[str, typer.Option(parser=name_arguments.parse_bank, metavar="NAME", help="The bank.")]
+SessionArgument = Annotated[
+    str, typer.Argument(parser=name_arguments.parse_session, metavar="SESSION", help="The agent's name for it.")
+]
+LimitOption = Annotated[int, typer.Option(min=1, max=1000, help="Rows at most.")]
+CursorOption = Annotated[
+    str | None, typer.Option(metavar="CURSOR", help="Go on behind the page whose `cursor` this is (see --json).")
+]
+
+
+def _group(what: str) -> typer.Typer:
+    return typer.Typer(help=f"List and show {what}.", no_args_is_help=True, rich_markup_mode="markdown")
+
+
+banks_app = _group("the banks that the key reaches")
+sessions_app = _group("the sessions of a bank")
+turns_app = _group("the turns of a session")
+users_app = _group("the users that the key reaches")
+
+
+@banks_app.command("list")
+def list_banks(
+    *, limit: LimitOption = PAGE, cursor: CursorOption = None, data: DataOption = None, as_json: JsonOption = False
+) -> None:
+    """List the banks that the key reaches, by name.
+
+    **Example:** `afterturn banks list --limit 20`
+    """
+    with _open(data, "default") as client:
+        _print_page("banks", client.list_banks(cursor=cursor, limit=limit), as_json=as_json)
+
+
+@banks_app.command("show")
+def show_bank(
+    bank: Annotated[str, typer.Argument(parser=name_arguments.parse_bank, metavar="BANK", help="Its whole name.")],
+    *,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a bank: whose it is, its language, and how far each stage is with it.
+
+    **Example:** `afterturn banks show support`
+    """
+    with _open(data, bank) as client:
+        found = _find(client, _read_banks, "bank", bank)
+        _print_one({**_as_json(found), "freshness": _as_json(client.freshness())}, as_json=as_json)
+
+
+@sessions_app.command("list")
+def list_sessions(
+    *,
+    bank: BankOption = "default",
+    limit: LimitOption = PAGE,
+    cursor: CursorOption = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the sessions of a bank, the one with the newest turn first.
+
+    **Example:** `afterturn sessions list --bank support`
+    """
+    with _open(data, bank) as client:
+        _print_page("sessions", client.list_sessions(cursor=cursor, limit=limit), as_json=as_json)
+
+
+@sessions_app.command("show")
+def show_session(
+    session: SessionArgument, *, bank: BankOption = "default", data: DataOption = None, as_json: JsonOption = False
+) -> None:
+    """Show a session: how much was said in it, and when last.
+
+    **Example:** `afterturn sessions show monday --bank support`
+    """
+    with _open(data, bank) as client:
+        found = _find(client, _read_sessions, "session_id", session)
+        _print_one(_as_json(found), as_json=as_json)
+
+
+@turns_app.command("list")
+def list_turns(
+    session: SessionArgument,
+    *,
+    bank: BankOption = "default",
+    limit: LimitOption = PAGE,
+    cursor: CursorOption = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the turns of a session in their order.
+
+    **Example:** `afterturn turns list monday --bank support`
+    """
+    with _open(data, bank) as client:
+        _print_page("turns", client.list_turns(session, cursor=cursor, limit=limit), as_json=as_json)
+
+
+@turns_app.command("show")
+def show_turn(
+    session: SessionArgument,
+    turn: Annotated[str, typer.Argument(metavar="TURN", help="The agent's name for it.")],
+    *,
+    bank: BankOption = "default",
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a turn: how far each stage is with it, and what was said.
+
+    **Example:** `afterturn turns show monday 1 --bank support`
+    """
+    with _open(data, bank) as client:
+        _print_one(_as_json(client.turn_status(session, turn)), as_json=as_json)
+
+
+@users_app.command("list")
+def list_users(
+    *, limit: LimitOption = PAGE, cursor: CursorOption = None, data: DataOption = None, as_json: JsonOption = False
+) -> None:
+    """List the users of whom something is remembered; a name is shown where it is known.
+
+    **Example:** `afterturn users list`
+    """
+    with _open(data, "default") as client:
+        _print_page("users", client.list_users(cursor=cursor, limit=limit), as_json=as_json)
+
+
+@users_app.command("show")
+def show_user(
+    user: Annotated[str, typer.Argument(metavar="USER", help="The user's name, or id as `users list` shows it.")],
+    *,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a user; what is known of the person is told by `afterturn profile`.
+
+    **Example:** `afterturn users show ana`
+    """
+    with _open(data, "default") as client:
+        _print_one(_as_json(_find(client, _read_users, "name", user, "user")), as_json=as_json)
+
+
+@contextmanager
+def _open(data: Path | None, bank: str) -> Iterator[Afterturn]:
+    """Lend a client of the running stack; the errors of the API end the command with a line."""
+    stack = find_running_stack(data)
+    with create_client(stack, bank) as client, exit_on_api_error(stack):
+        yield client
+
+
+def _read_banks(client: Afterturn, cursor: str | None) -> Page[Any]:
+    return client.list_banks(cursor=cursor)
+
+
+def _read_sessions(client: Afterturn, cursor: str | None) -> Page[Any]:
+    return client.list_sessions(cursor=cursor)
+
+
+def _read_users(client: Afterturn, cursor: str | None) -> Page[Any]:
+    return client.list_users(cursor=cursor)
+
+
+def _find(client: Afterturn, read: Callable[[Afterturn, str | None], Page[Any]], *named: str) -> Any:
+    """Return the row whose field has this value (field, value, further fields); ends with status 1 without one."""
+    field, value, *more = named
+    cursor = None
+    while True:
+        page = read(client, cursor)
+        for row in page.rows:
+            if value in [getattr(row, name) for name in (field, *more)]:
+                return row
+        if (cursor := page.cursor) is None:
+            raise exit_with(f"the key reaches nothing that is called {value!r}", 1)
+
+
+def _print_page(name: str, page: Page[Any], *, as_json: bool) -> None:
+    rows = [_as_json(row) for row in page.rows]
+    if as_json:
+        print_json({name: rows, "cursor": page.cursor, "has_more": page.cursor is not None})
+        return
+    if rows:
+        table = Table(*rows[0], box=None, pad_edge=False)
+        for row in rows:
+            table.add_row(*(_show(value) for value in row.values()))
+        create_console().print(table)
+    if page.cursor:
+        print_notice(f"there are more: go on with --cursor {page.cursor}")
+
+
+def _print_one(shown: Mapping[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(shown)
+        return
+    table = Table("", "", box=None, pad_edge=False, show_header=False)
+    for name, value in shown.items():
+        table.add_row(name, _show(value))
+    create_console().print(table)
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, list):
+        return "\n".join(map(_show, value))
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_show(one)}" for name, one in value.items() if one not in (None, [], {}))
+    return "" if value is None else replace_unprintable(str(value))
+
+
+def _as_json(value: Any) -> Any:
+    """Return an answer of the client as JSON values."""
+    if is_dataclass(value) and not isinstance(value, type):
+        fields = {name: _as_json(getattr(value, name)) for name in value.__dataclass_fields__}
+        return fields.pop("raw", None) or fields
+    if isinstance(value, Mapping):
+        return {name: _as_json(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(one) for one in value]
+    return value.isoformat() if isinstance(value, datetime) else value

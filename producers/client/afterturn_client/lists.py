@@ -1,0 +1,156 @@
+"""Lists of the service, page by page: calls and what they answer. No repr shows a remembered text."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from afterturn_client.calls import Call
+from afterturn_client.reading import Fields
+from afterturn_client.transport import Request
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """Rows of a list in its order, and the cursor of the next page; None on the last."""
+
+    rows: tuple[T, ...]
+    cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedBank:
+    """A bank by its whole name; `scope` is host, agent or user."""
+
+    bank: str
+    scope: str
+    language: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSession:
+    """A session by the agent's name for it (None for one that came without), and how much was said in it."""
+
+    session_id: str | None
+    turns: int
+    messages: int
+    last_position: int
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTurn:
+    """A turn by the agent's name for it, and how many of its messages are remembered."""
+
+    turn_id: str | None
+    position: int
+    accepted_at: datetime
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListedUnit:
+    """A unit; where `cut`, `text` is the beginning of it. `raw` holds all that the list says."""
+
+    unit_id: str
+    kind: str
+    text: str = field(repr=False)
+    cut: bool
+    raw: Mapping[str, Any] = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedUser:
+    """A user by id, and by name where that is known."""
+
+    user: str
+    name: str | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedDirective:
+    """A standing instruction of a bank."""
+
+    directive_id: str
+    name: str = field(repr=False)
+    content: str = field(repr=False)
+    priority: int
+    laid_down_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedReflection:
+    """What a bank came to see in its facts."""
+
+    reflection_id: str
+    content: str = field(repr=False)
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ListKind(Generic[T]):
+    """A list of the service: its path and the name of its rows, whether it is of one bank, how a row is read."""
+
+    name: str
+    of_bank: bool
+    read: Callable[[Fields], T]
+
+    def page(self, value: object) -> Page[T]:
+        """Read a page."""
+        fields = Fields.of(value, self.name)
+        return Page(tuple(map(self.read, fields.objects(self.name))), fields.maybe_text("cursor"))
+
+
+def call_list(
+    kind: ListKind[T],
+    cursor: str | None,
+    limit: int,
+    place: Mapping[str, str],
+    timeout_s: float,
+) -> Call[Page[T]]:
+    """GET /api/v1/banks, sessions, turns, units, users, directives or reflections: one page; `place` says of what."""
+    params: dict[str, str | int] = {"limit": limit, **place, **({"cursor": cursor} if cursor else {})}
+    return Call(Request("GET", f"/api/v1/{kind.name}", params, timeout_s=timeout_s), kind.page)
+
+
+def _read_bank(fields: Fields) -> ListedBank:
+    return ListedBank(fields.text("bank"), fields.text("scope"), fields.text("language"))
+
+
+def _read_session(fields: Fields) -> ListedSession:
+    counts = (fields.integer(name) for name in ("turns", "messages", "last_position"))
+    return ListedSession(fields.maybe_text("session_id"), *counts, updated_at=fields.moment("updated_at"))
+
+
+def _read_turn(fields: Fields) -> ListedTurn:
+    at = fields.moment("accepted_at")
+    return ListedTurn(fields.maybe_text("turn_id"), fields.integer("position"), at, fields.integer("messages"))
+
+
+def _read_unit(fields: Fields) -> ListedUnit:
+    shown = fields.text("unit_id"), fields.text("kind"), fields.text("text")
+    return ListedUnit(*shown, fields.flag("cut"), fields.values)
+
+
+def _read_user(fields: Fields) -> ListedUser:
+    return ListedUser(fields.text("user"), fields.maybe_text("name"))
+
+
+def _read_directive(fields: Fields) -> ListedDirective:
+    shown = fields.text("directive_id"), fields.text("name"), fields.text("content")
+    return ListedDirective(*shown, fields.integer("priority"), fields.maybe_text("laid_down_by"))
+
+
+def _read_reflection(fields: Fields) -> ListedReflection:
+    return ListedReflection(fields.text("reflection_id"), fields.text("content"), fields.moment("updated_at"))
+
+
+BANKS = ListKind("banks", False, _read_bank)
+SESSIONS = ListKind("sessions", True, _read_session)
+TURNS = ListKind("turns", True, _read_turn)
+UNITS = ListKind("units", True, _read_unit)
+USERS = ListKind("users", False, _read_user)
+DIRECTIVES = ListKind("directives", True, _read_directive)
+REFLECTIONS = ListKind("reflections", True, _read_reflection)

@@ -1,0 +1,211 @@
+"""Lists of what a key reaches: sessions, turns with their messages, units, users; and how they look on the wire."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, ClassVar
+from uuid import UUID
+
+from producers.service.banks import listable_names
+from producers.service.dependencies import Dependencies
+from producers.service.fields import SessionName
+from producers.service.paging import (
+    BankPageParameters,
+    Listing,
+    Page,
+    PageAnswer,
+    PageParameters,
+    read_position,
+)
+from producers.service.wire import WireModel
+from store import identity
+from store.memory.listings import SessionListed, TurnListed, TurnMessageShown, UnitListed, UserListed
+from store.tenancy.keys import Grant
+
+SESSION: Mapping[str, Any] = {
+    "session_id": "monday",
+    "turns": 2,
+    "messages": 4,
+    "last_position": 42,
+    "updated_at": "2026-03-02T09:30:00+00:00",
+}
+TURN: Mapping[str, Any] = {
+    "turn_id": "1",
+    "position": 42,
+    "accepted_at": "2026-03-02T09:30:00+00:00",
+    "messages": 2,
+}
+UNIT: Mapping[str, Any] = {
+    "unit_id": "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20",
+    "kind": "experience",
+    "text": "We fly to Lisbon on Friday",
+    "cut": False,
+    "origin": "message",
+    "session_id": "monday",
+    "turn_id": "1",
+    "ordinal": 0,
+    "role": "user",
+    "name": None,
+    "occurred_at": "2026-03-02T09:30:00+00:00",
+    "position": 42,
+}
+USER: Mapping[str, Any] = {"user": "6d3c5f0e-8a41-5c5b-9a55-0d5f6f2d9c11", "name": "ana"}
+
+
+class TurnsParameters(BankPageParameters):
+    """Which session of which bank, how many turns at most, and from behind which page."""
+
+    session_id: SessionName
+
+
+class SessionListedAnswer(WireModel):
+    """A session in the agent's own name (null for one that came without), and how much was said in it."""
+
+    session_id: str | None
+    turns: int
+    messages: int
+    last_position: int
+    updated_at: datetime
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = SESSION
+
+
+class SessionsAnswer(PageAnswer):
+    """A page of a bank's sessions, the one with the newest turn first."""
+
+    sessions: list[SessionListedAnswer]
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"sessions": [SESSION], **PageAnswer.EXAMPLE}
+
+
+class TurnListedAnswer(WireModel):
+    """A turn in the agent's own name, where it stands in the log, and how many of its messages are remembered."""
+
+    turn_id: str | None
+    position: int
+    accepted_at: datetime
+    messages: int
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = TURN
+
+
+class TurnsAnswer(PageAnswer):
+    """A page of a session's turns, in their order."""
+
+    turns: list[TurnListedAnswer]
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"turns": [TURN], **PageAnswer.EXAMPLE}
+
+
+class UnitListedAnswer(WireModel):
+    """A unit with the first 2,000 characters of its text; where `cut`, the whole of it is had by `unit_id`."""
+
+    unit_id: UUID
+    kind: str
+    text: str
+    cut: bool
+    origin: str
+    session_id: str | None
+    turn_id: str | None
+    ordinal: int | None
+    role: str | None
+    name: str | None
+    occurred_at: datetime
+    position: int
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = UNIT
+
+
+class UnitsAnswer(PageAnswer):
+    """A page of a bank's units, in the order of their ids."""
+
+    units: list[UnitListedAnswer]
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"units": [UNIT], **PageAnswer.EXAMPLE}
+
+
+class UserListedAnswer(WireModel):
+    """A user of whom something is remembered; `name` where a bank of the user's own, or the key, tells it."""
+
+    user: UUID
+    name: str | None
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = USER
+
+
+class UsersAnswer(PageAnswer):
+    """A page of the users that a key reaches, in the order of their ids."""
+
+    users: list[UserListedAnswer]
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"users": [USER], **PageAnswer.EXAMPLE}
+
+
+def _session_place(session: SessionListed) -> tuple[object, ...]:
+    return session.last_position, session.key
+
+
+def _turn_place(turn: TurnListed) -> tuple[object, ...]:
+    return (turn.seq,)
+
+
+def _unit_place(unit: UnitListed) -> tuple[object, ...]:
+    return (unit.unit_id,)
+
+
+def _user_place(user: UserListed) -> tuple[object, ...]:
+    return (user.user,)
+
+
+SESSIONS: Listing[SessionListed] = Listing("sessions", _session_place, (read_position, UUID))
+TURNS: Listing[TurnListed] = Listing("turns", _turn_place, (read_position,))
+UNITS: Listing[UnitListed] = Listing("units", _unit_place, (UUID,))
+USERS: Listing[UserListed] = Listing("users", _user_place, (UUID,))
+
+
+class Lists:
+    """Pages of what a key reaches; every call takes its grant, as the facade's do."""
+
+    def __init__(self, parts: Dependencies) -> None:
+        """Stand on these parts."""
+        self._parts = parts
+        self._listings = parts.turns.listings
+
+    async def sessions(self, grant: Grant, asked: BankPageParameters) -> Page[SessionListed]:
+        """List a bank's sessions. Raises Invalid, PermissionDenied."""
+        bank = await self._parts.reach(grant, asked.bank)
+        place = SESSIONS.open(grant.host_id, bank, asked.cursor)
+        found = await self._listings.sessions(grant.host_id, bank, place, asked.limit + 1)
+        return SESSIONS.close(grant.host_id, bank, found, asked.limit)
+
+    async def turns(self, grant: Grant, asked: TurnsParameters) -> Page[TurnListed]:
+        """List a session's turns. Raises Invalid, PermissionDenied."""
+        bank = await self._parts.reach(grant, asked.bank)
+        scope = f"{bank}\0{asked.session_id}"
+        place = TURNS.open(grant.host_id, scope, asked.cursor)
+        found = await self._listings.turns(
+            grant.host_id, bank, asked.session_id, place[0] if place else None, asked.limit + 1
+        )
+        return TURNS.close(grant.host_id, scope, found, asked.limit)
+
+    async def messages(self, grant: Grant, bank: str, session_id: str, turn_id: str) -> list[TurnMessageShown]:
+        """Return the messages of a turn that are remembered. Raises PermissionDenied."""
+        bank = await self._parts.reach(grant, bank)
+        return await self._listings.messages(grant.host_id, bank, session_id, turn_id)
+
+    async def units(self, grant: Grant, asked: BankPageParameters) -> Page[UnitListed]:
+        """List a bank's units. Raises Invalid, PermissionDenied."""
+        bank = await self._parts.reach(grant, asked.bank)
+        place = UNITS.open(grant.host_id, bank, asked.cursor)
+        found = await self._listings.units(grant.host_id, bank, place[0] if place else None, asked.limit + 1)
+        return UNITS.close(grant.host_id, bank, found, asked.limit)
+
+    async def users(self, grant: Grant, asked: PageParameters) -> Page[UserListed]:
+        """List the users a key reaches: its own alone, for a key of a user. Raises Invalid."""
+        place = USERS.open(grant.host_id, "", asked.cursor)
+        names = listable_names(grant)
+        if grant.user is not None:
+            own = UserListed(identity.user_id(grant.host_id, grant.user), grant.user)
+            return Page([] if place else [own], None)
+        after = place[0] if place else None
+        found = await self._listings.users(grant.host_id, grant.space, names, after, asked.limit + 1)
+        return USERS.close(grant.host_id, "", found, asked.limit)

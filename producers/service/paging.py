@@ -1,0 +1,124 @@
+"""Pages of lists: a cursor says behind which row the next page begins, and means nothing anywhere else. Pure."""
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar, Generic, TypeVar
+from uuid import UUID
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field
+
+from producers.errors import Invalid, Problem
+from producers.service.fields import POSITION_MAX, BankName
+from producers.service.wire import WireModel
+from store.log.storable import check_text
+
+T = TypeVar("T")
+
+MAX_LISTED = 1000
+#: Characters of the longest cursor: one that holds a name of 256 bytes.
+CURSOR_CHARACTERS = 2_000
+
+
+class PageParameters(BaseModel):
+    """How many at most, and from behind which page."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    limit: int = Field(200, ge=1, le=MAX_LISTED)
+    cursor: str | None = Field(None, min_length=1, max_length=CURSOR_CHARACTERS)
+
+
+class PageAnswer(WireModel):
+    """`cursor` asks for the next page of the same list; it is null, and `has_more` false, on the last."""
+
+    cursor: str | None
+    has_more: bool
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"cursor": None, "has_more": False}
+
+
+class BankPageParameters(PageParameters):
+    """Of which bank, how many at most, and from behind which page."""
+
+    bank: BankName = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """Rows of a list in its order, and the cursor of the next page; None on the last."""
+
+    rows: Sequence[T]
+    cursor: str | None
+
+    def as_json(self, name: str, rows: Sequence[Any] | None = None) -> dict[str, Any]:
+        """Return the page as the API shows it: its rows, or what is shown of them, under `name`."""
+        return {name: self.rows if rows is None else rows, "cursor": self.cursor, "has_more": self.cursor is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[T]):
+    """A list and its order: `place` gives the values that order a row, `read` reads each back from text."""
+
+    name: str
+    place: Callable[[T], tuple[object, ...]]
+    read: tuple[Callable[[str], Any], ...]
+
+    def open(self, host: UUID, scope: str, cursor: str | None) -> tuple[Any, ...] | None:
+        """Return the place that a cursor names, None without one.
+
+        Raises Invalid for what no page of this list, of this tenant and scope, gave.
+        """
+        if cursor is None:
+            return None
+        try:
+            mark, *values = orjson.loads(base64.urlsafe_b64decode(cursor.encode("ascii")))
+            if mark != self._mark(host, scope):
+                raise ValueError("another list's")  # noqa: TRY301 - one answer to all of them
+            return tuple(read(value) for read, value in zip(self.read, values, strict=True))
+        except (ValueError, TypeError, AttributeError, binascii.Error):
+            raise Invalid(Problem("cursor", "must be a cursor that a page of this list gave")) from None
+
+    def close(self, host: UUID, scope: str, found: Sequence[T], limit: int) -> Page[T]:
+        """Return the page of what was found, which is one more than `limit` where there is a next one."""
+        if len(found) <= limit:
+            return Page(found, None)
+        values = [self._mark(host, scope), *map(str, self.place(found[limit - 1]))]
+        return Page(found[:limit], base64.urlsafe_b64encode(orjson.dumps(values)).decode("ascii"))
+
+    def _mark(self, host: UUID, scope: str) -> str:
+        return hashlib.sha256(f"{host}\0{self.name}\0{scope}".encode()).hexdigest()[:16]
+
+
+def read_position(value: str) -> int:
+    """Return a number that a column can hold. Raises ValueError."""
+    number = int(value)
+    if not -1 <= number <= POSITION_MAX:
+        raise ValueError("no position")
+    return number
+
+
+def read_priority(value: str) -> int:
+    """Return a number of 32 bits. Raises ValueError."""
+    number = int(value)
+    if not -(2**31) <= number < 2**31:
+        raise ValueError("no priority")
+    return number
+
+
+def read_moment(value: str) -> datetime:
+    """Return a time with its zone. Raises ValueError."""
+    moment = datetime.fromisoformat(value)
+    if moment.tzinfo is None:
+        raise ValueError("no zone")
+    return moment
+
+
+def read_name(value: str) -> str:
+    """Return a text that a column can hold. Raises ValueError."""
+    check_text(value)
+    return value
