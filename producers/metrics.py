@@ -65,7 +65,7 @@ for _outcome in ("sent", "coalesced", "failed"):
     NOTIFICATIONS.labels(_outcome)
 for _outcome in ("written", "dropped"):
     CALLS_AUDITED.labels(_outcome)
-for _part in ("embedding", "dense", "lexical", "entities", "time", "recent", "pinned", "rerank"):
+for _part in ("embedding", "dense", "lexical", "time", "recent", "pinned", "rerank"):
     RECALL_DEGRADED.labels(_part)
 for _what in ("recall_jobs", "batches", "address", "fairness"):
     SHED.labels(_what)

@@ -144,7 +144,6 @@ def _build_search(
         bank=bank.bank_id,
         question=parse_question(""),
         statistics=Statistics(max(bank.units, 1), 1.0, {}),
-        related={},
         generation=unit.generation,
         vector=unit.vector,
         tail={},

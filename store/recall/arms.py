@@ -23,19 +23,17 @@ class Search:
     """One question to one bank as the arms see it.
 
     `vector` is the question's, of the given generation, None where there is none to be had; `tail` are vectors of
-    units that have none stored yet, and have passed the filters. `related` are words near the question's, with their
-    importance beside a word asked for. `lists`: so many of the index by nearness over the bank's vectors are read, 0
-    where all vectors are. `times` are those the question asks for, `now` is when it is asked, None for whenever,
-    `told_at` when the bank was last told something. `pinned` is to be told whatever is asked. `earlier`
-    is what was said otherwise when the question wants to know what was known then. `waiting` are the packed postings of
-    units whose words are not in the index yet.
+    units that have none stored yet, and have passed the filters. `lists`: so many of the index by nearness over the
+    bank's vectors are read, 0 where all vectors are. `times` are those the question asks for, `now` is when it is
+    asked, None for whenever, `told_at` when the bank was last told something. `pinned` is to be told whatever is asked.
+    `earlier` is what was said otherwise when the question wants to know what was known then. `waiting` are the packed
+    postings of units whose words are not in the index yet.
     """
 
     host: UUID
     bank: UUID
     question: Question
     statistics: Statistics
-    related: Mapping[str, float] = field(repr=False)
     generation: int
     vector: NDArray[np.float32] | None = field(repr=False)
     tail: Mapping[UUID, NDArray[np.float32]] = field(repr=False)

@@ -42,9 +42,10 @@ def deduplicate_ranking(ranking: Ranking, pool: Pool, recent: Recent | None = No
     places: dict[object, int] = {}
     for index in ranking.order:
         unit = pool.candidates[index]
-        if present.isdisjoint(unit.sources):
-            alike.setdefault(_duplicate_key(unit), []).append(unit)
-            places.setdefault(_duplicate_key(unit), index)
+        if not unit.sources or present.isdisjoint(unit.sources):
+            key = _duplicate_key(unit)
+            alike.setdefault(key, []).append(unit)
+            places.setdefault(key, index)
     for said, units in alike.items():
         if recent is None or not any(unit in recent for unit in units):
             yield Folded(places[said], _collect_turns(units))

@@ -55,7 +55,7 @@ def fuse_scores(
     """Order the pool by the weighted sum of the arms' raw scores, as the rules move it; ties by unit id.
 
     All raw scores lie between 0 and 1 by their own nature, so nothing is stretched query by query. Rules named in
-    `without` move nothing. Each arm's best are told among the first, whatever the others say of them.
+    `without` move nothing. While some of the pool have no vector, each arm's best are told among the first.
     """
     scores = np.zeros(len(pool))
     for name, raw in arms.items():
@@ -65,8 +65,10 @@ def fuse_scores(
         after = rule(scores, pool, question, ranking)
         moved[name] = after - scores
         scores = after
-    if HEADS not in without:
+    # What has no vector yet is known by its words alone: nothing else would let it stand beside what has one.
+    if HEADS not in without and not pool.products.known[:, 0].all():
         after = with_heads(scores, pool, arms, weights, ranking.heads)
         moved[HEADS], scores = after - scores, after
-    order = sorted(range(len(pool)), key=lambda index: (-scores[index], pool.candidates[index].unit_id))
+    final = scores.tolist()
+    order = sorted(range(len(pool)), key=lambda index: (-final[index], pool.candidates[index].unit_id))
     return Ranking(order, scores, arms, moved, {name: weights[name] for name in arms})

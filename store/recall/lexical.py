@@ -9,7 +9,6 @@ so it can be added to a cosine.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
-from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -26,9 +25,6 @@ POSTING = np.dtype([("session", "V16"), ("seq", ">i4"), ("tf", ">i4"), ("length"
 #: A text that many times as long as the bank's mean, or longer, is held back no further: else a word that stands in one
 #: pasted log alone would be worth nothing there.
 LONGEST = 4.0
-
-#: Related words may cost one part in so many of what the question's own may.
-RELATED_PART = 10
 
 Postings = NDArray[np.void]
 Scores = NDArray[np.float64]
@@ -50,24 +46,19 @@ class Statistics:
         return float(np.log1p((self.units - df + 0.5) / (df + 0.5)))
 
 
-def weigh_terms(question: Question, related: Mapping[str, float], ranking: RankingSettings) -> Mapping[str, float]:
-    """Return how much each term counts: a word once for each time it is asked for, pairs and related words less."""
+def weigh_terms(question: Question, ranking: RankingSettings) -> Mapping[str, float]:
+    """Return how much each term counts: a word once for each time it is asked for, a pair of words less."""
     pairs = dict.fromkeys(question.pairs, ranking.pair_weight)
-    return {**related, **pairs, **{word: float(count) for word, count in question.words.items()}}
+    return {**pairs, **{word: float(count) for word, count in question.words.items()}}
 
 
-def readable_terms(asked: Collection[str], related: Collection[str], statistics: Statistics, budget: int) -> list[str]:
+def readable_terms(asked: Collection[str], statistics: Statistics, budget: int) -> list[str]:
     """Return the terms that the bank has, rarest first, as long as their postings fit the budget.
 
     A term in very many units says little and costs most: leaving it out of a large bank's search loses nothing that
-    the rarer ones do not find. The rarest is always read. Related words come behind what is asked itself, and are read
-    within a part of the budget that is their own.
+    the rarer ones do not find. The rarest is always read.
     """
-    own = _rarest_first(asked, statistics)
-    read = [term for n, (term, spent) in enumerate(own) if n == 0 or spent <= budget]
-    left = min(budget // RELATED_PART, budget - sum(statistics.frequency[term] for term in read))
-    others = _rarest_first(set(related).difference(asked), statistics)
-    return [*read, *(term for term, spent in others if spent <= left)]
+    return [term for n, (term, spent) in enumerate(_rarest_first(asked, statistics)) if n == 0 or spent <= budget]
 
 
 def _rarest_first(terms: Iterable[str], statistics: Statistics) -> list[tuple[str, int]]:
@@ -79,15 +70,10 @@ def _rarest_first(terms: Iterable[str], statistics: Statistics) -> list[tuple[st
 class LexicalScores:
     """The score of every message and fact that holds one of the terms, or stands beside one that does."""
 
-    def __init__(
-        self, places: "_Places", weights: Sequence[Scores], related: Sequence[bool], ranking: RankingSettings
-    ) -> None:
-        """Take each term's weights, on the scale of the sum, in the order of the places' postings.
-
-        `related` says which terms were not asked for themselves: together they add `kin_most` at most.
-        """
+    def __init__(self, places: "_Places", weights: Sequence[Scores], ranking: RankingSettings) -> None:
+        """Take each term's weights, on the scale of the sum, in the order of the places' postings."""
         self._places = places
-        self._terms = list(zip(weights, map(int, related), strict=True))
+        self._terms = weights
         self._ranking = ranking
 
     def best(self, count: int) -> list[Place]:
@@ -95,12 +81,11 @@ class LexicalScores:
 
         Whether a message answers the one before it is not known here; each may.
         """
-        sums = np.zeros((2, len(self._places)))
+        scores = np.zeros(len(self._places))
         beside = self._ranking.lexical_context
         answering = min(1.0, beside + self._ranking.lexical_answer)
-        for nth, (weights, related) in enumerate(self._terms):
-            sums[related] += self._places.with_context(nth, weights, answering, beside)
-        scores = self._together(sums)
+        for nth, weights in enumerate(self._terms):
+            scores += self._places.with_context(nth, weights, answering, beside)
         count = min(count, len(scores))
         top = np.argpartition(-scores, count - 1)[:count] if count else np.empty(0, dtype=np.intp)
         return [self._places.name(slot) for slot in top[np.argsort(-scores[top], kind="stable")]]
@@ -113,31 +98,19 @@ class LexicalScores:
         own, before, after = self._places.slots(places)
         beside = self._ranking.lexical_context
         answering = np.minimum(1.0, beside + self._ranking.lexical_answer * answers)
-        sums = np.zeros((2, len(places)))
-        for nth, (weights, related) in enumerate(self._terms):
+        scores = np.zeros(len(places))
+        for nth, weights in enumerate(self._terms):
             at = self._places.own(nth, weights)
-            sums[related] += np.maximum(at[own], np.maximum(answering * at[before], beside * at[after]))
-        return self._together(sums)
-
-    def _together(self, sums: Scores) -> Scores:
-        """Add what is asked for and what is related to it, rows of shape (2, n)."""
-        scores: Scores = sums[0] + np.minimum(sums[1], self._ranking.kin_most)
+            scores += np.maximum(at[own], np.maximum(answering * at[before], beside * at[after]))
         return scores
 
 
 def score_postings(
-    postings: Mapping[str, Postings],
-    question: Question,
-    statistics: Statistics,
-    ranking: RankingSettings,
-    related: Mapping[str, float] = MappingProxyType({}),
+    postings: Mapping[str, Postings], question: Question, statistics: Statistics, ranking: RankingSettings
 ) -> LexicalScores:
-    """Score all places that the postings name; `postings` holds what was read for each term.
-
-    `related` are words that were not asked for themselves, with their importance.
-    """
-    counts = weigh_terms(question, related, ranking)
-    # A word that the bank does not have counts too: else one found beside it, even a related one, would be everything.
+    """Score all places that the postings name; `postings` holds what was read for each term."""
+    counts = weigh_terms(question, ranking)
+    # A word that the bank does not have counts too: else one found beside it would be everything.
     most = sum(
         count * statistics.idf(term)
         for term, count in question.words.items()
@@ -147,8 +120,7 @@ def score_postings(
         counts[term] * statistics.idf(term) / (most or 1.0) * _compute_bm25(term, found, statistics, ranking)
         for term, found in postings.items()
     ]
-    asked = question.words.keys() | question.pairs.keys()
-    return LexicalScores(_Places(list(postings.values())), weights, [term not in asked for term in postings], ranking)
+    return LexicalScores(_Places(list(postings.values())), weights, ranking)
 
 
 def _compute_bm25(term: str, found: Postings, statistics: Statistics, ranking: RankingSettings) -> Scores:

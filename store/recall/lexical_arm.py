@@ -49,7 +49,7 @@ class LexicalArm:
     async def find(self, connection: AsyncConnection, search: Search) -> Found:
         """Score everything that holds one of the question's readable terms."""
         postings = await _read_postings(connection, search)
-        scores = score_postings(postings, search.question, search.statistics, search.settings.ranking, search.related)
+        scores = score_postings(postings, search.question, search.statistics, search.settings.ranking)
 
         def view(pool: Pool) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
             return scores.of(pool.places, pool.answers)
@@ -60,7 +60,7 @@ class LexicalArm:
 
 async def _read_postings(connection: AsyncConnection, search: Search) -> Mapping[str, Postings]:
     asked = {*search.question.words, *search.question.pairs}
-    terms = readable_terms(asked, search.related, search.statistics, search.settings.postings)
+    terms = readable_terms(asked, search.statistics, search.settings.postings)
     if not terms:
         return {}
     arguments = {"host": search.host, "bank": search.bank, "terms": terms, "postings": search.settings.postings}

@@ -1,6 +1,6 @@
 """The units that are compared: everything the arms found, with what the rules need to know of it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from store.recall.dense import Products
 from store.recall.lexical import Place
+
+Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,36 @@ class Pool:
         return np.array([candidate.answers for candidate in self.candidates], dtype=np.bool_)
 
     @cached_property
+    def speakers(self) -> list[str | None]:
+        """Who said each candidate, by name or role."""
+        return [candidate.speaker for candidate in self.candidates]
+
+    @cached_property
+    def words(self) -> Numbers:
+        """How many words the beginning of each candidate's text has, about; shape (len(self),)."""
+        return np.array([_count_words(candidate.text) for candidate in self.candidates], dtype=np.float64)
+
+    @cached_property
+    def said_at(self) -> Numbers:
+        """When each candidate was said, in seconds; shape (len(self),)."""
+        return np.array([candidate.occurred_at.timestamp() for candidate in self.candidates], dtype=np.float64)
+
+    @cached_property
+    def sessions(self) -> NDArray[np.int_]:
+        """The number of each candidate's session among those of the pool, -1 for none; shape (len(self),)."""
+        numbers: dict[UUID | None, int] = {None: -1}
+        found = [numbers.setdefault(candidate.session_id, len(numbers) - 1) for candidate in self.candidates]
+        return np.array(found, dtype=np.int_)
+
+    def having(self, holds: Callable[[Candidate], bool]) -> Numbers:
+        """Return 1 for each candidate of which that holds, 0 for the others; shape (len(self),)."""
+        return np.array([holds(candidate) for candidate in self.candidates], dtype=np.float64)
+
+    @cached_property
     def sizes(self) -> NDArray[np.int_]:
         """How many bytes each candidate's text has; shape (len(self),)."""
         return np.array([len(candidate.text.encode()) for candidate in self.candidates], dtype=np.int_)
+
+
+def _count_words(text: str) -> int:
+    return text.count(" ") + text.count("\n") + 1 if text else 0

@@ -21,12 +21,10 @@ from store.recall.deduplication import Recent
 from store.recall.lexical import Statistics
 from store.recall.pinned_arm import MOST, PINNED
 from store.recall.query import RecallQuery
-from store.recall.query_expansion import related_words, weigh_related
-from store.recall.question import Question, named_speakers
+from store.recall.question import Question
 from store.recall.settings import RecallSettings
 from store.recall.tail import CHARACTERS, TAIL, Fresh
-from store.recall.waiting import PACKED, RELATED_WAITING, WAITING
-from store.text.terms import question_terms
+from store.recall.waiting import PACKED, WAITING
 
 #: What a question calls the bank's directives to leave them out.
 DIRECTIVES = "directives"
@@ -75,16 +73,6 @@ TERMS = text(f"""
                             where u.host_id = :host and u.bank_id = :bank and u.unit_id = p.unit_id
                               and u.seq is not null limit 1) u) s""")  # noqa: S608 - put together from constants
 
-# Related words: as the projection stage counted them, and those that wait beside it: else the newest turns would be
-# found by fewer words than the old ones.
-NEAR = f"""
-    select n.term, sum(n.df) as df, string_agg(n.packed, '') as packed
-      from (select t.term, t.df, cast(null as bytea) as packed from afterturn.term_t t
-             where t.host_id = :host and t.bank_id = :bank and t.term = any(cast(:near as text[])) and t.df > 0
-             union all
-            select p.term, count(*), {PACKED} from ({RELATED_WAITING}) p group by p.term) n
-     group by n.term"""  # noqa: S608 - put together from constants
-
 # What the bank's keepers have laid down, the most important first; of what was known at a moment, nothing that was
 # changed after it.
 STANDING = """
@@ -105,8 +93,6 @@ _PREPARE = f"""
            case when b.units > :exact_units then afterturn.lists_to_read(:bank, b.units, :read_units) end as lists,
            (select cast(json_agg(json_build_array(t.term, t.df, t.speakers, encode(t.packed, 'base64'))) as text)
               from ({TERMS}) t) as terms,
-           (select cast(json_agg(json_build_array(t.term, t.df, encode(t.packed, 'base64'))) as text)
-              from ({NEAR}) t) as near,
            (select cast(json_agg(json_build_array(t.unit_id, t.content, t.aggregate_version, t.is_own)) as text)
               from ({TAIL}) t) as tail,
            {{newest}} as newest,
@@ -137,7 +123,6 @@ class Preparation:
 
     freshness: Freshness
     statistics: Statistics
-    related: Mapping[str, float] = field(repr=False)
     speakers: frozenset[str] = field(repr=False)
     tail: Sequence[Fresh] = field(repr=False)
     lists: int
@@ -165,12 +150,10 @@ async def prepare_search(
     """
     key = {"host": host, "bank": identity.bank_id(host, query.bank)}
     changed, terms = await read_as_of(connection, host, query, question.rules[0]), [*question.words, *question.pairs]
-    near = related_words(question) if settings.ranking.kin_weight else {}
     arguments = {
         **_tail_arguments(key, query, settings, generation),
         **filters.filter_parameters(query, key["bank"], changed),
         "terms": terms,
-        "near": list({other for row in near.values() for other in row.words()}),
     }
     statement = PREPARE_SKIPPING if query.skip_recent else PREPARE
     row = (await connection.execute(statement, arguments)).one()
@@ -180,14 +163,11 @@ async def prepare_search(
     units = max(int(row.units), *frequency.values(), 1)
     statistics = Statistics(units, row.mean_length or DEFAULT_MEAN_LENGTH, correct_frequency(frequency, changed, terms))
     tail = [Fresh(UUID(unit), *rest) for unit, *rest in orjson.loads(row.tail or "[]")]
-    names = {word for name in named_speakers(question, speakers) for word in question_terms(name, question.rules)}
-    words = weigh_related(near, question, statistics, settings.ranking, names)
     standing = [Directive(UUID(one), *rest) for one, *rest in orjson.loads(row.standing or "[]")]
     recent = _recent_window(query, key["bank"], row.newest)
     return Preparation(
         of_row(row),
         statistics,
-        words,
         speakers,
         tail,
         row.lists or 0,
@@ -203,10 +183,10 @@ async def prepare_search(
 
 def _of_words(row: Row[Any]) -> tuple[frozenset[str], dict[str, int], dict[str, bytes]]:
     """Return who speaks where the words asked for stand, how many units hold each word, and the postings that wait."""
-    found, beside = orjson.loads(row.terms or "[]"), orjson.loads(row.near or "[]")
+    found = orjson.loads(row.terms or "[]")
     speakers = frozenset(islice((name for _, _, names, _ in found for name in names or () if name), MOST_SPEAKERS))
-    frequency = {term: df for term, df, *_ in (*beside, *found) if df}
-    return speakers, frequency, {term: b64decode(packed) for term, *_, packed in (*beside, *found) if packed}
+    frequency = {term: df for term, df, *_ in found if df}
+    return speakers, frequency, {term: b64decode(packed) for term, *_, packed in found if packed}
 
 
 def _recent_window(query: RecallQuery, bank: UUID, newest: int | None) -> Recent | None:

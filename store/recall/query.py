@@ -21,7 +21,7 @@ class RecallQuery:
     `metadata`, and to come from a turn of `user`. `as_of` hides what happened later, `known_at` what was recorded
     later: a text that was corrected since says what it said then, as the log has it; facts that ended with it stay
     ended. `max_tokens` bounds the texts of
-    the answer together. `without` names arms, rules, "kin", "directives" or "rerank" that are left out, to see what
+    the answer together. `without` names arms, rules, "directives" or "rerank" that are left out, to see what
     they are good for.
     """
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from store.text.language_detection import detect_language
-from store.text.question_words import ENGLISH, Language, question_languages
+from store.text.question_words import ENGLISH, question_languages
 from store.text.terms import BIGRAM_PREFIX, question_terms, words_of
 from store.text.word_rules import AUTO, WordRules, rules_of, strip_accents
 
@@ -19,26 +19,20 @@ _WORD = re.compile(r"\w+(?:['\u2019]s\b)?")
 _USUAL = (rules_of(AUTO),)
 #: Who speaks where nobody has a name.
 ROLES = frozenset({"user", "assistant", "system", "tool", "human", "ai", "bot", "agent"})
-#: A capitalised word that does not begin a sentence.
-_PROPER = re.compile(r"(?<=[^.!?\s]\s)[^\W\d_a-z]\w*")
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """A question's words and what kind of answer it wants; `words` and `pairs` are index terms and their counts.
 
-    `proper` are those words that are written like names, `language` has the rules by which answers are judged.
+    `rules` are those by which the bank's words are cut.
     """
 
     text: str = field(repr=False)
     words: dict[str, int] = field(repr=False)
     pairs: dict[str, int] = field(repr=False)
-    wants_time: bool
-    wants_number: bool
     wants_assistant: bool
-    proper: frozenset[str] = field(default=frozenset(), repr=False)
     rules: Sequence[WordRules] = _USUAL
-    language: Language = ENGLISH
 
 
 def parse_question(text: str, *, rules: Sequence[WordRules] = _USUAL) -> Question:
@@ -52,19 +46,9 @@ def parse_question(text: str, *, rules: Sequence[WordRules] = _USUAL) -> Questio
         text=text,
         words=words,
         pairs=dict(islice(pairs, MAX_TERMS - len(words))),
-        wants_time=bool(language.asks_time.search(lower)),
-        wants_number=bool(language.asks_number.search(lower)),
         wants_assistant=bool(language.asks_assistant.search(lower)),
-        proper=_name_terms(text, rules),
         rules=rules,
-        language=language,
     )
-
-
-def _name_terms(text: str, rules: Sequence[WordRules]) -> frozenset[str]:
-    """Return the terms of words that are written like names, of the first so many of them."""
-    names = islice(dict.fromkeys(_PROPER.findall(text)), MAX_TERMS)
-    return frozenset(term for name in names for term in question_terms(name, rules))
 
 
 def named_speakers(question: Question, speakers: Iterable[str]) -> frozenset[str]:

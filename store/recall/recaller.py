@@ -23,7 +23,6 @@ from store.recall.budget import cut_to_budget, select_directives
 from store.recall.candidates import load_pool, whole_texts
 from store.recall.deduplication import Folded, Recent, deduplicate_ranking
 from store.recall.dense_arm import DenseArm, search_settings
-from store.recall.entity_arm import EntityArm
 from store.recall.fusion import Ranking, fuse_scores
 from store.recall.lexical_arm import LexicalArm
 from store.recall.meaning import Meaning, Meanings
@@ -49,10 +48,7 @@ MAX_CHARACTERS = 8192
 #: So many characters of candidates are ranked while one of a text is cut into words.
 RANKED_CHARACTERS = 4
 
-#: What a question calls the related words to leave them out.
-KIN = "kin"
-
-ARMS: tuple[Arm, ...] = (DenseArm(), LexicalArm(), EntityArm(), TimeArm(), RecentArm(), PinnedArm())
+ARMS: tuple[Arm, ...] = (DenseArm(), LexicalArm(), TimeArm(), RecentArm(), PinnedArm())
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +159,11 @@ class Recaller:
             bank=bank,
             question=question,
             statistics=prepared.statistics,
-            related={} if KIN in query.without else prepared.related,
             generation=self._embedder.generation,
             vector=meaning.vector,
             tail=meaning.tail,
             filters=filters.filter_parameters(query, bank, prepared.earlier),
-            settings=_with_room(self._settings, query.skip_recent),
+            settings=_with_room(self._settings, query),
             lists=prepared.lists,
             times=find_spans(question.text, now),
             now=now,
@@ -224,9 +219,10 @@ class Recaller:
         return items, (*consulted.failed, *blind)
 
 
-def _with_room(settings: RecallSettings, more: int) -> RecallSettings:
-    """Have each arm find so many more: they may be left out again."""
-    return settings.model_copy(update={"candidates": settings.candidates + more}) if more else settings
+def _with_room(settings: RecallSettings, query: RecallQuery) -> RecallSettings:
+    """Have each arm find as many as are asked for, and those that may be left out again."""
+    room = max(settings.candidates, query.k) + query.skip_recent
+    return settings if room == settings.candidates else settings.model_copy(update={"candidates": room})
 
 
 def _with_fewer_pins(ranking: RankingSettings, k: int) -> RankingSettings:

@@ -13,7 +13,6 @@ class RankingSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     dense_weight: float = Field(default=0.75, ge=0, le=10, description="a cosine against a share of words found")
-    entity_weight: float = Field(default=0.0, ge=0, le=10, description="naming a rare entity against a share of words")
     time_weight: float = Field(
         default=0.15, ge=0, le=10, description="being of the asked time against a share of words"
     )
@@ -23,9 +22,6 @@ class RankingSettings(BaseModel):
     saturation: float = Field(default=1.2, gt=0, le=10, description="BM25's k1: how soon repeating a word pays less")
     length_share: float = Field(default=0.6, ge=0, le=1, description="BM25's b: how much long texts are held back")
     pair_weight: float = Field(default=0.5, ge=0, le=10, description="a pair of words against a word")
-    kin_weight: float = Field(default=0.3, ge=0, le=1, description="a related word's cosine against a word")
-    kind_weight: float = Field(default=0.5, ge=0, le=1, description="a kind of what a word names against the word")
-    kin_most: float = Field(default=0.15, ge=0, le=1, description="related words together against all that is asked")
     lexical_context: float = Field(default=0.4, ge=0, le=1, description="a neighbour's word against one's own")
     lexical_answer: float = Field(default=0.4, ge=0, le=1, description="more than that of the question one answers")
     dense_context: float = Field(default=0.25, ge=0, le=1, description="a neighbour's vector against one's own")
@@ -36,14 +32,16 @@ class RankingSettings(BaseModel):
     session: float = Field(default=0.25, ge=0, le=10, description="share of the mean of the session's three best")
     short_question: float = Field(default=0.3, ge=0, le=1, description="held back from a text that only asks")
     assistant: float = Field(default=0.2, ge=0, le=1, description="held back from what the assistant said")
-    own_life: float = Field(default=0.1, ge=0, le=10, description="for who speaks of himself")
-    answer_type: float = Field(default=0.1, ge=0, le=10, description="for a text that holds what is asked for")
-    heads: int = Field(default=4, ge=0, le=4, description="so many of each arm's best are among the first twenty")
+    heads: int = Field(
+        default=4,
+        ge=0,
+        le=4,
+        description="so many of each arm's best are among the first twenty, while some units have no vector yet",
+    )
     pinned: int = Field(
         default=5, ge=0, le=50, description="so many pinned units come first in every answer, and at most half of it"
     )
     recency: float = Field(default=0.02, ge=0, le=1, description="for what was said last, half of it a year before")
-    evidence: float = Field(default=0.0, ge=0, le=1, description="for what three facts or more were drawn from")
     length_brake: float = Field(default=0.2, ge=0, le=10, description="for long texts that are nobody's turn")
 
 
@@ -72,7 +70,9 @@ class RecallSettings(BaseModel):
     embed_deadline_ms: float = Field(
         default=2000.0, gt=0, le=60_000, description="time for embedding a question; then words alone must do"
     )
-    candidates: int = Field(default=80, ge=10, le=2000, description="each arm's best units that are compared")
+    candidates: int = Field(
+        default=40, ge=10, le=2000, description="each arm's best units that are compared; k of them where k is more"
+    )
     postings: int = Field(default=20_000, ge=1000, description="entries of the word index read at most")
     exact_units: int = Field(
         default=30_000, ge=0, le=1_000_000_000, description="of a larger bank, not all vectors are read"

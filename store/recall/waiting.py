@@ -17,11 +17,3 @@ WAITING = f"""
                         offset 0) m
      where w.host_id = :host and w.bank_id = :bank and not w.posted
        and o.terms ?| cast(:terms as text[])"""  # noqa: S608 - put together from constants
-#: The same for words that are related to what is asked; where very many units wait, some of them must do.
-RELATED_WAITING = f"""
-    select k.term, w.unit_id, {PLACE.format(of="w")}, cast(k.tf as int) as tf, w.length
-      from (select s.* from (select w.unit_id, w.session_id, w.seq, w.length, w.terms from afterturn.unit_word_t w
-                              where w.host_id = :host and w.bank_id = :bank and not w.posted limit 500) s
-             where s.terms ?| cast(:near as text[]) limit 64) w
-     cross join lateral jsonb_each_text(w.terms) k(term, tf)
-     where k.term = any(cast(:near as text[]))"""  # noqa: S608 - put together from constants

@@ -80,7 +80,6 @@ class Large:
             bank=self.bank,
             question=parse_question(""),
             statistics=Statistics(UNITS, 1.0, {}),
-            related={},
             generation=GENERATION,
             vector=self.vectors[0],
             tail={},

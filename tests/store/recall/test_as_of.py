@@ -53,7 +53,7 @@ async def test_of_many_corrections_the_last_one_before_that_moment_counts(memory
 
 async def test_it_is_found_by_the_words_of_then_and_not_by_those_of_later(memory: Memory) -> None:
     unit = await corrected(memory)
-    words: dict[str, Any] = {"without": ["dense", "recent", "time", "kin"]}
+    words: dict[str, Any] = {"without": ["dense", "recent", "time"]}
     then = (await memory.ask("Harbour", known_at=NOON, **words)).items[0]
     assert (then.unit_id, then.text, "lexical" in then.arms) == (unit, OLD, True)
     assert not await memory.texts("Citadel", known_at=NOON, **words)

@@ -16,7 +16,7 @@ from store.database import Database
 from store.derived.persons import Persons, Whom
 from store.recall.query import RecallQuery
 from store.recall.recaller import Recaller
-from store.recall.settings import RankingSettings, RecallSettings
+from store.recall.settings import RecallSettings
 from store.tenancy.banks import Banks
 from store.tenancy.spaces import Space
 from tests.patience import until
@@ -134,7 +134,7 @@ class Large:
         return scans, sum(now[1] - before[name][1] for name, now in after.items()) // 8
 
     def recall(self, question: str, *, bank: str = HOME, **more: object) -> Ask:
-        settings = RecallSettings(ranking=RankingSettings(entity_weight=0.2))
+        settings = RecallSettings()
 
         async def ask(database: Database) -> object:
             query = RecallQuery(bank, question, **more)  # type: ignore[arg-type]  # each case names its own fields

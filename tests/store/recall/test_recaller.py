@@ -199,7 +199,7 @@ async def test_an_explanation_names_each_arms_rank_and_what_moved_the_score(memo
     assert best.arms == ("dense", "lexical")
     assert best.explain is not None
     assert best.explain.arms["lexical"].rank == 1
-    assert best.explain.moved["answer type"] > 0
+    assert best.explain.moved["substance"] > 0
     raw = sum(arm.score * arm.weight for arm in best.explain.arms.values())
     assert best.score == pytest.approx(raw + sum(best.explain.moved.values()))
 

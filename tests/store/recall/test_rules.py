@@ -98,40 +98,10 @@ def test_long_texts_of_tools_are_held_back_and_long_turns_are_not() -> None:
     assert moved[1:] == [0, 0]
 
 
-def test_who_tells_of_himself_is_raised() -> None:
-    pool = _pool(_unit(1, "I took my dog, and we ran"), _unit(2, "My dog ran"), _unit(3, "Wow, dogs"))
-    much, some, nothing = _moved(rules.own_life, pool)
-    assert much > some > nothing == 0
-
-
-def test_who_wants_to_be_told_does_not_tell_of_himself() -> None:
-    pool = _pool(_unit(1, "Tell me about dogs"), _unit(2, "Could you give me a list?"), _unit(3, "The dog bit me"))
-    assert [by > 0 for by in _moved(rules.own_life, pool)] == [False, False, True]
-
-
 def test_saying_more_counts_a_little_up_to_a_hundred_words() -> None:
     pool = _pool(_unit(1, "word " * 150), _unit(2, "word " * 100), _unit(3, "word " * 5), _unit(4, ""))
     long, enough, short, nothing = _moved(rules.apply_substance, pool)
     assert long == enough > short > nothing == 0
-
-
-@pytest.mark.parametrize(
-    "question, told",
-    [
-        ("When did she leave?", "We left last Tuesday"),
-        ("How long was the trip?", "It took a week"),
-        ("What year was it?", "in 2019 I think"),
-        ("How many cats are there?", "I have three cats"),
-    ],
-)
-def test_a_text_that_holds_what_is_asked_for_is_raised(question: str, told: str) -> None:
-    raised, other = _moved(rules.answer_type, _pool(_unit(1, told), _unit(2, "so nice")), question)
-    assert raised == pytest.approx(0.1)
-    assert other == 0
-
-
-def test_a_question_for_neither_time_nor_number_moves_nothing() -> None:
-    assert _moved(rules.answer_type, _pool(_unit(1, "in 2019"), _unit(2)), "Who was there?") == [0, 0]
 
 
 def test_every_rule_takes_an_empty_pool() -> None:
@@ -231,12 +201,3 @@ def test_what_was_said_later_stands_before_its_equal_and_before_nothing_else() -
     assert _moved(rules.apply_recency, _pool(last, before)) == [0.02, 0.01]
     assert _moved(rules.apply_recency, _pool()) == []
     assert max(_moved(rules.apply_recency, _pool(_unit(1, occurred_at=NOON + timedelta(days=9999)), before))) == 0.02
-
-
-def test_what_facts_were_drawn_from_is_raised_by_their_number_where_that_is_wanted() -> None:
-    said = [UUID(int=1), UUID(int=2)]
-    facts = [_unit(n, kind="world", sources=(said[n > 13],)) for n in range(10, 16)]
-    pool = _pool(_unit(1), _unit(2), *facts)
-    assert not any(_moved(rules.apply_evidence, pool))
-    scores = rules.apply_evidence(np.ones(len(pool)), pool, parse_question("x"), RankingSettings(evidence=0.3))
-    assert [round(float(score), 6) for score in scores] == [1.3, 1.2, 1, 1, 1, 1, 1, 1]

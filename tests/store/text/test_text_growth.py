@@ -16,7 +16,6 @@ from store.recall.question import as_told, named_speakers, parse_question
 from store.recall.recaller import MAX_CHARACTERS
 from store.recall.settings import RankingSettings
 from store.recall.time_arm import tells_of
-from store.text.calendars import load_calendars
 from store.text.chunks import split_chunks
 from store.text.language_detection import detect_language
 from store.text.normal_forms import normalise_text
@@ -32,7 +31,7 @@ QUESTIONS = [
     for one in ("When did Ann go?", "How many did I see?", "Wann war ich da?", "Combien en ai-je vu ?", "¿Cuándo?")
 ]
 MAY = Span(datetime(2025, 5, 1, tzinfo=UTC), datetime(2025, 6, 1, tzinfo=UTC))
-RANKING = RankingSettings(evidence=1.0)
+RANKING = RankingSettings()
 
 
 def ranked(text: str) -> None:
@@ -88,12 +87,6 @@ def test_the_time_of_cutting_words_grows_with_the_text(language: str) -> None:
 
 @pytest.mark.parametrize("language", sorted(spoken_languages()))
 def test_the_time_of_searching_by_a_languages_patterns_grows_with_the_text(language: str) -> None:
-    known = spoken_languages()[language]
-    patterns = [known.asks_time, known.tells_time, known.asks_number, known.tells_number, known.asks_assistant]
-
-    def search(text: str) -> None:
-        for pattern in (*patterns, known.tells_of_self):
-            pattern.findall(strip_accents(text.lower()))
-
-    months = [f"{word} " for word in load_calendars()[language].months[:2]]
-    assert outgrowing(search, ("a ", "1 ", " ", "i ", "me ", "you ", "did you ", "how ", *months)) == []
+    pattern = spoken_languages()[language].asks_assistant
+    pieces = ("a ", "1 ", " ", "i ", "me ", "you ", "did you ", "how ")
+    assert outgrowing(lambda text: pattern.findall(strip_accents(text.lower())), pieces) == []

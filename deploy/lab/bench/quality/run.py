@@ -16,10 +16,10 @@ Say = Callable[[str], None]
 
 #: So much is written in one request; the service takes 2 MiB.
 TURNS_TOGETHER, CHARACTERS_TOGETHER = 50, 400_000
-#: What is switched off in turn when that is asked for: arms, related words, rules of the ranking.
+#: What is switched off in turn when that is asked for: arms, and rules of the ranking.
 PARTS = (
-    *("dense", "lexical", "entities", "time", "recent", "kin"),
-    *("substance", "speaker", "session", "short question", "assistant", "length", "own life", "answer type", "recency"),
+    *("dense", "lexical", "time", "recent", "heads"),
+    *("substance", "speaker", "session", "short question", "assistant", "length", "recency"),
 )
 
 

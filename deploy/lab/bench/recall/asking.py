@@ -54,7 +54,7 @@ class RecallProbe:
         if not isinstance(found, Preparation):
             raise NothingRecalled("a bank of the bench is not there")
         asked = {*question.words, *question.pairs}
-        terms = readable_terms(asked, found.related, found.statistics, self._settings.postings)
+        terms = readable_terms(asked, found.statistics, self._settings.postings)
         return Question(bank, text, terms, found.lists)
 
     async def ours(self, question: Question) -> None:
