@@ -88,7 +88,7 @@ def run_api(settings: Settings, host: str, port: int) -> None:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve_until_signal(settings, host, port))
         if any(thread.name.startswith(("embedder", "reranker")) for thread in threading.enumerate()):
-            # A model that is still being made cannot be interrupted, and nobody waits for it any more.
+            # A model that is still being made cannot be interrupted, and no request waits for it any more.
             os._exit(0)
 
 
@@ -151,7 +151,7 @@ def _build_resources(settings: Settings) -> _Resources:
     reranker = create_reranker(settings.embedding.reranker, settings.data)
     model, notifier = _BackgroundModel(embedder, "the sentence model"), Notifier(_create_broker(settings.broker))
     pressure = Pressure(partial(read_depths, database), settings.pressure)
-    # Nobody waits for words to be carried but who brings a flood: whoever asks goes first.
+    # Only a bulk writer waits for words to be indexed; recalls go first.
     nice = settings.worker.nice
     few = settings.database.model_copy(update={"pool_size": 1})
     carrying = Database(few, lower_backend_priority(nice) if nice else None)

@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 ANSWER_S = 1.0
 #: How often a server that is away is asked again, in seconds.
 RETRY_INTERVAL_S = 5.0
-#: So many keys are looked at: ours are few.
+#: Keys that are looked at; ours are few.
 SCANNED_KEYS = 1000
 
 
@@ -40,7 +40,7 @@ class BrokerProblem:
 def find_broker_problems(settings: BrokerSettings) -> list[BrokerProblem]:
     """Look at the broker; what it refuses to tell is a flaw.
 
-    Raises redis.RedisError when it does not answer or lets nobody in, ValueError for no URL.
+    Raises redis.RedisError when it does not answer or refuses the login, ValueError for no URL.
     """
     with redis.Redis.from_url(
         settings.url.get_secret_value(),
@@ -64,7 +64,7 @@ def _check_foreign_keys(client: redis.Redis, ours: bytes) -> Iterator[BrokerProb
     try:
         seen = list(islice(client.scan_iter(count=SCANNED_KEYS), SCANNED_KEYS))
     except redis.ResponseError as error:
-        yield judge_refused_command("SCAN", "whose keys its database holds", "nobody else uses it", error)
+        yield judge_refused_command("SCAN", "whose keys its database holds", "no other application uses it", error)
     else:
         yield from judge_foreign_keys(sum(not key.startswith(ours) for key in seen))
 
@@ -78,8 +78,8 @@ def judge_refused_command(command: str, unknown: str, wanted: str, error: redis.
 
 
 def judge_refused_login(error: redis.RedisError) -> BrokerProblem:
-    """Judge that a server which answers lets nobody in."""
-    what = f"it cannot be looked at: it lets nobody in ({type(error).__name__})"
+    """Judge a server that answers and refuses the login."""
+    what = f"it cannot be checked: it refuses the login ({type(error).__name__})"
     return BrokerProblem(what, "name a Redis or Valkey in broker.url, with a user and a password that it takes")
 
 
@@ -96,7 +96,7 @@ def judge_foreign_keys(foreign: int) -> Iterator[BrokerProblem]:
     """Judge how many keys in the broker's database are not ours."""
     if foreign:
         many = f"{foreign} of the first {SCANNED_KEYS} keys" if foreign > 1 else "a key"
-        remedy = "give Afterturn a database of its own: a number at the end of broker.url that nobody else uses"
+        remedy = "give Afterturn a database of its own: an unused number at the end of broker.url"
         yield BrokerProblem(f"its database also holds {many} of others, among which it must search for its own", remedy)
 
 

@@ -1,4 +1,4 @@
-"""Whoever answers somebody goes first: workers step back, and half as far the server's processes that work for them."""
+"""Process priorities: workers run below the API, and PostgreSQL's processes that serve them half as far below."""
 
 import os
 from collections.abc import Awaitable, Callable
@@ -11,7 +11,7 @@ BACKEND_OF_CONNECTION = "select pg_backend_pid(), inet_client_port()"
 
 
 def lower_priority(nice: int) -> None:
-    """Have whoever answers somebody (API, database, broker) go first when the processor is short."""
+    """Lower this process's priority, so that API, database and broker go first when the processor is busy."""
     os.nice(nice)
     if nice:
         _set_session_weight(os.getpid(), nice)
@@ -20,7 +20,7 @@ def lower_priority(nice: int) -> None:
 def lower_backend_priority(nice: int) -> Callable[[Any], Awaitable[None]]:
     """Return what has the server's process behind a new connection step back half as far as we do.
 
-    Half: it holds locks that whoever commits has to wait for, and must come to their end before we go on ourselves.
+    Half, because a backend holds locks that other commits wait for.
     Where it runs on another machine, or is not ours to tell, it stays as it is.
     """
     its = nice // 2

@@ -1,6 +1,6 @@
 """Running something better over history: work is opened for turns that lack it, no more at a time than workers take.
 
-What is opened stands in the ledger like all work: whoever stops here and begins again goes on where it was, and what is
+What is opened stands in the ledger like all work: a command that was stopped resumes where it was, and what is
 there already is not opened twice.
 """
 

@@ -111,7 +111,7 @@ class WorkerLoop(EventLoopThread):
         super().__init__(logger)
         self.loop.close()
         self.loop = uvloop.new_event_loop()
-        # Whatever goes wrong on the way up or down, a process that has come to its end is over.
+        # A thread that hangs must not keep a process alive that is at its end.
         self.daemon = True
 
 

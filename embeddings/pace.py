@@ -8,7 +8,7 @@ CHARACTERS_PER_TOKEN = 4.0
 TOKENS_PER_TEXT = 6.0
 #: What a model run costs beside its texts.
 TOKENS_PER_RUN = 12.0
-#: A run that was held up by something else counts as no slower than so many usual ones.
+#: A run that was held up by something else counts as at most this many usual ones.
 SLOWEST = 2.0
 
 

@@ -19,7 +19,7 @@ from embeddings.errors import EmbedderClosed, ModelMismatch, ModelUnreachable
 from embeddings.pace import Pace
 from embeddings.settings import RemoteSettings
 
-#: The length of every stored vector; models that have more are asked for their first so many.
+#: The length of every stored vector; models that have more are asked for their first 384.
 DIMENSIONS = 384
 #: Longer than the window of most sentence models; the rest is not sent.
 MAX_CHARACTERS = 8192
@@ -35,7 +35,7 @@ BLANK = " "
 
 
 class RemoteEmbedder:
-    """A model of somebody else's, 384 dimensions; make it anywhere, use and close it on one event loop."""
+    """An external model, 384 dimensions; make it anywhere, use and close it on one event loop."""
 
     dimensions: int = DIMENSIONS
 

@@ -20,7 +20,7 @@ from embeddings.settings import RerankerSettings
 if TYPE_CHECKING:
     from fastembed.rerank.cross_encoder import TextCrossEncoder
 
-#: Pairs of one model run: between two runs it is seen that nobody waits any more.
+#: Pairs of one model run; a cancelled call ends between two runs.
 BATCH = 4
 #: More characters than the windows of most models hold; the rest is not even tokenised.
 MAX_CHARACTERS = 4096
@@ -82,7 +82,7 @@ class CrossEncoder:
         order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
         for at in range(0, len(order), BATCH):
             if gone.is_set() or self._closing.is_set():
-                raise EmbedderClosed("nobody waits any more")
+                raise EmbedderClosed("the call was cancelled")
             batch = order[at : at + BATCH]
             scores[batch] = self._run(model, [pairs[index] for index in batch])
         return scores

@@ -37,7 +37,7 @@ def _machine_time() -> datetime:
 class DatabaseClock:
     """Call it for the database's time in UTC; before the database has answered once it is the machine's.
 
-    Between two answers it counts by a clock that nobody sets. Belongs to one event loop.
+    Between two answers it counts by a monotonic clock. Belongs to one event loop.
     """
 
     def __init__(

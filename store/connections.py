@@ -43,7 +43,7 @@ class TlsMode(StrEnum):
     VERIFY_FULL = "verify-full"
 
 
-#: The server decides whether these are encrypted, and nobody checks who it is.
+#: The server decides whether these are encrypted, and its certificate is not checked.
 ADVISORY = frozenset({TlsMode.ALLOW, TlsMode.PREFER})
 
 

@@ -55,7 +55,7 @@ class Database:
     """Two pools on one database: the application's, behind the tenants' wall, and the operator's.
 
     The operator passes the wall for the ledger, claims and keys alone and reads no column that holds content.
-    An instance belongs to one event loop. Whatever waits for a lock raises ResourceBusy after LOCK_TIMEOUT_S seconds.
+    An instance belongs to one event loop. Waiting for a lock ends with ResourceBusy after LOCK_TIMEOUT_S seconds.
     """
 
     def __init__(self, settings: DatabaseSettings, begun: Begun | None = None) -> None:

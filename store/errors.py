@@ -12,7 +12,7 @@ StoreError
 ├── NotSettled          a delivery does not stand where it could be settled so
 ├── TargetTaken         another tenant or bank has, or had, this user of the gateway
 ├── SealBroken          a sealed secret cannot be opened, or none sealed, with the keys of the settings
-├── LeaseLost           the claim belongs to somebody else by now; nothing was written
+├── LeaseLost           another worker has the claim by now; nothing was written
 ├── StatementTimeout    the database was still at a statement when its time was over, and nothing of it was written
 ├── PositionBeyondLog   a read asked for a position that was never issued
 ├── SchemaMismatch      the database holds another schema version than this code
@@ -102,7 +102,7 @@ class SealBroken(StoreError):
 
 
 class LeaseLost(StoreError):
-    """The claim belongs to somebody else by now; the transaction that learned it writes nothing."""
+    """Another worker has the claim by now; the transaction that learned it writes nothing."""
 
 
 class StatementTimeout(StoreError):

@@ -7,7 +7,7 @@ from uuid import UUID, uuid5
 NAMESPACE = UUID("6f1b2c1e-6c1d-5f0e-9a57-8c8a0f2d7b11")
 #: Names whose ids need not be computed again, of each kind that turn after turn has.
 NAMES_KEPT = 4096
-#: Of a name that is too long, so many bytes are kept before its digest.
+#: Bytes of a too long name that are kept before its digest.
 KEPT_BYTES = 64
 
 

@@ -1,7 +1,7 @@
-"""Work on long texts, off the event loop: whoever else is served by it does not wait for somebody's long text.
+"""Work on long texts, off the event loop: other requests do not wait for one long text.
 
 Few threads do it for the whole process: more would only take the interpreter from each other and from the loop. Work
-that is made of steps gives its thread up every few of them, so that nobody waits for the whole of another's.
+that is made of steps gives its thread up every few of them, so that short texts do not wait for long ones.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ R = TypeVar("R")
 #: Work that yields between its steps, and returns its result.
 Steps = Generator[None, None, R]
 
-#: From so many characters on, work on a text may take more than 20 ms.
+#: Characters from which work on a text may take more than 20 ms.
 LONG_CHARACTERS = 20_000
 #: How long steps hold a thread at a time, in seconds.
 TURN_S = 0.02

@@ -31,8 +31,8 @@ HEARTBEAT_MS = 60_000
 DEAD_MESSAGE_MS = 3_600_000
 #: A thread that hangs longer than this is told so, in milliseconds; every call has its own, shorter limit.
 TIME_LIMIT_MS = 600_000
-#: The longest pause between two looks into an empty queue, in milliseconds: a caller waits for a recall job, for a
-#: stage nobody does.
+#: The longest pause between two looks into an empty queue, in milliseconds: a caller waits for a
+#: recall job; no caller waits for a stage.
 POLL_RECALL_MS, POLL_STAGE_MS = 50, 200
 CONNECT_S = 2.0
 ANSWER_S = 5.0

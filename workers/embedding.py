@@ -39,7 +39,7 @@ class EmbeddingStage:
     shape: ClassVar[Shape] = Shape(streams=64, rows=1, together=32, valve=VALVE)
 
     async def work(self, claims: Sequence[Claim]) -> Worked:
-        """Embed what these turns still lack, of all hosts in one go; vectors are written once, whoever is first."""
+        """Embed what these turns still lack, of all hosts in one go; vectors are written once, by the first."""
         by_host: dict[UUID, list[Claim]] = defaultdict(list)
         for claim in claims:
             by_host[claim.host_id].append(claim)

@@ -3,7 +3,7 @@
     pending -> adding -> added -> flushing -> flushed
                   |-> add_failed, add_unknown    |-> flush_failed          pending -> skipped
 
-`add` is not idempotent on the other side, so a call whose outcome nobody knows is never made again. What is known
+`add` is not idempotent on the other side, so a call whose outcome is unknown is never repeated. What is known
 not to have been processed (no connection was made; 429 with Retry-After) may be, if the settings say so.
 Source: seed 000 (Memory Gateway client); the retry of unsent calls is a stated deviation from it.
 """
@@ -90,9 +90,9 @@ def after_add(session: str, error: GatewayError | None, retry: GatewayRetry) -> 
 
 
 def unknown_add(session: str, category: str) -> Ending:
-    """Say what an `add` nobody saw the answer of makes of the row: it is left to a person."""
+    """Return what an `add` without an answer makes of the row: unknown, for an operator to settle."""
     payload = {"gateway_session": session, "operation": "add", "category": category}
-    return Ending("add_unknown", Event.ADD_UNKNOWN, payload, category, "nobody knows whether the gateway has it")
+    return Ending("add_unknown", Event.ADD_UNKNOWN, payload, category, "outcome unknown: the gateway may have it")
 
 
 def after_flush(session: str, error: GatewayError | None, retry: GatewayRetry) -> Ending:
@@ -126,7 +126,7 @@ def unflushed(session: str, category: str, why: str) -> Ending:
 
 
 def unknown_flush(session: str) -> Ending:
-    """Say what a `flush` nobody saw the answer of makes of the row."""
+    """Return what a `flush` without an answer makes of the row."""
     where = {"gateway_session": session, "add_succeeded": True}
     payload = {**where, "operation": "flush", "category": "unknown"}
     return Ending("flush_failed", Event.FLUSH_FAILED, payload, "unknown", "the worker died while it waited")

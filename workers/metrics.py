@@ -61,8 +61,8 @@ EMBEDDED_TEXTS = Counter("afterturn_embedded_texts_total", "Texts that got a vec
 MICRO_BATCH = Counter(
     "afterturn_micro_batch_turns_total", "Turns that the API itself was to embed, by what became of them", ["outcome"]
 )
-SWEEPS = Counter("afterturn_sweeps_total", "Looks at the ledger for work nobody was told of", ["outcome"])
-NOTIFICATIONS = Counter("afterturn_sweeper_notifications_total", "Notifications that the sweeper sent", ["stage"])
+SWEEPS = Counter("afterturn_sweeps_total", "Sweeps of the ledger for work that notifications missed", ["outcome"])
+NOTIFICATIONS = Counter("afterturn_sweeper_rings_total", "Notifications that the sweeper sent", ["stage"])
 NOTIFICATION_DELAY = Histogram(
     "afterturn_notification_delay_seconds",
     "Seconds from a notification's sending to its arrival at a worker, by the clocks of both machines",

@@ -2,7 +2,7 @@
 
 It claims their rows as a worker would, so nothing is done twice, and whatever it leaves is the workers'. It is the
 first thing to go under load: one small batch at a time and no queue. What comes while one runs is left to the workers,
-and everything else for a while too, since somebody sends faster than can be embedded here without being in the way.
+and everything else for a while too, since more comes in than can be embedded here without delaying requests.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from workers.metrics import MICRO_BATCH, STAGE_AGE, STAGE_TOTAL
 
 log = structlog.get_logger(__name__)
 
-#: Longer than a batch of this size takes: it is not renewed. Whoever is slower than that is overtaken by a worker, and
+#: Longer than a batch of this size takes: it is not renewed. A slower batch is overtaken by a worker, and
 #: writes nothing; a process that died with a batch keeps its turns from the workers for no longer.
 LEASE = timedelta(seconds=15)
 #: How long nothing is taken after turns came while a batch ran, in seconds.

@@ -74,7 +74,7 @@ class RecallWork:
         try:
             return await self._answer(taken)
         except BaseException:
-            # Also when this process is told to end: whoever asked need not wait for a lease.
+            # Also when this process ends: the caller need not wait for a lease.
             await self._give_back(taken)
             raise
         finally:

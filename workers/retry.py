@@ -28,7 +28,7 @@ class Backoff:
     chance: Callable[[], float] = field(default=random.random)
 
     def seconds(self, attempts: int) -> float:
-        """Return how long to wait after so many attempts (from 1)."""
+        """Return how long to wait after this many attempts (from 1)."""
         plain = min(self.longest_s, self.base_s * self.factor ** max(0, attempts - 1))
         return plain * (0.5 + self.chance())
 

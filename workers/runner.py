@@ -27,7 +27,7 @@ from workers.stage_work import Gated, StageWork
 
 log = structlog.get_logger(__name__)
 
-#: A nudge is answered after so many seconds at the latest, so that its thread can take others; the work goes on.
+#: Seconds after which a notification is answered at the latest, so that its thread can take others; the work goes on.
 LONGEST_NUDGE_S = 5.0
 #: Pause after the database could not be reached, in seconds.
 OUTAGE_PAUSE_S = 1.0
@@ -61,12 +61,12 @@ class Runner:
     nudge_s: float = LONGEST_NUDGE_S
     stopping: bool = False
     _draining: asyncio.Task[None] | None = None
-    #: Somebody rang since it was last looked for work.
-    _rung: bool = False
+    #: A notification came since the last look for work.
+    _notified: bool = False
     #: What is under way, by the task that is at it; and what was cut short.
     _jobs: dict[asyncio.Task[None], Sequence[Claim]] = field(default_factory=dict)
     _cut: list[Claim] = field(default_factory=list)
-    #: A job ended, or somebody rang.
+    #: A job ended, or a notification came.
     _stirred: asyncio.Event = field(default_factory=asyncio.Event)
     #: One for each piece that may be worked on.
     _places: asyncio.Semaphore = field(init=False)
@@ -81,7 +81,7 @@ class Runner:
         Who comes while this process is at it already only makes it look again. What takes longer than `nudge_s` is
         not waited for.
         """
-        self._rung = True
+        self._notified = True
         self._stirred.set()
         if self._draining is not None and not self._draining.done():
             return
@@ -99,7 +99,7 @@ class Runner:
                 await asyncio.wait({task}, timeout=grace_s)
 
     async def _drain(self) -> None:
-        while self._rung and not self.stopping:
+        while self._notified and not self.stopping:
             try:
                 async with keep_leases(self.ledger, self._jobs, self.lease):
                     while not self.stopping and await self._more():
@@ -110,7 +110,7 @@ class Runner:
 
     async def _more(self) -> bool:
         """Begin what is ready, as far as there is room; say whether anything is under way, or was rung for."""
-        self._rung = False
+        self._notified = False
         room = self.work.shape.streams - self._under_way()
         claims = await self._claim(room)
         if claims and len(claims) >= room:
@@ -119,12 +119,12 @@ class Runner:
             task = asyncio.create_task(self._in_turn(group))
             self._jobs[task] = group
             task.add_done_callback(self._ended)
-        return bool(self._jobs) or self._rung
+        return bool(self._jobs) or self._notified
 
     async def _half(self) -> None:
-        """Wait until half of what is under way has ended, or until somebody rings while there is room for as much."""
+        """Wait until half of the work has ended, or a notification comes while there is room for as much."""
         left, room = self._under_way() // 2, self.work.shape.streams // 2
-        await self._until(lambda: self._under_way() <= (room if self._rung else left))
+        await self._until(lambda: self._under_way() <= (room if self._notified else left))
 
     async def _until(self, enough: Callable[[], bool]) -> None:
         while not enough():

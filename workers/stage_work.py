@@ -65,5 +65,5 @@ class Gated(Protocol):
     """A stage that at times wants less work than its shape says."""
 
     def at_most(self, streams: int) -> int:
-        """Return how many streams to claim now, of so many."""
+        """Return how many of the free streams to claim now."""
         ...

@@ -108,7 +108,7 @@ def _build_table(found: list[Recorded]) -> Table:
 
 def _describe_caller(one: Recorded) -> str:
     call = one.call
-    return call.actor or (f"{one.key_label or 'key'} {call.key_id}" if call.key_id else "nobody known")
+    return call.actor or (f"{one.key_label or 'key'} {call.key_id}" if call.key_id else "unknown caller")
 
 
 def _describe_result(one: Recorded) -> str:

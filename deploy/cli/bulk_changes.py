@@ -14,9 +14,9 @@ from deploy.cli.running_stack import find_running_stack
 from store.database import Database
 from store.ledger.listing import Backlog, Entry, Selection
 from store.ledger.quarantine import TOGETHER, Changed, Quarantine
-from store.tenancy.call_audit import NOBODY
+from store.tenancy.call_audit import NO_HOST
 
-#: So many changed rows are worth a line of progress.
+#: Changed rows between two lines of progress.
 PROGRESS_ROWS = 10_000
 
 
@@ -79,7 +79,7 @@ def change_rows(
                 print_notice(f"{changed.changed} of {selected} {change.done}")
         return changed
 
-    changed = run_audited(stack, change.command, targets.place.host_id or NOBODY, work)
+    changed = run_audited(stack, change.command, targets.place.host_id or NO_HOST, work)
     _print_counts(change, changed, dry_run=False, as_json=as_json)
     if changed.refused:
         raise typer.Exit(1)

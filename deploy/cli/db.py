@@ -160,7 +160,7 @@ async def _prepare(owner: str, logins: dict[str, Login]) -> list[str]:
 
 
 async def _give_login(connection: AsyncConnection, role: str, password: str) -> list[str]:
-    """Let a role of ours log in with a password; return the SQL for whoever may, where we may not."""
+    """Let a role log in with a password; return the SQL for an administrator where this role may not."""
     verb = "create" if await connection.scalar(ROLE, {"role": role}) is None else "alter"
     if await _try(connection, f"{verb} role {role} login password '{make_verifier(password)}'"):
         return []

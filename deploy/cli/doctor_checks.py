@@ -223,7 +223,7 @@ async def gateways(patient: DoctorTarget) -> AsyncIterator[Finding]:
 
 
 async def check_redis(patient: DoctorTarget) -> AsyncIterator[Finding]:
-    """Look at Redis or Valkey: there, its version, throws nothing away, nobody else in its database."""
+    """Check Redis or Valkey: reachable, version, evicts nothing, no other application in its database."""
     url = patient.url("redis_url")
     if not url:
         return
@@ -256,7 +256,7 @@ async def _check_migrations(owner_url: str) -> Finding:
 
 
 async def fetch_row(url: str, query: TextClause) -> Sequence[Any] | None:
-    """Ask as the service would: whatever keeps it from connecting keeps this from connecting, too."""
+    """Connect as the service does, so that what stops the service is seen here, too."""
     engine = service_engine(url, poolclass=NullPool)
     try:
         async with asyncio.timeout(ANSWER_SECONDS), engine.connect() as connection:

@@ -128,7 +128,7 @@ def of_gateway_keys(targets: int, unreadable: Sequence[str]) -> Finding:
 def of_shut_gateway(named: str) -> Finding:
     """Judge a gateway target that is not called for now; its deliveries wait."""
     return report_warning(
-        GATEWAYS, f"not called for now, it failed or asked for time: {named}", "ask whoever runs the gateway"
+        GATEWAYS, f"not called for now, it failed or asked for time: {named}", "ask the gateway's operator"
     )
 
 

@@ -15,7 +15,7 @@ from store.tenancy.banks import Banks
 from store.tenancy.keys import Keys
 from store.tenancy.spaces import Space
 
-#: Names that are told to somebody who named what is not there.
+#: Most names suggested where a name is unknown.
 NAMES_SHOWN = 10
 #: Banks among which a name like the one that was given is looked for.
 BANKS_SEARCHED = 1000

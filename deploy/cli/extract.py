@@ -22,7 +22,7 @@ from store.derived import extraction_runs, reflection_vectors
 from store.derived.extraction_runs import Unread
 from store.derived.unit_vectors import again_id, lacking_vectors
 from store.ledger.stages import Stage
-from store.tenancy.call_audit import NOBODY
+from store.tenancy.call_audit import NO_HOST
 from store.text.rules import VERSION
 from workers.extraction.events import reading_id
 from workers.extraction.llm.request import version_of
@@ -150,7 +150,7 @@ def _run_reprocessing(
         act.rows = progress.opened
         return progress
 
-    return run_audited(stack, course.command, scope.host or NOBODY, run)
+    return run_audited(stack, course.command, scope.host or NO_HOST, run)
 
 
 def _print_progress(what: dict[str, Any], progress: ReprocessingProgress, *, as_json: bool) -> None:

@@ -32,7 +32,7 @@ from store.errors import NotFound, NotSettled
 from store.ledger.listing import Backlog, Entry, Selection
 from store.ledger.quarantine import SETTLEMENTS, UNSETTLED, Found, Quarantine, Then
 from store.ledger.stages import Stage
-from store.tenancy.call_audit import NOBODY
+from store.tenancy.call_audit import NO_HOST
 from store.tenancy.gateway_targets import Destination
 
 
@@ -109,7 +109,7 @@ def resolve_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Settle a delivery by hand, after looking at the gateway: nobody here knows what became of it.
+    """Settle a delivery whose outcome is unknown, after a look at the gateway.
 
     Delivered: it goes on to its flush, or is done. Not delivered: it is sent again, behind what its session sent
     meanwhile, or skipped. After a flush that failed, `delivered` means the flush: it is done; else it is flushed again.
@@ -133,7 +133,7 @@ def resolve_command(
         return rows[0], (await backlog.deliveries(rows)).get(rows[0].item_id), state
 
     try:
-        before, to, state = run_audited(stack, "gateway resolve", place.host_id or NOBODY, settle)
+        before, to, state = run_audited(stack, "gateway resolve", place.host_id or NO_HOST, settle)
     except (NotFound, NotSettled) as error:
         raise exit_with(str(error), 1) from None
     if as_json:

@@ -115,7 +115,7 @@ def retry_command(
     **Example:** `afterturn jobs retry --stage embedding --category embedding --yes`
     """
     place = BankFilter(host, bank)
-    # Named ones are asked for whatever they are, so that an unknown one is refused and not overlooked.
+    # Named rows are looked up in every status, so that an unknown name is refused and not ignored.
     statuses = [Status.DEAD, Status.UNKNOWN] if turn else [Status.DEAD]
     selection = _select_rows(place, stage, statuses, category, older_than)
     _require_filter(turn, stage, host, bank, category, older_than, everything or None)
@@ -143,7 +143,7 @@ def drop_command(
 ) -> None:
     """End work as skipped, for a reason: that of these turns, or without any, what is dead or unknown.
 
-    With `--status pending` or `running` also what is still to be done; whoever works on it finds it gone. A delivery
+    With `--status pending` or `running` also undone rows; a worker that holds one finds its lease lost. A delivery
     under way is left to end by its own rules. Turns stay: only this stage's work on them ends.
 
     **Example:** `afterturn jobs drop --stage gateway --status unknown --reason "gateway was wiped" --yes`

@@ -150,7 +150,7 @@ def revoke_command(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Revoke a key: within seconds nobody can use it any more.
+    """Revoke a key: within seconds it is refused everywhere.
 
     **Example:** `afterturn keys revoke 0b7c…`
     """

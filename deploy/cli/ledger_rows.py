@@ -27,7 +27,7 @@ OlderOption = Annotated[
     timedelta | None,
     typer.Option(parser=parse_duration, metavar="LENGTH", help="Accepted longer ago than this: 10m, 2h."),
 ]
-LimitOption = Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")]
+LimitOption = Annotated[int, typer.Option(min=1, max=10_000, help="Most rows shown.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before more than one is changed.")]
 TurnArgument = Annotated[
     str, typer.Argument(metavar="TURN", help="A turn's id, or SESSION/TURN: the names the agent gave (with --bank).")

@@ -1,4 +1,4 @@
-"""`afterturn maintenance`: put away now what the workers put away by and by, or say what that would be."""
+"""`afterturn maintenance`: run the workers' maintenance tasks now, or count what they would do."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ from workers.maintenance import Maintainer, Needs, Task, Told, index_task, recal
 TaskOption = Annotated[
     list[str] | None, typer.Option("--task", metavar="NAME", help="Only this task; may be repeated.")
 ]
-DryOption = Annotated[bool, typer.Option("--dry-run", help="Count what would be put away, and write nothing.")]
+DryOption = Annotated[bool, typer.Option("--dry-run", help="Count what would be pruned, and write nothing.")]
 ConfigOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="A YAML or JSON file (default: AFTERTURN_CONFIG).")
 ]
@@ -81,7 +81,7 @@ def maintenance_command(
 
 
 async def count_tasks(_database: Database, tasks: Sequence[Task], _maintainer: Maintainer) -> list[Told]:
-    """Say what each task would put away."""
+    """Print what each task would prune."""
     told = []
     for task in tasks:
         start = time.monotonic()
@@ -91,7 +91,7 @@ async def count_tasks(_database: Database, tasks: Sequence[Task], _maintainer: M
 
 
 async def run_tasks(database: Database, tasks: Sequence[Task], maintainer: Maintainer) -> list[Told]:
-    """Run each task to its end, and note in the call audit what is gone."""
+    """Run each task to its end, and record in the call audit what was pruned."""
     told: list[Told] = []
     async with record_act(database, "maintenance") as act:
         act.rows = 0

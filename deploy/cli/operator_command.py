@@ -22,7 +22,7 @@ from deploy.local.stack import Stack
 from store.clock import DatabaseClock
 from store.database import Database
 from store.errors import ResourceBusy
-from store.tenancy.call_audit import NOBODY, Call, CallAudit, Door
+from store.tenancy.call_audit import NO_HOST, Call, CallAudit, Door
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ def run_on_database(stack: Stack, work: Callable[[Database], Awaitable[T]]) -> T
 
     try:
         return asyncio.run(run())
-    except BrokenPipeError:  # of whoever read what was printed: typer ends such a command quietly
+    except BrokenPipeError:  # the reader of a pipe went away: typer ends such a command quietly
         raise
     except (SQLAlchemyError, OSError) as error:
         raise exit_with(f"the database of the stack does not answer ({type(error).__name__})", 1) from None
@@ -63,7 +63,7 @@ def read_operator_name() -> str:
         name = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         name = f"uid {os.getuid()}"
-    # Only whoever may become root can set this one as root.
+    # Only a user who may become root can set this one as root.
     behind = os.environ.get("SUDO_USER") if os.getuid() == 0 else None
     return replace_unprintable(f"{behind} as {name}") if behind else name
 
@@ -78,7 +78,7 @@ class AuditedAct:
 
 
 @asynccontextmanager
-async def record_act(database: Database, operation: str, host: UUID = NOBODY) -> AsyncGenerator[AuditedAct]:
+async def record_act(database: Database, operation: str, host: UUID = NO_HOST) -> AsyncGenerator[AuditedAct]:
     """Note in the call audit who did what, when the block ends, whichever way it ends."""
     act = AuditedAct(await DatabaseClock.asked(database))
     at, begun = act.clock(), time.monotonic()
@@ -99,7 +99,7 @@ async def record_act(database: Database, operation: str, host: UUID = NOBODY) ->
 
 
 def confirm_change(question: str, beforehand: str) -> None:
-    """Ask before a change; where nobody can answer, it must be said beforehand. Ends with 1 or 2 when it is not."""
+    """Ask before a change; without a terminal --yes is required. Ends with 1 or 2 when it is refused."""
     if not sys.stdin.isatty():
         raise exit_with(f"{question} Say {beforehand}", 2)
     if not typer.confirm(question, err=True):

@@ -1,4 +1,4 @@
-"""What `afterturn doctor` finds of databases that nobody will ask for: of killed commands, of folders that are gone."""
+"""Databases without an owner that `afterturn doctor` finds: of killed commands, of deleted folders."""
 
 import shlex
 from collections.abc import Iterator

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from rich.console import Console
 
-#: Columns when nobody's terminal sets them.
+#: Columns where no terminal says how many there are.
 PIPE_WIDTH = 400
 
 

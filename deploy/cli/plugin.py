@@ -79,7 +79,7 @@ def backfill_command(
     state: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where to note how far it came (default: one for each pair).")
     ] = None,
-    restart: Annotated[bool, typer.Option("--restart", help="Begin at the first row, whatever was noted.")] = False,
+    restart: Annotated[bool, typer.Option("--restart", help="Begin at the first row; ignore the checkpoint.")] = False,
     redaction: RedactionOption = Redaction.ALL,
     patience: PatienceOption = timedelta(seconds=PATIENCE_S),
     workspaces: WorkspacesOption = None,

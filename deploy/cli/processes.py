@@ -106,7 +106,7 @@ def _config_arguments(config: Path | None) -> list[str]:
 
 
 def _supervise(name: str, module: Sequence[str], count: int) -> None:
-    """Keep so many processes of a module running until a signal; ends with the supervisor's status."""
+    """Keep a number of processes of a module running until a signal; ends with the supervisor's status."""
     argv = (sys.executable, "-P", "-m", *module)
     children = [Child(name=f"{name}-{n}", argv=argv) for n in range(1, count + 1)]
     supervisor = Supervisor(say=print_notice)

@@ -19,7 +19,7 @@ def profile_command(
         str | None, typer.Option("--bank", help="In this bank alone; a user's otherwise in all, a name's in default.")
     ] = None,
     history: Annotated[bool, typer.Option("--history", help="Also show what something else replaced.")] = False,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="So many facts at most.")] = 200,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Most facts shown.")] = 200,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -44,7 +44,7 @@ def profile_command(
 
 
 def _render_profile(found: Profile) -> Text:
-    lines = [Text(replace_unprintable(", ".join(found.names) or "nobody is named"), style="bold")]
+    lines = [Text(replace_unprintable(", ".join(found.names) or "no name known"), style="bold")]
     lines += [line for fact in found.facts for line in _render_fact(fact)]
     beside = [f"{one['name']} ({one['kind']}, {one['units']})" for one in _list_companions(found.raw)]
     if beside:

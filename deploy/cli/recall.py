@@ -32,7 +32,7 @@ PATIENCE_S = 10.0
 SessionOption = Annotated[str | None, typer.Option(help="The session the question comes from.")]
 ExcludeOption = Annotated[bool, typer.Option("--exclude-session", help="Leave that session's own turns out.")]
 SkipOption = Annotated[
-    int | None, typer.Option(min=0, max=64, help="Leave out so many of --session's newest messages.")
+    int | None, typer.Option(min=0, max=64, help="Leave out this many of --session's newest messages.")
 ]
 CountOption = Annotated[int, typer.Option("-k", min=1, max=100, help="How many results at most.")]
 TokensOption = Annotated[int | None, typer.Option(min=1, help="How long the results may be together.")]
@@ -42,7 +42,7 @@ KindOption = Annotated[
 TagOption = Annotated[list[str] | None, typer.Option(help="Only turns with this tag, or another named.")]
 UserOption = Annotated[str | None, typer.Option(help="Only what comes from this user's turns (user_id).")]
 AcrossOption = Annotated[
-    bool, typer.Option("--across-banks", help="In all banks this user wrote to, whatever --bank says.")
+    bool, typer.Option("--across-banks", help="Search all banks this user wrote to; --bank is ignored.")
 ]
 MetadataOption = Annotated[
     list[str] | None, typer.Option(metavar="NAME=VALUE", help="Only turns with this among their metadata.")

@@ -61,7 +61,7 @@ def recall_check_command(
         stored = await stored_banks(database, bank)
         if bank is not None and not stored:
             there = sorted({one.name for one in await stored_banks(database, None)})
-            raise exit_with(describe_missing(f"nobody has a bank {bank!r}", "there is", bank, there), 2)
+            raise exit_with(describe_missing(f"no tenant has a bank {bank!r}", "there is", bank, there), 2)
         return await compare_banks(database, _sample_banks(stored, banks), units, stack.recall)
 
     asked = run_on_database(stack, check)
@@ -88,7 +88,7 @@ async def compare_banks(
 
 
 def classify_size(units: int) -> int:
-    """Return which of `SIZE_NAMES` a bank of so many units is."""
+    """Return which of `SIZE_NAMES` a bank of this number of units is."""
     return sum(units >= step for step in SIZE_LIMITS)
 
 
@@ -105,7 +105,7 @@ def _summarise_group(name: str, asked: Sequence[Asked]) -> AccuracyRow:
 
 
 def _sample_banks(banks: Sequence[StoredBank], most: int) -> list[StoredBank]:
-    """Choose at most so many banks of each size, whichever chance brings."""
+    """Choose banks of each size at random, at most this many."""
     mixed = random.sample(banks, len(banks))
     mixed.sort(key=lambda bank: classify_size(bank.units))
     return [bank for _, group in groupby(mixed, lambda bank: classify_size(bank.units)) for bank in list(group)[:most]]

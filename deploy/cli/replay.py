@@ -19,7 +19,7 @@ from store.database import Database
 from store.errors import ReplayError
 from store.replay import Report, Scope, repair_scope, swap_tables, verify_log
 from store.replay.report import Difference
-from store.tenancy.call_audit import NOBODY
+from store.tenancy.call_audit import NO_HOST
 
 #: Seconds between two lines about progress.
 REPORT_INTERVAL_S = 2.0
@@ -77,7 +77,7 @@ def replay_command(
 
     try:
         if mends:
-            report = run_audited(stack, f"replay {'--swap' if swap_ else '--repair'}", scope.host or NOBODY, mend)
+            report = run_audited(stack, f"replay {'--swap' if swap_ else '--repair'}", scope.host or NO_HOST, mend)
         else:
             report = run_on_database(stack, compare)
     except ReplayError as error:

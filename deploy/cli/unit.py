@@ -84,7 +84,7 @@ def correct_command(
 def pin_command(
     unit_id: UnitArgument, *, bank: InBankOption = "default", data: DataOption = None, as_json: JsonOption = False
 ) -> None:
-    """Pin a unit: it is told with every answer of its bank, whatever is asked, within the question's filters.
+    """Pin a unit: every answer of its bank contains it, within the question's filters.
 
     It stays pinned when it is corrected; `afterturn unit unpin` ends it. What is pinned already stays so.
 

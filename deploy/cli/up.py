@@ -113,7 +113,7 @@ def _print_ready(stack: Stack) -> None:
 
 
 def _print_at_once(text: str, stream: TextIO) -> None:
-    """Print at once; whoever reads may have gone away, and that is no reason to stop."""
+    """Print at once; a reader that went away is no reason to stop."""
     try:
         print(text, file=stream, flush=True)
     except OSError:

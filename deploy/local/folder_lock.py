@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 NAME = "lock"
-#: Somebody who only asks whether the lock is held holds it for an instant.
+#: A check whether the lock is held takes it for an instant.
 PATIENCE_SECONDS = 0.5
 
 

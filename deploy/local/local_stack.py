@@ -105,7 +105,7 @@ class LocalStack:
                 group.create_task(_run_chore(chore, self._settings, self._postgres.endpoint))
 
     async def _start_api(self, credentials: Credentials) -> Services:
-        """Start the API; a free port that somebody took since it was chosen is given up for another."""
+        """Start the API; where another process took the chosen free port, choose the next."""
         for _ in range(PORTS_TRIED):
             services = self._services(credentials)
             try:

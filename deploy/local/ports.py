@@ -25,7 +25,7 @@ def is_free(port: int, host: str = LOOPBACK) -> bool:
 
 
 def find_free_port() -> int:
-    """Return a port nobody listens on; raises OSError when none was found."""
+    """Return a free port; raises OSError when none was found."""
     for _ in range(ATTEMPTS):
         port = random.randint(FIRST, LAST)  # noqa: S311  (no secret: it only has to differ)
         if is_free(port):

@@ -35,7 +35,7 @@ SETTINGS = {
     "log_timezone": "UTC",
     "jit": "off",
     "random_page_cost": "1.1",
-    # Whoever commits when a segment is full waits until the next one is written full of zeros (15 to 100 ms).
+    # A commit that finds a segment full waits until the next one is filled with zeros (15 to 100 ms).
     "wal_init_zero": "off",
     # A forgotten transaction holds back every reader of the log (see the architecture, section 7).
     "idle_in_transaction_session_timeout": "60s",
@@ -120,7 +120,7 @@ class EmbeddedPostgres:
         return len(lines) > READY_LINE and lines[0] == str(pid) and lines[READY_LINE].strip() == "ready"
 
     def end_survivors(self) -> None:
-        """Stop a postmaster nobody owns any more, and wait for the backends of one that was killed."""
+        """Stop an orphaned postmaster, and wait for the backends of one that was killed."""
         leaders = [int(line) for line in self._status_lines()[:1]]
         servers = survivors.find_servers(self.cluster.folder)
         if servers:

@@ -53,7 +53,7 @@ def open_private_folder(name: str) -> Iterator[Path]:
 
 
 def find_orphaned_folders() -> list[OrphanedFolders]:
-    """Return what nobody works in any more: the owner's lock is free, and so are its servers'."""
+    """Return abandoned folders: the owner's lock is free, and so are its servers'."""
     found = [OrphanedFolders((folder, *_find_databases(folder))) for folder in _list_private_folders()]
     found += [
         OrphanedFolders((home,))

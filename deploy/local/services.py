@@ -69,7 +69,7 @@ class Services:
         return ours | file | told | self._gateway()
 
     def log(self, name: str) -> Path:
-        """Return where a process writes; not to our own output, which nobody may be reading."""
+        """Return where a process writes: a file, because our own output may have no reader."""
         return self.settings.data / "logs" / f"{name}.log"
 
     def is_live(self) -> bool:

@@ -40,7 +40,7 @@ class Stack(BaseModel):
 
     version: Literal[1] = 1
     pid: int
-    #: On this machine, whatever its address: its key may go there over plain http.
+    #: On this machine: its key may go there over plain http.
     api: str
     metrics: str
     docs: str
@@ -50,7 +50,7 @@ class Stack(BaseModel):
     owner_url: SecretStr
     redis_url: SecretStr
     postgres_dir: Path
-    #: What it runs with, for commands that do as it does; whatever opens somebody else's door is left out.
+    #: Its settings, for commands that act as it does; credentials of external services are left out.
     recall: RecallSettings = Field(default_factory=RecallSettings)
     embedding: EmbeddingSettings = Field(default_factory=EmbeddingSettings)
     enrichment: EnrichmentSettings = Field(default_factory=EnrichmentSettings)
@@ -88,7 +88,7 @@ class Stack(BaseModel):
 
 
 def choose_data_folder(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the data folder nobody named: AFTERTURN_DATA, else the platform's folder for user data."""
+    """Return the default data folder: AFTERTURN_DATA, else the platform's folder for user data."""
     named = (os.environ if environ is None else environ).get("AFTERTURN_DATA")
     return Path(named).expanduser() if named else platformdirs.user_data_path("afterturn")
 

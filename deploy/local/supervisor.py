@@ -248,7 +248,7 @@ def _describe_exit(status: int) -> str:
 
 
 async def _wait_for_exit(process: asyncio.subprocess.Process, hurry: asyncio.Event, seconds: float) -> bool:
-    """Wait until the process ended, the time is over, or somebody is in a hurry."""
+    """Wait until the process ended, the time is over, or a second signal came."""
     waits = {asyncio.ensure_future(process.wait()), asyncio.ensure_future(hurry.wait())}
     await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     for wait in waits:

@@ -46,7 +46,7 @@ def find_marked_processes(data: Path) -> list[psutil.Process]:
 
 
 def end_processes(processes: Iterable[psutil.Process], leaders: Iterable[int], stop_signal: signal.Signals) -> None:
-    """Ask the leaders to stop and wait for them; whoever is left a moment later is killed."""
+    """Ask the leaders to stop and wait for them; those left a moment later are killed."""
     everyone, asked = list(processes), set(leaders)
     leading = [process for process in everyone if process.pid in asked]
     for process in leading:
@@ -63,7 +63,7 @@ def kill_processes(processes: list[psutil.Process]) -> None:
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """Say whether a process lives; one that ended and was reaped by nobody does not."""
+    """Say whether a process lives; a zombie does not."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:

@@ -77,7 +77,7 @@ class EmbeddedValkey:
             return False
 
     def end_survivors(self) -> None:
-        """Stop a server of this folder that nobody owns any more."""
+        """Stop an orphaned server of this folder."""
         servers = survivors.find_servers(self.folder)
         survivors.end_processes(servers, [server.pid for server in servers], signal.SIGTERM)
 

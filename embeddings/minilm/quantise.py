@@ -40,7 +40,7 @@ def _find_sensitive_products(graph: onnx.ModelProto) -> list[str]:
 
 
 def fold_constants(source: Path, target: Path) -> None:
-    """Write a graph whose weights are plain numbers: whatever only depends on them is worked out."""
+    """Write a graph whose weights are plain numbers: constant parts are folded."""
     options = SessionOptions()
     options.graph_optimization_level = GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.optimized_model_filepath = os.fspath(target)

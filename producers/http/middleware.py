@@ -162,7 +162,7 @@ class _Visit:
                 door,
                 f"{method} {route}",
                 took,
-                grant.host_id if grant else call_audit.NOBODY,
+                grant.host_id if grant else call_audit.NO_HOST,
                 grant.key_id if grant else None,
                 status=self._status,
                 code=self._code or problems.ROUTER_CODES.get(self._status),

@@ -17,7 +17,7 @@ from datetime import datetime
 import structlog
 
 from producers.metrics import CALLS_AUDITED, UNAUTHENTICATED
-from store.tenancy.call_audit import NOBODY, Call, Door
+from store.tenancy.call_audit import NO_HOST, Call, Door
 
 log = structlog.get_logger("afterturn.audit")
 
@@ -63,7 +63,7 @@ class CallRecorder:
 
     def note(self, call: Call) -> None:
         """Record a call, or drop it when too many wait already; one without a valid key is only counted."""
-        if call.host_id == NOBODY:
+        if call.host_id == NO_HOST:
             self._count(call)
         elif len(self._waiting) >= self._limit:
             CALLS_AUDITED.labels("dropped").inc()

@@ -1,6 +1,6 @@
 """All that a bank is more than its turns: brought up to date step by step, or made again from nothing.
 
-Both ways end in the same rows, whatever was linked, unlinked and forgotten in between.
+Both ways end in the same rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from store.derived.temporal_links import link_turns
 from store.derived.unit_words import rebuild_words
 from store.log.envelope import Origin
 
-# Whoever rebuilds a bank keeps its writers out; whoever counts on keeps out who rebuilds or ends it, and who links.
+# A rebuild locks the bank's writers out; counting locks out rebuilds, the end of the bank, and links.
 LOCK = text("""
     select afterturn.enter_log(),
            pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank)),
@@ -26,7 +26,7 @@ LOCK_ALONE = text("""
     select afterturn.enter_log(:host),
            pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))""")
 
-# A row that is no turn: its item is its own, so that nobody counts it as one.
+# A row that is no turn: its item is its own id, so that it is not counted as one.
 RECOUNT_ROW = text("""
     insert into afterturn.ledger_t
         (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position, accepted_at)

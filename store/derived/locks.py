@@ -24,7 +24,7 @@ FIRST_FACTS = text("""
                      where u.host_id = :host and u.bank_id = :bank and u.turn_id = t.turn_id
                        and u.origin = 'extraction' offset 0) u
      group by 1""")
-# Entities that ended (nobody named them any more) in a bank that lives, with the version they begin again at.
+# Entities that ended (no mention was left) in a bank that lives, with the version they begin again at.
 ENDED = text("""
     select cast(n.entity_id as text) as entity, n.aggregate_version + 1 as version
       from unnest(cast(:entities as uuid[])) as t(entity_id),

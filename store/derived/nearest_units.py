@@ -16,9 +16,9 @@ from store.database import Database
 from store.recall.dense_arm import search_settings
 from store.recall.settings import RecallSettings
 
-#: Of so many that an index names as the nearest, some may be later, or of the same turn.
+#: Candidates of an index for the nearest; some may be later, or of the same turn.
 LOOKED_AT = 100
-#: A pass over so many times what an index reads is no slower.
+#: A scan of this many times what an index reads is no slower.
 ONE_PASS = 4
 
 # The projection stage counts units; a bank it has not counted yet is a small one.

@@ -21,9 +21,9 @@ from store.errors import ResourceBusy
 
 log = structlog.get_logger(__name__)
 
-#: So many waiting units of a bank cost a recall about a millisecond.
+#: Pending units of a bank that cost a recall about a millisecond.
 MANY = 200
-#: So many are carried beside whoever brings still more.
+#: Pending units that a bulk writer leaves before it indexes some itself.
 TOO_MANY = 500
 #: Banks whose units are counted before all counts begin anew.
 MOST_BANKS = 10_000
@@ -62,7 +62,7 @@ class WaitingWords:
 
 
 class KeptShort:
-    """Carries words beside whoever brings turns: no bank has many more waiting than a recall reads in passing.
+    """Indexes words beside bulk writers: no bank has many more pending than a recall can read unindexed.
 
     As long as the stages keep up, this is a count now and then. Who brings turns faster than their words are carried
     waits for them. Belongs to one event loop.

@@ -103,7 +103,7 @@ AROUND = text(f"""
 
 @dataclass(frozen=True, slots=True)
 class Whom:
-    """A person: a user of the host, or somebody a bank calls by a name, or a user under one of several names."""
+    """A person: a user of the host, a name in a bank, or a user under one of several names."""
 
     user: str | None = None
     name: str | None = field(default=None, repr=False)
@@ -137,7 +137,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Somebody or something that stands beside a person, in so many units."""
+    """A person or thing that occurs together with a person, and in how many units."""
 
     name: str = field(repr=False)
     kind: str

@@ -107,7 +107,7 @@ REDATE_PAIRS = text(f"""
 
 #: Units whose words one statement carries into the index of words.
 UNITS_LIMIT = 500
-# Whoever carries words keeps out whoever rebuilds or ends the bank, and nobody else.
+# Indexing of words excludes a rebuild and the end of the bank, and nothing else.
 LIVING = text("""
     select afterturn.enter_log(),
            pg_advisory_xact_lock_shared(afterturn.lock_key('bank', :bank))""")
@@ -198,7 +198,7 @@ async def count_words(connection: AsyncConnection, host: UUID, bank: UUID) -> Ca
 
 
 async def lock_words(connection: AsyncConnection, bank: UUID) -> None:
-    """Keep out whoever carries or counts a bank's words; what else is locked was locked before."""
+    """Lock out indexing and counting of a bank's words; other locks were taken before."""
     await connection.execute(LOCK_WORDS, {"bank": bank})
 
 

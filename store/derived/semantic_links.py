@@ -32,7 +32,7 @@ SUBSCRIPTION = "semantic links"
 KIND = "semantic"
 #: Events of one page, of which a few are texts.
 EVENTS = 1000
-#: So many pairs of vectors are compared in one statement, about: a quarter of a second.
+#: Pairs of vectors compared in one statement: about a quarter of a second.
 PAIRS = 500_000
 #: Texts of one page at most: their links are one transaction.
 TEXTS = 200
@@ -69,7 +69,7 @@ TEXTS_BEHIND = text(f"""
                             and u.aggregate_version = b.aggregate_version offset 0) u on true
      order by b.xid, b.position""")  # noqa: S608 - put together from constants
 # As an append does, and in its order; and as who corrects, forgets or links by hand, before anything is held.
-# Whoever changes several units of a bank does so in another order than they are held in here.
+# Other writers lock several units of a bank in another order.
 LOCK = text("""
     select afterturn.enter_log(),
            (select count(pg_advisory_xact_lock_shared(k.key))
@@ -78,14 +78,14 @@ LOCK = text("""
            (select count(pg_advisory_xact_lock(k.key))
               from (select distinct afterturn.lock_key('entities', b.bank) as key
                       from unnest(cast(:banks as uuid[])) as b(bank) order by 1) k)""")
-# Held, so that whoever forgets one of them meanwhile takes its new links with it.
+# Locked, so that a concurrent deletion of one of them takes its new links with it.
 STILL = text("""
     select u.unit_id from unnest(cast(:units as uuid[]), cast(:versions as bigint[])) as t(unit_id, version)
       join afterturn.agent_memory_unit_t u
         on u.host_id = :host and u.bank_id = :bank and u.unit_id = t.unit_id and u.active
        and u.aggregate_version = t.version
      order by u.unit_id for share of u""")
-# Links that somebody laid down himself name no model.
+# Links that a caller made name no model.
 FORMER = text("""
     select k.from_unit_id as later, k.to_unit_id as earlier, k.aggregate_version, k.weight
       from unnest(cast(:units as uuid[])) as t(unit_id),
@@ -113,7 +113,7 @@ class _Page:
 class NearLinks:
     """Follows the logs of all hosts and links what is near, each as its own tenant.
 
-    `model` is what events say made the links. Whoever comes second with the same page writes nothing.
+    `model` is what events say made the links. A second write of the same page changes nothing.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ MISSING = text("""
      where (select true from afterturn.unit_vector_t v
              where v.host_id = :host and v.bank_id = u.bank_id and v.generation = :generation
                and v.unit_id = u.unit_id and v.chunk = 0) is null""")
-# An erasure holds its bank alone: whoever waited for it behind a unit already locked here would wait for ever.
+# An erasure locks its bank exclusively: a writer that waits for it with a unit locked here would deadlock.
 SHARE_BANKS = text("""
     select pg_advisory_xact_lock_shared(k.key)
       from (select distinct afterturn.lock_key('bank', b.bank) as key
@@ -43,7 +43,7 @@ INSERT = text("""
      where u.host_id = :host and u.bank_id = :bank and u.unit_id = :unit and u.active
        and u.aggregate_version = :version for share
     on conflict do nothing""")
-# Whoever makes a bank's reflections holds its entities, and changes many of them together.
+# The writer of a bank's reflections locks many of its entities at once.
 SHARE_ENTITIES = text("""
     select pg_advisory_xact_lock_shared(k.key)
       from (select distinct afterturn.lock_key('entities', b.bank) as key

@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.connections import create_owner_engine
 
 PARTITIONS = 16
-#: About so many vectors in a list: a share of the lists is read, and every list's centre.
+#: Vectors in a list, about: a share of the lists is read, and every list's centre.
 LIST_UNITS = 250
 #: Finding the centres takes memory by the square.
 MOST_LISTS = 1000
@@ -42,7 +42,7 @@ PARTITIONS_IN_NEED = text("""
                            from pg_class n join pg_index x on x.indexrelid = n.oid
                           where n.oid = to_regclass('afterturn.unit_vector_' || r || '_near')) i on true
      group by r having max(s.units) > :exact_units or max(i.lists) is not null order by r""")
-# Whoever builds holds it for as long as his session lives.
+# Held by the builder's session for as long as it lives.
 LOCK = text("select pg_try_advisory_lock(hashtextextended('afterturn.vector_indexes', 0))")
 #: Finding the centres of a million vectors takes 400 MB.
 MEMORY = text("set maintenance_work_mem = '512MB'")
@@ -50,14 +50,14 @@ MEMORY = text("set maintenance_work_mem = '512MB'")
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """A partition that needs an index of so many lists; 0: it has one that nobody needs any more."""
+    """A partition that needs an index of this many lists; 0: its index is not needed any more."""
 
     partition: int
     lists: int
 
 
 class VectorIndexes:
-    """Builds what is needed, one index after the other; whoever writes or reads meanwhile is not held up.
+    """Builds the needed indexes one after the other, without blocking reads or writes.
 
     `owner_url` has the owner's rights. An instance belongs to one event loop.
     """
@@ -73,7 +73,7 @@ class VectorIndexes:
             return await self._needed(connection)
 
     async def build_some(self) -> bool:
-        """Begin to build, or go on, for some seconds; say whether there is more to do. Somebody else's work is not."""
+        """Build for some seconds; return whether there is more to do (what another process builds is not)."""
         if self._building is None:
             self._building = asyncio.create_task(self._build())
         done, _ = await asyncio.wait([self._building], timeout=LOOK_S)
@@ -123,7 +123,7 @@ class VectorIndexes:
 
 
 def lists_of(vectors: int) -> int:
-    """Return into how many lists so many vectors are divided."""
+    """Return how many lists an index of this many vectors has."""
     return max(1, min(vectors // LIST_UNITS, MOST_LISTS))
 
 

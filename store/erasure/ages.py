@@ -1,7 +1,7 @@
 """Erasing what was said by its age: the turns of a bank in the order they were accepted, up to the first young one.
 
-Turns go with their messages and whatever was drawn from them. Documents, directives and reflections of their own stay:
-somebody put them there to be kept. The next erasure of a bank begins where the last one ended.
+Turns go with their messages and what was derived from them. Documents, directives and reflections of their own stay:
+they were written to be kept. The next erasure of a bank begins where the last one ended.
 
 A document passes the stages as a turn does, as the one turn of a session that is itself: such turns are passed over.
 """

@@ -1,6 +1,6 @@
 """Erasures from the request to the receipt: in transactions of bounded size, each of which may be the last for a while.
 
-What is done and how far it has come are committed together, so whoever comes after a crash goes on where it stopped.
+What is done and how far it has come are committed together, so an erasure resumes where a crash stopped it.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from store.memory import reflections
 
 #: Units of a session that go in one transaction.
 PAGE_UNITS = 100
-#: An erasure nobody has gone on with for so long is taken up by the sweeper.
+#: An erasure without progress for this long is resumed by the sweeper.
 LEFT_ALONE = timedelta(seconds=30)
 DEADLOCK = "40P01"
 TRIES = 5
@@ -176,7 +176,7 @@ class Erasures:
             return await requests.find_running(connection, host, Kind.AGE, bank)
 
     async def left_alone(self) -> Sequence[tuple[UUID, UUID]]:
-        """Name erasures (host, erasure) that nobody has gone on with for a while."""
+        """List erasures (host, erasure) without progress for a while."""
         async with self._database.operator() as connection:
             rows = await connection.execute(LEFT, {"before": self._clock() - LEFT_ALONE})
             return [(row.host_id, row.erasure_id) for row in rows]

@@ -16,14 +16,14 @@ from store.errors import NotFound
 from store.memory import reflections
 from store.tenancy.external_models import Sent, told_apart
 
-#: Where copies may be that this service cannot reach, whatever was erased.
+#: Where copies may be that this service cannot reach, in every erasure.
 BEYOND_REACH = (
     "backups and replicas of the database, and its write-ahead log",
     "exports and snapshots made earlier",
     "the shadow of a replay that was cut off, until the next replay",
     "logs of the database server",
     "old row versions on disk, until the next VACUUM",
-    "ids: whoever knows a name can compute the id made from it",
+    "ids: the id made from a name can be computed by anyone who knows the name",
 )
 #: What of a user stays in this service, since it is not the user's alone.
 STAYS = (
@@ -54,7 +54,7 @@ SAVE = text("""
 PUT_OFF = text("""
     update afterturn.erasure_t set updated_at = :since
      where host_id = :host and erasure_id = :erasure and status = 'running'""")
-# Somebody else may have asked for the same: it is part of both then.
+# Another request may cover the same: it is part of both then.
 ADOPT = text("""
     update afterturn.erasure_t set parent_id = :parent
      where host_id = :host and erasure_id = :erasure and status = 'running'""")

@@ -1,4 +1,4 @@
-"""Taking a user's words out of what somebody else began: a correction or a pin goes, what others said stays.
+"""Removing a user's versions from what others began: a correction or a pin goes, what others said stays.
 
 What the thing says now, where that holds words of the user, is said anew without them, as one more version. What was
 drawn from their words while they stood there goes for good; the stages draw anew from what is there then.
@@ -104,7 +104,7 @@ async def say_again(place: Place, kind: Aggregate, thing: UUID, state: Mapping[s
 
 
 async def take_back_unit(place: Place, unit: UUID) -> bool:
-    """Take a user's words out of a unit that somebody else began; True: the user began it, and nothing was done."""
+    """Remove a user's versions from a unit that another began; True: the user began it, and nothing was done."""
     left = await remainder(place, Aggregate.UNIT, unit)
     if left.theirs or not left.positions:
         return left.theirs
@@ -130,7 +130,7 @@ async def take_back_unit(place: Place, unit: UUID) -> bool:
         await place.count("events", ERASE_WORDS, positions=[one.position for one in repeated])
         await place.count("history_messages", SCRUB_SESSIONS, sessions=[row.session_id])
     if row.turn_id:
-        # Whoever reads the turn just now has read what is gone.
+        # A stage that reads the turn now has read what is gone.
         await place.ask(TAKE_BACK, turn=row.turn_id)
     place.erasure.counts["mentions"] += len(mentions)
     place.erasure.counts["versions"] += 1

@@ -1,4 +1,4 @@
-"""Erasing units and whatever hangs on them, some at a time, in one transaction that holds their bank alone.
+"""Erasing units and what depends on them, a batch at a time, in one transaction that locks their bank exclusively.
 
 The order matters. The end of the units is appended first: projectors and derived state follow it as they follow any
 other end. Only then are events rewritten and rows made what their markers say, so that a replay finds the same.
@@ -37,7 +37,7 @@ UNCOUNTED = text("""
 FORGET_NOTES = text("""
     delete from afterturn.forgotten_unit_t f
      where f.host_id = :host and f.bank_id = :bank and f.unit_id = any(:units)""")
-# A turn may name a document of somebody else: that does not say what it says.
+# A turn may name another user's document: its id reveals nothing of its text.
 DOCS = text("""
     select o.doc_id, o.active,
            afterturn.logged_version(o.host_id, o.host_id || '|' || o.bank_id || '|' || o.doc_id) as version
@@ -91,7 +91,7 @@ FORGET_JOBS = text("""
 
 #: What a unit is called in a receipt, by where it came from.
 ORIGINS = {"message": "messages", "extraction": "facts", "document": "chunks", "memory": "memories"}
-#: What stages read; whoever has read it may still be about to write what it found there.
+#: What stages read; one that has read it may still write what it found.
 READ = frozenset({"message", "document", "memory"})
 
 

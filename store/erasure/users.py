@@ -49,7 +49,7 @@ OTHERS_IN_DOC = text("""
     select exists (select from afterturn.agent_memory_unit_t u
                     where u.host_id = :host and u.bank_id = :bank and u.doc_id = :doc and u.active
                       and u.user_id <> :user)""")
-# Sessions of which nobody else wrote anything, and nothing is left to be erased but what the history itself keeps.
+# Sessions in which no other user wrote and of which only the history is left to erase.
 THEIR_SESSIONS = text("""
     select h.session_id, h.active, s.subject, afterturn.logged_version(h.host_id, s.subject) as version
       from unnest(cast(:sessions as uuid[])) t(session_id),
@@ -152,7 +152,7 @@ async def erase_keys(connection: AsyncConnection, erasure: Erasure) -> None:
 
 
 async def _erase_made(place: Place, kind: Aggregate, thing: UUID) -> None:
-    """Erase what a user made beside turns, or their versions of what somebody else made."""
+    """Erase what a user made beside turns, and their versions of what others made."""
     end, name, label = MADE[kind]
     left = await remainder(place, kind, thing)
     if not left.positions:

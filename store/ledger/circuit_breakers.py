@@ -1,4 +1,4 @@
-"""Gates before somebody else's service: a circuit breaker and a rate, shared by all processes.
+"""Circuit breaker and rate limit of an external service, shared by all processes.
 
 The state stands in one row a service, in the database: it has one clock for everybody, it is there whenever work is
 (Redis may be away), and a worker that dies leaves nothing to clean up. It names no tenant and holds no content.
@@ -53,7 +53,7 @@ class GatePolicy:
 class Passage:
     """Whether to call, after `wait_s` seconds; not granted, the gate is shut for so long.
 
-    `probing`: the call is to show whether the service is back. `failures` so many calls in a row have failed.
+    `probing`: the call is to show whether the service is back. `failures`: calls that failed in a row.
     """
 
     granted: bool
@@ -69,7 +69,7 @@ def gate_name(kind: str, *identity: str) -> str:
 
 
 async def shut_gates(database: Database, names: Sequence[str]) -> list[str]:
-    """Return those of these gates that let nobody through now, as the operator."""
+    """Return those of these gates that are closed now, as the operator."""
     async with database.operator() as connection:
         return list((await connection.execute(SHUT, {"gates": list(names)})).scalars())
 
@@ -152,7 +152,7 @@ class Gate:
 async def put_off(
     database: Database, claim: Claim, item: UUID, status: str, wait: timedelta, *, target: UUID | None = None
 ) -> None:
-    """Leave a row for so long as it was before it was claimed, this attempt not counted, and give the claim back.
+    """Release a row for a time as it was before it was claimed; this attempt is not counted.
 
     What else waits for the same gateway `target` waits as long. Raises LeaseLost, having written nothing.
     """
@@ -160,4 +160,4 @@ async def put_off(
     async with database.call() as connection:
         arguments = {**whose, "item": item, "status": status, "retry_in": wait, "target": target}
         if not (await connection.execute(PUT_OFF, arguments)).scalar():
-            raise LeaseLost("the lease ran out and the work was given to somebody else")
+            raise LeaseLost("the lease expired and another worker has the work")

@@ -46,7 +46,7 @@ async def write_audit_row(
     payload: Mapping[str, Any],
     turn: UUID | None = None,
 ) -> None:
-    """Write one audit row about a call to somebody else's service, inside the tenant's transaction."""
+    """Write one audit row about a call of an external service, inside the tenant's transaction."""
     about = {"host": host, "event": event, "bank": bank, "session": session, "turn": turn}
     await connection.execute(NOTE, {**about, "payload": orjson.dumps(payload).decode()})
 
@@ -117,7 +117,7 @@ class Deliveries:
 
 def _check_held(*, held: bool) -> None:
     if not held:
-        raise LeaseLost("the lease ran out and the work was given to somebody else")
+        raise LeaseLost("the lease expired and another worker has the work")
 
 
 def _move_columns(moves: Sequence[_Move]) -> Iterator[Sequence[object]]:

@@ -65,7 +65,7 @@ def merge_freshness(of: Sequence[Freshness]) -> Freshness:
 
 
 async def read_freshness(connection: AsyncConnection, host: UUID, bank: UUID) -> Freshness:
-    """Read the freshness of a bank inside the tenant's transaction; a bank nobody wrote to is all zero."""
+    """Read the freshness of a bank inside the tenant's transaction; an unwritten bank is all zero."""
     return of_row((await connection.execute(FRESHNESS, {"host": host, "bank": bank, "most": None})).one())
 
 

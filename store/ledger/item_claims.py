@@ -1,4 +1,4 @@
-"""Claiming certain items of the ledger, for whoever has just opened them: under the same leases and epochs as any."""
+"""Claiming named items of the ledger right after they were opened, under the same leases and epochs as all."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -14,7 +14,7 @@ CLAIM_ITEMS = "select * from afterturn.claim_items($1, $2, $3, $4, $5)"
 async def claim_items(
     database: Database, host: UUID, stage: Stage, items: Sequence[UUID], *, lease: timedelta, worker: str
 ) -> list[Claim]:
-    """Claim those of these items that nobody holds and that were never tried; the attempt is counted.
+    """Claim those of these items that have no lease and were never tried; the attempt is counted.
 
     Only for stages in which every item is a stream of its own.
     """

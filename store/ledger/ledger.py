@@ -150,7 +150,7 @@ class Ledger:
     ) -> list[Claim]:
         """Claim up to `streams` streams with ready work and hand out at most `rows` first rows of each.
 
-        Hosts take turns, whatever each has waiting. Within a host the oldest stream comes first; with a `valve` the
+        Hosts take turns, however much each has waiting. Within a host the oldest stream comes first; with a `valve` the
         newest, after all that was accepted longer ago than that; `by_bank`: the oldest and all others of its bank, then
         those of the next. The turns of all rows together weigh at most `most_bytes`, unless it is one row; each
         stream has a row before any has two.
@@ -208,7 +208,7 @@ class Ledger:
         return await self._count(GAUGES, {})
 
     async def find_ready_stages(self) -> list[Stage]:
-        """Name the stages that have ready work nobody holds."""
+        """List the stages that have ready work without a lease."""
         async with self._database.operator_call() as connection:
             arguments = {
                 "stages": [stage.value for stage in STAGES],
@@ -237,7 +237,7 @@ async def close_claim(connection: AsyncConnection, claim: Claim, outcomes: Seque
     claim is not held any more: the caller's transaction must then end without a trace.
     """
     if not await close_together(connection, [claim], outcomes):
-        raise LeaseLost("the lease ran out and the work was given to somebody else")
+        raise LeaseLost("the lease expired and another worker has the work")
 
 
 async def close_together(
@@ -247,7 +247,7 @@ async def close_together(
 
     Rows without an outcome are ready at once, or after `wait`.
     For results that anybody may write twice. Returns the claims that were still held; the others' rows stay as
-    whoever took them over left them.
+    their new holders left them.
     """
     if not claims:
         return []
@@ -263,7 +263,7 @@ async def held_together(connection: AsyncConnection, claims: Sequence[Claim]) ->
     """
     epochs = set((await connection.execute(HOLD, _all_of(claims))).scalar_one())
     if not epochs:
-        raise LeaseLost("every lease ran out and the work was given to somebody else")
+        raise LeaseLost("every lease expired and other workers have the work")
     return [claim for claim in claims if claim.epoch in epochs]
 
 

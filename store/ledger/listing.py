@@ -18,7 +18,7 @@ from store.ledger.ledger import PUBLIC, public_status
 from store.ledger.stages import Stage
 from store.tenancy.gateway_targets import Destination, destination
 
-#: Statuses that can be asked for, as users see them; what is done or skipped is nobody's work any more.
+#: Statuses to filter by, as users see them; done and skipped rows are no work any more.
 OPEN_STATUSES = ("pending", "running", "unknown", "dead")
 
 _ROW = """

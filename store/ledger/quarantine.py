@@ -1,7 +1,7 @@
 """What an operator decides about rows of the ledger: once more, no more, or how a delivery really ended.
 
 Everything here is written as the tenant whose rows they are, with an audit row for each in the same transaction. Work
-that is under way is fenced: whoever had a row finds its claim gone, and its result is rolled back.
+that is under way is fenced: a worker that had a row finds its claim gone, and its result is rolled back.
 """
 
 from collections.abc import Sequence

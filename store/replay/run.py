@@ -82,7 +82,7 @@ async def swap_tables(owner_url: str, *, progress: Progress | None = None, resum
 
 
 async def repair_scope(owner_url: str, scope: Scope, *, progress: Progress | None = None) -> Report:
-    """Replay one host, or one bank of it, and correct the live rows in place; whatever was right stays untouched.
+    """Replay one host, or one bank of it, and correct the live rows in place; equal rows stay untouched.
 
     Derived state of the host or bank is made anew. The report tells how the rows were before. Raises ReplayError
     without a host, or as `swap_tables` does.

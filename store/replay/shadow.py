@@ -17,7 +17,7 @@ from store.errors import ReplayError
 STEP = 1000
 #: The first step is short: until its tables were analyzed once, the planner knows no good way to a row of the shadow.
 FIRST_STEP = 200
-#: Statistics are taken when the shadow holds so many events, and again when they have doubled.
+#: Events of the shadow at which statistics are taken, and again whenever they have doubled.
 FIRST_ANALYZE = FIRST_STEP
 
 #: How long the log is waited for, in milliseconds; writers of all tenants wait behind this. Then they go first.
@@ -158,7 +158,7 @@ class Shadow:
                 size = STEP
 
     async def _analyze(self, done: int) -> None:
-        """Let the planner know how far the shadow has grown: nobody else looks at its tables."""
+        """Refresh the planner's statistics of the shadow; autovacuum does not reach its tables."""
         if done < self._analyze_at:
             return
         self._analyze_at = 2 * done

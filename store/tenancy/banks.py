@@ -34,7 +34,7 @@ LIST = text(f"""{_SHOWN}
        and (cast(:names as text[]) is null or b.bank_name = any(:names))
      order by b.bank_name collate "C" limit :limit""")
 ONE = text(f"{_SHOWN} where b.host_id = :host and b.bank_id = :bank and b.active")
-# Where somebody wrote last: their newest events are at the end of an index.
+# Where a user wrote last: the newest events are at the end of an index.
 OF_USER = text("""
     select b.bank_name
       from (select w.bank_id, max(w.position) as last
@@ -72,14 +72,14 @@ class Bank:
 
 
 class Banks:
-    """Finds, lists and makes the banks of a host, as somebody sees them."""
+    """Finds, lists and makes the banks of a host, as a caller may see them."""
 
     def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
         self._clock = clock
 
     async def resolve(self, host: UUID, space: Space, bank: str) -> str:
-        """Return the whole name of the bank somebody of `space` means by a name.
+        """Return the whole name of the bank that a caller of `space` means by a name.
 
         Their own bank of that name comes first, then the one the host calls so, if they may see it. Where there is
         neither, it is the name their own would have: what belongs to others and what is absent look the same.
@@ -129,7 +129,7 @@ class Banks:
     async def of_user(
         self, host: UUID, space: Space, user: str, *, names: list[str] | None = None, limit: int = MOST_OF_USER
     ) -> list[str]:
-        """Return the banks a user wrote to, the last one first, as somebody of `space` may see them."""
+        """Return the banks a user wrote to, the last one first, as a caller of `space` may see them."""
         arguments = {"host": host, "user": identity.user_id(host, user), "names": names, "limit": limit}
         async with self._database.scoped(host, *space_ids(host, space)) as connection:
             found = await connection.execute(OF_USER, {**arguments, "events": EVENTS_OF_USER})
@@ -145,7 +145,7 @@ class Banks:
     async def list(
         self, host: UUID, space: Space, *, names: list[str] | None = None, after: str = "", limit: int = 200
     ) -> list[Bank]:
-        """List the banks somebody of `space` may see, by name, from behind `after`; of `names` alone where given."""
+        """List the banks a caller of `space` may see, by name, from behind `after`; of `names` alone where given."""
         arguments = {"host": host, "after": after, "limit": limit, "names": names}
         async with self._database.scoped(host, *space_ids(host, space)) as connection:
             return [Bank(*row) for row in await connection.execute(LIST, arguments)]

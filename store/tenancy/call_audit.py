@@ -15,7 +15,7 @@ from sqlalchemy import text
 from store.database import Database
 
 #: The host of calls without a valid key; these are summed up (producers/service/auditing.py).
-NOBODY = UUID(int=0)
+NO_HOST = UUID(int=0)
 #: HTTP statuses from here on are refusals.
 FIRST_REFUSAL = 400
 
@@ -62,7 +62,7 @@ class Call:
     door: Door
     operation: str
     took_ms: float
-    host_id: UUID = NOBODY
+    host_id: UUID = NO_HOST
     key_id: UUID | None = None
     actor: str | None = None
     status: int | None = None

@@ -1,4 +1,4 @@
-"""Models at somebody else's door: which there were, and how many texts each was sent of what is to be erased."""
+"""External models: which there were, and how many texts of an erasure each was sent."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class OutsideModel:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """So many texts went to a machine, for this purpose; it may have kept them."""
+    """The number of texts that an external model was sent for a purpose; it may have kept them."""
 
     purpose: str
     endpoint: str

@@ -26,7 +26,7 @@ BELIEVED_S = 5.0
 MOST_HOSTS = 10_000
 
 OF_HOST = text("select bank_id, language, former from afterturn.bank_language_t where host_id = :host")
-# As an append does, and in its order; whoever changes a bank keeps out who does the same.
+# The locks of an append, in its order; two changes of a bank exclude each other.
 LOCK = text("""
     select afterturn.enter_log(),
            pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))""")

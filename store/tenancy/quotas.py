@@ -85,7 +85,7 @@ class Quotas:
 
 
 async def retry_on_quota(write: Callable[[], Awaitable[T]]) -> T:
-    """Do a write that pays at its end, again when somebody else took the last of a quota meanwhile."""
+    """Do a write that is charged at its end; repeat it where another writer took the last of a quota meanwhile."""
     for _ in range(LOOKS):
         try:
             return await write()

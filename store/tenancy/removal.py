@@ -16,7 +16,7 @@ TABLES = text("""
     select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
       join pg_attribute a on a.attrelid = c.oid and a.attname = 'host_id' and not a.attisdropped
      where n.nspname = 'afterturn' and c.relkind in ('r', 'p') and not c.relispartition order by 1""")
-#: What workers hold: without it, whatever they still do for these hosts is rolled back.
+#: Claims of workers: without them, their work for these hosts is rolled back.
 CLAIMS = ("claim_t", "ledger_t", "recall_job_t")
 #: SQLSTATE of a deadlock; how often one is met before it is raised, and the pause after each, in seconds.
 DEADLOCK, TRIES, PAUSE_S = "40P01", 20, 0.25
@@ -25,7 +25,7 @@ LAST = ("agent_memory_bank_t", "host_t")
 
 
 async def remove_hosts(owner_url: str, hosts: Sequence[UUID]) -> None:
-    """Delete every row of these hosts, whoever still works on them."""
+    """Delete every row of these hosts; running work of theirs is fenced."""
     engine = create_owner_engine(owner_url, poolclass=NullPool)
     try:
         async with engine.connect() as connection:

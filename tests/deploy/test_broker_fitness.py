@@ -101,7 +101,7 @@ def test_a_server_that_lets_nobody_in_is_told_and_looked_at_again(
     watch = BrokerMonitor(settings_of(server, "picky:zq82"))
     with capture_logs() as told:
         assert not watch.look()
-    assert "lets nobody in (AuthenticationError)" in told[0]["what"]
+    assert "refuses the login (AuthenticationError)" in told[0]["what"]
     assert "zq82" not in str(told)
     let_in(client, "zq82")
     assert watch.look()
@@ -109,7 +109,7 @@ def test_a_server_that_lets_nobody_in_is_told_and_looked_at_again(
 
 @pytest.mark.parametrize(
     "password, told",
-    [("zq82", "INFO is refused (NoPermissionError)"), ("zq83", "lets nobody in (AuthenticationError)")],
+    [("zq82", "INFO is refused (NoPermissionError)"), ("zq83", "refuses the login (AuthenticationError)")],
 )
 async def test_doctor_says_of_a_server_that_answers_what_it_refuses(
     server: EmbeddedValkey, client: "redis.Redis", tmp_path: Path, password: str, told: str

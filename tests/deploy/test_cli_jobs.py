@@ -102,7 +102,7 @@ async def test_dropping_leaves_pending_work_alone_unless_that_was_said(busy: Bus
 
 async def test_an_unknown_delivery_is_not_retried_and_the_way_out_is_named(busy: Busy) -> None:
     await busy.append(("monday", "1"))
-    await busy.end(Stage.GATEWAY, "add_unknown", "timeout", "nobody knows whether the gateway has it")
+    await busy.end(Stage.GATEWAY, "add_unknown", "timeout", "outcome unknown: the gateway may have it")
     for command in ("jobs", "gateway"):
         refused = await busy.run(command, "retry", "monday/1")
         assert refused.exit_code == 1

