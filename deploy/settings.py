@@ -19,7 +19,7 @@ from deploy import settings_layers as layers
 from deploy.settings_errors import Problem, SettingsError, explain_errors, find_field
 from embeddings.settings import EmbeddingSettings
 from producers.mcp.settings import NO_EFFECT
-from producers.settings import ApiSettings, BrokerSettings, FairnessSettings, PressureSettings
+from producers.settings import ApiSettings, BrokerSettings, FairnessSettings, PluginSettings, PressureSettings
 from store.recall.settings import RecallSettings
 from store.settings import DatabaseSettings
 from workers.settings import EnrichmentSettings, GatewaySettings, MaintenanceSettings, WorkerSettings
@@ -118,6 +118,7 @@ class Settings(BaseSettings):
     database: DatabaseSettings = Field(default_factory=DatabaseSettings)
     broker: BrokerSettings = Field(default_factory=BrokerSettings)
     api: ApiSettings = Field(default_factory=ApiSettings)
+    plugin: PluginSettings = Field(default_factory=PluginSettings)
     fairness: FairnessSettings = Field(default_factory=FairnessSettings)
     pressure: PressureSettings = Field(default_factory=PressureSettings)
     gateway: GatewaySettings = Field(default_factory=GatewaySettings)

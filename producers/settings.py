@@ -1,5 +1,6 @@
 """Settings of the HTTP interface, fair scheduling, load shedding and the broker."""
 
+from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network
 from typing import Self
 
@@ -93,6 +94,49 @@ class ApiSettings(BaseModel):
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = Field(
         default=(),
         description="networks of proxies whose X-Forwarded-For names the client's address; a list",
+    )
+
+
+class SearchMode(StrEnum):
+    """In which order the memory plugin answers a search."""
+
+    HYBRID = "hybrid"
+    REFERENCE = "reference"
+
+
+class PluginSettings(BaseModel):
+    """The memory plugin (contract v1): where it listens and for whom, and how it searches and erases."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    listen: str = Field(
+        default="",
+        description="where the plugin listens: HOST:PORT (port 0 picks a free one) or unix:/PATH; empty: nowhere. "
+        "Whoever reaches it may read and write: keep it on loopback or a private network",
+    )
+    tenant: str = Field(
+        default="", max_length=256, description="the tenant whose memories it serves; `default` under `afterturn up`"
+    )
+    token: SecretStr = Field(
+        default=SecretStr(""), description="bearer token that callers must send; empty: none is asked for"
+    )
+    erase_after: float = Field(
+        default=0.0,
+        ge=0,
+        le=31_536_000,
+        description="seconds after which the text of what was forgotten is erased; it is read no more at once",
+    )
+    search_mode: SearchMode = Field(
+        default=SearchMode.HYBRID,
+        description="hybrid: by words and meaning, pinned ones first; reference: as the contract's reference orders, "
+        "by words alone and whatever is pinned",
+    )
+    near: float = Field(
+        default=0.4,
+        ge=-1,
+        le=1,
+        description="least cosine of a memory that shares no word with a search's text; raise it where answers name "
+        "what was not asked for",
     )
 
 

@@ -7,6 +7,7 @@ planner statistics, roles and policies in the first revision; functions, trigger
 The tenant (`host_id`) comes first in every key: one set of tenants can move to another server whole.
 """
 
+from pgvector.sqlalchemy import VECTOR
 from sqlalchemy import (
     REAL,
     BigInteger,
@@ -181,6 +182,44 @@ GATEWAY_TARGET = Table(
     ),
 )
 
+#: Banks that were upserted as namespaces through the memory plugin. Outside the log, as keys and quotas are.
+PLUGIN_NAMESPACE = Table(
+    "plugin_namespace_t",
+    METADATA,
+    Column("host_id", Uuid, ForeignKey("afterturn.host_t.host_id", ondelete="CASCADE"), primary_key=True),
+    Column("bank_id", Uuid, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("expires_at", TIME),
+    #: JSON, digit for digit as it came
+    Column("metadata", Text),
+    Column("created_at", TIME, nullable=False),
+    #: it is being deleted: its memories end, then this row goes
+    Column("ending", Boolean, nullable=False, server_default=text("false")),
+    CheckConstraint("kind in ('workspace', 'team', 'org', 'custom')"),
+)
+
+#: Vectors that callers of the memory plugin bring, of unit length. Originals outside the log: nothing makes them again.
+#: A memory's metadata hold the digest of its vector, so that one written for another version of it is never read.
+PLUGIN_VECTOR = Table(
+    "plugin_vector_t",
+    METADATA,
+    Column("host_id", Uuid, ForeignKey("afterturn.host_t.host_id", ondelete="CASCADE"), primary_key=True),
+    Column("bank_id", Uuid, primary_key=True),
+    #: of the memory (store/memory/memories.py)
+    Column("session_id", Uuid, primary_key=True),
+    Column("digest", Text, primary_key=True),
+    Column("dimension", Integer, nullable=False),
+    #: what the vector's length was
+    Column("norm", Double, nullable=False),
+    Column("embedding", VECTOR, nullable=False),
+    Column("written_at", TIME, nullable=False),
+    CheckConstraint("dimension between 1 and 4096"),
+    CheckConstraint("public.vector_dims(embedding) = dimension"),
+    # WHY: a search reads the vectors of its dimension alone.
+    Index("plugin_vector_of_dimension", "host_id", "bank_id", "dimension"),
+)
+
 # The event log -------------------------------------------------------------------------------------------------------
 
 EVENT_STORE = Table(
@@ -323,6 +362,10 @@ UNIT = Table(
         "bank_id",
         "position",
         postgresql_where=text("metadata->>'pinned' = 'true' and active"),
+    ),
+    # WHY: the memory plugin reads the memories of a bank beside very many facts.
+    Index(
+        "unit_of_plugin", "host_id", "bank_id", "mentioned_at", postgresql_where=text("origin = 'memory' and active")
     ),
     # WHY: a recall of what was known at a moment looks for what was changed since; few units ever are.
     Index("unit_changed", "host_id", "bank_id", "update_ts", postgresql_where=text("aggregate_version > 1 and active")),

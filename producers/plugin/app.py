@@ -8,7 +8,8 @@ store. A 5xx opens a caller's circuit breaker, so that nothing but an outage, or
 import asyncio
 import json
 import math
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from decimal import Decimal
 from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes
@@ -20,7 +21,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from producers.errors import Invalid, Overloaded, TooLarge, TooSlow, Unauthenticated
+from producers.errors import Invalid, Overloaded, PermissionDenied, TooLarge, TooSlow, Unauthenticated
+from producers.fair_queue import CURRENT, FairQueue, Slot, weight_of
 from producers.http.limits import Answer, Body
 from producers.plugin.store import PluginStore
 from producers.plugin.wire import (
@@ -35,7 +37,7 @@ from producers.plugin.wire import (
 )
 from producers.settings import ApiSettings
 from store.database_outage import is_outage
-from store.errors import NotFound, OverQuota, RateLimited
+from store.errors import NotFound, OverQuota, RateLimited, ResourceBusy, TurnBusy
 
 #: How long the store may take to say how it is, in seconds.
 HEALTH_S = 2.0
@@ -50,6 +52,9 @@ FIELDS = {
     "created_at": Capability.CREATED_AT,
     "cursor": Capability.CURSOR,
 }
+
+#: The header that names receipts of erasures, and how many it names.
+RECEIPTS, RECEIPTS_NAMED = "afterturn-erasures", 16
 
 log = structlog.get_logger("afterturn.plugin")
 
@@ -103,10 +108,13 @@ StoreOf = Callable[[str | None], Awaitable[PluginStore]]
 
 
 class PluginApp:
-    """The application. `store_of` finds the store of a request; limits of a body and of its time are the API's."""
+    """The application. `store_of` finds the store of a request; limits of a body and of its time are the API's.
 
-    def __init__(self, store_of: StoreOf, settings: ApiSettings) -> None:
-        self._store_of, self._settings = store_of, settings
+    `fair`: where requests of tenants take turns; whose share is used up is told so by a 429.
+    """
+
+    def __init__(self, store_of: StoreOf, settings: ApiSettings, fair: FairQueue | None = None) -> None:
+        self._store_of, self._settings, self._fair = store_of, settings, fair
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -126,11 +134,26 @@ class PluginApp:
         try:
             raw = await request.body()
             store = await self._store_of(request.headers.get("authorization"))
-            return await _Visit(store, raw).route(request.method, _segments(scope))
+            async with self._turn(store.tenant, len(raw)):
+                return await _Visit(store, raw).route(request.method, _segments(scope))
         except ClientDisconnect:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, its text must not reach the server's log
             return _refusal_of(error).response()
+
+    @asynccontextmanager
+    async def _turn(self, tenant: UUID, size: int) -> AsyncGenerator[None]:
+        """Wait for the tenant's turn. Raises Overloaded."""
+        if self._fair is None:
+            yield
+            return
+        slot = Slot(self._fair, tenant, weight_of(size))
+        await slot.take()
+        CURRENT.set(slot)
+        try:
+            yield
+        finally:
+            slot.give_back()
 
 
 class _Visit:
@@ -148,8 +171,7 @@ class _Visit:
             case "PATCH", "v1", "namespaces", name:
                 return await self._patch(_name(name))
             case "DELETE", "v1", "namespaces", name:
-                await self._store.delete_namespace(_name(name))
-                return _nothing()
+                return _gone(await self._store.delete_namespace(_name(name)))
             case "POST", "v1", "namespaces", name, "memories":
                 return await self._write(_name(name))
             case "POST", "v1", "search":
@@ -158,8 +180,7 @@ class _Visit:
                 return JSONResponse(body | ({"next_cursor": found.next_cursor} if found.next_cursor else {}))
             case "DELETE", "v1", "memories", memory_id:
                 namespace = self._read(_Forget).requested_by_namespace
-                await self._store.forget(namespace, _uuid(memory_id))
-                return _nothing()
+                return _gone(await self._store.forget(namespace, _uuid(memory_id)))
             case _, "v1", "namespaces", _:
                 raise Refusal(405, "bad_request", "a namespace knows PUT, PATCH and DELETE", None, _ALLOW)
         raise Refusal(404, "not_found", "no such path")
@@ -248,8 +269,10 @@ def _shown(answer: BaseModel) -> dict[str, Any]:
     return answer.model_dump(mode="json", exclude_none=True)
 
 
-def _nothing() -> Response:
-    return Response(status_code=204, media_type="application/json")
+def _gone(receipts: Sequence[UUID]) -> Response:
+    """Answer that something is gone; the header names the receipts of its erasure, where they are few."""
+    named = ",".join(map(str, receipts[:RECEIPTS_NAMED]))
+    return Response(status_code=204, headers={RECEIPTS: named} if named else None, media_type="application/json")
 
 
 # -- JSON
@@ -305,17 +328,38 @@ def _bad(message: str) -> Refusal:
     return Refusal(400, "bad_request", message)
 
 
-def _refusal_of(error: Exception) -> Refusal:  # noqa: PLR0911 - one for each kind
+def _refusal_of(error: Exception) -> Refusal:
     """Return how an error looks outside; of an unexpected one the caller learns only that it happened."""
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, TurnBusy):
+        return Refusal(429, "unavailable", "this memory is being written by others", None, {"retry-after": "1"})
+    if isinstance(error, ResourceBusy) or is_outage(error):
+        log.warning("plugin_outage", error=type(error).__name__)
+        return Refusal(503, "unavailable", "the database cannot answer now; whether it was done is not known")
+    refusal = _refusal_of_request(error) or _refusal_of_limit(error)
+    if refusal is None:
+        log.error("plugin_failed", error=type(error).__name__)
+    return refusal or Refusal(500, "internal", "an unexpected error")
+
+
+def _refusal_of_request(error: Exception) -> Refusal | None:
+    """Return the refusal of what was asked, by whom and of what."""
     match error:
-        case Refusal():
-            return error
         case Unauthenticated():
             return Refusal(401, "forbidden", str(error), None, {"www-authenticate": "Bearer"})
+        case PermissionDenied():
+            return Refusal(403, "forbidden", str(error))
         case NotFound():
             return Refusal(404, "not_found", str(error) or "it does not exist")
         case Invalid():
             return Refusal(400, "bad_request", str(error), error.details)
+    return None
+
+
+def _refusal_of_limit(error: Exception) -> Refusal | None:
+    """Return the refusal of what is too much, too large or too slow."""
+    match error:
         case TooLarge():
             return Refusal(413, "bad_request", str(error), error.details, {"connection": "close"})
         case TooSlow():
@@ -325,8 +369,4 @@ def _refusal_of(error: Exception) -> Refusal:  # noqa: PLR0911 - one for each ki
         case OverQuota():
             # A 5xx, or a 429, would have the caller try again what cannot succeed.
             return Refusal(403, "forbidden", str(error), getattr(error, "details", None))
-    if is_outage(error):
-        log.warning("plugin_outage", error=type(error).__name__)
-        return Refusal(503, "unavailable", "the database cannot answer now; whether it was done is not known")
-    log.error("plugin_failed", error=type(error).__name__)
-    return Refusal(500, "internal", "an unexpected error")
+    return None

@@ -5,7 +5,7 @@ allows and the store cannot keep, OverQuota, Overloaded and RateLimited, and wha
 away.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -14,6 +14,11 @@ from producers.plugin.wire import Found, Health, MemoryWrite, Namespace, Namespa
 
 class PluginStore(Protocol):
     """The namespaces and memories of one tenant."""
+
+    @property
+    def tenant(self) -> UUID:
+        """Whose they are; requests of one tenant take turns with those of others."""
+        ...
 
     @property
     def capabilities(self) -> frozenset[str]:
@@ -32,8 +37,11 @@ class PluginStore(Protocol):
         """Change what `changes` names; None clears. Raises NotFound."""
         ...
 
-    async def delete_namespace(self, name: str) -> None:
-        """Delete a namespace and its memories. Raises NotFound."""
+    async def delete_namespace(self, name: str) -> Sequence[UUID]:
+        """Delete a namespace and its memories. Raises NotFound.
+
+        Returns the ids of receipts, where there are any: under these it stands when and how the texts were erased.
+        """
         ...
 
     async def write(self, namespace: str, memory: MemoryWrite) -> Written:
@@ -44,6 +52,6 @@ class PluginStore(Protocol):
         """Return memories of these namespaces alone; a namespace that is not there has none."""
         ...
 
-    async def forget(self, namespace: str, memory_id: UUID) -> None:
-        """Forget a memory of this namespace. Raises NotFound."""
+    async def forget(self, namespace: str, memory_id: UUID) -> Sequence[UUID]:
+        """Forget a memory of this namespace; returns receipts as `delete_namespace` does. Raises NotFound."""
         ...

@@ -41,6 +41,10 @@ PAGE = text("""
      where e.host_id = :host and e.bank_id = :bank and e.position > :reached and e.position <= :upto
      order by e.position limit :limit""")
 
+# What callers of the memory plugin said of the bank, and the vectors that they brought.
+FORGET_VECTORS = text("delete from afterturn.plugin_vector_t v where v.host_id = :host and v.bank_id = :bank")
+FORGET_NAMESPACE = text("delete from afterturn.plugin_namespace_t n where n.host_id = :host and n.bank_id = :bank")
+
 #: What an aggregate is called in a receipt.
 KINDS = {
     Aggregate.BANK.value: "banks",
@@ -66,6 +70,8 @@ async def begin_bank(place: Place) -> None:
     undone = [row.turn_id for row in await place.ask(UNDONE)]
     await place.count("work", END_TURNS, turns=undone, ended=undone)
     await place.count("recall_jobs", FORGET_JOBS)
+    await place.count("callers_vectors", FORGET_VECTORS)
+    await place.count("namespaces", FORGET_NAMESPACE)
     if rows[0].active:
         event = place.marked(EventType.BANK_DELETED, (), {}, rows[0].version + 1)
         await append_events(place.connection, place.erasure.host, [event])

@@ -88,6 +88,11 @@ FORGET_JOBS = text("""
     delete from afterturn.recall_job_t j using afterturn.agent_memory_bank_t b
      where j.host_id = :host and b.host_id = :host and b.bank_id = :bank
        and (j.request->>'bank' = b.bank_name or jsonb_exists(j.request->'banks', b.bank_name))""")
+# Vectors that callers of the memory plugin brought for these units; nothing makes them again.
+FORGET_VECTORS = text("""
+    delete from afterturn.plugin_vector_t v using afterturn.agent_memory_unit_t u
+     where u.host_id = :host and u.bank_id = :bank and u.unit_id = any(cast(:units as uuid[])) and u.origin = 'memory'
+       and v.host_id = :host and v.bank_id = :bank and v.session_id = u.session_id""")
 
 #: What a unit is called in a receipt, by where it came from.
 ORIGINS = {"message": "messages", "extraction": "facts", "document": "chunks", "memory": "memories"}
@@ -157,6 +162,7 @@ async def erase_units(place: Place, seeds: Sequence[UUID]) -> None:
     await place.count("events", ERASE_EVENTS, subjects=subjects, upto=None)
     await place.count("events", ERASE_AT, positions=positions)
     await place.count("events", ERASE_MESSAGES, units=units)
+    await place.count("callers_vectors", FORGET_VECTORS, units=units)
     await place.ask(SCRUB, subjects=subjects + reflections)
     sessions = sorted({row.session_id for row in found if row.session_id})
     await place.count("history_messages", SCRUB_SESSIONS, sessions=sessions)

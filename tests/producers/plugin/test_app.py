@@ -4,7 +4,7 @@ import asyncio
 import json
 import socket
 import threading
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ class InMemory:
     def __init__(self, away: Path, capabilities: tuple[str, ...] = ReferenceStore.capabilities) -> None:
         self.kept = ReferenceStore(away)
         self.capabilities = frozenset(capabilities)
+        self.tenant = UUID(int=1)
         self.fails: Exception | None = None
 
     async def health(self) -> Health:
@@ -59,8 +60,9 @@ class InMemory:
     async def patch_namespace(self, name: str, changes: Mapping[str, Any]) -> Namespace:
         return Namespace.model_validate(self.call("patch_namespace", name, wired(changes)))
 
-    async def delete_namespace(self, name: str) -> None:
+    async def delete_namespace(self, name: str) -> Sequence[UUID]:
         self.call("delete_namespace", name)
+        return ()
 
     async def write(self, namespace: str, memory: MemoryWrite) -> Written:
         return Written.model_validate(self.call("write", namespace, memory.as_json()))
@@ -69,8 +71,9 @@ class InMemory:
         found = self.call("search", request.as_json())["memories"]
         return Found(memories=tuple(Memory.model_validate(one) for one in found))
 
-    async def forget(self, namespace: str, memory_id: UUID) -> None:
+    async def forget(self, namespace: str, memory_id: UUID) -> Sequence[UUID]:
         self.call("forget", str(memory_id), {"requested_by_namespace": namespace})
+        return ()
 
     def call(self, name: str, *arguments: Any) -> Any:
         self.check()

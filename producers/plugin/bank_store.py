@@ -1,0 +1,285 @@
+"""The plugin's store over our own: namespaces are banks, memories units of origin `memory` there."""
+
+import asyncio
+import base64
+import binascii
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import structlog
+
+from producers.errors import Invalid, PermissionDenied, Problem
+from producers.notifications import Notifier
+from producers.plugin.wire import (
+    DEFAULT_LIMIT,
+    VERSION,
+    Capability,
+    Found,
+    Health,
+    Memory,
+    MemoryWrite,
+    Namespace,
+    NamespaceKind,
+    SearchRequest,
+    Written,
+    format_time,
+    parse_time,
+)
+from producers.settings import PluginSettings, SearchMode
+from store import identity
+from store.database import Database
+from store.erasure import Erasures
+from store.errors import NotFound
+from store.ledger.stages import Stage
+from store.plugin.memories import PluginMemories, PluginMemory, StoredMemory
+from store.plugin.namespaces import NamespaceChange, NamespaceRow, Namespaces
+from store.plugin.search import Asked, Place, PluginSearch
+from store.plugin.vectors import normalise
+from store.tenancy.keys import Grant
+
+CAPABILITIES = (
+    Capability.FTS,
+    Capability.EMBEDDING,
+    Capability.TTL,
+    Capability.PIN,
+    Capability.PROPAGATION,
+    Capability.CREATED_AT,
+    Capability.CURSOR,
+)
+#: How often an erasure that met others is tried at once; then the sweeper goes on with it.
+ERASE_TRIES = 3
+
+log = structlog.get_logger("afterturn.plugin")
+
+
+class EraseQueue:
+    """Erases in the background, one after the other, what was forgotten; what it leaves, maintenance goes on with."""
+
+    def __init__(self, erasures: Erasures, after_s: float) -> None:
+        self._erasures, self._after = erasures, timedelta(seconds=after_s)
+        self._waiting: asyncio.Queue[tuple[UUID, UUID]] = asyncio.Queue()
+        self._task: asyncio.Task[None] | None = None
+
+    async def add(self, host: UUID, erasures: Sequence[UUID]) -> None:
+        """Have these erasures done: now, or once `after_s` have passed."""
+        for erasure in erasures:
+            if self._after:
+                await self._erasures.put_off(host, erasure, self._after)
+            else:
+                self._waiting.put_nowait((host, erasure))
+        if not self._after and (self._task is None or self._task.done()):
+            self._task = asyncio.get_running_loop().create_task(self._work(), name="erase what was forgotten")
+
+    async def close(self) -> None:
+        """Stop; what is left is done by maintenance."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _work(self) -> None:
+        with suppress(asyncio.QueueEmpty):
+            while True:
+                host, erasure = self._waiting.get_nowait()
+                try:
+                    await self._erasures.run(host, erasure)
+                except Exception as error:  # noqa: BLE001 - it stands in the database, and maintenance goes on with it
+                    log.warning("plugin_erasure_left", error=type(error).__name__, erasure=str(erasure))
+
+
+@dataclass(frozen=True, slots=True)
+class PluginParts:
+    """What the store of any tenant stands on."""
+
+    database: Database
+    namespaces: Namespaces
+    memories: PluginMemories
+    search: PluginSearch
+    erasing: EraseQueue
+    notifier: Notifier
+    clock: Callable[[], datetime]
+    settings: PluginSettings
+
+
+@dataclass(frozen=True, slots=True)
+class BankPluginStore:
+    """The namespaces and memories of one tenant; `grant`: what the caller's key allows, None for a keyless listener."""
+
+    host: UUID
+    parts: PluginParts
+    grant: Grant | None = None
+
+    @property
+    def tenant(self) -> UUID:
+        """Whose they are."""
+        return self.host
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """All of the contract, and both of ours."""
+        return frozenset(CAPABILITIES)
+
+    async def health(self) -> Health:
+        """Return how it is, once the database has answered."""
+        await self.parts.namespaces.of(self.host, [])
+        return Health(status="ok", version=VERSION, capabilities=CAPABILITIES)
+
+    async def upsert_namespace(self, name: str, kind: NamespaceKind, changes: Mapping[str, Any]) -> Namespace:
+        """Make a namespace and its bank, or change it; a deletion that was cut off is ended before."""
+        self._require(name, writes=True)
+        if await self.parts.namespaces.is_ending(self.host, name):
+            await self._end(name)
+        return _shown(await self.parts.namespaces.upsert(self.host, name, kind.value, _change(changes)))
+
+    async def patch_namespace(self, name: str, changes: Mapping[str, Any]) -> Namespace:
+        """Change what `changes` names; None clears. Raises NotFound."""
+        self._require(name, writes=True)
+        return _shown(await self.parts.namespaces.change(self.host, name, _change(changes)))
+
+    async def delete_namespace(self, name: str) -> Sequence[UUID]:
+        """Delete a namespace with its memories; returns the erasures. Raises NotFound."""
+        self._require(name, writes=True)
+        await self.parts.namespaces.begin_end(self.host, name)
+        return await self._end(name)
+
+    async def write(self, namespace: str, memory: MemoryWrite) -> Written:
+        """Write a memory, and have the stages know of it. Raises NotFound, QuotaExceeded, RateLimited."""
+        self._require(namespace, writes=True)
+        memory_id = await self.parts.memories.write(self.host, namespace, _as_stored(memory))
+        self.parts.notifier.notify(Stage.EXTRACTION, Stage.EMBEDDING)
+        return Written(id=str(memory_id), namespace=namespace)
+
+    async def search(self, request: SearchRequest) -> Found:
+        """Return memories of the named namespaces. Raises Invalid for a cursor or a vector that fits nothing there."""
+        for name in request.namespaces:
+            self._require(name, writes=False)
+        asked = Asked(
+            tuple(dict.fromkeys(request.namespaces)),
+            [kind.value for kind in request.kinds],
+            request.limit or DEFAULT_LIMIT,
+        )
+        names = {identity.bank_id(self.host, name): name for name in asked.names}
+        query = (request.query or "").strip()
+        if not request.embedding and not query:
+            return await self._list(asked, request.cursor, names)
+        if request.cursor is not None:
+            raise Invalid(Problem("cursor", "only a listing has pages: leave out query and embedding"))
+        found = await self._find(asked, query, request.embedding)
+        return Found(memories=tuple(_as_memory(one, names) for one in found))
+
+    async def forget(self, namespace: str, memory_id: UUID) -> Sequence[UUID]:
+        """Forget a memory; returns its erasure. Raises NotFound."""
+        self._require(namespace, writes=True)
+        erasure = await self.parts.memories.forget(self.host, namespace, memory_id)
+        await self.parts.erasing.add(self.host, [erasure])
+        return [erasure]
+
+    async def _end(self, name: str) -> Sequence[UUID]:
+        try:
+            erasures = await self.parts.memories.forget_all(self.host, name)
+        except NotFound:
+            erasures = []
+        await self.parts.namespaces.remove(self.host, name)
+        await self.parts.erasing.add(self.host, erasures)
+        return erasures
+
+    async def _list(self, asked: Asked, cursor: str | None, names: Mapping[UUID, str]) -> Found:
+        after = None if cursor is None else _read_cursor(cursor)
+        more = Asked(asked.names, asked.kinds, asked.limit + 1)
+        found = await self.parts.search.page(self.host, more, after)
+        page = found[: asked.limit]
+        return Found(
+            memories=tuple(_as_memory(one, names) for one in page),
+            next_cursor=_write_cursor(page[-1]) if len(found) > len(page) else None,
+        )
+
+    async def _find(self, asked: Asked, query: str, embedding: Sequence[float] | None) -> Sequence[StoredMemory]:
+        """Search by the caller's vector where one of its dimension is kept, else by the text."""
+        search, reference = self.parts.search, self.parts.settings.search_mode is SearchMode.REFERENCE
+        if embedding:
+            known = await search.dimensions(self.host, asked)
+            if len(embedding) in known:
+                return await search.nearest(self.host, asked, normalise(embedding), pins_first=not reference)
+            if not query and known:
+                told = ", ".join(map(str, known))
+                raise Invalid(Problem("embedding", f"has {len(embedding)} numbers; kept there are vectors of {told}"))
+        if not query:
+            return ()
+        if len(query.encode()) == 1:
+            return await search.page(self.host, asked, letter=query)
+        return await search.find(self.host, asked, query, by_words=reference, pins_first=not reference)
+
+    def _require(self, namespace: str, *, writes: bool) -> None:
+        """Hold a key to what it allows. Raises PermissionDenied."""
+        grant = self.grant
+        if grant is None:
+            return
+        if grant.user is not None or grant.agent is not None or grant.gateway_user is not None:
+            raise PermissionDenied("the memory plugin takes keys of a whole tenant, not of a user, agent or gateway")
+        if not grant.allows(namespace):
+            raise PermissionDenied("this key does not reach this namespace")
+        if writes and not grant.write:
+            raise PermissionDenied("this key may only read")
+
+
+def _change(changes: Mapping[str, Any]) -> NamespaceChange:
+    metadata = changes.get("metadata")
+    text = None if metadata is None else json.dumps(metadata, ensure_ascii=False)
+    return NamespaceChange(frozenset(changes), changes.get("expires_at"), text)
+
+
+def _shown(row: NamespaceRow) -> Namespace:
+    return Namespace(
+        name=row.name,
+        kind=row.kind,
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        metadata=None if row.metadata is None else json.loads(row.metadata),
+    )
+
+
+def _as_stored(memory: MemoryWrite) -> PluginMemory:
+    propagation = memory.propagation
+    return PluginMemory(
+        memory_id=memory.id,
+        content=memory.content,
+        kind=memory.kind.value,
+        source=memory.source.value,
+        expires_at=memory.expires_at,
+        propagation=None if propagation is None else json.dumps(propagation, ensure_ascii=False),
+        pin=memory.pin,
+        vector=normalise(memory.embedding) if memory.embedding else None,
+        created_at=memory.created_at,
+    )
+
+
+def _as_memory(found: StoredMemory, names: Mapping[UUID, str]) -> Memory:
+    return Memory(
+        id=str(found.memory_id),
+        namespace=names[found.bank],
+        content=found.content,
+        kind=found.kind,
+        source=found.source,
+        created_at=found.created_at,
+        expires_at=found.expires_at,
+        propagation=None if found.propagation is None else json.loads(found.propagation),
+        pin=found.pin or None,
+        score=found.score,
+    )
+
+
+def _write_cursor(last: StoredMemory) -> str:
+    place = f"{int(last.pin)} {format_time(last.created_at)} {last.memory_id}"
+    return base64.urlsafe_b64encode(place.encode()).decode()
+
+
+def _read_cursor(cursor: str) -> Place:
+    try:
+        pinned, at, memory_id = base64.urlsafe_b64decode(cursor.encode("ascii")).decode("ascii").split(" ")
+        return Place(bool(int(pinned)), parse_time(at), UUID(memory_id))
+    except (ValueError, binascii.Error):
+        raise Invalid(Problem("cursor", "must be a next_cursor of this plugin")) from None

@@ -1,0 +1,215 @@
+"""Memories of the memory plugin: single memories of a bank, marked by what their callers said of them beside the text.
+
+The mark is an object among a unit's metadata, where other interfaces put texts alone: none of them can make one. A
+memory's times stand in UTC to the microsecond.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+import orjson
+from sqlalchemy import Row, text
+
+from store import identity
+from store.database import Database
+from store.erasure import Erasures, Kind, Target
+from store.errors import NotFound
+from store.memory.memories import Memories, NewMemory, memory_session
+from store.plugin.namespaces import read_namespaces
+from store.plugin.vectors import CallersVector, insert_vector, keep_only
+
+#: Under which name a unit's metadata hold the mark.
+MARK = "plugin"
+#: How far back `created_at` may be put, and ahead: as far as a text of four digits names years.
+PAGE = 200
+
+_AT = "cast({unit}.metadata->'plugin'->>'expires_at' as timestamptz)"
+#: What makes a unit a memory of the plugin that is read, and the filters of every search; `unit` is its alias.
+IS_MEMORY = f"""{{unit}}.origin = 'memory' and {{unit}}.active and jsonb_exists({{unit}}.metadata, 'plugin')
+       and coalesce({_AT} > :now, true)
+       and (cast(:kinds as text[]) is null or {{unit}}.metadata->'plugin'->>'kind' = any(cast(:kinds as text[])))"""
+COLUMNS = """u.bank_id, u.unit_id, u.turn_name, u.content, u.mentioned_at, cast(u.metadata->'plugin' as text) as mark,
+           coalesce(cast(u.metadata->'plugin'->>'pin' as boolean), false) as pinned"""
+STATE = text("""
+    select u.unit_id, cast(u.metadata->'plugin' as text) as mark from afterturn.agent_memory_unit_t u
+     where u.host_id = :host and u.bank_id = :bank and u.session_id = :session and u.origin = 'memory' and u.active
+       and jsonb_exists(u.metadata, 'plugin')""")
+OWN = text("""
+    select u.turn_name from afterturn.agent_memory_unit_t u
+     where u.host_id = :host and u.bank_id = :bank and u.origin = 'memory' and u.active
+       and jsonb_exists(u.metadata, 'plugin')
+     order by u.unit_id limit :page""")
+# Whether a bank holds anything that did not come through the plugin, or was drawn from that.
+OTHERS = text("""
+    select exists (select from afterturn.agent_memory_unit_t u
+                    where u.host_id = :host and u.bank_id = :bank and u.active
+                      and (u.origin in ('message', 'document')
+                           or (u.origin = 'memory' and not jsonb_exists(u.metadata, 'plugin'))))
+        or exists (select from afterturn.agent_memory_directive_t d
+                    where d.host_id = :host and d.bank_id = :bank and d.active)
+        or exists (select from afterturn.agent_memory_doc_t o
+                    where o.host_id = :host and o.bank_id = :bank and o.active)
+        or exists (select from afterturn.agent_session_history_t h
+                    where h.host_id = :host and h.bank_id = :bank and h.active)""")
+
+
+@dataclass(frozen=True, slots=True)
+class PluginMemory:
+    """A memory as its caller wrote it; `propagation` is JSON text, kept digit for digit."""
+
+    memory_id: UUID | None
+    content: str = field(repr=False)
+    kind: str
+    source: str
+    expires_at: datetime | None = None
+    propagation: str | None = field(default=None, repr=False)
+    pin: bool = False
+    vector: CallersVector | None = field(default=None, repr=False)
+    created_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMemory:
+    """A memory as it is read; `score` where it was found by something."""
+
+    bank: UUID
+    memory_id: UUID
+    content: str = field(repr=False)
+    kind: str
+    source: str
+    created_at: datetime
+    expires_at: datetime | None
+    propagation: str | None = field(repr=False)
+    pin: bool
+    score: float | None = None
+
+
+class PluginMemories:
+    """Writes and forgets memories of a tenant's namespaces."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
+        self._memories = Memories(database, clock)
+        self._erasures = Erasures(database, clock)
+
+    async def write(self, host: UUID, namespace: str, memory: PluginMemory) -> UUID:
+        """Write a memory: durable and found when this returns; one of its id there is replaced in every field.
+
+        Raises NotFound for a namespace that is not there, QuotaExceeded, RateLimited, TurnBusy.
+        """
+        memory_id = memory.memory_id or uuid4()
+        await self._require(host, namespace)
+        place = _place(host, namespace, memory_id)
+        if memory.vector is not None:
+            async with self._database.tenant(host) as connection:
+                await insert_vector(connection, place, memory.vector, self._clock())
+        await self._memories.keep(host, _as_kept(namespace, memory_id, memory), _permit)
+        async with self._database.tenant(host) as connection:
+            await keep_only(connection, place, memory.vector.digest if memory.vector else "")
+            living = await read_namespaces(connection, host, [namespace])
+        if not living:
+            # Its namespace was deleted while it was written: so is the memory.
+            await self.forget(host, namespace, memory_id)
+            raise NotFound("no such namespace")
+        return memory_id
+
+    async def forget(self, host: UUID, namespace: str, memory_id: UUID) -> UUID:
+        """Forget a memory: gone from every read when this returns; returns the erasure that removes its text.
+
+        `Erasures.run` goes on with that. Raises NotFound.
+        """
+        place = _place(host, namespace, memory_id)
+        async with self._database.tenant(host) as connection:
+            row = (await connection.execute(STATE, place)).one_or_none()
+        if row is None or _has_passed(orjson.loads(row.mark).get("expires_at"), self._clock()):
+            raise NotFound("memory not found in namespace")
+        erasure = await self._erasures.request(host, Target(Kind.UNIT, namespace, str(row.unit_id)))
+        await self._memories.end(host, namespace, _id_of(memory_id))
+        async with self._database.tenant(host) as connection:
+            await keep_only(connection, place, "")
+        return erasure
+
+    async def forget_all(self, host: UUID, namespace: str) -> list[UUID]:
+        """Forget everything that was written into a namespace; returns the erasures that remove the texts.
+
+        A bank that holds nothing else ends as a whole; what others remember in it stays.
+        """
+        bank = identity.bank_id(host, namespace)
+        async with self._database.tenant(host) as connection:
+            others = bool((await connection.execute(OTHERS, {"host": host, "bank": bank})).scalar())
+        if not others:
+            return [await self._erasures.request(host, Target(Kind.BANK, namespace))]
+        erasures: list[UUID] = []
+        while names := await self._own(host, bank):
+            erasures += [await self._end(host, namespace, name) for name in names]
+        return erasures
+
+    async def _own(self, host: UUID, bank: UUID) -> Sequence[str]:
+        async with self._database.tenant(host) as connection:
+            found = await connection.execute(OWN, {"host": host, "bank": bank, "page": PAGE})
+            return list(found.scalars())
+
+    async def _end(self, host: UUID, namespace: str, name: str) -> UUID:
+        unit = await self._memories.find(host, namespace, name)
+        erasure = await self._erasures.request(host, Target(Kind.UNIT, namespace, str(unit)))
+        await self._memories.end(host, namespace, name)
+        return erasure
+
+    async def _require(self, host: UUID, namespace: str) -> None:
+        async with self._database.tenant(host) as connection:
+            if not await read_namespaces(connection, host, [namespace]):
+                raise NotFound("no such namespace")
+
+
+def build_memory(row: Row[Any], score: float | None = None) -> StoredMemory:
+    """Return the memory that a row of COLUMNS holds."""
+    mark = orjson.loads(row.mark)
+    end = mark.get("expires_at")
+    return StoredMemory(
+        bank=row.bank_id,
+        memory_id=UUID(mark["id"]),
+        content=row.content,
+        kind=mark["kind"],
+        source=mark["source"],
+        created_at=row.mentioned_at,
+        expires_at=None if end is None else datetime.fromisoformat(end),
+        propagation=mark.get("propagation"),
+        pin=row.pinned,
+        score=score,
+    )
+
+
+def _id_of(memory_id: UUID) -> str:
+    """Return the name of a memory in its bank: no other interface's names hold a line end."""
+    return f"plugin\n{memory_id}"
+
+
+def _place(host: UUID, namespace: str, memory_id: UUID) -> dict[str, Any]:
+    bank = identity.bank_id(host, namespace)
+    return {"host": host, "bank": bank, "session": memory_session(bank, _id_of(memory_id))}
+
+
+def _as_kept(namespace: str, memory_id: UUID, memory: PluginMemory) -> NewMemory:
+    mark: Mapping[str, Any] = {
+        "id": str(memory_id),
+        "kind": memory.kind,
+        "source": memory.source,
+        "pin": memory.pin or None,
+        "expires_at": memory.expires_at and memory.expires_at.astimezone(UTC).isoformat(),
+        "propagation": memory.propagation,
+        "vector": memory.vector and memory.vector.digest,
+    }
+    told = {name: value for name, value in mark.items() if value is not None}
+    return NewMemory(namespace, _id_of(memory_id), memory.content, metadata={MARK: told}, created_at=memory.created_at)
+
+
+async def _permit(_unit: UUID) -> None:
+    """Let a memory be replaced: its name is the plugin's."""
+
+
+def _has_passed(end: str | None, now: datetime) -> bool:
+    return end is not None and datetime.fromisoformat(end) <= now
