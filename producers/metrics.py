@@ -45,7 +45,7 @@ FAIR_WAIT_SECONDS = Histogram(
     buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5),
 )
 NOTIFICATIONS = Counter(
-    "afterturn_notifications", "Notifications of workers: sent, coalesced with one that waits, or failed", ["outcome"]
+    "afterturn_rings", "Notifications of workers: sent, coalesced with one that waits, or failed", ["outcome"]
 )
 SHED = Counter("afterturn_shed", "Requests refused because too much is still to be done", ["what"])
 PRESSURE = Gauge(

@@ -47,7 +47,7 @@ WELL: dict[str, tuple[float, float]] = {
     'afterturn_event_loop_lag_seconds_bucket{process="api",le="0.25"}': (0, 120),
     'afterturn_event_loop_lag_seconds_bucket{process="api",le="1.0"}': (0, 120),
     'afterturn_event_loop_lag_seconds_bucket{process="api",le="+Inf"}': (0, 120),
-    'afterturn_notifications_total{outcome="failed"}': (1, 0),
+    'afterturn_rings_total{outcome="failed"}': (1, 0),
     'afterturn_notification_delay_seconds_bucket{queue="stages",le="5.0"}': (0, 30),
     'afterturn_notification_delay_seconds_bucket{queue="stages",le="60.0"}': (0, 30),
     'afterturn_notification_delay_seconds_bucket{queue="stages",le="+Inf"}': (0, 30),
@@ -89,7 +89,7 @@ FAULTS: dict[str, tuple[dict[str, tuple[float, float]], dict[str, str]]] = {
         {"process": "api"},
     ),
     "AfterturnClaimsOverdue": ({'afterturn_claim_overdue_seconds{stage="gateway"}': (121, 0)}, {"stage": "gateway"}),
-    "AfterturnNotificationsFail": ({'afterturn_notifications_total{outcome="failed"}': (0, 1)}, {}),
+    "AfterturnNotificationsFail": ({'afterturn_rings_total{outcome="failed"}': (0, 1)}, {}),
 }
 #: What a fast burn of the error budget is, too.
 TOO = {"AfterturnTurnErrorsFast": "AfterturnTurnErrorsSlow", "AfterturnRecallErrorsFast": "AfterturnRecallErrorsSlow"}
