@@ -42,6 +42,7 @@ nightly: $(STAMP) ## what takes long: tests of benchmarks, every planted fault, 
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m nightly
 	@$(BIN)/python -m tests.laws
 	@$(BIN)/afterturn chaos --turns 5000 --workers 4
+	@AFTERTURN_QUEUE_TURNS=5000 $(BIN)/python -m pytest -n 0 tests/faults/test_turn_queue.py
 	@$(BIN)/afterturn check walls --tries 100000
 	@$(BIN)/afterturn bench attacks
 

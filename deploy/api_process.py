@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 
@@ -23,6 +23,7 @@ from redis.retry import Retry
 from deploy import logs
 from deploy.broker_fitness import BrokerMonitor
 from deploy.external_models import record_models_meanwhile
+from deploy.facade import build_dependencies
 from deploy.gateways import create_gateway_recall, following_settings
 from deploy.health import ApiHealth
 from deploy.http_server import serve_application
@@ -50,21 +51,12 @@ from store.clock import DatabaseClock
 from store.database import Database
 from store.database_gauges import read_database_sample
 from store.derived.pending_words import KeptShort
-from store.derived.persons import Persons
-from store.erasure import Erasures
 from store.ledger.depth import read_depths
 from store.ledger.freshness import Waiter
 from store.ledger.ledger import Ledger
 from store.ledger.listing import Backlog
-from store.memory.directives import Curation
-from store.memory.documents import Documents
-from store.memory.memories import Memories
-from store.memory.turns import TurnStore
-from store.memory.units import Units
-from store.recall.jobs import RecallJobs
 from store.recall.recaller import Recaller
 from store.recall.vector_writeback import Keeping
-from store.tenancy.banks import Banks
 from store.tenancy.call_audit import CallAudit
 from store.tenancy.keys import Keys
 from workers.embedding import EmbeddingStage
@@ -180,21 +172,12 @@ def _build_dependencies(settings: Settings, owned: _Resources) -> Dependencies:
     recaller = Recaller(
         database, owned.embedder, settings.recall, reranker=owned.reranker, keeping=owned.keeping, clock=clock
     )
-    return Dependencies(
-        TurnStore(database, clock),
-        Units(database, clock),
-        Recalls(database, recaller, Waiter(database, fair_queue.sleep_without_slot), owned.others),
-        RecallJobs(database, clock),
-        owned.notifier,
-        Banks(database, clock),
-        Erasures(database, clock),
-        Documents(database, clock),
-        Curation(database, clock),
-        Persons(database),
-        Memories(database, clock),
-        owned.pressure,
-        owned.batch.offer if settings.pressure.embed_at_once else None,
-        owned.words,
+    recalls = Recalls(database, recaller, Waiter(database, fair_queue.sleep_without_slot), owned.others)
+    return replace(
+        build_dependencies(database, clock, recalls, owned.notifier),
+        pressure=owned.pressure,
+        embed=owned.batch.offer if settings.pressure.embed_at_once else None,
+        words=owned.words,
     )
 
 

@@ -19,7 +19,14 @@ from deploy import settings_layers as layers
 from deploy.settings_errors import Problem, SettingsError, explain_errors, find_field
 from embeddings.settings import EmbeddingSettings
 from producers.mcp.settings import NO_EFFECT
-from producers.settings import ApiSettings, BrokerSettings, FairnessSettings, PluginSettings, PressureSettings
+from producers.settings import (
+    ApiSettings,
+    BrokerSettings,
+    FairnessSettings,
+    PluginSettings,
+    PressureSettings,
+    QueueSettings,
+)
 from store.recall.settings import RecallSettings
 from store.settings import DatabaseSettings
 from workers.settings import EnrichmentSettings, GatewaySettings, MaintenanceSettings, WorkerSettings
@@ -117,6 +124,7 @@ class Settings(BaseSettings):
     )
     database: DatabaseSettings = Field(default_factory=DatabaseSettings)
     broker: BrokerSettings = Field(default_factory=BrokerSettings)
+    queue: QueueSettings = Field(default_factory=QueueSettings)
     api: ApiSettings = Field(default_factory=ApiSettings)
     plugin: PluginSettings = Field(default_factory=PluginSettings)
     fairness: FairnessSettings = Field(default_factory=FairnessSettings)

@@ -25,17 +25,20 @@ from dramatiq.brokers.redis import RedisBroker
 from deploy import logs
 from deploy.broker_fitness import BrokerMonitor
 from deploy.external_models import record_models
+from deploy.facade import build_dependencies
 from deploy.gateways import create_gateway_recall, delivery_clients
 from deploy.linking import create_linking_task
 from deploy.long_lived import freeze_loaded_objects
 from deploy.loop_lag import measure_loop_lag
 from deploy.process_priority import lower_backend_priority
 from deploy.settings import Settings
+from deploy.turn_queues import build_queue_workers
 from embeddings.errors import EmbeddingError
 from embeddings.registry import Owned, OwnedEmbedder, create_embedder, create_reranker
 from producers.notifications import Notifier
 from producers.service.gateway_clients import GatewayClients
 from producers.service.gateway_recall import GatewayRecall
+from producers.service.memory import Memory
 from producers.service.recalls import Recalls
 from store.clock import DatabaseClock
 from store.database import Database
@@ -84,6 +87,7 @@ class WorkerResources:
     reader: LlmReader | None
     notifier: Notifier
     dependencies: Dependencies
+    memory: Memory
     looking: Sequence[asyncio.Task[None]]
 
     async def drain(self) -> None:
@@ -138,6 +142,7 @@ def run_worker(settings: Settings, stages: Callable[..., Sequence[StageWork]] | 
     register_actors(broker, parts.dependencies)
     broker.emit_after("process_boot")
     workers = [build_worker(broker, pool) for pool in build_pools(settings.worker)]
+    workers += build_queue_workers(settings, parts.memory, parts.database)
     try:
         return _work_until_signal(loop, parts, workers, ending)
     finally:
@@ -229,6 +234,7 @@ async def _build_resources(
     )
     maintainer = Maintainer(Schedule(database), tasks, _build_worker_name())
     dependencies = Dependencies(runners, recall, notifier.acknowledge)
+    memory = Memory(build_dependencies(database, clock, recalls, notifier), settings.api)
     looking = [
         asyncio.create_task(run, name=name)
         for name, run in (
@@ -240,7 +246,9 @@ async def _build_resources(
             ("models", record_models(database, settings, embedder)),
         )
     ]
-    return WorkerResources(database, embedder, reranker, gateways, others, reader, notifier, dependencies, looking)
+    return WorkerResources(
+        database, embedder, reranker, gateways, others, reader, notifier, dependencies, memory, looking
+    )
 
 
 async def _run_maintenance(maintainer: Maintainer, clock: DatabaseClock) -> None:

@@ -1,5 +1,8 @@
 """The one place where queue names, actor names and job payloads are written. Payloads are ids, never content.
 
+The one exception are turn queues (`queue.tenants`, off by default): what agents publish there is content until it is
+accepted. Each has a namespace of its own, whose layout docs/queue.md describes.
+
 A notification says that a stage has work; the work itself stands in the ledger. Notifications are coalesced by a flag:
 
     <namespace>:notified:<stage>   set by the sender (SET NX PX 1000), deleted by the worker before it claims
@@ -29,6 +32,15 @@ QUEUES = {stage: spec.queue for stage, spec in STAGES.items()}
 STAGE_ACTORS = {stage: f"work_{stage}" for stage in Stage}
 #: The actor that answers a recall job: (host id, job id), both as text.
 RECALL_ACTOR = "answer_recall"
+
+
+#: The queues of one tenant's published messages, and the actors that take them: envelopes, with content.
+PUBLISHED = {"turns": "accept_turn", "recalls": RECALL_ACTOR}
+
+
+def published_prefix(namespace: str, queue: str) -> str:
+    """Return the first part of every key of a tenant's turn queue, a namespace of its own."""
+    return f"{namespace}:queue:{queue}"
 
 
 def stage_message(stage: Stage) -> "Message[None]":

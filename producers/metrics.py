@@ -47,6 +47,9 @@ FAIR_WAIT_SECONDS = Histogram(
 NOTIFICATIONS = Counter(
     "afterturn_rings", "Notifications of workers: sent, coalesced with one that waits, or failed", ["outcome"]
 )
+QUEUE_MESSAGES = Counter(
+    "afterturn_queue_messages", "Messages of turn queues: accepted, rejected for good, or retried", ["outcome"]
+)
 SHED = Counter("afterturn_shed", "Requests refused because too much is still to be done", ["what"])
 PRESSURE = Gauge(
     "afterturn_pressure",
@@ -63,6 +66,8 @@ for _status in ("ok", "going_on", "error"):
     MAINTENANCE.labels(_status)
 for _outcome in ("sent", "coalesced", "failed"):
     NOTIFICATIONS.labels(_outcome)
+for _outcome in ("accepted", "rejected", "retried"):
+    QUEUE_MESSAGES.labels(_outcome)
 for _outcome in ("written", "dropped"):
     CALLS_AUDITED.labels(_outcome)
 for _part in ("embedding", "dense", "lexical", "time", "recent", "pinned", "rerank"):

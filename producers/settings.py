@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network
-from typing import Self
+from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
@@ -21,6 +21,41 @@ class BrokerSettings(BaseModel):
         default="afterturn",
         pattern=r"^[a-z][a-z0-9_-]{0,62}$",
         description="prefix of every key; set it where several systems share one server",
+    )
+
+
+class QueueSettings(BaseModel):
+    """Turn queues: what agents publish rather than call. Off while `tenants` is empty."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tenants: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")], Annotated[str, Field(min_length=1)]] = (
+        Field(
+            default_factory=dict,
+            description="the turn queues that workers read, each with the tenant whose it is, as "
+            '{"acme": "acme-corp"}; empty: none. Guard each with an ACL: `afterturn queue acl`',
+        )
+    )
+    url: SecretStr = Field(
+        default=SecretStr(""),
+        description="the Redis or Valkey of the turn queues, with an append-only file; empty: that of broker.url",
+    )
+    threads: int = Field(
+        default=4, ge=1, le=64, description="messages of one queue that a worker process accepts at a time"
+    )
+    max_attempts: int = Field(
+        default=20,
+        ge=1,
+        le=1000,
+        description="attempts at a message that fails otherwise than for an outage; then it is a dead letter",
+    )
+    keep_dead_content: bool = Field(
+        default=False,
+        description="keep the content of dead letters, so that they can be replayed; else their reason alone",
+    )
+    dead_days: float = Field(default=30.0, gt=0, le=36_500, description="days after which dead letters are pruned")
+    takeover_seconds: float = Field(
+        default=60.0, ge=1, le=3600, description="silence after which a consumer's messages are given to others"
     )
 
 

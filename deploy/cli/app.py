@@ -82,6 +82,11 @@ COMMANDS: Mapping[str, Command] = {
         "Operate",
         "List undone, failed and unknown work; requeue, drop or wait for it.",
     ),
+    "queue": Command(
+        "deploy.cli.queue:queue_app",
+        "Operate",
+        "Print the access rule of a turn queue; list what waits; show, replay and drop dead letters.",
+    ),
     "gateway": Command(
         "deploy.cli.gateway:gateway_app",
         "Operate",

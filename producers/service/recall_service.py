@@ -69,8 +69,10 @@ class Asking:
         target = await self._parts.recalls.choose_target(grant, body, bank)
         return {"bank": bank} | ({} if target is None else {"target": str(target)})
 
-    async def request_recall(self, grant: Grant, asked: Any) -> JobTicket:
+    async def request_recall(self, grant: Grant, asked: Any, job: UUID | None = None) -> JobTicket:
         """Have a worker answer a question; `recall_job` has the answer until it expires.
+
+        With a `job` that is there already, nothing is asked again.
 
         Raises as `recall`, Overloaded, QuotaExceeded, and RateLimited where too many of the tenant's wait already.
         """
@@ -80,7 +82,7 @@ class Asking:
             whose = await (self._whose(grant, body) if body.across_banks else self._one(grant, body))
             request = {name: value for name, value in asked.items() if name != "ttl_s"} | whose
             ttl, waiting = timedelta(seconds=body.ttl_s), self._settings.max_recall_jobs
-            ticket = await self._parts.jobs.open(grant.host_id, request, ttl, most_waiting=waiting)
+            ticket = await self._parts.jobs.open(grant.host_id, request, ttl, most_waiting=waiting, job=job)
         self._parts.notifier.notify_job(grant.host_id, ticket[0])
         return JobTicket(*ticket)
 

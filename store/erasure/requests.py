@@ -23,6 +23,7 @@ BEYOND_REACH = (
     "the shadow of a replay that was cut off, until the next replay",
     "logs of the database server",
     "old row versions on disk, until the next VACUUM",
+    "turns that still wait in a turn queue, and its dead letters whose content is kept",
     "ids: the id made from a name can be computed by anyone who knows the name",
 )
 #: What of a user stays in this service, since it is not the user's alone.

@@ -33,7 +33,8 @@ HELD = text("""
       from afterturn.recall_job_t where host_id = :host and expires_at > :now""")
 OPEN = text("""
     insert into afterturn.recall_job_t (host_id, job_id, request, created_at, expires_at)
-    values (:host, :job, cast(:request as jsonb), :now, :expires_at)""")
+    values (:host, :job, cast(:request as jsonb), :now, :expires_at)
+    on conflict (host_id, job_id) do nothing""")
 READ = text("""
     select coalesce(request->'banks', jsonb_build_array(request->'bank')) as banks, status,
            cast(result as text) as result, error_category, expires_at
@@ -111,13 +112,21 @@ class RecallJobs:
         self._clock = clock
 
     async def open(
-        self, host: UUID, request: Mapping[str, Any], ttl: timedelta, *, most_waiting: int | None = None
+        self,
+        host: UUID,
+        request: Mapping[str, Any],
+        ttl: timedelta,
+        *,
+        most_waiting: int | None = None,
+        job: UUID | None = None,
     ) -> tuple[UUID, datetime]:
         """Open a job; returns its id and when it expires. The request must name its `bank`, or its `banks`.
 
+        A `job` that is open already stays as it is.
+
         Raises QuotaExceeded, and RateLimited where so many jobs of the tenant wait already, or hold too much.
         """
-        job, now = uuid4(), self._clock()
+        job, now = job or uuid4(), self._clock()
         arguments = {"host": host, "job": job, "request": orjson.dumps(request).decode()}
 
         async def write() -> None:

@@ -22,6 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store import identity
 from store.database import Database
 from store.errors import NotFound, TargetTaken
+from store.tenancy.hosts import ADD_HOST
 
 #: What every session is called at a gateway begins so; a search names it without this.
 CHAT = "chat:"
@@ -35,7 +36,6 @@ _DIGESTED = re.compile(r"~[0-9a-f]{32}\Z")
 
 _IN_FORCE = "g.replaced_at is null and g.unset_at is null"
 LOCK = text("select pg_advisory_xact_lock(afterturn.lock_key('gateway target', :host))")
-ADD_HOST = text("insert into afterturn.host_t (host_id, name) values (:host, :name) on conflict do nothing")
 HOST = text("select name from afterturn.host_t where host_id = :host")
 SAME = text("""
     select g.host_id, g.target_id, g.bank_id from afterturn.gateway_target_t g

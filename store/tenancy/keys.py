@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store import identity
 from store.database import Database
 from store.errors import NotFound
+from store.tenancy.hosts import ADD_HOST
 from store.tenancy.spaces import Space
 from store.tenancy.tokens import is_well_formed, new_token
 
@@ -28,7 +29,6 @@ CACHE_LIMIT = 10_000
 Kept = TypeVar("Kept")
 
 FIND = text("select * from afterturn.find_key(:hash)")
-ADD_HOST = text("insert into afterturn.host_t (host_id, name) values (:host, :name) on conflict do nothing")
 HOSTS = text("select host_id, name from afterturn.host_t")
 ADD_KEY = text("""
     insert into afterturn.api_key_t

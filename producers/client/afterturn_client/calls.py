@@ -123,14 +123,14 @@ def turn_status(session_id: str, turn_id: str, bank: str, timeout_s: float) -> C
 def recall(query: str, options: RecallOptions, timeout_s: float) -> Call[answers.RecallAnswer]:
     """POST /api/v1/recall; the wait the options ask for is added to the time-out."""
     patience = timeout_s + (options.get("wait_ms") or 0) / 1000
-    body = encode_json(_recall_body(query, options))
+    body = encode_json(recall_body(query, options))
     request = Request("POST", "/api/v1/recall", body=body, timeout_s=patience)
     return Call(request, answers.read_recall, private=(query,))
 
 
 def start_recall(query: str, options: RecallOptions, ttl_s: int | None, timeout_s: float) -> Call[answers.RecallJob]:
     """POST /api/v1/recall/jobs; not repeated after an unknown outcome, which would leave two jobs."""
-    body = _recall_body(query, options) | ({} if ttl_s is None else {"ttl_s": ttl_s})
+    body = recall_body(query, options) | ({} if ttl_s is None else {"ttl_s": ttl_s})
     request = Request("POST", "/api/v1/recall/jobs", body=encode_json(body), timeout_s=timeout_s)
     return Call(request, answers.read_job, idempotent=False, private=(query,))
 
@@ -266,7 +266,8 @@ def _parse_result(turn: NewTurn, fields: Fields) -> answers.TurnReceipt | answer
     return answers.RefusedTurn(turn.session_id, turn.turn_id, error)
 
 
-def _recall_body(query: str, options: RecallOptions) -> dict[str, Any]:
+def recall_body(query: str, options: RecallOptions) -> dict[str, Any]:
+    """Return the JSON object of POST /api/v1/recall."""
     body: dict[str, Any] = {"query": query}
     body |= {name: value for name, value in options.items() if value is not None}
     for name in ("kinds", "tags", "sources"):

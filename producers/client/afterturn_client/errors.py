@@ -18,6 +18,8 @@ AfterturnError
 │   ├── RateLimitedError           429 RATE_LIMITED
 │   ├── QuotaExceededError         429 QUOTA_EXCEEDED
 │   └── UnavailableError           503 UNAVAILABLE: the write could not be made durable
+├── QueueFullError             the turn queue holds as much as it may: length, limit; nothing was published
+├── QueueRefusedError          the turn queue's server let the publisher not in, or not write; nothing was published
 └── GatewayError               a call to a Memory Gateway failed: operation, path, status, category
 """
 
@@ -145,6 +147,24 @@ BY_CODE: Mapping[str, type[ApiError]] = MappingProxyType(
         "UNAVAILABLE": UnavailableError,
     }
 )
+
+
+class QueueFullError(AfterturnError):
+    """The turn queue holds as many messages as it may; nothing was published. Publish again when workers caught up.
+
+    `length` is how many wait (None where the server itself is out of memory), `limit` how many may.
+    """
+
+    def __init__(self, length: int | None, limit: int) -> None:
+        super().__init__(
+            "the queue's server is out of memory" if length is None else f"{length} messages wait, {limit} may"
+        )
+        self.length = length
+        self.limit = limit
+
+
+class QueueRefusedError(AfterturnError):
+    """The turn queue's server refused a login or a command; the message says which right or setting it needs."""
 
 
 class GatewayError(AfterturnError):

@@ -87,16 +87,18 @@ def after_turn(
     timeout_s: float,
 ) -> Call[KeptTurn]:
     """POST /api/v1/turns/after; `given` are input and output. Repeated, it changes nothing."""
-    body = {
-        "session_id": session_id,
-        "turn_id": turn_id,
-        "input_items": list(given[0]),
-        "output_items": list(given[1]),
-        **options,
-    }
-    request = Request("POST", "/api/v1/turns/after", body=encode_json(body), timeout_s=timeout_s)
+    body = encode_json(after_turn_body(session_id, turn_id, given, options))
+    request = Request("POST", "/api/v1/turns/after", body=body, timeout_s=timeout_s)
     private = _texts_of([*given, options.get("conversation_items", ())])
     return Call(request, _read_kept, private=private)
+
+
+def after_turn_body(
+    session_id: str, turn_id: str, given: tuple[Sequence[Item], Sequence[Item]], options: AfterTurnOptions
+) -> dict[str, Any]:
+    """Return the JSON object of POST /api/v1/turns/after; `given` are input and output."""
+    items = {"input_items": list(given[0]), "output_items": list(given[1])}
+    return {"session_id": session_id, "turn_id": turn_id, **items, **options}
 
 
 def _read_prepared(value: object) -> PreparedTurn:

@@ -1,0 +1,210 @@
+"""`afterturn queue`: turn queues of agents that publish: their access rules, their lengths, their dead letters."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+import redis
+import typer
+from rich.table import Table
+
+from deploy.cli.operator_command import AuditedAct, confirm_change, run_audited
+from deploy.cli.output import create_console, exit_with, print_json, print_notice
+from deploy.cli.running_stack import DataOption, JsonOption, find_running_stack, read_settings
+from deploy.settings import Settings
+from deploy.turn_queues import open_letters, open_queue, queue_url
+from producers.jobs import PUBLISHED, published_prefix
+from producers.queue.dead_letters import DeadLetter, DeadLetters
+from store import identity
+from store.database import Database
+from workers.turn_queue import TurnQueueBroker
+
+QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="A name of `queue.tenants`.")]
+LettersArgument = Annotated[list[str] | None, typer.Argument(metavar="LETTER", help="Ids, as `dead` shows them.")]
+AllOption = Annotated[bool, typer.Option("--all", help="Every dead letter of the queue.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+#: What a publisher sends, and nothing else.
+COMMANDS = ("hset", "rpush", "hlen", "multi", "exec", "waitaof", "ping")
+
+queue_app = typer.Typer(
+    help="Print the access rule of a turn queue; list what waits; show, replay and drop dead letters.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+
+
+@queue_app.command("acl")
+def acl_command(
+    queue: QueueArgument,
+    *,
+    user: Annotated[str, typer.Option(help="The publisher's user on the Redis or Valkey.")],
+) -> None:
+    """Print the ACL command that lets a user push to this queue and do nothing else; put a password for PASSWORD.
+
+    **Example:** `afterturn queue acl acme --user acme-agent`
+    """
+    settings = read_settings()
+    _require_queue(settings, queue)
+    print(describe_access(settings, queue, user))
+
+
+def describe_access(settings: Settings, queue: str, user: str) -> str:
+    """Return the ACL command for a publisher: write-only on two lists and two hashes, by the commands it sends."""
+    prefix = published_prefix(settings.broker.namespace, queue)
+    keys = [f"%W~{prefix}:{name}{part}" for name in PUBLISHED for part in ("", ".msgs")]
+    select = ["+select"] if urlsplit(queue_url(settings)).path.strip("/") not in ("", "0") else []
+    commands = [*(f"+{name}" for name in COMMANDS), *select]
+    return " ".join(
+        ["ACL SETUSER", shlex.quote(user), "reset on '>PASSWORD'", *(f"'{key}'" for key in keys), *commands]
+    )
+
+
+@queue_app.command("list")
+def list_command(*, data: DataOption = None, as_json: JsonOption = False) -> None:
+    """Show every turn queue: whose it is, what waits, how many dead letters it has."""
+    settings = read_settings()
+    found = [_look(settings, queue, data) for queue in settings.queue.tenants]
+    if as_json:
+        print_json({"queues": found})
+        return
+    table = Table("queue", "tenant", "turns", "recalls", "dead")
+    for one in found:
+        table.add_row(*(str(one[name]) for name in ("queue", "tenant", "turns", "recalls", "dead")))
+    create_console().print(table)
+
+
+@queue_app.command("dead")
+def dead_command(queue: QueueArgument, *, data: DataOption = None, as_json: JsonOption = False) -> None:
+    """List messages that were never accepted, the oldest first, with their reason and without their content.
+
+    **Example:** `afterturn queue dead acme`
+    """
+    with _opened(read_settings(), queue, data) as opened:
+        letters = opened.letters.list()
+    if as_json:
+        print_json({"letters": [_describe(letter) for letter in letters]})
+        return
+    table = Table("letter", "died", "queue", "attempts", "code", "reason", "content")
+    for letter in letters:
+        died = datetime.fromtimestamp(letter.died_ms / 1000, UTC).isoformat(timespec="seconds")
+        kept = "kept" if letter.body is not None else "not kept"
+        table.add_row(letter.message_id, died, letter.queue, str(letter.attempts), letter.code, letter.message, kept)
+    create_console().print(table)
+
+
+@queue_app.command("replay")
+def replay_command(
+    queue: QueueArgument,
+    letters: LettersArgument = None,
+    *,
+    everything: AllOption = False,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Put dead letters back to the end of their queue. Ends with 1 where the content of one was not kept.
+
+    Content is kept with `queue.keep_dead_content`.
+
+    **Example:** `afterturn queue replay acme --all`
+    """
+    _change(queue, letters, data, "queue.replay", everything=everything, as_json=as_json)
+
+
+@queue_app.command("drop")
+def drop_command(
+    queue: QueueArgument,
+    letters: LettersArgument = None,
+    *,
+    everything: AllOption = False,
+    yes: YesOption = False,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove dead letters for good.
+
+    **Example:** `afterturn queue drop acme 1f0c --yes`
+    """
+    if not yes:
+        confirm_change("Remove these letters for good?", "--yes")
+    _change(queue, letters, data, "queue.drop", everything=everything, as_json=as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A queue of a running service."""
+
+    tenant: str
+    broker: TurnQueueBroker
+    letters: DeadLetters
+
+
+def _require_queue(settings: Settings, queue: str) -> str:
+    tenant = settings.queue.tenants.get(queue)
+    if tenant is None:
+        raise exit_with(f"queue.tenants names no queue {queue!r}", 2)
+    return tenant
+
+
+@contextmanager
+def _opened(settings: Settings, queue: str, data: Path | None) -> Iterator[_Opened]:
+    """Lend a queue; ends with status 1 where its server does not answer."""
+    tenant = _require_queue(settings, queue)
+    if not queue_url(settings):
+        there = settings.broker.model_copy(update={"url": find_running_stack(data).redis_url})
+        settings = settings.model_copy(update={"broker": there})
+    broker = open_queue(settings, queue)
+    try:
+        yield _Opened(tenant, broker, open_letters(settings, broker))
+    except redis.RedisError as error:
+        raise exit_with(f"the server of the turn queues does not answer ({type(error).__name__})", 1) from None
+    finally:
+        broker.client.close()
+
+
+def _look(settings: Settings, queue: str, data: Path | None) -> dict[str, Any]:
+    with _opened(settings, queue, data) as opened:
+        lengths = {name: int(opened.broker.client.hlen(f"{opened.broker.namespace}:{name}.msgs")) for name in PUBLISHED}
+        return {"queue": queue, "tenant": opened.tenant, **lengths, "dead": len(opened.letters.list())}
+
+
+def _describe(letter: DeadLetter) -> dict[str, Any]:
+    told = {name: value for name, value in asdict(letter).items() if name != "body"}
+    return {**told, "content_kept": letter.body is not None}
+
+
+def _change(
+    queue: str, named: Sequence[str] | None, data: Path | None, operation: str, *, everything: bool, as_json: bool
+) -> None:
+    if bool(named) is everything:
+        raise exit_with("name letters, or say --all", 2)
+    settings = read_settings()
+    with _opened(settings, queue, data) as opened:
+        found = [one for one in opened.letters.list() if everything or one.message_id in (named or ())]
+        if missing := set(named or ()) - {one.message_id for one in found}:
+            raise exit_with(f"no such letters: {', '.join(sorted(missing))}", 1)
+
+        async def work(database: Database, act: AuditedAct) -> int:
+            del database
+            act.rows = _apply(opened.letters, found, operation)
+            return act.rows
+
+        changed = run_audited(find_running_stack(data), operation, identity.host_id(opened.tenant), work)
+    if as_json:
+        print_json({"changed": changed, "left": len(found) - changed})
+    else:
+        print_notice(f"{changed} letters {'replayed' if operation == 'queue.replay' else 'dropped'}")
+    if changed < len(found):
+        print_notice(f"{len(found) - changed} were left: their content was not kept (queue.keep_dead_content)")
+    raise typer.Exit(0 if changed == len(found) else 1)
+
+
+def _apply(letters: DeadLetters, found: Sequence[DeadLetter], operation: str) -> int:
+    if operation == "queue.replay":
+        return sum(letters.replay(one) for one in found)
+    letters.drop([one.message_id for one in found])
+    return len(found)

@@ -1,0 +1,33 @@
+"""The facade's parts, as the API and the workers that read turn queues make them."""
+
+from producers.notifications import Notifier
+from producers.service.dependencies import Dependencies
+from producers.service.recalls import Recalls
+from store.clock import DatabaseClock
+from store.database import Database
+from store.derived.persons import Persons
+from store.erasure import Erasures
+from store.memory.directives import Curation
+from store.memory.documents import Documents
+from store.memory.memories import Memories
+from store.memory.turns import TurnStore
+from store.memory.units import Units
+from store.recall.jobs import RecallJobs
+from store.tenancy.banks import Banks
+
+
+def build_dependencies(database: Database, clock: DatabaseClock, recalls: Recalls, notifier: Notifier) -> Dependencies:
+    """Return what the facade stands on, without what only an API process adds."""
+    return Dependencies(
+        TurnStore(database, clock),
+        Units(database, clock),
+        recalls,
+        RecallJobs(database, clock),
+        notifier,
+        Banks(database, clock),
+        Erasures(database, clock),
+        Documents(database, clock),
+        Curation(database, clock),
+        Persons(database),
+        Memories(database, clock),
+    )

@@ -1,0 +1,57 @@
+"""The turn queues that a worker process reads: one broker and one grant for each tenant of `queue.tenants`."""
+
+from collections.abc import Sequence
+from functools import partial
+from uuid import NAMESPACE_URL, uuid5
+
+import dramatiq
+
+from deploy.settings import Settings
+from producers.jobs import published_prefix
+from producers.queue.acceptance import QueueIntake
+from producers.queue.dead_letters import DeadLetters
+from producers.service.memory import Memory
+from store import identity
+from store.database import Database
+from store.tenancy.hosts import ensure_host
+from store.tenancy.keys import Grant
+from workers.turn_queue import TurnQueueBroker, build_queue_worker, register_queue_actors
+
+
+def queue_url(settings: Settings) -> str:
+    """Return where the turn queues are."""
+    return settings.queue.url.get_secret_value() or settings.broker.url.get_secret_value()
+
+
+def grant_of_queue(queue: str, tenant: str) -> Grant:
+    """Return what messages of a queue may do: all that a key of its tenant may. There is no key."""
+    name = uuid5(NAMESPACE_URL, f"afterturn:queue:{queue}")
+    return Grant(key_id=name, host_id=identity.host_id(tenant), banks=None, write=True)
+
+
+def open_letters(settings: Settings, broker: TurnQueueBroker) -> DeadLetters:
+    """Return the dead letters of a queue."""
+    chosen = settings.queue
+    return DeadLetters(broker.client, broker.namespace, chosen.keep_dead_content, chosen.dead_days)
+
+
+def open_queue(settings: Settings, queue: str) -> TurnQueueBroker:
+    """Return the broker of a queue, not connected yet."""
+    prefix = published_prefix(settings.broker.namespace, queue)
+    return TurnQueueBroker(queue_url(settings), prefix, settings.queue.takeover_seconds)
+
+
+def build_queue_workers(settings: Settings, memory: Memory, database: Database) -> Sequence[dramatiq.Worker]:
+    """Return a worker for each queue of the settings, not started."""
+    return [
+        _build_worker(settings, memory, database, queue, tenant) for queue, tenant in settings.queue.tenants.items()
+    ]
+
+
+def _build_worker(settings: Settings, memory: Memory, database: Database, queue: str, tenant: str) -> dramatiq.Worker:
+    broker = open_queue(settings, queue)
+    grant = grant_of_queue(queue, tenant)
+    ensure = partial(ensure_host, database, tenant)
+    intake = QueueIntake(memory, grant, settings.api.max_request_bytes, settings.queue.max_attempts, ensure)
+    register_queue_actors(broker, intake.accept, open_letters(settings, broker))
+    return build_queue_worker(broker, settings.queue.threads)

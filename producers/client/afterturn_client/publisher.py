@@ -1,0 +1,262 @@
+"""Turns for agents that publish rather than call: `TurnPublisher` blocks, `AsyncTurnPublisher` awaits.
+
+Needs `afterturn-client[queue]`. The service reads the queue when it can; the agent needs its queue's server alone.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+import redis
+import redis.asyncio
+from redis.exceptions import AuthenticationError, NoPermissionError, OutOfMemoryError, RedisError, ResponseError
+
+from afterturn_client.calls import RecallOptions, recall_body
+from afterturn_client.envelopes import RECALL, TURN, TURN_ITEMS, QueueMessage, wrap_event
+from afterturn_client.errors import QueueFullError, QueueRefusedError, UnknownOutcomeError
+from afterturn_client.lifecycle import AfterTurnOptions, Item, after_turn_body
+from afterturn_client.turns import Messages, NewTurn, TurnOptions, turn_body
+
+#: Messages of one transaction: their bodies are in memory at once.
+MOST_TOGETHER = 100
+#: How long the server's disk is waited for, in milliseconds; an append-only file is written every second at least.
+DISK_MS = 5000
+NOT_ON_DISK = "the queue holds it, and its server's disk may not yet: publish again under the same turn_id"
+
+
+@dataclass(frozen=True, slots=True)
+class _Queue:
+    """Where messages go, how many may wait, and whether the server's disk is waited for."""
+
+    prefix: str
+    limit: int
+    durable: bool
+    source: str
+    bank: str
+
+    def commands(self, messages: Sequence[QueueMessage]) -> Iterator[tuple[str | bytes, ...]]:
+        """Yield the commands that hand messages in, all or none: each body under its id, the id at the list's end.
+
+        The disk is waited for on the connection that wrote: WAITAOF speaks of that one's writes.
+        """
+        yield ("MULTI",)
+        for one in messages:
+            key = f"{self.prefix}:{one.queue}"
+            yield "HSET", f"{key}.msgs", one.message_id, one.body
+            yield "RPUSH", key, one.message_id
+        yield ("EXEC",)
+        if self.durable:
+            yield "WAITAOF", "1", "0", str(DISK_MS)
+
+    def check_answers(self, answers: Sequence[Any]) -> None:
+        """Raise UnknownOutcomeError where the server's own disk did not have it in time."""
+        if self.durable and not answers[-1][0]:
+            raise UnknownOutcomeError(NOT_ON_DISK)
+
+    def wrap(self, turns: Sequence[NewTurn]) -> list[QueueMessage]:
+        return [wrap_event(TURN, turn_body(turn, self.bank), self.source) for turn in turns]
+
+    def wrap_items(
+        self, session_id: str, turn_id: str, given: tuple[Sequence[Item], Sequence[Item]], options: AfterTurnOptions
+    ) -> QueueMessage:
+        body = after_turn_body(session_id, turn_id, given, options)
+        return wrap_event(TURN_ITEMS, {"bank": self.bank, **body}, self.source)
+
+    def wrap_question(self, query: str, options: RecallOptions, ttl_s: int | None) -> QueueMessage:
+        body = {"bank": self.bank, **recall_body(query, options)} | ({} if ttl_s is None else {"ttl_s": ttl_s})
+        return wrap_event(RECALL, body, self.source)
+
+    def check_room(self, length: int, coming: int) -> None:
+        """Raise QueueFullError where so many more do not fit."""
+        if length + coming > self.limit:
+            raise QueueFullError(length, self.limit)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOptions:
+    """How a publisher publishes.
+
+    `bank` for turns that name none; `namespace` as the service's `broker.namespace`; `max_length` messages that may
+    wait in one queue; `durable`: return when the server's append-only file has it; `source` of the envelopes.
+    """
+
+    bank: str = "default"
+    namespace: str = "afterturn"
+    max_length: int = 10_000
+    durable: bool = True
+    source: str = "afterturn-client"
+    timeout_s: float = 10.0
+
+
+def _open_queue(queue: str, options: QueueOptions) -> _Queue:
+    prefix = f"{options.namespace}:queue:{queue}"
+    return _Queue(prefix, options.max_length, options.durable, options.source, options.bank)
+
+
+@contextmanager
+def _translated(limit: int) -> Iterator[None]:
+    """Turn what the server or the connection raise into errors of ours, free of what was sent."""
+    try:
+        yield
+    except (NoPermissionError, AuthenticationError) as error:
+        refused = f"the queue's user lacks a right ({type(error).__name__}): `afterturn queue acl` prints what it needs"
+        raise QueueRefusedError(refused) from None
+    except OutOfMemoryError:
+        raise QueueFullError(None, limit) from None
+    except ResponseError:
+        raise QueueRefusedError(
+            "the queue's server refused a command: it needs `appendonly yes` and Redis or Valkey 7.2 (or durable=False)"
+        ) from None
+    except (RedisError, OSError) as error:
+        unknown = f"the queue's server did not answer ({type(error).__name__}): publish again under the same turn_id"
+        raise UnknownOutcomeError(unknown) from None
+
+
+def _connection(options: QueueOptions) -> dict[str, Any]:
+    return {"socket_timeout": options.timeout_s, "socket_connect_timeout": options.timeout_s}
+
+
+def _split(messages: Sequence[QueueMessage]) -> Iterator[Sequence[QueueMessage]]:
+    for at in range(0, len(messages), MOST_TOGETHER):
+        yield messages[at : at + MOST_TOGETHER]
+
+
+@dataclass
+class TurnPublisher:
+    """Publishes turns and questions to one tenant's queue, on whose server its user may do nothing else.
+
+    `url` is `redis[s]://user:password@host:port/0`, `queue` as the service's `queue.tenants` names it. What was
+    published is on the server's disk; the service accepts it when it reads it, in no order that is promised. Repeated
+    under its `turn_id`, it is the same turn.
+
+    Raises QueueFullError, QueueRefusedError, InvalidRequestError; UnknownOutcomeError where it may or may not be in
+    the queue: publish it again.
+    """
+
+    url: str = field(repr=False)
+    queue: str
+    options: QueueOptions = field(default_factory=QueueOptions)
+
+    def __post_init__(self) -> None:
+        self._queue = _open_queue(self.queue, self.options)
+        self._redis = redis.Redis.from_url(self.url, **_connection(self.options))
+
+    def add_turn(self, session_id: str, messages: Messages, **options: Unpack[TurnOptions]) -> str:
+        """Publish one completed turn; returns its `turn_id`."""
+        turn = NewTurn(session_id, messages, **options)  # type: ignore[arg-type]  # turn_id is text where it is given
+        self.add_turns([turn])
+        return turn.turn_id
+
+    def add_turns(self, turns: Sequence[NewTurn]) -> None:
+        """Publish turns, a hundred at a time."""
+        self._publish(self._queue.wrap(turns))
+
+    def after_turn(
+        self,
+        session_id: str,
+        turn_id: str,
+        input_items: Sequence[Item] = (),
+        output_items: Sequence[Item] = (),
+        **options: Unpack[AfterTurnOptions],
+    ) -> None:
+        """Publish a completed turn with its items whole, as `Afterturn.after_turn` takes it."""
+        self._publish([self._queue.wrap_items(session_id, turn_id, (input_items, output_items), options)])
+
+    def start_recall(self, query: str, *, ttl_s: int | None = None, **options: Unpack[RecallOptions]) -> str:
+        """Publish a question; returns the id of the job whose answer `Afterturn.recall_job` has, once it was read."""
+        message = self._queue.wrap_question(query, options, ttl_s)
+        self._publish([message])
+        return message.event_id
+
+    def length(self, queue: str = "turns") -> int:
+        """Return how many messages of `turns` or `recalls` the service has not accepted yet."""
+        with _translated(self._queue.limit):
+            return int(self._redis.execute_command("HLEN", f"{self._queue.prefix}:{queue}.msgs"))
+
+    def _publish(self, messages: Sequence[QueueMessage]) -> None:
+        for some in _split(messages):
+            self._queue.check_room(self.length(some[0].queue), len(some))
+            with _translated(self._queue.limit), self._redis.pipeline(transaction=False) as pipeline:
+                for command in self._queue.commands(some):
+                    pipeline.execute_command(*command)
+                self._queue.check_answers(pipeline.execute())
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._redis.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@dataclass
+class AsyncTurnPublisher:
+    """`TurnPublisher` with `await`: the same promises and errors. Use it on one event loop, and close it."""
+
+    url: str = field(repr=False)
+    queue: str
+    options: QueueOptions = field(default_factory=QueueOptions)
+
+    def __post_init__(self) -> None:
+        self._queue = _open_queue(self.queue, self.options)
+        self._redis = redis.asyncio.Redis.from_url(self.url, **_connection(self.options))
+
+    async def add_turn(self, session_id: str, messages: Messages, **options: Unpack[TurnOptions]) -> str:
+        """Publish one completed turn; returns its `turn_id`."""
+        turn = NewTurn(session_id, messages, **options)  # type: ignore[arg-type]  # turn_id is text where it is given
+        await self.add_turns([turn])
+        return turn.turn_id
+
+    async def add_turns(self, turns: Sequence[NewTurn]) -> None:
+        """Publish turns, a hundred at a time."""
+        await self._publish(self._queue.wrap(turns))
+
+    async def after_turn(
+        self,
+        session_id: str,
+        turn_id: str,
+        input_items: Sequence[Item] = (),
+        output_items: Sequence[Item] = (),
+        **options: Unpack[AfterTurnOptions],
+    ) -> None:
+        """Publish a completed turn with its items whole, as `AsyncAfterturn.after_turn` takes it."""
+        await self._publish([self._queue.wrap_items(session_id, turn_id, (input_items, output_items), options)])
+
+    async def start_recall(self, query: str, *, ttl_s: int | None = None, **options: Unpack[RecallOptions]) -> str:
+        """Publish a question; returns the id of the job whose answer `recall_job` of the client has."""
+        message = self._queue.wrap_question(query, options, ttl_s)
+        await self._publish([message])
+        return message.event_id
+
+    async def length(self, queue: str = "turns") -> int:
+        """Return how many messages of `turns` or `recalls` the service has not accepted yet."""
+        with _translated(self._queue.limit):
+            return int(await self._redis.execute_command("HLEN", f"{self._queue.prefix}:{queue}.msgs"))
+
+    async def _publish(self, messages: Sequence[QueueMessage]) -> None:
+        for some in _split(messages):
+            self._queue.check_room(await self.length(some[0].queue), len(some))
+            with _translated(self._queue.limit):
+                async with self._redis.pipeline(transaction=False) as pipeline:
+                    for command in self._queue.commands(some):
+                        pipeline.execute_command(*command)
+                    self._queue.check_answers(await pipeline.execute())
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._redis.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()

@@ -1,0 +1,82 @@
+"""One message of a turn queue: accepted, to be tried again, or never to be accepted, and why."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from afterturn_client.envelopes import TURN, TURN_ITEMS
+
+from producers import metrics
+from producers.errors import Invalid, Problem
+from producers.http.problems import INTERNAL, describe_error, error_to_wire
+from producers.queue.messages import Published, read_message
+from producers.service.memory import Memory
+from store.database_outage import may_pass
+from store.errors import QuotaExceeded
+from store.tenancy.keys import Grant
+
+
+class TryAgain(Exception):
+    """The same message may be accepted a little later; it stays in its queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why a message is never accepted: `code` and `message` as HTTP says them, free of content."""
+
+    code: str
+    message: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class QueueIntake:
+    """Accepts what one tenant's queue holds, in the name of that tenant: no field of a message chooses another.
+
+    `most_bytes` a message may have; `max_attempts` of one that fails otherwise than for an outage; `ensure_tenant`
+    makes the tenant where it has no key yet.
+    """
+
+    memory: Memory
+    grant: Grant
+    most_bytes: int
+    max_attempts: int
+    ensure_tenant: Callable[[], Awaitable[object]]
+    _ensured: bool = False
+
+    async def accept(self, raw: bytes, attempt: int) -> Rejection | None:
+        """Accept a message: what it carries is durable when this returns None. `attempt` counts from 0.
+
+        Raises TryAgain for what may pass: an outage, a turn that another request writes, a limit for a time.
+        """
+        try:
+            published = read_message(raw, self.most_bytes)
+            if not self._ensured:
+                await self.ensure_tenant()
+                self._ensured = True
+            await self._hand_over(published)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the message is kept or its reason is
+            if self._may_be_tried(error, attempt):
+                metrics.QUEUE_MESSAGES.labels("retried").inc()
+                raise TryAgain(type(error).__name__) from None
+            metrics.QUEUE_MESSAGES.labels("rejected").inc()
+            told = describe_error(error)
+            return Rejection(told["code"], told["message"], told["details"])
+        metrics.QUEUE_MESSAGES.labels("accepted").inc()
+        return None
+
+    async def _hand_over(self, published: Published) -> None:
+        if published.kind == TURN:
+            await self.memory.intake.after_turn(self.grant, published.body)
+        elif published.kind == TURN_ITEMS:
+            await self.memory.lifecycle.after_turn(self.grant, published.body)
+        elif published.job is not None:
+            await self.memory.asking.request_recall(self.grant, published.body, job=published.job)
+        else:
+            raise Invalid(Problem("type", "is not known"))
+
+    def _may_be_tried(self, error: Exception, attempt: int) -> bool:
+        wire = error_to_wire(error)
+        if may_pass(error) or wire.retryable:
+            return True
+        return (wire is INTERNAL or isinstance(error, QuotaExceeded)) and attempt + 1 < self.max_attempts

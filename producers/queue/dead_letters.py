@@ -1,0 +1,95 @@
+"""Dead letters of a turn queue: messages that are never accepted, with their reason, on the queue's own server.
+
+    <queue's prefix>:dead         a hash: message id -> the letter's JSON
+    <queue's prefix>:dead.times   a sorted set of their ids, by when they died (epoch milliseconds)
+
+A publisher's user reaches neither. Without `keep_content` a letter holds no word of its message: it cannot be replayed.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import orjson
+import redis
+
+from producers.queue.acceptance import Rejection
+
+#: Letters of one queue; the oldest go first.
+MOST_LETTERS = 10_000
+DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that was never accepted: when (epoch milliseconds), from `turns` or `recalls`, its size, and why."""
+
+    message_id: str
+    queue: str
+    died_ms: int
+    size_bytes: int
+    attempts: int
+    code: str
+    message: str
+    details: dict[str, Any] = field(default_factory=dict)
+    body: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """The dead letters of one tenant's queue. Every method talks to Redis and raises redis.RedisError."""
+
+    client: "redis.Redis"
+    prefix: str
+    keep_content: bool = False
+    days: float = 30.0
+
+    def put(self, message_id: str, queue: str, raw: bytes, attempts: int, why: Rejection) -> None:
+        """Keep a letter; put twice, it is one. What is older than `days`, and past MOST_LETTERS, goes."""
+        now = time.time_ns() // 1_000_000
+        kept = raw.decode("utf-8", errors="replace") if self.keep_content else None
+        told = (why.code, why.message, dict(why.details))
+        letter = DeadLetter(message_id, queue, now, len(raw), attempts, *told, kept)
+        with self.client.pipeline() as pipeline:
+            pipeline.hset(self._letters, message_id, orjson.dumps(asdict(letter)))
+            pipeline.zadd(self._times, {message_id: now})
+            pipeline.zrangebyscore(self._times, "-inf", now - self.days * DAY_MS)
+            pipeline.zrange(self._times, 0, -MOST_LETTERS - 1)
+            gone = pipeline.execute()[2:]
+        self.drop([bytes(one).decode() for some in gone for one in some])
+
+    def list(self) -> Sequence[DeadLetter]:
+        """Return all letters, the oldest first."""
+        found: Any = self.client.hvals(self._letters)
+        return sorted((DeadLetter(**orjson.loads(one)) for one in found), key=lambda letter: letter.died_ms)
+
+    def replay(self, letter: DeadLetter) -> bool:
+        """Put a letter back to the end of its queue, with all its attempts; False where its content was not kept."""
+        if letter.body is None:
+            return False
+        key = f"{self.prefix}:{letter.queue}"
+        with self.client.pipeline() as pipeline:
+            pipeline.hset(f"{key}.msgs", letter.message_id, letter.body)
+            pipeline.hdel(f"{key}.attempts", letter.message_id)
+            pipeline.rpush(key, letter.message_id)
+            pipeline.hdel(self._letters, letter.message_id)
+            pipeline.zrem(self._times, letter.message_id)
+            pipeline.execute()
+        return True
+
+    def drop(self, message_ids: Sequence[str]) -> None:
+        """Remove letters for good."""
+        if message_ids:
+            with self.client.pipeline() as pipeline:
+                pipeline.hdel(self._letters, *message_ids)
+                pipeline.zrem(self._times, *message_ids)
+                pipeline.execute()
+
+    @property
+    def _letters(self) -> str:
+        return f"{self.prefix}:dead"
+
+    @property
+    def _times(self) -> str:
+        return f"{self.prefix}:dead.times"

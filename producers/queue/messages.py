@@ -1,0 +1,65 @@
+"""What a message of a turn queue must be: a dramatiq message whose one argument is a CloudEvents envelope. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+import orjson
+from afterturn_client.envelopes import RECALL
+from pydantic import BaseModel, ConfigDict, Field
+
+from producers.errors import Invalid, Problem, TooLarge
+from producers.service.turns import parse_body
+
+#: Where a publisher might name a tenant. The queue decides whose a message is: these are ignored wherever they stand.
+TENANT_FIELDS = frozenset({"tenant", "host"})
+
+
+class Envelope(BaseModel):
+    """A CloudEvents 1.0 envelope; attributes that are not known here are extensions, and ignored."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+
+    specversion: Literal["1.0"]
+    id: Annotated[str, Field(min_length=1, max_length=256)]
+    source: Annotated[str, Field(min_length=1, max_length=1024)]
+    type: Literal["afterturn.turn.completed", "afterturn.turn.items", "afterturn.recall.requested"]
+    data: dict[str, Any] = Field(repr=False)
+
+
+class Arguments(BaseModel):
+    """What is read of a dramatiq message: its one argument."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+
+    args: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=1, repr=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What was published: the body of the HTTP call its type stands for; `job` of a question."""
+
+    kind: str
+    body: Mapping[str, Any] = field(repr=False)
+    job: UUID | None = None
+
+
+def read_message(raw: bytes, most_bytes: int) -> Published:
+    """Return what a message carries. Raises Invalid, TooLarge."""
+    if len(raw) > most_bytes:
+        raise TooLarge("message", "max_request_bytes", most_bytes)
+    try:
+        value = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        raise Invalid(Problem("", "is not JSON")) from None
+    envelope = parse_body(Envelope, parse_body(Arguments, value).args[0])
+    body = {name: one for name, one in envelope.data.items() if name not in TENANT_FIELDS}
+    return Published(envelope.type, body, _read_job(envelope.id) if envelope.type == RECALL else None)
+
+
+def _read_job(name: str) -> UUID:
+    try:
+        return UUID(name)
+    except ValueError:
+        raise Invalid(Problem("id", "of a question must be a uuid: it names the job")) from None
