@@ -9,6 +9,7 @@ from rich.console import Group
 from rich.text import Text
 from sqlalchemy.exc import SQLAlchemyError
 
+from deploy.bootstrap import HOST
 from deploy.cli import doctor_checks
 from deploy.cli.doctor_checks import DoctorTarget
 from deploy.cli.doctor_rules import Finding, Verdict
@@ -18,6 +19,7 @@ from deploy.cli.running_stack import DataOption, JsonOption
 from deploy.local.stack import Stack, StackNotRunning, find_stack
 from deploy.settings import load_settings
 from deploy.settings_errors import SettingsError
+from store import identity
 from store.log.reader import restamp_log
 
 _COLOURS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red"}
@@ -32,6 +34,17 @@ def doctor_command(
     fix: Annotated[
         bool, typer.Option("--fix", help="First stamp a log that was restored from another cluster (as the owner).")
     ] = False,
+    name: Annotated[
+        str | None,
+        typer.Option("--id", metavar="NAME", help="Print the id that the log has for a project, session or turn."),
+    ] = None,
+    host: Annotated[str, typer.Option("--host", metavar="NAME", help="With --id: the host (tenant) it is of.")] = HOST,
+    bank: Annotated[
+        str | None, typer.Option(metavar="BANK", help="With --id: NAME is a session of this project (bank).")
+    ] = None,
+    session: Annotated[
+        str | None, typer.Option(metavar="SESSION", help="With --id and --bank: NAME is a turn of this session.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check servers, versions, schema, log, model, disk and permissions: ok, warn or fail, and what to do.
@@ -41,6 +54,9 @@ def doctor_command(
 
     **Example:** `afterturn doctor --data ./memory`
     """
+    if name is not None:
+        _print_id(name, host, bank, session, as_json=as_json)
+        return
     try:
         settings = load_settings(config=config, overrides={"data": data}).settings
     except SettingsError as error:
@@ -54,6 +70,21 @@ def doctor_command(
     else:
         create_console().print(Group(*map(_render_finding, found)))
     raise typer.Exit(1 if any(one.verdict is Verdict.FAIL for one in found) else 0)
+
+
+def _print_id(name: str, host: str, bank: str | None, session: str | None, *, as_json: bool) -> None:
+    """Print the id that stands for a name in log lines, and what it is of."""
+    if session is not None and bank is None:
+        raise exit_with("--session needs --bank: the project that the session is in", 2)
+    kind, found = "project", identity.bank_id(identity.host_id(host), name if bank is None else bank)
+    if bank is not None:
+        kind, found = "session", identity.session_id(found, name if session is None else session)
+    if session is not None:
+        kind, found = "turn", identity.turn_id(found, name)
+    if as_json:
+        print_json({"id": str(found), "kind": kind})
+    else:
+        print(found)
 
 
 def _stamp_log(owner_url: str) -> None:

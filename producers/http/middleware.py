@@ -17,6 +17,8 @@ from producers.fair_queue import CURRENT, FairQueue, Slot
 from producers.http import problems
 from producers.http.limits import Answer, Body, Unfinished, too_large
 from producers.service.auditing import CallRecorder
+from producers.service.call_place import CURRENT as PLACE
+from producers.service.call_place import CallPlace
 from producers.settings import ApiSettings
 from store.tenancy import call_audit
 
@@ -103,6 +105,8 @@ class _Visit:
         self._status = 0
         self._code: str | None = None
         self._error: str | None = None
+        self._place = CallPlace()
+        PLACE.set(self._place)
         scope[REQUEST_ID] = self._id
         scope[ENTER] = self.enter
 
@@ -142,6 +146,7 @@ class _Visit:
         metrics.REQUESTS.labels(method, route, str(self._status)).inc()
         took = round((time.perf_counter() - self._start) * 1000, 2)
         told = {"method": method, "route": route, "status": self._status, "ms": took, "request_id": self._id}
+        told |= self._place.fields()
         if TOOL in self._scope:
             told["tool"], self._code, self._error = self._scope[TOOL]
             route = f"{route} {told['tool']}"

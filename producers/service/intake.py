@@ -12,6 +12,7 @@ from producers import fair_queue, metrics
 from producers.errors import PermissionDenied, ProducerError
 from producers.service.authorisation import Action, require_write
 from producers.service.banks import written_by
+from producers.service.call_place import note_place
 from producers.service.dependencies import Dependencies
 from producers.service.gateway_calls import AddBody, turns_of
 from producers.service.load_shedding import Shed
@@ -96,6 +97,8 @@ class Intake:
             require_write(grant)
             known: set[tuple[str, UUID]] = set()
             judged = limit_call([await self._judge(grant, value, known) async for value in _iterate_in_slices(values)])
+            if len(judged) == 1 and isinstance(judged[0], NewTurn):
+                note_place(grant.host_id, judged[0].bank, judged[0].session_id, judged[0].turn_id)
             answers = iter(await self._append(grant, [one for one in judged if isinstance(one, NewTurn)]))
             return _count_answers([next(answers) if isinstance(one, NewTurn) else one for one in judged])
 

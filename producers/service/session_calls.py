@@ -6,6 +6,7 @@ from typing import Any
 
 from producers import fair_queue, metrics
 from producers.service.authorisation import require_write
+from producers.service.call_place import note_place
 from producers.service.dependencies import Dependencies
 from producers.turns.directories import Wanted, list_directories, read_path
 from producers.turns.requests import check_session
@@ -42,6 +43,7 @@ class SessionCalls:
         require_write(grant)
         check_session(project, session)
         bank = await self._parts.reach(grant, project)
+        note_place(grant.host_id, bank, session)
         found = await self._parts.turns.sessions.undone(grant.host_id, bank, session)
         self._parts.notifier.notify(*found)
         left = await self._wait_until_done(grant, bank, session, found)
@@ -71,6 +73,7 @@ class SessionCalls:
         check_session(project, session)
         below = read_path(wanted, session)
         bank = await self._parts.reach(grant, project)
+        note_place(grant.host_id, bank, session)
         overview = await self._parts.turns.sessions.overview(grant.host_id, bank, session)
         listed, more = list_directories(overview, session, below, wanted) if overview else ((), False)
         summaries = [{**asdict(one), "has_overview": False} for one in listed]

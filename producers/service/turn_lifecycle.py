@@ -12,6 +12,7 @@ from uuid import UUID
 from producers import fair_queue, metrics
 from producers.service.authorisation import require_write
 from producers.service.banks import written_by
+from producers.service.call_place import note_place
 from producers.service.dependencies import Dependencies
 from producers.service.intake import LOOK_AGAIN_S, Intake
 from producers.service.recall_json import freshness_json
@@ -62,6 +63,7 @@ class TurnLifecycle:
         body = parse_body(AfterTurnBody, asked)
         place = read_place(body)
         bank = await self._parts.reach(grant, place.project)
+        note_place(grant.host_id, bank, place.session, place.turn)
         turn = written_by(grant, await self._build_turn(grant, bank, place, body), bank)
         appended = await self._append(grant, turn)
         fresh = await self._parts.recalls.freshness(grant.host_id, bank, None, 0)
@@ -89,6 +91,7 @@ class TurnLifecycle:
         place = read_place(body)
         history, current = read_before(body, self._settings.max_message_bytes)
         bank = await self._parts.reach(grant, place.project)
+        note_place(grant.host_id, bank, place.session, place.turn)
         kept = await self._parts.turns.sessions.recent(grant.host_id, bank, place.session, READ_ITEMS)
         stored = cut_history([item_of(one) for one in kept], self._settings.mcp.memory.recent_context_items)
         shown = {one.unit_id for one in kept[len(kept) - len(stored) :]}

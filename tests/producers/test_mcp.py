@@ -383,6 +383,19 @@ async def test_each_call_of_a_tool_is_a_row_of_the_call_audit(world: World, ana:
     ]
 
 
+async def test_the_log_names_project_session_and_turn_by_their_ids(
+    world: World, ana: Tenant, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with client_of(world, ana) as client:
+        await call(client, "memory_after_turn", project=MARK, session_id=MARK, turn_id=MARK, input_items=[said("x")])
+    project = identity.bank_id(identity.host_id(ana.host), MARK)
+    session = identity.session_id(project, MARK)
+    [line] = [line for line in capsys.readouterr().out.splitlines() if "tool=memory_after_turn" in line]
+    for told in (f"project={project}", f"session={session}", f"turn={identity.turn_id(session, MARK)}", "request_id="):
+        assert told in line
+    assert MARK not in line
+
+
 def request(method: str, params: Any, **more: Any) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params, **more}).encode()
 
