@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 
+import httpx
 import redis
 import structlog
 import uvloop
@@ -39,6 +40,7 @@ from embeddings.rerank import CrossEncoder
 from producers import fair_queue
 from producers.fair_queue import FairQueue
 from producers.http.app import create_app
+from producers.mcp.issuers import TokenIssuers
 from producers.notifications import Notifier
 from producers.service.auditing import CallRecorder
 from producers.service.dependencies import Dependencies
@@ -104,14 +106,16 @@ def compose_application(settings: Settings, owned: "_Resources") -> FastAPI:
         partial(read_database_sample, owned.database, settings.metrics.top_tenants),
     )
     looks = {"broker": owned.watch.wrong, "embedding": owned.model.wrong, "rerank": owned.last.wrong}
+    keys = Keys(owned.database)
     return create_app(
         Memory(_build_dependencies(settings, owned), settings.api),
-        Keys(owned.database),
+        keys,
         ApiHealth(owned.database, owned.notifier, counts, looks, settings.health, data=settings.data),
         Exposition(settings.metrics_dir, counts, settings.health, settings.data),
         settings.api,
         recorder=owned.recorder,
         fair=FairQueue(settings.fairness),
+        issuers=TokenIssuers(keys, settings.api.mcp, owned.http) if settings.api.mcp.issuers else None,
     )
 
 
@@ -134,6 +138,7 @@ class _Resources:
     batch: MicroBatch
     words: KeptShort
     carrying: Database
+    http: httpx.AsyncClient
 
 
 def _build_resources(settings: Settings) -> _Resources:
@@ -163,6 +168,7 @@ def _build_resources(settings: Settings) -> _Resources:
         batch=_create_micro_batch(database, embedder, model, pressure, notifier),
         words=KeptShort(carrying),
         carrying=carrying,
+        http=httpx.AsyncClient(),
     )
 
 
@@ -200,6 +206,7 @@ async def _open_resources(settings: Settings, owned: _Resources) -> AsyncGenerat
     await owned.notifier.close()
     await owned.keeping.close()
     await owned.carrying.close()
+    await owned.http.aclose()
     await owned.database.close()
     await _close_models(owned.embedder, owned.reranker)
 

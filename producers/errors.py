@@ -6,6 +6,7 @@ ProducerError
 ├── TooSlow            a request's body, or the taking of its answer, was not over in its time
 ├── Unauthenticated    no key, or one that opens nothing
 ├── PermissionDenied   the key is known, and does not reach this
+│   └── InsufficientScope  the token of an issuer is valid, and lacks a scope
 ├── Overloaded         too much is still to be done; come again after `retry_after_s`
 └── Unavailable        the database cannot answer now; nothing was promised, try again
 """
@@ -69,11 +70,23 @@ class TooSlow(ProducerError):
 
 
 class Unauthenticated(ProducerError):
-    """No key, or one that opens nothing."""
+    """No key, or one that opens nothing. `challenge` says how to come by one, in a header of the answer."""
+
+    def __init__(self, message: str, challenge: str = "Bearer") -> None:
+        super().__init__(message)
+        self.challenge = challenge
 
 
 class PermissionDenied(ProducerError):
     """The key is known, and does not reach this."""
+
+
+class InsufficientScope(PermissionDenied):
+    """The token is valid, and lacks a scope."""
+
+    def __init__(self, scope: str) -> None:
+        super().__init__(f"the token lacks the scope {scope}")
+        self.challenge = f'Bearer error="insufficient_scope", scope="{scope}"'
 
 
 class Unavailable(ProducerError):

@@ -25,6 +25,7 @@ from producers.http import (
 )
 from producers.http.middleware import REQUEST_ID, Door
 from producers.http.openapi import add_components
+from producers.http.reading import Authenticator
 from producers.service.auditing import CallRecorder
 from producers.service.banks import BankBody, BankChange
 from producers.service.corrections import CorrectionBody
@@ -72,12 +73,13 @@ def create_app(
     *,
     recorder: CallRecorder | None = None,
     fair: FairQueue | None = None,
+    issuers: Authenticator | None = None,
 ) -> FastAPI:
     """Return the ASGI application: the native API (version 1), the gateway's three calls, health, metrics, docs.
 
     Every failure is answered as the contract says, with a request id that also stands in the log. No other origin
     is allowed to use it from a browser. Each call is noted by the `recorder`, where there is one, and takes its turn
-    in `fair`.
+    in `fair`. `issuers` know the tokens that open MCP beside keys.
     """
     app = FastAPI(
         title="Afterturn",
@@ -101,7 +103,7 @@ def create_app(
         single_memories.single_memory_routes(memory, keys),
         profiles.profile_routes(memory, keys),
         memories.gateway_routes(memory, keys),
-        *((mcp.mcp_routes(memory, keys, settings),) if settings.mcp.tools.memory.enabled else ()),
+        *((mcp.mcp_routes(memory, issuers or keys, settings),) if settings.mcp.tools.memory.enabled else ()),
         service.service_routes(health, metrics),
         docs.routes(app.title, app.openapi_url or ""),
     ):

@@ -1,17 +1,25 @@
-"""MCP over HTTP: one path for clients of every revision of the protocol, behind the same keys as everything else."""
+"""MCP over HTTP: one path for clients of every revision of the protocol, behind the same keys as everything else.
+
+Where issuers of tokens are set, their tokens open it, too, and clients are told where to get one (RFC 9728).
+"""
+
+from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Request, Response
 from starlette.types import Receive, Scope, Send
 
-from producers.http.reading import grant_of
+from producers.errors import InsufficientScope, Unauthenticated
+from producers.http.reading import Authenticator, grant_of, json_response
 from producers.mcp.server import McpServer
+from producers.mcp.settings import McpSettings
 from producers.mcp.switches import ToolSwitches
 from producers.service.memory import Memory
 from producers.settings import ApiSettings
-from store.tenancy.keys import Keys
 
 #: With and without a slash at the end: clients differ, and a redirect would lose the body.
 PATHS = ("/mcp", "/mcp/")
+#: Where the metadata of a protected resource are looked for: below this, followed by the path of the resource.
+WELL_KNOWN = "/.well-known/oauth-protected-resource"
 
 
 class Exchange(Response):
@@ -28,15 +36,53 @@ class Exchange(Response):
         await self._server.serve(self._asked, scope, receive, send)
 
 
-def mcp_routes(memory: Memory, keys: Keys, settings: ApiSettings) -> APIRouter:
-    """Return the routes of MCP."""
+def mcp_routes(memory: Memory, keys: Authenticator, settings: ApiSettings) -> APIRouter:
+    """Return the routes of MCP; `keys` know the tokens of issuers, where any are set."""
     router = APIRouter()
     server = McpServer(memory, ToolSwitches(settings.mcp.tools), settings.max_request_bytes)
 
     async def exchange(request: Request) -> Response:
-        await grant_of(request, keys)
+        try:
+            await grant_of(request, keys)
+        except (Unauthenticated, InsufficientScope) as error:
+            raise _name_issuers(error, request, settings.mcp) from None
         return Exchange(server, await request.body())
 
     for path in PATHS:
         router.add_api_route(path, exchange, methods=["POST"], include_in_schema=False, response_class=Response)
+    if settings.mcp.issuers:
+        _add_metadata(router, settings.mcp)
     return router
+
+
+def _add_metadata(router: APIRouter, settings: McpSettings) -> None:
+    """Serve what the resource says of itself, at the place of its path and at that of its host."""
+    told = {
+        "resource": settings.resource,
+        "authorization_servers": [one.issuer for one in settings.issuers],
+        "scopes_supported": sorted({scope for one in settings.issuers for scope in (one.read_scope, one.write_scope)}),
+        "bearer_methods_supported": ["header"],
+        "resource_name": "Afterturn",
+    }
+
+    async def describe(request: Request) -> Response:
+        del request
+        return json_response(told)
+
+    for path in dict.fromkeys((WELL_KNOWN, WELL_KNOWN + urlsplit(settings.resource).path.rstrip("/"))):
+        router.add_api_route(path, describe, methods=["GET"], include_in_schema=False, response_class=Response)
+
+
+def _name_issuers(
+    error: Unauthenticated | InsufficientScope, request: Request, settings: McpSettings
+) -> Unauthenticated | InsufficientScope:
+    """Return the error with a challenge that names the place of the metadata, where there are issuers."""
+    if settings.issuers:
+        place = urlsplit(settings.resource)
+        metadata = f"{place.scheme}://{place.netloc}{WELL_KNOWN}{place.path.rstrip('/')}"
+        scheme, *said = error.challenge.split(" ", 1)
+        if not said and "authorization" in request.headers:
+            said = ['error="invalid_token"']
+        said.append(f'resource_metadata="{metadata}"')
+        error.challenge = f"{scheme} {', '.join(said)}"
+    return error

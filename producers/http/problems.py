@@ -12,7 +12,16 @@ from fastapi import Response
 from starlette.requests import ClientDisconnect
 
 from embeddings.errors import EmbeddingError
-from producers.errors import Invalid, Overloaded, PermissionDenied, TooLarge, TooSlow, Unauthenticated, Unavailable
+from producers.errors import (
+    InsufficientScope,
+    Invalid,
+    Overloaded,
+    PermissionDenied,
+    TooLarge,
+    TooSlow,
+    Unauthenticated,
+    Unavailable,
+)
 from store.database_outage import is_outage, state_of, timed_out
 from store.errors import (
     ConcurrencyError,
@@ -61,7 +70,7 @@ INTERNAL = Wire(500, "INTERNAL")
 WIRES: Mapping[type[Exception], Wire] = {
     Malformed: Wire(400, "BAD_REQUEST"),
     ClientDisconnect: Wire(400, "BAD_REQUEST"),
-    Unauthenticated: Wire(401, "UNAUTHENTICATED", headers={"www-authenticate": "Bearer"}),
+    Unauthenticated: Wire(401, "UNAUTHENTICATED"),
     PermissionDenied: Wire(403, "PERMISSION_DENIED"),
     NotFound: Wire(404, "NOT_FOUND"),
     TooSlow: Wire(408, "REQUEST_TIMEOUT", retryable=True, headers=CLOSE),
@@ -133,7 +142,8 @@ def error_response(error: Exception, request_id: str) -> Response:
     wait = (
         {"retry-after": str(error.retry_after_s)} if isinstance(error, QuotaExceeded | RateLimited | Overloaded) else {}
     )
-    return _build_response(known.status, describe_error(error), request_id, {**known.headers, **wait})
+    challenge = {"www-authenticate": error.challenge} if isinstance(error, Unauthenticated | InsufficientScope) else {}
+    return _build_response(known.status, describe_error(error), request_id, {**known.headers, **wait, **challenge})
 
 
 def routing_response(status: int, message: str, request_id: str, headers: Mapping[str, str] | None = None) -> Response:

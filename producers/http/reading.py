@@ -1,7 +1,7 @@
 """From a request to values: the key's grant, the JSON body, the parameters."""
 
 import json
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 import orjson
@@ -15,7 +15,7 @@ from producers.http.problems import Malformed
 from producers.service.fields import POSITION_MAX, BankName
 from producers.service.turns import parse_body
 from store.errors import NotFound
-from store.tenancy.keys import Grant, Keys
+from store.tenancy.keys import Grant
 
 P = TypeVar("P", bound=BaseModel)
 
@@ -57,7 +57,15 @@ class BankFreshnessParameters(FreshnessParameters, BankPlace):
     """Of which bank, which position to wait for, and how long."""
 
 
-async def grant_of(request: Request, keys: Keys, weight: int | None = None) -> Grant:
+class Authenticator(Protocol):
+    """Knows what tokens allow."""
+
+    async def authenticate(self, token: str) -> Grant | None:
+        """Return what a token allows, or None where it opens nothing."""
+        ...
+
+
+async def grant_of(request: Request, keys: Authenticator, weight: int | None = None) -> Grant:
     """Return what the bearer's key allows, when the tenant's turn has come; `weight` is of the call, else its body's.
 
     Raises Unauthenticated, Overloaded; PermissionDenied for a key of another interface.

@@ -4,8 +4,10 @@ The seed writes these under `settings.mcp`; here they are `api.mcp`, and a file 
 """
 
 from typing import Any, Literal, Self
+from urllib.parse import urlsplit
 from uuid import UUID
 
+from afterturn_client.transport import is_loopback
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 ToolName = Literal[
@@ -17,6 +19,11 @@ ToolName = Literal[
     "memory_run_maintenance",
     "memory_list_dir_with_abstract",
 ]
+#: Signatures by keys that only their issuer has; a shared secret, or none, is no signature here.
+Algorithm = Literal[
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
+]  # fmt: skip
+_URL = r"^https?://[^\s?#]+$"
 #: Whether each of some tools is served.
 Switches = dict[ToolName, bool]
 #: Where a description says that a setting changes nothing here, and why.
@@ -98,6 +105,36 @@ class TurnMemorySettings(BaseModel):
         return self
 
 
+class IssuerSettings(BaseModel):
+    """Who else's tokens (JWTs) open /mcp: a token's `sub` is the user, its tenant is set here and by no claim."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    issuer: str = Field(pattern=_URL, max_length=2048, description="`iss` of its tokens, exactly; a URL")
+    tenant: str = Field(min_length=1, max_length=256, description="name of the tenant (host) that its users belong to")
+    audience: str = Field(
+        default="", max_length=2048, description="`aud` that its tokens must have; left out: api.mcp.resource"
+    )
+    jwks: str = Field(
+        min_length=1,
+        max_length=2048,
+        description="its public keys (JWKS): an https URL, or the path of a file; read again when a new key is used",
+    )
+    algorithms: tuple[Algorithm, ...] = Field(
+        default=("RS256", "ES256"), min_length=1, description="signatures that are accepted; a list"
+    )
+    scope_claim: str = Field(default="scope", min_length=1, description="claim that holds the scopes: a text or a list")
+    read_scope: str = Field(default="memory:read", min_length=1, description="scope without which nothing is answered")
+    write_scope: str = Field(default="memory:write", min_length=1, description="scope that lets a token write")
+    leeway_seconds: float = Field(default=30.0, ge=0, le=300, description="how far clocks may differ, in seconds")
+
+    @model_validator(mode="after")
+    def _keys_come_unchanged(self) -> Self:
+        if self.jwks.startswith("http:") and not is_loopback(urlsplit(self.jwks).hostname or ""):
+            raise ValueError("jwks must be an https URL, or a file: who can change it on its way makes tokens")
+        return self
+
+
 class McpSettings(BaseModel):
     """The MCP interface."""
 
@@ -105,3 +142,18 @@ class McpSettings(BaseModel):
 
     tools: ToolSettings = Field(default_factory=ToolSettings)
     memory: TurnMemorySettings = Field(default_factory=TurnMemorySettings)
+    resource: str = Field(
+        default="",
+        pattern=rf"^$|{_URL}",
+        max_length=2048,
+        description="URL at which clients reach /mcp, as https://memory.example/mcp; needed with issuers",
+    )
+    issuers: tuple[IssuerSettings, ...] = Field(default=(), description="issuers of tokens that open /mcp beside keys")
+
+    @model_validator(mode="after")
+    def _issuers_have_a_place(self) -> Self:
+        if self.issuers and not self.resource:
+            raise ValueError("issuers need api.mcp.resource: the URL at which clients reach /mcp")
+        if len({one.issuer for one in self.issuers}) < len(self.issuers):
+            raise ValueError("an issuer is named twice")
+        return self

@@ -193,6 +193,11 @@ class Keys:
             )
         return token
 
+    async def add_host(self, host: str) -> None:
+        """Make a host of this name, if there is none."""
+        async with self._database.operator() as connection:
+            await connection.execute(ADD_HOST, {"host": identity.host_id(host), "name": host})
+
     async def hosts(self) -> dict[UUID, str]:
         """Return the hosts there are, by id."""
         async with self._database.operator() as connection:

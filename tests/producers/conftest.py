@@ -16,6 +16,7 @@ from pydantic import SecretStr
 from producers import fair_queue
 from producers.fair_queue import FairQueue
 from producers.http.app import create_app
+from producers.http.reading import Authenticator
 from producers.http.service import Readiness
 from producers.notifications import Notifier
 from producers.service.auditing import CallRecorder
@@ -127,6 +128,7 @@ def build(
     pressure: Pressure | None = None,
     embed: Callable[[UUID, Sequence[UUID], int], bool] | None = None,
     fair: FairQueue | None = None,
+    issuers: Callable[[Keys], Authenticator] | None = None,
 ) -> World:
     """Compose the API as deploy does, with words for meaning."""
     database, clock, health = database_of(postgres), Clock(), Healthy()
@@ -145,7 +147,9 @@ def build(
 
     recorder = CallRecorder(CallAudit(database).write, clock)
     memory = Memory(parts, settings)
-    app = create_app(memory, keys, health, metrics, settings, recorder=recorder, fair=fair)
+    app = create_app(
+        memory, keys, health, metrics, settings, recorder=recorder, fair=fair, issuers=issuers and issuers(keys)
+    )
     return World(postgres, database, keys, broker, notifier, recalls, jobs, app, clock, health, recorder)
 
 

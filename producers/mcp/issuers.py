@@ -1,0 +1,153 @@
+"""Tokens (JWTs) of other issuers: which of them open the interface, for whom, and to do what.
+
+The issuer decides who a user is and what its tokens may do; the tenant is that of the issuer's settings. A token that
+is not valid in every way is none, whatever is wrong with it.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid5
+
+import httpx
+import jwt
+import orjson
+import structlog
+from pydantic import TypeAdapter, ValidationError
+
+from producers.errors import InsufficientScope
+from producers.mcp.settings import IssuerSettings, McpSettings
+from producers.service.fields import Name
+from store import identity
+from store.tenancy.keys import Grant, Keys
+
+log = structlog.get_logger("afterturn.mcp")
+
+#: Bytes of a token, and of an issuer's keys.
+LONGEST_TOKEN, LONGEST_JWKS = 8_192, 262_144
+#: How long keys are believed, and how soon an unknown one has them read again, in seconds.
+KEPT_S, AGAIN_S = 600.0, 10.0
+#: How long an issuer's keys are waited for, in seconds.
+TIMEOUT_S = 5.0
+REQUIRED = ["exp", "iss", "sub", "aud"]
+#: Kinds of keys that sign; a shared secret does not.
+SIGNING = frozenset({"RSA", "EC", "OKP"})
+_NAME: TypeAdapter[str] = TypeAdapter(Name)
+
+
+class SigningKeys:
+    """An issuer's public keys by their ids, from a file or a URL; read again when they are old or one is missing."""
+
+    def __init__(self, source: str, http: httpx.AsyncClient) -> None:
+        """Read from `source` when a key is asked for first."""
+        self._source = source
+        self._http = http
+        self._keys: Mapping[str | None, jwt.PyJWK] = {}
+        self._read_at = float("-inf")
+        self._reading = asyncio.Lock()
+
+    async def find(self, key_id: str | None) -> jwt.PyJWK | None:
+        """Return the key of this id; without an id, the only key there is. None: there is none, or none can be read."""
+        if self._is_due(key_id):
+            async with self._reading:
+                if self._is_due(key_id):
+                    await self._read()
+        if key_id is None and len(self._keys) == 1:
+            return next(iter(self._keys.values()))
+        return self._keys.get(key_id)
+
+    def _is_due(self, key_id: str | None) -> bool:
+        age = time.monotonic() - self._read_at
+        return age >= KEPT_S or (age >= AGAIN_S and key_id not in self._keys and key_id is not None)
+
+    async def _read(self) -> None:
+        """Read the keys; those that were read before stay where that fails."""
+        self._read_at = time.monotonic()
+        try:
+            told = jwt.PyJWKSet.from_dict(orjson.loads(await self._fetch()))
+        except (OSError, ValueError, TypeError, AttributeError, httpx.HTTPError, jwt.PyJWTError) as error:
+            log.warning("issuer_keys_unreadable", source=self._source, error=type(error).__name__)
+            return
+        self._keys = {key.key_id: key for key in told.keys if key.key_type in SIGNING}
+
+    async def _fetch(self) -> bytes:
+        if not self._source.startswith(("http://", "https://")):
+            return await asyncio.to_thread(Path(self._source).read_bytes)
+        body = bytearray()
+        async with self._http.stream("GET", self._source, timeout=TIMEOUT_S) as reply:
+            if reply.status_code != httpx.codes.OK:
+                raise ValueError("no keys")
+            async for piece in reply.aiter_bytes():
+                body += piece
+                if len(body) > LONGEST_JWKS:
+                    raise ValueError("too many keys")
+        return bytes(body)
+
+
+class TokenIssuers:
+    """Says what a bearer's token allows: a key of ours, or a token of an issuer that is set."""
+
+    def __init__(self, keys: Keys, settings: McpSettings, http: httpx.AsyncClient) -> None:
+        """Go by these settings; `http` fetches the keys of issuers."""
+        self._keys = keys
+        self._settings = settings
+        self._issuers = {one.issuer: (one, SigningKeys(one.jwks, http)) for one in settings.issuers}
+        self._hosts: set[str] = set()
+
+    async def authenticate(self, token: str) -> Grant | None:
+        """Return what a token allows; None for one that is not valid, whatever is wrong.
+
+        Raises InsufficientScope for a valid one that may not even read.
+        """
+        if token.count(".") != 2 or len(token) > LONGEST_TOKEN:  # noqa: PLR2004 - header, claims and signature
+            return await self._keys.authenticate(token)
+        claims = await self._verify(token)
+        return None if claims is None else await self._allow(self._issuers[claims["iss"]][0], claims)
+
+    async def _verify(self, token: str) -> Mapping[str, Any] | None:
+        """Return the claims of a token that an issuer signed, for us and for now."""
+        try:
+            head = jwt.get_unverified_header(token)
+            named = jwt.decode(token, options={"verify_signature": False}).get("iss")
+            if not isinstance(named, str) or named not in self._issuers:
+                return None
+            issuer, keys = self._issuers[named]
+            if head.get("alg") not in issuer.algorithms or (key := await keys.find(head.get("kid"))) is None:
+                return None
+            return jwt.decode(
+                token,
+                key,
+                algorithms=list(issuer.algorithms),
+                audience=issuer.audience or self._settings.resource,
+                issuer=issuer.issuer,
+                leeway=issuer.leeway_seconds,
+                options={"require": REQUIRED},
+            )
+        except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
+            return None
+
+    async def _allow(self, issuer: IssuerSettings, claims: Mapping[str, Any]) -> Grant | None:
+        try:
+            user = _NAME.validate_python(claims["sub"], strict=True)
+        except ValidationError:
+            return None
+        scopes = read_scopes(claims.get(issuer.scope_claim))
+        if issuer.read_scope not in scopes:
+            raise InsufficientScope(issuer.read_scope)
+        if issuer.tenant not in self._hosts:
+            await self._keys.add_host(issuer.tenant)
+            self._hosts.add(issuer.tenant)
+        host = identity.host_id(issuer.tenant)
+        key = uuid5(host, f"token:{issuer.issuer}:{user}")
+        return Grant(key, host, None, write=issuer.write_scope in scopes, user=user)
+
+
+def read_scopes(claim: object) -> frozenset[str]:
+    """Return the scopes of a claim: words of a text, or a list of texts; anything else has none."""
+    if isinstance(claim, str):
+        return frozenset(claim.split())
+    if isinstance(claim, Sequence):
+        return frozenset(one for one in claim if isinstance(one, str))
+    return frozenset()

@@ -1,0 +1,235 @@
+"""Tokens of an issuer open /mcp for its users, in the tenant of the settings; what is no such token opens nothing."""
+
+import base64
+import hmac
+import json
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jwt
+import pytest
+import pytest_asyncio
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from starlette.responses import Response
+
+from producers.http.mcp import WELL_KNOWN
+from producers.mcp import issuers
+from producers.mcp.issuers import SigningKeys, TokenIssuers
+from producers.mcp.settings import IssuerSettings, McpSettings
+from producers.settings import ApiSettings
+from store import identity
+from tests.client.loopback import Loopback, loopback
+from tests.producers.conftest import World, broker_of, build
+from tests.servers import TestPostgres, TestValkey
+
+ISSUER, RESOURCE = "https://login.example", "https://memory.example/mcp"
+CHALLENGE = f'resource_metadata="https://memory.example{WELL_KNOWN}/mcp"'
+SCOPES = "memory:read memory:write"
+TENANT = "tenant of the issuer"
+
+
+def new_key() -> EllipticCurvePrivateKey:
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def write_keys(file: Path, **keys: EllipticCurvePrivateKey) -> None:
+    """Write the public halves, as an issuer shows them."""
+    told = [
+        {**json.loads(jwt.algorithms.ECAlgorithm.to_jwk(key.public_key())), "kid": name, "use": "sig", "alg": "ES256"}
+        for name, key in keys.items()
+    ]
+    file.write_text(json.dumps({"keys": told}))
+
+
+def sign(key: Any, *, kid: str | None = "a", alg: str = "ES256", **claims: Any) -> str:
+    usual = {"iss": ISSUER, "sub": "ann", "aud": RESOURCE, "exp": int(time.time()) + 600, "scope": SCOPES}
+    told = {name: value for name, value in {**usual, **claims}.items() if value is not None}
+    return jwt.encode(told, key, algorithm=alg, headers=None if kid is None else {"kid": kid})
+
+
+class Issued:
+    """An API that knows one issuer, whose key signs."""
+
+    def __init__(self, world: World, key: EllipticCurvePrivateKey, file: Path) -> None:
+        self.world, self.key, self.file = world, key, file
+
+    async def call(self, token: str, tool: str = "memory_search", **arguments: Any) -> httpx.Response:
+        asked = {"name": tool, "arguments": arguments or {"query": "x"}}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": asked}
+        headers = {"authorization": f"Bearer {token}", "accept": "application/json"}
+        async with self.world.client(headers) as client:
+            return await client.post("/mcp", json=body)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def issued(postgres: TestPostgres, valkey: TestValkey, tmp_path: Path) -> AsyncIterator[Issued]:
+    key, file = new_key(), tmp_path / "jwks.json"
+    write_keys(file, a=key)
+    issuer = IssuerSettings(issuer=ISSUER, tenant=TENANT, jwks=str(file))
+    settings = ApiSettings(mcp=McpSettings(resource=RESOURCE, issuers=(issuer,)))
+    async with httpx.AsyncClient() as http:
+        world = build(
+            postgres, broker_of(valkey.url, "issued"), settings=settings,
+            issuers=lambda keys: TokenIssuers(keys, settings.mcp, http),
+        )  # fmt: skip
+        yield Issued(world, key, file)
+        await world.close()
+
+
+def result_of(reply: httpx.Response) -> dict[str, Any]:
+    assert reply.status_code == 200, reply.text
+    result: dict[str, Any] = reply.json()["result"]
+    return result
+
+
+@pytest.mark.law("L6")
+async def test_a_token_speaks_for_its_user_in_the_tenant_of_the_settings(issued: Issued) -> None:
+    ann = sign(issued.key, host="other", tenant="other", host_id="other")
+    item = {"type": "message", "role": "user", "content": "The key is under the mat"}
+    kept = result_of(await issued.call(ann, "memory_after_turn", turn_id="1", input_items=[item]))
+    assert not kept.get("isError"), kept
+    found = result_of(await issued.call(ann, query="key"))["structuredContent"]["results"]
+    assert [one["text"] for one in found] == ["The key is under the mat"]
+    for other in (sign(issued.key, sub="ben"), (await issued.world.tenant(TENANT, user="ben")).token):
+        assert result_of(await issued.call(other, query="key"))["structuredContent"]["results"] == []
+    same = await issued.world.tenant(TENANT, user="ann")
+    assert len(result_of(await issued.call(same.token, query="key"))["structuredContent"]["results"]) == 1
+    rows = await issued.world.sql(
+        "select distinct name from afterturn.host_t where host_id in (:t, :o)",
+        t=identity.host_id(TENANT), o=identity.host_id("other"),
+    )  # fmt: skip
+    assert [row[0] for row in rows] == [TENANT]
+
+
+async def test_scopes_say_what_a_token_may_do(issued: Issued) -> None:
+    reader = sign(issued.key, scope=["memory:read"])
+    refused = result_of(await issued.call(reader, "memory_remember", text="x"))
+    assert json.loads(refused["content"][0]["text"])["code"] == "PERMISSION_DENIED"
+    assert not result_of(await issued.call(reader)).get("isError")
+    for scope in (None, "", "memory:write", 7, [7], {"memory:read": 1}):
+        reply = await issued.call(sign(issued.key, scope=scope))
+        assert reply.status_code == 403, scope
+        challenge = f'Bearer error="insufficient_scope", scope="memory:read", {CHALLENGE}'
+        assert reply.headers["www-authenticate"] == challenge
+
+
+def sign_with_secret(token: str, secret: bytes) -> str:
+    """Return a token signed with what everybody knows."""
+    said = unsigned(token, {"alg": "HS256", "kid": "a"}).rstrip(".")
+    return f"{said}.{encode(hmac.digest(secret, said.encode(), 'sha256'))}"
+
+
+def encode(part: bytes) -> str:
+    return base64.urlsafe_b64encode(part).decode().rstrip("=")
+
+
+def unsigned(token: str, head: dict[str, Any]) -> str:
+    """Return a token with another head and no signature."""
+    return f"{encode(json.dumps(head).encode())}.{token.split('.')[1]}."
+
+
+async def test_what_is_no_token_of_the_issuer_for_here_and_now_opens_nothing(issued: Issued) -> None:
+    key, now, good = issued.key, int(time.time()), sign(issued.key)
+    wrong = {
+        "expired": sign(key, exp=now - 60),
+        "for ever": sign(key, exp=None),
+        "not yet": sign(key, nbf=now + 600),
+        "for others": sign(key, aud="https://other.example/mcp"),
+        "for nobody": sign(key, aud=None),
+        "of others": sign(key, iss="https://evil.example"),
+        "of nobody": sign(key, iss=None),
+        "of no user": sign(key, sub=None),
+        "of a user without a name": sign(key, sub=""),
+        "of a user with too long a name": sign(key, sub="x" * 257),
+        "of a user who is a number": jwt.encode(
+            {"iss": ISSUER, "sub": 7, "aud": RESOURCE, "exp": now + 9}, key, "ES256"
+        ),
+        "signed by others": sign(new_key()),
+        "with an unknown key": sign(new_key(), kid="evil"),
+        "with the public key as a secret": sign_with_secret(good, issued.file.read_bytes()),
+        "unsigned": unsigned(good, {"alg": "none", "typ": "JWT"}),
+        "unsigned, of the key": unsigned(good, {"alg": "none", "kid": "a"}),
+        "cut": good[:-9],
+        "too long": good + "x" * issuers.LONGEST_TOKEN,
+        "three words": "a.b.c",
+        "no words": "..",
+        "a deep one": base64.urlsafe_b64encode(b"[" * 2000).decode() + ".x.y",
+    }
+    for name, token in wrong.items():
+        reply = await issued.call(token)
+        assert reply.status_code == 401, name
+        assert reply.headers["www-authenticate"] == f'Bearer error="invalid_token", {CHALLENGE}', name
+    assert (await issued.call(good)).status_code == 200
+    async with issued.world.client({"authorization": f"Bearer {good}"}) as client:
+        assert (await client.post("/api/v1/recall", json={"query": "x"})).status_code == 401
+
+
+async def test_a_new_key_is_found_and_an_old_one_ends(issued: Issued, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(issuers, "AGAIN_S", 0.0)
+    assert (await issued.call(sign(issued.key))).status_code == 200
+    newer = new_key()
+    write_keys(issued.file, a=issued.key, b=newer)
+    assert (await issued.call(sign(newer, kid="b"))).status_code == 200
+    assert (await issued.call(sign(newer, kid=None))).status_code == 401  # which of them?
+    write_keys(issued.file, b=newer)
+    monkeypatch.setattr(issuers, "KEPT_S", 0.0)
+    assert (await issued.call(sign(issued.key))).status_code == 401
+    assert (await issued.call(sign(newer, kid=None))).status_code == 200
+    issued.file.write_text("{")
+    assert (await issued.call(sign(newer, kid="b"))).status_code == 200  # what was read before stays
+
+
+async def test_clients_are_told_where_to_get_a_token(issued: Issued) -> None:
+    async with issued.world.client() as client:
+        refused = await client.post("/mcp", json={})
+        assert (refused.status_code, refused.headers["www-authenticate"]) == (401, f"Bearer {CHALLENGE}")
+        for path in (WELL_KNOWN, f"{WELL_KNOWN}/mcp"):
+            assert (await client.get(path)).json() == {
+                "resource": RESOURCE,
+                "authorization_servers": [ISSUER],
+                "scopes_supported": ["memory:read", "memory:write"],
+                "bearer_methods_supported": ["header"],
+                "resource_name": "Afterturn",
+            }
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Loopback]:
+    with loopback() as running:
+        yield running
+
+
+async def test_keys_come_from_a_url_and_what_is_none_is_passed_over(server: Loopback) -> None:
+    good = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(new_key().public_key()))
+    secret = {"kty": "oct", "k": "c2VjcmV0", "kid": "s"}
+    async with httpx.AsyncClient() as http:
+        for body, status, found in (
+            (json.dumps({"keys": [{**good, "kid": "a"}, secret]}), 200, True),
+            (json.dumps({"keys": [{**good, "kid": "a"}]}), 500, False),
+            (json.dumps({"keys": "x"}), 200, False),
+            ("[]", 200, False),
+            ("x" * (issuers.LONGEST_JWKS + 1), 200, False),
+        ):
+            server.answer = lambda _seen, b=body, s=status: Response(b, s)  # type: ignore[misc]
+            keys = SigningKeys(f"{server.url}/jwks", http)
+            assert (await keys.find("a") is not None) is found, body[:40]
+            assert await keys.find("s") is None
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"issuer": "login.example"},
+        {"jwks": "http://login.example/jwks"},
+        {"algorithms": ["HS256"]},
+        {"algorithms": ["none"]},
+        {"algorithms": []},
+    ],
+)
+def test_settings_that_would_let_others_make_tokens_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="validation error"):
+        IssuerSettings.model_validate({"issuer": ISSUER, "tenant": "t", "jwks": "https://login.example/jwks", **given})
