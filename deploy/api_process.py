@@ -47,6 +47,7 @@ from producers.service.dependencies import Dependencies
 from producers.service.gateway_recall import GatewayRecall
 from producers.service.load_shedding import Pressure, Shed
 from producers.service.memory import Memory
+from producers.service.read_replica import ReadReplica
 from producers.service.recalls import Recalls
 from producers.settings import BrokerSettings
 from store.clock import DatabaseClock
@@ -139,6 +140,7 @@ class _Resources:
     words: KeptShort
     carrying: Database
     http: httpx.AsyncClient
+    replica: Database | None
 
 
 def _build_resources(settings: Settings) -> _Resources:
@@ -169,16 +171,24 @@ def _build_resources(settings: Settings) -> _Resources:
         words=KeptShort(carrying),
         carrying=carrying,
         http=httpx.AsyncClient(),
+        replica=Database(there) if (there := settings.database.for_replica()) else None,
     )
 
 
 def _build_dependencies(settings: Settings, owned: _Resources) -> Dependencies:
     """Return what the facade stands on."""
     database, clock = owned.database, owned.clock
-    recaller = Recaller(
-        database, owned.embedder, settings.recall, reranker=owned.reranker, keeping=owned.keeping, clock=clock
-    )
-    recalls = Recalls(database, recaller, Waiter(database, fair_queue.sleep_without_slot), owned.others)
+
+    def create_recaller(there: Database) -> Recaller:
+        shared = owned.embedder, settings.recall
+        return Recaller(there, *shared, reranker=owned.reranker, keeping=owned.keeping, clock=clock)
+
+    replica = None
+    if owned.replica is not None:
+        there = Waiter(owned.replica, fair_queue.sleep_without_slot)
+        replica = ReadReplica(create_recaller(owned.replica), there)
+    waiter = Waiter(database, fair_queue.sleep_without_slot)
+    recalls = Recalls(database, create_recaller(database), waiter, owned.others, replica)
     return replace(
         build_dependencies(database, clock, recalls, owned.notifier),
         pressure=owned.pressure,
@@ -207,6 +217,8 @@ async def _open_resources(settings: Settings, owned: _Resources) -> AsyncGenerat
     await owned.keeping.close()
     await owned.carrying.close()
     await owned.http.aclose()
+    if owned.replica is not None:
+        await owned.replica.close()
     await owned.database.close()
     await _close_models(owned.embedder, owned.reranker)
 

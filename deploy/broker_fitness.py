@@ -48,7 +48,19 @@ def find_broker_problems(settings: BrokerSettings) -> list[BrokerProblem]:
         socket_timeout=ANSWER_S,
         retry=Retry(NoBackoff(), 0),
     ) as client:
-        return [*_check_eviction_policy(client), *_check_foreign_keys(client, f"{settings.namespace}:".encode())]
+        return [
+            *_check_cluster(client),
+            *_check_eviction_policy(client),
+            *_check_foreign_keys(client, f"{settings.namespace}:".encode()),
+        ]
+
+
+def _check_cluster(client: redis.Redis) -> Iterator[BrokerProblem]:
+    try:
+        enabled = client.info("cluster").get("cluster_enabled")
+    except redis.ResponseError:
+        return  # said of the policy below
+    yield from judge_cluster(enabled=bool(enabled))
 
 
 def _check_eviction_policy(client: redis.Redis) -> Iterator[BrokerProblem]:
@@ -81,6 +93,13 @@ def judge_refused_login(error: redis.RedisError) -> BrokerProblem:
     """Judge a server that answers and refuses the login."""
     what = f"it cannot be checked: it refuses the login ({type(error).__name__})"
     return BrokerProblem(what, "name a Redis or Valkey in broker.url, with a user and a password that it takes")
+
+
+def judge_cluster(*, enabled: bool) -> Iterator[BrokerProblem]:
+    """Judge a server that keeps only a share of the keys and sends clients elsewhere for the others."""
+    if enabled:
+        remedy = "name a server with cluster-enabled no, or a provider's address with cluster mode off"
+        yield BrokerProblem("it is a node of a Redis Cluster, which is not supported", remedy, loses=True)
 
 
 def judge_eviction_policy(policy: str | None) -> Iterator[BrokerProblem]:

@@ -32,6 +32,11 @@ RECALL_SECONDS = Histogram(
     buckets=(0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.2, 0.5, 1, 5),
 )
 RECALL_DEGRADED = Counter("afterturn_recall_degraded", "Recalls that a part did not answer in time or at all", ["part"])
+REPLICA_RECALLS = Counter(
+    "afterturn_replica_recalls",
+    "Recalls meant for the read replica: answered by it, or by the primary since it was behind or failed",
+    ["outcome"],
+)
 REQUESTS = Counter("afterturn_http_requests", "HTTP requests answered", ["method", "route", "status"])
 CALLS_AUDITED = Counter(
     "afterturn_calls_audited", "Calls noted in the call audit, or dropped under overload", ["outcome"]
@@ -72,5 +77,7 @@ for _outcome in ("written", "dropped"):
     CALLS_AUDITED.labels(_outcome)
 for _part in ("embedding", "dense", "lexical", "time", "recent", "pinned", "rerank"):
     RECALL_DEGRADED.labels(_part)
+for _outcome in ("answered", "behind", "failed"):
+    REPLICA_RECALLS.labels(_outcome)
 for _what in ("recall_jobs", "batches", "address", "fairness"):
     SHED.labels(_what)

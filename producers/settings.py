@@ -4,7 +4,8 @@ from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from producers.mcp.settings import McpSettings
 
@@ -22,6 +23,18 @@ class BrokerSettings(BaseModel):
         pattern=r"^[a-z][a-z0-9_-]{0,62}$",
         description="prefix of every key; set it where several systems share one server",
     )
+
+    @field_validator("url")
+    @classmethod
+    def _is_one_server(cls, url: SecretStr) -> SecretStr:
+        scheme, _, rest = url.get_secret_value().partition("://")
+        if "sentinel" in scheme or "cluster" in scheme or "," in rest.rpartition("@")[2]:
+            flaw = (
+                "names a Sentinel, a Cluster or several hosts, which is not supported: name one address that follows "
+                "the primary, such as a provider's primary endpoint or a TCP proxy"
+            )
+            raise PydanticCustomError("broker_url", "{flaw}", {"flaw": flaw})
+        return url
 
 
 class QueueSettings(BaseModel):

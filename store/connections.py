@@ -30,6 +30,11 @@ SYSTEM = "system"
 #: What the policies of the owner ask of a session that works on every tenant's rows.
 EVERY_HOST = {"afterturn.every_host": "on"}
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+#: Connect arguments of sessions that a pooler in transaction mode may lend to others between two transactions:
+#: statements have no names and are sent anew each time.
+NAMELESS: Mapping[str, Any] = MappingProxyType(
+    {"statement_cache_size": 0, "prepared_statement_cache_size": 0, "prepared_statement_name_func": str}
+)
 
 
 class TlsMode(StrEnum):

@@ -15,9 +15,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 from sqlalchemy.util.concurrency import greenlet_spawn, in_greenlet
 
-from store.connections import create_engine
+from store.connections import NAMELESS, create_engine
 from store.database_outage import lock_timeouts, timed_out
-from store.errors import StatementTimeout
+from store.errors import SessionDefaultsMissing, StatementTimeout
 from store.pool import MeasuredPool
 from store.settings import DatabaseSettings
 from store.vectors import register_codec
@@ -36,15 +36,20 @@ LOCK_TIMEOUT_S = 5
 #: How long a statement may take; more is too much for what one transaction should do.
 COMMAND_TIMEOUT_S = 60.0
 
-#: What every connection is told at its start. A transaction that idles holds back every reader of the log.
-SERVER_SETTINGS = {
+#: What every session begins with: told at its start, or, behind a pooler in transaction mode, kept with the login role.
+#: A transaction that idles holds back every reader of the log.
+SESSION_DEFAULTS = {
     "search_path": "afterturn,public",
     "timezone": "UTC",
     "jit": "off",
-    "application_name": "afterturn",
     "idle_in_transaction_session_timeout": "30s",
     "lock_timeout": f"{LOCK_TIMEOUT_S}s",
 }
+NAMED = {"application_name": "afterturn"}
+#: Lists are compared without blanks, which the server may add.
+MISSING_DEFAULTS = """
+    select d.name from unnest($1::text[], $2::text[]) d(name, wanted)
+     where replace(current_setting(d.name), ' ', '') is distinct from replace(d.wanted, ' ', '')"""
 
 
 #: Is handed the driver's connection.
@@ -60,9 +65,10 @@ class Database:
 
     def __init__(self, settings: DatabaseSettings, begun: Begun | None = None) -> None:
         """Open nothing yet; `begun` is told of every connection once, before anybody else uses it."""
-        self._app = _create_engine_for(settings.url.get_secret_value(), settings.pool_size, begun)
+        pooled = settings.transaction_pooling
+        self._app = _create_engine_for(settings.url.get_secret_value(), settings.pool_size, begun, pooled=pooled)
         self._operator = _create_engine_for(
-            settings.operator_url.get_secret_value(), max(2, settings.pool_size // 2), begun
+            settings.operator_url.get_secret_value(), max(2, settings.pool_size // 2), begun, pooled=pooled
         )
 
     @asynccontextmanager
@@ -147,15 +153,21 @@ def _timeouts() -> Iterator[None]:
         raise
 
 
-def service_engine(url: str, **options: Any) -> AsyncEngine:
-    """Return an engine that connects exactly as the service does; `options` are those of its pool."""
-    driver = {"server_settings": SERVER_SETTINGS, "prepared_statement_cache_size": 500}
+def service_engine(url: str, *, pooled: bool = False, **options: Any) -> AsyncEngine:
+    """Return an engine that connects exactly as the service does; `options` are those of its pool.
+
+    `pooled`: a pooler in transaction mode lends a server's session for a transaction alone, so nothing is kept in it.
+    """
+    driver: dict[str, Any] = {"server_settings": {**SESSION_DEFAULTS, **NAMED}, "prepared_statement_cache_size": 500}
+    if pooled:
+        driver = {"server_settings": NAMED, **NAMELESS}
     return create_engine(url, timeout_s=5, driver={**driver, "command_timeout": COMMAND_TIMEOUT_S}, **options)
 
 
-def _create_engine_for(url: str, pool_size: int, begun: Begun | None) -> AsyncEngine:
+def _create_engine_for(url: str, pool_size: int, begun: Begun | None, *, pooled: bool) -> AsyncEngine:
     engine = service_engine(
         url,
+        pooled=pooled,
         # Read back as it was sent: the standard parser makes an integer past 64 bits of a large float.
         json_deserializer=orjson.loads,
         # What a burst opened is kept for the next one: a new connection costs more than most of what is asked of it.
@@ -166,7 +178,7 @@ def _create_engine_for(url: str, pool_size: int, begun: Begun | None) -> AsyncEn
         pool_pre_ping=False,
         pool_timeout=10,
     )
-    event.listen(engine.sync_engine, "connect", partial(_begin_transaction, begun))
+    event.listen(engine.sync_engine, "connect", partial(_begin_session, _check_session_defaults if pooled else begun))
     event.listen(engine.sync_engine, "checkout", _refuse_closed)
     event.listen(engine.sync_engine, "do_connect", _refuse_to_wait)
     return engine
@@ -220,7 +232,22 @@ def _refuse_closed(connection: Any, entry: ConnectionPoolEntry, _lent: PoolProxi
     entry.info["lent"] = True
 
 
-def _begin_transaction(begun: Begun | None, connection: Any, _entry: ConnectionPoolEntry) -> None:
+def _begin_session(begun: Begun | None, connection: Any, _entry: ConnectionPoolEntry) -> None:
     connection.run_async(register_codec)
     if begun is not None:
         connection.run_async(begun)
+
+
+async def _check_session_defaults(connection: Any) -> None:
+    """Refuse a session that does not begin as ours must. Raises SessionDefaultsMissing."""
+    missing = await read_missing_defaults(connection)
+    if missing:
+        raise SessionDefaultsMissing(
+            f"the login role has no defaults for {', '.join(missing)}: run `afterturn db init`"
+        )
+
+
+async def read_missing_defaults(connection: Any) -> list[str]:
+    """Return which session defaults a connection of the driver does not have."""
+    rows = await connection.fetch(MISSING_DEFAULTS, list(SESSION_DEFAULTS), list(SESSION_DEFAULTS.values()))
+    return [str(row["name"]) for row in rows]

@@ -16,6 +16,7 @@ StoreError
 ├── StatementTimeout    the database was still at a statement when its time was over, and nothing of it was written
 ├── PositionBeyondLog   a read asked for a position that was never issued
 ├── SchemaMismatch      the database holds another schema version than this code
+├── SessionDefaultsMissing  a login role behind a pooler does not begin its sessions as the service needs
 ├── InvalidDatabaseUrl  a URL of the settings does not say which PostgreSQL, or how it is secured
 ├── InvalidEvent        an event's type, ids, envelope or data are not what the catalog says
 │   └── LegacyEvent     it belongs to the older family of tables, which is kept apart
@@ -115,6 +116,10 @@ class PositionBeyondLog(StoreError):
 
 class SchemaMismatch(StoreError):
     """The database holds another schema version than this code."""
+
+
+class SessionDefaultsMissing(StoreError):
+    """A login role behind a pooler in transaction mode does not begin its sessions as the service needs."""
 
 
 class InvalidDatabaseUrl(StoreError):

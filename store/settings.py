@@ -27,11 +27,21 @@ class DatabaseSettings(BaseModel):
     owner_url: SecretStr = Field(
         SecretStr(""), description="URL of the schema's owner, for `afterturn db` and migrations only"
     )
+    replica_url: SecretStr = Field(
+        SecretStr(""),
+        description="URL of a streaming replica as afterturn_app, for recalls that name a position; empty: none. "
+        "One that is behind is waited for as long as the call allows, then the primary answers",
+    )
+    transaction_pooling: bool = Field(
+        default=False,
+        description="whether a pooler in transaction mode (PgBouncer) stands before url, operator_url and replica_url: "
+        "no prepared statements, and session defaults come from the roles (`afterturn db init` sets them)",
+    )
     pool_size: int = Field(
         8, ge=1, le=200, strict=True, description="connections in one process's pool; it may grow to twice as many"
     )
 
-    @field_validator("url", "operator_url", "owner_url")
+    @field_validator("url", "operator_url", "owner_url", "replica_url")
     @classmethod
     def _usable(cls, url: SecretStr) -> SecretStr:
         try:
@@ -40,3 +50,7 @@ class DatabaseSettings(BaseModel):
         except InvalidDatabaseUrl as error:
             raise PydanticCustomError("database_url", "{flaw}", {"flaw": str(error)}) from None
         return url
+
+    def for_replica(self) -> "DatabaseSettings | None":
+        """Return how to reach the replica, None where there is none; nothing is asked there as the operator."""
+        return self.model_copy(update={"url": self.replica_url}) if self.replica_url.get_secret_value() else None

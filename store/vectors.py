@@ -46,4 +46,4 @@ async def register_codec(connection: Any) -> None:
     await connection.set_type_codec(
         "halfvec", schema="public", encoder=encode_vector, decoder=decode_vector, format="binary"
     )
-    await connection.prepare(_ARRAYS)
+    await connection.prepare(_ARRAYS, name="")

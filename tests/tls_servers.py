@@ -47,7 +47,7 @@ def stunnel(
     )
     configuration.write_text(text.replace("protocol = tls\n", ""))
     with spawned([program("stunnel4", "stunnel4"), configuration], stderr=subprocess.DEVNULL):
-        wait_until(lambda: _listens(port), "stunnel listens")
+        wait_until(lambda: listens(port), "stunnel listens")
         yield port
 
 
@@ -77,6 +77,6 @@ async def refusing() -> AsyncGenerator[tuple[Refusing, int]]:
         yield server, listening.sockets[0].getsockname()[1]
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex((LOOPBACK, port)) == 0

@@ -6,7 +6,7 @@ from asyncpg.exceptions import PostgresError
 from sqlalchemy import NullPool, TextClause, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from store.connections import create_engine
+from store.connections import NAMELESS, create_engine
 from store.database_outage import state_of
 
 #: For a connection and an answer, each, in seconds.
@@ -40,7 +40,7 @@ async def read_row(url: str, question: TextClause) -> Any:
 
     Raises SQLAlchemyError, OSError or TimeoutError where the database does not answer.
     """
-    engine = create_engine(url, timeout_s=PATIENCE_S, poolclass=NullPool)
+    engine = create_engine(url, timeout_s=PATIENCE_S, driver=NAMELESS, poolclass=NullPool)
     try:
         async with engine.connect() as connection:
             return (await connection.execute(question)).one()

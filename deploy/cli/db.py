@@ -22,7 +22,8 @@ from deploy.scram import make_verifier
 from deploy.settings import Settings
 from deploy.settings_layers import name_variable
 from store import migrations
-from store.connections import create_engine
+from store.connections import NAMELESS, create_engine
+from store.database import SESSION_DEFAULTS, read_missing_defaults
 from store.database_outage import state_of
 from store.errors import UnknownRevision
 from store.log.reader import restamp_log
@@ -65,7 +66,7 @@ def init_command(*, config: ConfigOption = None) -> None:
     settings = read_settings(config)
     owner = _owner_url(settings)
     logins = {role: _read_login(settings, role) for role in URLS}
-    left = _run(_prepare(owner, logins))
+    left = _run(_prepare(owner, logins, defaults=settings.database.transaction_pooling))
     if left:
         print_notice(
             "an administrator of the server must run this in the database; then run `afterturn db init` again:"
@@ -143,8 +144,8 @@ def _read_login(settings: Settings, role: str) -> Login:
     return Login(url.username, password)
 
 
-async def _prepare(owner: str, logins: dict[str, Login]) -> list[str]:
-    """Make extension and roles; return the SQL of what this role may not do."""
+async def _prepare(owner: str, logins: dict[str, Login], *, defaults: bool) -> list[str]:
+    """Make extension and roles, and keep session `defaults` with them; return the SQL of what this role may not do."""
     left = list[str]()
     async with _connect(owner) as connection:
         if not await _try(connection, "create extension if not exists vector"):
@@ -156,7 +157,22 @@ async def _prepare(owner: str, logins: dict[str, Login]) -> list[str]:
                 connection, f"create role {role}"
             ):
                 left.append(f"create role {role}; grant {role} to {_quote(login.name)};")
+        for login in logins.values() if defaults else ():
+            left += await _keep_session_defaults(connection, login.name)
     return left
+
+
+async def _keep_session_defaults(connection: AsyncConnection, name: str) -> list[str]:
+    """Have the sessions of a login role begin as the service needs them, whichever pooler opens them."""
+    database = str(await connection.scalar(text("select current_database()")))
+    statements = [
+        f"alter role {_quote(name)} in database {_quote(database)} set {setting} = {value};"
+        for setting, value in (
+            *((setting, value) for setting, value in SESSION_DEFAULTS.items() if setting == "search_path"),
+            *((setting, f"'{value}'") for setting, value in SESSION_DEFAULTS.items() if setting != "search_path"),
+        )
+    ]
+    return [statement for statement in statements if not await _try(connection, statement)]
 
 
 async def _give_login(connection: AsyncConnection, role: str, password: str) -> list[str]:
@@ -187,7 +203,7 @@ def _quote(name: str) -> str:
 
 @asynccontextmanager
 async def _connect(url: str) -> AsyncGenerator[AsyncConnection]:
-    engine = create_engine(url, timeout_s=PATIENCE_S, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    engine = create_engine(url, timeout_s=PATIENCE_S, driver=NAMELESS, poolclass=NullPool, isolation_level="AUTOCOMMIT")
     try:
         async with engine.connect() as connection:
             yield connection
@@ -223,8 +239,9 @@ def _run(work: Any) -> Any:
 async def _examine(settings: Settings) -> list[Check]:
     found = list[Check]()
     owner = settings.database.owner_url.get_secret_value()
+    pooled = settings.database.transaction_pooling
     for role, secret in ((APP, settings.database.url), (OPERATOR, settings.database.operator_url)):
-        found.append(await _examine_role(role, secret.get_secret_value()))
+        found.append(await _examine_role(role, secret.get_secret_value(), pooled=pooled))
     if owner:
         found += await _examine_schema(owner)
     else:
@@ -232,7 +249,7 @@ async def _examine(settings: Settings) -> list[Check]:
     return found
 
 
-async def _examine_role(role: str, url: str) -> Check:
+async def _examine_role(role: str, url: str, *, pooled: bool) -> Check:
     key = URLS[role]
     if not url:
         return Check(key, "not set", f"set {name_variable(key)}")
@@ -241,10 +258,16 @@ async def _examine_role(role: str, url: str) -> Check:
             name = str((await connection.execute(SERVER)).one().name)
             there = await connection.scalar(ROLE, {"role": role}) is not None
             member = there and bool(await connection.scalar(MEMBER, {"role": role}))
+            raw = await connection.get_raw_connection()
+            missing = await read_missing_defaults(raw.driver_connection) if pooled else []
     except (SQLAlchemyError, PostgresError, OSError, TimeoutError) as error:
         return Check(key, f"cannot connect ({name_error_kind(error)})", "run `afterturn db init`, or check the URL")
     if not member:
         return Check(key, f"connects as {name}", f"this is no member of {role}: grant {role} to {_quote(name)};")
+    if missing:
+        return Check(
+            key, f"connects as {name} without {', '.join(missing)}", "run `afterturn db init`; then RELOAD the pooler"
+        )
     return Check(key, f"connects as {name}")
 
 

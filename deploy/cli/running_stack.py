@@ -85,6 +85,7 @@ def describe_service(settings: Settings) -> Stack:
         gateway_sealing_keys=settings.gateway.sealing_keys,
         key=settings.client.key if settings.client.key.get_secret_value() else None,
         allow_http=settings.client.allow_http,
+        transaction_pooling=settings.database.transaction_pooling,
     )
 
 
@@ -112,7 +113,12 @@ def create_client(stack: Stack, bank: str, *, timeout_s: float = 10.0, retry: Re
 
 def build_database_settings(stack: Stack) -> DatabaseSettings:
     """Return how to reach the stack's database for one short look."""
-    return DatabaseSettings(url=stack.database_url, operator_url=stack.operator_url, pool_size=1)
+    return DatabaseSettings(
+        url=stack.database_url,
+        operator_url=stack.operator_url,
+        pool_size=1,
+        transaction_pooling=stack.transaction_pooling,
+    )
 
 
 @contextmanager

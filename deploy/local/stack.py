@@ -60,6 +60,8 @@ class Stack(BaseModel):
     #: Of a service that runs elsewhere: the key that commands send, and whether it may go there over plain http.
     key: SecretStr | None = Field(default=None, exclude=True)
     allow_http: bool = True
+    #: Whether a pooler in transaction mode stands before its database.
+    transaction_pooling: bool = Field(default=False, exclude=True)
 
     @field_serializer(*SECRET_FIELDS, when_used="json")
     def _plain(self, secret: SecretStr) -> str:

@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 from uuid import UUID
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
@@ -16,6 +16,7 @@ from producers import fair_queue, metrics
 from producers.errors import Invalid, Problem, Unavailable
 from producers.service.fields import NAME_BYTES, POSITION_MAX, BankName, Moment, Name, SessionName, field_error
 from producers.service.gateway_recall import GatewayFinding, GatewayQuestion, GatewayRecall, cut_finding
+from producers.service.read_replica import ReadReplica, Recaller, note_failure
 from producers.service.wire import WireModel
 from store import identity
 from store.database import Database
@@ -140,14 +141,6 @@ class RecallJobRequest(RecallBody):
     target: UUID | None = None
 
 
-class Recaller(Protocol):
-    """Finds units; the store's recaller is one."""
-
-    async def recall(self, host: UUID, query: RecallQuery) -> RecallAnswer:
-        """Return the units found, best first, and how fresh the read was."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Freshly:
     """A bank's freshness; whether what was waited for came, and how long that took (milliseconds)."""
@@ -178,12 +171,18 @@ class Recalls:
     """Answers questions; the API and the workers that answer recall jobs use it alike."""
 
     def __init__(
-        self, database: Database, recaller: Recaller, waiter: Waiter, gateway: GatewayRecall | None = None
+        self,
+        database: Database,
+        recaller: Recaller,
+        waiter: Waiter,
+        gateway: GatewayRecall | None = None,
+        replica: ReadReplica | None = None,
     ) -> None:
         self._database = database
         self._recaller = recaller
         self._waiter = waiter
         self._gateway = gateway
+        self._replica = replica
 
     async def choose_target(self, grant: Grant, body: RecallBody, bank: str) -> UUID | None:
         """Return the gateway target that a question to this bank is asked through; None where it asks no gateway.
@@ -237,12 +236,12 @@ class Recalls:
             return Answer((), Freshly(Freshness(0, 0, 0, 0, 0), 0, met=True), 0.0)
         return await self._here(host, body, banks)
 
-    async def _of_banks(self, host: UUID, query: RecallQuery, banks: Sequence[str]) -> RecallAnswer:
+    async def _of_banks(self, host: UUID, query: RecallQuery, banks: Sequence[str], recaller: Recaller) -> RecallAnswer:
         asked = [replace(query, bank=bank, without=(*query.without, DIRECTIVES)) for bank in banks]
         items, fresh, degraded = list[Recalled](), list[Freshness](), dict[str, None]()
         for at in range(0, len(asked), BANKS_TOGETHER):
             some = asked[at : at + BANKS_TOGETHER]
-            answers = await asyncio.gather(*(self.find(host, one) for one in some))
+            answers = await asyncio.gather(*(self.find(host, one, recaller) for one in some))
             found = [replace(item, bank=of.bank) for of, one in zip(some, answers, strict=True) for item in one.items]
             # WHY at once: what is not among the best `k` of some banks is not among those of all, and is long.
             items = _merge_items([*items, *found], query.k)
@@ -255,12 +254,10 @@ class Recalls:
 
     async def _here(self, host: UUID, body: RecallBody, banks: Sequence[str] = ()) -> Answer:
         start = time.perf_counter()
-        met = True
-        if body.min_position is not None:
-            met = await self._waiter.shown(host, body.min_position, body.wait_ms)
+        recaller, met = await self._choose_reader(host, body.min_position, body.wait_ms)
         begin = time.perf_counter()
         query = body.query_of_store(host)
-        found = await (self._of_banks(host, query, banks) if banks else self.find(host, query))
+        found = await (self._of_banks(host, query, banks, recaller) if banks else self.find(host, query, recaller))
         waited = round((begin - start) * 1000) if body.min_position is not None else 0
         took = (time.perf_counter() - begin) * 1000
         freshly = Freshly(found.freshness, waited, met)
@@ -278,19 +275,44 @@ class Recalls:
         self, host: UUID, query: RecallQuery, min_position: int | None, wait_ms: int
     ) -> tuple[RecallAnswer, Freshly]:
         """Wait for a position to be shown, then ask the store. Raises PositionBeyondLog."""
-        start, met = time.perf_counter(), True
-        if min_position is not None:
-            met = await self._waiter.shown(host, min_position, wait_ms)
+        start = time.perf_counter()
+        recaller, met = await self._choose_reader(host, min_position, wait_ms)
         waited = 0 if min_position is None else round((time.perf_counter() - start) * 1000)
-        found = await self.find(host, query)
+        found = await self.find(host, query, recaller)
         return found, Freshly(found.freshness, waited, met)
 
-    async def find(self, host: UUID, query: RecallQuery) -> RecallAnswer:
-        """Ask the store and take the time."""
+    async def _choose_reader(self, host: UUID, min_position: int | None, wait_ms: int) -> tuple[Recaller, bool]:
+        """Return who answers, and whether it shows the position.
+
+        The replica, where the call names a position and the replica shows it within `wait_ms`; else the primary.
+        Raises PositionBeyondLog.
+        """
+        if min_position is None:
+            return self._recaller, True
+        if self._replica is None:
+            return self._recaller, await self._waiter.shown(host, min_position, wait_ms)
+        if await self._replica.shows(host, min_position, wait_ms):
+            return self._replica.recaller, True
+        return self._recaller, await self._waiter.shown(host, min_position, 0)
+
+    async def find(self, host: UUID, query: RecallQuery, recaller: Recaller | None = None) -> RecallAnswer:
+        """Ask the store (None: the primary) and take the time; where a replica fails, the primary answers."""
         with metrics.RECALL_SECONDS.time():
-            answer = await self._recaller.recall(host, query)
+            if recaller is None or recaller is self._recaller:
+                answer = await self._recaller.recall(host, query)
+            else:
+                answer = await self._find_on_replica(host, query, recaller)
         for part in answer.degraded:
             metrics.RECALL_DEGRADED.labels(part.partition(":")[0]).inc()
+        return answer
+
+    async def _find_on_replica(self, host: UUID, query: RecallQuery, recaller: Recaller) -> RecallAnswer:
+        try:
+            answer = await recaller.recall(host, query)
+        except Exception as error:  # noqa: BLE001 - what is no outage is raised again
+            note_failure(error)
+            return await self._recaller.recall(host, query)
+        metrics.REPLICA_RECALLS.labels("answered").inc()
         return answer
 
     async def freshness(self, host: UUID, bank: str, position: int | None, wait_ms: int) -> Freshly:

@@ -109,6 +109,16 @@ class Waiter:
 
         return await self._poll(looks, wait_ms)
 
+    async def reached(self, host: UUID, position: int, wait_ms: int) -> bool:
+        """Wait as `shown` does on a replica, which cannot tell what was never issued from what it does not have yet."""
+
+        async def looks() -> bool:
+            async with self._database.tenant(host) as connection:
+                asked = {"host": host, "position": position}
+                return position <= 0 or bool((await connection.execute(SHOWS, asked)).scalar())
+
+        return await self._poll(looks, wait_ms)
+
     async def passed(self, host: UUID, bank: UUID, position: int, wait_ms: int) -> bool:
         """Wait until extraction, embedding and projection of the bank passed `position`; say whether they did."""
 

@@ -9,7 +9,7 @@ import redis
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
-from deploy.broker_fitness import BrokerMonitor, find_broker_problems, judge_eviction_policy
+from deploy.broker_fitness import BrokerMonitor, find_broker_problems, judge_cluster, judge_eviction_policy
 from deploy.cli.doctor_checks import DoctorTarget
 from deploy.cli.doctor_checks import check_redis as examine_redis
 from deploy.local import EmbeddedValkey
@@ -60,6 +60,11 @@ def test_a_database_with_keys_of_others_is_told_without_their_names(
     assert not flaw.loses
     assert "a key of others" in flaw.what
     assert "zq81" not in str(flaw)
+
+
+@pytest.mark.parametrize("enabled,loses", [(True, [True]), (False, [])])
+def test_a_node_of_a_cluster_is_no_broker(enabled: bool, loses: list[bool]) -> None:  # noqa: FBT001 - a case
+    assert [flaw.loses for flaw in judge_cluster(enabled=enabled)] == loses
 
 
 @pytest.mark.parametrize(

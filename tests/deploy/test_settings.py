@@ -96,6 +96,7 @@ def test_the_gateways_credentials_are_found_under_the_contracts_names() -> None:
         ("AFTERTURN_API__PORT", "1.5", ["api.port", "0..65535"]),
         ("AFTERTURN_WORKER__LEASE_SECONDS", "nan", ["worker.lease_seconds", "finite", "1..3600"]),
         ("AFTERTURN_WORKER__LEASE_SECONDS", "inf", ["worker.lease_seconds", "finite", "1..3600"]),
+        ("AFTERTURN_BROKER__URL", "redis+sentinel://a:1,b:2/main", ["broker.url", "follows the primary"]),
         ("AFTERTURN_DATABASE__POOL_SIZE", "0", ["database.pool_size", "1..200"]),
         ("AFTERTURN_GATEWAY__TIMEOUT_SECONDS", "0", ["gateway.timeout_seconds", "> 0, <= 600"]),
         ("AFTERTURN_LOG__LEVEL", SECRET, ["log.level", "one of debug, info, warning, error"]),

@@ -1,0 +1,52 @@
+"""Recalls on a read replica: the token of read-your-writes decides whether it may answer."""
+
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+import structlog
+
+from producers import metrics
+from store.database_outage import may_pass
+from store.ledger.freshness import Waiter
+from store.recall.query import RecallAnswer, RecallQuery
+
+log = structlog.get_logger("afterturn.replica")
+
+
+class Recaller(Protocol):
+    """Finds units; the store's recaller is one."""
+
+    async def recall(self, host: UUID, query: RecallQuery) -> RecallAnswer:
+        """Return the units found, best first, and how fresh the read was."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReadReplica:
+    """A streaming replica that answers recalls whose `min_position` it shows; everything else is the primary's.
+
+    One that is behind is waited for as long as the call allows; one that is away is not.
+    """
+
+    recaller: Recaller
+    waiter: Waiter
+
+    async def shows(self, host: UUID, position: int, wait_ms: int) -> bool:
+        """Wait until the replica shows a position, at most `wait_ms`; False also where it does not answer."""
+        try:
+            shown = await self.waiter.reached(host, position, wait_ms)
+        except Exception as error:  # noqa: BLE001 - what is no outage is raised again
+            note_failure(error)
+            return False
+        if not shown:
+            metrics.REPLICA_RECALLS.labels("behind").inc()
+        return shown
+
+
+def note_failure(error: Exception) -> None:
+    """Count a replica that does not answer now; raises the error where it is of another kind."""
+    if not may_pass(error):
+        raise error
+    metrics.REPLICA_RECALLS.labels("failed").inc()
+    log.warning("replica_unavailable", error=type(error).__name__, next_step="the primary answers meanwhile")
