@@ -28,6 +28,6 @@ def build_dependencies(database: Database, clock: DatabaseClock, recalls: Recall
         Erasures(database, clock),
         Documents(database, clock),
         Curation(database, clock),
-        Persons(database),
+        Persons(database, clock),
         Memories(database, clock),
     )

@@ -48,7 +48,7 @@ from store.ledger.deliveries import Deliveries
 from store.ledger.freshness import Waiter
 from store.ledger.ledger import Ledger
 from store.ledger.stages import Stage
-from store.maintenance import Pruning, Schedule, WordsAnew
+from store.maintenance import Ending, Pruning, Schedule, WordsAnew
 from store.recall.jobs import RecallJobs
 from store.recall.recaller import Recaller
 from workers.broker import Dependencies, build_pools, build_worker, create_broker, register_actors
@@ -226,7 +226,15 @@ async def _build_resources(
         every_s=settings.worker.sweep_seconds,
         words=WaitingWords(database),
     )
-    needs = Needs(Pruning(database), jobs, Erasures(database, clock), settings.maintenance, clock, WordsAnew(database))
+    needs = Needs(
+        Pruning(database),
+        jobs,
+        Erasures(database, clock),
+        settings.maintenance,
+        clock,
+        WordsAnew(database),
+        Ending(database, clock),
+    )
     tasks = (
         *tasks_of(needs),
         create_linking_task(settings, database, embedder, clock),

@@ -271,6 +271,12 @@ BANK = Table(
     Column("disposition", JSONB, nullable=False, server_default='{"empathy": 3, "literalism": 3, "skepticism": 3}'),
     Column("background", Text),
     *_tail(),
+    #: from then on nothing of it is in any answer
+    Column("expires_at", TIME),
+    # WHY: maintenance looks for banks that have ended; few ever do.
+    Index(
+        "bank_expiring", "host_id", "expires_at", postgresql_where=text("expires_at is not null and bank_name <> ''")
+    ),
 )
 
 DOC = Table(
@@ -335,6 +341,8 @@ UNIT = Table(
     Column("position", BigInteger, nullable=False),
     *_tail(),
     Column("bytes", BigInteger, nullable=False, server_default=text("0")),
+    #: from then on it is in no answer
+    Column("expires_at", TIME),
     PrimaryKeyConstraint("host_id", "bank_id", "unit_id"),
     CheckConstraint("fact_type in ('world', 'experience', 'opinion', 'observation', 'mental_model')"),
     CheckConstraint("origin in ('message', 'extraction', 'document', 'memory')"),
@@ -369,6 +377,23 @@ UNIT = Table(
     ),
     # WHY: a recall of what was known at a moment looks for what was changed since; few units ever are.
     Index("unit_changed", "host_id", "bank_id", "update_ts", postgresql_where=text("aggregate_version > 1 and active")),
+    # WHY: every recall asks whether something of the bank has ended, and maintenance what has; where nothing has an end
+    # they are empty, and cost nothing.
+    Index(
+        "unit_expiring",
+        "host_id",
+        "bank_id",
+        "expires_at",
+        postgresql_where=text("expires_at is not null and active"),
+    ),
+    # WHY: what ended long ago is erased.
+    Index(
+        "unit_expired",
+        "host_id",
+        "bank_id",
+        "update_ts",
+        postgresql_where=text("expires_at is not null and not active and content <> ''"),
+    ),
 )
 
 ENTITY = Table(
@@ -679,7 +704,7 @@ ERASURE = Table(
     #: null: a user, in all banks
     Column("bank_id", Uuid),
     Column("target_id", Uuid, nullable=False),
-    #: what the log got later is not concerned
+    #: what the log got later is not concerned; of kind `ended`: until when it ended, in microseconds since 1970
     Column("upto", BigInteger, nullable=False),
     #: how far the walk has come: a position
     Column("reached", BigInteger, nullable=False, server_default=text("0")),
@@ -692,7 +717,7 @@ ERASURE = Table(
     Column("finished_at", TIME),
     Column("parent_id", Uuid),
     CheckConstraint("status in ('running', 'done')"),
-    CheckConstraint("kind in ('unit', 'session', 'user', 'bank', 'age')"),
+    CheckConstraint("kind in ('unit', 'session', 'user', 'bank', 'age', 'ended')"),
     # WHY: asked for again while it runs, an erasure goes on instead of beginning twice; the sweeper looks for these
     # alone.
     Index("erasure_running", "host_id", "target_id", "kind", unique=True, postgresql_where=text("status = 'running'")),

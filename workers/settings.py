@@ -273,4 +273,10 @@ class MaintenanceSettings(BaseModel):
         le=36_500,
         description="days after which turns and their facts are erased; not set keeps them for ever",
     )
+    ended_days: float | None = Field(
+        default=30.0,
+        ge=0,
+        le=36_500,
+        description="days after which the text of what had an end and reached it is erased; null keeps it",
+    )
     semantic_links: SemanticLinkSettings = Field(default_factory=SemanticLinkSettings)

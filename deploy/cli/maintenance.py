@@ -25,7 +25,7 @@ from store.database import Database
 from store.derived.vector_indexes import VectorIndexes
 from store.erasure import Erasures
 from store.errors import ResourceBusy
-from store.maintenance import Pruning, Schedule, WordsAnew
+from store.maintenance import Ending, Pruning, Schedule, WordsAnew
 from store.recall.jobs import RecallJobs
 from workers.maintenance import Maintainer, Needs, Task, Told, index_task, recall_check_task, tasks_of
 
@@ -110,7 +110,7 @@ async def _run_maintenance(
     try:
         clock = await DatabaseClock.asked(database)
         jobs, erasures, words = RecallJobs(database, clock), Erasures(database, clock), WordsAnew(database)
-        needs = Needs(Pruning(database), jobs, erasures, settings.maintenance, clock, words)
+        needs = Needs(Pruning(database), jobs, erasures, settings.maintenance, clock, words, Ending(database, clock))
         near = create_linking_task(settings, database, create_embedder(settings.embedding, settings.data), clock)
         others = (near, recall_check_task(database, settings.recall), index_task(indexes))
         tasks = {task.name: task for task in (*tasks_of(needs), *others)}

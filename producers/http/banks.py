@@ -58,8 +58,9 @@ def bank_routes(memory: Memory, keys: Keys) -> APIRouter:
     @router.patch(
         "/banks/{bank:name}",
         **describe_route(
-            "Change a bank's language",
-            "New words are cut by the new language at once, older ones follow until `settled`.",
+            "Change a bank's language or end",
+            "New words are cut by the new language at once, older ones follow until `settled`. With `expires_at` "
+            "null it never ends; one that has ended is there again.",
             Access.KEEPER,
             CHANGED,
             body=BankChange,

@@ -70,6 +70,7 @@ class UnitAnswer(WireModel):
     valid_to: datetime | None
     superseded_by: UUID | None
     version: int
+    expires_at: datetime | None
     facts: list[DrawnFact]
     links: list[LinkAnswer]
 
@@ -92,6 +93,7 @@ class UnitAnswer(WireModel):
         "valid_to": None,
         "superseded_by": None,
         "version": 1,
+        "expires_at": None,
         "facts": [],
         "links": [
             {
@@ -265,6 +267,7 @@ def unit_json(unit: Unit) -> dict[str, Any]:
         "valid_to": unit.valid_to,
         "superseded_by": unit.superseded_by and str(unit.superseded_by),
         "version": unit.version,
+        "expires_at": unit.expires_at,
         "facts": unit.facts,
         "links": [_link_json(link) for link in unit.links],
     }

@@ -31,7 +31,7 @@ class Action(Enum):
     LINK = "link units that others began"
     ERASE = "erase what others began"
     ERASE_SHARED = "erase whole sessions or the bank"
-    SET_LANGUAGE = "change its language"
+    CHANGE_BANK = "change its language or its end"
 
 
 #: What decides what every reader of a bank is shown first.

@@ -6,13 +6,14 @@ those that are shared with it; whatever else there is looks to it like what is n
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Literal, Self
 from uuid import UUID
 
-from pydantic import AfterValidator, ConfigDict
+from pydantic import AfterValidator, ConfigDict, model_validator
 
 from producers.errors import Invalid, PermissionDenied, Problem
-from producers.service.fields import BANK_BYTES, BankName, Name, Text, field_error
+from producers.service.fields import BANK_BYTES, BankName, Moment, Name, Text, field_error
 from producers.service.paging import Listing, PageAnswer, PageParameters, read_name
 from producers.service.wire import Done, WireModel
 from store.memory.turns import NewTurn
@@ -30,23 +31,34 @@ def _parse_language(code: str) -> str:
 
 
 class BankBody(WireModel):
-    """A bank to make: of a user, of an agent, of a user with an agent, or the host's."""
+    """A bank to make: of a user, of an agent, of a user with an agent, or the host's.
+
+    From `expires_at` on nothing of it is in any answer. A bank that is there keeps its end, unless it has ended.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     bank: BankName
     user_id: Name | None = None
     agent: Name | None = None
+    expires_at: Moment | None = None
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"bank": "trips", "user_id": "ana"}
 
 
 class BankChange(WireModel):
-    """What a bank is to be from now on: its language, `auto` or `none`."""
+    """What a bank is to be from now on: its language, `auto` or `none`; when it ends, null for never."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    language: Annotated[str, AfterValidator(_parse_language)]
+    language: Annotated[str, AfterValidator(_parse_language)] | None = None
+    expires_at: Moment | None = None
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> Self:
+        if self.language is None and "expires_at" not in self.model_fields_set:
+            raise field_error("needs language or expires_at")
+        return self
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"language": "en"}
 
@@ -69,6 +81,7 @@ class BankAnswer(WireModel):
     agent: UUID | None
     language: str
     settled: bool
+    expires_at: datetime | None
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "bank": "user:ana/trips",
@@ -77,6 +90,7 @@ class BankAnswer(WireModel):
         "agent": None,
         "language": "auto",
         "settled": True,
+        "expires_at": None,
     }
 
 
@@ -173,4 +187,11 @@ def describe_keeper(grant: Grant) -> str:
 def as_json(bank: Bank) -> dict[str, Any]:
     """Return a bank as the API shows it."""
     owners = {"user": bank.user and str(bank.user), "agent": bank.agent and str(bank.agent)}
-    return {"bank": bank.name, "scope": bank.scope, **owners, "language": bank.language, "settled": bank.settled}
+    return {
+        "bank": bank.name,
+        "scope": bank.scope,
+        **owners,
+        "language": bank.language,
+        "settled": bank.settled,
+        "expires_at": bank.expires_at,
+    }

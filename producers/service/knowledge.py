@@ -57,13 +57,17 @@ class _Body(WireModel):
 
 
 class DocumentBody(_Body):
-    """A document: its text, or the sha256 (hexadecimal) of a file whose words come as turns that name it."""
+    """A document: its text, or the sha256 (hexadecimal) of a file whose words come as turns that name it.
+
+    From `expires_at` on a text is in no answer.
+    """
 
     content: Text | None = Field(None, min_length=1)
     content_hash: str | None = Field(None, pattern="^[0-9a-f]{64}$")
     title: Name | None = None
     user_id: Name | None = None
     occurred_at: Moment | None = None
+    expires_at: Moment | None = None
     metadata: dict[Text, Text] = Field(default_factory=dict)
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
@@ -250,6 +254,7 @@ class Knowledge:
             title=body.title,
             user_id=resolve_speaker(grant, body.user_id),
             occurred_at=body.occurred_at,
+            expires_at=body.expires_at,
             metadata=body.metadata,
             agent=grant.agent,
         )

@@ -52,15 +52,23 @@ class Memory:
         space = space_for(grant, body)
         if not grant.allows(body.bank.removeprefix(space.prefix)) and not grant.allows(body.bank):
             raise PermissionDenied("this key does not reach this bank")
-        return await self._parts.banks.create(grant.host_id, space.user, fit_name(space.name(body.bank)))
+        name = fit_name(space.name(body.bank))
+        return await self._parts.banks.create(grant.host_id, space.user, name, body.expires_at)
 
     async def change_bank(self, grant: Grant, bank: str, asked: Any) -> Bank:
-        """Change a bank's language; its words follow. Raises Invalid, NotFound, PermissionDenied, TurnBusy."""
+        """Change a bank's language, which its words follow, or its end.
+
+        Raises Invalid, NotFound, PermissionDenied, TurnBusy.
+        """
         require_write(grant)
         body = parse_body(BankChange, asked)
         bank = await self._parts.reach(grant, bank)
-        await self._parts.authorisation.require(grant, Action.SET_LANGUAGE, bank)
-        return await self._parts.banks.speak(grant.host_id, bank, body.language, grant.user)
+        await self._parts.authorisation.require(grant, Action.CHANGE_BANK, bank)
+        if body.language is not None:
+            changed = await self._parts.banks.speak(grant.host_id, bank, body.language, grant.user)
+        if "expires_at" in body.model_fields_set:
+            changed = await self._parts.banks.set_end(grant.host_id, bank, body.expires_at, grant.user)
+        return changed
 
     async def list_banks(self, grant: Grant, asked: BanksParameters) -> Page[Bank]:
         """List the banks a key reaches, by name. Raises Invalid."""

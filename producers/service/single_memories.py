@@ -36,7 +36,10 @@ MemoryId = Annotated[str, AfterValidator(session_name)]
 
 
 class MemoryBody(WireModel):
-    """A memory: its text, and the id it is kept under; without one, the same text is the same memory."""
+    """A memory: its text, and the id it is kept under; without one, the same text is the same memory.
+
+    From `expires_at` on it is in no answer.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -48,6 +51,7 @@ class MemoryBody(WireModel):
     user_id: Name | None = None
     occurred_at: Moment | None = None
     pinned: bool = False
+    expires_at: Moment | None = None
     metadata: dict[Text, Text] = Field(default_factory=dict, repr=False)
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
@@ -105,6 +109,7 @@ class SingleMemories:
             title=body.title,
             user_id=resolve_speaker(grant, body.user_id),
             occurred_at=body.occurred_at,
+            expires_at=body.expires_at,
             metadata=body.metadata | ({PINNED: "true"} if body.pinned else {}),
             agent=grant.agent,
         )

@@ -116,6 +116,7 @@ class TurnLifecycle:
             user_id=body.user_id,
             gateway=True,
             request=said.request,
+            expires_at=body.expires_at,
         )
 
     async def _append(self, grant: Grant, turn: NewTurn) -> Appended:

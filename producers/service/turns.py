@@ -132,7 +132,7 @@ def _message_of_item(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class TurnBody(WireModel):
-    """A completed turn as an agent hands it in."""
+    """A completed turn as an agent hands it in; from `expires_at` on what it says is in no answer."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -146,6 +146,7 @@ class TurnBody(WireModel):
     tags: list[Name] = Field(default_factory=list, max_length=MAX_TAGS)
     gateway: bool | None = None
     doc_id: DocumentId | None = None
+    expires_at: Moment | None = None
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "bank": "default",
@@ -216,6 +217,7 @@ def read_turn(value: Any, settings: ApiSettings) -> NewTurn:
         metadata=_turn_metadata(body),
         gateway=body.gateway is not False,
         gateway_asked=body.gateway,
+        expires_at=body.expires_at,
         doc_id=body.doc_id,
     )
 

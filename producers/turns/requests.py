@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import ConfigDict, Field
 
 from producers.errors import Invalid, Problem
-from producers.service.fields import BANK_BYTES, POSITION_MAX, TURN_BYTES, BankName, Name, session_name
+from producers.service.fields import BANK_BYTES, POSITION_MAX, TURN_BYTES, BankName, Moment, Name, session_name
 from producers.service.wire import Done, FreshnessBlock, WireModel
 from producers.turns.history import choose_current
 from producers.turns.items import Item, clean_items
@@ -67,10 +67,11 @@ class BeforeTurnBody(_LifecycleBody):
 
 
 class AfterTurnBody(_LifecycleBody):
-    """A turn that is over."""
+    """A turn that is over; from `expires_at` on what it says is in no answer."""
 
     input_items: Items = Field(default_factory=list, repr=False)
     output_items: Items = Field(default_factory=list, repr=False)
+    expires_at: Moment | None = None
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "bank": "default",

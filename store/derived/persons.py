@@ -3,7 +3,7 @@
 Read from projections alone; no model is asked. Each fact says where it comes from.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby
@@ -16,21 +16,21 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store.database import Database
 from store.derived.aliases import PERSONAL
 from store.derived.facts import Identity
+from store.expiry import LASTS
 from store.identity import user_id
 from store.tenancy.banks import space_ids
 from store.tenancy.spaces import Space
+from store.text.rules.facts import PASSING
 
-#: What is to be done today is no trait of anybody.
-PASSING = ("today_task", "weekly_task")
 #: Entities that are told of.
 BESIDE = 12
 
-_BANKS = """
+_BANKS = f"""
     banks as materialized (
         select b.bank_id, b.bank_name from afterturn.agent_memory_bank_t b
-         where b.host_id = :host and b.active
+         where b.host_id = :host and b.active and {LASTS.format(of="b")}
            and (cast(:banks as text[]) is null or b.bank_name = any(cast(:banks as text[])))
-    )"""
+    )"""  # noqa: S608 - put together from constants
 # Everything a bank takes for the same person as this name, and the name itself.
 SUBJECTS = text(f"""
     with {_BANKS}
@@ -43,19 +43,20 @@ SUBJECTS = text(f"""
        and p.folded = afterturn.folded(:name) and p.kind = any(cast(:personal as text[]))
       join afterturn.entity_profile_t a
         on a.host_id = :host and a.bank_id = b.bank_id and a.canonical_id = p.canonical_id""")  # noqa: S608 - put together from constants
-_OF_USER = """
+_OF_USER = f"""
     afterturn.agent_memory_unit_t u
     join banks b on b.bank_id = u.bank_id
     join afterturn.fact_t f on f.host_id = :host and f.bank_id = u.bank_id and f.unit_id = u.unit_id
    where u.host_id = :host and u.user_id = :user and u.origin = 'extraction' and u.active
+     and {LASTS.format(of="u")}
      and (cast(:subjects as text[]) is null or f.subject = any(cast(:subjects as text[])))"""
-_OF_NAME = """
+_OF_NAME = f"""
     banks b
     join afterturn.fact_t f
       on f.host_id = :host and f.bank_id = b.bank_id and f.subject = any(cast(:subjects as text[]))
     join afterturn.agent_memory_unit_t u
       on u.host_id = :host and u.bank_id = f.bank_id and u.unit_id = f.unit_id and u.active
-   where true"""
+   where {LASTS.format(of="u")}"""
 # Facts that follow each other with one value are one row: since when, in how many turns, and the newest of them.
 _FACTS = """
     with {banks}, stated as materialized (
@@ -157,8 +158,9 @@ class Person:
 class Persons:
     """Tells what is known of people."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
+        self._clock = clock
 
     async def of(
         self, host: UUID, space: Space, whom: Whom, *, banks: Sequence[str] | None, history: bool, limit: int
@@ -167,7 +169,7 @@ class Persons:
 
         At most `limit` facts; with `history` also those that something else replaced, beneath what replaced them.
         """
-        place = {"host": host, "banks": None if banks is None else list(banks)}
+        place = {"host": host, "banks": None if banks is None else list(banks), "now": self._clock()}
         async with self._database.scoped(host, *space_ids(host, space)) as connection:
             subjects = None if whom.name is None else await _read_subjects(connection, place, whom.name)
             rows = await _read_fact_rows(connection, {**place, "history": history, "limit": limit + 1}, whom, subjects)
@@ -226,7 +228,7 @@ async def _read_subjects(connection: AsyncConnection, place: Mapping[str, Any], 
 async def _read_fact_rows(
     connection: AsyncConnection, place: Mapping[str, Any], whom: Whom, subjects: Sequence[str] | None
 ) -> Sequence[Row[Any]]:
-    arguments = {**place, "subjects": subjects, "passing": list(PASSING)}
+    arguments = {**place, "subjects": subjects, "passing": sorted(PASSING)}
     if whom.user is None:
         return (await connection.execute(OF_NAME, arguments)).all()
     return (await connection.execute(OF_USER, {**arguments, "user": user_id(place["host"], whom.user)})).all()

@@ -18,6 +18,7 @@ from store.database_outage import state_of
 from store.erasure import requests
 from store.erasure.ages import count_old, erase_old, old_enough
 from store.erasure.banks import BANK, ISSUED, begin_bank, erase_page
+from store.erasure.ended import erase_ended, has_ended, to_number
 from store.erasure.requests import Erasure, Kind, Receipt, Target
 from store.erasure.units import ERASE_EVENTS, SCRUB_SESSIONS, Place, erase_units
 from store.erasure.users import by_bank, erase_keys, erase_written, next_page
@@ -163,6 +164,19 @@ class Erasures:
             await connection.execute(LOCK_BANK, {"bank": bank})
             if running := await requests.find_running(connection, host, Kind.AGE, bank):
                 return running
+            await requests.save_progress(connection, await requests.begin_request(connection, erasure))
+        return erasure.erasure_id
+
+    async def ended(self, host: UUID, bank: UUID, before: datetime) -> UUID | None:
+        """Take in the erasure of what of a bank had an end and reached it before that; None when there is nothing."""
+        erasure = Erasure(host, uuid4(), Kind.ENDED, bank, bank, self._clock(), upto=to_number(before))
+        async with self._database.tenant(host) as connection:
+            await connection.execute(LOCK_LOG)
+            await connection.execute(LOCK_BANK, {"bank": bank})
+            if running := await requests.find_running(connection, host, Kind.ENDED, bank):
+                return running
+            if not await has_ended(Place(connection, erasure, bank), before):
+                return None
             await requests.save_progress(connection, await requests.begin_request(connection, erasure))
         return erasure.erasure_id
 
@@ -333,6 +347,8 @@ async def _page_of_bank(connection: AsyncConnection, erasure: Erasure) -> bool:
             return await _page_of_session(place)
         case Kind.AGE:
             return await erase_old(place)
+        case Kind.ENDED:
+            return await erase_ended(place)
         case _:
             await erase_units(place, [erasure.target])
             return False

@@ -76,6 +76,8 @@ class Kind(StrEnum):
     BANK = "bank"
     #: What was said in a bank and is old; asked for by maintenance, never at a door.
     AGE = "age"
+    #: What of a bank had an end and reached it some time ago; asked for by maintenance.
+    ENDED = "ended"
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,7 @@ class Bank(EventData):
     user_id: UUID | None = None
     disposition: Mapping[str, JsonValue] | None = None
     background: str | None = None
+    expires_at: AwareDatetime | None = None
 
 
 class DocKey(EventData):
@@ -104,6 +105,7 @@ class Unit(UnitKey):
     source_memory_ids: tuple[UUID, ...] = ()
     embedding_model: str | None = None
     bytes: Bytes = None
+    expires_at: AwareDatetime | None = None
 
 
 class RetainedUnit(Unit):

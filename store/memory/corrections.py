@@ -37,7 +37,7 @@ LOCK = text("""
 STATE = text("""
     select u.unit_id, u.content, u.fact_type, u.event_date, u.doc_id, u.context, u.occurred_start, u.occurred_end,
            u.mentioned_at, cast(u.metadata as text) as metadata, u.proof_count, u.source_memory_ids, u.origin, u.role,
-           u.name, u.session_id, u.turn_id, u.position, u.bytes, u.aggregate_version
+           u.name, u.session_id, u.turn_id, u.position, u.bytes, u.expires_at, u.aggregate_version
       from afterturn.agent_memory_unit_t u
      where u.host_id = :host and u.bank_id = :bank and u.unit_id = :unit and u.active""")
 # Whoever reads the turn just now has read the old text; what is locked by a claim is about to be read.
@@ -52,7 +52,7 @@ READ_NOW = text("""
            > (select count(*) from free where status <> 'running')""")
 # Facts stand in the turn of what they were drawn from.
 DRAWN = text("""
-    select f.unit_id, f.aggregate_version, f.content
+    select f.unit_id, f.aggregate_version, f.content, f.expires_at
       from afterturn.agent_memory_unit_t f
      where f.host_id = :host and f.bank_id = :bank and f.turn_id = :turn and f.origin = 'extraction' and f.active
        and :unit = any(f.source_memory_ids)
@@ -76,7 +76,7 @@ LAST_WRITTEN = text("""
 #: Where single memories come from.
 MEMORY = "memory"
 #: What a state says of which it says nothing.
-NO_STATE: Mapping[str, None] = {"context": None}
+NO_STATE: Mapping[str, None] = {"context": None, "expiresAt": None}
 #: Where a unit's metadata say that it is told with every answer; `store.recall.pinned_arm` looks there.
 PINNED = "pinned"
 #: What a fact was read as: not true of another text, so that a corrected fact takes no other's place.
@@ -219,15 +219,18 @@ def _state_of(unit: Row[Any]) -> dict[str, Any]:
         "mentionedAt": unit.mentioned_at,
         "metadata": orjson.loads(unit.metadata),
         "context": unit.context,
+        "expiresAt": unit.expires_at,
     }
 
 
 def _rewords(unit: Row[Any], state: Mapping[str, Any]) -> bool:
-    """Say whether a unit is found by other words in this state: by its text, and by what stands beside it."""
-    return (unit.content, unit.context, unit.event_date) != (
+    """Say whether other words lead to a unit in this state, or other facts follow from it: they end when it does."""
+    ends = state.get("expiresAt")
+    return (unit.content, unit.context, unit.event_date, unit.expires_at) != (
         state["content"],
         state.get("context"),
         _moment_of(state["eventDate"]),
+        None if ends is None else _moment_of(ends),
     )
 
 
@@ -279,6 +282,7 @@ def _updated_event(
         "occurredStart": unit.occurred_start,
         "occurredEnd": unit.occurred_end,
         "mentionedAt": unit.mentioned_at,
+        "expiresAt": unit.expires_at,
     }
     fields = {
         "unitId": unit.unit_id,

@@ -13,9 +13,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from store import identity
 from store.database import Database
 from store.errors import NotFound
+from store.expiry import BANK_LASTS
 from store.log.append import append_events, read_versions
 from store.log.catalog import EventType, aggregate_id
 from store.log.envelope import Origin, build_command
+from store.memory.reflections import STILL_DRAWN
 from store.tenancy.quotas import charge_quota, within_quota
 
 #: What a quota is charged for a link: it holds no text, only two ids, a type and a weight.
@@ -31,13 +33,13 @@ DIRECTIVE = text("""
     select v.directive_id, v.name, v.content, v.priority, v.laid_down_by, v.active, v.bytes
       from afterturn.agent_memory_directive_t v
      where v.host_id = :host and v.bank_id = :bank and v.directive_id = :directive""")
-DIRECTIVES = text("""
+DIRECTIVES = text(f"""
     select v.directive_id, v.name, v.content, v.priority, v.laid_down_by from afterturn.agent_memory_directive_t v
-     where v.host_id = :host and v.bank_id = :bank and v.active
+     where v.host_id = :host and v.bank_id = :bank and v.active and {BANK_LASTS}
        and (cast(:id as uuid) is null
             or (-cast(v.priority as bigint), v.name, v.directive_id)
                > (-cast(:priority as bigint), cast(:name as text), cast(:id as uuid)))
-     order by -cast(v.priority as bigint), v.name, v.directive_id limit :limit""")
+     order by -cast(v.priority as bigint), v.name, v.directive_id limit :limit""")  # noqa: S608 - put together from constants
 UNITS = text("""
     select count(*) from afterturn.agent_memory_unit_t u
      where u.host_id = :host and u.bank_id = :bank and u.unit_id = any(cast(:units as uuid[])) and u.active""")
@@ -45,11 +47,12 @@ LINK = text("""
     select l.weight, l.active, l.bytes from afterturn.agent_memory_link_t l
      where l.host_id = :host and l.bank_id = :bank and l.from_unit_id = :first and l.to_unit_id = :second
        and l.link_type = :kind""")
-REFLECTIONS = text("""
+# What was drawn from something that has ended has ended with it, whether or not a stage has seen that.
+REFLECTIONS = text(f"""
     select r.reflection_id, r.content, r.update_ts from afterturn.agent_memory_reflection_t r
-     where r.host_id = :host and r.bank_id = :bank and r.active
+     where r.host_id = :host and r.bank_id = :bank and r.active and {BANK_LASTS} and {STILL_DRAWN}
        and (cast(:id as uuid) is null or (r.update_ts, r.reflection_id) < (cast(:at as timestamptz), cast(:id as uuid)))
-     order by r.update_ts desc, r.reflection_id desc limit :limit""")
+     order by r.update_ts desc, r.reflection_id desc limit :limit""")  # noqa: S608 - put together from constants
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +144,7 @@ class Curation:
     ) -> list[Directive]:
         """List the directives of a bank, the highest priority first, from behind one's priority, name and id."""
         priority, name, directive = after or (None, None, None)
-        place = {"host": host, "bank": identity.bank_id(host, bank), "limit": limit}
+        place = {"host": host, "bank": identity.bank_id(host, bank), "limit": limit, "now": self._clock()}
         place |= {"priority": priority, "name": name, "id": directive}
         async with self._database.tenant(host) as connection:
             return [Directive(*row) for row in await connection.execute(DIRECTIVES, place)]
@@ -197,6 +200,7 @@ class Curation:
         """List what a bank came to see, the newest first, from behind one's time and id."""
         at, reflection = after or (None, None)
         place = {"host": host, "bank": identity.bank_id(host, bank), "limit": limit, "at": at, "id": reflection}
+        place["now"] = self._clock()
         async with self._database.tenant(host) as connection:
             return [Reflection(*row) for row in await connection.execute(REFLECTIONS, place)]
 

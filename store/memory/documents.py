@@ -19,6 +19,7 @@ from store import identity
 from store.database import Database
 from store.derived import bank_state
 from store.errors import NotFound, TurnBusy
+from store.expiry import BANK_LASTS
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_envelope, build_offer
@@ -46,22 +47,28 @@ LOCK = text("""
 LOCK_ALONE = text("""
     select afterturn.enter_log(),
            pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))""")
+# A document ends with its own units, which all have one end.
+_DOC_LASTS = """not exists (
+    select from afterturn.agent_memory_unit_t u
+     where u.host_id = o.host_id and u.bank_id = o.bank_id and u.doc_id = o.doc_id and u.origin = 'document'
+       and u.expires_at <= cast(:now as timestamptz))"""
 # A document of which something was erased is not the content any more, whatever of it is left.
-LIVING = text("""
-    select o.doc_id, o.active and o.content_hash is not null as whole,
+# What has ended is not there any more: the same content begins anew.
+LIVING = text(f"""
+    select o.doc_id, o.active and o.content_hash is not null and {_DOC_LASTS} as whole,
            (select t.position from afterturn.turn_t t where t.host_id = o.host_id and t.turn_id = o.doc_id) as position
       from afterturn.agent_memory_doc_t o
-     where o.host_id = :host and o.bank_id = :bank and o.doc_id = any(cast(:docs as uuid[]))""")
+     where o.host_id = :host and o.bank_id = :bank and o.doc_id = any(cast(:docs as uuid[]))""")  # noqa: S608 - put together from constants
 POSITION = text("""
     select s.position from afterturn.event_store_t s
      where s.host_id = :host and s.aggregate_id = :subject and s.aggregate_version = 1""")
-_SHOWN = """
+_SHOWN = f"""
     select o.doc_id, o.content_hash, o.title, cast(o.metadata as text) as metadata, o.occurred_at, o.update_ts,
            o.aggregate_version,
            (select count(*) from afterturn.agent_memory_unit_t u
              where u.host_id = o.host_id and u.bank_id = o.bank_id and u.doc_id = o.doc_id and u.active) as units
       from afterturn.agent_memory_doc_t o
-     where o.host_id = :host and o.bank_id = :bank and o.active"""
+     where o.host_id = :host and o.bank_id = :bank and o.active and {_DOC_LASTS} and {BANK_LASTS}"""  # noqa: S608 - put together from constants
 GET = text(f"{_SHOWN} and o.doc_id = :doc")
 LIST = text(f"""{_SHOWN}
        and (cast(:at as timestamptz) is null
@@ -73,7 +80,7 @@ LIST = text(f"""{_SHOWN}
 class NewDocument:
     """A document as a door hands it in. Without `text`, the units come with turns that name the document.
 
-    `agent`: the agent whose key hands it in.
+    `agent`: the agent whose key hands it in. `expires_at`: from then on its text is in no answer, nor the document.
     """
 
     bank: str
@@ -85,6 +92,7 @@ class NewDocument:
     metadata: Mapping[str, str] = field(default_factory=dict, repr=False)
     private_to: str | None = None
     agent: str | None = None
+    expires_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +197,7 @@ class Documents:
 
     async def list(self, host: UUID, bank: str, after: DocumentPlace | None, limit: int) -> list[Document]:
         """List the documents of a bank, those written last first, from behind `after`; at most `limit`."""
-        place = {"host": host, "bank": identity.bank_id(host, bank), "limit": limit}
+        place = {"host": host, "bank": identity.bank_id(host, bank), "limit": limit, "now": self._clock()}
         begin = {"at": None, "doc": None} if after is None else {"at": after.updated_at, "doc": after.doc_id}
         async with self._database.tenant(host) as connection:
             return [_build_document(row) for row in await connection.execute(LIST, {**place, **begin})]
@@ -221,16 +229,16 @@ class Documents:
         """Return the id under which this content lives, and where it was taken in whole; or would begin to live."""
         ids = [doc_id(bank, document.content_hash, life) for life in range(MOST_LIVES)]
         async with self._database.tenant(host) as connection:
-            rows = await connection.execute(LIVING, {"host": host, "bank": bank, "docs": ids})
+            rows = await connection.execute(LIVING, {"host": host, "bank": bank, "docs": ids, "now": self._clock()})
             lives = {row.doc_id: row for row in rows}
         for one in ids:
             if one not in lives or lives[one].whole:
                 return one, lives[one].position if one in lives else None
         return ids[-1], None
 
-    @staticmethod
-    async def _find(connection: AsyncConnection, host: UUID, bank: UUID, doc: UUID) -> Any:
-        row = (await connection.execute(GET, {"host": host, "bank": bank, "doc": doc})).one_or_none()
+    async def _find(self, connection: AsyncConnection, host: UUID, bank: UUID, doc: UUID) -> Any:
+        asked = {"host": host, "bank": bank, "doc": doc, "now": self._clock()}
+        row = (await connection.execute(GET, asked)).one_or_none()
         if row is None:
             raise NotFound("no such document")
         return row
@@ -287,6 +295,7 @@ def _prepare_document(
             **_retained_event(document, doc, unit, n, chunk),
             "eventDate": at.isoformat(),
             **_by_agent(host, document),
+            **({"expiresAt": document.expires_at} if document.expires_at else {}),
         }
         said = said_in(unit, lexical_text(document.title, at, chunk, rules), rules)
         events.append(open_envelope(build_envelope(origin, EventType.UNIT_RETAINED, (unit,), data), said))

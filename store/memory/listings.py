@@ -4,7 +4,7 @@ Each list is read behind a place, the values by which its last row was ordered (
 meanwhile shifts no page.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -15,6 +15,7 @@ from sqlalchemy import Row, TextClause, text
 
 from store import identity
 from store.database import Database
+from store.expiry import BANK_LASTS, LASTS
 from store.tenancy.banks import space_ids
 from store.tenancy.spaces import Space, space_of
 
@@ -22,44 +23,46 @@ from store.tenancy.spaces import Space, space_of
 SHOWN_CHARACTERS = 2_000
 
 # WHY no index of its own: it would be written with every turn, and a bank has few sessions beside its units.
-SESSIONS = text("""
+SESSIONS = text(f"""
     select h.session_name, h.session_id, h.turn_count, h.message_count, h.last_position, h.update_ts
       from afterturn.agent_session_history_t h
-     where h.host_id = :host and h.bank_id = :bank and h.active
+     where h.host_id = :host and h.bank_id = :bank and h.active and {BANK_LASTS}
        and (cast(:position as bigint) is null
             or (h.last_position, h.session_id) < (cast(:position as bigint), cast(:session as uuid)))
-     order by h.last_position desc, h.session_id desc limit :limit""")
+     order by h.last_position desc, h.session_id desc limit :limit""")  # noqa: S608 - put together from constants
 # A turn stands where the first of its messages that is remembered does.
-TURNS = text("""
+TURNS = text(f"""
     select u.turn_name, u.seq, t.position, t.accepted_at,
            (select count(*) from afterturn.agent_memory_unit_t m
              where m.host_id = u.host_id and m.bank_id = u.bank_id and m.turn_id = u.turn_id
-               and m.origin = 'message' and m.active) as messages
+               and m.origin = 'message' and m.active and {LASTS.format(of="m")}) as messages
       from afterturn.agent_memory_unit_t u
       join afterturn.turn_t t on t.host_id = u.host_id and t.turn_id = u.turn_id
      where u.host_id = :host and u.bank_id = :bank and u.session_id = :session and u.seq > :seq and u.active
+       and {LASTS.format(of="u")} and {BANK_LASTS}
        and not exists (select from afterturn.agent_memory_unit_t p
                         where p.host_id = u.host_id and p.bank_id = u.bank_id and p.turn_id = u.turn_id
-                          and p.seq < u.seq and p.active)
-     order by u.seq limit :limit""")
+                          and p.seq < u.seq and p.active and {LASTS.format(of="p")})
+     order by u.seq limit :limit""")  # noqa: S608 - put together from constants
 # The item itself is kept in the log alone, as in SessionHistory.
-MESSAGES = text("""
+MESSAGES = text(f"""
     select u.unit_id, u.ordinal, u.role, u.name, u.content, u.event_date,
            cast(e.payload->'data'->'parts' as text) as parts
       from afterturn.agent_memory_unit_t u
       left join afterturn.event_store_t e
         on e.host_id = u.host_id and e.bank_id = u.bank_id and e.position = u.position
      where u.host_id = :host and u.bank_id = :bank and u.turn_id = :turn and u.origin = 'message' and u.active
-     order by u.ordinal""")
-UNITS = text("""
+       and {LASTS.format(of="u")} and {BANK_LASTS}
+     order by u.ordinal""")  # noqa: S608 - put together from constants
+UNITS = text(f"""
     select u.unit_id, u.fact_type, left(u.content, :shown) as content, char_length(u.content) > :shown as cut, u.origin,
            u.session_name, u.turn_name, u.ordinal, u.role, u.name, u.event_date, u.position
       from afterturn.agent_memory_unit_t u
-     where u.host_id = :host and u.bank_id = :bank and u.active
+     where u.host_id = :host and u.bank_id = :bank and u.active and {LASTS.format(of="u")} and {BANK_LASTS}
        and (cast(:unit as uuid) is null or u.unit_id > cast(:unit as uuid))
-     order by u.unit_id limit :limit""")
+     order by u.unit_id limit :limit""")  # noqa: S608 - put together from constants
 # From user to user over an index, whatever each of them said; under the policy of scopes where banks are narrowed.
-USERS = text("""
+USERS = text(f"""
     with recursive users as (
         (select u.user_id from afterturn.agent_memory_unit_t u
           where u.host_id = :host and u.active and u.user_id > cast(:user as uuid) order by u.user_id limit 1)
@@ -73,8 +76,9 @@ USERS = text("""
        and exists (select from afterturn.agent_memory_unit_t u
                      join afterturn.agent_memory_bank_t b on b.host_id = u.host_id and b.bank_id = u.bank_id
                     where u.host_id = :host and u.user_id = w.user_id and u.active and b.active
+                      and {LASTS.format(of="u")} and {LASTS.format(of="b")}
                       and (cast(:names as text[]) is null or b.bank_name = any(cast(:names as text[]))))
-     limit :limit""")
+     limit :limit""")  # noqa: S608 - put together from constants
 OWN_BANKS = text("""
     select b.user_id, min(b.bank_name) as bank_name from afterturn.agent_memory_bank_t b
      where b.host_id = :host and b.user_id = any(cast(:users as uuid[])) and b.active group by 1""")
@@ -146,8 +150,9 @@ class UserListed:
 class Listings:
     """Reads lists; a bank that is not there has none."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
+        self._clock = clock
 
     async def sessions(self, host: UUID, bank: str, after: tuple[int, UUID] | None, limit: int) -> list[SessionListed]:
         """List the sessions of a bank, the one with the newest turn first.
@@ -185,7 +190,7 @@ class Listings:
         asked = {"user": after or BEFORE_ALL, "system": identity.user_id(host, None), "limit": limit}
         narrowed = None if names is None else list(names)
         async with self._database.scoped(host, *space_ids(host, space)) as connection:
-            found = await connection.execute(USERS, {"host": host, "names": narrowed, **asked})
+            found = await connection.execute(USERS, {"host": host, "names": narrowed, "now": self._clock(), **asked})
             users = list(found.scalars())
             owners = await connection.execute(OWN_BANKS, {"host": host, "users": users})
             known = {row.user_id: space_of(row.bank_name).user for row in owners}
@@ -193,7 +198,7 @@ class Listings:
 
     async def _read(self, statement: TextClause, host: UUID, bank: str, asked: Mapping[str, Any]) -> Sequence[Any]:
         async with self._database.tenant(host) as connection:
-            place = {"host": host, "bank": identity.bank_id(host, bank), **asked}
+            place = {"host": host, "bank": identity.bank_id(host, bank), "now": self._clock(), **asked}
             return (await connection.execute(statement, place)).all()
 
 

@@ -37,6 +37,7 @@ LOOKS, LOOK_AGAIN_S = 200, 0.025
 
 LIVES = text("""
     select count(*) as lives, min(cast(u.unit_id as text)) filter (where u.active) as living,
+           coalesce(bool_or(u.expires_at <= :now) filter (where u.active), false) as ended,
            min(u.mentioned_at) filter (where u.active) as created_at
       from afterturn.agent_memory_unit_t u
      where u.host_id = :host and u.bank_id = :bank and u.session_id = :session and u.origin = 'memory'""")
@@ -51,6 +52,7 @@ class NewMemory:
 
     `kind`: its fact type. `occurred_at`: when it happened, None for when it was written. `created_at`: when it was
     first written, None for now; a memory that is replaced keeps what it has. `metadata` is JSON, kept as it is.
+    `expires_at`: from then on it is in no answer.
     `agent`: the agent whose key hands it in.
     """
 
@@ -63,6 +65,7 @@ class NewMemory:
     occurred_at: datetime | None = None
     created_at: datetime | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    expires_at: datetime | None = None
     private_to: str | None = None
     agent: str | None = None
 
@@ -86,6 +89,7 @@ class _Lives:
 
     count: int
     living: UUID | None
+    ended: bool
     created_at: datetime | None
 
 
@@ -122,7 +126,7 @@ class Memories:
         """Return the unit that a memory is. Raises NotFound for what is unknown, ended or foreign."""
         bank_id = identity.bank_id(host, bank)
         lives = await self._read_lives(host, bank_id, memory_session(bank_id, memory_id))
-        if lives.living is None:
+        if lives.living is None or lives.ended:
             raise NotFound("no such memory")
         return lives.living
 
@@ -175,8 +179,9 @@ class Memories:
 
     async def _read_lives(self, host: UUID, bank: UUID, session: UUID) -> _Lives:
         async with self._database.tenant(host) as connection:
-            row = (await connection.execute(LIVES, {"host": host, "bank": bank, "session": session})).one()
-        return _Lives(row.lives, UUID(row.living) if row.living else None, row.created_at)
+            place = {"host": host, "bank": bank, "session": session, "now": self._clock()}
+            row = (await connection.execute(LIVES, place)).one()
+        return _Lives(row.lives, UUID(row.living) if row.living else None, row.ended, row.created_at)
 
 
 def _origin_of(host: UUID, memory: NewMemory, now: datetime) -> Origin:
@@ -198,6 +203,7 @@ def _state_of(memory: NewMemory, created_at: datetime) -> dict[str, Any]:
         "mentionedAt": created_at,
         "metadata": dict(memory.metadata),
         **({"context": memory.title} if memory.title else {}),
+        **({"expiresAt": memory.expires_at} if memory.expires_at else {}),
     }
 
 

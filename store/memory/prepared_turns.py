@@ -39,6 +39,7 @@ class NewTurn:
     `doc_id`: the document (of this bank) that the turn was read from.
     `private_to`: the user whose own the bank shall be, should this turn be its first; most names say that themselves.
     `agent`: the agent whose key hands it in; what it begins is that agent's.
+    `expires_at`: from then on its messages and what was drawn from them are in no answer.
     `request`: the JSON that makes two turns the same, where the messages are only what was new of it; else these do.
     """
 
@@ -55,6 +56,7 @@ class NewTurn:
     doc_id: UUID | None = None
     agent: str | None = None
     request: Any = field(default=None, repr=False)
+    expires_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,7 @@ def _digest_turn(turn: NewTurn, key: bytes) -> bytes:
         [[m.role, m.name, m.content, _format_timestamp(m.occurred_at), m.parts] for m in turn.messages]
         if turn.request is None
         else {"request": turn.request},
+        *([_format_timestamp(turn.expires_at)] if turn.expires_at else []),
     ]
     # hmac.digest is slower for what is short, and lets the interpreter go for a moment each time.
     return hmac.new(key, orjson.dumps(body, option=orjson.OPT_SORT_KEYS), "sha256").digest()
@@ -236,4 +239,5 @@ def _retained_event(turn: NewTurn, n: int, unit: UUID, at: datetime, place: Mapp
         "role": message.role,
         "name": message.name,
         **({"parts": message.parts} if message.parts else {}),
+        **({"expiresAt": turn.expires_at} if turn.expires_at else {}),
     }

@@ -12,6 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from store.errors import IsReflection, NotFound
+from store.expiry import BANK_LASTS, BEFORE_ALL, LASTS
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
@@ -34,7 +35,20 @@ GET = text(f"""
        and not exists (select from unnest(s.sources) f(unit_id)
                          left join afterturn.agent_memory_unit_t u
                            on u.host_id = :host and u.bank_id = :bank and u.unit_id = f.unit_id and u.active
-                        where u.unit_id is null)""")  # noqa: S608 - constants of ours
+                          and {LASTS.format(of="u")}
+                        where u.unit_id is null)
+       and {BANK_LASTS}""")  # noqa: S608 - constants of ours
+
+#: Whether nothing has ended that the reflection `r` was drawn from.
+STILL_DRAWN = f"""not exists (
+    select from jsonb_array_elements_text((
+               select e.payload->'data'->'sourceMemoryIds' from afterturn.event_store_t e
+                where e.host_id = r.host_id and e.aggregate_id = concat_ws('|', r.host_id, r.bank_id, r.reflection_id)
+                  and e.event_type in ('{EventType.REFLECTION_CREATED}', '{EventType.REFLECTION_UPDATED}')
+                order by e.aggregate_version desc limit 1)) f(id)
+      join afterturn.agent_memory_unit_t u
+        on u.host_id = r.host_id and u.bank_id = r.bank_id and u.unit_id = cast(f.id as uuid)
+     where u.expires_at <= cast(:now as timestamptz))"""  # noqa: S608 - constants of ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +63,12 @@ class Reflection:
     sources: tuple[UUID, ...]
 
 
-async def read_reflection(connection: AsyncConnection, host: UUID, bank: UUID, reflection: UUID) -> Reflection:
-    """Return a living reflection. Raises NotFound, for any other unit, too."""
-    row = (await connection.execute(GET, {"host": host, "bank": bank, "reflection": reflection})).one_or_none()
+async def read_reflection(
+    connection: AsyncConnection, host: UUID, bank: UUID, reflection: UUID, now: datetime = BEFORE_ALL
+) -> Reflection:
+    """Return a living reflection, all of whose facts last at `now`. Raises NotFound, for any other unit, too."""
+    place = {"host": host, "bank": bank, "reflection": reflection, "now": now}
+    row = (await connection.execute(GET, place)).one_or_none()
     if row is None:
         raise NotFound("no such unit")
     return Reflection(reflection, row.content, row.version, row.updated_at, row.position, tuple(row.sources))

@@ -1,6 +1,6 @@
 """What stands in a session, newest last, with the items as agents handed them in; and the facts that hold."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -11,36 +11,40 @@ from sqlalchemy import text
 
 from store import identity
 from store.database import Database
+from store.expiry import BANK_LASTS, LASTS
 from store.ledger.stages import OWN, Stage
 
 # The item itself is kept in the log alone: once, and where an erasure takes it away.
-RECENT = text("""
+RECENT = text(f"""
     select u.unit_id, u.role, u.content, cast(e.payload->'data'->'parts' as text) as parts
       from afterturn.agent_memory_unit_t u
       left join afterturn.event_store_t e
         on e.host_id = u.host_id and e.bank_id = u.bank_id and e.position = u.position
      where u.host_id = :host and u.bank_id = :bank and u.session_id = :session and u.origin = 'message' and u.active
-     order by u.seq desc limit :most""")
+       and {LASTS.format(of="u")} and {BANK_LASTS}
+     order by u.seq desc limit :most""")  # noqa: S608 - put together from constants
 # A fact of a turn that was forgotten holds no more: its unit has ended with it.
-HOLDING = text("""
+HOLDING = text(f"""
     select f.fact_id, f.key, f.value, f.subject
       from afterturn.fact_t f
       join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)
      where f.host_id = :host and f.bank_id = :bank and f.valid_to is null and u.active
+       and {LASTS.format(of="u")} and {BANK_LASTS}
        and (cast(:session as uuid) is null or u.session_id = cast(:session as uuid))
-     order by f.valid_from desc, f.position desc limit :most""")
+     order by f.valid_from desc, f.position desc limit :most""")  # noqa: S608 - put together from constants
 
-OVERVIEW = text("""
+OVERVIEW = text(f"""
     select s.turn_count, s.message_count, s.update_ts,
-           (select cast(coalesce(jsonb_object_agg(t.tier, t.facts), '{}') as text)
+           (select cast(coalesce(jsonb_object_agg(t.tier, t.facts), '{{}}') as text)
               from (select coalesce(u.metadata->>'tier', '') as tier, count(*) as facts
                       from afterturn.fact_t f
                       join afterturn.agent_memory_unit_t u using (host_id, bank_id, unit_id)
                      where f.host_id = :host and f.bank_id = :bank and f.valid_to is null and u.active
-                       and u.session_id = :session
+                       and {LASTS.format(of="u")} and u.session_id = :session
                      group by 1) t) as facts
       from afterturn.agent_session_history_t s
-     where s.host_id = :host and s.bank_id = :bank and s.session_id = :session and s.active""")
+     where s.host_id = :host and s.bank_id = :bank and s.session_id = :session and s.active
+       and {BANK_LASTS}""")  # noqa: S608 - put together from constants
 UNDONE = text("""
     select l.stage, count(*) as undone from afterturn.ledger_t l
      where l.host_id = :host and l.bank_id = :bank and l.session_id = :session and l.undone
@@ -82,15 +86,16 @@ class HoldingFact:
 class SessionHistory:
     """Reads what was said in a session."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
         self._database = database
+        self._clock = clock
 
     async def recent(self, host: UUID, bank: str, session_id: str, most: int) -> list[KeptMessage]:
         """Return the newest messages of a session, oldest first; none of a session that is not there."""
         bank_id = identity.bank_id(host, bank)
         session = identity.session_id(bank_id, session_id)
         async with self._database.tenant(host) as connection:
-            asked = {"host": host, "bank": bank_id, "session": session, "most": most}
+            asked = {"host": host, "bank": bank_id, "session": session, "most": most, "now": self._clock()}
             rows = (await connection.execute(RECENT, asked)).all()
         return [
             KeptMessage(row.unit_id, row.role, row.content, orjson.loads(row.parts) if row.parts else ())
@@ -102,7 +107,7 @@ class SessionHistory:
         bank_id = identity.bank_id(host, bank)
         session = None if session_id is None else identity.session_id(bank_id, session_id)
         async with self._database.tenant(host) as connection:
-            asked = {"host": host, "bank": bank_id, "session": session, "most": most}
+            asked = {"host": host, "bank": bank_id, "session": session, "most": most, "now": self._clock()}
             rows = (await connection.execute(HOLDING, asked)).all()
         return [HoldingFact(row.fact_id, row.key, row.value, row.subject) for row in rows]
 
@@ -110,7 +115,7 @@ class SessionHistory:
         """Return how much stands in a session; None where there is no such session."""
         asked = _name_session(host, bank, session_id)
         async with self._database.tenant(host) as connection:
-            row = (await connection.execute(OVERVIEW, asked)).one_or_none()
+            row = (await connection.execute(OVERVIEW, {**asked, "now": self._clock()})).one_or_none()
         if row is None:
             return None
         undone = sum((await self.undone(host, bank, session_id)).values())

@@ -25,6 +25,7 @@ class TurnMessage:
     session_id: UUID
     session_name: str
     turn_name: str
+    expires_at: datetime | None = None
 
 
 async def read_messages(

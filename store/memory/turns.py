@@ -80,8 +80,8 @@ class TurnStore:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
-        self.sessions = SessionHistory(database)
-        self.listings = Listings(database)
+        self.sessions = SessionHistory(database, clock)
+        self.listings = Listings(database, clock)
         self._writes: WeakValueDictionary[UUID, Coalescer[list[PreparedTurn], list[Outcome]]] = WeakValueDictionary()
         self._digest_keys: dict[UUID, bytes] = {}
         # Sessions that lived when last written to: their turns need not bring what makes bank and session.

@@ -14,6 +14,7 @@ from store import identity
 from store.database import Database
 from store.derived import bank_state
 from store.errors import NotFound
+from store.expiry import BANK_LASTS, LASTS
 from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
@@ -24,11 +25,11 @@ from store.memory.links import Linked, links_of
 from store.memory.reflections import Reflection
 from store.tenancy.quotas import within_quota
 
-GET = text("""
+GET = text(f"""
     select u.unit_id, u.content, u.fact_type, u.origin, u.session_id, u.turn_id, u.session_name, u.turn_name,
            u.ordinal, u.role, u.name, u.event_date, u.position, u.aggregate_version,
-           cast(coalesce(o.metadata, '{}') || u.metadata as text) as metadata, u.source_memory_ids,
-           f.valid_from, f.valid_to, f.superseded_by,
+           cast(coalesce(o.metadata, '{{}}') || u.metadata as text) as metadata, u.source_memory_ids,
+           f.valid_from, f.valid_to, f.superseded_by, u.expires_at,
            array(select n.canonical_name
                    from afterturn.agent_memory_unit_entity_t l
                    join afterturn.agent_memory_entity_t n using (host_id, bank_id, entity_id)
@@ -39,7 +40,8 @@ GET = text("""
       left join afterturn.fact_t f on f.host_id = u.host_id and f.bank_id = u.bank_id and f.unit_id = u.unit_id
       left join afterturn.agent_memory_doc_t o
         on o.host_id = u.host_id and o.bank_id = u.bank_id and o.doc_id = u.doc_id
-     where u.host_id = :host and u.bank_id = :bank and u.unit_id = :unit and u.active""")
+     where u.host_id = :host and u.bank_id = :bank and u.unit_id = :unit and u.active
+       and {LASTS.format(of="u")} and {BANK_LASTS}""")  # noqa: S608 - put together from constants
 THERE = text("""
     select u.unit_id, u.session_id, u.turn_id, u.origin, u.aggregate_version, u.active
       from afterturn.agent_memory_unit_t u
@@ -67,8 +69,9 @@ class Unit:
     """A unit and where it comes from; names are the agent's own, `sources` the units a fact was drawn from.
 
     A fact that the projection stage has seen holds from `valid_from` to `valid_to` (None: still), when
-    `superseded_by` took its place; another unit has none of the three. `version` grows with every correction, `facts`
-    are those that were drawn from the unit itself, `links` its strongest links with others.
+    `superseded_by` took its place; another unit has none of the three. From `expires_at` on it is in no answer.
+    `version` grows with every correction, `facts` are those that were drawn from the unit itself, `links` its strongest
+    links with others.
     """
 
     unit_id: UUID
@@ -89,6 +92,7 @@ class Unit:
     valid_to: datetime | None = None
     superseded_by: UUID | None = None
     version: int = 1
+    expires_at: datetime | None = None
     facts: tuple[Drawn, ...] = ()
     links: tuple[Linked, ...] = ()
 
@@ -112,11 +116,14 @@ class Units:
         """Return a unit or reflection of a bank. Raises NotFound for what is unknown, forgotten or foreign."""
         async with self._database.tenant(host) as connection:
             bank_id = identity.bank_id(host, bank)
-            found = (await connection.execute(GET, {"host": host, "bank": bank_id, "unit": unit})).one_or_none()
+            now = self._clock()
+            asked = {"host": host, "bank": bank_id, "unit": unit, "now": now}
+            found = (await connection.execute(GET, asked)).one_or_none()
             if found is None:
-                return _unit_of_reflection(await reflections.read_reflection(connection, host, bank_id, unit))
+                return _unit_of_reflection(await reflections.read_reflection(connection, host, bank_id, unit, now))
             facts = await corrections.read_drawn_facts(connection, host, bank_id, found)
-            return _build_unit(found, facts, await links_of(connection, host, bank_id, unit))
+            lasting = [fact for fact in facts if fact.expires_at is None or fact.expires_at > now]
+            return _build_unit(found, lasting, await links_of(connection, host, bank_id, unit, now))
 
     async def authors(self, host: UUID, bank: str, units: Sequence[UUID]) -> set[Author]:
         """Return who began these units or reflections of a bank. Raises NotFound when one of them is not there."""
@@ -247,6 +254,7 @@ def _build_unit(row: Row[Any], facts: Sequence[Row[Any]], links: Sequence[Linked
         valid_to=row.valid_to,
         superseded_by=row.superseded_by,
         version=row.aggregate_version,
+        expires_at=row.expires_at,
         facts=tuple(Drawn(fact.unit_id, fact.content) for fact in facts),
         links=tuple(links),
     )

@@ -1,6 +1,7 @@
 """Who may be found at all: the filters of a question, as every arm applies them itself."""
 
 from collections.abc import Collection, Mapping
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -34,7 +35,9 @@ def conditions_of_any_kind(unit: str) -> str:
       and (cast(:tags as text[]) is null
            or jsonb_exists_any({metadata}->'tags', cast(:tags as text[])))
       and (cast(:metadata as jsonb) is null or {metadata} @> cast(:metadata as jsonb))
-      and (cast(:user as uuid) is null or {unit}.user_id = cast(:user as uuid))"""
+      and (cast(:user as uuid) is null or {unit}.user_id = cast(:user as uuid))
+      and (cast(:ended_by as timestamptz) is null or {unit}.expires_at is null
+           or {unit}.expires_at > cast(:ended_by as timestamptz))"""
 
 
 def own_session(query: RecallQuery, bank: UUID) -> UUID | None:
@@ -42,8 +45,13 @@ def own_session(query: RecallQuery, bank: UUID) -> UUID | None:
     return None if query.session_id is None else identity.session_id(bank, query.session_id)
 
 
-def filter_parameters(query: RecallQuery, bank: UUID, earlier: Collection[UUID] = ()) -> Mapping[str, Any]:
-    """Return the parameters of `filter_conditions`; `earlier` are units that were changed since, and known before."""
+def filter_parameters(
+    query: RecallQuery, bank: UUID, earlier: Collection[UUID] = (), ended_by: datetime | None = None
+) -> Mapping[str, Any]:
+    """Return the parameters of `filter_conditions`; `earlier` are units that were changed since, and known before.
+
+    `ended_by`: what has ended by then is not found; None where nothing of the bank has.
+    """
     session = own_session(query, bank)
     return {
         "kinds": list(query.kinds) or None,
@@ -55,6 +63,7 @@ def filter_parameters(query: RecallQuery, bank: UUID, earlier: Collection[UUID] 
         "tags": list(query.tags) or None,
         "metadata": orjson.dumps(dict(query.metadata)).decode() if query.metadata else None,
         "user": query.user,
+        "ended_by": ended_by,
     }
 
 

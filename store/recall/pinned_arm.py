@@ -21,6 +21,7 @@ MOST = 50
 PINNED = f"""
     select u.unit_id from afterturn.agent_memory_unit_t u
      where u.host_id = :host and u.bank_id = :bank and u.active and {IS_PINNED.format(unit="u")}
+       and (u.expires_at is null or u.expires_at > cast(:ended_by as timestamptz))
      order by u.position desc limit :pinned"""  # noqa: S608 - put together from constants
 
 

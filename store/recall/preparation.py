@@ -42,7 +42,14 @@ BANK = text("""
            case when s.units > 0 then s.tokens::float8 / s.units end as mean_length
       from afterturn.agent_memory_bank_t b
       left join afterturn.bank_statistics_t s on s.host_id = b.host_id and s.bank_id = b.bank_id
-     where b.host_id = :host and b.bank_id = :bank and b.active""")
+     where b.host_id = :host and b.bank_id = :bank and b.active
+       and (b.expires_at is null or b.expires_at > cast(:ended_by as timestamptz))""")
+
+# Whether something has ended: where nothing has, no arm looks for it. By the index `unit_expiring`.
+HAS_ENDED = """exists (
+    select from afterturn.agent_memory_unit_t u
+     where u.host_id = :host and u.bank_id = :bank and u.active and u.expires_at is not null
+       and u.expires_at <= cast(:ended_by as timestamptz))"""
 
 # How many units hold each term: as counted by the projection stage where that is many, else counted now, so that
 # the newest turns count too. And who speaks in a few of them: a speaker's name stands in the words of each of his
@@ -101,7 +108,7 @@ _PREPARE = f"""
               from ({STANDING}) v) as standing,
            (select t.accepted_at from afterturn.turn_t t where t.host_id = :host and t.bank_id = :bank
              order by t.position desc limit 1) as told_at,
-           array({PINNED}) as pinned
+           array({PINNED}) as pinned, {HAS_ENDED} as has_ended
       from ({FRESHNESS}) f left join ({BANK}) b on true"""  # noqa: S608 - put together from constants
 PREPARE = text(_PREPARE.format(newest="cast(null as int)"))
 #: The same for who wants the newest of its session left out: nobody else pays for looking at it.
@@ -119,6 +126,7 @@ class Preparation:
     be told again. `told_at`: when its last turn was accepted. `pinned`: what comes first.
     `earlier`: what was said otherwise when the question wants to know what was known then. `waiting`: postings of each
     term that are not in the index of words yet, packed. `more_pending`: very many rows are undone, not all are counted.
+    `ended_by`: the moment by which something of the bank has ended; None where nothing has.
     """
 
     freshness: Freshness
@@ -133,6 +141,7 @@ class Preparation:
     earlier: Mapping[UUID, Earlier] = field(default_factory=dict, repr=False)
     waiting: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     more_pending: bool = False
+    ended_by: datetime | None = None
 
 
 async def prepare_search(
@@ -143,8 +152,11 @@ async def prepare_search(
     question: Question,
     settings: RecallSettings,
     generation: int,
+    now: datetime,
 ) -> Preparation | Freshness:
     """Read all of it in the tenant's transaction; of a bank that does not exist there is its freshness alone.
+
+    `now`: the moment the question is about; what has ended by then is not read.
 
     What is written after this may be found by the search, but is not promised.
     """
@@ -152,7 +164,7 @@ async def prepare_search(
     changed, terms = await read_as_of(connection, host, query, question.rules[0]), [*question.words, *question.pairs]
     arguments = {
         **_tail_arguments(key, query, settings, generation),
-        **filters.filter_parameters(query, key["bank"], changed),
+        **filters.filter_parameters(query, key["bank"], changed, now),
         "terms": terms,
     }
     statement = PREPARE_SKIPPING if query.skip_recent else PREPARE
@@ -178,6 +190,7 @@ async def prepare_search(
         changed,
         waiting,
         row.more_pending,
+        now if row.has_ended else None,
     )
 
 

@@ -101,6 +101,7 @@ class Recaller:
                 question=question,
                 settings=self._settings,
                 generation=self._embedder.generation,
+                now=self._moment(query),
             )
         steps.done("prepare")
         if not isinstance(prepared, Preparation):
@@ -153,7 +154,7 @@ class Recaller:
     ) -> Search:
         """Return what every arm is told."""
         bank = identity.bank_id(host, query.bank)
-        now = query.as_of or query.known_at or self._clock()
+        now = self._moment(query)
         return Search(
             host=host,
             bank=bank,
@@ -162,7 +163,7 @@ class Recaller:
             generation=self._embedder.generation,
             vector=meaning.vector,
             tail=meaning.tail,
-            filters=filters.filter_parameters(query, bank, prepared.earlier),
+            filters=filters.filter_parameters(query, bank, prepared.earlier, prepared.ended_by),
             settings=_with_room(self._settings, query),
             lists=prepared.lists,
             times=find_spans(question.text, now),
@@ -172,6 +173,10 @@ class Recaller:
             earlier=prepared.earlier,
             waiting=prepared.waiting,
         )
+
+    def _moment(self, query: RecallQuery) -> datetime:
+        """Return the moment a question is about: now, unless it says another."""
+        return query.as_of or query.known_at or self._clock()
 
     async def _found(
         self, search: Search, query: RecallQuery, steps: Steps, wanted: Wanted

@@ -4,19 +4,20 @@ create or replace function afterturn.project_bank_created(p_events afterturn.eve
 language plpgsql as $$
 begin
     insert into agent_memory_bank_t as b
-        (host_id, bank_id, agent_def_id, user_id, bank_name, disposition, background,
+        (host_id, bank_id, agent_def_id, user_id, bank_name, disposition, background, expires_at,
          aggregate_version, active, update_ts, update_user)
     select distinct on (e.aggregate_id)
            e.host_id, e.bank_id, (d->>'agentDefId')::uuid, (d->>'userId')::uuid, coalesce(d->>'bankName', ''),
            coalesce(d->'disposition', '{"skepticism": 3, "literalism": 3, "empathy": 3}'), d->>'background',
-           e.aggregate_version, true, e.event_ts, e.user_id::text
+           (d->>'expiresAt')::timestamptz, e.aggregate_version, true, e.event_ts, e.user_id::text
       from unnest(p_events) e, lateral (select e.payload->'data') as x(d)
      where e.event_type = 'AgentMemoryBankCreatedEvent'
      order by e.aggregate_id, e.aggregate_version
     on conflict (host_id, bank_id) do update
-       set (agent_def_id, user_id, bank_name, disposition, background, aggregate_version, active, update_ts, update_user)
+       set (agent_def_id, user_id, bank_name, disposition, background, expires_at, aggregate_version, active, update_ts,
+            update_user)
          = row (excluded.agent_def_id, excluded.user_id, excluded.bank_name, excluded.disposition, excluded.background,
-                excluded.aggregate_version, true, excluded.update_ts, excluded.update_user)
+                excluded.expires_at, excluded.aggregate_version, true, excluded.update_ts, excluded.update_user)
      where b.aggregate_version < excluded.aggregate_version and not b.active;
 end $$;
 
@@ -27,10 +28,10 @@ begin
      where e.event_type = 'AgentMemoryBankUpdatedEvent' and (
            select true from agent_memory_bank_t b where b.host_id = e.host_id and b.bank_id = e.bank_id) is null;
     update agent_memory_bank_t b
-       set (agent_def_id, user_id, bank_name, disposition, background, aggregate_version, update_ts, update_user)
+       set (agent_def_id, user_id, bank_name, disposition, background, expires_at, aggregate_version, update_ts, update_user)
          = row ((d->>'agentDefId')::uuid, (d->>'userId')::uuid, coalesce(d->>'bankName', ''),
                 coalesce(d->'disposition', '{"skepticism": 3, "literalism": 3, "empathy": 3}'), d->>'background',
-                e.aggregate_version, e.event_ts, e.user_id::text)
+                (d->>'expiresAt')::timestamptz, e.aggregate_version, e.event_ts, e.user_id::text)
       from (select distinct on (e.aggregate_id) e.*, e.payload->'data' as d from unnest(p_events) e
              where e.event_type = 'AgentMemoryBankUpdatedEvent'
              order by e.aggregate_id, e.aggregate_version desc) e

@@ -8,7 +8,7 @@ begin
     insert into agent_memory_unit_t as u
         (host_id, unit_id, bank_id, doc_id, content, context, event_date, occurred_start, occurred_end, mentioned_at,
          fact_type, metadata, proof_count, source_memory_ids, user_id, origin, session_id, turn_id, session_name,
-         turn_name, ordinal, seq, role, name, position, bytes, aggregate_version, active, update_ts, update_user)
+         turn_name, ordinal, seq, role, name, position, bytes, expires_at, aggregate_version, active, update_ts, update_user)
     select e.host_id, (d->>'unitId')::uuid, e.bank_id, (d->>'docId')::uuid, coalesce(d->>'content', ''), d->>'context',
            coalesce((d->>'eventDate')::timestamptz, e.event_ts), (d->>'occurredStart')::timestamptz, (d->>'occurredEnd')::timestamptz,
            (d->>'mentionedAt')::timestamptz, coalesce(d->>'factType', 'world'), coalesce(d->'metadata', '{}'),
@@ -19,7 +19,7 @@ begin
            d->>'sessionName', d->>'turnName', (d->>'ordinal')::int, (d->>'sequence')::int, d->>'role', d->>'name',
            e.position,
            coalesce((d->>'bytes')::bigint, case when d->>'origin' in ('message', 'document', 'memory') then octet_length(d->>'content') end, 0),
-           e.aggregate_version,
+           (d->>'expiresAt')::timestamptz, e.aggregate_version,
            (p_living or coalesce((select b.active from agent_memory_bank_t b
                                    where b.host_id = e.host_id and b.bank_id = e.bank_id), true))
            and coalesce((select o.active from agent_memory_doc_t o where o.host_id = e.host_id and o.bank_id = e.bank_id
@@ -30,13 +30,13 @@ begin
     on conflict (host_id, bank_id, unit_id) do update
        set (doc_id, content, context, event_date, occurred_start, occurred_end, mentioned_at, fact_type, metadata,
             proof_count, source_memory_ids, user_id, origin, session_id, turn_id, session_name, turn_name, ordinal, seq,
-            role, name, position, bytes, aggregate_version, active, update_ts, update_user)
+            role, name, position, bytes, expires_at, aggregate_version, active, update_ts, update_user)
          = row (excluded.doc_id, excluded.content, excluded.context, excluded.event_date, excluded.occurred_start,
                 excluded.occurred_end, excluded.mentioned_at, excluded.fact_type, excluded.metadata,
                 excluded.proof_count, excluded.source_memory_ids, excluded.user_id, excluded.origin,
                 excluded.session_id, excluded.turn_id, excluded.session_name, excluded.turn_name, excluded.ordinal,
-                excluded.seq, excluded.role, excluded.name, excluded.position, excluded.bytes, excluded.aggregate_version,
-                excluded.active, excluded.update_ts, excluded.update_user)
+                excluded.seq, excluded.role, excluded.name, excluded.position, excluded.bytes, excluded.expires_at,
+                excluded.aggregate_version, excluded.active, excluded.update_ts, excluded.update_user)
      where u.aggregate_version < excluded.aggregate_version and not u.active;
 end $$;
 
@@ -78,13 +78,13 @@ begin
     )
     update agent_memory_unit_t u
        set (doc_id, content, context, event_date, occurred_start, occurred_end, mentioned_at, fact_type, metadata,
-            proof_count, source_memory_ids, bytes, aggregate_version, update_ts, update_user)
+            proof_count, source_memory_ids, bytes, expires_at, aggregate_version, update_ts, update_user)
          = row ((d->>'docId')::uuid, coalesce(d->>'content', ''), d->>'context', coalesce((d->>'eventDate')::timestamptz, e.event_ts),
                 (d->>'occurredStart')::timestamptz, (d->>'occurredEnd')::timestamptz, (d->>'mentionedAt')::timestamptz,
                 coalesce(d->>'factType', 'world'), coalesce(d->'metadata', '{}'), coalesce((d->>'proofCount')::int, 1),
                 coalesce((select array_agg(s::uuid) from jsonb_array_elements_text(d->'sourceMemoryIds') s), '{}'),
                 coalesce((d->>'bytes')::bigint, case when u.origin in ('message', 'document', 'memory') then octet_length(d->>'content') end, 0),
-                e.aggregate_version, e.event_ts, e.user_id::text)
+                (d->>'expiresAt')::timestamptz, e.aggregate_version, e.event_ts, e.user_id::text)
       from last e
      where u.host_id = e.host_id and u.bank_id = e.bank_id and u.unit_id = e.thing
        and u.aggregate_version < e.aggregate_version;

@@ -4,14 +4,14 @@
 -- Reads the messages of turns, and the chunks of documents, which pass the stages as turns do; a forgotten message is not there for any stage.
 create or replace function afterturn.turn_messages(p_host uuid, p_banks uuid[], p_turns uuid[])
 returns table (turn_id uuid, unit_id uuid, ordinal int, role text, name text, content text, event_date timestamptz,
-               user_id uuid, session_id uuid, session_name text, turn_name text)
+               user_id uuid, session_id uuid, session_name text, turn_name text, expires_at timestamptz)
 language plpgsql set plan_cache_mode to force_generic_plan as $$
 #variable_conflict use_column
 begin
     perform set_config('afterturn.host', p_host::text, true);
     return query
     select u.turn_id, u.unit_id, u.ordinal, coalesce(u.role, u.origin), u.name, u.content, u.event_date, u.user_id,
-           u.session_id, coalesce(u.session_name, ''), coalesce(u.turn_name, '')
+           u.session_id, coalesce(u.session_name, ''), coalesce(u.turn_name, ''), u.expires_at
       from unnest(p_banks, p_turns) as t(bank_id, turn_id),
            lateral (select u.* from afterturn.agent_memory_unit_t u
                      where u.host_id = p_host and u.bank_id = t.bank_id and u.turn_id = t.turn_id

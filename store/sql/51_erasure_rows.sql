@@ -153,7 +153,7 @@ begin
     update afterturn.agent_memory_unit_t u
        set content = '', context = null, event_date = e.event_ts, occurred_start = null, occurred_end = null,
            mentioned_at = null, metadata = '{}', proof_count = 1, session_name = null, turn_name = null, role = null,
-           name = null, bytes = 0
+           name = null, bytes = 0, expires_at = null
       from afterturn.events_about(v_states, 'AgentMemoryUnit', 'unitId') e
      where u.host_id = p_host and u.bank_id = e.bank_id and u.unit_id = e.thing;
     update afterturn.agent_memory_unit_entity_t l set mentions = 1, name = null, kind = null
@@ -177,7 +177,7 @@ begin
       from afterturn.events_about(v_states, 'AgentMemoryReflection', 'reflectionId') e
      where r.host_id = p_host and r.bank_id = e.bank_id and r.reflection_id = e.thing;
     update afterturn.agent_memory_bank_t b
-       set bank_name = '', background = null, disposition = '{"skepticism": 3, "literalism": 3, "empathy": 3}'
+       set bank_name = '', background = null, expires_at = null, disposition = '{"skepticism": 3, "literalism": 3, "empathy": 3}'
       from unnest(v_states) e
      where e.aggregate_type = 'AgentMemoryBank' and b.host_id = p_host and b.bank_id = e.bank_id;
 end $$;

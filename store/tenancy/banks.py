@@ -11,6 +11,8 @@ from sqlalchemy import text
 from store import identity
 from store.database import Database
 from store.errors import NotFound
+from store.expiry import BEFORE_ALL, LASTS
+from store.log.append import append_events
 from store.log.catalog import EventType
 from store.log.envelope import Origin, build_offer
 from store.log.refusals import translate_refusals
@@ -22,31 +24,36 @@ MOST_OF_USER = 16
 EVENTS_OF_USER = 5000
 
 # Under the policy of scopes: what a user or an agent must not see is not there.
-VISIBLE = text("""
+VISIBLE = text(f"""
     select b.bank_id from afterturn.agent_memory_bank_t b
-     where b.host_id = :host and b.bank_id = any(:banks) and b.active""")
+     where b.host_id = :host and b.bank_id = any(:banks) and b.active and {LASTS.format(of="b")}""")  # noqa: S608 - put together from constants
 _SHOWN = """
-    select b.bank_name, b.user_id, b.agent_def_id, b.update_ts, coalesce(l.language, 'auto'), l.former is null
+    select b.bank_name, b.user_id, b.agent_def_id, b.update_ts, coalesce(l.language, 'auto'), l.former is null,
+           b.expires_at
       from afterturn.agent_memory_bank_t b
       left join afterturn.bank_language_t l on l.host_id = b.host_id and l.bank_id = b.bank_id"""
 LIST = text(f"""{_SHOWN}
-     where b.host_id = :host and b.active and b.bank_name collate "C" > :after
+     where b.host_id = :host and b.active and {LASTS.format(of="b")} and b.bank_name collate "C" > :after
        and (cast(:names as text[]) is null or b.bank_name = any(:names))
      order by b.bank_name collate "C" limit :limit""")
-ONE = text(f"{_SHOWN} where b.host_id = :host and b.bank_id = :bank and b.active")
+ONE = text(f"{_SHOWN} where b.host_id = :host and b.bank_id = :bank and b.active and {LASTS.format(of='b')}")
 # Where a user wrote last: the newest events are at the end of an index.
-OF_USER = text("""
+OF_USER = text(f"""
     select b.bank_name
       from (select w.bank_id, max(w.position) as last
               from (select e.bank_id, e.position from afterturn.event_store_t e
                      where e.host_id = :host and e.user_id = :user order by e.nonce desc limit :events) w
              group by 1) w
       join afterturn.agent_memory_bank_t b on b.host_id = :host and b.bank_id = w.bank_id and b.active
+       and {LASTS.format(of="b")}
      where cast(:names as text[]) is null or b.bank_name = any(:names)
-     order by w.last desc, 1 limit :limit""")
+     order by w.last desc, 1 limit :limit""")  # noqa: S608 - put together from constants
 OWNERS = text("""
     select b.user_id, b.agent_def_id from afterturn.agent_memory_bank_t b
      where b.host_id = :host and b.bank_id = :bank and b.active""")
+ENDED = text("""
+    select true from afterturn.agent_memory_bank_t b
+     where b.host_id = :host and b.bank_id = :bank and b.active and b.expires_at <= :now""")
 KNOWN = text("select true from afterturn.agent_memory_bank_t b where b.host_id = :host and b.bank_id = :bank")
 CREATE = text("select afterturn.create_bank(:host, :bank, cast(:event as jsonb), :now)")
 
@@ -64,6 +71,7 @@ class Bank:
     updated_at: datetime
     language: str
     settled: bool
+    expires_at: datetime | None = None
 
     @property
     def scope(self) -> str:
@@ -91,27 +99,57 @@ class Banks:
             return bank
         ids = {identity.bank_id(host, name): name for name in (own, bank)}
         async with self._database.scoped(host, *space_ids(host, space)) as connection:
-            rows = await connection.execute(VISIBLE, {"host": host, "banks": list(ids)})
+            rows = await connection.execute(VISIBLE, {"host": host, "banks": list(ids), "now": self._clock()})
             seen = {ids[row.bank_id] for row in rows}
         return bank if bank in seen and own not in seen else own
 
-    async def create(self, host: UUID, user: str | None, name: str) -> tuple[Bank, bool]:
-        """Make a bank of this whole name, as `user`; returns it and whether it is new. Raises QuotaExceeded."""
+    async def create(
+        self, host: UUID, user: str | None, name: str, expires_at: datetime | None = None
+    ) -> tuple[Bank, bool]:
+        """Make a bank of this whole name, as `user`; returns it and whether it is new. Raises QuotaExceeded.
+
+        With `expires_at` a new bank ends then, and so does one that has ended already, which is there again.
+        """
         bank, now = identity.bank_id(host, name), self._clock()
         origin = Origin(host, bank, identity.user_id(host, user), now)
-        event = build_offer(origin, EventType.BANK_CREATED, (), bank_created_fields(host, name))
+        ends = {"expiresAt": expires_at.isoformat()} if expires_at else {}
+        event = build_offer(origin, EventType.BANK_CREATED, (), {**bank_created_fields(host, name), **ends})
         arguments = {"host": host, "bank": bank, "event": orjson.dumps(event).decode(), "now": now}
         with translate_refusals():
             outcome = await self._create(arguments)
+        if outcome == "known" and await self._has_ended(host, bank):
+            return await self.set_end(host, name, expires_at, user), False
         return await self.get(host, name), outcome == "created"
 
     async def get(self, host: UUID, name: str) -> Bank:
         """Return the bank of this whole name. Raises NotFound."""
+        return await self._read(host, name, self._clock())
+
+    async def _read(self, host: UUID, name: str, now: datetime) -> Bank:
         async with self._database.tenant(host) as connection:
-            row = (await connection.execute(ONE, {"host": host, "bank": identity.bank_id(host, name)})).one_or_none()
+            asked = {"host": host, "bank": identity.bank_id(host, name), "now": now}
+            row = (await connection.execute(ONE, asked)).one_or_none()
         if row is None:
             raise NotFound("no such bank")
         return Bank(*row)
+
+    async def set_end(self, host: UUID, name: str, expires_at: datetime | None, user: str | None = None) -> Bank:
+        """Have a bank end then, or never (None), as `user`; one that has ended is there again. Raises NotFound."""
+        origin = Origin(host, identity.bank_id(host, name), identity.user_id(host, user), self._clock())
+        place = {"host": host, "bank": origin.bank}
+        async with self._database.tenant(host) as connection:
+            await connection.execute(languages.LOCK, place)
+            found = (await connection.execute(languages.BANK, place)).one_or_none()
+            if found is None:
+                raise NotFound("no such bank")
+            if found.expires_at != expires_at:
+                await append_events(connection, host, [languages.updated_event(origin, found, expiresAt=expires_at)])
+        return await self._read(host, name, BEFORE_ALL)
+
+    async def _has_ended(self, host: UUID, bank: UUID) -> bool:
+        place = {"host": host, "bank": bank, "now": self._clock()}
+        async with self._database.tenant(host) as connection:
+            return (await connection.execute(ENDED, place)).scalar() is not None
 
     async def owners(self, host: UUID, name: str) -> tuple[UUID | None, UUID | None]:
         """Return the user and the agent whose own the bank of this whole name is, or would be when it begins."""
@@ -130,7 +168,13 @@ class Banks:
         self, host: UUID, space: Space, user: str, *, names: list[str] | None = None, limit: int = MOST_OF_USER
     ) -> list[str]:
         """Return the banks a user wrote to, the last one first, as a caller of `space` may see them."""
-        arguments = {"host": host, "user": identity.user_id(host, user), "names": names, "limit": limit}
+        arguments = {
+            "host": host,
+            "user": identity.user_id(host, user),
+            "names": names,
+            "limit": limit,
+            "now": self._clock(),
+        }
         async with self._database.scoped(host, *space_ids(host, space)) as connection:
             found = await connection.execute(OF_USER, {**arguments, "events": EVENTS_OF_USER})
             return list(found.scalars())
@@ -146,7 +190,7 @@ class Banks:
         self, host: UUID, space: Space, *, names: list[str] | None = None, after: str = "", limit: int = 200
     ) -> list[Bank]:
         """List the banks a caller of `space` may see, by name, from behind `after`; of `names` alone where given."""
-        arguments = {"host": host, "after": after, "limit": limit, "names": names}
+        arguments = {"host": host, "after": after, "limit": limit, "names": names, "now": self._clock()}
         async with self._database.scoped(host, *space_ids(host, space)) as connection:
             return [Bank(*row) for row in await connection.execute(LIST, arguments)]
 

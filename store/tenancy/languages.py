@@ -32,7 +32,7 @@ LOCK = text("""
            pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))""")
 BANK = text("""
     select b.bank_name, b.agent_def_id, b.user_id, b.disposition, b.background, b.aggregate_version,
-           l.language, l.former
+           b.expires_at, l.language, l.former
       from afterturn.agent_memory_bank_t b
       left join afterturn.bank_language_t l on l.host_id = b.host_id and l.bank_id = b.bank_id
      where b.host_id = :host and b.bank_id = :bank and b.active""")
@@ -138,7 +138,7 @@ async def change_language(connection: AsyncConnection, origin: Origin, language:
         return False
     if found.former is not None:
         raise TurnBusy("the words of this bank still follow another change of its language")
-    await append_events(connection, origin.host, [_updated_event(origin, found, language)])
+    await append_events(connection, origin.host, [updated_event(origin, found, disposition={"language": language})])
     await connection.execute(FOLLOW, {**place, "language": language, "former": known, "at": origin.at})
     return True
 
@@ -149,14 +149,22 @@ def _build_rules(row: Row[Any]) -> Rules:
     return Rules(rules[0], rules)
 
 
-def _updated_event(origin: Origin, bank: Row[Any], language: str) -> dict[str, Any]:
-    """Return the event: the whole state of the bank, with its language among what it is like."""
+def updated_event(
+    origin: Origin, bank: Row[Any], *, disposition: Mapping[str, Any] | None = None, **changes: object
+) -> dict[str, Any]:
+    """Return the event with the whole state of the bank (a row of BANK) and these changes, by the fields' names.
+
+    `disposition`: what changes of what it is like, its language among it. None takes a field away.
+    """
     fields = {
         "bankName": bank.bank_name,
-        "disposition": {**bank.disposition, "language": language},
+        "disposition": {**bank.disposition, **(disposition or {})},
         **({"agentDefId": bank.agent_def_id} if bank.agent_def_id else {}),
         **({"userId": bank.user_id} if bank.user_id else {}),
         **({"background": bank.background} if bank.background is not None else {}),
+        **({"expiresAt": bank.expires_at} if bank.expires_at is not None else {}),
+        **changes,
     }
+    fields = {name: value for name, value in fields.items() if value is not None}
     version = bank.aggregate_version + 1
     return build_command(origin, EventType.BANK_UPDATED, fields, version=version, identity=uuid4())

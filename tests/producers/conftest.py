@@ -134,11 +134,13 @@ def build(
     database, clock, health = database_of(postgres), Clock(), Healthy()
     keys, notifier, jobs = Keys(database), Notifier(broker), RecallJobs(database, clock)
     recalls = Recalls(
-        database, Recaller(database, WordEmbedder(), RecallSettings()), Waiter(database, fair_queue.sleep_without_slot)
+        database,
+        Recaller(database, WordEmbedder(), RecallSettings(), clock=clock),
+        Waiter(database, fair_queue.sleep_without_slot),
     )
     units, banks, erasures = Units(database, clock), Banks(database, clock), Erasures(database, clock)
     documents, curation = Documents(database, clock), Curation(database, clock)
-    known = documents, curation, Persons(database), Memories(database, clock)
+    known = documents, curation, Persons(database, clock), Memories(database, clock)
     parts = Dependencies(TurnStore(database, clock), units, recalls, jobs, notifier, banks, erasures, *known)
     parts = replace(parts, pressure=pressure, embed=embed)
 

@@ -6,6 +6,7 @@ Everything here is derived from the turn alone, ids and times included: offered 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import pairwise
 from typing import Any
 from uuid import UUID, uuid5
@@ -17,6 +18,7 @@ from store.log.envelope import Origin, build_offer
 from store.memory.turn_messages import TurnMessage
 from store.text.rules import VERSION, Extraction, Fact, Mention, Tier
 from store.text.rules.extract import shown_as
+from store.text.rules.facts import passes_at
 from store.text.terms import analyse_text, lexical_text
 from store.text.word_rules import AUTO, WordRules, rules_of
 
@@ -174,7 +176,15 @@ def _fact_event(origin: Origin, unit: UUID, fact: Fact, source: TurnMessage, ver
             **({"subject": fact.subject} if fact.subject else {}),
         },
     }
+    if ends := _end_of(fact, source):
+        data["expiresAt"] = ends.isoformat()
     return build_offer(origin, EventType.UNIT_RETAINED, (unit,), data)
+
+
+def _end_of(fact: Fact, source: TurnMessage) -> datetime | None:
+    """Return when a fact ends: what is to be done passes by, and no fact outlives what it was drawn from."""
+    ends = [source.expires_at, passes_at(fact, source.event_date)]
+    return min((end for end in ends if end is not None), default=None)
 
 
 def _place(named: Sequence[Mention]) -> int:

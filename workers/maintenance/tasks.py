@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from store.erasure import Erasures
+from store.erasure import Erasures, Kind, Target
 from store.errors import ResourceBusy
-from store.maintenance import MORE, Page, Pruning, WordsAnew
+from store.maintenance import MORE, Ending, Page, Pruning, WordsAnew
 from store.recall.jobs import RecallJobs
 from workers.settings import MaintenanceSettings
 
@@ -46,6 +46,7 @@ class Needs:
     settings: MaintenanceSettings
     clock: Callable[[], datetime]
     words: WordsAnew
+    ending: Ending
 
     def before(self, days: float) -> datetime:
         """Return the time this many days ago."""
@@ -63,6 +64,8 @@ def tasks_of(needs: Needs) -> Sequence[Task]:
         _audit_task(needs),
         _calls_task(needs),
         _retention_task(needs),
+        _ending_task(needs),
+        _ended_task(needs),
     )
 
 
@@ -169,6 +172,45 @@ def _retention_task(needs: Needs) -> Task:
         return turns
 
     return _age_task("said", needs, needs.settings.said_days, page, count)
+
+
+def _ending_task(needs: Needs) -> Task:
+    """Units and banks that reached their end are ended by an event; nobody has read them since."""
+    return Task("ending", timedelta(minutes=1), needs.ending.step, needs.ending.count)
+
+
+def _ended_task(needs: Needs) -> Task:
+    """Erase the text of what ended by its own time, tenant by tenant, with a receipt."""
+    ending, erasures = needs.ending, needs.erasures
+
+    async def page(before: datetime, place: str | None) -> Page:
+        host = await ending.next_host(place)
+        if host is None:
+            return Page(0, None)
+        found = await ending.ended(host, before)
+        if found is None:
+            return Page(0, str(host))
+        try:
+            erasure = await (
+                erasures.ended(host, found.units_of, before)
+                if found.units_of is not None
+                else erasures.request(host, Target(Kind.BANK, found.bank_name))
+            )
+            receipt = None if erasure is None else await erasures.run(host, erasure, ERASE_FOR)
+        except ResourceBusy:
+            receipt = None  # another transaction holds the bank: it has its turn in the next run
+        if receipt is None:
+            return Page(0, str(host))
+        return Page(int(receipt.done), place or str(UUID(int=0)))
+
+    async def count(before: datetime) -> int:
+        number, place = 0, None
+        while (host := await ending.next_host(place)) is not None:
+            number += await ending.ended(host, before) is not None
+            place = str(host)
+        return number
+
+    return _age_task("ended", needs, needs.settings.ended_days, page, count)
 
 
 def _age_task(

@@ -119,7 +119,7 @@ def build_application(database: Database, notifier: Notifier, clock: Callable[[]
         erasures=Erasures(database, clock),
         documents=Documents(database, clock),
         curation=Curation(database, clock),
-        persons=Persons(database),
+        persons=Persons(database, clock),
         memories=Memories(database, clock),
     )
     memory = Memory(parts, settings)

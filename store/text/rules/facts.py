@@ -1,20 +1,26 @@
 """Durable facts people say of themselves: the opening phrase, then the value up to where it ends."""
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime, time, timedelta
 from itertools import islice
+from types import MappingProxyType
 
 from store.text.rules.addresses import mask_spans
 from store.text.rules.canonical import canonical_name
 from store.text.rules.dates import find_dates
 from store.text.rules.fact_rules import DIETS, RULES, SPACE, Rule, Shape
-from store.text.rules.model import Fact, MessageText, Span
+from store.text.rules.model import Fact, MessageText, Span, Tier
 from store.text.rules.runs import Run, find_runs
 from store.text.rules.tokens import tokenize_text
 from store.text.rules.vocabulary import is_word, known_places, known_things
 
 MAX_VALUE_BYTES = 128
+#: What is to be done in a day or a week is no trait of anybody, and passes by.
+PASSING = frozenset({"today_task", "weekly_task"})
+#: Days that tasks of a tier are kept.
+DAYS_KEPT: Mapping[Tier, int] = MappingProxyType({Tier.L1: 1, Tier.L2: 7})
 #: So many times a phrase is looked at in one message: who says "my sister" more often says nothing new.
 MOST_OPENINGS = 32
 #: Facts come from what people say, never from what the agent or a tool answers.
@@ -195,6 +201,17 @@ def _may_be_place(name: Run, before: str) -> bool:
         return True
     mere = before != "in" and len(name.parts) == 1 and is_word(name.lows[0])
     return not mere and name.name not in known_things()
+
+
+def passes_at(fact: Fact, said_at: datetime) -> datetime | None:
+    """Return when a fact passes by that was said at a moment (aware): a task does, at a midnight of UTC.
+
+    Source: the turn tools' retention of one day and of seven, from the beginning of the day on. Other facts last.
+    """
+    if fact.fact_id not in PASSING:
+        return None
+    day = datetime.combine(said_at.astimezone(UTC).date(), time(), UTC)
+    return day + timedelta(days=DAYS_KEPT[fact.tier])
 
 
 def cut_value(value: str) -> str:

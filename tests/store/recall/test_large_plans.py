@@ -180,7 +180,9 @@ async def across(large: Large, database: Database) -> object:
 
 
 async def person(database: Database, whom: Whom) -> object:
-    found = await Persons(database).of(HOST, Space(None, None), whom, banks=[HOME], history=True, limit=50)
+    found = await Persons(database, lambda: NOON).of(
+        HOST, Space(None, None), whom, banks=[HOME], history=True, limit=50
+    )
     assert found.facts
     return found
 

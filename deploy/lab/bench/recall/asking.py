@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from uuid import UUID
 
 import httpx
@@ -50,6 +51,7 @@ class RecallProbe:
                 question=question,
                 settings=self._settings,
                 generation=self._embedder.generation,
+                now=datetime.now(UTC),
             )
         if not isinstance(found, Preparation):
             raise NothingRecalled("a bank of the bench is not there")

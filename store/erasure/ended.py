@@ -1,0 +1,36 @@
+"""Erasing what has ended by its own time, some time after that: units of one bank, page by page."""
+
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import text
+
+from store.erasure.units import Place, erase_units
+
+#: Units of one transaction.
+PAGE_UNITS = 100
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+# By the index `unit_expired`; what is erased says nothing any more, and is not found again.
+UNITS = text("""
+    select u.unit_id from afterturn.agent_memory_unit_t u
+     where u.host_id = :host and u.bank_id = :bank and u.expires_at is not null and not u.active and u.content <> ''
+       and u.update_ts < :before
+     order by u.update_ts, u.unit_id limit :limit""")
+
+
+def to_number(moment: datetime) -> int:
+    """Return a moment as an erasure keeps it: microseconds since 1970."""
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+async def has_ended(place: Place, before: datetime) -> bool:
+    """Say whether something of the bank ended before that, and keeps its text."""
+    return bool(await place.ask(UNITS, before=before, limit=1))
+
+
+async def erase_ended(place: Place) -> bool:
+    """Erase the next units that had ended; says whether there are more."""
+    before = _EPOCH + timedelta(microseconds=place.erasure.upto)
+    units = [row.unit_id for row in await place.ask(UNITS, before=before, limit=PAGE_UNITS)]
+    await erase_units(place, units)
+    return len(units) == PAGE_UNITS

@@ -1,0 +1,16 @@
+"""What has an end: a unit or a bank is in no answer from `expires_at` on, whether or not a worker has seen that.
+
+The end stands in the event, so that a replay on any day makes the same rows; what has ended is decided by a clock when
+something is read. Maintenance then ends it by an event, and later has its text erased.
+"""
+
+from datetime import UTC, datetime
+
+#: A moment at which nothing has ended yet.
+BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
+#: Whether a unit or a bank of that alias has not ended at `:now`.
+LASTS = "({of}.expires_at is null or {of}.expires_at > cast(:now as timestamptz))"
+#: Whether the bank `:bank` has not; of one that is not there nothing is said.
+BANK_LASTS = """not exists (
+    select from afterturn.agent_memory_bank_t ending
+     where ending.host_id = :host and ending.bank_id = :bank and ending.expires_at <= cast(:now as timestamptz))"""

@@ -1,0 +1,141 @@
+"""What has ended by its own time is ended by an event, and its text is erased some time after that.
+
+Until then readers pass it over; the event takes its words, vectors and mentions away, and lets reflections follow.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from store import identity
+from store.database import Database
+from store.derived import bank_state
+from store.log.append import append_events
+from store.log.catalog import EventType
+from store.log.envelope import Origin, build_offer
+from store.maintenance.pruning import NEXT_HOST, Page
+
+#: Units that are ended in one transaction.
+UNITS = 200
+
+# Bank-wide, as whoever forgets a document: nobody names or links what ends, and leaves that behind.
+LOCK = text("""
+    select afterturn.enter_log(), afterturn.lock_quota(:host),
+           pg_advisory_xact_lock(afterturn.lock_key('bank', :bank))""")
+# By the indexes of what may end: both are empty where nothing does.
+ENDING_BANK = text("""
+    select b.bank_id, b.aggregate_version as version from afterturn.agent_memory_bank_t b
+     where b.host_id = :host and b.bank_name <> '' and b.expires_at <= :now and b.active
+     order by b.expires_at, b.bank_id limit 1""")
+ENDING_UNITS = text("""
+    select u.unit_id, u.bank_id, u.aggregate_version as version from afterturn.agent_memory_unit_t u
+     where u.host_id = :host and u.expires_at <= :now and u.active
+       and (cast(:bank as uuid) is null or u.bank_id = cast(:bank as uuid))
+     order by u.bank_id, u.unit_id limit :most""")
+COUNT = text("""
+    select (select count(*) from afterturn.agent_memory_unit_t u
+             where u.host_id = :host and u.expires_at <= :now and u.active)
+         + (select count(*) from afterturn.agent_memory_bank_t b
+             where b.host_id = :host and b.bank_name <> '' and b.expires_at <= :now and b.active)""")
+ENDED_BANK = text("""
+    select b.bank_name from afterturn.agent_memory_bank_t b
+     where b.host_id = :host and b.expires_at is not null and b.bank_name <> '' and not b.active
+       and b.update_ts < :before order by b.bank_id limit 1""")
+ENDED_UNITS_BANK = text("""
+    select u.bank_id from afterturn.agent_memory_unit_t u
+     where u.host_id = :host and u.expires_at is not null and not u.active and u.content <> ''
+       and u.update_ts < :before limit 1""")
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What of a tenant ended long ago, and keeps its text: a bank by its name, or units of a bank."""
+
+    bank_name: str | None
+    units_of: UUID | None
+
+
+class Ending:
+    """Ends what is over, tenant by tenant."""
+
+    def __init__(self, database: Database, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def step(self, place: str | None) -> Page:
+        """End a bank, or some units of one, of the tenant behind `place`; the same tenant again while there is more."""
+        host = await self.next_host(place)
+        if host is None:
+            return Page(0, None)
+        ended = await self._end_bank(host) or await self._end_units(host)
+        return Page(ended, (place or str(UUID(int=0))) if ended else str(host))
+
+    async def count(self) -> int:
+        """Count what is over and not ended yet."""
+        number, place = 0, None
+        while (host := await self.next_host(place)) is not None:
+            async with self._database.tenant(host) as connection:
+                number += (await connection.execute(COUNT, {"host": host, "now": self._clock()})).scalar_one()
+            place = str(host)
+        return number
+
+    async def next_host(self, place: str | None) -> UUID | None:
+        """Return the tenant behind a place; None when there is none any more."""
+        async with self._database.operator() as connection:
+            found: UUID | None = (await connection.execute(NEXT_HOST, {"host": place})).scalar()
+        return found
+
+    async def ended(self, host: UUID, before: datetime) -> Ended | None:
+        """Return what of a tenant ended before that and keeps its text; None where there is nothing."""
+        place = {"host": host, "before": before}
+        async with self._database.tenant(host) as connection:
+            name = (await connection.execute(ENDED_BANK, place)).scalar()
+            units = None if name else (await connection.execute(ENDED_UNITS_BANK, place)).scalar()
+        return Ended(name, units) if name or units else None
+
+    async def _end_bank(self, host: UUID) -> int:
+        place = {"host": host, "now": self._clock()}
+        async with self._database.tenant(host) as connection:
+            found = (await connection.execute(ENDING_BANK, place)).one_or_none()
+            if found is None:
+                return 0
+            await connection.execute(LOCK, {"host": host, "bank": found.bank_id})
+            again = (await connection.execute(ENDING_BANK, place)).one_or_none()
+            if again is None or again.bank_id != found.bank_id:
+                return 0
+            origin = self._origin(host, again.bank_id)
+            await append_events(
+                connection, host, [build_offer(origin, EventType.BANK_DELETED, (), {}, nth=str(again.version + 1))]
+            )
+        return 1
+
+    async def _end_units(self, host: UUID) -> int:
+        place = {"host": host, "now": self._clock(), "most": UNITS}
+        async with self._database.tenant(host) as connection:
+            found = (await connection.execute(ENDING_UNITS, {**place, "bank": None, "most": 1})).one_or_none()
+            if found is None:
+                return 0
+            await connection.execute(LOCK, {"host": host, "bank": found.bank_id})
+            rows = (await connection.execute(ENDING_UNITS, {**place, "bank": found.bank_id})).all()
+            return await _append_ends(
+                connection, self._origin(host, found.bank_id), {row.unit_id: row.version for row in rows}
+            )
+
+    def _origin(self, host: UUID, bank: UUID) -> Origin:
+        return Origin(host, bank, identity.user_id(host, None), self._clock())
+
+
+async def _append_ends(connection: AsyncConnection, origin: Origin, units: dict[UUID, int]) -> int:
+    ends = [
+        build_offer(origin, EventType.UNIT_DELETED, (unit,), {"unitId": str(unit)}, nth=str(version + 1))
+        for unit, version in units.items()
+    ]
+    position = await append_events(connection, origin.host, sorted(ends, key=lambda event: str(event["subject"])))
+    if position is None:
+        return 0
+    await bank_state.request_recount(connection, origin, position)
+    return len(ends)

@@ -1,0 +1,114 @@
+"""What has ended is in no answer over HTTP, whether or not a worker has seen that; nor is a bank that has."""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.producers.conftest import Tenant, World
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def at(world: World) -> Iterator[Callable[[timedelta], str]]:
+    """Return a moment so far from now, as text; the clock is put right at the end."""
+
+    def moment(away: timedelta) -> str:
+        return (world.clock() + away).isoformat()
+
+    yield moment
+    world.clock.ahead = timedelta()
+
+
+async def recalled(tenant: Tenant, query: str, **more: Any) -> list[str]:
+    answer = await tenant.http.post("/api/v1/recall", json={"query": query, **more})
+    assert answer.status_code == 200
+    return sorted(one["text"] for one in answer.json()["results"])
+
+
+async def test_what_has_ended_is_in_no_answer_and_stands_in_what_was_known_before(
+    world: World, ana: Tenant, at: Callable[[timedelta], str]
+) -> None:
+    ends, before = at(HOUR), at(timedelta(minutes=1))
+    said = {"session_id": "s", "messages": [{"role": "user", "content": "The gate opens with a blue card"}]}
+    for turn, more in (("ends", {"expires_at": ends}), ("lasts", {})):
+        answer = await ana.http.post("/api/v1/turns", json={**said, **more, "turn_id": turn})
+        assert answer.status_code == 201
+    memory = {"id": "gate", "content": "The gate key is blue", "pinned": True, "expires_at": ends}
+    unit = (await ana.http.post("/api/v1/memories", json=memory)).json()["unit_id"]
+    document = {"content": "Gate manual: the blue button opens", "title": "Gate", "expires_at": ends}
+    doc = (await ana.http.post("/api/v1/docs", json=document)).json()["doc_id"]
+    everything = [
+        "Gate manual: the blue button opens",
+        "The gate key is blue",
+        "The gate opens with a blue card",
+    ]
+    assert await recalled(ana, "blue gate") == everything
+    assert (await ana.http.get(f"/api/v1/units/{unit}")).json()["expires_at"] is not None
+    world.clock.ahead = 2 * HOUR
+    assert await recalled(ana, "blue gate") == ["The gate opens with a blue card"]
+    assert await recalled(ana, "blue gate", session_id="s", kinds=["world"]) == []
+    assert await recalled(ana, "blue gate", as_of=before) == everything
+    for path in (f"units/{unit}", "memories/gate", f"docs/{doc}"):
+        assert (await ana.http.get(f"/api/v1/{path}")).status_code == 404
+    assert (await ana.http.get("/api/v1/docs")).json()["docs"] == []
+    asked = {"session_id": "s", "turn_id": "next", "current_input": [{"type": "message", "role": "user"}]}
+    shown = (await ana.http.post("/api/v1/turns/before", json=asked)).json()["input_items"]
+    assert [item for item in shown if "blue card" in str(item)] == shown[:1]
+    # What ended may come again.
+    assert (await ana.http.post("/api/v1/memories", json={**memory, "expires_at": at(HOUR)})).status_code == 200
+    assert (await ana.http.post("/api/v1/docs", json={**document, "expires_at": at(HOUR)})).status_code == 201
+    assert await recalled(ana, "blue gate") == everything
+
+
+async def test_a_bank_that_has_ended_answers_nothing_and_is_there_again_with_another_end(
+    world: World, ana: Tenant, at: Callable[[timedelta], str]
+) -> None:
+    bank = {"bank": "trip", "expires_at": at(HOUR)}
+    assert (await ana.http.post("/api/v1/banks", json=bank)).status_code == 201
+    memory = await ana.http.post("/api/v1/memories", json={"bank": "trip", "id": "m", "content": "The tent is green"})
+    unit = memory.json()["unit_id"]
+    directive = {"bank": "trip", "name": "tone", "content": "Answer briefly."}
+    assert (await ana.http.post("/api/v1/directives", json=directive)).status_code == 201
+    assert await recalled(ana, "green tent", bank="trip") == ["The tent is green"]
+    world.clock.ahead = 2 * HOUR
+    assert await recalled(ana, "green tent", bank="trip") == []
+    for path in (f"units/{unit}", "memories/m"):
+        assert (await ana.http.get(f"/api/v1/{path}", params={"bank": "trip"})).status_code == 404
+    assert (await ana.http.get("/api/v1/directives", params={"bank": "trip"})).json()["directives"] == []
+    assert (await ana.http.get("/api/v1/banks")).json()["banks"] == []
+    again = await ana.http.post("/api/v1/banks", json={"bank": "trip", "expires_at": at(HOUR)})
+    assert (again.status_code, again.json()["created"]) == (200, False)
+    assert await recalled(ana, "green tent", bank="trip") == ["The tent is green"]
+    changed = await ana.http.patch("/api/v1/banks/trip", json={"expires_at": None})
+    assert (changed.status_code, changed.json()["expires_at"]) == (200, None)
+    world.clock.ahead = 24 * HOUR
+    assert await recalled(ana, "green tent", bank="trip") == ["The tent is green"]
+    assert (await ana.http.patch("/api/v1/banks/trip", json={})).status_code == 422
+
+
+async def test_where_most_of_the_best_have_ended_as_many_results_come_back_as_were_asked_for(
+    world: World, ana: Tenant, at: Callable[[timedelta], str]
+) -> None:
+    ends = {"expires_at": at(HOUR)}
+    turns = [
+        {
+            "session_id": f"s{n}",
+            "turn_id": "1",
+            "messages": [{"role": "user", "content": f"the red boat sails again, number {n}"}],
+            **(ends if n < 95 else {}),
+        }
+        for n in range(100)
+    ] + [
+        {"session_id": f"o{n}", "turn_id": "1", "messages": [{"role": "user", "content": f"a boat, {n} miles away"}]}
+        for n in range(5)
+    ]
+    assert (await ana.http.post("/api/v1/turns:batch", json={"turns": turns})).status_code == 200
+    world.clock.ahead = 2 * HOUR
+    found = await recalled(ana, "the red boat sails again", k=10)
+    assert len(found) == 10
+    assert {text for text in found if "sails" in text} == {
+        f"the red boat sails again, number {n}" for n in range(95, 100)
+    }
