@@ -25,6 +25,7 @@ from store import migrations
 from store.connections import NAMELESS, create_engine
 from store.database import SESSION_DEFAULTS, read_missing_defaults
 from store.database_outage import state_of
+from store.distribution import FUNCTIONS, FUNCTIONS_KEPT, plan_statements
 from store.errors import UnknownRevision
 from store.log.reader import restamp_log
 
@@ -105,6 +106,26 @@ def status_command(*, config: ConfigOption = None, as_json: JsonOption = False) 
             table.add_row(one.subject, one.seen, one.problem or "")
         create_console().print(table)
     raise typer.Exit(0 if ready else 1)
+
+
+@db_app.command("citus-plan")
+def citus_plan_command(*, config: ConfigOption = None) -> None:
+    """Print the statements that distribute an empty schema over Citus by tenant. Runs none of them.
+
+    Reads the functions of the schema as `database.owner_url`. What was tried and what was not:
+    docs/past-one-database.md.
+
+    **Example:** `afterturn db citus-plan > citus.sql`
+    """
+    functions = _run(_read_functions(_owner_url(read_settings(config))))
+    for statement in plan_statements(functions):
+        print(statement)
+
+
+async def _read_functions(owner: str) -> list[str]:
+    """Return the signatures of the functions that go to a tenant's node."""
+    async with _connect(owner) as connection:
+        return [row.signature for row in await connection.execute(FUNCTIONS) if row.name not in FUNCTIONS_KEPT]
 
 
 @dataclass(frozen=True, slots=True)
