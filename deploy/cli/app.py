@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import structlog
 import typer
@@ -14,11 +14,19 @@ from deploy.cli.output import print_notice
 
 
 class Command(NamedTuple):
-    """Where a command's function, or its group of commands, is; its panel and its line in the overview."""
+    """Where a command's function, or its group of commands, is; its panel and its line in the overview.
+
+    `hands_on`: it takes whatever arguments follow, `--help` too, for another program.
+    """
 
     place: str
     panel: str
     help: str
+    hands_on: bool = False
+
+
+#: How typer leaves all arguments to a command.
+HANDED_ON: Mapping[str, Any] = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
 #: Every command. The overview shows these lines and imports no command.
@@ -71,6 +79,24 @@ COMMANDS: Mapping[str, Command] = {
         "deploy.cli.profile:profile_command",
         "Memory",
         "Show what is known of a user: current facts, since when, how often stated, and their source turns.",
+    ),
+    "mcp": Command(
+        "deploy.cli.agent_commands:mcp_command",
+        "Memory",
+        "Serve the memory tools over standard input and output, for MCP clients that start a program.",
+        hands_on=True,
+    ),
+    "hook": Command(
+        "deploy.cli.agent_commands:hook_command",
+        "Memory",
+        "Run a hook of a coding agent: recall beside each prompt, keep each turn.",
+        hands_on=True,
+    ),
+    "hooks": Command(
+        "deploy.cli.agent_commands:hooks_command",
+        "Memory",
+        "Install the hooks into a coding agent's settings, or remove them.",
+        hands_on=True,
     ),
     "status": Command(
         "deploy.cli.status:status_command",
@@ -194,7 +220,8 @@ def build_cli(*names: str) -> typer.Typer:
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:
-            app.command(name)(command)
+            settings = dict(HANDED_ON) if COMMANDS[name].hands_on else None
+            app.command(name, context_settings=settings)(command)
     return app
 
 

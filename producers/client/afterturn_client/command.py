@@ -11,9 +11,10 @@ from pathlib import Path
 
 import httpx
 
-from afterturn_client.claude_hooks import DEADLINE_S, HOOKS, project_of
 from afterturn_client.client import Afterturn
 from afterturn_client.errors import InvalidRequestError
+from afterturn_client.hook_files import FILES, UnusableHookFileError, install_hooks, remove_hooks
+from afterturn_client.hooks import DEADLINE_S, HOOKS, project_of
 from afterturn_client.mcp_bridge import TIMEOUT_S, Bridge, find_project, run_bridge
 from afterturn_client.retry import NEVER
 from afterturn_client.target import Target
@@ -72,9 +73,24 @@ def _answer_hook(options: argparse.Namespace, answers: list[str]) -> None:
         project = options.project or project_of(event)
         with Afterturn(options.url, read_key(options.key_file), bank=project, timeout_s=DEADLINE_S, retry=NEVER,
                        allow_http=options.allow_http) as memory:  # fmt: skip
-            answers.append(HOOKS[options.event](memory, event))
+            answers.append(HOOKS[options.event](memory, options.agent, event))
     except Exception as error:  # noqa: BLE001 - fails open, and no text of the agent's reaches a log
         sys.stderr.write(f"afterturn-client: no memory this time ({type(error).__name__})\n")
+
+
+def change_hooks(options: argparse.Namespace) -> int:
+    """Put our hooks into an agent's file of hooks, or take them out."""
+    file = options.file or Path.home() / FILES[options.agent]
+    try:
+        if options.change == "install":
+            install_hooks(options.agent, file)
+        else:
+            remove_hooks(file)
+    except (UnusableHookFileError, OSError) as error:
+        sys.stderr.write(f"afterturn-client: {error}\n")
+        return USAGE
+    sys.stdout.write(f"{file}\n")
+    return 0
 
 
 def read_key(file: Path | None) -> str:
@@ -98,9 +114,16 @@ def _build_parser() -> argparse.ArgumentParser:
     about = "what an agent's hooks call: recall beside each prompt, keep each turn"
     hook = commands.add_parser("hook", help=about, description=f"{about.capitalize()}. Reads the event as JSON from "
                                f"standard input; ends within {DEADLINE_S:g} s and never stops the agent.")  # fmt: skip
-    hook.add_argument("agent", choices=["claude-code"])
-    hook.add_argument("event", choices=list(HOOKS), help="prompt: UserPromptSubmit; stop: Stop")
+    hook.add_argument("agent", choices=list(FILES))
+    hook.add_argument("event", choices=list(HOOKS))
     hook.set_defaults(run=run_hook)
+    about = "put the hooks into an agent's settings, or take them out"
+    hooks = commands.add_parser("hooks", help=about, description=f"{about.capitalize()}. Prints the file that was "
+                                "changed; other hooks stay as they are.")  # fmt: skip
+    hooks.add_argument("change", choices=["install", "remove"])
+    hooks.add_argument("agent", choices=list(FILES))
+    hooks.add_argument("--file", type=Path, help="file of hooks (default: the agent's own, in the home folder)")
+    hooks.set_defaults(run=change_hooks)
     for command in (mcp, hook):
         command.add_argument("--url", default=os.environ.get("AFTERTURN_URL", DEFAULT_URL),
                              help=f"service (AFTERTURN_URL; default {DEFAULT_URL})")  # fmt: skip

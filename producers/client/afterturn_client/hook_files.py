@@ -1,0 +1,94 @@
+"""Where agents look for hooks, and how ours get there and leave again: other hooks and settings stay as they are."""
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+#: Events of an agent by the hook that answers them.
+EVENTS: Mapping[str, str] = {
+    "prompt": "UserPromptSubmit",
+    "stop": "Stop",
+    "session-start": "SessionStart",
+    "pre-compact": "PreCompact",
+}
+#: The file of hooks in a user's home, by agent.
+FILES: Mapping[str, str] = {"claude-code": ".claude/settings.json", "codex": ".codex/hooks.json"}
+#: Seconds after which an agent gives a hook up; ours ends before.
+TIMEOUT_S = 5
+_COMMAND = "afterturn-client hook "
+
+
+class UnusableHookFileError(Exception):
+    """The file is not what the agent writes; it was left as it is."""
+
+
+def list_hooks(agent: str) -> dict[str, list[dict[str, Any]]]:
+    """Return our hooks of an agent in the form of its file."""
+    return {
+        event: [{"hooks": [{"type": "command", "command": f"{_COMMAND}{agent} {name}", "timeout": TIMEOUT_S}]}]
+        for name, event in EVENTS.items()
+    }
+
+
+def install_hooks(agent: str, file: Path) -> None:
+    """Put our hooks into a file, in place of any that were there. Raises UnusableHookFileError, OSError."""
+    settings = _read(file)
+    hooks = _remove(settings)
+    for event, groups in list_hooks(agent).items():
+        hooks[event] = [*hooks.get(event, []), *groups]
+    _write(file, {**settings, "hooks": hooks})
+
+
+def remove_hooks(file: Path) -> None:
+    """Take our hooks out of a file, if it is there. Raises UnusableHookFileError, OSError."""
+    if not file.exists():
+        return
+    settings = _read(file)
+    hooks = _remove(settings)
+    _write(file, {**settings, "hooks": hooks} if hooks else {k: v for k, v in settings.items() if k != "hooks"})
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        settings = json.loads(file.read_text(encoding="utf-8") or "{}") if file.exists() else {}
+    except (ValueError, RecursionError):
+        raise UnusableHookFileError(f"{file} is not JSON; it was left as it is") from None
+    hooks = settings.get("hooks", {}) if isinstance(settings, dict) else None
+    if not isinstance(hooks, dict) or not all(isinstance(groups, list) for groups in hooks.values()):
+        raise UnusableHookFileError(f"{file} has no hooks of the form that is known; it was left as it is")
+    return settings
+
+
+def _remove(settings: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Return the hooks that are not ours, by event; events without any are left out."""
+    kept = {event: [rest for one in groups if (rest := _without_ours(one))] for event, groups in
+            settings.get("hooks", {}).items()}  # fmt: skip
+    return {event: groups for event, groups in kept.items() if groups}
+
+
+def _without_ours(group: Any) -> Any:
+    """Return a group of hooks without ours; None where nothing is left."""
+    hooks = group.get("hooks") if isinstance(group, dict) else None
+    if not isinstance(hooks, list):
+        return group
+    rest = [one for one in hooks if not (isinstance(one, dict) and str(one.get("command")).startswith(_COMMAND))]
+    return {**group, "hooks": rest} if rest else None
+
+
+def _write(file: Path, settings: Mapping[str, Any]) -> None:
+    """Write the whole file at once, with the rights that it had."""
+    target = file.resolve()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, made = tempfile.mkstemp(dir=target.parent)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as new:
+            new.write(json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
+        if target.exists():
+            Path(made).chmod(target.stat().st_mode & 0o777)
+        Path(made).replace(target)
+    except BaseException:
+        Path(made).unlink(missing_ok=True)
+        raise

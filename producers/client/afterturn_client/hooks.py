@@ -1,0 +1,124 @@
+"""Hooks of coding agents: memory stands beside each prompt and at a session's start, and each turn is kept at its end.
+
+Shapes: https://code.claude.com/docs/en/hooks and, for Codex, https://developers.openai.com/codex/hooks; they agree in
+what is used here. A hook fails open: whatever goes wrong, the agent goes on without memory, within `DEADLINE_S` and
+without a word on standard output.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from afterturn_client.client import Afterturn
+from afterturn_client.mcp_bridge import find_project
+from afterturn_client.reference import cut
+from afterturn_client.transcripts import LONGEST_MESSAGE, Turn, read_turns
+from afterturn_client.turns import Message, NewTurn
+
+#: Seconds that a hook may take of its agent's time.
+DEADLINE_S = 2.0
+#: Characters that a hook may add to a prompt: Claude Code takes 10,000.
+LONGEST_CONTEXT = 9_000
+#: Results asked for, and tokens they may have: about as many characters as there is room for.
+RESULTS, TOKENS = 8, 2_000
+#: Finished turns that are looked after before a transcript is compacted.
+CAUGHT_UP = 16
+_FRAME = "<memory_reference>"
+
+Event = Mapping[str, Any]
+Hook = Callable[[Afterturn, str, Event], str]
+
+
+def recall_for_prompt(memory: Afterturn, agent: str, event: Event) -> str:
+    """Return what the hook of a prompt writes: what memory holds on it, as context; nothing where that is nothing."""
+    del agent
+    prompt = str(event.get("prompt") or "").strip()
+    if not prompt:
+        return ""
+    found = memory.recall(
+        prompt, k=RESULTS, max_tokens=TOKENS, session_id=str(event["session_id"]), exclude_session=True
+    )
+    if not found.results or found.reference is None:
+        return ""
+    return _add_context("UserPromptSubmit", str(found.reference["content"]), [one.text for one in found.results])
+
+
+def recall_for_session(memory: Afterturn, agent: str, event: Event) -> str:
+    """Return what the hook of a session's start writes: facts that hold in the project, and what fits its name."""
+    del agent
+    asked = {"type": "message", "role": "user", "content": project_of(event)}
+    prepared = memory.before_turn(str(event["session_id"]), "session-start", [asked], max_input_tok=TOKENS)
+    frames = [text for item in prepared.input_items[:-1] if (text := _text_of(item)).startswith(_FRAME)]
+    return _add_context("SessionStart", frames[0], []) if frames else ""
+
+
+def keep_last_turn(memory: Afterturn, agent: str, event: Event) -> str:
+    """Keep the turn that has just ended, once however often the hook is called. Writes nothing."""
+    if (turn := _last_turn(agent, event)) is not None:
+        memory.add_turn(str(event["session_id"]), _messages_of(turn), turn_id=turn.name)
+    return ""
+
+
+def keep_finished_turns(memory: Afterturn, agent: str, event: Event) -> str:
+    """Keep what ended before a transcript is compacted: turns that were kept already stay as they are.
+
+    The one under way is left to the hook of its end. Writes nothing.
+    """
+    turns = [turn for turn in _turns_of(agent, event)[:-1] if turn.answer][-CAUGHT_UP:]
+    if turns:
+        session = str(event["session_id"])
+        memory.add_turns([NewTurn(session, _messages_of(turn), turn_id=turn.name) for turn in turns])
+    return ""
+
+
+#: What is run, by the name that the command takes.
+HOOKS: Mapping[str, Hook] = {
+    "prompt": recall_for_prompt,
+    "stop": keep_last_turn,
+    "session-start": recall_for_session,
+    "pre-compact": keep_finished_turns,
+}
+
+
+def project_of(event: Event) -> str:
+    """Return the project of the folder that the agent works in."""
+    return find_project(Path(str(event.get("cwd") or ".")))
+
+
+def _turns_of(agent: str, event: Event) -> list[Turn]:
+    path = event.get("transcript_path")
+    return read_turns(agent, Path(str(path))) if path else []
+
+
+def _last_turn(agent: str, event: Event) -> Turn | None:
+    """Return the turn that ended; its id, and the end of its answer, are the event's where the event names them."""
+    if not (turns := _turns_of(agent, event)):
+        return None
+    last, answered = turns[-1], [*turns[-1].answered]
+    said = str(event.get("last_assistant_message") or "").strip()
+    # The transcript may be written a moment later than the hook is called.
+    if said and (not answered or answered[-1] != said):
+        answered.append(said)
+    name = str(event.get("turn_id") or last.name)
+    return Turn(name, last.asked, tuple(answered)) if answered else None
+
+
+def _messages_of(turn: Turn) -> list[Message]:
+    return [Message("user", turn.asked[:LONGEST_MESSAGE]), Message("assistant", turn.answer)]
+
+
+def _add_context(event: str, frame: str, texts: list[str]) -> str:
+    """Return the output that adds a frame to what the model sees: whole, or the texts alone, each on a line."""
+    if len(frame) > LONGEST_CONTEXT:
+        frame = cut("\n".join(json.dumps(text, ensure_ascii=False) for text in texts), LONGEST_CONTEXT)
+    if not frame:
+        return ""
+    told = {"hookEventName": event, "additionalContext": frame}
+    return json.dumps({"hookSpecificOutput": told}, ensure_ascii=False)
+
+
+def _text_of(item: Mapping[str, Any]) -> str:
+    content = item.get("content")
+    parts = content if isinstance(content, list) else ()
+    return "".join(str(part.get("text") or "") for part in parts if isinstance(part, dict))

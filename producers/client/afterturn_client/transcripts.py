@@ -1,0 +1,105 @@
+"""What stands in the transcript of an agent: its turns, each a prompt and the text that answered it.
+
+Claude Code writes entries of type user and assistant; Codex writes `event_msg` entries (user_message, agent_message)
+within `turn_context`s. Calls of tools and their results are passed over in both.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+#: Bytes of a transcript that are read from its end, and characters of one message that are kept.
+LONGEST_TAIL, LONGEST_MESSAGE = 4_194_304, 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn of a transcript: the id of its prompt, what was asked and what was answered so far."""
+
+    name: str
+    asked: str = field(repr=False)
+    answered: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def answer(self) -> str:
+        """The whole answer."""
+        return "\n\n".join(self.answered)[:LONGEST_MESSAGE]
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """One entry that says something: a prompt with its id, or a piece of the answer to it."""
+
+    text: str
+    name: str | None = None
+
+
+def read_turns(agent: str, transcript: Path) -> list[Turn]:
+    """Return the turns at the end of an agent's transcript that have a prompt with an id, oldest first."""
+    turns: list[Turn] = []
+    for said in READERS[agent](_read_entries(transcript)):
+        if said.name is not None:
+            turns.append(Turn(said.name, said.text[:LONGEST_MESSAGE]))
+        elif turns:
+            last = turns[-1]
+            turns[-1] = Turn(last.name, last.asked, (*last.answered, said.text))
+    return [turn for turn in turns if turn.name]
+
+
+def _read_claude(entries: Iterator[Mapping[str, Any]]) -> Iterator[_Said]:
+    for entry in entries:
+        # A summary after compaction stands there as a prompt, and nobody asked it.
+        if entry.get("isSidechain") or entry.get("isMeta") or entry.get("isCompactSummary"):
+            continue
+        text = _text_of(entry.get("message"))
+        if entry.get("type") == "user" and text:
+            yield _Said(text, str(entry.get("uuid") or ""))
+        elif entry.get("type") == "assistant" and text:
+            yield _Said(text)
+
+
+def _read_codex(entries: Iterator[Mapping[str, Any]]) -> Iterator[_Said]:
+    turn = ""
+    for entry in entries:
+        payload = entry.get("payload")
+        if not isinstance(payload, dict):
+            continue
+        kind = payload.get("type") if entry.get("type") == "event_msg" else entry.get("type")
+        if kind in ("turn_context", "task_started", "turn_started"):
+            turn = str(payload.get("turn_id") or turn)
+        message = payload.get("message")
+        if isinstance(message, str) and message.strip() and kind in ("user_message", "agent_message"):
+            yield _Said(message.strip(), turn if kind == "user_message" else None)
+
+
+#: Readers by the name of the agent.
+READERS: Mapping[str, Callable[[Iterator[Mapping[str, Any]]], Iterator[_Said]]] = {
+    "claude-code": _read_claude,
+    "codex": _read_codex,
+}
+
+
+def _read_entries(transcript: Path) -> Iterator[Mapping[str, Any]]:
+    """Yield the entries at the end of a transcript; a line that is none, or only the end of one, is passed over."""
+    with transcript.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - LONGEST_TAIL))
+        for line in file.read().splitlines():
+            try:
+                entry = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(entry, dict):
+                yield entry
+
+
+def _text_of(message: Any) -> str:
+    """Return the text of a message; a tool's results say nothing."""
+    content = message.get("content") if isinstance(message, dict) else None
+    if isinstance(content, str):
+        return content.strip()
+    parts = content if isinstance(content, list) else ()
+    texts = (part.get("text") for part in parts if isinstance(part, dict) and part.get("type") == "text")
+    return "\n".join(text for text in texts if isinstance(text, str)).strip()
