@@ -20,6 +20,7 @@ from deploy import loop_lag
 from deploy.cli.app import COMMANDS
 from deploy.database_metrics import DatabaseGauges, XminAge
 from deploy.health_rules import LedgerSample
+from deploy.lab.build_dashboards import DASHBOARDS, render_dashboard
 from deploy.local.restarts import METRIC as DEATHS
 from deploy.metrics import _DiskGauge, _LedgerGauges
 from deploy.settings import HealthSettings, load_settings
@@ -71,9 +72,10 @@ def expressions() -> Iterator[tuple[str, str]]:
     for path in ("prometheus/recording.yml", "prometheus/alerts.yml"):
         for rule in rules(path):
             yield rule.get("record") or rule["alert"], rule["expr"]
-    for panel in json.loads((DEPLOY / "grafana" / "afterturn.json").read_text(encoding="utf-8"))["panels"]:
-        for target in panel["targets"]:
-            yield panel["title"], target["expr"]
+    for path in sorted((DEPLOY / "grafana").glob("*.json")):
+        for panel in json.loads(path.read_text(encoding="utf-8"))["panels"]:
+            for target in panel["targets"]:
+                yield f"{path.stem}: {panel['title']}", target["expr"]
 
 
 @pytest.mark.parametrize("name, expression", list(expressions()))
@@ -87,6 +89,21 @@ def test_an_expression_is_over_samples_and_labels_that_exist(
     used = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", expression))
     used |= set(re.findall(r"\w+", " ".join(re.findall(r"by \(([^)]*)\)", expression))))
     assert used - labels == set()
+
+
+def test_dashboards_are_those_of_the_code_and_legends_name_labels_of_their_lines() -> None:
+    assert sorted(path.stem for path in (DEPLOY / "grafana").glob("*.json")) == sorted(one.uid for one in DASHBOARDS)
+    for dashboard in DASHBOARDS:
+        written = (DEPLOY / "grafana" / f"{dashboard.uid}.json").read_text(encoding="utf-8")
+        assert written == render_dashboard(dashboard), "run: python -m deploy.lab.build_dashboards"
+        for panel in dashboard.panels:
+            shown = set(re.findall(r"\{\{(\w+)\}\}", panel.legend))
+            kept = set(re.findall(r"\w+", " ".join(re.findall(r"by \(([^)]*)\)", panel.expression)))) - {"le"}
+            recorded = next(
+                (one["expr"] for one in rules("prometheus/recording.yml") if one["record"] == panel.expression), ""
+            )
+            kept |= set(re.findall(r"\w+", " ".join(re.findall(r"by \(([^)]*)\)", recorded)))) - {"le"}
+            assert shown == kept, panel.title
 
 
 def test_every_alert_says_what_it_means_and_has_a_section_in_the_runbook() -> None:
