@@ -45,6 +45,9 @@ def up_command(
             metavar="self|off|URL", help="The Memory Gateway that turns of the host `gateway.host` are handed to."
         ),
     ] = None,
+    dashboards: Annotated[
+        bool, typer.Option("--dashboards", help="Also start a Prometheus, if installed, with the rules and alerts.")
+    ] = False,
     log_format: Annotated[LogFormat | None, typer.Option(help="How log lines look.")] = None,
     config: Annotated[Path | None, typer.Option(help="A YAML or JSON file of settings.")] = None,
 ) -> None:
@@ -57,10 +60,15 @@ def up_command(
         raise typer.Exit(2) from None
     settings = settings.model_copy(update={"data": settings.data.resolve()})
     say = _create_notifier(settings.log.format)
-    stack = LocalStack(
-        settings, worker_count=workers or count_default_workers(), say=say, ready=_print_ready, config=config
-    )
     try:
+        stack = LocalStack(
+            settings,
+            worker_count=workers or count_default_workers(),
+            say=say,
+            ready=_print_ready,
+            config=config,
+            dashboards=dashboards,
+        )
         status = stack.run()
     except (EmbeddedError, FolderInUse, PortInUse, UnknownRevision) as error:
         say(str(error))
@@ -107,6 +115,11 @@ def _print_ready(stack: Stack) -> None:
         "Remember something, then ask for it:",
         f"  {_format_curl(stack, 'turns', EXAMPLE_TURN)}",
         f"  {_format_curl(stack, 'recall', EXAMPLE_QUESTION)}",
+        *(
+            [f"Prometheus: {stack.prometheus}/alerts; dashboards for Grafana: deploy/grafana."]
+            if stack.prometheus
+            else []
+        ),
         f"Logs are in {stack.api_key_file.with_name('logs')}. Ctrl-C stops everything; what was remembered stays.",
     )
     _print_at_once("\n".join(lines), sys.stdout)

@@ -17,6 +17,7 @@ from deploy.indexing import keep_indexed
 from deploy.local import Child, EmbeddedPostgres, EmbeddedValkey, ports, survivors
 from deploy.local.errors import FolderUnusable, StartFailed
 from deploy.local.folder_lock import FolderLock
+from deploy.local.prometheus import describe_prometheus, find_prometheus
 from deploy.local.restarts import DeathCounter
 from deploy.local.services import Services, describe_api, describe_workers
 from deploy.local.stack import FILE, Stack, StackProcess
@@ -59,7 +60,9 @@ class LocalStack:
         ready: Callable[[Stack], None],
         config: Path | None = None,
         parts: StackFactories | None = None,
+        dashboards: bool = False,
     ) -> None:
+        """Take what runs; `dashboards` starts a Prometheus that scrapes it, if there is one."""
         self._settings = settings
         self._data = settings.data
         self._worker_count = worker_count
@@ -67,6 +70,8 @@ class LocalStack:
         self._ready = ready
         self._config = config
         self._parts = parts or StackFactories()
+        self._prometheus = find_prometheus() if dashboards else None
+        self._dashboards = ""
         self._stack: Stack | None = None
         self._locks: list[FolderLock] = []
 
@@ -97,6 +102,9 @@ class LocalStack:
         services = await self._start_api(credentials)
         await self._supervisor.start(*self._parts.workers(services, self._worker_count))
         await self._loaded(services)
+        if self._prometheus is not None:
+            watching, self._dashboards = await asyncio.to_thread(describe_prometheus, services, self._prometheus)
+            await self._supervisor.start(watching)
         self._stack = self._describe(services)
         self._save(self._supervisor.running)
         self._ready(self._stack)
@@ -156,6 +164,7 @@ class LocalStack:
             api=services.api_url,
             metrics=f"{services.api_url}/metrics",
             docs=f"{services.api_url}/docs",
+            prometheus=self._dashboards,
             api_key_file=self._data / API_KEY_FILE,
             database_url=SecretStr(endpoint.app_url),
             operator_url=SecretStr(endpoint.operator_url),

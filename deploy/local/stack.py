@@ -44,6 +44,8 @@ class Stack(BaseModel):
     api: str
     metrics: str
     docs: str
+    #: Where the Prometheus of `--dashboards` listens; empty without one.
+    prometheus: str = ""
     api_key_file: Path
     database_url: SecretStr
     operator_url: SecretStr

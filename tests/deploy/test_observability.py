@@ -72,10 +72,10 @@ def expressions() -> Iterator[tuple[str, str]]:
     for path in ("prometheus/recording.yml", "prometheus/alerts.yml"):
         for rule in rules(path):
             yield rule.get("record") or rule["alert"], rule["expr"]
-    for path in sorted((DEPLOY / "grafana").glob("*.json")):
-        for panel in json.loads(path.read_text(encoding="utf-8"))["panels"]:
+    for page in sorted((DEPLOY / "grafana").glob("*.json")):
+        for panel in json.loads(page.read_text(encoding="utf-8"))["panels"]:
             for target in panel["targets"]:
-                yield f"{path.stem}: {panel['title']}", target["expr"]
+                yield f"{page.stem}: {panel['title']}", target["expr"]
 
 
 @pytest.mark.parametrize("name, expression", list(expressions()))

@@ -1,0 +1,81 @@
+"""A Prometheus beside `afterturn up`, where the operating system has one: the rules and alerts of deploy/prometheus."""
+
+import http.client
+import shutil
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from deploy.local.child import Child
+from deploy.local.errors import StartFailed
+from deploy.local.ports import LOOPBACK, find_free_port
+from deploy.local.services import Services
+
+RULES = Path(__file__).parents[1] / "prometheus"
+#: Here the API tells of the workers, and the supervisor starts them again.
+NOT_HERE = frozenset({"AfterturnWorkersDown"})
+#: Pause between two looks, in seconds.
+SCRAPE_S = 5
+KEPT = "15d"
+ANSWER_S = 2.0
+
+
+def find_prometheus() -> str:
+    """Return the program; raises StartFailed that says how to get it."""
+    found = shutil.which("prometheus")
+    if found is None:
+        raise StartFailed("--dashboards needs Prometheus on the PATH (Debian: apt-get install prometheus)")
+    return found
+
+
+def describe_prometheus(services: Services, program: str) -> tuple[Child, str]:
+    """Describe a Prometheus that scrapes this stack, and return its URL. Blocks for the files it writes."""
+    folder = services.settings.data / "prometheus"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (folder / "alerts.yml").write_text(yaml.safe_dump(select_alerts()), encoding="utf-8")
+    config = folder / "prometheus.yml"
+    config.write_text(yaml.safe_dump(build_config(f"{services.address}:{services.port}")), encoding="utf-8")
+    port = find_free_port()
+    options = {
+        "config.file": str(config),
+        "storage.tsdb.path": str(folder / "data"),
+        "storage.tsdb.retention.time": KEPT,
+        "web.listen-address": f"{LOOPBACK}:{port}",
+    }
+    child = Child(
+        name="prometheus",
+        argv=(program, *(f"--{name}={value}" for name, value in options.items())),
+        log=services.log("prometheus"),
+        ready=lambda _pid: _is_ready(port),
+        for_ever=True,
+    )
+    return child, f"http://{LOOPBACK}:{port}"
+
+
+def build_config(target: str) -> dict[str, Any]:
+    """Return Prometheus' configuration for one API that tells of all processes."""
+    return {
+        "global": {"scrape_interval": f"{SCRAPE_S}s", "evaluation_interval": f"{SCRAPE_S}s"},
+        "rule_files": [str(RULES / "recording.yml"), "alerts.yml"],
+        "scrape_configs": [{"job_name": "afterturn-api", "static_configs": [{"targets": [target]}]}],
+    }
+
+
+def select_alerts() -> dict[str, Any]:
+    """Return the alerts, without those that mean nothing on one machine."""
+    read = yaml.safe_load((RULES / "alerts.yml").read_text(encoding="utf-8"))
+    for group in read["groups"]:
+        group["rules"] = [rule for rule in group["rules"] if rule["alert"] not in NOT_HERE]
+    return dict(read)
+
+
+def _is_ready(port: int) -> bool:
+    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=ANSWER_S)
+    try:
+        connection.request("GET", "/-/ready")
+        return connection.getresponse().status == http.client.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
