@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 from pydantic_core import PydanticCustomError
 
 from producers.mcp.settings import McpSettings
+from store.text.redaction import Redaction
 
 
 class BrokerSettings(BaseModel):
@@ -84,6 +85,11 @@ class ApiSettings(BaseModel):
         default=(),
         description="names that a request's Host and Origin may have, without a port; a list. Left out: on this "
         "machine's own address its own names, so that no foreign name can be made to point here; elsewhere any",
+    )
+    redact: Redaction = Field(
+        default=Redaction.KEYS,
+        description="what is taken out of texts before they are stored: `keys`, the caller's own key and what has the "
+        "form of a credential; `all`, long random base64 as well, where it is rarely meant; `off`, nothing",
     )
     max_messages: int = Field(default=1024, ge=1, le=1024, description="most messages of one turn")
     max_message_bytes: int = Field(

@@ -1,6 +1,7 @@
 """The Memory Gateway's three calls, so that a hybrid agent can point its base URL here."""
 
 import hmac
+from dataclasses import replace
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -97,5 +98,6 @@ async def _authorise_user(request: Request, value: Any, keys: Keys, weight: int 
     owner = (grant.gateway_user if grant else None) or ""
     if grant is None or not owner or not hmac.compare_digest(owner.encode(), told.user_id.encode(errors="replace")):
         raise Unauthenticated(REFUSAL)
+    grant = replace(grant, own_key=told.user_key)
     await wait_for_turn(request, grant, weight)
     return grant

@@ -1,6 +1,7 @@
 """From a request to values: the key's grant, the JSON body, the parameters."""
 
 import json
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
@@ -76,6 +77,7 @@ async def grant_of(request: Request, keys: Authenticator, weight: int | None = N
         raise Unauthenticated("a valid key is needed: Authorization: Bearer <key>")
     if grant.gateway_user is not None:
         raise PermissionDenied("this key opens /memories/* only")
+    grant = replace(grant, own_key=token.strip())
     await wait_for_turn(request, grant, weight)
     return grant
 

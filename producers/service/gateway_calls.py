@@ -16,7 +16,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from producers.errors import Invalid, Problem
 from producers.service.fields import BANK_BYTES, SESSION_BYTES, Moment, Name, Text, field_error, session_name
 from producers.service.recall_json import MOST_BYTES, ROOM_FOR_NOTE, describe_cut
-from producers.service.turns import ContentField, limit_text, size_of
+from producers.service.redacting import Redactor
+from producers.service.turns import Content, ContentField, limit_text, size_of
 from producers.service.wire import WireModel
 from producers.settings import ApiSettings
 from store.identity import digested
@@ -219,7 +220,7 @@ def session_of(name: str) -> str:
         return digested(safe, name)
 
 
-def turns_of(body: AddBody, settings: ApiSettings) -> list[NewTurn]:
+def turns_of(body: AddBody, settings: ApiSettings, redactor: Redactor) -> list[NewTurn]:
     """Return each message as a turn of its own, named by its digest: the same message again is the same turn.
 
     Blank messages and recalled text are left out. Raises TooLarge.
@@ -227,7 +228,13 @@ def turns_of(body: AddBody, settings: ApiSettings) -> list[NewTurn]:
     kept = [message for message in body.messages if message.content.parts or message.content.text.strip()]
     for n, message in enumerate(kept):
         limit_text(f"messages.{n}.content", size_of(message.content), settings)
-    return [_build_turn(body, message) for message in kept]
+    return [_build_turn(body, _without_secrets(message, redactor)) for message in kept]
+
+
+def _without_secrets(message: AddedMessage, redactor: Redactor) -> AddedMessage:
+    """Return a message as it is kept: its name is made from that."""
+    said = message.content
+    return message.model_copy(update={"content": Content(redactor.text(said.text), redactor.parts(said.parts))})
 
 
 def _build_turn(body: AddBody, message: AddedMessage) -> NewTurn:

@@ -16,13 +16,16 @@ from producers.service.call_place import note_place
 from producers.service.dependencies import Dependencies
 from producers.service.gateway_calls import AddBody, turns_of
 from producers.service.load_shedding import Shed
+from producers.service.redacting import Redactor
 from producers.service.turns import BatchBody, Judged, limit_call, parse_body, read_turn
 from producers.settings import ApiSettings
 from store import identity
 from store.errors import NotFound, StoreError, TurnBusy, TurnConflict
 from store.ledger.stages import Stage
 from store.memory.corrections import PINNED
+from store.memory.prepared_turns import estimate_effort
 from store.memory.turns import Appended, NewTurn, Refused, TurnStatus
+from store.off_loop import off_loop
 from store.tenancy.keys import Grant
 
 Accepted = Appended | ProducerError | StoreError
@@ -72,7 +75,8 @@ class Intake:
         body = parse_body(AddBody, added)
         require_write(grant)
         await self._parts.reach(grant, body.bank)
-        turns = turns_of(body, self._settings)
+        redactor = Redactor.of(self._settings, grant)
+        turns = turns_of(body, self._settings, redactor)
         if body.afterturn_turn_id is not None:
             return await self._held_already(grant, body.afterturn_turn_id, len(turns))
         with _time_call(len(turns)):
@@ -146,6 +150,7 @@ class Intake:
         """Append judged turns, then ring for the stages that have something to do now."""
         if not turns:
             return []
+        turns = await self._redact(grant, turns)
         answers = await self._parts.turns.append(grant.host_id, turns)
         new = [t for t, a in zip(turns, answers, strict=True) if isinstance(a, Appended) and not a.duplicate]
         if new:
@@ -157,6 +162,10 @@ class Intake:
         if self._parts.words is not None:
             await self._parts.words.brought(grant.host_id, _count_units(grant.host_id, new))
         return [answer.error if isinstance(answer, Refused) else answer for answer in answers]
+
+    async def _redact(self, grant: Grant, turns: list[NewTurn]) -> list[NewTurn]:
+        redactor = Redactor.of(self._settings, grant)
+        return await off_loop(estimate_effort(turns), lambda: [redactor.turn(turn) for turn in turns])
 
     def _embeds(self, host: UUID, turns: list[NewTurn]) -> bool:
         characters = sum(len(message.content) for turn in turns for message in turn.messages)

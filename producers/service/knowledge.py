@@ -20,12 +20,14 @@ from producers.service.paging import (
     read_name,
     read_priority,
 )
+from producers.service.redacting import Redactor
 from producers.service.turns import limit_metadata, limit_text, parse_body
 from producers.service.wire import Done, WireModel
 from producers.settings import ApiSettings
 from store.ledger.stages import Stage
 from store.memory.directives import Directive, NewDirective, NewLink, Reflection
 from store.memory.documents import AddedDocument, Document, DocumentPlace, NewDocument, content_hash
+from store.off_loop import off_loop
 from store.tenancy.keys import Grant
 
 LinkKind = Literal["temporal", "semantic", "entity", "causes", "caused_by", "enables", "prevents"]
@@ -247,11 +249,13 @@ class Knowledge:
         require_write(grant)
         body = parse_body(DocumentBody, asked)
         limit_metadata(body.metadata)
+        redactor = Redactor.of(self._settings, grant)
+        content = body.content and await off_loop(len(body.content), redactor.text, body.content)
         document = NewDocument(
             bank=await self._parts.reach(grant, body.bank),
-            content_hash=body.content_hash or content_hash((body.content or "").encode()),
-            text=body.content,
-            title=body.title,
+            content_hash=body.content_hash or content_hash((content or "").encode()),
+            text=content,
+            title=body.title and redactor.text(body.title),
             user_id=resolve_speaker(grant, body.user_id),
             occurred_at=body.occurred_at,
             expires_at=body.expires_at,
@@ -297,7 +301,8 @@ class Knowledge:
         bank = await self._parts.reach(grant, body.bank)
         await self._parts.authorisation.require(grant, Action.DIRECT, bank)
         await self._banks.create(grant.host_id, grant.user, bank)
-        new = NewDirective(body.name, body.content, body.priority, describe_keeper(grant))
+        content = Redactor.of(self._settings, grant).text(body.content)
+        new = NewDirective(body.name, content, body.priority, describe_keeper(grant))
         return await self._curation.lay_down(grant.host_id, bank, new, grant.user)
 
     async def directives(self, grant: Grant, asked: BankPageParameters) -> Page[Directive]:

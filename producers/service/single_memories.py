@@ -11,6 +11,7 @@ from producers.service.banks import resolve_speaker
 from producers.service.dependencies import Dependencies
 from producers.service.fields import BankName, Moment, Name, Text, field_error, session_name
 from producers.service.framing import strip
+from producers.service.redacting import Redactor
 from producers.service.turns import limit_metadata, limit_text, parse_body
 from producers.service.wire import Done, WireModel
 from producers.settings import ApiSettings
@@ -18,6 +19,7 @@ from store.ledger.stages import Stage
 from store.memory.corrections import PINNED
 from store.memory.memories import KeptMemory, NewMemory, id_of_text
 from store.memory.units import Forgotten, Unit
+from store.off_loop import off_loop
 from store.tenancy.keys import Grant
 
 UNIT = "0b7c1f5e-52a7-5a3e-8d51-3f6a1c9b7e20"
@@ -97,16 +99,18 @@ class SingleMemories:
         require_write(grant)
         body = parse_body(MemoryBody, asked)
         limit_text("content", len(body.content.encode()), self._settings)
+        redactor = Redactor.of(self._settings, grant)
+        content = await off_loop(len(body.content), redactor.text, body.content)
         limit_metadata(body.metadata)
         bank = await self._parts.reach(grant, body.bank)
         if body.pinned or body.metadata.get(PINNED) == "true":
             await self._parts.authorisation.require(grant, Action.PIN, bank)
         memory = NewMemory(
             bank=bank,
-            memory_id=body.id or id_of_text(body.content),
-            content=body.content,
+            memory_id=body.id or id_of_text(content),
+            content=content,
             kind=body.kind,
-            title=body.title,
+            title=body.title and redactor.text(body.title),
             user_id=resolve_speaker(grant, body.user_id),
             occurred_at=body.occurred_at,
             expires_at=body.expires_at,

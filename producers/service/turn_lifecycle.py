@@ -18,6 +18,7 @@ from producers.service.intake import LOOK_AGAIN_S, Intake
 from producers.service.recall_json import freshness_json
 from producers.service.recall_service import count_question
 from producers.service.recalls import MAX_QUERY_BYTES, Freshly
+from producers.service.redacting import Redactor
 from producers.service.turns import parse_body
 from producers.settings import ApiSettings
 from producers.turns.history import choose_delta, choose_history, cut_history
@@ -104,7 +105,8 @@ class TurnLifecycle:
 
     async def _build_turn(self, grant: Grant, bank: str, place: Place, body: AfterTurnBody) -> NewTurn:
         said = read_after(body, self._settings.max_message_bytes)
-        given = said.given
+        # As it is kept: else what it echoes would not be found again.
+        given = Redactor.of(self._settings, grant).value(said.given)
         if said.echoes and given:
             kept = await self._parts.turns.sessions.recent(grant.host_id, bank, place.session, READ_ITEMS)
             given = choose_delta(given, [item_of(one) for one in kept])

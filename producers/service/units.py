@@ -8,6 +8,7 @@ from producers.service.authorisation import Action, require_user_erasure, requir
 from producers.service.corrections import correction_of
 from producers.service.dependencies import Dependencies
 from producers.service.erasures import ErasureBody, may_see_receipt, scope_of
+from producers.service.redacting import Redactor
 from producers.service.turns import parse_body
 from producers.settings import ApiSettings
 from store.erasure import Kind, Receipt, Target
@@ -15,6 +16,7 @@ from store.errors import NotFound, ResourceBusy
 from store.ledger.stages import Stage
 from store.memory.corrections import Corrected
 from store.memory.units import Forgotten, Unit
+from store.off_loop import off_loop
 from store.tenancy.keys import Grant
 
 #: How long an erasure is worked on before the answer; the sweeper goes on with the rest.
@@ -42,8 +44,9 @@ class Revisions:
         require_write(grant)
         body = correction_of(asked, self._settings)
         bank = await self._reach(grant, Action.CORRECT, bank, unit)
+        content = await off_loop(len(body.content), Redactor.of(self._settings, grant).text, body.content)
         told = await self._parts.units.correct(
-            grant.host_id, bank, unit, body.content, version=body.version, user=grant.user
+            grant.host_id, bank, unit, content, version=body.version, user=grant.user
         )
         if told.changed:
             self._parts.notifier.notify(Stage.EXTRACTION, Stage.EMBEDDING)

@@ -6,7 +6,7 @@ What a key leaves open it reaches; what it names it is held to: banks, one user,
 import hashlib
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID, uuid4
@@ -69,6 +69,7 @@ class Grant:
     """What a key allows. `banks` None: every bank of the host; empty: none. `user`, `agent` None: of everybody.
 
     `curate`: a key of a user or an agent may lay down directives and pin in banks that others share, too.
+    `own_key`: the key itself as it came with a request, so that it is not kept with what is written.
     """
 
     key_id: UUID
@@ -79,6 +80,7 @@ class Grant:
     user: str | None = None
     agent: str | None = None
     curate: bool = False
+    own_key: str | None = field(default=None, repr=False, compare=False)
 
     @property
     def space(self) -> Space:

@@ -9,9 +9,11 @@ import pytest
 from afterturn_client.gateway import GatewayClient, GatewayMessage
 
 from producers.service.gateway_calls import AddBody, session_of, shorten_name, turns_of
+from producers.service.redacting import Redactor
 from producers.service.turns import parse_body
 from producers.settings import ApiSettings
 from store.identity import host_id
+from store.text.redaction import Redaction
 from tests.producers.conftest import Tenant, World
 
 SAID = [
@@ -245,7 +247,7 @@ async def test_any_session_of_a_client_has_a_name_here(world: World, user: Tenan
     name = session_of(session)
     assert len(name.encode()) <= 128
     owner = await world.tenant(user.host)
-    turn = turns_of(parse_body(AddBody, added(user, session_id=session)), ApiSettings())[0]
+    turn = turns_of(parse_body(AddBody, added(user, session_id=session)), ApiSettings(), Redactor(Redaction.KEYS))[0]
     status = await owner.http.get(
         f"/api/v1/turns/{name}/{turn.turn_id}".replace("\n", "%0A"), params={"bank": "gateway:default:default:ana"}
     )

@@ -1,0 +1,87 @@
+"""Secrets are taken out of what is written before anything is made of it: digest, name, event, words.
+
+Every write of the facade passes here. Only texts are looked at: metadata, ids and binary parts stay as they are.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from producers.settings import ApiSettings
+from producers.turns.items import KEPT, OPAQUE, text_of
+from store.memory.turns import NewMessage, NewTurn
+from store.tenancy.keys import Grant
+from store.text.redaction import Redaction, redact_secrets
+
+#: What stands under these names is no text: who and what an item names, and what is binary.
+UNREAD = OPAQUE | {
+    *("metadata", "type", "role", "name", "id", "call_id", "tool_call_id", "file_id", "filename"),
+    *("image_url", "file_data", "file_url", "data", "audio"),
+}
+#: A text that is JSON, and stays JSON.
+_JSON_TEXT = "arguments"
+_BARE = re.compile(r'(?<!")\[REDACTED:\w+\](?!")')
+
+
+@dataclass(frozen=True, slots=True)
+class Redactor:
+    """Takes secrets out of one caller's texts: its own key, and what has the form of a credential."""
+
+    level: Redaction
+    own_keys: tuple[str, ...] = field(default=(), repr=False)
+
+    @classmethod
+    def of(cls, settings: ApiSettings, grant: Grant) -> Self:
+        """Return the one for who holds a grant."""
+        return cls(settings.redact, () if grant.own_key is None else (grant.own_key,))
+
+    def text(self, text: str) -> str:
+        """Return a text without secrets."""
+        return redact_secrets(text, self.level, self.own_keys)
+
+    def turn(self, turn: NewTurn) -> NewTurn:
+        """Return a turn without secrets in what is said, nor in the request that makes two turns the same."""
+        if self.level is Redaction.OFF:
+            return turn
+        said = [self.message(message) for message in turn.messages]
+        return replace(turn, messages=said, request=self.value(turn.request))
+
+    def message(self, message: NewMessage) -> NewMessage:
+        """Return a message without secrets; one that is a whole item says what the item says."""
+        parts = self.parts(message.parts)
+        if parts is not None and len(parts) == 1 and isinstance(item := parts[0].get("item"), dict):
+            return replace(message, content=text_of(item), parts=parts)
+        return replace(message, content=self.text(message.content), parts=parts)
+
+    def parts(self, parts: Sequence[Mapping[str, Any]] | None) -> Sequence[Mapping[str, Any]] | None:
+        """Return content parts: those of text and whole items without secrets, the others as they are."""
+        return None if parts is None else [self._part(part) for part in parts]
+
+    def value(self, value: Any, name: str = "") -> Any:
+        """Return a JSON value, an item or several, without secrets in its texts."""
+        if name in UNREAD or self.level is Redaction.OFF:
+            return value
+        if isinstance(value, dict):
+            return {key: self.value(one, key) for key, one in value.items()}
+        if isinstance(value, list):
+            return [self.value(one, name) for one in value]
+        if not isinstance(value, str):
+            return value
+        redacted = self.text(value)
+        return _as_json(value, redacted) if name == _JSON_TEXT and redacted != value else redacted
+
+    def _part(self, part: Mapping[str, Any]) -> Mapping[str, Any]:
+        if part.get("type") == KEPT:
+            return {**part, "item": self.value(part.get("item"))}
+        return {**part, "text": self.text(part["text"])} if isinstance(part.get("text"), str) else part
+
+
+def _as_json(before: str, redacted: str) -> str:
+    """Return a redacted text as JSON where it was JSON: a value lost its quotes with the secret."""
+    try:
+        json.loads(before)
+    except (ValueError, RecursionError):
+        return redacted
+    return _BARE.sub(lambda found: f'"{found[0]}"', redacted)
