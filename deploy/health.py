@@ -13,15 +13,13 @@ from deploy.settings import HealthSettings
 from producers.http.service import Readiness
 from producers.notifications import Notifier
 from store.database import Database
-from store.memory.turn_writes import ARGUMENTS
+from store.memory.turn_writes import SIGNATURE
 
 #: A part that does not answer within this many seconds does not answer.
 PATIENCE_S = 2.0
 
 # A schema of another version has functions that take something else.
-INSTALLED = text("""
-    select exists (select from pg_proc p
-                    where p.oid = to_regproc('afterturn.append_turns') and p.pronargs = :arguments)""")
+INSTALLED = text("select to_regprocedure(:signature) is not null")
 ALIVE = text("select 1")
 
 #: Says what is wrong with a part, or nothing.
@@ -61,7 +59,7 @@ class ApiHealth:
 
     async def _database_wrong(self) -> str | None:
         async with self._database.call() as connection:
-            installed = (await connection.execute(INSTALLED, {"arguments": ARGUMENTS})).scalar()
+            installed = (await connection.execute(INSTALLED, {"signature": SIGNATURE})).scalar()
         async with self._database.operator() as connection:
             await connection.execute(ALIVE)
         return None if installed else "the schema is missing or of another version"

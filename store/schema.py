@@ -228,21 +228,24 @@ EVENT_STORE = Table(
     Column("id", Uuid, nullable=False),
     Column("host_id", Uuid, primary_key=True),
     Column("user_id", Uuid, nullable=False),
-    Column("nonce", BigInteger, nullable=False),
     Column("aggregate_id", String(255), nullable=False),
     Column("aggregate_version", BigInteger, nullable=False, server_default=text("1")),
     Column("aggregate_type", String(255), nullable=False),
     Column("event_type", String(255), nullable=False),
     Column("event_ts", TIME, nullable=False),
-    #: the whole CloudEvent
-    Column("payload", JSONB, nullable=False),
+    #: extension attributes of the envelope, and its source where that is not this service
     Column("metadata", JSONB),
     Column("bank_id", Uuid, nullable=False),
     Column("position", BigInteger, primary_key=True),
     Column("xid", Xid8, nullable=False, server_default=text("pg_current_xact_id()")),
+    #: of the envelope, without what is a column: host, bank and versions
+    Column("data", JSONB, nullable=False),
+    #: an event offered twice is one event
     UniqueConstraint("host_id", "id"),
+    #: optimistic concurrency
     UniqueConstraint("host_id", "aggregate_id", "aggregate_version"),
-    UniqueConstraint("host_id", "user_id", "nonce"),
+    # WHY: what a user wrote is found by the user, in the order of the log.
+    Index("log_by_user", "host_id", "user_id", "position"),
     # WHY: readers follow the order of commits, which positions alone do not show.
     Index("log_by_commit", "host_id", "xid", "position"),
 )

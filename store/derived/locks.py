@@ -74,7 +74,7 @@ async def begun_again(
 
     Inside the tenant's transaction, after `lock_bank`.
     """
-    ids = [event["payload"]["data"]["entityId"] for event in entities]
+    ids = [event["data"]["entityId"] for event in entities]
     found = await connection.execute(ENDED, {"host": host, "bank": bank, "entities": ids})
     ended = {row.entity: row.version for row in found}
     return [
@@ -92,7 +92,7 @@ async def resume_ended(
     transaction, after `lock_bank`.
     """
     types = [event["type"] for event in events]
-    data = [orjson.dumps(event["payload"]["data"]).decode() for event in events]
+    data = [orjson.dumps(event["data"]).decode() for event in events]
     place = {"host": host, "bank": bank}
     found = (await connection.execute(RESUMED, {**place, "types": types, "data": data})).all() if events else []
     versions = {row.nth - 1: row.version for row in found if row.version is not None}
@@ -101,5 +101,4 @@ async def resume_ended(
 
 def _at_version(host: UUID, event: Mapping[str, Any], version: int) -> Mapping[str, Any]:
     identity = str(event_id(host, event["subject"], str(version)))
-    data = {**event["payload"]["data"], "aggregateVersion": version - 1, "newAggregateVersion": version}
-    return {**event, "id": identity, "version": version, "payload": {**event["payload"], "id": identity, "data": data}}
+    return {**event, "id": identity, "version": version}

@@ -51,7 +51,7 @@ UNDONE = text(f"select count(*) {_BEHIND} and {_IS_TEXT}")
 TEXTS_BEHIND = text(f"""
     with behind as materialized (
         select cast(cast(e.xid as text) as bigint) as xid, e.position, e.bank_id, e.aggregate_version,
-               case when {_IS_TEXT} then cast(e.payload->'data'->>'unitId' as uuid) end as unit_id
+               case when {_IS_TEXT} then cast(e.data->>'unitId' as uuid) end as unit_id
           {_BEHIND} order by e.xid, e.position limit :events
     )
     select b.xid, b.position, b.bank_id, u.unit_id, u.aggregate_version, u.turn_id,
@@ -95,7 +95,7 @@ FORMER = text("""
                     select k.* from afterturn.agent_memory_link_t k
                      where k.host_id = :host and k.bank_id = :bank and k.to_unit_id = t.unit_id offset 0) k
      where k.link_type = 'semantic' and k.active
-       and (select jsonb_exists(e.payload->'data', 'embeddingModel') from afterturn.event_store_t e
+       and (select jsonb_exists(e.data, 'embeddingModel') from afterturn.event_store_t e
              where e.host_id = :host and e.aggregate_id = concat_ws('|', cast(:host as text), cast(:bank as text),
                                                                     k.from_unit_id, k.to_unit_id, k.link_type)
              order by e.aggregate_version desc limit 1)""")

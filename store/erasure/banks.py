@@ -33,10 +33,10 @@ TURNS = text("select turn_id from afterturn.turn_t where host_id = :host and ban
 UNDONE = text("select distinct turn_id from afterturn.ledger_t where host_id = :host and bank_id = :bank and undone")
 PAGE = text("""
     select e.position, e.aggregate_type, e.aggregate_id, afterturn.begins(e.event_type) as begins,
-           e.payload->'data'->>'origin' as origin,
-           cast(case e.aggregate_type when 'AgentSessionHistory' then e.payload->'data'->>'turnId'
-                                      when 'AgentMemoryDoc' then e.payload->'data'->>'docId' end as uuid) as turn_id,
-           cast(e.payload->'data'->>'sessionId' as uuid) as session_id, e.payload->'data' ? 'erased' as erased
+           e.data->>'origin' as origin,
+           cast(case e.aggregate_type when 'AgentSessionHistory' then e.data->>'turnId'
+                                      when 'AgentMemoryDoc' then e.data->>'docId' end as uuid) as turn_id,
+           cast(e.data->>'sessionId' as uuid) as session_id, e.data ? 'erased' as erased
       from afterturn.event_store_t e
      where e.host_id = :host and e.bank_id = :bank and e.position > :reached and e.position <= :upto
      order by e.position limit :limit""")

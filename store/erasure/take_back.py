@@ -49,7 +49,7 @@ VERSIONS = text("""
 BY_USER = text("""
     select e.position from afterturn.event_store_t e
      where e.host_id = :host and e.aggregate_id = :subject and e.user_id = :user
-       and e.event_type not like '%DeletedEvent' and not e.payload->'data' ? 'erased'""")
+       and e.event_type not like '%DeletedEvent' and not e.data ? 'erased'""")
 UNIT = text("""
     select u.content, u.active, u.session_id, u.turn_id from afterturn.agent_memory_unit_t u
      where u.host_id = :host and u.bank_id = :bank and u.unit_id = :unit""")
@@ -66,7 +66,7 @@ MENTIONS = text(f"""
       from afterturn.agent_memory_unit_entity_t l,
            lateral (select l.host_id || '|' || l.bank_id || '|' || l.unit_id || '|' || l.entity_id as subject) s,
            lateral (select array_agg(e.position) as positions from afterturn.event_store_t e
-                     where e.host_id = :host and e.aggregate_id = s.subject and not e.payload->'data' ? 'erased'
+                     where e.host_id = :host and e.aggregate_id = s.subject and not e.data ? 'erased'
                        and {_IN_SPANS.format(position="e.position")}) p
      where l.host_id = :host and l.bank_id = :bank and l.unit_id = :unit and p.positions is not null""")  # noqa: S608 - as above
 # What was compacted meanwhile may repeat it.
@@ -85,7 +85,12 @@ async def remainder(place: Place, kind: Aggregate, thing: UUID) -> Remainder:
     rows = await place.ask(VERSIONS, thing=thing, user=user)
     left = without_user(
         [
-            Version(row.position, row.kind != UPDATED[kind].value, row.by_user, _state_of(kind, orjson.loads(row.data)))
+            Version(
+                row.position,
+                row.kind != UPDATED[kind].value,
+                row.by_user,
+                _state_of(place, kind, orjson.loads(row.data)),
+            )
             for row in rows
         ]
     )
@@ -152,14 +157,15 @@ async def _unlink(place: Place, unit: UUID, mentions: Sequence[Any]) -> None:
     await append_events(place.connection, place.erasure.host, sorted(events, key=lambda event: str(event["subject"])))
 
 
-def _state_of(kind: Aggregate, data: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _state_of(place: Place, kind: Aggregate, data: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return every field of the state that an event tells, in one form; None for one that was erased."""
     if data.get("erased"):
         return None
     model = MODELS[UPDATED[kind]]
     known = {field.alias or name for name, field in model.model_fields.items()}
+    whole = {"hostId": place.erasure.host, "bankId": place.bank, **data}
     told = model.model_validate(
-        {name: value for name, value in data.items() if name in known}, by_alias=True, by_name=False
+        {name: value for name, value in whole.items() if name in known}, by_alias=True, by_name=False
     )
     beside = {*BESIDE, *ID_FIELDS[kind]}
     return {name: one for name, one in told.model_dump(mode="json", by_alias=True).items() if name not in beside}

@@ -32,7 +32,6 @@ from store.log.catalog import Aggregate, EventType
 #: Events of one transaction.
 PAGE_EVENTS = 300
 
-# WHY nonce: it is the position, and the log has an index on it by user.
 PAGE = text("""
     select e.position, e.bank_id, e.event_type, e.aggregate_type, afterturn.begins(e.event_type)
            and not exists (select from afterturn.event_store_t o
@@ -41,9 +40,9 @@ PAGE = text("""
            d ? 'erased' as erased, cast(d->>'sessionId' as uuid) as session_id,
            cast(coalesce(d->>'unitId', d->>'docId', d->>'directiveId', d->>'reflectionId', d->>'sessionId') as uuid)
                as thing
-      from afterturn.event_store_t e, lateral (select e.payload->'data') as x(d)
-     where e.host_id = :host and e.user_id = :user and e.nonce > :reached and e.nonce <= :upto
-     order by e.nonce limit :limit""")
+      from afterturn.event_store_t e, lateral (select e.data) as x(d)
+     where e.host_id = :host and e.user_id = :user and e.position > :reached and e.position <= :upto
+     order by e.position limit :limit""")
 # Units of others that name a document or were read from it: they stay.
 OTHERS_IN_DOC = text("""
     select exists (select from afterturn.agent_memory_unit_t u
@@ -57,9 +56,9 @@ THEIR_SESSIONS = text("""
                      where h.host_id = :host and h.bank_id = :bank and h.session_id = t.session_id offset 0) h,
            lateral (select h.host_id || '|' || h.bank_id || '|' || h.session_id as subject) s
      where exists (select from afterturn.event_store_t e
-                    where e.host_id = :host and e.aggregate_id = s.subject and not e.payload->'data' ? 'erased')
+                    where e.host_id = :host and e.aggregate_id = s.subject and not e.data ? 'erased')
        and not exists (select from afterturn.event_store_t e
-                        where e.host_id = :host and e.aggregate_id = s.subject and not e.payload->'data' ? 'erased'
+                        where e.host_id = :host and e.aggregate_id = s.subject and not e.data ? 'erased'
                           and (e.user_id <> :user or e.position > :upto))
        and not exists (select from afterturn.agent_memory_unit_t u
                         where u.host_id = :host and u.bank_id = :bank and u.session_id = h.session_id

@@ -24,11 +24,11 @@ BATCH = 2000
 STAGE = """
     create temp table if not exists bulk_event (
         ord int, id uuid, type text, aggregate text, subject text, bank uuid, "user" uuid, ts timestamptz,
-        version bigint, payload jsonb, metadata jsonb);
+        version bigint, data jsonb, metadata jsonb);
     truncate pg_temp.bulk_event"""
 EMPTY = "truncate pg_temp.bulk_event"
 APPEND = text("select afterturn.append_bulk(:host, :if_absent, :project, :wait)")
-COLUMNS = ("ord", "id", "type", "aggregate", "subject", "bank", "user", "ts", "version", "payload", "metadata")
+COLUMNS = ("ord", "id", "type", "aggregate", "subject", "bank", "user", "ts", "version", "data", "metadata")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def _build_records(events: Iterator[Mapping[str, Any]]) -> list[tuple[Any, ...]]
             UUID(event["user"]),
             datetime.fromisoformat(event["ts"]),
             event["version"],
-            orjson.dumps(event["payload"]).decode(),
+            orjson.dumps(event["data"]).decode(),
             orjson.dumps(event["metadata"]).decode() if event.get("metadata") else None,
         )
         for ord_, event in enumerate(events)

@@ -1,6 +1,7 @@
-"""One event as it is offered to the log: a CloudEvents 1.0 envelope around its data.
+"""One event as it is offered to the log: its data, and what else of a CloudEvents 1.0 envelope is a column.
 
-The log itself numbers it: position, nonce and, for a session's history, the version.
+The log itself numbers it: position, nonce and, for a session's history, the version. Envelopes are made when it is read
+(`afterturn.cloud_event`).
 """
 
 from collections.abc import Mapping
@@ -28,7 +29,10 @@ from store.log.catalog import (
 )
 from store.log.storable import check_text
 
+#: Where events come from that name no other source.
 SOURCE = "/afterturn"
+#: What of an event's data is a column of the log, and not kept in the data again.
+COLUMNS = frozenset({"hostId", "bankId", "aggregateVersion", "newAggregateVersion"})
 #: Bytes of a whole event that comes from elsewhere, as JSON: twice the largest request that the settings allow.
 EVENT_BYTES_LIMIT = 134_217_728
 
@@ -85,43 +89,23 @@ def build_offer(
 ) -> dict[str, Any]:
     """Return one event in the form the log's functions take, its data as it is: the hot path checks none of it.
 
-    `parts` are the aggregate id's parts after host and bank; `nth` tells apart events of one aggregate whose
-    version only the log knows, and is the version where it is known. `identity` is the event's id where it does not
-    follow from the version: a command's, so that two commands that met on a version are not taken for one.
-    """
-    drawn = build_envelope(origin, event, parts, data, nth=nth, identity=identity)
-    return _as_offered(drawn, origin.texts[1], drawn["data"].get("newAggregateVersion"))
-
-
-def build_envelope(
-    origin: Origin,
-    event: EventType,
-    parts: tuple[object, ...],
-    data: Mapping[str, Any],
-    *,
-    nth: str = "1",
-    identity: UUID | None = None,
-) -> dict[str, Any]:
-    """Return the CloudEvent around `data`, which may hold whatever JSON is made of here, ids and times included.
-
-    `parts`, `nth` and `identity` are those of `build_offer`.
+    `data` may hold whatever JSON is made of here, ids and times included. `parts` are the aggregate id's parts after
+    host and bank; `nth` tells apart events of one aggregate whose version only the log knows, and is the version where
+    it is known. `identity` is the event's id where it does not follow from the version: a command's, so that two
+    commands that met on a version are not taken for one.
     """
     host, bank, user, at = origin.texts
-    version = int(nth) if nth.isdecimal() else None
-    versions = {} if version is None else {"aggregateVersion": version - 1, "newAggregateVersion": version}
     subject = aggregate_id(host, bank, *parts)
     return {
-        "specversion": "1.0",
         "id": str(identity or event_id(origin.host, subject, nth)),
-        "source": SOURCE,
         "type": event.value,
+        "aggregate": aggregate_type(event),
         "subject": subject,
-        "time": at,
-        "datacontenttype": "application/json",
-        "host": host,
+        "bank": bank,
         "user": user,
-        "aggregatetype": aggregate_type(event),
-        "data": {"hostId": host, "bankId": bank, **data, **versions},
+        "ts": at,
+        "version": int(nth) if nth.isdecimal() else None,
+        "data": data,
     }
 
 
@@ -135,7 +119,7 @@ def build_command(
     named = {"hostId": str(origin.host), "bankId": str(origin.bank), **fields}
     checked = event_data.parse_event_data(event, named).model_dump(mode="json", by_alias=True, exclude_unset=True)
     parts = tuple(checked.get(field) for field in ID_FIELDS[Aggregate(aggregate_type(event))])
-    return build_offer(origin, event, parts, checked, nth=str(version), identity=identity)
+    return build_offer(origin, event, parts, _without_columns(checked), nth=str(version), identity=identity)
 
 
 def build_reoffer(whole: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,9 +141,25 @@ def build_reoffer(whole: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidEvent(f"{kind.value}: subject, host and data name different things")
     if event.aggregateversion != _version_of(kind, data):
         raise InvalidEvent(f"{kind.value}: aggregateversion and newAggregateVersion differ")
-    kept = {name: value for name, value in whole.items() if name not in ("nonce", "aggregateversion")}
     metadata = {name: value for name, value in (event.model_extra or {}).items() if value is not None}
-    return _as_offered(kept, str(data.bank_id), event.aggregateversion, metadata)
+    if event.source != SOURCE:
+        metadata["source"] = event.source
+    return {
+        "id": str(event.id),
+        "type": event.type,
+        "aggregate": event.aggregatetype,
+        "subject": event.subject,
+        "bank": str(data.bank_id),
+        "user": str(event.user),
+        "ts": event.time.isoformat(),
+        "version": event.aggregateversion,
+        "data": _without_columns(event.data),
+        **({"metadata": metadata} if metadata else {}),
+    }
+
+
+def _without_columns(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in data.items() if name not in COLUMNS}
 
 
 def _check_size(whole: Mapping[str, Any]) -> None:
@@ -177,20 +177,3 @@ def _version_of(event: EventType, data: event_data.EventData) -> int | None:
     if data.new_aggregate_version is None and event in BEGINNINGS:
         return 1
     return data.new_aggregate_version
-
-
-def _as_offered(
-    drawn: Mapping[str, Any], bank: str, version: int | None, metadata: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    return {
-        "id": drawn["id"],
-        "type": drawn["type"],
-        "aggregate": drawn["aggregatetype"],
-        "subject": drawn["subject"],
-        "bank": bank,
-        "user": drawn["user"],
-        "ts": drawn["time"],
-        "version": version,
-        "payload": drawn,
-        **({"metadata": metadata} if metadata else {}),
-    }

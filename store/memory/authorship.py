@@ -16,7 +16,7 @@ from store.memory import reflections
 
 # A unit's position is that of the event that began it.
 _BEGUN = """
-    lateral (select e.user_id, cast(e.payload->'data'->>'agentDefId' as uuid) as agent from afterturn.event_store_t e
+    lateral (select e.user_id, cast(e.data->>'agentDefId' as uuid) as agent from afterturn.event_store_t e
               where e.host_id = :host and e.position = u.position offset 0)"""
 OF_UNITS = text(f"""
     with asked as materialized (
@@ -32,7 +32,7 @@ OF_UNITS = text(f"""
            lateral (select u.position from afterturn.agent_memory_unit_t u
                      where u.host_id = :host and u.bank_id = :bank and u.unit_id = s.unit_id offset 0) u, {_BEGUN} b""")  # noqa: S608 - put together from constants
 OF_DOCUMENT = text("""
-    select e.user_id, cast(e.payload->'data'->>'agentDefId' as uuid) as agent from afterturn.event_store_t e
+    select e.user_id, cast(e.data->>'agentDefId' as uuid) as agent from afterturn.event_store_t e
      where e.host_id = :host
        and e.aggregate_id = cast(:host as uuid) || '|' || cast(:bank as uuid) || '|' || cast(:doc as uuid)
        and afterturn.begins(e.event_type)

@@ -22,10 +22,10 @@ from store.errors import NotFound, TurnBusy
 from store.expiry import BANK_LASTS
 from store.log.append import append_events
 from store.log.catalog import EventType
-from store.log.envelope import Origin, build_envelope, build_offer
+from store.log.envelope import Origin, build_offer
 from store.memory import authorship
 from store.memory.authorship import Author
-from store.memory.prepared_turns import PreparedTurn, open_envelope, said_in
+from store.memory.prepared_turns import PreparedTurn, build_turn_event, said_in
 from store.memory.turn_writes import write_offered
 from store.off_loop import Steps, in_steps, off_loop
 from store.tenancy.banks import bank_created_fields
@@ -286,8 +286,8 @@ def _prepare_document(
     at = document.occurred_at or now
     bank_created = bank_created_fields(host, document.bank, document.private_to)
     events = [
-        open_envelope(build_envelope(origin, EventType.BANK_CREATED, (), bank_created)),
-        open_envelope(build_envelope(origin, EventType.DOC_CREATED, (doc,), _document_data(host, doc, document))),
+        build_turn_event(origin, EventType.BANK_CREATED, (), bank_created),
+        build_turn_event(origin, EventType.DOC_CREATED, (doc,), _document_data(host, doc, document)),
     ]
     for n, chunk in enumerate(chunks):
         unit = uuid5(doc, f"chunk:{n}")
@@ -297,8 +297,8 @@ def _prepare_document(
             **_by_agent(host, document),
             **({"expiresAt": document.expires_at} if document.expires_at else {}),
         }
-        said = said_in(unit, lexical_text(document.title, at, chunk, rules), rules)
-        events.append(open_envelope(build_envelope(origin, EventType.UNIT_RETAINED, (unit,), data), said))
+        said = said_in(lexical_text(document.title, at, chunk, rules), rules)
+        events.append(build_turn_event(origin, EventType.UNIT_RETAINED, (unit,), data, said=said))
         yield
     return PreparedTurn(
         turn=doc,

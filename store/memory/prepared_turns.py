@@ -11,7 +11,7 @@ import orjson
 
 from store import identity
 from store.log.catalog import EventType
-from store.log.envelope import Origin, build_envelope
+from store.log.envelope import Origin, build_offer
 from store.off_loop import Steps
 from store.tenancy.banks import bank_created_fields
 from store.tenancy.languages import Rules, rules_for_writing
@@ -70,20 +70,20 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What an event says word for word: the unit that keeps it, how often each term stands in it (JSON), its words."""
+    """What the index knows of a text that is said: how often each term stands in it (JSON), and its words."""
 
-    unit: UUID
     terms: str
     length: int
 
 
-#: An event on its way: id, type, subject, aggregate, its envelope as `opened` has it, and what is said in it.
-OfferedEvent = tuple[str, str, str, str, str, Said | None]
+#: An event as `afterturn.turn_event` has it: id, type, aggregate, subject and data (JSON); of what is said in it the
+#: terms (JSON) and the number of words.
+TurnEvent = tuple[str, str, str, str, str, str | None, int | None]
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedTurn:
-    """A turn as `append_turns` takes it (store/sql/22_append_turns.sql says what each of these is)."""
+    """A turn as `append_turns` takes it (its SQL says what each of these is)."""
 
     turn: UUID
     bank: UUID
@@ -94,24 +94,33 @@ class PreparedTurn:
     accepted_at: datetime
     size: int
     begins: bool
-    events: Sequence[OfferedEvent] = field(repr=False)
+    events: Sequence[TurnEvent] = field(repr=False)
 
     @property
     def weight(self) -> int:
         """About how many bytes are sent for it."""
-        return sum(len(opened) + (len(said.terms) if said else 0) for *_, opened, said in self.events)
+        return sum(len(data) + len(terms or "") for *_, data, terms, _ in self.events)
 
 
-def open_envelope(drawn: Mapping[str, Any], said: Said | None = None) -> OfferedEvent:
-    """Return an envelope as JSON that ends within its data, two braces short: the log adds its numbers, and these."""
-    text = orjson.dumps(drawn)[:-2].decode()
-    return drawn["id"], drawn["type"], drawn["subject"], drawn["aggregatetype"], text, said
+def build_turn_event(
+    origin: Origin,
+    event: EventType,
+    parts: tuple[object, ...],
+    data: Mapping[str, Any],
+    *,
+    said: Said | None = None,
+    nth: str = "1",
+) -> TurnEvent:
+    """Return one event of a turn; `parts`, `data` and `nth` are those of `build_offer`."""
+    offer = build_offer(origin, event, parts, data, nth=nth)
+    told = (None, None) if said is None else (said.terms, said.length)
+    return offer["id"], offer["type"], offer["aggregate"], offer["subject"], orjson.dumps(data).decode(), *told
 
 
-def said_in(unit: UUID, text: str, rules: WordRules) -> Said:
+def said_in(text: str, rules: WordRules) -> Said:
     """Return what the index knows of a text that is said."""
     terms = analyse_text(text, rules)
-    return Said(unit, orjson.dumps(terms.counts).decode(), terms.length)
+    return Said(orjson.dumps(terms.counts).decode(), terms.length)
 
 
 def _digest_turn(turn: NewTurn, key: bytes) -> bytes:
@@ -164,14 +173,11 @@ def _prepare_turn(host: UUID, turn: NewTurn, now: datetime, known: Known) -> Ste
     events = _beginning_events(origin, turn, session) if begins else []
     digest = _digest_turn(turn, known.digest_key)
     appended = {**_appended_event(turn, place, units, said), "bodyDigest": digest.hex()}
-    events.append(
-        open_envelope(build_envelope(origin, EventType.SESSION_APPENDED, (session,), appended, nth=str(turn_id)))
-    )
+    events.append(build_turn_event(origin, EventType.SESSION_APPENDED, (session,), appended, nth=str(turn_id)))
     for n, (unit, message, at) in enumerate(zip(units, turn.messages, said, strict=True)):
         data = {**_retained_event(turn, n, unit, at, said_there), "bytes": sizes[n]}
-        retained = build_envelope(origin, EventType.UNIT_RETAINED, (unit,), data)
         text = lexical_text(message.name or message.role, at, message.content, rules)
-        events.append(open_envelope(retained, said_in(unit, text, rules)))
+        events.append(build_turn_event(origin, EventType.UNIT_RETAINED, (unit,), data, said=said_in(text, rules)))
         yield
     return PreparedTurn(
         turn=turn_id,
@@ -196,16 +202,14 @@ def _message_sizes(turn: NewTurn) -> list[int]:
     ]
 
 
-def _beginning_events(origin: Origin, turn: NewTurn, session: UUID) -> list[OfferedEvent]:
+def _beginning_events(origin: Origin, turn: NewTurn, session: UUID) -> list[TurnEvent]:
     """Return the events that make the turn's bank and session."""
     named = {"sessionId": session, "sessionName": turn.session_id}
     return [
-        open_envelope(
-            build_envelope(
-                origin, EventType.BANK_CREATED, (), bank_created_fields(origin.host, turn.bank, turn.private_to)
-            )
+        build_turn_event(
+            origin, EventType.BANK_CREATED, (), bank_created_fields(origin.host, turn.bank, turn.private_to)
         ),
-        open_envelope(build_envelope(origin, EventType.SESSION_CREATED, (session,), named)),
+        build_turn_event(origin, EventType.SESSION_CREATED, (session,), named),
     ]
 
 

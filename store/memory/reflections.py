@@ -24,7 +24,7 @@ KIND, ORIGIN = "observation", "reflection"
 GET = text(f"""
     select r.content, r.aggregate_version as version, r.update_ts as updated_at, e.position, s.sources
       from afterturn.agent_memory_reflection_t r,
-           lateral (select e.position, e.payload->'data'->'sourceMemoryIds' as sources
+           lateral (select e.position, e.data->'sourceMemoryIds' as sources
                       from afterturn.event_store_t e
                      where e.host_id = :host
                        and e.aggregate_id = cast(:host as uuid) || '|' || cast(:bank as uuid) || '|' || r.reflection_id
@@ -42,7 +42,7 @@ GET = text(f"""
 #: Whether nothing has ended that the reflection `r` was drawn from.
 STILL_DRAWN = f"""not exists (
     select from jsonb_array_elements_text((
-               select e.payload->'data'->'sourceMemoryIds' from afterturn.event_store_t e
+               select e.data->'sourceMemoryIds' from afterturn.event_store_t e
                 where e.host_id = r.host_id and e.aggregate_id = concat_ws('|', r.host_id, r.bank_id, r.reflection_id)
                   and e.event_type in ('{EventType.REFLECTION_CREATED}', '{EventType.REFLECTION_UPDATED}')
                 order by e.aggregate_version desc limit 1)) f(id)

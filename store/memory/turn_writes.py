@@ -1,7 +1,7 @@
-"""The one call that writes completed turns (store/sql/22_append_turns.sql): for one who brings them, for many."""
+"""The one call that writes completed turns (`afterturn.append_turns`): those of one caller, or of many together."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, chain, islice
+from itertools import chain, islice
 from uuid import UUID
 
 from store.database import Database
@@ -11,11 +11,10 @@ from store.tenancy.quotas import retry_on_quota
 #: What became of a turn, its position, and whether it is handed to a gateway if it was accepted.
 Outcome = tuple[str, int | None, bool]
 
-#: How many arguments the function takes.
-ARGUMENTS = 21
-_PLACES = ", ".join(f"${n}" for n in range(1, ARGUMENTS + 1))
+#: The function that APPEND calls; a schema of another version has none of that name that takes the same.
+SIGNATURE = "afterturn.append_turns(uuid, afterturn.offered_turn[], boolean)"
 #: Takes what `append_arguments` returns.
-APPEND = f"select outcomes, positions, delivers from afterturn.append_turns({_PLACES})"  # noqa: S608 - numbers alone
+APPEND = "select outcomes, positions, delivers from afterturn.append_turns($1, $2, $3)"
 
 
 async def write_together(
@@ -55,28 +54,27 @@ async def _write_turns(database: Database, host: UUID, turns: Sequence[PreparedT
     return await retry_on_quota(write)
 
 
-def append_arguments(host: UUID, turns: Sequence[PreparedTurn], *, wait: bool) -> list[object]:
-    """Return what APPEND takes: the turns, one at least and none named twice, as columns."""
-    return [host, wait, *_turn_columns(turns)]
+def append_arguments(host: UUID, turns: Sequence[PreparedTurn], *, wait: bool) -> tuple[UUID, list[object], bool]:
+    """Return what APPEND takes: host, turns (one at least and none named twice), whether to wait for other writers."""
+    follows = _count_earlier(turn.session for turn in turns)
+    return host, [_as_offered(turn, before) for turn, before in zip(turns, follows, strict=True)], wait
 
 
-def _turn_columns(turns: Sequence[PreparedTurn]) -> Iterator[Sequence[object]]:
-    yield [turn.turn for turn in turns]
-    yield [turn.bank for turn in turns]
-    yield [turn.session for turn in turns]
-    yield [turn.user for turn in turns]
-    yield [turn.digest for turn in turns]
-    yield [turn.gateway for turn in turns]
-    yield [turn.accepted_at for turn in turns]
-    yield [turn.size for turn in turns]
-    yield [turn.begins for turn in turns]
-    yield list(_count_earlier(turn.session for turn in turns))
-    yield list(accumulate(len(turn.events) for turn in turns))
-    *named, said = zip(*chain.from_iterable(turn.events for turn in turns), strict=True)
-    yield from named
-    yield [one and one.unit for one in said]
-    yield [one and one.terms for one in said]
-    yield [one and one.length for one in said]
+def _as_offered(turn: PreparedTurn, follows: int) -> tuple[object, ...]:
+    """Return a turn as `afterturn.offered_turn` has it."""
+    return (
+        turn.turn,
+        turn.bank,
+        turn.session,
+        turn.user,
+        turn.digest,
+        turn.gateway,
+        turn.accepted_at,
+        turn.size,
+        turn.begins,
+        follows,
+        turn.events,
+    )
 
 
 def _count_earlier(sessions: Iterable[UUID]) -> Iterator[int]:

@@ -29,7 +29,7 @@ CHANGED = text("""
                  where u.host_id = :host and u.bank_id = :bank and u.active and u.aggregate_version > 1
                    and u.update_ts > :known_at
                  order by u.update_ts, u.unit_id limit :most) u,
-               lateral (select s.payload->'data'->>'content' as content from afterturn.event_store_t s
+               lateral (select s.data->>'content' as content from afterturn.event_store_t s
                          where s.host_id = :host and s.aggregate_id = concat_ws('|', u.host_id, u.bank_id, u.unit_id)
                            and s.event_ts <= :known_at
                          order by s.aggregate_version desc limit 1) e

@@ -33,7 +33,7 @@ TOLD = text(f"""
                        and r.content <> '' and {IS_ASKED_FOR}
                        and (cast(:known_at as timestamptz) is null or r.update_ts <= cast(:known_at as timestamptz))
                      limit 1) r,
-           lateral (select e.payload->'data'->'sourceMemoryIds' as ids from afterturn.event_store_t e
+           lateral (select e.data->'sourceMemoryIds' as ids from afterturn.event_store_t e
                      where e.host_id = :host
                        and e.aggregate_id = cast(:host as uuid) || '|' || cast(:bank as uuid) || '|' || w.reflection_id
                        and e.event_type in ('{EventType.REFLECTION_CREATED}', '{EventType.REFLECTION_UPDATED}')

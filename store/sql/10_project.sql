@@ -42,8 +42,8 @@ create or replace function afterturn.events_about(p_events afterturn.event_store
 returns table (host_id uuid, bank_id uuid, thing uuid, aggregate_id text, aggregate_type text, aggregate_version bigint,
                "position" bigint, event_ts timestamptz, user_id uuid, d jsonb)
 language sql stable as $$
-    select e.host_id, e.bank_id, (e.payload->'data'->>p_id)::uuid, e.aggregate_id::text, e.aggregate_type::text,
-           e.aggregate_version, e.position, e.event_ts, e.user_id, e.payload->'data'
+    select e.host_id, e.bank_id, (e.data->>p_id)::uuid, e.aggregate_id::text, e.aggregate_type::text,
+           e.aggregate_version, e.position, e.event_ts, e.user_id, e.data
       from unnest(p_events) e where p_type in (e.event_type, e.aggregate_type) offset 0
 $$;
 
@@ -106,7 +106,7 @@ declare
     v_seen record;
 begin
     for v_seen in
-        select e.event_type as type, e.host_id as host, e.bank_id as bank, e.payload->'data' as d, e.aggregate_version as version
+        select e.event_type as type, e.host_id as host, e.bank_id as bank, e.data as d, e.aggregate_version as version
           from unnest(p_events) e
          where e.aggregate_version > 1 and afterturn.begins(e.event_type) order by e.position
     loop

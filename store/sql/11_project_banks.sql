@@ -10,7 +10,7 @@ begin
            e.host_id, e.bank_id, (d->>'agentDefId')::uuid, (d->>'userId')::uuid, coalesce(d->>'bankName', ''),
            coalesce(d->'disposition', '{"skepticism": 3, "literalism": 3, "empathy": 3}'), d->>'background',
            (d->>'expiresAt')::timestamptz, e.aggregate_version, true, e.event_ts, e.user_id::text
-      from unnest(p_events) e, lateral (select e.payload->'data') as x(d)
+      from unnest(p_events) e, lateral (select e.data) as x(d)
      where e.event_type = 'AgentMemoryBankCreatedEvent'
      order by e.aggregate_id, e.aggregate_version
     on conflict (host_id, bank_id) do update
@@ -32,7 +32,7 @@ begin
          = row ((d->>'agentDefId')::uuid, (d->>'userId')::uuid, coalesce(d->>'bankName', ''),
                 coalesce(d->'disposition', '{"skepticism": 3, "literalism": 3, "empathy": 3}'), d->>'background',
                 (d->>'expiresAt')::timestamptz, e.aggregate_version, e.event_ts, e.user_id::text)
-      from (select distinct on (e.aggregate_id) e.*, e.payload->'data' as d from unnest(p_events) e
+      from (select distinct on (e.aggregate_id) e.*, e.data as d from unnest(p_events) e
              where e.event_type = 'AgentMemoryBankUpdatedEvent'
              order by e.aggregate_id, e.aggregate_version desc) e
      where b.host_id = e.host_id and b.bank_id = e.bank_id and b.aggregate_version < e.aggregate_version;
@@ -83,7 +83,7 @@ begin
            coalesce((d->>'bytes')::bigint, 0), e.aggregate_version,
            coalesce((select b.active from agent_memory_bank_t b where b.host_id = e.host_id and b.bank_id = e.bank_id), true),
            e.event_ts, e.user_id::text
-      from unnest(p_events) e, lateral (select e.payload->'data') as x(d)
+      from unnest(p_events) e, lateral (select e.data) as x(d)
      where e.event_type = 'AgentMemoryDocCreatedEvent'
      order by e.aggregate_id, e.aggregate_version
     on conflict (host_id, bank_id, doc_id) do update
@@ -100,7 +100,7 @@ begin
     perform afterturn.refuse('ZA001', e.aggregate_type, 1, e.aggregate_version) from unnest(p_events) e
      where e.event_type = 'AgentMemoryDocUpdatedEvent' and (
            select true from agent_memory_doc_t o where o.host_id = e.host_id and o.bank_id = e.bank_id
-              and o.doc_id = (e.payload->'data'->>'docId')::uuid) is null;
+              and o.doc_id = (e.data->>'docId')::uuid) is null;
     update agent_memory_doc_t o
        set (original_text, content_hash, title, metadata, occurred_at, bytes, aggregate_version, update_ts, update_user)
          = row (d->>'originalText', d->>'contentHash', d->>'title', coalesce(d->'metadata', '{}'),
@@ -122,7 +122,7 @@ begin
     perform afterturn.refuse('ZA001', e.aggregate_type, 1, e.aggregate_version) from unnest(p_events) e
      where e.event_type = 'AgentMemoryDocDeletedEvent' and (
            select true from agent_memory_doc_t o where o.host_id = e.host_id and o.bank_id = e.bank_id
-              and o.doc_id = (e.payload->'data'->>'docId')::uuid) is null;
+              and o.doc_id = (e.data->>'docId')::uuid) is null;
     for v_doc in
         update agent_memory_doc_t o
            set active = false, aggregate_version = e.aggregate_version, update_ts = e.event_ts, update_user = e.user_id::text
@@ -153,7 +153,7 @@ begin
            coalesce((d->>'bytes')::bigint, octet_length(d->>'content'), 0), e.aggregate_version,
            coalesce((select b.active from agent_memory_bank_t b where b.host_id = e.host_id and b.bank_id = e.bank_id), true),
            e.event_ts, e.user_id::text
-      from unnest(p_events) e, lateral (select e.payload->'data') as x(d)
+      from unnest(p_events) e, lateral (select e.data) as x(d)
      where e.event_type = 'AgentMemoryDirectiveCreatedEvent'
      order by e.aggregate_id, e.aggregate_version
     on conflict (host_id, bank_id, directive_id) do update
@@ -169,7 +169,7 @@ begin
     perform afterturn.refuse('ZA001', e.aggregate_type, 1, e.aggregate_version) from unnest(p_events) e
      where e.event_type = 'AgentMemoryDirectiveUpdatedEvent' and (
            select true from agent_memory_directive_t v where v.host_id = e.host_id and v.bank_id = e.bank_id
-              and v.directive_id = (e.payload->'data'->>'directiveId')::uuid) is null;
+              and v.directive_id = (e.data->>'directiveId')::uuid) is null;
     update agent_memory_directive_t v
        set (name, content, priority, laid_down_by, bytes, aggregate_version, update_ts, update_user)
          = row (coalesce(d->>'name', ''), coalesce(d->>'content', ''), coalesce((d->>'priority')::int, 0), d->>'laidDownBy',
@@ -187,7 +187,7 @@ begin
     perform afterturn.refuse('ZA001', e.aggregate_type, 1, e.aggregate_version) from unnest(p_events) e
      where e.event_type = 'AgentMemoryDirectiveDeletedEvent' and (
            select true from agent_memory_directive_t v where v.host_id = e.host_id and v.bank_id = e.bank_id
-              and v.directive_id = (e.payload->'data'->>'directiveId')::uuid) is null;
+              and v.directive_id = (e.data->>'directiveId')::uuid) is null;
     update agent_memory_directive_t v
        set active = false, aggregate_version = e.aggregate_version, update_ts = e.event_ts, update_user = e.user_id::text
       from afterturn.events_about(p_events, 'AgentMemoryDirectiveDeletedEvent', 'directiveId') e
@@ -204,7 +204,7 @@ begin
            e.host_id, (d->>'reflectionId')::uuid, e.bank_id, coalesce(d->>'content', ''), e.aggregate_version,
            coalesce((select b.active from agent_memory_bank_t b where b.host_id = e.host_id and b.bank_id = e.bank_id), true),
            e.event_ts, e.user_id::text
-      from unnest(p_events) e, lateral (select e.payload->'data') as x(d)
+      from unnest(p_events) e, lateral (select e.data) as x(d)
      where e.event_type = 'AgentMemoryReflectionCreatedEvent'
      order by e.aggregate_id, e.aggregate_version
     on conflict (host_id, bank_id, reflection_id) do update
@@ -219,7 +219,7 @@ begin
     perform afterturn.refuse('ZA001', e.aggregate_type, 1, e.aggregate_version) from unnest(p_events) e
      where e.event_type = 'AgentMemoryReflectionUpdatedEvent' and (
            select true from agent_memory_reflection_t r where r.host_id = e.host_id and r.bank_id = e.bank_id
-              and r.reflection_id = (e.payload->'data'->>'reflectionId')::uuid) is null;
+              and r.reflection_id = (e.data->>'reflectionId')::uuid) is null;
     with last as (
         select distinct on (e.aggregate_id) e.*
           from afterturn.events_about(p_events, 'AgentMemoryReflectionUpdatedEvent', 'reflectionId') e
@@ -247,7 +247,7 @@ begin
     perform afterturn.refuse('ZA001', e.aggregate_type, 1, e.aggregate_version) from unnest(p_events) e
      where e.event_type = 'AgentMemoryReflectionDeletedEvent' and (
            select true from agent_memory_reflection_t r where r.host_id = e.host_id and r.bank_id = e.bank_id
-              and r.reflection_id = (e.payload->'data'->>'reflectionId')::uuid) is null;
+              and r.reflection_id = (e.data->>'reflectionId')::uuid) is null;
     with gone as (
         update agent_memory_reflection_t r
            set active = false, aggregate_version = e.aggregate_version, update_ts = e.event_ts, update_user = e.user_id::text

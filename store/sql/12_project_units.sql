@@ -25,7 +25,7 @@ begin
            and coalesce((select o.active from agent_memory_doc_t o where o.host_id = e.host_id and o.bank_id = e.bank_id
                             and o.doc_id = (d->>'docId')::uuid), true),
            e.event_ts, e.user_id::text
-      from unnest(p_events) e, lateral (select e.payload->'data' offset 0) as x(d)
+      from unnest(p_events) e, lateral (select e.data offset 0) as x(d)
      where e.event_type = 'AgentMemoryUnitRetainedEvent'
     on conflict (host_id, bank_id, unit_id) do update
        set (doc_id, content, context, event_date, occurred_start, occurred_end, mentioned_at, fact_type, metadata,
@@ -54,7 +54,7 @@ begin
     perform afterturn.refuse('ZA001', e.aggregate_type, 1, e.aggregate_version) from unnest(p_events) e
      where e.event_type = 'AgentMemoryUnitUpdatedEvent' and (
            select true from agent_memory_unit_t u where u.host_id = e.host_id and u.bank_id = e.bank_id
-              and u.unit_id = (e.payload->'data'->>'unitId')::uuid) is null;
+              and u.unit_id = (e.data->>'unitId')::uuid) is null;
     perform afterturn.end_words(r.host_id, r.bank_id, r.units)
        from (select u.host_id, u.bank_id, array_agg(u.unit_id) as units
                from (select distinct on (e.aggregate_id) e.*
@@ -114,7 +114,7 @@ begin
     perform afterturn.refuse('ZA001', e.aggregate_type, 1, e.aggregate_version) from unnest(p_events) e
      where e.event_type = 'AgentMemoryUnitDeletedEvent' and (
            select true from agent_memory_unit_t u where u.host_id = e.host_id and u.bank_id = e.bank_id
-              and u.unit_id = (e.payload->'data'->>'unitId')::uuid) is null;
+              and u.unit_id = (e.data->>'unitId')::uuid) is null;
     for v_gone in
         with gone as (
             update agent_memory_unit_t u
@@ -143,7 +143,7 @@ begin
            coalesce(d->'metadata', '{}'), e.aggregate_version,
            coalesce((select b.active from agent_memory_bank_t b where b.host_id = e.host_id and b.bank_id = e.bank_id), true),
            e.event_ts, e.user_id::text
-      from unnest(p_events) e, lateral (select e.payload->'data' offset 0) as x(d)
+      from unnest(p_events) e, lateral (select e.data offset 0) as x(d)
      where e.event_type = 'AgentMemoryEntityCreatedEvent'
      order by e.aggregate_id, e.aggregate_version
     on conflict (host_id, bank_id, entity_id) do update
@@ -159,7 +159,7 @@ begin
     perform afterturn.refuse('ZA001', e.aggregate_type, 1, e.aggregate_version) from unnest(p_events) e
      where e.event_type = 'AgentMemoryEntityUpdatedEvent' and (
            select true from agent_memory_entity_t n where n.host_id = e.host_id and n.bank_id = e.bank_id
-              and n.entity_id = (e.payload->'data'->>'entityId')::uuid) is null;
+              and n.entity_id = (e.data->>'entityId')::uuid) is null;
     update agent_memory_entity_t n
        set (user_id, canonical_name, metadata, aggregate_version, update_ts, update_user)
          = row ((d->>'userId')::uuid, coalesce(d->>'canonicalName', ''), coalesce(d->'metadata', '{}'), e.aggregate_version,
@@ -168,7 +168,7 @@ begin
              order by e.aggregate_id, e.aggregate_version desc) e
      where n.host_id = e.host_id and n.bank_id = e.bank_id and n.entity_id = e.thing
        and n.aggregate_version < e.aggregate_version;
-    perform afterturn.mark_stale(e.host_id, e.bank_id, array_agg((e.payload->'data'->>'entityId')::uuid))
+    perform afterturn.mark_stale(e.host_id, e.bank_id, array_agg((e.data->>'entityId')::uuid))
        from unnest(p_events) e where e.event_type = 'AgentMemoryEntityUpdatedEvent' group by e.host_id, e.bank_id;
 end $$;
 
@@ -179,7 +179,7 @@ begin
     perform afterturn.refuse('ZA001', e.aggregate_type, 1, e.aggregate_version) from unnest(p_events) e
      where e.event_type = 'AgentMemoryEntityDeletedEvent' and (
            select true from agent_memory_entity_t n where n.host_id = e.host_id and n.bank_id = e.bank_id
-              and n.entity_id = (e.payload->'data'->>'entityId')::uuid) is null;
+              and n.entity_id = (e.data->>'entityId')::uuid) is null;
     with gone as (
         update agent_memory_entity_t n
            set active = false, aggregate_version = e.aggregate_version, update_ts = e.event_ts, update_user = e.user_id::text
@@ -199,7 +199,7 @@ begin
     with back as (
         select l.host_id, l.bank_id, l.entity_id, l.mentions as mentions_before, l.name as name_before,
                l.kind as kind_before, coalesce((d->>'mentions')::int, 1) as mentions, d->>'name' as name, d->>'kind' as kind
-          from (select e.*, e.payload->'data' as d from unnest(p_events) e
+          from (select e.*, e.data as d from unnest(p_events) e
                  where e.event_type = 'AgentMemoryUnitEntityLinkedEvent' and e.aggregate_version > 1) e,
                lateral (select l.* from agent_memory_unit_entity_t l
                          where l.host_id = e.host_id and l.bank_id = e.bank_id
@@ -246,7 +246,7 @@ begin
                  and coalesce((select n.active from agent_memory_entity_t n where n.host_id = e.host_id
                                   and n.bank_id = e.bank_id and n.entity_id = (d->>'entityId')::uuid), true)
                 then null else e.event_ts end
-      from unnest(p_events) e, lateral (select e.payload->'data' offset 0) as x(d)
+      from unnest(p_events) e, lateral (select e.data offset 0) as x(d)
      where e.event_type = 'AgentMemoryUnitEntityLinkedEvent'
      order by e.aggregate_id, e.aggregate_version
     on conflict (host_id, bank_id, unit_id, entity_id) do update
@@ -261,8 +261,8 @@ begin
     perform afterturn.refuse('ZA001', e.aggregate_type, 1, e.aggregate_version) from unnest(p_events) e
      where e.event_type = 'AgentMemoryUnitEntityUnlinkedEvent' and (
            select true from agent_memory_unit_entity_t l where l.host_id = e.host_id and l.bank_id = e.bank_id
-              and l.unit_id = (e.payload->'data'->>'unitId')::uuid
-              and l.entity_id = (e.payload->'data'->>'entityId')::uuid) is null;
+              and l.unit_id = (e.data->>'unitId')::uuid
+              and l.entity_id = (e.data->>'entityId')::uuid) is null;
     update agent_memory_unit_entity_t l
        set aggregate_version = e.aggregate_version, removed_at = coalesce(l.removed_at, e.event_ts)
       from afterturn.events_about(p_events, 'AgentMemoryUnitEntityUnlinkedEvent', 'unitId') e
@@ -285,7 +285,7 @@ begin
            and coalesce((select u.active from agent_memory_unit_t u where u.host_id = e.host_id and u.bank_id = e.bank_id
                             and u.unit_id = (d->>'toUnitId')::uuid), true),
            e.event_ts, e.user_id::text
-      from unnest(p_events) e, lateral (select e.payload->'data' offset 0) as x(d)
+      from unnest(p_events) e, lateral (select e.data offset 0) as x(d)
      where e.event_type = 'AgentMemoryLinkCreatedEvent'
      order by e.aggregate_id, e.aggregate_version
     on conflict (host_id, bank_id, from_unit_id, to_unit_id, link_type) do update
@@ -300,9 +300,9 @@ begin
     perform afterturn.refuse('ZA001', e.aggregate_type, 1, e.aggregate_version) from unnest(p_events) e
      where e.event_type = 'AgentMemoryLinkUpdatedEvent' and (
            select true from agent_memory_link_t l where l.host_id = e.host_id and l.bank_id = e.bank_id
-              and l.from_unit_id = (e.payload->'data'->>'fromUnitId')::uuid
-              and l.to_unit_id = (e.payload->'data'->>'toUnitId')::uuid
-              and l.link_type = e.payload->'data'->>'linkType') is null;
+              and l.from_unit_id = (e.data->>'fromUnitId')::uuid
+              and l.to_unit_id = (e.data->>'toUnitId')::uuid
+              and l.link_type = e.data->>'linkType') is null;
     update agent_memory_link_t l
        set (weight, bytes, aggregate_version, update_ts, update_user)
          = row (coalesce((d->>'weight')::float8, 1.0), coalesce((d->>'bytes')::bigint, 0), e.aggregate_version, e.event_ts, e.user_id::text)
@@ -320,9 +320,9 @@ begin
     perform afterturn.refuse('ZA001', e.aggregate_type, 1, e.aggregate_version) from unnest(p_events) e
      where e.event_type = 'AgentMemoryLinkDeletedEvent' and (
            select true from agent_memory_link_t l where l.host_id = e.host_id and l.bank_id = e.bank_id
-              and l.from_unit_id = (e.payload->'data'->>'fromUnitId')::uuid
-              and l.to_unit_id = (e.payload->'data'->>'toUnitId')::uuid
-              and l.link_type = e.payload->'data'->>'linkType') is null;
+              and l.from_unit_id = (e.data->>'fromUnitId')::uuid
+              and l.to_unit_id = (e.data->>'toUnitId')::uuid
+              and l.link_type = e.data->>'linkType') is null;
     update agent_memory_link_t l
        set active = false, aggregate_version = e.aggregate_version, update_ts = e.event_ts, update_user = e.user_id::text
       from afterturn.events_about(p_events, 'AgentMemoryLinkDeletedEvent', 'fromUnitId') e

@@ -10,8 +10,8 @@ language plpgsql as $$
 begin
     with begun as materialized (
         select distinct on (e.aggregate_id)
-               e.host_id, e.bank_id, e.position, e.aggregate_version, e.event_ts, e.user_id, e.payload->'data' as d,
-               (e.payload->'data'->>'sessionId')::uuid as session_id
+               e.host_id, e.bank_id, e.position, e.aggregate_version, e.event_ts, e.user_id, e.data as d,
+               (e.data->>'sessionId')::uuid as session_id
           from unnest(p_events) e
          where e.event_type = 'AgentSessionHistoryCreatedEvent'
          order by e.aggregate_id, e.aggregate_version
@@ -53,8 +53,8 @@ declare
 begin
     foreach v_event in array p_events loop
         continue when v_event.event_type <> 'AgentSessionHistoryAppendedEvent';
-        v_messages := v_event.payload->'data'->'messages';
-        v_session := (v_event.payload->'data'->>'sessionId')::uuid;
+        v_messages := v_event.data->'messages';
+        v_session := (v_event.data->>'sessionId')::uuid;
         update agent_session_history_t s
            set message_count = s.message_count + jsonb_array_length(v_messages), turn_count = s.turn_count + 1,
                last_position = v_event.position, aggregate_version = v_event.aggregate_version,
@@ -82,7 +82,7 @@ begin
     perform afterturn.refuse('ZA001', e.aggregate_type, 1, e.aggregate_version) from unnest(p_events) e
      where e.event_type = 'AgentSessionHistoryCompactedEvent' and (
            select true from agent_session_history_t s where s.host_id = e.host_id and s.bank_id = e.bank_id
-              and s.session_id = (e.payload->'data'->>'sessionId')::uuid) is null;
+              and s.session_id = (e.data->>'sessionId')::uuid) is null;
     with compacted as (
         update agent_session_history_t s
            set first_seq = s.message_count,
@@ -105,7 +105,7 @@ begin
     perform afterturn.refuse('ZA001', e.aggregate_type, 1, e.aggregate_version) from unnest(p_events) e
      where e.event_type = 'AgentSessionHistoryDeletedEvent' and (
            select true from agent_session_history_t s where s.host_id = e.host_id and s.bank_id = e.bank_id
-              and s.session_id = (e.payload->'data'->>'sessionId')::uuid) is null;
+              and s.session_id = (e.data->>'sessionId')::uuid) is null;
     update agent_session_history_t s
        set active = false, aggregate_version = e.aggregate_version, last_position = e.position,
            update_ts = e.event_ts, update_user = e.user_id::text

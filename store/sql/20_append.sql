@@ -34,7 +34,7 @@ begin
              where s.host_id = p_host and s.aggregate_id = p_subject);
 end $$;
 
--- Offers events ({id, type, aggregate, subject, bank, user, ts, version, payload, metadata}) to the log, in the order
+-- Offers events ({id, type, aggregate, subject, bank, user, ts, version, data, metadata}) to the log, in the order
 -- given, and projects those that are new. Returns the highest position written, null when nothing was new.
 --
 -- An id the log knows is the same event again and changes nothing. A version that another event took or passed is refused
@@ -79,8 +79,8 @@ begin
         select o.*
           from rows from (jsonb_to_recordset(p_events) as (
                    id uuid, type text, aggregate text, subject text, bank uuid, "user" uuid, ts timestamptz,
-                   version bigint, payload jsonb, metadata jsonb)) with ordinality
-               as o(id, type, aggregate, subject, bank, "user", ts, version, payload, metadata, ord)
+                   version bigint, data jsonb, metadata jsonb)) with ordinality
+               as o(id, type, aggregate, subject, bank, "user", ts, version, data, metadata, ord)
          where (select true from afterturn.event_store_t s where s.host_id = p_host and s.id = o.id) is null
            and coalesce((select max(s.aggregate_version) from afterturn.event_store_t s
                           where s.host_id = p_host and s.aggregate_id = o.subject), 0) < o.version
@@ -89,9 +89,8 @@ begin
         select nextval('afterturn.log_position_seq') as position, o.* from offered o
     )
     select array_agg(row (
-               id, p_host, "user", position, subject, version, aggregate, type, ts,
-               payload || jsonb_build_object('nonce', position, 'aggregateversion', version),
-               metadata, bank, position, pg_current_xact_id())::afterturn.event_store_t
+               id, p_host, "user", subject, version, aggregate, type, ts, metadata, bank, position, pg_current_xact_id(),
+               data)::afterturn.event_store_t
            order by position)
       from numbered
     );

@@ -5,8 +5,7 @@
 
 -- What of the offered turns a quota is about, once: everything after this reads the few words it needs. Left out are turns
 -- that are known already, or have an outcome. `ord` counts from 0.
-create or replace function afterturn.priced(
-    p_host uuid, p_turns uuid[], p_banks uuid[], p_bytes bigint[], p_at timestamptz[], p_outcomes text[])
+create or replace function afterturn.priced(p_host uuid, p_turns afterturn.offered_turn[], p_outcomes text[])
 returns jsonb language plpgsql as $$
 begin
     return (select coalesce(jsonb_agg(jsonb_build_object(
@@ -14,8 +13,9 @@ begin
                        'wait', 60 - floor(extract(second from t.at)),
                        'fresh', (select true from afterturn.agent_memory_bank_t b
                                   where b.host_id = p_host and b.bank_id = t.bank and b.active) is null) order by t.nth), '[]')
-              from unnest(p_turns, p_banks, p_bytes, p_at, p_outcomes) with ordinality as t(turn, bank, bytes, at, outcome, nth)
-             where t.outcome is null
+              from unnest(p_turns) with ordinality
+                   as t(turn, bank, session, "user", digest, gateway, at, bytes, begins, follows, events, nth)
+             where p_outcomes[t.nth] is null
                and (select true from afterturn.turn_t g where g.host_id = p_host and g.turn_id = t.turn) is null);
 end $$;
 
@@ -138,12 +138,7 @@ begin
     end if;
     v_version := 1 + coalesce(afterturn.logged_version(p_host, p_event->>'subject'), 0);
     perform afterturn.append_events(p_host, jsonb_build_array(case when v_version = 1 then p_event else
-        p_event || jsonb_build_object(
-            'version', v_version, 'id', md5((p_event->>'id') || '@' || v_version)::uuid,
-            'payload', p_event->'payload' || jsonb_build_object(
-                'id', md5((p_event->>'id') || '@' || v_version)::uuid,
-                'data', p_event->'payload'->'data' || jsonb_build_object(
-                    'aggregateVersion', v_version - 1, 'newAggregateVersion', v_version))) end));
+        p_event || jsonb_build_object('version', v_version, 'id', md5((p_event->>'id') || '@' || v_version)::uuid) end));
     return 'created';
 end $$;
 

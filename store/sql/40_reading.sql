@@ -9,11 +9,9 @@ language plpgsql set plan_cache_mode to force_generic_plan set enable_seqscan to
     set search_path to afterturn, public as $$
 declare
     v_insert constant text := $insert$
-        insert into event_store_t (id, host_id, user_id, nonce, aggregate_id, aggregate_version, aggregate_type,
-                                   event_type, event_ts, payload, metadata, bank_id, position)
-        select o.id, $1, o."user", o.position, o.subject, o.version, o.aggregate, o.type, o.ts,
-               o.payload || jsonb_build_object('nonce', o.position, 'aggregateversion', o.version),
-               o.metadata, o.bank, o.position
+        insert into event_store_t (id, host_id, user_id, aggregate_id, aggregate_version, aggregate_type, event_type,
+                                   event_ts, data, metadata, bank_id, position)
+        select o.id, $1, o."user", o.subject, o.version, o.aggregate, o.type, o.ts, o.data, o.metadata, o.bank, o.position
           from (select nextval('afterturn.log_position_seq') as position, b.*
                   from (select b.* from bulk_event b
                          where coalesce((select max(s.aggregate_version) from event_store_t s

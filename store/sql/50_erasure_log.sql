@@ -7,27 +7,27 @@ language sql immutable parallel safe
 return '{"erased": true}'::jsonb
     || case when p_message ? 'unitId' then jsonb_build_object('unitId', p_message->'unitId') else '{}' end;
 
--- A marker keeps its envelope and of its data the ids, versions and places: projected, it gives an erased row.
-create or replace function afterturn.marker(p_payload jsonb) returns jsonb
+-- Of an event's data a marker keeps the ids and places: projected, it gives an erased row.
+create or replace function afterturn.marker(p_data jsonb) returns jsonb
 language sql immutable parallel safe
-return (select jsonb_object_agg(a.key, a.value) from jsonb_each(p_payload) a
-         where a.key = any (array['specversion', 'id', 'source', 'type', 'subject', 'time', 'datacontenttype', 'host',
-                                  'user', 'nonce', 'aggregatetype', 'aggregateversion']))
-    || jsonb_build_object('data', '{"erased": true}'::jsonb
-        || coalesce((select jsonb_object_agg(d.key, d.value) from jsonb_each(p_payload->'data') d
-                      where d.key = any (array['hostId', 'bankId', 'aggregateVersion', 'newAggregateVersion', 'agentDefId',
-                                'userId', 'docId', 'unitId', 'entityId', 'fromUnitId', 'toUnitId', 'linkType',
-                                'directiveId', 'reflectionId', 'sessionId', 'turnId', 'ordinal', 'sequence', 'place', 'origin',
-                                'factType', 'sourceMemoryIds'])), '{}')
-        || case when p_payload->'data' ? 'messages' then jsonb_build_object('messages',
-                     coalesce((select jsonb_agg(afterturn.marked_message(m.value) order by m.nth)
-                                 from jsonb_array_elements(p_payload->'data'->'messages') with ordinality m(value, nth)),
-                              '[]'))
-                else '{}' end);
+return '{"erased": true}'::jsonb
+    || coalesce((select jsonb_object_agg(d.key, d.value) from jsonb_each(p_data) d
+                  where d.key = any (array['agentDefId', 'userId', 'docId', 'unitId', 'entityId', 'fromUnitId', 'toUnitId',
+                            'linkType', 'directiveId', 'reflectionId', 'sessionId', 'turnId', 'ordinal', 'sequence', 'place',
+                            'origin', 'factType', 'sourceMemoryIds'])), '{}')
+    || case when p_data ? 'messages' then jsonb_build_object('messages',
+                 coalesce((select jsonb_agg(afterturn.marked_message(m.value) order by m.nth)
+                             from jsonb_array_elements(p_data->'messages') with ordinality m(value, nth)), '[]'))
+            else '{}' end;
 
--- An event of a history without the messages of some units and, where p_words says so, without any words of its own. What
--- is left has the digest of no body. When no message is left, nothing of the event is.
-create or replace function afterturn.without_messages(p_payload jsonb, p_units uuid[], p_words boolean) returns jsonb
+-- Where an event came from stays; what else stood beside its data goes.
+create or replace function afterturn.kept_metadata(p_metadata jsonb) returns jsonb
+language sql immutable parallel safe
+return case when p_metadata ? 'source' then jsonb_build_object('source', p_metadata->'source') end;
+
+-- The data of a history's event without the messages of some units and, where p_words says so, without any words of its own.
+-- What is left has the digest of no body. When no message is left, nothing of the event is.
+create or replace function afterturn.without_messages(p_data jsonb, p_units uuid[], p_words boolean) returns jsonb
 language plpgsql immutable parallel safe as $$
 declare
     v_messages jsonb;
@@ -35,11 +35,11 @@ begin
     select jsonb_agg(case when (m.value->>'unitId')::uuid = any (p_units) or (p_words and m.value ? 'content')
                           then afterturn.marked_message(m.value) else m.value end order by m.nth)
       into v_messages
-      from jsonb_array_elements(p_payload->'data'->'messages') with ordinality m(value, nth);
+      from jsonb_array_elements(p_data->'messages') with ordinality m(value, nth);
     if (select bool_and(m.value ? 'erased') from jsonb_array_elements(v_messages) m) then
-        return afterturn.marker(p_payload);
+        return afterturn.marker(p_data);
     end if;
-    return jsonb_set(p_payload, '{data,messages}', v_messages) #- '{data,bodyDigest}';
+    return jsonb_set(p_data, '{messages}', v_messages) - 'bodyDigest';
 end $$;
 
 -- The tenant, while it has this erasure running. Policies hold what follows to its rows.
@@ -61,9 +61,9 @@ declare
     v_host uuid := afterturn.erasing(p_erasure);
     v_count bigint;
 begin
-    update afterturn.event_store_t e set payload = afterturn.marker(e.payload), metadata = null
+    update afterturn.event_store_t e set data = afterturn.marker(e.data), metadata = afterturn.kept_metadata(e.metadata)
      where e.host_id = v_host and e.aggregate_id = any (p_subjects) and (p_upto is null or e.position <= p_upto)
-       and not e.payload->'data' ? 'erased';
+       and not e.data ? 'erased';
     get diagnostics v_count = row_count;
     return v_count;
 end $$;
@@ -75,8 +75,8 @@ declare
     v_host uuid := afterturn.erasing(p_erasure);
     v_count bigint;
 begin
-    update afterturn.event_store_t e set payload = afterturn.marker(e.payload), metadata = null
-     where e.host_id = v_host and e.position = any (p_positions) and not e.payload->'data' ? 'erased';
+    update afterturn.event_store_t e set data = afterturn.marker(e.data), metadata = afterturn.kept_metadata(e.metadata)
+     where e.host_id = v_host and e.position = any (p_positions) and not e.data ? 'erased';
     get diagnostics v_count = row_count;
     return v_count;
 end $$;
@@ -100,15 +100,15 @@ begin
     ), concerned as (
         select e.position, e.event_type = 'AgentSessionHistoryCompactedEvent' and e.position > s.first as compacted
           from said s join afterturn.event_store_t e on e.host_id = v_host and e.aggregate_id = s.subject
-         where not e.payload->'data' ? 'erased' and jsonb_typeof(e.payload->'data'->'messages') = 'array'
-           and exists (select from jsonb_array_elements(e.payload->'data'->'messages') m
+         where not e.data ? 'erased' and jsonb_typeof(e.data->'messages') = 'array'
+           and exists (select from jsonb_array_elements(e.data->'messages') m
                         where not m ? 'erased'
                           and ((m->>'unitId')::uuid = any (p_units)
                                or (m ? 'content' and e.event_type = 'AgentSessionHistoryCompactedEvent'
                                    and e.position > s.first)))
     )
     update afterturn.event_store_t e
-       set payload = afterturn.without_messages(e.payload, p_units, c.compacted)
+       set data = afterturn.without_messages(e.data, p_units, c.compacted)
       from concerned c
      where e.host_id = v_host and e.position = c.position;
     get diagnostics v_count = row_count;
@@ -122,10 +122,10 @@ declare
     v_host uuid := afterturn.erasing(p_erasure);
     v_count bigint;
 begin
-    update afterturn.event_store_t e set payload = afterturn.without_messages(e.payload, '{}', true)
+    update afterturn.event_store_t e set data = afterturn.without_messages(e.data, '{}', true)
      where e.host_id = v_host and e.position = any (p_positions)
-       and e.aggregate_type = 'AgentSessionHistory' and not e.payload->'data' ? 'erased'
-       and e.payload @? '$.data.messages[*].content';
+       and e.aggregate_type = 'AgentSessionHistory' and not e.data ? 'erased'
+       and e.data @? '$.messages[*].content';
     get diagnostics v_count = row_count;
     return v_count;
 end $$;

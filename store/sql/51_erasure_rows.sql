@@ -26,7 +26,7 @@ begin
                      where u.host_id = p_host and u.bank_id = p_bank and u.unit_id = g.unit_id offset 0) u
      where exists (select from afterturn.event_store_t e
                     where e.host_id = p_host and e.aggregate_id = p_host || '|' || p_bank || '|' || u.unit_id
-                      and not e.payload->'data' ? 'erased')
+                      and not e.data ? 'erased')
      order by u.unit_id;
 end $$;
 
@@ -67,7 +67,7 @@ begin
              limit 1) is null
        and exists (select from afterturn.event_store_t e
                     where e.host_id = p_host and e.aggregate_id = p_host || '|' || p_bank || '|' || n.entity_id
-                      and not e.payload->'data' ? 'erased')
+                      and not e.data ? 'erased')
      order by n.entity_id;
 end $$;
 
@@ -82,7 +82,7 @@ declare
 begin
     return query
     with known as (
-        select e.position as at, e.aggregate_version, e.event_type, e.payload->'data' as data, e.aggregate_id = v_subject as own,
+        select e.position as at, e.aggregate_version, e.event_type, e.data as data, e.aggregate_id = v_subject as own,
                afterturn.begins(e.event_type) and e.aggregate_id = v_subject as begins,
                e.event_type like '%DeletedEvent' as ends,
                coalesce(max(e.position) filter (where e.event_type = 'AgentMemoryBankCreatedEvent') over w
@@ -116,8 +116,8 @@ begin
       join afterturn.event_store_t e
         on e.host_id = p_host and e.aggregate_id = p_host || '|' || p_bank || '|' || r.reflection_id
      where r.host_id = p_host and r.bank_id = p_bank
-       and not e.event_type like '%DeletedEvent' and not e.payload->'data' ? 'erased'
-       and exists (select from jsonb_array_elements_text(e.payload->'data'->'sourceMemoryIds') s where s::uuid = any (p_units))
+       and not e.event_type like '%DeletedEvent' and not e.data ? 'erased'
+       and exists (select from jsonb_array_elements_text(e.data->'sourceMemoryIds') s where s::uuid = any (p_units))
      order by r.reflection_id, e.position;
 end $$;
 
@@ -132,7 +132,7 @@ language sql stable as $$
                when e.event_type = 'AgentMemoryUnitRetainedEvent' then exists (
                    select from afterturn.agent_memory_unit_t u
                     where u.host_id = p_host and u.bank_id = e.bank_id and u.position = e.position
-                      and u.unit_id = (e.payload->'data'->>'unitId')::uuid)
+                      and u.unit_id = (e.data->>'unitId')::uuid)
                when e.event_type in ('AgentMemoryReflectionCreatedEvent', 'AgentMemoryDirectiveCreatedEvent',
                                      'AgentMemoryDocCreatedEvent') then exists (
                    select from afterturn.effective_events(
@@ -149,7 +149,7 @@ declare
 begin
     select array_agg(s) into v_states
       from unnest(p_subjects) k(subject), lateral afterturn.state_shown(p_host, k.subject) s
-     where s.payload->'data' ? 'erased';
+     where s.data ? 'erased';
     update afterturn.agent_memory_unit_t u
        set content = '', context = null, event_date = e.event_ts, occurred_start = null, occurred_end = null,
            mentioned_at = null, metadata = '{}', proof_count = 1, session_name = null, turn_name = null, role = null,

@@ -11,17 +11,17 @@ language plpgsql stable as $$
 begin
     return query
     with units as (
-        select e.host_id, (e.payload->'data'->>'turnId')::uuid as turn_id, e.bank_id,
-               (e.payload->'data'->>'sessionId')::uuid as session_id, e.user_id, max(e.position) as position, e.event_ts
+        select e.host_id, (e.data->>'turnId')::uuid as turn_id, e.bank_id,
+               (e.data->>'sessionId')::uuid as session_id, e.user_id, max(e.position) as position, e.event_ts
           from afterturn.event_store_t e
          where (p_host is null or e.host_id = p_host) and (p_bank is null or e.bank_id = p_bank)
            and e.event_type = 'AgentMemoryUnitRetainedEvent' and e.aggregate_version = 1
-           and e.payload->'data'->>'origin' in ('message', 'document', 'memory')
-           and e.payload->'data' ? 'turnId' and e.payload->'data' ? 'sessionId'
+           and e.data->>'origin' in ('message', 'document', 'memory')
+           and e.data ? 'turnId' and e.data ? 'sessionId'
          group by 1, 2, 3, 4, 5, e.event_ts
     ), digests as (
-        select e.host_id, coalesce(e.payload->'data'->>'turnId', e.payload->'data'->>'docId')::uuid as turn_id,
-               max(coalesce(e.payload->'data'->>'bodyDigest', e.payload->'data'->>'contentHash')) as digest
+        select e.host_id, coalesce(e.data->>'turnId', e.data->>'docId')::uuid as turn_id,
+               max(coalesce(e.data->>'bodyDigest', e.data->>'contentHash')) as digest
           from afterturn.event_store_t e
          where (p_host is null or e.host_id = p_host) and (p_bank is null or e.bank_id = p_bank)
            and e.event_type in ('AgentSessionHistoryAppendedEvent', 'AgentMemoryDocCreatedEvent')

@@ -71,6 +71,24 @@ create or replace view hindsight.agent_session_history_t with (security_invoker)
            h.metadata, h.aggregate_version, h.active, h.update_ts, h.update_user
       from afterturn.agent_session_history_t h;
 
+-- The CloudEvents 1.0 envelope of an event, whole: the log keeps its data, and what of the envelope is a column or follows
+-- from one is put together here. The nonce is the position.
+create or replace function afterturn.cloud_event(e afterturn.event_store_t) returns jsonb
+language sql stable parallel safe
+return jsonb_build_object(
+        'specversion', '1.0', 'id', e.id, 'source', '/afterturn', 'type', e.event_type, 'subject', e.aggregate_id,
+        'time', (to_jsonb(e.event_ts at time zone 'UTC') #>> '{}') || '+00:00', 'datacontenttype', 'application/json',
+        'host', e.host_id, 'user', e.user_id, 'nonce', e.position, 'aggregatetype', e.aggregate_type,
+        'aggregateversion', e.aggregate_version,
+        'data', jsonb_build_object('hostId', e.host_id, 'bankId', e.bank_id) || e.data
+             || jsonb_build_object('aggregateVersion', e.aggregate_version - 1, 'newAggregateVersion', e.aggregate_version))
+    || coalesce(e.metadata, '{}');
+
+create or replace view hindsight.event_store_t with (security_invoker) as
+    select e.id, e.host_id, e.user_id, e.position as nonce, e.aggregate_id, e.aggregate_version, e.aggregate_type,
+           e.event_type, e.event_ts, afterturn.cloud_event(e) as payload, e.metadata - 'source' as metadata
+      from afterturn.event_store_t e;
+
 grant select on all tables in schema hindsight to afterturn_app;
 
 -- Ours -------------------------------------------------------------------------------------------------------------

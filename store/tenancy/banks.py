@@ -42,7 +42,7 @@ OF_USER = text(f"""
     select b.bank_name
       from (select w.bank_id, max(w.position) as last
               from (select e.bank_id, e.position from afterturn.event_store_t e
-                     where e.host_id = :host and e.user_id = :user order by e.nonce desc limit :events) w
+                     where e.host_id = :host and e.user_id = :user order by e.position desc limit :events) w
              group by 1) w
       join afterturn.agent_memory_bank_t b on b.host_id = :host and b.bank_id = w.bank_id and b.active
        and {LASTS.format(of="b")}

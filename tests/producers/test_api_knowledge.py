@@ -146,11 +146,11 @@ async def test_what_a_document_is_written_as_does_not_grow_with_its_units(world:
     text = "\n\n".join(f"Room {n} has a lamp. {'Nothing else. ' * 50}" for n in range(300))
     assert (await add(ana, content=text, metadata={"k": "x" * 16_000})).json()["units"] >= 300
     [row] = await world.sql(
-        "select sum(octet_length(payload::text)) as n from afterturn.event_store_t where host_id = :host",
+        "select sum(octet_length(data::text)) as n from afterturn.event_store_t where host_id = :host",
         host=host_id(ana.host),
     )
-    # The text twice, whole and in its units, the metadata once, and about a kilobyte around each event.
-    assert row.n < 2 * len(text) + 16_384 + 301 * 1_200
+    # The text twice, whole and in its units, the metadata once, and half a kilobyte around each event.
+    assert row.n < 2 * len(text) + 16_384 + 301 * 600
 
 
 async def test_units_are_found_by_the_metadata_of_their_document(ana: Tenant) -> None:

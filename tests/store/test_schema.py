@@ -28,8 +28,9 @@ CATALOG = """
         select c.oid, c.relname, c.reloptions, c.relkind from pg_class c join pg_namespace n on n.oid = c.relnamespace
          where n.nspname = :schema and c.relkind in ('r', 'p') and not c.relispartition
            and (n.nspname not like '%public' or c.relname like 'afterturn\\_%') and c.relname <> 'afterturn_version')
-    select concat_ws(' ', t.relname, 'column', a.attnum, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
-                     a.attidentity, a.attgenerated, pg_get_expr(d.adbin, d.adrelid))
+    select concat_ws(' ', t.relname, 'column', row_number() over (partition by t.oid order by a.attnum), a.attname,
+                     format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity, a.attgenerated,
+                     pg_get_expr(d.adbin, d.adrelid))
       from tables t join pg_attribute a on a.attrelid = t.oid and a.attnum > 0 and not a.attisdropped
       left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
     union all

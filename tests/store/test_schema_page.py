@@ -37,6 +37,10 @@ SEED = {
     "agent_memory_link_t": ("host_id", "bank_id", "from_unit_id", "to_unit_id", "link_type", "weight", *TAIL),
     "agent_memory_directive_t": ("host_id", "directive_id", "bank_id", "name", "content", "priority", *TAIL),
     "agent_memory_reflection_t": ("host_id", "reflection_id", "bank_id", "content", "embedding", *TAIL),
+    "event_store_t": (
+        *("id", "host_id", "user_id", "nonce", "aggregate_id", "aggregate_version", "aggregate_type", "event_type"),
+        *("event_ts", "payload", "metadata"),
+    ),
     "agent_session_history_t": ("host_id", "session_id", "bank_id", "messages", "metadata", *TAIL),
 }
 COLUMNS = """

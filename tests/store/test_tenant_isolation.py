@@ -92,7 +92,8 @@ async def test_no_transaction_waits_for_the_disk_less_for_one_before_it_that_cou
     "query",
     [
         "select content from afterturn.agent_memory_unit_t",
-        "select payload from afterturn.event_store_t",
+        "select data from afterturn.event_store_t",
+        "select payload from hindsight.event_store_t",
         "select terms from afterturn.unit_word_t",
         "select request from afterturn.recall_job_t",
         "select digest_key from afterturn.host_t",

@@ -95,7 +95,7 @@ async def test_a_reflection_is_drawn_from_the_last_statements_alone(
         await world.append("s", f"t{n}", messages=dialogue("I prefer window seats.", "Noted."))
         await crew.drain(Stage.EXTRACTION, Stage.PROJECTION)
     rows = await world.sql(
-        """select jsonb_array_length(payload->'data'->'sourceMemoryIds') as sources
+        """select jsonb_array_length(data->'sourceMemoryIds') as sources
              from afterturn.event_store_t where event_type like 'AgentMemoryReflection%' order by position"""
     )
     assert [row.sources for row in rows][:2] == [2, 3]

@@ -40,7 +40,7 @@ async def test_a_reader_that_comes_second_takes_what_is_there_for_its_own(world:
     # Another version of the rules: what it found is the same, the events are its own.
     events = [{**one, "id": str(uuid4())} for one in (*derived.entities.values(), *derived.events)]
     async with world.database.tenant(HOST) as connection:
-        await append_events(connection, HOST, [{**e, "payload": {**e["payload"], "id": e["id"]}} for e in events])
+        await append_events(connection, HOST, events)
     before = await world.sql(STATE)
     await Crew(world).runner(Stage.EXTRACTION)._one([held])
     assert await world.statuses(Stage.EXTRACTION) == ["done"]

@@ -102,7 +102,7 @@ async def test_it_is_gone_with_any_of_its_facts_before_any_stage_has_seen_that(w
 @pytest.mark.usefixtures("crew")
 async def test_one_whose_event_does_not_say_what_it_was_drawn_from_is_not_told(world: World) -> None:
     await world.sql(
-        "update afterturn.event_store_t set payload = payload #- '{data,sourceMemoryIds}' where event_type = :type",
+        "update afterturn.event_store_t set data = data - 'sourceMemoryIds' where event_type = :type",
         type=EventType.REFLECTION_CREATED,
     )
     assert await drawn(world) == []

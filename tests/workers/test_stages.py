@@ -86,7 +86,7 @@ async def test_what_extraction_found_stands_where_its_events_say(world: World) -
     said = dialogue("😀 I live in Kyoto. Zoë Moore left Kyoto on 8 May 2023.", "😀 Is Zoë Moore well?")
     await world.append(messages=said)
     await Crew(world).drain(Stage.EXTRACTION)
-    events = "select payload->'data' as data from afterturn.event_store_t where event_type = :type"
+    events = "select data from afterturn.event_store_t where event_type = :type"
     units = await world.sql("select unit_id::text as id, content from afterturn.agent_memory_unit_t")
     content = {row.id: row.content for row in units}
     links = [row.data for row in await world.sql(events, type=EventType.UNIT_ENTITY_LINKED)]

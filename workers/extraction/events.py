@@ -68,7 +68,7 @@ def reading_id(turn: UUID, version: str) -> UUID:
 
 def of_unit(events: Sequence[Event], unit: UUID) -> frozenset[str]:
     """Return the subjects of those events that follow from one message: mentions, facts, and links of either."""
-    data = {event["subject"]: event["payload"]["data"] for event in events}
+    data = {event["subject"]: event["data"] for event in events}
     drawn = {str(one["unitId"]) for one in data.values() if str(unit) in one.get("sourceMemoryIds", ())}
     mine = {str(unit), *drawn}
     return frozenset(

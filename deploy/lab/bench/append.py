@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 
-from deploy.lab.bench import growth, rates, turn_costs
+from deploy.lab.bench import footprint, growth, rates, turn_costs
 from deploy.lab.bench.acknowledgement import AcknowledgementBench
 from deploy.lab.bench.floors import Floors
 from deploy.lab.bench.ground import BenchDatabase, open_bench_database
@@ -31,9 +31,18 @@ class Sizes:
     bulk_rounds: int = 3
     memory_from: int = 20_000
     memory_to: int = 100_000
+    footprint_banks: int = 4
 
 
-FULL = Sizes(rounds=20, turns=40, cpu_turns=1_000, bulk_events=100_000, memory_from=100_000, memory_to=1_000_000)
+FULL = Sizes(
+    rounds=20,
+    turns=40,
+    cpu_turns=1_000,
+    bulk_events=100_000,
+    memory_from=100_000,
+    memory_to=1_000_000,
+    footprint_banks=16,
+)
 
 
 async def run(on: BenchServers, say: Say, sizes: Sizes) -> BenchOutcome:
@@ -44,6 +53,8 @@ async def run(on: BenchServers, say: Say, sizes: Sizes) -> BenchOutcome:
         # First: what another measure took and gave back would hide what this one needs.
         say(f"memory between {sizes.memory_from} and {sizes.memory_to} events")
         measures = [await growth.measure_memory(here, sizes.memory_from, sizes.memory_to)]
+        say(f"bytes of a chat turn of one message, {sizes.footprint_banks} banks")
+        parts = await footprint.measure_footprint(here, sizes.footprint_banks)
         say("acknowledgement of a turn beside its floors")
         measures += await _measure_acknowledgement(here, sizes)
         say("round trips and processor time of a turn")
@@ -55,7 +66,7 @@ async def run(on: BenchServers, say: Say, sizes: Sizes) -> BenchOutcome:
         measures += [await growth.measure_long_session(here, sizes.session_turns, sizes.rounds, sizes.turns)]
         say(f"bulk append and replay of {sizes.bulk_events} events, {sizes.bulk_rounds} times")
         measures += await rates.measure_bulk_and_replay(here, sizes.bulk_events, sizes.bulk_rounds)
-    return BenchOutcome(machine, measures, asdict(sizes))
+    return BenchOutcome(machine, measures, asdict(sizes), parts)
 
 
 async def _measure_acknowledgement(here: BenchDatabase, sizes: Sizes) -> list[Measure]:

@@ -22,7 +22,7 @@ from store.memory.turns import NewTurn
 
 #: The tables a turn adds rows to, each with the rows of one turn (of the projected tables, once its bank lives).
 ADDED_ROWS: Mapping[str, str] = {
-    "event_store_t": "host_id = :host and bank_id = :bank and payload->'data'->>'turnId' = cast(:turn as text)",
+    "event_store_t": "host_id = :host and bank_id = :bank and data->>'turnId' = cast(:turn as text)",
     "agent_memory_unit_t": "host_id = :host and bank_id = :bank and turn_id = cast(:turn as uuid)",
     "unit_word_t": """host_id = :host and bank_id = :bank and unit_id in (
         select unit_id from afterturn.agent_memory_unit_t

@@ -25,7 +25,7 @@ DEAD_AS = text("""
 IN_LOG = text("""
     select t.turn_id
       from afterturn.turn_t t
-      join (select (payload->'data'->>'turnId')::uuid as turn_id from afterturn.event_store_t
+      join (select (data->>'turnId')::uuid as turn_id from afterturn.event_store_t
              where event_type = 'AgentSessionHistoryAppendedEvent') e using (turn_id)
       join (select turn_id from afterturn.agent_memory_unit_t where origin = 'message' and active
              group by turn_id having count(*) >= 2) u using (turn_id)""")
@@ -40,20 +40,20 @@ DOCUMENTS = text("""
       from afterturn.agent_memory_doc_t d
      where d.active and exists (select from afterturn.event_store_t e
                                  where e.event_type = 'AgentMemoryDocCreatedEvent'
-                                   and e.payload->'data'->>'docId' = d.doc_id::text)""")
+                                   and e.data->>'docId' = d.doc_id::text)""")
 DIRECTIVES = text("""
     select directive_id, name, content, priority from afterturn.agent_memory_directive_t where active""")
 
 #: Each query returns one row for each thing that is there too often.
 TWICE = {
     "turns_appended": """
-        select payload->'data'->>'turnId' from afterturn.event_store_t
+        select data->>'turnId' from afterturn.event_store_t
          where event_type = 'AgentSessionHistoryAppendedEvent' group by 1 having count(*) > 1""",
     "units_retained": """
-        select payload->'data'->>'unitId' from afterturn.event_store_t
+        select data->>'unitId' from afterturn.event_store_t
          where event_type = 'AgentMemoryUnitRetainedEvent' group by 1 having count(*) > 1""",
     "mentions_linked": """
-        select payload->'data'->>'unitId', payload->'data'->>'entityId' from afterturn.event_store_t
+        select data->>'unitId', data->>'entityId' from afterturn.event_store_t
          where event_type = 'AgentMemoryUnitEntityLinkedEvent' group by 1, 2 having count(*) > 1""",
     "messages": """
         select bank_id, session_name, turn_name, role, content from afterturn.agent_memory_unit_t
@@ -107,7 +107,7 @@ TWICE = {
 EXTRACTED_LATE = text("""
     with written as (
         select u.turn_id, e.position from afterturn.event_store_t e
-          join afterturn.agent_memory_unit_t u on u.unit_id = (e.payload->'data'->>'unitId')::uuid
+          join afterturn.agent_memory_unit_t u on u.unit_id = (e.data->>'unitId')::uuid
          where e.event_type = 'AgentMemoryUnitEntityLinkedEvent'
             or (e.event_type = 'AgentMemoryUnitRetainedEvent' and u.origin = 'extraction')
     ), turns as (

@@ -14,6 +14,7 @@ from deploy.lab.chaos.talk import Turn
 from deploy.lab.constant_embedder import ConstantEmbedder
 from deploy.local import EmbeddedPostgres, PostgresEndpoint
 from deploy.local.private_folder import DATA, open_private_folder
+from embeddings.protocol import Embedder
 from store import identity, migrations
 from store.database import Database
 from store.errors import NotFound
@@ -77,7 +78,7 @@ async def ingest_undisturbed(
             answers = await store.append(identity.host_id(HOST), some)
             if not all(isinstance(answer, Appended) for answer in answers):
                 raise StagesUnfinished("a turn was refused")
-        await run_all_stages(database)
+        await run_all_stages(database, ConstantEmbedder())
 
 
 async def _write_knowledge(
@@ -111,12 +112,12 @@ async def _open_database(app_url: str, operator_url: str) -> AsyncIterator[Datab
         await database.close()
 
 
-async def run_all_stages(database: Database) -> None:
-    """Do all the work there is, stage by stage, in this process and without a sentence model. Raises Unfinished."""
+async def run_all_stages(database: Database, embedder: Embedder) -> None:
+    """Do all the work there is, stage by stage, in this process. Raises StagesUnfinished."""
     ledger = Ledger(database)
     stages: Sequence[StageWork] = (
         ExtractionStage(database),
-        EmbeddingStage(database, ConstantEmbedder()),
+        EmbeddingStage(database, embedder),
         ProjectionStage(database),
     )
     runners = {stage.stage: _create_runner(ledger, stage) for stage in stages}

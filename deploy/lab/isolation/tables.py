@@ -35,7 +35,7 @@ LOG = text("""
     select e.bank_id, md5(string_agg(md5(e::text), '' order by e.position)) as digest
       from afterturn.event_store_t e
      where e.host_id = any(:hosts) and e.bank_id = any(:banks)
-       and coalesce(e.payload #>> '{data,linkType}', '') <> 'semantic'
+       and coalesce(e.data->>'linkType', '') <> 'semantic'
      group by e.bank_id""")
 
 

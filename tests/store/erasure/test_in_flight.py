@@ -141,7 +141,7 @@ async def test_what_is_said_in_a_session_while_it_is_erased_begins_it_anew(scene
     assert (await scene.erasures.run(HOST, erasure)).done
     await nothing_left(scene)
     [history] = await scene.world.sql(
-        "select payload->'data' ? 'erased' as gone from afterturn.event_store_t where "
+        "select data ? 'erased' as gone from afterturn.event_store_t where "
         "event_type = 'AgentSessionHistoryAppendedEvent' order by position desc limit 1"
     )
     assert not history.gone

@@ -138,9 +138,8 @@ async def test_what_a_user_made_beside_turns_goes_too(scene: Scene) -> None:
     for event in events[:3]:
         other = str(uuid4())
         event["subject"] = event["subject"].replace(thing, other)
-        event["payload"] |= {"subject": event["subject"]}
-        event["payload"]["data"] |= {k: other for k, v in event["payload"]["data"].items() if v == thing}
-        event["id"] = event["payload"]["id"] = str(uuid4())
+        event["data"] |= {k: other for k, v in event["data"].items() if v == thing}
+        event["id"] = str(uuid4())
     async with scene.world.database.tenant(HOST) as connection:
         await append_events(connection, HOST, events)
     receipt = await scene.erase(Kind.USER, "ana")
@@ -177,7 +176,7 @@ async def test_a_marker_is_an_event_the_catalog_knows(scene: Scene) -> None:
     await told(scene, 1)
     await scene.crew.drain()
     await scene.erase(Kind.BANK)
-    rows = await scene.world.sql("select event_type, payload->'data' as data from afterturn.event_store_t")
+    rows = await scene.world.sql("select event_type, payload->'data' as data from hindsight.event_store_t")
     assert all(row.data["erased"] for row in rows)
     for row in rows:
         parse_event_data(EventType(row.event_type), row.data)

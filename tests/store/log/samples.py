@@ -20,6 +20,32 @@ def sample(event: E, key: str = "a", text: str = "as it was") -> dict[str, Any]:
     return {**IDS[aggregate](key), **TOLD.get(event, _nothing)(text)}
 
 
+def cloud_event(offered: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the whole CloudEvent that the log would show of an offered event, at some position."""
+    host, version = offered["subject"].partition("|")[0], offered["version"]
+    return {
+        "specversion": "1.0",
+        "id": offered["id"],
+        "source": "/afterturn",
+        "type": offered["type"],
+        "subject": offered["subject"],
+        "time": offered["ts"],
+        "datacontenttype": "application/json",
+        "host": host,
+        "user": offered["user"],
+        "nonce": 7,
+        "aggregatetype": offered["aggregate"],
+        "aggregateversion": version,
+        "data": {
+            "hostId": host,
+            "bankId": offered["bank"],
+            **offered["data"],
+            "aggregateVersion": version - 1,
+            "newAggregateVersion": version,
+        },
+    }
+
+
 def uuid_of(name: str) -> UUID:
     return UUID(named(name))
 

@@ -35,7 +35,9 @@ async def test_a_load_writes_the_log_and_its_projections_in_order(database: Data
     assert await append_bulk(database, host, events, batch=7) == Loaded(61, 0)
     assert await docs(database, host) == [(f"{n:02}", 2, True) for n in range(30)]
     written = await rows(
-        database, host, "select id::text, (payload->>'nonce')::bigint = position from event_store_t order by position"
+        database,
+        host,
+        "select id::text, (payload->>'nonce')::bigint = nonce from hindsight.event_store_t order by nonce",
     )
     assert written == [(e["id"], True) for e in events]
 

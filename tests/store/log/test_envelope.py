@@ -13,7 +13,7 @@ from store.log.catalog import BEGINNINGS, EventType
 from store.log.envelope import Origin, build_command, build_offer, build_reoffer
 from store.log.event_data import parse_event_data
 from store.log.storable import DEPTH_LIMIT
-from tests.store.log.samples import sample
+from tests.store.log.samples import cloud_event, sample
 
 ORIGIN = Origin(uuid4(), uuid4(), uuid4(), datetime(2026, 3, 1, tzinfo=UTC))
 SECRET = "kept between us"
@@ -21,7 +21,7 @@ SECRET = "kept between us"
 
 def whole(event: EventType = EventType.UNIT_RETAINED, **changes: Any) -> dict[str, Any]:
     offered = build_command(ORIGIN, event, sample(event), version=1 if event in BEGINNINGS else 2)
-    return {**offered["payload"], "nonce": 7, "aggregateversion": offered["version"], **changes}
+    return {**cloud_event(offered), **changes}
 
 
 @pytest.mark.parametrize("event", EventType)
@@ -79,8 +79,8 @@ def test_json_of_callers_is_theirs_whatever_its_names_and_numbers(json: dict[str
     for field, value in (("metadata", json), ("parts", [{"type": "image", **json}])):
         fields = {**sample(EventType.UNIT_RETAINED), field: value, "embeddingModel": "minilm"}
         offered = build_command(ORIGIN, EventType.UNIT_RETAINED, fields)
-        again = build_reoffer({**offered["payload"], "aggregateversion": 1})
-        assert again["payload"]["data"][field] == value
+        again = build_reoffer(cloud_event(offered))
+        assert again["data"][field] == value
 
 
 def deep(levels: int) -> Any:

@@ -105,7 +105,7 @@ async def family(database: Database, bank: UUID) -> UUID:
     """Two units, one of them from a document, an entity both name, a link between them, and one of everything else."""
     unit = event(bank, E.UNIT_RETAINED)
     child = event(bank, E.UNIT_RETAINED, key="b")
-    child["payload"]["data"]["docId"] = str(uuid_of("doc a"))
+    child["data"]["docId"] = str(uuid_of("doc a"))
     await append(
         database,
         bank,
@@ -194,9 +194,9 @@ async def test_a_turn_said_in_a_deleted_bank_begins_it_anew(database: Database, 
         database,
         host,
         "select aggregate_type, aggregate_version, payload->>'id' = id::text, "
-        "payload->'data'->>'newAggregateVersion' = aggregate_version::text from event_store_t "
+        "payload->'data'->>'newAggregateVersion' = aggregate_version::text from hindsight.event_store_t "
         "where aggregate_type in ('AgentMemoryBank', 'AgentSessionHistory') and aggregate_version > 2 "
-        "order by position",
+        "order by nonce",
     )
     assert versions == [
         ("AgentMemoryBank", 3, True, True),
@@ -219,7 +219,7 @@ async def test_a_history_shows_what_was_compacted_and_what_was_said_since(
     fields = sample(E.SESSION_COMPACTED, text="in short")
     compacted = event(host, E.SESSION_COMPACTED, 5)
     compacted = {**compacted, "bank": str(bank), "subject": f"{host}|{bank}|{session}"}
-    compacted["payload"]["data"] |= fields | {"sessionId": str(session)}
+    compacted["data"] |= fields | {"sessionId": str(session)}
     await append(database, host, [compacted])
     await turns.append(host, [turn("t9", "q9")])
     [[messages, metadata]] = await rows(
@@ -278,6 +278,6 @@ async def test_a_mention_that_comes_back_before_it_was_counted_out_counts_as_oft
         await connection.execute(text("update agent_memory_unit_entity_t set counted = true"))
         await connection.execute(text("update agent_memory_entity_t set mention_count = 2"))
     linked = event(bank, E.UNIT_ENTITY_LINKED, 3)
-    linked["payload"]["data"]["mentions"] = 5
+    linked["data"]["mentions"] = 5
     await append(database, bank, [event(bank, E.UNIT_ENTITY_UNLINKED, 2), linked])
     assert await one(database, bank, "select mention_count from agent_memory_entity_t") == 5

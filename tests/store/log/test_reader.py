@@ -49,7 +49,7 @@ async def test_a_reader_stops_before_what_is_still_being_written_and_misses_noth
         assert seen == []
     await settled(database, bank)
     seen, place = await keys(database, bank, place)
-    assert seen == [slow["payload"]["data"]["docId"], quick["payload"]["data"]["docId"]]
+    assert seen == [slow["data"]["docId"], quick["data"]["docId"]]
     assert await keys(database, bank, place) == ([], place)
 
 
@@ -66,7 +66,7 @@ async def test_readers_of_a_busy_log_see_every_event_once(database: Database, ba
         return writing.done() and len(seen) >= 61
 
     await until(all_seen, "every event is seen")
-    assert sorted(seen) == sorted(["bank", *(o["payload"]["data"]["docId"] for o in offers)])
+    assert sorted(seen) == sorted(["bank", *(o["data"]["docId"] for o in offers)])
 
 
 async def test_what_a_block_wrote_and_its_checkpoint_are_one(database: Database, bank: UUID) -> None:
@@ -151,7 +151,7 @@ async def test_a_restored_log_is_stamped_anew_and_every_subscription_goes_on_whe
 
 
 def _doc(host: UUID, n: int) -> str:
-    return str(event(host, E.DOC_CREATED, key=f"{n}")["payload"]["data"]["docId"])
+    return str(event(host, E.DOC_CREATED, key=f"{n}")["data"]["docId"])
 
 
 async def _restored_elsewhere(postgres: TestPostgres) -> None:

@@ -293,7 +293,9 @@ async def test_an_append_that_breaks_in_the_middle_leaves_nothing(
 
 async def test_the_whole_event_is_a_cloud_event(turns: TurnStore, database: Database, host: UUID) -> None:
     await turns.append(host, [turn("t1", "hello")])
-    found = await rows(database, host, "select payload, position, aggregate_id from event_store_t order by position")
+    found = await rows(
+        database, host, "select payload, nonce, aggregate_id from hindsight.event_store_t order by nonce"
+    )
     for payload, position, aggregate_id in found:
         assert payload["specversion"] == "1.0"
         assert payload["subject"] == aggregate_id

@@ -68,8 +68,8 @@ FILL = (
     """insert into afterturn.turn_t (host_id, turn_id, bank_id, session_id, user_id, digest, position, accepted_at)
        select {host}, unit, bank, session, user_id, '', position, {noon} from public.made""",
     """insert into afterturn.event_store_t
-           (id, host_id, user_id, nonce, aggregate_id, aggregate_type, event_type, event_ts, payload, bank_id, position)
-       select unit, {host}, user_id, position, unit::text, 'unit', 'Retained', {noon}, jsonb_build_object(), bank,
+           (id, host_id, user_id, aggregate_id, aggregate_type, event_type, event_ts, data, bank_id, position)
+       select unit, {host}, user_id, unit::text, 'unit', 'Retained', {noon}, jsonb_build_object(), bank,
               position
          from public.made""",
     """insert into afterturn.ledger_t

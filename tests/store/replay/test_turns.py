@@ -136,7 +136,7 @@ async def test_the_guard_of_an_erased_turn_knows_no_body_after_a_rebuild_either(
     assert (await erasures.run(HOST, await erasures.request(HOST, target))).done
     assert wrong(await verify_log(world.postgres.owner_url)) == []
     digests = await world.sql(
-        "select payload->'data'->'bodyDigest' is not null as told from afterturn.event_store_t "
+        "select data->'bodyDigest' is not null as told from afterturn.event_store_t "
         "where event_type = 'AgentSessionHistoryAppendedEvent' and bank_id = :bank order by position",
         bank=BANK,
     )

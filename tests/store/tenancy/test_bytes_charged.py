@@ -209,8 +209,8 @@ async def test_a_documents_metadata_are_kept_once_and_not_with_each_unit(writer:
         writer.database,
         writer.host,
         """select count(*), count(*) filter (where u.metadata = '{}'),
-                  (select count(*) from event_store_t e where e.payload->'data' ? 'metadata'
-                      and e.payload->'data'->>'docId' is not null)
+                  (select count(*) from event_store_t e where e.data ? 'metadata'
+                      and e.data->>'docId' is not null)
              from agent_memory_unit_t u where u.origin = 'document'""",
     )
     [(units, bare, events)] = count

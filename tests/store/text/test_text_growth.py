@@ -58,7 +58,7 @@ READ: dict[str, Callable[[str], object]] = {
     "a document is cut": split_chunks,
     "a text is checked": check_text,
     "JSON is checked": lambda text: check_json({"a": [text, text[:100]]}),
-    "a message's words are counted": lambda text: said_in(UUID(int=1), lexical_text("Ann", NOW, text), rules_of(AUTO)),
+    "a message's words are counted": lambda text: said_in(lexical_text("Ann", NOW, text), rules_of(AUTO)),
 }
 
 

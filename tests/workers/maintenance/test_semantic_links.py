@@ -44,8 +44,8 @@ LINKS = """
      where k.link_type = 'semantic' and k.active order by l.position, k.weight desc, e.position"""
 READABLE = "select max(xid) < pg_snapshot_xmin(pg_current_snapshot()) from afterturn.event_store_t"
 EVENTS = """
-    select payload::text as told, payload->'data' as data from afterturn.event_store_t
-     where aggregate_type = 'AgentMemoryLink' order by position"""
+    select payload::text as told, payload->'data' as data from hindsight.event_store_t
+     where aggregate_type = 'AgentMemoryLink' order by nonce"""
 
 
 class TopicEmbedder(KnownEmbedder):

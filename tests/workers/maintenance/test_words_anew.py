@@ -90,7 +90,7 @@ async def test_one_change_follows_another_only_when_the_words_have_followed(yard
     await yard.by_hand("words")
     assert (await banks(yard).speak(HOST, "default", "fr")).language == "fr"
     events = await yard.world.sql(
-        "select payload->'data'->'disposition'->>'language' as told from afterturn.event_store_t"
+        "select data->'disposition'->>'language' as told from afterturn.event_store_t"
         " where event_type = 'AgentMemoryBankUpdatedEvent' order by position"
     )
     assert [row.told for row in events] == ["de", "fr"]

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 from sqlalchemy import text
 from typer.testing import CliRunner, Result
 
@@ -14,6 +15,7 @@ from deploy.lab.bench import append
 from deploy.lab.bench.acknowledgement import AcknowledgementBench, derive_turn_ids, read_clock
 from deploy.lab.bench.acknowledgement import append_new_turns as append_turns
 from deploy.lab.bench.append import Sizes, run
+from deploy.lab.bench.footprint import measure_footprint
 from deploy.lab.bench.ground import open_bench_database
 from deploy.lab.bench.measures import BenchOutcome
 from deploy.lab.bench.servers import BenchServers
@@ -25,6 +27,7 @@ from store.ledger.ledger import Ledger
 from store.ledger.stages import Stage
 from store.memory.turns import TurnStore
 from tests.deploy.operated import Operated
+from tests.servers import TestPostgres
 
 SMALL = Sizes(
     rounds=1,
@@ -35,6 +38,7 @@ SMALL = Sizes(
     bulk_rounds=1,
     memory_from=300,
     memory_to=600,
+    footprint_banks=1,
 )
 PROMISED = {
     "ack_p50_1_connection_over_insert": "<= 3.0",
@@ -94,6 +98,17 @@ async def sessions(owner: Any, host: Any) -> list[tuple[Any, ...]]:
             "where host_id = :host order by 1"
         )
         return [tuple(row) for row in await connection.execute(rows, {"host": host})]
+
+
+async def test_the_bytes_of_a_chat_turn_are_told_by_table(fresh_database: TestPostgres) -> None:
+    app, operator = SecretStr(fresh_database.app_url), SecretStr(fresh_database.operator_url)
+    servers = BenchServers(app, operator, SecretStr(fresh_database.owner_url), shared=False)
+    async with open_bench_database(servers) as here:
+        found = await measure_footprint(here, 1)
+    tables = {name: size for name, size in found.items() if not name.endswith("_a_turn")}
+    assert {"event_store_t_kib", "unit_vector_t_kib", "posting_t_kib", "ledger_t_kib"} <= set(tables)
+    assert 0 < found["disk_kib_a_turn"] - sum(tables.values()) < 0.2
+    assert found["disk_kib_a_turn"] < found["wal_kib_a_turn"] < 100
 
 
 async def test_workers_of_a_running_stack_find_nothing_of_a_bench(grounds: BenchServers) -> None:

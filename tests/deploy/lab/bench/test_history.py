@@ -10,6 +10,7 @@ from store.log.envelope import build_reoffer
 from store.replay import Scope, verify_log
 from store.tenancy.keys import Keys
 from tests.deploy.operated import Operated
+from tests.store.log.samples import cloud_event
 
 HOST = UUID("6f1b2c1e-6c1d-5f0e-9a57-8c8a0f2d7b11")
 
@@ -26,7 +27,7 @@ def test_every_event_is_one_the_catalog_knows_and_every_type_occurs() -> None:
     assert {event["type"] for event in told} == {kind.value for kind in EventType}
     versions: dict[str, int] = {}
     for event in told:
-        assert build_reoffer({**event["payload"], "aggregateversion": event["version"]})["id"] == event["id"]
+        assert build_reoffer(cloud_event(event))["id"] == event["id"]
         assert event["version"] == versions.get(event["subject"], 0) + 1
         versions[event["subject"]] = event["version"]
 

@@ -18,10 +18,10 @@ pytestmark = pytest.mark.slow
 
 CLOCKS_APART_S = 5.0
 EVENT_AGAIN = """
-    insert into afterturn.event_store_t (id, host_id, user_id, nonce, aggregate_id, aggregate_version, aggregate_type,
-                                         event_type, event_ts, payload, metadata, bank_id, position)
-    select gen_random_uuid(), host_id, user_id, nonce + 1000000, aggregate_id, aggregate_version + 100, aggregate_type,
-           event_type, event_ts, payload, metadata, bank_id, position + 1000000
+    insert into afterturn.event_store_t (id, host_id, user_id, aggregate_id, aggregate_version, aggregate_type,
+                                         event_type, event_ts, data, metadata, bank_id, position)
+    select gen_random_uuid(), host_id, user_id, aggregate_id, aggregate_version + 100, aggregate_type,
+           event_type, event_ts, data, metadata, bank_id, position + 1000000
       from afterturn.event_store_t where event_type = '{}' limit 1 returning 1"""
 UNIT_AGAIN = """
     insert into afterturn.agent_memory_unit_t
@@ -77,7 +77,7 @@ LOST = {
          where turn_id = :turn and ordinal = 1 and origin = 'message' returning 1""",
     "its event is gone": """
         delete from afterturn.event_store_t
-         where event_type = 'AgentSessionHistoryAppendedEvent' and payload->'data'->>'turnId' = cast(:turn as text)
+         where event_type = 'AgentSessionHistoryAppendedEvent' and data->>'turnId' = cast(:turn as text)
         returning 1""",
 }
 
@@ -120,7 +120,7 @@ PAPER_LOST = {
         update afterturn.ledger_t set status = 'pending' where turn_id = :doc and stage = 'embedding' returning 1""",
     "its event is gone": """
         delete from afterturn.event_store_t
-         where event_type = 'AgentMemoryDocCreatedEvent' and payload->'data'->>'docId' = cast(:doc as text)
+         where event_type = 'AgentMemoryDocCreatedEvent' and data->>'docId' = cast(:doc as text)
         returning 1""",
 }
 RULE_LOST = {
@@ -176,7 +176,7 @@ async def test_a_turn_that_was_extracted_after_a_later_one_is_counted(eye: Datab
     late = """
         update afterturn.event_store_t set position = position + 1000000
          where event_type = 'AgentMemoryUnitEntityLinkedEvent'
-           and (payload->'data'->>'unitId')::uuid in (
+           and (data->>'unitId')::uuid in (
                select unit_id from afterturn.agent_memory_unit_t where turn_id = :turn) returning 1"""
     assert await eye.query(text(late), {"turn": SESSIONS[0][0].id})
     assert await counting.count_misordered_extractions(eye) == 1

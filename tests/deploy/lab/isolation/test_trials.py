@@ -13,6 +13,7 @@ from sqlalchemy import TextClause, text
 from starlette.routing import Mount
 
 from deploy.lab.chaos.undisturbed import run_all_stages
+from deploy.lab.constant_embedder import ConstantEmbedder
 from deploy.lab.isolation import IsolationReport, TrialChannel, check_isolation, trials
 from deploy.lab.isolation.routes import ROUTES, UNTRIED, find_uncovered_routes, list_tried_routes
 from deploy.lab.isolation.run import build_application
@@ -78,7 +79,10 @@ async def built(
     postgres = await servers[0].create(f"world_{uuid4().hex}")
     async with serving(postgres, valkey) as (database, app):
         world = await build_fixture(
-            make_tenant_names("isolation"), Keys(database), send_in_process(app), lambda _: run_all_stages(database)
+            make_tenant_names("isolation"),
+            Keys(database),
+            send_in_process(app),
+            lambda _: run_all_stages(database, ConstantEmbedder()),
         )
     yield postgres, world
     await postgres.drop()

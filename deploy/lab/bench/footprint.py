@@ -1,0 +1,93 @@
+"""What one chat turn of one message leaves behind once all its stages are through: bytes on disk by table, and of WAL.
+
+Measured on servers of the bench's own alone: on shared ones others write into the same tables. A first bank fills each
+table's and index's first pages; counted is what the banks after it add.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from uuid import UUID
+
+from sqlalchemy import text
+
+from deploy.lab.bench.acknowledgement import read_clock
+from deploy.lab.bench.ground import BenchDatabase
+from deploy.lab.bench.material import repeat_conversation
+from deploy.lab.chaos.undisturbed import run_all_stages
+from embeddings.registry import create_embedder
+from embeddings.settings import EmbeddingSettings
+from store.database import Database
+from store.memory.turns import NewTurn, TurnStore
+
+#: Turns of one append.
+BATCH = 50
+KIBIBYTE = 1024
+#: Smaller shares are told together.
+SHARE = 0.005
+
+# A partition counts for its table.
+SIZES = text("""
+    select coalesce(p.relname, c.relname) as name, sum(pg_total_relation_size(c.oid))::bigint as bytes
+      from pg_class c
+      left join pg_inherits i on i.inhrelid = c.oid
+      left join pg_class p on p.oid = i.inhparent
+     where c.relnamespace = cast('afterturn' as regnamespace) and c.relkind = 'r' group by 1""")
+WAL = text("select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint")
+
+
+async def measure_footprint(here: BenchDatabase, banks: int) -> dict[str, float]:
+    """Return KiB a turn: `disk_kib_a_turn`, `wal_kib_a_turn`, and the disk's by table. Empty on shared servers."""
+    if here.servers.shared:
+        return {}
+    database = here.database(4)
+    try:
+        host, store = await here.new_host(database), TurnStore(database, read_clock)
+        first, *others = (list(_split_messages(turns)) for turns in repeat_conversation(banks + 1))
+        await _play(database, store, host, [first])
+        before, wal_before = await _read_sizes(here)
+        await _play(database, store, host, others)
+        after, wal_after = await _read_sizes(here)
+    finally:
+        await database.close()
+    turns = sum(map(len, others)) * KIBIBYTE
+    by_table = {name: (size - before.get(name, 0)) / turns for name, size in after.items()}
+    return {
+        "disk_kib_a_turn": sum(by_table.values()),
+        "wal_kib_a_turn": (wal_after - wal_before) / turns,
+        **_largest_first(by_table),
+    }
+
+
+async def _play(database: Database, store: TurnStore, host: UUID, banks: Sequence[Sequence[NewTurn]]) -> None:
+    """Append the turns and bring them through every stage."""
+    for turns in banks:
+        for start in range(0, len(turns), BATCH):
+            await store.append(host, turns[start : start + BATCH])
+    with TemporaryDirectory() as folder:
+        embedder = create_embedder(EmbeddingSettings(), Path(folder))
+        await embedder.load()
+        try:
+            await run_all_stages(database, embedder)
+        finally:
+            await embedder.close()
+
+
+def _split_messages(turns: Iterable[NewTurn]) -> Iterator[NewTurn]:
+    """Make each message a turn of its own, handed to no gateway."""
+    for turn in turns:
+        for n, message in enumerate(turn.messages):
+            yield replace(turn, turn_id=f"{turn.turn_id}-{n}", messages=[message], gateway=False)
+
+
+async def _read_sizes(here: BenchDatabase) -> tuple[Mapping[str, int], int]:
+    """Return the bytes of each table with its indexes, and of the WAL so far."""
+    async with here.owner.connect() as connection:
+        sizes = {row.name: row.bytes for row in await connection.execute(SIZES)}
+        return sizes, int((await connection.execute(WAL)).scalar_one())
+
+
+def _largest_first(by_table: Mapping[str, float]) -> dict[str, float]:
+    shown = {name: size for name, size in by_table.items() if size >= SHARE}
+    return {f"{name}_kib": shown[name] for name in sorted(shown, key=lambda name: -shown[name])}
