@@ -20,9 +20,9 @@ from store import identity
 from store.database import Database
 from store.errors import NotFound, TurnBusy
 from store.log.catalog import EventType
-from store.log.envelope import Origin, build_envelope
+from store.log.envelope import Origin
 from store.memory import corrections
-from store.memory.prepared_turns import PreparedTurn, open_envelope, said_in
+from store.memory.prepared_turns import PreparedTurn, build_turn_event, said_in
 from store.memory.turn_writes import write_offered
 from store.memory.units import Forgotten, Units
 from store.off_loop import off_loop
@@ -215,7 +215,7 @@ def _prepare_memory(origin: Origin, memory: NewMemory, turn: UUID, rules: WordRu
     by = {"agentDefId": identity.agent_id(origin.host, memory.agent)} if memory.agent else {}
     retained = {**place, **state, **by, "origin": "memory", "bytes": _size_of(memory)}
     bank = bank_created_fields(origin.host, memory.bank, memory.private_to)
-    said = said_in(unit, lexical_text(memory.title, state["eventDate"], memory.content, rules), rules)
+    said = said_in(lexical_text(memory.title, state["eventDate"], memory.content, rules), rules)
     return PreparedTurn(
         turn=turn,
         bank=origin.bank,
@@ -228,7 +228,7 @@ def _prepare_memory(origin: Origin, memory: NewMemory, turn: UUID, rules: WordRu
         size=_size_of(memory),
         begins=True,
         events=[
-            open_envelope(build_envelope(origin, EventType.BANK_CREATED, (), bank)),
-            open_envelope(build_envelope(origin, EventType.UNIT_RETAINED, (unit,), retained), said),
+            build_turn_event(origin, EventType.BANK_CREATED, (), bank),
+            build_turn_event(origin, EventType.UNIT_RETAINED, (unit,), retained, said=said),
         ],
     )
