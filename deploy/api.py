@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from deploy.core_dumps import forbid_core_dumps
+from deploy.plugin_address import find_address as find_plugin_address
 from deploy.samples import API_SAMPLES, share_samples
 from deploy.settings import find_missing_urls, find_settings_without_effect, load_settings
 from deploy.settings_errors import SettingsError
@@ -19,9 +20,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="deploy.api", description="serve the Afterturn API")
     parser.add_argument("--config", type=Path, help="a YAML or JSON file of settings")
     parser.add_argument("--shared", action="store_true", help="other processes of ours listen at the address, too")
+    parser.add_argument("--plugin-only", action="store_true", help="serve the memory plugin alone")
+    parser.add_argument("--plugin-listen", metavar="ADDR", help="where the plugin listens, before all settings")
+    parser.add_argument("--plugin-tenant", metavar="NAME", help="whose memories it serves, before all settings")
     chosen = parser.parse_args(arguments)
     try:
-        loaded = load_settings(config=chosen.config)
+        plugin_settings = {"listen": chosen.plugin_listen, "tenant": chosen.plugin_tenant}
+        loaded = load_settings(config=chosen.config, overrides={"plugin": plugin_settings})
     except SettingsError as error:
         print(f"deploy.api: {error}", file=sys.stderr)
         return 2
@@ -31,8 +36,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if missing := find_missing_urls(settings):
         print(f"deploy.api: not set: {', '.join(missing)}", file=sys.stderr)
         return 2
+    try:
+        plugin = find_plugin_address(settings.plugin, shared=chosen.shared)
+    except ValueError as error:
+        print(f"deploy.api: {error}", file=sys.stderr)
+        return 2
     find_address = resolve_address if chosen.shared else find_free_address
-    address = find_address(settings.api.host, settings.api.port)
+    address = None if chosen.plugin_only else find_address(settings.api.host, settings.api.port)
     if isinstance(address, OSError):
         place = f"{settings.api.host}:{settings.api.port}"
         print(
@@ -45,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Only now: the library of metrics decides at its import whether processes share their samples.
     from deploy.api_process import run_api  # noqa: PLC0415
 
-    run_api(settings, *address)
+    run_api(settings, address, plugin)
     return 0
 
 

@@ -31,6 +31,8 @@ from deploy.http_server import serve_application
 from deploy.long_lived import freeze_loaded_objects
 from deploy.loop_lag import measuring_loop_lag
 from deploy.metrics import Exposition, LedgerCounts
+from deploy.plugin_address import PluginAddress, find_warning
+from deploy.plugin_listener import by_key, create_listener_app
 from deploy.process_priority import lower_backend_priority
 from deploy.settings import Settings
 from embeddings.errors import EmbeddingError
@@ -42,6 +44,7 @@ from producers.fair_queue import FairQueue
 from producers.http.app import create_app
 from producers.mcp.issuers import TokenIssuers
 from producers.notifications import Notifier
+from producers.plugin.bank_store import EraseQueue, PluginParts
 from producers.service.auditing import CallRecorder
 from producers.service.dependencies import Dependencies
 from producers.service.gateway_recall import GatewayRecall
@@ -58,6 +61,9 @@ from store.ledger.depth import read_depths
 from store.ledger.freshness import Waiter
 from store.ledger.ledger import Ledger
 from store.ledger.listing import Backlog
+from store.plugin.memories import PluginMemories
+from store.plugin.namespaces import Namespaces
+from store.plugin.search import PluginSearch
 from store.recall.recaller import Recaller
 from store.recall.vector_writeback import Keeping
 from store.tenancy.call_audit import CallAudit
@@ -76,26 +82,44 @@ THREAD_SWITCH_S = 0.0001
 log = structlog.get_logger("afterturn.api")
 
 
-def run_api(settings: Settings, host: str, port: int) -> None:
-    """Serve on an address until SIGTERM or SIGINT; requests that run are answered first."""
+def run_api(settings: Settings, api: tuple[str, int] | None, plugin: PluginAddress | None = None) -> None:
+    """Serve the API and the memory plugin, each where there is an address for it, until SIGTERM or SIGINT.
+
+    Requests that run are answered first.
+    """
     logs.configure_logging(settings.log)
     sys.setswitchinterval(THREAD_SWITCH_S)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve_until_signal(settings, host, port))
+        runner.run(_serve_until_signal(settings, api, plugin))
         if any(thread.name.startswith(("embedder", "reranker")) for thread in threading.enumerate()):
             # A model that is still being made cannot be interrupted, and no request waits for it any more.
             os._exit(0)
 
 
-async def _serve_until_signal(settings: Settings, host: str, port: int) -> None:
+async def _serve_until_signal(settings: Settings, api: tuple[str, int] | None, plugin: PluginAddress | None) -> None:
     owned, ending = _build_resources(settings), asyncio.Event()
     loop = asyncio.get_running_loop()
     for stop in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(stop, ending.set)
-    async with _open_resources(settings, owned):
-        log.info("listening", host=host, port=port)
-        await serve_application(compose_application(settings, owned), host, port, settings.api, ending)
+    async with _open_resources(settings, owned), asyncio.TaskGroup() as servers:
+        if api is not None:
+            log.info("listening", host=api[0], port=api[1])
+            servers.create_task(
+                serve_application(compose_application(settings, owned), *api, settings.api, ending), name="API"
+            )
+        if plugin is not None:
+            servers.create_task(_serve_plugin(settings, owned, plugin, ending), name="memory plugin")
     log.info("stopped")
+
+
+async def _serve_plugin(settings: Settings, owned: "_Resources", address: PluginAddress, ending: asyncio.Event) -> None:
+    """Serve the memory plugin where it has a listener of its own; its tenant is made where it is not there."""
+    await Keys(owned.database).add_host(settings.plugin.tenant)
+    if warning := find_warning(settings.plugin, address):
+        log.warning("plugin_is_open", warning=warning)
+    log.info("plugin_listening", url=address.url, tenant=settings.plugin.tenant)
+    app = create_listener_app(_build_plugin_parts(settings, owned), settings.plugin, settings.api, address, owned.fair)
+    await serve_application(app, address.host, address.port, settings.api, ending, path=address.path)
 
 
 def compose_application(settings: Settings, owned: "_Resources") -> FastAPI:
@@ -115,8 +139,9 @@ def compose_application(settings: Settings, owned: "_Resources") -> FastAPI:
         Exposition(settings.metrics_dir, counts, settings.health, settings.data),
         settings.api,
         recorder=owned.recorder,
-        fair=FairQueue(settings.fairness),
         issuers=TokenIssuers(keys, settings.api.mcp, owned.http) if settings.api.mcp.issuers else None,
+        fair=owned.fair,
+        plugin=by_key(_build_plugin_parts(settings, owned), keys.authenticate),
     )
 
 
@@ -141,6 +166,8 @@ class _Resources:
     carrying: Database
     http: httpx.AsyncClient
     replica: Database | None
+    fair: FairQueue
+    erasing: EraseQueue
 
 
 def _build_resources(settings: Settings) -> _Resources:
@@ -172,6 +199,8 @@ def _build_resources(settings: Settings) -> _Resources:
         carrying=carrying,
         http=httpx.AsyncClient(),
         replica=Database(there) if (there := settings.database.for_replica()) else None,
+        fair=FairQueue(settings.fairness),
+        erasing=EraseQueue(Erasures(database, clock), settings.plugin.erase_after),
     )
 
 
@@ -197,6 +226,19 @@ def _build_dependencies(settings: Settings, owned: _Resources) -> Dependencies:
     )
 
 
+def _build_plugin_parts(settings: Settings, owned: _Resources) -> PluginParts:
+    """Return what the memory plugin stands on, whoever asks it."""
+    database, clock = owned.database, owned.clock
+    return PluginParts(
+        Namespaces(database, clock),
+        PluginMemories(database, clock),
+        PluginSearch(database, owned.embedder, settings.recall, clock, settings.plugin.near),
+        owned.erasing,
+        owned.notifier,
+        settings.plugin,
+    )
+
+
 @asynccontextmanager
 async def _open_resources(settings: Settings, owned: _Resources) -> AsyncGenerator[None]:
     async with (
@@ -210,6 +252,7 @@ async def _open_resources(settings: Settings, owned: _Resources) -> AsyncGenerat
         owned.recorder.writing(),
     ):
         yield
+    await owned.erasing.close()
     await owned.batch.close(MODEL_S)
     await owned.words.close()
     await owned.others.close()

@@ -7,6 +7,7 @@ is one that idles for so long), and connections at a time. `producers.http.limit
 
 import asyncio
 import resource
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -25,21 +26,27 @@ SPARE_FILES = 256
 LEAST_CONNECTIONS = 64
 #: How long requests may take to end when the server is told to stop, in seconds.
 GRACE_S = 10.0
+#: Who may connect to a Unix socket.
+OWNER_ALONE = 0o600
 #: Its complaints go where those of other libraries go (deploy/logs.py), and nothing to standard output.
 LOGGED: dict[str, Any] = {"loggers": {"_granian": {"propagate": True}}}
 
 log = structlog.get_logger("afterturn.api")
 
 
-async def serve_application(app: Any, host: str, port: int, settings: ApiSettings, ending: asyncio.Event) -> None:
+async def serve_application(
+    app: Any, host: str, port: int, settings: ApiSettings, ending: asyncio.Event, *, path: Path | None = None
+) -> None:
     """Serve an ASGI application on an address (numbers) until `ending` is set; requests that run are answered first.
 
+    `path`: on this Unix socket instead, for its owner alone.
     The application's lifespan is the caller's. Raises what keeps the server from its work.
     """
     server = Server(
         app,
         address=host,
         port=port,
+        uds=path,
         interface=Interfaces.ASGINL,
         http=HTTPModes.http1,
         websockets=False,
@@ -51,6 +58,7 @@ async def serve_application(app: Any, host: str, port: int, settings: ApiSetting
         log_level=LogLevels.error,
         log_dictconfig=LOGGED,
     )
+    server.uds_permissions = OWNER_ALONE
     serving = asyncio.create_task(server.serve(), name="serve HTTP")
     told = asyncio.create_task(ending.wait(), name="wait for the end")
     await asyncio.wait((serving, told), return_when=asyncio.FIRST_COMPLETED)

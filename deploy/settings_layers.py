@@ -23,10 +23,14 @@ FILE_SUFFIX = "_FILE"
 
 #: Names with a meaning of their own, outside the tree.
 NOT_SETTINGS = frozenset({"AFTERTURN_CONFIG", "AFTERTURN_API_KEY"})
-#: The gateway's contract names these two without the delimiter.
+#: The gateway's contract names the first two without the delimiter, the memory plugin's the others without our prefix.
 ALIASES = {
     "AFTERTURN_GATEWAY_USER_ID": "AFTERTURN_GATEWAY__USER_ID",
     "AFTERTURN_GATEWAY_USER_KEY": "AFTERTURN_GATEWAY__USER_KEY",
+    "MEMORY_PLUGIN_LISTEN_ADDR": "AFTERTURN_PLUGIN__LISTEN",
+    "MEMORY_PLUGIN_TENANT": "AFTERTURN_PLUGIN__TENANT",
+    "MEMORY_PLUGIN_TOKEN": "AFTERTURN_PLUGIN__TOKEN",
+    "MEMORY_PLUGIN_DATABASE_URL": "AFTERTURN_DATABASE__URL",
 }
 
 

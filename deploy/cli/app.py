@@ -176,7 +176,7 @@ COMMANDS: Mapping[str, Command] = {
     "plugin": Command(
         "deploy.cli.plugin:plugin_app",
         "Data",
-        "Copy memories to and from a memory plugin (contract v1): backfill, verify, export, import.",
+        "Serve the memory plugin (contract v1); copy memories to and from one: backfill, verify, export, import.",
     ),
     "recall-check": Command(
         "deploy.cli.recall_check:recall_check_command",

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from sqlalchemy import make_url
 
+from deploy.api import main as run_api
 from deploy.cli.durations import parse_duration
 from deploy.cli.output import exit_with, print_json, print_notice, replace_unprintable
 from deploy.cli.perimeter import perimeter_command
@@ -29,6 +30,8 @@ from deploy.cli.plugin_environment import (
     open_engine,
     plugin_address,
 )
+from deploy.cli.processes import ConfigOption, check_settings, config_arguments
+from deploy.plugin_address import LISTEN
 from producers.cutover.backfill import PATIENCE_S, Backfill
 from producers.cutover.checkpoint import Checkpoint
 from producers.cutover.errors import CutoverError
@@ -54,11 +57,37 @@ PatienceOption = Annotated[
     timedelta, typer.Option(parser=parse_duration, metavar="TIME", help="How long a plugin that is away is waited for.")
 ]
 
-plugin_app = typer.Typer(
-    help="Copy memories to and from a memory plugin (contract v1): backfill, verify, export, import.",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-)
+plugin_app = typer.Typer(rich_markup_mode="markdown")
+
+
+@plugin_app.callback(invoke_without_command=True)
+def serve_command(
+    context: typer.Context,
+    *,
+    listen: Annotated[
+        str | None,
+        typer.Option(metavar="ADDR", help=f"HOST:PORT or unix:/PATH (default: plugin.listen, else {LISTEN})."),
+    ] = None,
+    tenant: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Whose memories it serves (default: plugin.tenant).")
+    ] = None,
+    config: ConfigOption = None,
+) -> None:
+    """Serve the memory plugin (contract v1); its commands copy memories to a plugin, and back.
+
+    Without a command it serves, on the PostgreSQL and Redis of the settings, until SIGTERM or Ctrl-C. It asks callers
+    for no key, so that its one tenant has to be named. MEMORY_PLUGIN_LISTEN_ADDR, _TENANT, _TOKEN and _DATABASE_URL are
+    read, too. `afterturn up --plugin ADDR` serves it beside everything else. Exits 2 when the settings cannot be used.
+
+    **Example:** `afterturn plugin --tenant acme --listen 127.0.0.1:9100`
+    """
+    if context.invoked_subcommand is not None:
+        return
+    settings = check_settings(config)
+    whose = ["--plugin-tenant", tenant] if tenant else []
+    address = listen or settings.plugin.listen or LISTEN
+    raise typer.Exit(run_api(["--plugin-only", "--plugin-listen", address, *whose, *config_arguments(config)]))
+
 
 plugin_app.command("perimeter")(perimeter_command)
 

@@ -37,14 +37,14 @@ def api_command(*, processes: ProcessesOption = 1, config: ConfigOption = None) 
 
     **Example:** `AFTERTURN_API__HOST=0.0.0.0 afterturn api --processes 4`
     """
-    settings = _check_settings(config)
+    settings = check_settings(config)
     if processes == 1:
-        raise typer.Exit(run_api(_config_arguments(config)))
+        raise typer.Exit(run_api(config_arguments(config)))
     address = find_free_address(settings.api.host, settings.api.port)
     if settings.api.port == 0 or isinstance(address, OSError):
         why = "choose a port" if settings.api.port == 0 else str(address)
         raise exit_with(f"cannot listen on {settings.api.host}:{settings.api.port}: {why} (api.host, api.port)", 2)
-    _supervise("api", ["deploy.api", "--shared", *_config_arguments(config)], processes)
+    _supervise("api", ["deploy.api", "--shared", *config_arguments(config)], processes)
 
 
 def worker_command(
@@ -67,8 +67,8 @@ def worker_command(
 
     **Example:** `afterturn worker --stages embedding --processes 2`
     """
-    _serve_probes(_check_settings(config))
-    arguments = [*_config_arguments(config), *(["--stages", stages] if stages else [])]
+    _serve_probes(check_settings(config))
+    arguments = [*config_arguments(config), *(["--stages", stages] if stages else [])]
     if processes == 1:
         raise typer.Exit(run_worker(arguments))
     _supervise("worker", ["deploy.worker", *arguments], processes)
@@ -91,7 +91,7 @@ def _serve_probes(settings: Settings) -> None:
         ) from None
 
 
-def _check_settings(config: Path | None) -> Settings:
+def check_settings(config: Path | None) -> Settings:
     """Return the settings of a process that can begin, or end with status 2 and what to do."""
     settings = read_settings(config)
     if missing := find_missing_urls(settings):
@@ -101,7 +101,8 @@ def _check_settings(config: Path | None) -> Settings:
     return settings
 
 
-def _config_arguments(config: Path | None) -> list[str]:
+def config_arguments(config: Path | None) -> list[str]:
+    """Return the arguments that hand a file of settings on to a process."""
     return ["--config", str(config)] if config else []
 
 

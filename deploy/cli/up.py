@@ -48,11 +48,18 @@ def up_command(
     dashboards: Annotated[
         bool, typer.Option("--dashboards", help="Also start a Prometheus, if installed, with the rules and alerts.")
     ] = False,
+    plugin: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDR",
+            help="Serve the memory plugin (contract v1), too: HOST:PORT or unix:/PATH. It asks for no key.",
+        ),
+    ] = None,
     log_format: Annotated[LogFormat | None, typer.Option(help="How log lines look.")] = None,
     config: Annotated[Path | None, typer.Option(help="A YAML or JSON file of settings.")] = None,
 ) -> None:
     """Run everything on this machine: PostgreSQL, Valkey, the API and a worker, until Ctrl-C."""
-    overrides = _collect_overrides(data, port, gateway, log_format)
+    overrides = _collect_overrides(data, port, gateway, log_format) | {"plugin": {"listen": plugin}}
     try:
         settings = load_settings(config=config, overrides=overrides).settings
     except SettingsError as error:

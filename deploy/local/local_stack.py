@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from deploy.bootstrap import API_KEY_FILE, Credentials, bootstrap_database
+from deploy.bootstrap import API_KEY_FILE, HOST, Credentials, bootstrap_database
 from deploy.disk_space import guard_disk
 from deploy.indexing import keep_indexed
 from deploy.local import Child, EmbeddedPostgres, EmbeddedValkey, ports, survivors
@@ -22,6 +22,7 @@ from deploy.local.restarts import DeathCounter
 from deploy.local.services import Services, describe_api, describe_workers
 from deploy.local.stack import FILE, Stack, StackProcess
 from deploy.local.supervisor import RunningChild, Supervisor
+from deploy.plugin_address import PluginAddress, find_address, find_warning
 from deploy.settings import Settings
 
 #: A process holds two pools, one of `pool_size` and one of half of it, and each may grow to twice its size.
@@ -34,7 +35,7 @@ PORTS_TRIED = 5
 
 
 class PortInUse(Exception):
-    """The API's port is in use."""
+    """The API's port is in use, or the memory plugin cannot listen where it was told to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ class LocalStack:
         try:
             self._end_survivors()
             self._port = self._free_port()
+            self._plugin = self._find_plugin()
             deaths = self._count_deaths()
             self._supervisor = Supervisor(say=self._say, on_death=deaths.count, on_change=self._save)
             return asyncio.run(self._supervisor.run(self._begin))
@@ -147,9 +149,21 @@ class LocalStack:
     def _lock(self, folder: Path) -> None:
         self._locks.append(FolderLock(folder))
 
+    def _find_plugin(self) -> PluginAddress | None:
+        """Return where the memory plugin will listen. Raises PortInUse for what it cannot listen on."""
+        settings = self._settings.plugin
+        try:
+            address = find_address(settings.model_copy(update={"tenant": settings.tenant or HOST}))
+        except ValueError as error:
+            raise PortInUse(str(error)) from None
+        if address is not None and (warning := find_warning(settings, address)):
+            self._say(warning)
+        return address
+
     def _services(self, credentials: Credentials) -> Services:
         return Services(
             settings=self._settings,
+            plugin=self._plugin,
             port=self._port,
             database=self._postgres.endpoint,
             broker_url=self._valkey.url,
@@ -162,6 +176,7 @@ class LocalStack:
         return Stack(
             pid=os.getpid(),
             api=services.api_url,
+            plugin=self._plugin and self._plugin.url,
             metrics=f"{services.api_url}/metrics",
             docs=f"{services.api_url}/docs",
             prometheus=self._dashboards,

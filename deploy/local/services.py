@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deploy.bootstrap import Credentials
+from deploy.bootstrap import HOST, Credentials
 from deploy.local import Child, PostgresEndpoint, survivors
 from deploy.local.ports import LOOPBACK
+from deploy.plugin_address import PluginAddress
 from deploy.settings import Settings
 from workers.settings import GatewayMode, sealing_keys
 
@@ -30,6 +31,7 @@ class Services:
     broker_url: str = field(repr=False)
     credentials: Credentials
     config: Path | None = None
+    plugin: PluginAddress | None = None
 
     @property
     def address(self) -> str:
@@ -66,7 +68,7 @@ class Services:
         }
         ours = {name: value for name, value in os.environ.items() if name != "AFTERTURN_DATABASE__OWNER_URL"}
         file = {"AFTERTURN_CONFIG": str(self.config.absolute())} if self.config else {}
-        return ours | file | told | self._gateway()
+        return ours | file | told | self._gateway() | self._memory_plugin()
 
     def log(self, name: str) -> Path:
         """Return where a process writes: a file, because our own output may have no reader."""
@@ -91,6 +93,12 @@ class Services:
             return None
         finally:
             connection.close()
+
+    def _memory_plugin(self) -> dict[str, str]:
+        if self.plugin is None:
+            return {}
+        tenant = self.settings.plugin.tenant or HOST
+        return {"AFTERTURN_PLUGIN__LISTEN": self.plugin.listen, "AFTERTURN_PLUGIN__TENANT": tenant}
 
     def _gateway(self) -> dict[str, str]:
         gateway = self.settings.gateway

@@ -17,6 +17,8 @@ from workers.settings import EnrichmentSettings
 
 FILE = "stack.json"
 SECRET_FIELDS = ("database_url", "operator_url", "owner_url", "redis_url", "gateway_sealing_keys")
+#: What the READY line says.
+SHOWN = {"api", "metrics", "docs", "plugin", "api_key_file", "database_url", "redis_url"}
 PASSWORD = re.compile(r"(?<=://)([^:@/]*):[^@/]*@")
 
 
@@ -46,6 +48,8 @@ class Stack(BaseModel):
     docs: str
     #: Where the Prometheus of `--dashboards` listens; empty without one.
     prometheus: str = ""
+    #: Where the memory plugin listens, if it does: a URL, or unix:/PATH.
+    plugin: str | None = None
     api_key_file: Path
     database_url: SecretStr
     operator_url: SecretStr
@@ -83,7 +87,7 @@ class Stack(BaseModel):
 
     def ready_line(self) -> str:
         """Return the line that tells a harness the stack is ready; passwords are masked."""
-        shown = self.model_dump_json(include={"api", "metrics", "docs", "api_key_file", "database_url", "redis_url"})
+        shown = self.model_dump_json(include=SHOWN, exclude={"plugin"} if self.plugin is None else None)
         return f"READY {PASSWORD.sub(_mask_password, shown)}"
 
     def api_key(self) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
+from starlette.routing import Mount
 
 from producers.fair_queue import FairQueue
 from producers.http import (
@@ -26,6 +27,7 @@ from producers.http import (
 from producers.http.middleware import REQUEST_ID, Door
 from producers.http.openapi import add_components
 from producers.http.reading import Authenticator
+from producers.plugin.app import PluginApp, StoreOf
 from producers.service.auditing import CallRecorder
 from producers.service.banks import BankBody, BankChange
 from producers.service.corrections import CorrectionBody
@@ -74,12 +76,14 @@ def create_app(
     recorder: CallRecorder | None = None,
     fair: FairQueue | None = None,
     issuers: Authenticator | None = None,
+    plugin: StoreOf | None = None,
 ) -> FastAPI:
     """Return the ASGI application: the native API (version 1), the gateway's three calls, health, metrics, docs.
 
     Every failure is answered as the contract says, with a request id that also stands in the log. No other origin
     is allowed to use it from a browser. Each call is noted by the `recorder`, where there is one, and takes its turn
-    in `fair`. `issuers` know the tokens that open MCP beside keys.
+    in `fair`. `issuers` know the tokens that open MCP beside keys. With `plugin`, the memory plugin's routes are there
+    too, for who shows a key.
     """
     app = FastAPI(
         title="Afterturn",
@@ -91,7 +95,8 @@ def create_app(
         exception_handlers={HTTPException: _answer_unrouted},
     )
     names.register_name_converter()
-    app.add_middleware(Door, settings=settings, fair=fair or FairQueue(FairnessSettings()), recorder=recorder)
+    fair = fair or FairQueue(FairnessSettings())
+    app.add_middleware(Door, settings=settings, fair=fair, recorder=recorder)
     for router in (
         turns.turn_routes(memory, keys),
         recall.recall_routes(memory, keys),
@@ -109,6 +114,8 @@ def create_app(
     ):
         # Included, a router would look for its route three times over; these have nothing to add to their routes.
         app.router.routes += router.routes
+    if plugin is not None:
+        app.router.routes.append(Mount("/v1", app=PluginApp(plugin, settings, fair)))
     add_components(app, BODIES)
     return app
 

@@ -3,7 +3,6 @@
 Plain ASGI, because each wrapper of a response would cost a turn a tenth of its budget.
 """
 
-import ipaddress
 import time
 from datetime import timedelta
 from uuid import UUID, uuid4
@@ -16,6 +15,7 @@ from producers.errors import PermissionDenied
 from producers.fair_queue import CURRENT, FairQueue, Slot
 from producers.http import problems
 from producers.http.limits import Answer, Body, Unfinished, too_large
+from producers.http.loopback import is_loopback
 from producers.service.auditing import CallRecorder
 from producers.service.call_place import CURRENT as PLACE
 from producers.service.call_place import CallPlace
@@ -35,6 +35,7 @@ DOORS = {
     "/api/": call_audit.Door.HTTP,
     "/memories/": call_audit.Door.GATEWAY,
     "/mcp": call_audit.Door.MCP,
+    "/v1/": call_audit.Door.HTTP,
 }
 #: Which tool of MCP a request called, the code with which it was refused and the kind of an unexpected error, if any.
 TOOL = "afterturn.tool"
@@ -174,16 +175,6 @@ class _Visit:
                 request_id=self._uuid,
             )
             recorder.note(call)
-
-
-def is_loopback(name: str) -> bool:
-    """Say whether a host name means this machine itself."""
-    if name.lower().rstrip(".") == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 def _host_name(host: bytes) -> str:

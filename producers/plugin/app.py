@@ -8,8 +8,10 @@ store. A 5xx opens a caller's circuit breaker, so that nothing but an outage, or
 import asyncio
 import json
 import math
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, TypeVar
 from urllib.parse import unquote_to_bytes
@@ -21,9 +23,11 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from producers import metrics
 from producers.errors import Invalid, Overloaded, PermissionDenied, TooLarge, TooSlow, Unauthenticated
 from producers.fair_queue import CURRENT, FairQueue, Slot, weight_of
 from producers.http.limits import Answer, Body
+from producers.http.middleware import METHODS
 from producers.plugin.store import PluginStore
 from producers.plugin.wire import (
     VERSION,
@@ -81,6 +85,13 @@ class _Forget(ForgetRequest):
     model_config = ConfigDict(extra="ignore")
 
 
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """What logs and metrics call a request's path."""
+
+    path: str
+
+
 class Refusal(Exception):
     """A request that ends in an Error body."""
 
@@ -103,23 +114,36 @@ class Refusal(Exception):
         return JSONResponse(body, self.status, dict(self.headers or {}))
 
 
-#: Returns the store of a request's tenant, by its Authorization header; raises Unauthenticated.
-StoreOf = Callable[[str | None], Awaitable[PluginStore]]
+#: Returns the store of a request's tenant; raises Unauthenticated, PermissionDenied.
+StoreOf = Callable[[Request], Awaitable[PluginStore]]
 
 
 class PluginApp:
     """The application. `store_of` finds the store of a request; limits of a body and of its time are the API's.
 
-    `fair`: where requests of tenants take turns; whose share is used up is told so by a 429.
+    `fair`: where requests of tenants take turns; whose share is used up is told so by a 429. `alone`: it has a listener
+    of its own, so that it counts its requests itself; `is_own_name` says which host names lead there, None: all do. A
+    web page that had its own name point here would otherwise read and write memory by its visitors' browsers.
     """
 
-    def __init__(self, store_of: StoreOf, settings: ApiSettings, fair: FairQueue | None = None) -> None:
+    def __init__(
+        self,
+        store_of: StoreOf,
+        settings: ApiSettings,
+        fair: FairQueue | None = None,
+        *,
+        alone: bool = False,
+        is_own_name: Callable[[str], bool] | None = None,
+    ) -> None:
         self._store_of, self._settings, self._fair = store_of, settings, fair
+        self._alone, self._is_own_name = alone, is_own_name
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http":
             raise NotImplementedError(f"{scope['type']} is not served")
+        begun = time.perf_counter()
+        scope["route"] = _Route(_label(scope))
         try:
             response = await self._answer(scope, receive)
         except ClientDisconnect:
@@ -128,18 +152,37 @@ class PluginApp:
             await response(scope, receive, Answer(send, self._settings))
         except TooSlow:
             log.info("answer_not_taken", status=response.status_code)
+        if self._alone:
+            self._note(scope, response.status_code, time.perf_counter() - begun)
+
+    @staticmethod
+    def _note(scope: Scope, status: int, took_s: float) -> None:
+        """Count a request and write its line: how it was asked and how it ended, never what was said."""
+        method, route = scope["method"] if scope["method"] in METHODS else "other", scope["route"].path
+        metrics.REQUESTS.labels(method, route, str(status)).inc()
+        log.info("plugin_request", method=method, route=route, status=status, ms=round(took_s * 1000, 2))
 
     async def _answer(self, scope: Scope, receive: Receive) -> Response:
         request = Request(scope, Body(receive, self._settings))
         try:
+            self._check_names(request)
             raw = await request.body()
-            store = await self._store_of(request.headers.get("authorization"))
+            store = await self._store_of(request)
             async with self._turn(store.tenant, len(raw)):
                 return await _Visit(store, raw).route(request.method, _segments(scope))
         except ClientDisconnect:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, its text must not reach the server's log
             return _refusal_of(error).response()
+
+    def _check_names(self, request: Request) -> None:
+        """Raise PermissionDenied for a request of a web page."""
+        if self._is_own_name is None:
+            return
+        if request.headers.get("origin") or not self._is_own_name(request.url.hostname or ""):
+            raise PermissionDenied(
+                "this address is for programs on this machine: web pages and other names are refused"
+            )
 
     @asynccontextmanager
     async def _turn(self, tenant: UUID, size: int) -> AsyncGenerator[None]:
@@ -242,6 +285,20 @@ def _segments(scope: Scope) -> Sequence[str]:
     """Return the parts of the path behind the first slash, decoded once; bytes that are no UTF-8 match no name."""
     parts = (scope.get("raw_path") or scope["path"].encode()).partition(b"?")[0].split(b"/")[1:]
     return [unquote_to_bytes(part).decode(errors="replace") for part in parts]
+
+
+def _label(scope: Scope) -> str:
+    """Return a path as logs and metrics call it, without the names in it."""
+    match _segments(scope):
+        case "v1", "health" | "search" as last:
+            return f"/v1/{last}"
+        case "v1", "namespaces", _:
+            return "/v1/namespaces/{name}"
+        case "v1", "namespaces", _, "memories":
+            return "/v1/namespaces/{name}/memories"
+        case "v1", "memories", _:
+            return "/v1/memories/{id}"
+    return "unrouted"
 
 
 def _name(name: str) -> str:

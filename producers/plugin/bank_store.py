@@ -4,10 +4,10 @@ import asyncio
 import base64
 import binascii
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -32,7 +32,6 @@ from producers.plugin.wire import (
 )
 from producers.settings import PluginSettings, SearchMode
 from store import identity
-from store.database import Database
 from store.erasure import Erasures
 from store.errors import NotFound
 from store.ledger.stages import Stage
@@ -95,13 +94,11 @@ class EraseQueue:
 class PluginParts:
     """What the store of any tenant stands on."""
 
-    database: Database
     namespaces: Namespaces
     memories: PluginMemories
     search: PluginSearch
     erasing: EraseQueue
     notifier: Notifier
-    clock: Callable[[], datetime]
     settings: PluginSettings
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from uuid import UUID, uuid4
 
 import httpx
+from starlette.requests import Request
 
 from deploy.http_server import serve_application
 from deploy.local.ports import find_free_port
@@ -34,13 +35,11 @@ def parts_of(
 ) -> PluginParts:
     chosen = settings or PluginSettings()
     return PluginParts(
-        database,
         Namespaces(database, clock),
         PluginMemories(database, clock),
         PluginSearch(database, embedder or WordEmbedder(), RecallSettings(), clock, chosen.near),
         EraseQueue(Erasures(database, clock), chosen.erase_after),
         notifier,
-        clock,
         chosen,
     )
 
@@ -49,7 +48,7 @@ def parts_of(
 async def serving(parts: PluginParts, host: UUID) -> AsyncIterator[str]:
     """Serve the plugin of one tenant, and lend its URL."""
 
-    async def store_of(_authorization: str | None) -> BankPluginStore:
+    async def store_of(_request: Request) -> BankPluginStore:
         return BankPluginStore(host, parts)
 
     settings, port, ending = ApiSettings(), find_free_port(), asyncio.Event()

@@ -13,6 +13,7 @@ from uuid import UUID
 import httpx
 import pytest
 import uvicorn
+from starlette.requests import Request
 
 from producers.contract_kit.catalog import CASES
 from producers.contract_kit.flat_plugin import PluginError
@@ -102,8 +103,8 @@ TOKEN = "Bearer letmein"
 async def serving(store: PluginStore, *, keyed: bool = False, **limits: Any) -> AsyncIterator[str]:
     """Serve it over HTTP in a thread, and lend the URL."""
 
-    async def store_of(authorization: str | None) -> PluginStore:
-        if keyed and authorization != TOKEN:
+    async def store_of(request: Request) -> PluginStore:
+        if keyed and request.headers.get("authorization") != TOKEN:
             raise Unauthenticated("a valid key is needed: Authorization: Bearer <key>")
         return store
 

@@ -1,0 +1,78 @@
+"""Where the memory plugin listens, for which tenant, and what is wrong with that."""
+
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.local.ports import find_free_port, is_free
+from producers.http.loopback import is_loopback
+from producers.settings import PluginSettings
+
+#: Where `afterturn plugin` listens unless it is told otherwise: the contract's own default.
+LISTEN = "127.0.0.1:9100"
+UNIX = "unix:"
+
+
+@dataclass(frozen=True, slots=True)
+class PluginAddress:
+    """An address in numbers, or a socket's path."""
+
+    host: str = ""
+    port: int = 0
+    path: Path | None = None
+
+    @property
+    def url(self) -> str:
+        """What callers are given as MEMORY_PLUGIN_URL."""
+        if self.path is not None:
+            return f"{UNIX}{self.path}"
+        return f"http://[{self.host}]:{self.port}" if ":" in self.host else f"http://{self.host}:{self.port}"
+
+    @property
+    def listen(self) -> str:
+        """What the setting is where this address is to be taken again."""
+        return self.url.removeprefix("http://")
+
+    @property
+    def is_local(self) -> bool:
+        """Whether programs of this machine alone reach it."""
+        return self.path is not None or is_loopback(self.host)
+
+
+def parse_listen(listen: str) -> PluginAddress:
+    """Return the address that a setting names; a port of 0 is chosen now. Raises ValueError that says what to write."""
+    if listen.startswith(UNIX):
+        path = Path(listen.removeprefix(UNIX))
+        if not path.is_absolute() or not path.parent.is_dir():
+            raise ValueError(f"plugin.listen: {listen} must be unix:/PATH in a folder that is there")
+        return PluginAddress(path=path)
+    host, colon, port = listen.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:  # noqa: PLR2004 - the last port
+        raise ValueError(f"plugin.listen: {listen} must be HOST:PORT (127.0.0.1:9100) or unix:/PATH")
+    try:
+        found = socket.getaddrinfo(host.strip("[]") or "0.0.0.0", int(port), type=socket.SOCK_STREAM)[0][4]  # noqa: S104
+    except OSError as error:
+        raise ValueError(f"plugin.listen: {listen} names no address ({error.strerror})") from None
+    return PluginAddress(str(found[0]), int(found[1]) or find_free_port())
+
+
+def find_address(settings: PluginSettings, *, shared: bool = False) -> PluginAddress | None:
+    """Return where the plugin is to listen, None for nowhere. Raises ValueError for what cannot be begun so."""
+    if not settings.listen:
+        return None
+    if not settings.tenant:
+        raise ValueError("plugin.tenant: the plugin has no keys: say whose memories it serves (--tenant NAME)")
+    address = parse_listen(settings.listen)
+    if not shared and address.path is None and not is_free(address.port, address.host):
+        raise ValueError(f"plugin.listen: {address.host}:{address.port} is in use: choose another address")
+    return address
+
+
+def find_warning(settings: PluginSettings, address: PluginAddress) -> str | None:
+    """Return what an operator should know: that others may read and write, where that is so."""
+    if address.is_local or settings.token.get_secret_value():
+        return None
+    return (
+        f"the memory plugin listens at {address.url}, beyond this machine, and asks for no token: whoever reaches it "
+        "reads and writes the memories of its tenant; set plugin.token, or listen on loopback"
+    )

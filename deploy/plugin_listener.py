@@ -1,0 +1,47 @@
+"""How requests to the memory plugin find their store: on a listener of its own, and on the API's port by their keys."""
+
+import hmac
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import Request
+
+from deploy.plugin_address import PluginAddress
+from producers.errors import Unauthenticated
+from producers.fair_queue import FairQueue
+from producers.http.loopback import is_loopback
+from producers.http.middleware import GRANT
+from producers.plugin.app import PluginApp, StoreOf
+from producers.plugin.bank_store import BankPluginStore, PluginParts
+from producers.settings import ApiSettings, PluginSettings
+from store.identity import host_id
+from store.tenancy.keys import Grant
+
+
+def create_listener_app(
+    parts: PluginParts, settings: PluginSettings, limits: ApiSettings, address: PluginAddress, fair: FairQueue
+) -> PluginApp:
+    """Return the application of the plugin's own listener: keyless unless a token is set, for one tenant."""
+    store, token = BankPluginStore(host_id(settings.tenant), parts), settings.token.get_secret_value()
+
+    async def store_of(request: Request) -> BankPluginStore:
+        shown = request.headers.get("authorization", "").encode()
+        if token and not hmac.compare_digest(shown, f"Bearer {token}".encode()):
+            raise Unauthenticated("the plugin's token is needed: Authorization: Bearer <token>")
+        return store
+
+    own = is_loopback if address.is_local and address.path is None and not token else None
+    return PluginApp(store_of, limits, fair, alone=True, is_own_name=own)
+
+
+def by_key(parts: PluginParts, authenticate: Callable[[str], Awaitable[Grant | None]]) -> StoreOf:
+    """Return how the API's own port finds the store of a request: by the key that it shows."""
+
+    async def store_of(request: Request) -> BankPluginStore:
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        grant = await authenticate(token.strip()) if scheme.lower() == "bearer" and token else None
+        if grant is None:
+            raise Unauthenticated("a valid key is needed: Authorization: Bearer <key>")
+        request.scope[GRANT] = grant
+        return BankPluginStore(grant.host_id, parts, grant)
+
+    return store_of

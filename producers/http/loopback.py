@@ -1,0 +1,13 @@
+"""Which names lead to this machine itself and to no other."""
+
+import ipaddress
+
+
+def is_loopback(name: str) -> bool:
+    """Say whether a host name means this machine itself."""
+    if name.lower().rstrip(".") == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
