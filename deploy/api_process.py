@@ -57,6 +57,7 @@ from store.clock import DatabaseClock
 from store.database import Database
 from store.database_gauges import read_database_sample
 from store.derived.pending_words import KeptShort
+from store.erasure import Erasures
 from store.ledger.depth import read_depths
 from store.ledger.freshness import Waiter
 from store.ledger.ledger import Ledger

@@ -38,10 +38,12 @@ def serving(name: str, away: Path) -> Iterator[str]:
         yield f"http://127.0.0.1:{port.strip()}"
 
 
-async def judge(url: str, away: Path | None = None, cases: Sequence[Case] = CASES) -> Report:
+async def judge(
+    url: str, away: Path | None = None, cases: Sequence[Case] = CASES, switch: StoreSwitch | None = None
+) -> Report:
     """Run cases against one plugin."""
     report = Report(url)
-    settings = Settings(dimension=DIMENSION, switch=None if away is None else switch_of(away))
+    settings = Settings(dimension=DIMENSION, switch=switch if away is None else switch_of(away))
     async with Plugin(parse_target(url), timeout_s=PATIENCE_S) as plugin:
         await run_cases(Run(cases, settings), plugin, report)
     return report

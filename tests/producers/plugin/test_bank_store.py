@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 
 import httpx
-import pytest
 import pytest_asyncio
 
 from producers.contract_kit.catalog import CASES
@@ -12,8 +11,6 @@ from tests.patience import PATIENCE_S
 from tests.producers.conftest import Tenant, World
 from tests.producers.contract_kit.judging import judge
 from tests.producers.plugin.kept import parts_of, serving
-
-pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 @pytest_asyncio.fixture(loop_scope="session")
