@@ -138,11 +138,6 @@ class Keys:
         self._known: _Recent[Grant] = _Recent()
         self._missed: _Recent[bool] = _Recent()
 
-    async def add_host(self, name: str) -> None:
-        """Make a tenant of this name, where there is none."""
-        async with self._database.operator() as connection:
-            await connection.execute(ADD_HOST, {"host": identity.host_id(name), "name": name})
-
     async def authenticate(self, token: str) -> Grant | None:
         """Return what the token allows, or None: unknown, revoked and malformed tokens look alike.
 

@@ -353,7 +353,6 @@ UNTRIED = {
     "GET /metrics": "counts over all tenants; no label names one",
     "GET /openapi.json": "the description of the interface",
     "GET /docs": "shows the description of the interface",
-    "* /v1": "the memory plugin: a walk over its routes is a test of its own",
     "* /docs/assets": "what that page is made of, out of a package",
 }
 _CONVERTER = re.compile(r":\w+}")
