@@ -38,6 +38,7 @@ SETTINGS = {
     "AFTERTURN_QUEUE__TENANTS": QUEUES,
     "AFTERTURN_QUEUE__KEEP_DEAD_CONTENT": "true",
     "AFTERTURN_QUEUE__TAKEOVER_SECONDS": "3",
+    "AFTERTURN_WORKER__NICE": "0",
 }
 #: `make nightly` publishes 5,000.
 TURNS = int(os.environ.get("AFTERTURN_QUEUE_TURNS", "300"))
@@ -218,12 +219,14 @@ def test_while_workers_valkey_and_postgresql_are_killed_every_turn_is_there_once
     operator: Live, bank: str
 ) -> None:
     with publisher(operator, bank, max_length=TURNS * 2) as made:
-        killer = threading.Thread(target=kill_each, args=(operator,))
+        over = threading.Event()
+        killer = threading.Thread(target=kill_each, args=(operator, over))
         killer.start()
         for first in range(0, TURNS, BATCH):
             publish(made, [turn(number) for number in range(first, first + BATCH)])
+        over.set()
+        killer.join(2 * PATIENCE_S)
         bad = made.add_turn("s", [Message("wizard", "never accepted")])
-        killer.join(PATIENCE_S)
         wait_until(lambda: waiting(made) == 0, "every message is judged", 4 * PATIENCE_S, pause_s=0.2)
     wait_for(operator.stack, "select 1", lambda found: found == 1, "the database is up")
     host = identity.host_id("default")
@@ -236,9 +239,13 @@ def test_while_workers_valkey_and_postgresql_are_killed_every_turn_is_there_once
     operator.answer("queue", "drop", "agents", "--all", "--yes")
 
 
-def kill_each(stack: Live) -> None:
-    for kind in KILLED:
-        stack.kill(kind)
+def kill_each(stack: Live, over: threading.Event) -> None:
+    """Kill one after the other, each once at least, until publishing is over."""
+    while True:
+        for kind in KILLED:
+            stack.kill(kind)
+        if over.is_set():
+            return
 
 
 def turn(number: int) -> NewTurn:
