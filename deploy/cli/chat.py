@@ -1,7 +1,7 @@
-"""OpenAI chat messages become turns: an array, or an object with a list of `messages`. Pure parsing."""
+"""OpenAI chat messages and Responses items become turns: an array, an object with `messages`, JSON Lines. Pure."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal
 
@@ -11,16 +11,22 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from deploy.cli.bounded_lines import BOM
 from deploy.cli.chat_document import NotAChatDocument, read_elements
 from deploy.cli.parsed import BadLine, Parsed, check_turn, derive_turn_name, describe_first_error
+from producers.turns.items import is_blank, is_item
 
 LONGEST_DOCUMENT = 256 * 1024 * 1024
 
 
+#: A message of ours, or an item as it is.
+Said = Message | Mapping[str, Any]
+ROLES = ("user", "assistant", "tool", "system", "developer", "function")
+
+
 class _ChatMessage(BaseModel):
-    """OpenAI's message; what it holds beside these three (tool calls, refusals) is not remembered."""
+    """A message that is nothing but words; what has more is an item, and kept as it is."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", hide_input_in_errors=True)
 
-    role: Literal["user", "assistant", "tool", "system", "developer", "function"]
+    role: Literal["user", "assistant", "tool", "system"]
     content: str | list[dict[str, Any]] | None = Field(default=None, repr=False)
     name: str | None = None
 
@@ -30,7 +36,7 @@ class _Group:
     """A turn in the making: it ends where the next user message begins. A bad message spoils it."""
 
     line: int
-    messages: list[Message] = field(default_factory=list)
+    messages: list[Said] = field(default_factory=list)
     asked: bool = False
     spoiled: bool = False
 
@@ -63,32 +69,46 @@ def _group_turns(found: list[tuple[int, Any]], session_id: str, offset: int) -> 
             groups.append(_Group(line))
         group = groups[-1]
         group.asked = group.asked or role == "user"
-        if isinstance(message, Message):
-            group.messages.append(message)
-        elif message is not None:
+        if isinstance(message, str):
             group.spoiled = True
             yield BadLine(line, message, offset)
+        elif message is not None:
+            group.messages.append(message)
     for ordinal, group in enumerate(groups, 1):
         if group.messages and not group.spoiled:
             yield _close_group(group, ordinal, session_id, offset)
 
 
-def _parse_message(value: Any) -> Message | str | None:
+def _parse_message(value: Any) -> Said | str | None:
     """Return the message, None for one that says nothing, or what is wrong with it."""
     if not isinstance(value, dict):
         return "not a message"
+    if is_item(value):
+        return _parse_item(value)
     try:
         wire = _ChatMessage.model_validate(value)
     except ValidationError as error:
         return describe_first_error(error)
     if not wire.content:
         return None
-    role = {"developer": "system", "function": "tool"}.get(wire.role, wire.role)
-    return Message(role, wire.content, wire.name)
+    return Message(wire.role, wire.content, wire.name)
+
+
+def _parse_item(value: Mapping[str, Any]) -> Said | str | None:
+    if not isinstance(value.get("type", ""), str):
+        return "type: must be a text"
+    if value.get("role", "user") not in ROLES or ("role" not in value and "type" not in value):
+        return f"role: must be one of {', '.join(ROLES)}"
+    return None if is_blank(dict(value)) else value
 
 
 def _close_group(group: _Group, ordinal: int, session_id: str, offset: int) -> Parsed:
-    named = next((one for one in group.messages if one.role == "user"), group.messages[0])
-    text = named.content if isinstance(named.content, str) else json.dumps(named.content, sort_keys=True)
-    turn = NewTurn(session_id, tuple(group.messages), derive_turn_name(ordinal, named.role, text))
+    said = [(_field_of(one, "role"), _field_of(one, "content")) for one in group.messages]
+    role, content = next((one for one in said if one[0] == "user"), said[0])
+    text = content if isinstance(content, str) else json.dumps(content, sort_keys=True)
+    turn = NewTurn(session_id, tuple(group.messages), derive_turn_name(ordinal, str(role or ""), text))
     return check_turn(turn, group.line, offset)
+
+
+def _field_of(said: Said, name: str) -> Any:
+    return getattr(said, name) if isinstance(said, Message) else said.get(name)

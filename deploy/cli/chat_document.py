@@ -1,10 +1,12 @@
-"""The messages of an OpenAI chat document, each with the line it begins on."""
+"""The messages of an OpenAI chat document, or the items of a Responses one, each with the line it begins on."""
 
 import json
 import re
 from collections.abc import Iterator
 from typing import Any
 
+#: What a whole document or one of our turns has, and no message.
+_OF_OTHERS = frozenset({"messages", "session_id", "turn_id"})
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
@@ -17,8 +19,14 @@ class NotAChatDocument(Exception):
 
 
 def read_elements(raw: bytes) -> Iterator[tuple[int, Any]]:
-    """Yield (line, value) of each element of the array, or of the object's `messages`. Raises NotADocument."""
+    """Yield (line, value) of each element of the array, of the object's `messages`, or of JSON Lines of messages.
+
+    A line that is no JSON is None. Raises NotAChatDocument.
+    """
     text = _decode_text(raw)
+    if begins_with_message(text):
+        yield from _read_lines(text)
+        return
     value = _parse_json(text)
     at = _skip_space(text, 0)
     if isinstance(value, dict):
@@ -32,6 +40,26 @@ def read_elements(raw: bytes) -> Iterator[tuple[int, Any]]:
         line += text.count("\n", at, start)
         at = start
         yield line, element
+
+
+def begins_with_message(text: str) -> bool:
+    """Say whether the first line is a message or an item by itself, and no turn."""
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    value = _parse_line(first)
+    return isinstance(value, dict) and not {"role", "type"}.isdisjoint(value) and not _OF_OTHERS & set(value)
+
+
+def _read_lines(text: str) -> Iterator[tuple[int, Any]]:
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            yield number, _parse_line(line)
+
+
+def _parse_line(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _decode_text(raw: bytes) -> str:

@@ -9,14 +9,16 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from typing import Any, BinaryIO, Literal
+from typing import Annotated, Any, BinaryIO, Literal
 
 from afterturn_client.turns import Message, NewTurn
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
 from deploy.cli.bounded_lines import BOM, read_lines
 from deploy.cli.chat import parse_chat_turns
+from deploy.cli.chat_document import begins_with_message
 from deploy.cli.parsed import BadLine, Parsed, check_turn, derive_turn_name, describe_first_error
+from producers.turns.items import is_item
 
 #: The service's own default for a request; a line longer than that cannot be sent.
 LONGEST_LINE = 2_097_152
@@ -49,10 +51,18 @@ class _Message(_Strict):
     timestamp: str | int | None = None
 
 
+def _kind_of(value: Any) -> str:
+    return "item" if isinstance(value, dict) and is_item(value) else "message"
+
+
+#: A message of ours, or an item of OpenAI's APIs as it is.
+_Said = Annotated[Annotated[_Message, Tag("message")] | Annotated[dict[str, Any], Tag("item")], Discriminator(_kind_of)]
+
+
 class _Turn(_Strict):
     session_id: str
     turn_id: str
-    messages: list[_Message] = Field(min_length=1, repr=False)
+    messages: list[_Said] = Field(min_length=1, repr=False)
     bank: str | None = None
     user_id: str | None = None
     occurred_at: str | int | None = None
@@ -63,7 +73,7 @@ class _Turn(_Strict):
 def detect_format(head: bytes) -> Format | None:
     """Say which format a file that begins so has; None when nothing speaks for any."""
     text = head.removeprefix(BOM).decode(errors="replace").strip()
-    if re.match(r"\[\s*[{\]]", text):
+    if re.match(r"\[\s*[{\]]", text) or begins_with_message(text):
         return Format.CHAT
     lines = [line.strip() for line in text.splitlines()[:_SAMPLED_LINES] if line.strip()]
     if text.startswith("{") and _is_chat_object(text, lines):
@@ -111,7 +121,10 @@ def _parse_json_turn(text: str, number: int, offset: int) -> Parsed:
         return BadLine(number, f"not JSON ({error.msg.lower()}, column {error.colno})", offset)
     except (ValueError, RecursionError):
         return BadLine(number, "not JSON that can be read (a number or a nesting out of range)", offset)
-    messages = [Message(one.role, one.content, one.name, one.timestamp) for one in wire.messages]
+    messages = [
+        Message(one.role, one.content, one.name, one.timestamp) if isinstance(one, _Message) else one
+        for one in wire.messages
+    ]
     rest = wire.model_dump(exclude={"messages", "session_id"}, exclude_none=True)
     return check_turn(NewTurn(wire.session_id, messages, **rest), number, offset)
 

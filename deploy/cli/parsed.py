@@ -9,6 +9,10 @@ from afterturn_client.turns import NewTurn, texts_of, turn_body
 from pydantic import ValidationError
 
 
+#: How pydantic marks which kind of message it read; no field is called so.
+MESSAGE_KINDS = ("message", "item")
+
+
 @dataclass(frozen=True, slots=True)
 class ParsedTurn:
     """A turn and where it stands; `size` is its length on the wire in bytes."""
@@ -52,6 +56,6 @@ def check_turn(turn: NewTurn, line: int, offset: int) -> Parsed:
 def describe_first_error(error: ValidationError) -> str:
     """Return the first thing pydantic found wrong: where and what, never the value."""
     detail = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    place = ".".join(str(part) for part in detail["loc"])
+    place = ".".join(str(part) for part in detail["loc"] if part not in MESSAGE_KINDS)
     shown = "".join(sign if sign.isprintable() else "?" for sign in place)[:100]
     return f"{shown}: {detail['msg']}" if shown else detail["msg"]

@@ -173,11 +173,33 @@ CHAT = [
 @pytest.mark.parametrize("indent", [None, 2])
 def test_a_chat_turn_is_a_user_message_and_what_follows(document: Any, indent: int | None) -> None:
     first, second = bodies(parsed(json.dumps(document, indent=indent)))
-    assert [message["role"] for message in first["messages"]] == ["system", "user", "tool", "assistant"]
-    assert [message["role"] for message in second["messages"]] == ["user", "assistant"]
+    assert first["messages"] == CHAT[:5]
+    assert second["messages"] == CHAT[5:]
     assert first["turn_id"] == hashed(1, "user", "one")
     assert second["turn_id"].startswith("2-")
     assert {first["session_id"], second["session_id"]} == {"file.txt"}
+
+
+RESPONSES = [
+    {"type": "message", "role": "developer", "content": "Be kind."},
+    {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "one"}]},
+    {"type": "reasoning", "id": "r", "summary": []},
+    {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "c", "output": "42"},
+    {"type": "unheard_of", "deep": {"n": [1.5, None]}},
+    {"type": "message", "role": "user", "content": "two"},
+]
+
+
+@pytest.mark.parametrize("items,ends", [(CHAT, 5), (RESPONSES, 6)])
+def test_lines_of_messages_or_items_are_the_turns_that_an_array_of_them_is(items: list[Any], ends: int) -> None:
+    lines = "\n".join(json.dumps(item) for item in items)
+    assert detect_format(lines.encode()) is Format.CHAT
+    assert bodies(parsed(lines)) == bodies(parsed(json.dumps(items)))
+    assert [body["messages"] for body in bodies(parsed(lines))] == [items[:ends], items[ends:]]
+    assert bad(parsed(lines + "\n{broken")) == [(len(items) + 1, "not a message")]
+    whole = GOOD | {"messages": items}
+    assert bodies(parsed(json.dumps(whole)))[0]["messages"] == items
 
 
 def test_a_chat_that_has_grown_keeps_the_names_of_its_turns() -> None:

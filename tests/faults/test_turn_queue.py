@@ -43,7 +43,7 @@ SETTINGS = {
 #: `make nightly` publishes 5,000.
 TURNS = int(os.environ.get("AFTERTURN_QUEUE_TURNS", "300"))
 BATCH = 20
-KILLED = ("worker-1", "valkey", "postgres", "worker-2")
+KILLED = ("worker-1", "valkey", "postgres", "worker-2") * (2 if TURNS > 1000 else 1)
 OF_BANK = (
     "from afterturn.{} x join afterturn.agent_memory_bank_t b using (host_id, bank_id) "
     "where bank_name = '{}' and x.host_id = '{}'"
@@ -219,12 +219,13 @@ def test_while_workers_valkey_and_postgresql_are_killed_every_turn_is_there_once
     operator: Live, bank: str
 ) -> None:
     with publisher(operator, bank, max_length=TURNS * 2) as made:
-        over = threading.Event()
-        killer = threading.Thread(target=kill_each, args=(operator, over))
+        published: list[NewTurn] = []
+        killer = threading.Thread(target=kill_each, args=(operator, published))
         killer.start()
         for first in range(0, TURNS, BATCH):
-            publish(made, [turn(number) for number in range(first, first + BATCH)])
-        over.set()
+            some = [turn(number) for number in range(first, first + BATCH)]
+            publish(made, some)
+            published += some
         killer.join(2 * PATIENCE_S)
         bad = made.add_turn("s", [Message("wizard", "never accepted")])
         wait_until(lambda: waiting(made) == 0, "every message is judged", 4 * PATIENCE_S, pause_s=0.2)
@@ -239,13 +240,12 @@ def test_while_workers_valkey_and_postgresql_are_killed_every_turn_is_there_once
     operator.answer("queue", "drop", "agents", "--all", "--yes")
 
 
-def kill_each(stack: Live, over: threading.Event) -> None:
-    """Kill one after the other, each once at least, until publishing is over."""
-    while True:
-        for kind in KILLED:
-            stack.kill(kind)
-        if over.is_set():
-            return
+def kill_each(stack: Live, published: list[NewTurn]) -> None:
+    """Kill one after the other, while turns come in: the next when so many more were published."""
+    for n, kind in enumerate(KILLED):
+        enough = n * TURNS // len(KILLED)
+        wait_until(lambda: len(published) >= enough, f"{enough} turns are published", 4 * PATIENCE_S)  # noqa: B023 - at once
+        stack.kill(kind)
 
 
 def turn(number: int) -> NewTurn:
