@@ -8,7 +8,6 @@ from afterturn_client.transport import encode_json
 from afterturn_client.turns import NewTurn, texts_of, turn_body
 from pydantic import ValidationError
 
-
 #: How pydantic marks which kind of message it read; no field is called so.
 MESSAGE_KINDS = ("message", "item")
 
