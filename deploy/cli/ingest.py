@@ -52,9 +52,9 @@ def ingest_command(
 
     Three formats are known: JSON Lines with the fields of `POST /api/v1/turns`, one turn a line; OpenAI chat
     messages or Responses items, as an array, `{"messages": [...]}` or JSON Lines, a turn being a user message and
-    what follows it; and plain transcripts, `Name: text` a line. A bad line is reported with its number and the rest goes on (exit 1).
-    A file becomes a document that its turns name. With `--format document`, a plain-text or Markdown file is
-    taken in whole and cut into units.
+    what follows it; and plain transcripts, `Name: text` a line. A bad line is reported with its number and the
+    rest goes on (exit 1). A file becomes a document that its turns name. With `--format document`, a plain-text or
+    Markdown file is taken in whole and cut into units.
 
     **Example:** `afterturn ingest chat.json --bank work`
     """

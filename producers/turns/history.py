@@ -59,17 +59,20 @@ def _unpaired(items: Sequence[Item]) -> set[str]:
 def _calls(item: Item) -> list[str]:
     if isinstance(item.get("tool_calls"), list):
         return [call["id"] for call in item["tool_calls"] if isinstance(call, dict) and isinstance(call.get("id"), str)]
-    call = item.get("call_id")
     kind = str(item.get("type", ""))
-    return [call] if isinstance(call, str) and call and kind.endswith("_call") else []
+    call = item.get("id" if kind == "mcp_approval_request" else "call_id")
+    asks = kind.endswith("_call") or kind == "mcp_approval_request"
+    return [call] if isinstance(call, str) and call and asks else []
 
 
 def _outputs(item: Item) -> list[str]:
     call = item.get("tool_call_id")
     if isinstance(call, str) and call:
         return [call]
-    call = item.get("call_id")
-    return [call] if isinstance(call, str) and call and str(item.get("type", "")).endswith("_output") else []
+    kind = str(item.get("type", ""))
+    call = item.get("approval_request_id" if kind == "mcp_approval_response" else "call_id")
+    answers = kind.endswith("_output") or kind == "mcp_approval_response"
+    return [call] if isinstance(call, str) and call and answers else []
 
 
 def choose_delta(items: Sequence[Item], stored: Sequence[Item]) -> list[Item]:

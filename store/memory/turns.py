@@ -47,6 +47,11 @@ TURN_STATUS = text("""
       from afterturn.turn_t t, jsonb_each(t.ended) e
      where t.host_id = :host and t.turn_id = :turn""")
 
+BUSY = (
+    "another request is writing this turn, or holds its bank or session: try again after 0.2, 0.5, 1, then 2 s, "
+    "with the same turn_id"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Appended:
@@ -186,7 +191,7 @@ def _weigh_turns(turns: list[PreparedTurn]) -> int:
 def _build_answer(found: Outcome) -> Appended | Refused:
     outcome, position, delivers = found
     if outcome == "busy":
-        return Refused(TurnBusy("another request is writing this turn, or holds its bank or session: try again"))
+        return Refused(TurnBusy(BUSY))
     if over := refusal_of(outcome):
         return Refused(over)
     if outcome == "conflict" or position is None:

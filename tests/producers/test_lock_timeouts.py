@@ -72,6 +72,20 @@ async def test_a_turn_that_waits_for_a_held_lock_is_answered_and_goes_in_later(
     assert (await ana.http.post("/api/v1/turns", json=second)).status_code == 201
 
 
+@pytest.mark.law("L2")
+async def test_a_completed_turn_waits_for_a_held_session_is_told_how_to_come_again_and_is_kept_once(
+    ana: Tenant, turn: Turn, psql: AsyncConnection
+) -> None:
+    await ana.http.post("/api/v1/turns", json=turn)
+    items = [{"type": "message", "role": "user", "content": "hello"}]
+    after = {"session_id": "monday", "turn_id": "2", "input_items": items}
+    async with holding(psql, "session", places(ana)["session"]):
+        await busy(ana.http.post("/api/v1/turns/after", json=after))
+    first, again = [await ana.http.post("/api/v1/turns/after", json=after) for _ in range(2)]
+    assert (first.status_code, again.status_code) == (200, 200)
+    assert first.json()["position"] == again.json()["position"]
+
+
 async def test_of_a_batch_only_turns_of_the_held_session_are_busy(
     ana: Tenant, turn: Turn, psql: AsyncConnection
 ) -> None:

@@ -1,0 +1,101 @@
+"""Every cut of a history is one that a Responses service takes: no output without its call, no call without either."""
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import orjson
+import pytest
+from starlette.responses import JSONResponse, Response
+
+from producers.mcp.settings import TurnMemorySettings
+from producers.settings import ApiSettings
+from tests.client.loopback import Loopback, Seen, loopback
+from tests.producers.conftest import broker_of, build
+from tests.servers import TestPostgres, TestValkey
+
+
+def said(text: str, role: str = "user") -> dict[str, Any]:
+    return {"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}
+
+
+def turn_of(n: int) -> list[dict[str, Any]]:
+    """Twelve items: a question with an image, reasoning, two calls at once and a custom one, and an unknown type."""
+    return [
+        {**said(f"question {n}"), "metadata": {"k": f" Ä\u2028{n}"}},
+        {"type": "message", "role": "user", "content": [{"type": "input_image", "image_url": f"https://x/{n}.png"}]},
+        {"type": "reasoning", "id": f"r{n}", "encrypted_content": "gAAA" * 20, "summary": []},
+        {"type": "function_call", "call_id": f"a{n}", "name": "look", "arguments": '{"z": 1, "a": [2.50]}'},
+        {"type": "function_call", "call_id": f"b{n}", "name": "look", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": f"b{n}", "output": "second"},
+        {"type": "function_call_output", "call_id": f"a{n}", "output": [{"type": "input_text", "text": "first"}]},
+        {"type": "unheard_of", "n": n, "deep": [{"x": None, "f": 1.5e-7, "big": 2**60}]},
+        {"type": "custom_tool_call", "call_id": f"c{n}", "name": "sh", "input": "ls"},
+        {"type": "custom_tool_call_output", "call_id": f"c{n}", "output": "a b"},
+        {"type": "reasoning", "id": f"s{n}", "summary": [{"type": "summary_text", "text": "so"}]},
+        {**said(f"answer {n}", "assistant"), "id": f"m{n}", "status": "completed", "phase": None},
+    ]
+
+
+HISTORY = [item for n in range(5) for item in turn_of(n)]
+CALLS = {"function_call", "custom_tool_call"}
+
+
+def refuse_unpaired(seen: Seen) -> Response:
+    """Answer as the Responses API does: 400 for a call or an output alone, and for reasoning that nothing follows."""
+    opened, items = set[str](), seen.json["input"]
+    for n, item in enumerate(items):
+        kind = item.get("type", "message")
+        if kind in CALLS:
+            opened.add(item["call_id"])
+        elif kind.endswith("_output"):
+            if item["call_id"] not in opened:
+                return JSONResponse({"error": f"no call for output {item['call_id']}"}, 400)
+            opened.discard(item["call_id"])
+        elif kind == "reasoning" and (n + 1 == len(items) or items[n + 1].get("role") == "user"):
+            return JSONResponse({"error": f"reasoning {item['id']} without its item"}, 400)
+    missing = [item["call_id"] for item in items if item.get("type") in CALLS and item["call_id"] in opened]
+    return JSONResponse({"error": f"no output for {missing}"}, 400) if missing else JSONResponse({"output": []})
+
+
+@pytest.fixture
+def responses() -> Iterator[Loopback]:
+    with loopback() as server:
+        server.answer = refuse_unpaired
+        yield server
+
+
+def canonical(items: Any) -> bytes:
+    """Return JSON with sorted keys, in which alone what came in may differ from what comes out."""
+    return orjson.dumps(items, option=orjson.OPT_SORT_KEYS)
+
+
+async def test_every_cut_of_a_history_is_taken_and_its_items_are_those_that_came_in(
+    postgres: TestPostgres, valkey: TestValkey, responses: Loopback
+) -> None:
+    memory = TurnMemorySettings(recall_facts_limit=0, search_limit=0)
+    settings = ApiSettings().model_copy(update={"mcp": ApiSettings().mcp.model_copy(update={"memory": memory})})
+    made = build(postgres, broker_of(valkey.url, f"cuts-{uuid4().hex}"), settings=settings)
+    tenant = await made.tenant()
+    for n in range(5):
+        turn = turn_of(n)
+        kept = {"session_id": "s", "turn_id": str(n), "input_items": turn[:2], "output_items": turn[2:]}
+        assert (await tenant.http.post("/api/v1/turns/after", json=kept)).status_code == 200
+    current, sizes = [said("and now?")], set[int]()
+    async with httpx.AsyncClient() as client:
+        for most in range(1, 61):
+            memory.__dict__["recent_context_items"] = most  # settings are frozen: the service is made once
+            asked = {"session_id": "s", "turn_id": "next", "current_input": current}
+            given = (await tenant.http.post("/api/v1/turns/before", json=asked)).json()["input_items"]
+            answer = await client.post(responses.url, json={"input": given})
+            assert answer.status_code == 200, (most, answer.text)
+            history = given[:-1]
+            assert len(history) <= most
+            assert canonical(history) == canonical(HISTORY[len(HISTORY) - len(history) :])
+            sizes.add(len(history))
+        assert {60, 12, 2, 0} <= sizes
+        for lone in (HISTORY[3:5], HISTORY[5:6], HISTORY[2:3]):
+            assert (await client.post(responses.url, json={"input": lone})).status_code == 400
+    await tenant.http.aclose()
+    await made.close()
