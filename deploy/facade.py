@@ -7,6 +7,7 @@ from store.clock import DatabaseClock
 from store.database import Database
 from store.derived.persons import Persons
 from store.erasure import Erasures
+from store.maintenance.ending import Ending
 from store.memory.directives import Curation
 from store.memory.documents import Documents
 from store.memory.memories import Memories
@@ -30,4 +31,5 @@ def build_dependencies(database: Database, clock: DatabaseClock, recalls: Recall
         Curation(database, clock),
         Persons(database, clock),
         Memories(database, clock),
+        ending=Ending(database, clock),
     )

@@ -6,7 +6,8 @@ the SDK, which may repeat arguments, reaches neither client nor log.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
 
@@ -14,11 +15,13 @@ import orjson
 from mcp import types
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.shared.exceptions import MCPError
 from starlette.types import Message, Receive, Scope, Send
 
-from producers.errors import Invalid, Problem
+from producers.errors import Invalid, PermissionDenied, Problem
 from producers.http.middleware import GRANT, TOOL
 from producers.http.problems import INTERNAL, UNAVAILABLE, describe_error, error_to_wire
+from producers.mcp import context as context_calls
 from producers.mcp.arguments import Untitled
 from producers.mcp.switches import ToolSwitches
 from producers.mcp.tools import TOOLS, Tool
@@ -39,6 +42,10 @@ CODES: Mapping[str, str] = {
     "INTERNAL": "INTERNAL_ERROR",
 }
 INVALID = "INVALID_ARGUMENT"
+#: The error of JSON-RPC with which a prompt or a resource is refused; its message begins with the contract's code.
+REFUSED = -32000
+#: The tool whose switch prompts and resources go by.
+SEARCH = "memory_search"
 #: What the errors of JSON-RPC say here. The SDK's own say what was sent; those of other codes say what it speaks.
 PROTOCOL_ERRORS: Mapping[int, str] = {
     types.PARSE_ERROR: "the body is not JSON",
@@ -68,6 +75,11 @@ class McpServer:
             get_tool_input_schema=lambda name: _schema_of(TOOLS[name].takes) if name in TOOLS else None,
             on_list_tools=self._list,
             on_call_tool=self._call,
+            on_list_prompts=self._list_prompts,
+            on_get_prompt=self._get_prompt,
+            on_list_resources=self._list_resources,
+            on_list_resource_templates=self._list_templates,
+            on_read_resource=self._read_resource,
         )
 
     async def serve(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
@@ -97,6 +109,53 @@ class McpServer:
         text = types.TextContent(type="text", text=orjson.dumps(answer).decode())
         return types.CallToolResult(content=[text], structured_content=dict(answer))
 
+    async def _list_prompts(self, context: Any, asked: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
+        del asked
+        return types.ListPromptsResult(prompts=[context_calls.RECALL] if self._may_search(context) else [])
+
+    async def _get_prompt(self, context: Any, asked: types.GetPromptRequestParams) -> types.GetPromptResult:
+        with self._answering(context, "prompts/get") as grant:
+            return await context_calls.get_prompt(self._memory, grant, asked.name, asked.arguments or {})
+
+    async def _list_resources(
+        self, context: Any, asked: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        del asked
+        if not self._may_search(context):
+            return types.ListResourcesResult(resources=[])
+        with self._answering(context, "resources/list") as grant:
+            return types.ListResourcesResult(resources=await context_calls.list_resources(self._memory, grant))
+
+    async def _list_templates(
+        self, context: Any, asked: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        del asked
+        templates = [context_calls.TEMPLATE] if self._may_search(context) else []
+        return types.ListResourceTemplatesResult(resource_templates=templates)
+
+    async def _read_resource(self, context: Any, asked: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+        with self._answering(context, "resources/read") as grant:
+            return await context_calls.read_resource(self._memory, grant, str(asked.uri))
+
+    def _may_search(self, context: Any) -> bool:
+        return SEARCH in self._switches.tools_of(context.request.scope[GRANT])
+
+    @contextmanager
+    def _answering(self, context: Any, operation: str) -> Iterator[Grant]:
+        """Lend the grant to a call of what is no tool, and note how it ended; what goes wrong is an error of ours."""
+        scope: Scope = context.request.scope
+        code, kind = None, None
+        try:
+            if not self._may_search(context):
+                raise PermissionDenied(f"{SEARCH} is switched off")  # noqa: TRY301 - one way to fail
+            yield scope[GRANT]
+        except Exception as error:  # noqa: BLE001 - whatever it is, its text must not reach a client or the SDK's log
+            told, kind = _describe(error)
+            code = str(told["code"])
+            raise MCPError(REFUSED, f"{code}: {told['message']}", {"retryable": told["retryable"]}) from None
+        finally:
+            scope[TOOL] = (operation, code, kind)
+
 
 def describe_tool(tool: Tool) -> types.Tool:
     """Return a tool as clients see it."""
@@ -121,23 +180,24 @@ def _schema_of(model: Any) -> dict[str, Any]:
 
 
 def _refuse(tool: Tool | None, error: Exception, scope: Scope) -> types.CallToolResult:
+    told, kind = _describe(error)
+    scope[TOOL] = ("unknown" if tool is None else tool.name, told["code"], kind)
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=orjson.dumps(told).decode())], is_error=True
+    )
+
+
+def _describe(error: Exception) -> tuple[dict[str, Any], str | None]:
+    """Return an error in the contract's words, and its kind where nobody expected it."""
     known = error_to_wire(error)
     told = describe_error(error)
-    code = CODES.get(known.code, INVALID)
     internal = known is INTERNAL
-    scope[TOOL] = (
-        "unknown" if tool is None else tool.name,
-        code,
-        type(error).__name__ if internal or known is UNAVAILABLE else None,
-    )
     body = {
-        "code": code,
+        "code": CODES.get(known.code, INVALID),
         "message": "internal error" if internal else told["message"],
         "retryable": internal or told["retryable"],
     }
-    return types.CallToolResult(
-        content=[types.TextContent(type="text", text=orjson.dumps(body).decode())], is_error=True
-    )
+    return body, type(error).__name__ if internal or known is UNAVAILABLE else None
 
 
 def _without_echoes(send: Send) -> Send:

@@ -12,6 +12,7 @@ from producers.service.recalls import Recalls
 from store.derived.pending_words import KeptShort
 from store.derived.persons import Persons
 from store.erasure import Erasures
+from store.maintenance.ending import Ending
 from store.memory.directives import Curation
 from store.memory.documents import Documents
 from store.memory.memories import Memories
@@ -41,6 +42,8 @@ class Dependencies:
     #: Takes new turns (host, ids, characters in all) to embed them at once, or leaves them to the workers (False).
     embed: Callable[[UUID, Sequence[UUID], int], bool] | None = None
     words: KeptShort | None = None
+    #: Ends what is over by its own time when maintenance is asked for; workers do by schedule.
+    ending: Ending | None = None
 
     @property
     def authorisation(self) -> Authorisation:

@@ -4,16 +4,24 @@ import time
 from dataclasses import asdict
 from typing import Any
 
+from afterturn_client.reference import KIND, NOTE
+
 from producers import fair_queue, metrics
 from producers.service.authorisation import require_write
 from producers.service.call_place import note_place
 from producers.service.dependencies import Dependencies
 from producers.turns.directories import Wanted, list_directories, read_path
+from producers.turns.recalled import StandingFact, fact_json
 from producers.turns.requests import check_session
+from store import identity
 from store.ledger.freshness import look_after
 from store.ledger.stages import Stage
+from store.maintenance.ending import UNITS
 from store.tenancy.keys import Grant
 
+#: Facts that are told of a project at most.
+FACTS = 200
+DEFAULT_SESSION = "default"
 #: How long maintenance is waited for, in seconds: the contract's answer comes within ten.
 WAIT_S = 8.0
 
@@ -26,10 +34,10 @@ class SessionCalls:
         self._parts = parts
 
     async def run_maintenance(self, grant: Grant, project: str, session: str) -> dict[str, Any]:
-        """Have workers do what a session's turns left to do, and say how far they came within `WAIT_S`.
+        """End what is over, have workers do what a session's turns left to do, and say how far that came in `WAIT_S`.
 
         Answers {ok, project, done, left, counts}: `left` steps go on in the background, `counts` were done meanwhile,
-        by stage. Raises Invalid, PermissionDenied.
+        by stage, and `ended`. Raises Invalid, PermissionDenied, ResourceBusy.
         """
         try:
             answer = await self._run(grant, project, session)
@@ -44,22 +52,34 @@ class SessionCalls:
         check_session(project, session)
         bank = await self._parts.reach(grant, project)
         note_place(grant.host_id, bank, session)
+        begun = time.monotonic()
         found = await self._parts.turns.sessions.undone(grant.host_id, bank, session)
         self._parts.notifier.notify(*found)
-        left = await self._wait_until_done(grant, bank, session, found)
+        ended = await self._end_what_is_over(grant, bank, begun)
+        left = await self._wait_until_done(grant, bank, session, found, begun)
         counts = {stage.value: number - left.get(stage, 0) for stage, number in found.items()}
         return {
             "ok": True,
             "project": project,
             "done": not left,
             "left": sum(left.values()),
-            "counts": {name: max(0, number) for name, number in counts.items()},
+            "counts": {**{name: max(0, number) for name, number in counts.items()}, "ended": ended},
         }
 
+    async def _end_what_is_over(self, grant: Grant, bank: str, begun: float) -> int:
+        """End what of the project is over by its own time, page by page while there is time; return how much it was."""
+        ended, bank_id = 0, identity.bank_id(grant.host_id, bank)
+        while self._parts.ending is not None and time.monotonic() - begun < WAIT_S:
+            page = await self._parts.ending.end_in_bank(grant.host_id, bank_id)
+            ended += page
+            if page < UNITS:
+                break
+        return ended
+
     async def _wait_until_done(
-        self, grant: Grant, bank: str, session: str, found: dict[Stage, int]
+        self, grant: Grant, bank: str, session: str, found: dict[Stage, int], begun: float
     ) -> dict[Stage, int]:
-        begun, left = time.monotonic(), found
+        left = found
         while left and (waited := time.monotonic() - begun) < WAIT_S:
             await fair_queue.sleep_without_slot(look_after(waited))
             left = await self._parts.turns.sessions.undone(grant.host_id, bank, session)
@@ -78,3 +98,11 @@ class SessionCalls:
         listed, more = list_directories(overview, session, below, wanted) if overview else ((), False)
         summaries = [{**asdict(one), "has_overview": False} for one in listed]
         return {"project": project, "summaries": summaries, "has_more": more}
+
+    async def tell_facts(self, grant: Grant, project: str) -> dict[str, Any]:
+        """Return the facts that hold in a project, newest first, as data to be framed. Raises Invalid."""
+        check_session(project, DEFAULT_SESSION)
+        bank = await self._parts.reach(grant, project)
+        found = await self._parts.turns.sessions.holding(grant.host_id, bank, None, FACTS)
+        facts = [fact_json(StandingFact(one.fact_id, one.key, one.value, one.subject)) for one in found]
+        return {"kind": KIND, "untrusted": True, "note": NOTE, "project": project, "facts": facts}

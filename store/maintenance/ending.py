@@ -74,6 +74,17 @@ class Ending:
         ended = await self._end_bank(host) or await self._end_units(host)
         return Page(ended, (place or str(UUID(int=0))) if ended else str(host))
 
+    async def end_in_bank(self, host: UUID, bank: UUID) -> int:
+        """End at most `UNITS` units of one bank that are over; returns how many were. Raises ResourceBusy."""
+        place = {"host": host, "now": self._clock(), "bank": bank, "most": UNITS}
+        async with self._database.tenant(host) as connection:
+            if not (await connection.execute(ENDING_UNITS, place)).all():
+                return 0
+            await connection.execute(LOCK, {"host": host, "bank": bank})
+            rows = (await connection.execute(ENDING_UNITS, place)).all()
+            units = {row.unit_id: row.version for row in rows}
+            return await _append_ends(connection, self._origin(host, bank), units) if units else 0
+
     async def count(self) -> int:
         """Count what is over and not ended yet."""
         number, place = 0, None

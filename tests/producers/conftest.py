@@ -28,6 +28,7 @@ from producers.settings import ApiSettings
 from store.derived.persons import Persons
 from store.erasure import Erasures
 from store.ledger.freshness import Waiter
+from store.maintenance.ending import Ending
 from store.memory.directives import Curation
 from store.memory.documents import Documents
 from store.memory.memories import Memories
@@ -142,7 +143,7 @@ def build(
     documents, curation = Documents(database, clock), Curation(database, clock)
     known = documents, curation, Persons(database, clock), Memories(database, clock)
     parts = Dependencies(TurnStore(database, clock), units, recalls, jobs, notifier, banks, erasures, *known)
-    parts = replace(parts, pressure=pressure, embed=embed)
+    parts = replace(parts, ending=Ending(database, clock), pressure=pressure, embed=embed)
 
     async def metrics() -> bytes:
         return b"# nothing\n"

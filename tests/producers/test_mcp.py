@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,6 +19,7 @@ from mcp import types
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
 
 from producers.mcp.server import describe_tool
 from producers.mcp.settings import McpSettings, MemoryToolSettings, ToolName, ToolSettings, TurnMemorySettings
@@ -169,7 +171,7 @@ async def test_maintenance_says_what_is_left_and_what_was_done(
     ended = "update afterturn.ledger_t set status = 'done' where host_id = :h and stage = any(:s)"
     async with client_of(world, ana) as client:
         idle = await call(client, "memory_run_maintenance", **place)
-        assert idle == {"ok": True, "project": "house", "done": True, "left": 0, "counts": {}}
+        assert idle == {"ok": True, "project": "house", "done": True, "left": 0, "counts": {"ended": 0}}
         await call(client, "memory_after_turn", turn_id="1", input_items=[said("The boiler is old")], **place)
         # There is no worker here: stages end by hand while calls wait.
         for stages, done, left, counts in (
@@ -186,7 +188,7 @@ async def test_maintenance_says_what_is_left_and_what_was_done(
             await until(lambda n=enough, seen=looks, task=started: task.done() or len(seen) >= n, "it looks again")  # type: ignore[misc]
             monkeypatch.setattr(session_calls, "WAIT_S", 0.0)
             told = await started
-            assert (told["ok"], told["done"], told["left"], told["counts"]) == (True, done, left, counts)
+            assert (told["ok"], told["done"], told["left"], told["counts"]) == (True, done, left, counts | {"ended": 0})
     reader = await world.tenant(ana.host, write=False)
     async with client_of(world, reader) as client:
         assert (await refusal(client, "memory_run_maintenance"))["code"] == "PERMISSION_DENIED"
@@ -381,6 +383,61 @@ async def test_each_call_of_a_tool_is_a_row_of_the_call_audit(world: World, ana:
         ("POST /mcp memory_search", "INVALID_ARGUMENT"),
         ("POST /mcp unknown", "INVALID_ARGUMENT"),
     ]
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_the_prompt_and_the_resources_are_data_for_keys_that_may_search(
+    world: World, ana: Tenant, valkey: TestValkey, mode: str
+) -> None:
+    async with client_of(world, ana, mode) as client:
+        [prompt] = (await client.list_prompts()).prompts
+        assert (prompt.name, [one.name for one in prompt.arguments or ()]) == ("recall", ["query", "project"])
+        await call(client, "memory_remember", project="a/b c", text="The boiler is serviced in May")
+        for project, holds in (("a/b c", True), ("empty", False)):
+            [message] = (await client.get_prompt("recall", {"query": "boiler", "project": project})).messages
+            text = text_of_part(message.content)
+            assert (message.role, "serviced in May" in text, "<memory_reference>" in text) == ("user", holds, holds)
+        [resource] = (await client.list_resources()).resources
+        assert (resource.name, str(resource.uri)) == ("a/b c", "memory://a%2Fb%20c")
+        [template] = (await client.list_resource_templates()).resource_templates
+        assert template.uri_template == "memory://{project}"
+        [content] = (await client.read_resource(str(resource.uri))).contents
+        told = json.loads(content.text)  # type: ignore[union-attr]
+        assert (told["project"], told["untrusted"], told["facts"]) == ("a/b c", True, [])
+        for refused in (
+            client.get_prompt("recall", {"query": ""}),
+            client.get_prompt("other", {}),
+            client.read_resource("file:///etc/passwd"),
+            client.read_resource("memory://"),
+        ):
+            with pytest.raises(MCPError, match="INVALID_ARGUMENT"):
+                await refused
+    off = ApiSettings(mcp=McpSettings(tools=ToolSettings(each={"memory_search": False})))
+    silent = build(world.postgres, broker_of(valkey.url, "silent"), settings=off)
+    try:
+        async with client_of(silent, ana, mode) as client:
+            assert (await client.list_prompts()).prompts == []
+            assert (await client.list_resources()).resources == []
+            with pytest.raises(MCPError, match="PERMISSION_DENIED"):
+                await client.read_resource("memory://default")
+    finally:
+        await silent.close()
+
+
+def text_of_part(part: Any) -> str:
+    assert isinstance(part, types.TextContent)
+    return part.text
+
+
+async def test_maintenance_ends_what_is_over(world: World, ana: Tenant) -> None:
+    past = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+    turn = {"session_id": "s", "turn_id": "1", "messages": [{"role": "user", "content": "soon over"}]}
+    kept = await ana.http.post("/api/v1/turns", json={**turn, "expires_at": past})
+    assert kept.status_code == 201, kept.text
+    async with client_of(world, ana) as client:
+        assert (await call(client, "memory_search", query="over"))["results"] == []
+        told = await asyncio.gather(*(call(client, "memory_run_maintenance", session_id="none") for _ in range(2)))
+    assert sum(one["counts"]["ended"] for one in told) == 1
 
 
 async def test_the_log_names_project_session_and_turn_by_their_ids(

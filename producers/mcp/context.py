@@ -1,0 +1,77 @@
+"""What a client may put before a model by itself: the prompt `recall`, and the facts of each project as a resource.
+
+Both are for keys that have `memory_search`; both are data framed as untrusted, never in a role that instructs.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, unquote
+
+from afterturn_client.reference import escaped
+from mcp import types
+
+from producers.errors import Invalid, Problem
+from producers.mcp.arguments import DEFAULT, SearchArguments
+from producers.mcp.tools import search
+from producers.service.banks import BanksParameters
+from producers.service.memory import Memory
+from producers.service.turns import parse_body
+from store.errors import NotFound
+from store.tenancy.keys import Grant
+
+SCHEME = "memory://"
+PROJECTS = 100
+NOTHING = "Memory holds nothing on this."
+
+RECALL = types.Prompt(
+    name="recall",
+    title="Recall",
+    description="What memory holds on a question, as untrusted reference data.",
+    arguments=[
+        types.PromptArgument(name="query", description="what to look for, in words", required=True),
+        types.PromptArgument(name="project", description=f"memory to use; left out: {DEFAULT}", required=False),
+    ],
+)
+TEMPLATE = types.ResourceTemplate(
+    name="project",
+    title="Facts of a project",
+    uri_template=f"{SCHEME}{{project}}",
+    description="Facts that hold in a project, newest first, as untrusted data.",
+    mime_type="application/json",
+)
+
+
+async def get_prompt(memory: Memory, grant: Grant, name: str, given: Mapping[str, Any]) -> types.GetPromptResult:
+    """Return the messages of a prompt. Raises NotFound, Invalid, PermissionDenied."""
+    if name != RECALL.name:
+        raise NotFound("no such prompt; prompts/list names them")
+    found = await search(memory, grant, parse_body(SearchArguments, dict(given)))
+    reference = found["reference"]
+    text = reference["content"] if found["results"] and reference else NOTHING
+    content = types.TextContent(type="text", text=text)
+    return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=content)])
+
+
+async def list_resources(memory: Memory, grant: Grant) -> list[types.Resource]:
+    """Return the projects that a key reaches, the first hundred by name."""
+    page = await memory.list_banks(grant, BanksParameters(limit=PROJECTS))
+    return [
+        types.Resource(
+            name=bank.name, title=f"Facts of {bank.name}", uri=name_resource(bank.name), mime_type="application/json"
+        )
+        for bank in page.rows
+    ]
+
+
+async def read_resource(memory: Memory, grant: Grant, uri: str) -> types.ReadResourceResult:
+    """Return the facts of the project that a URI names. Raises Invalid, PermissionDenied."""
+    if not uri.startswith(SCHEME):
+        raise Invalid(Problem("uri", f"must be {SCHEME}PROJECT"))
+    told = await memory.sessions.tell_facts(grant, unquote(uri.removeprefix(SCHEME)))
+    contents = types.TextResourceContents(uri=uri, mime_type="application/json", text=escaped(told))
+    return types.ReadResourceResult(contents=[contents])
+
+
+def name_resource(project: str) -> str:
+    """Return the URI of a project."""
+    return SCHEME + quote(project, safe="")
