@@ -1,16 +1,58 @@
 """The plugin over our own store: the contract kit, and what the issue promises beyond it."""
 
 from collections.abc import AsyncIterator
+from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest_asyncio
 
 from producers.contract_kit.catalog import CASES
+from producers.settings import ApiSettings
 from store.identity import host_id
-from tests.patience import PATIENCE_S
-from tests.producers.conftest import Tenant, World
+from store.ledger.ledger import Ledger
+from store.ledger.stages import Stage
+from store.memory.turns import TurnStore
+from store.replay import run as replay
+from store.replay.shadow import Scope
+from store.tenancy.quotas import Limits, Quotas
+from tests.patience import PATIENCE_S, until
+from tests.producers.conftest import Tenant, World, broker_of, build
 from tests.producers.contract_kit.judging import judge
-from tests.producers.plugin.kept import parts_of, serving
+from tests.producers.plugin.kept import fresh, parts_of, serving
+from tests.servers import TestPostgres, TestValkey
+from tests.workers.conftest import World as Workers
+from tests.workers.conftest import now
+from tests.workers.stages import Crew
+
+MEMORY = {"content": "x", "kind": "fact", "source": "agent"}
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def quiet(fresh_database: TestPostgres, valkey: TestValkey) -> AsyncIterator[World]:
+    """An API whose stages have nobody else's work."""
+    made = build(fresh_database, broker_of(valkey.url, f"plugin-{uuid4().hex}"), settings=ApiSettings())
+    yield made
+    await made.close()
+
+
+async def put(plugin: httpx.AsyncClient, name: str, **more: Any) -> None:
+    answer = await plugin.put(f"/v1/namespaces/{name}", json={"kind": "workspace", **more})
+    assert answer.status_code == 200, answer.text
+
+
+async def write(plugin: httpx.AsyncClient, name: str, content: str, **more: Any) -> dict[str, Any]:
+    answer = await plugin.post(f"/v1/namespaces/{name}/memories", json=MEMORY | {"content": content, **more})
+    assert answer.status_code == 201, answer.text
+    written: dict[str, Any] = answer.json()
+    return written
+
+
+async def search(plugin: httpx.AsyncClient, *names: str, **more: Any) -> list[dict[str, Any]]:
+    answer = await plugin.post("/v1/search", json={"namespaces": list(names), **more})
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, Any]] = answer.json()["memories"]
+    return found
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -28,3 +70,127 @@ async def test_every_case_of_the_kit_that_needs_no_outage_passes(plugin: httpx.A
     report = await judge(str(plugin.base_url))
     assert not report.failed, [(one.case.id, one.findings) for one in report.failed]
     assert report.counts() == {"passed": len(CASES) - 3, "failed": 0, "skipped": 3}
+
+
+async def test_a_memory_is_one_result_whatever_the_stages_draw_from_it(quiet: World) -> None:
+    alone = await quiet.tenant()
+    name, said = fresh(), "My name is Alice and I prefer trains."
+    parts = parts_of(quiet.database, quiet.notifier, quiet.clock)
+    async with (
+        serving(parts, host_id(alone.host)) as url,
+        httpx.AsyncClient(base_url=url, timeout=PATIENCE_S) as plugin,
+    ):
+        await put(plugin, name)
+        await write(plugin, name, said)
+        await write(plugin, name, "Alice moved to Ghent.", pin=True)
+        workers = Workers(quiet.postgres, quiet.database, Ledger(quiet.database), TurnStore(quiet.database, now))
+        await Crew(workers).drain(Stage.EXTRACTION, Stage.PROJECTION)
+        drawn = "select 1 from afterturn.agent_memory_unit_t where origin = 'extraction' and active"
+        assert await quiet.sql(drawn), "the stages drew nothing: the test shows nothing"
+        assert [one["content"] for one in await search(plugin, name)] == ["Alice moved to Ghent.", said]
+        assert [one["content"] for one in await search(plugin, name, query="prefer trains")] == [said]
+        answer = await alone.http.post("/api/v1/recall", json={"bank": name, "query": "Alice"})
+        assert said in [one["text"] for one in answer.json()["results"]]
+
+
+async def test_a_search_by_text_has_a_floor_and_orders_by_pin(plugin: httpx.AsyncClient) -> None:
+    first, second = fresh(), fresh("team")
+    for name in (first, second):
+        await put(plugin, name)
+    await write(plugin, first, "The invoice was paid in March", pin=True)
+    await write(plugin, second, "Trains to Ghent leave at noon")
+    await write(plugin, second, "Trains are cheap", pin=True)
+    found = await search(plugin, first, second, query="trains")
+    assert [one["content"] for one in found] == ["Trains are cheap", "Trains to Ghent leave at noon"]
+    assert all(0 < one["score"] <= 1 for one in found)
+    assert await search(plugin, first, second, query="zebra quagga okapi") == []
+
+
+async def test_a_vector_of_another_dimension_leaves_the_text_or_names_the_dimensions(plugin: httpx.AsyncClient) -> None:
+    name = fresh()
+    await put(plugin, name)
+    await write(plugin, name, "near", embedding=[1.0, 0.0, 1e300])
+    await write(plugin, name, "far", embedding=[1.0, 0.0, -1e300])
+    [near, far] = await search(plugin, name, embedding=[0, 0, 2])
+    assert (near["content"], round(near["score"], 5)) == ("near", 1.0)
+    assert (far["content"], round(far["score"], 5)) == ("far", -1.0)
+    assert [one["content"] for one in await search(plugin, name, embedding=[1.0, 2.0], query="far")] == ["far"]
+    answer = await plugin.post("/v1/search", json={"namespaces": [name], "embedding": [1.0, 2.0]})
+    assert answer.status_code == 400
+    assert "vectors of 3" in answer.json()["message"]
+    await write(plugin, name, "near", id=near["id"])
+    assert [one["content"] for one in await search(plugin, name, embedding=[0, 0, 2])] == ["far"]
+
+
+async def test_what_is_forgotten_is_erased_with_a_receipt_and_a_native_memory_of_the_bank_stays(
+    plugin: httpx.AsyncClient, ana: Tenant, world: World
+) -> None:
+    name = fresh()
+    await put(plugin, name, metadata={"owner": "zq-meta"})
+    written = await write(plugin, name, "zq9 the vault code", embedding=[1.0, 2.0])
+    own = await ana.http.post("/api/v1/memories", json={"bank": name, "id": "own", "content": "zq8 native"})
+    assert own.status_code in (200, 201), own.text
+    assert [one["content"] for one in await search(plugin, name)] == ["zq9 the vault code"]
+    forget = {"requested_by_namespace": name}
+    gone = await plugin.request("DELETE", f"/v1/memories/{written['id']}", json=forget)
+    assert (gone.status_code, gone.content) == (204, b"")
+    assert await search(plugin, name) == []
+    receipt = f"/api/v1/erasures/{gone.headers['afterturn-erasures']}"
+
+    async def erased() -> bool:
+        return bool((await ana.http.get(receipt)).json()["status"] == "done")
+
+    await until(erased, "the text is erased")
+    assert (await ana.http.get(receipt)).json()["counts"]["memories"] == 1
+    assert not await world.sql("select 1 from afterturn.plugin_vector_t where dimension = 2 and norm > 2.2")
+    await write(plugin, name, "zq7 again", id=written["id"])
+    assert (await plugin.delete(f"/v1/namespaces/{name}")).status_code == 204
+    assert await search(plugin, name) == []
+    left = await ana.http.post("/api/v1/recall", json={"bank": name, "query": "zq8 zq7"})
+    assert [one["text"] for one in left.json()["results"]] == ["zq8 native"]
+    await put(plugin, name)
+    assert await search(plugin, name) == []
+    assert (await plugin.put(f"/v1/namespaces/{name}", json={"kind": "team"})).json().get("metadata") is None
+
+
+async def test_a_used_up_quota_is_403_and_says_which(plugin: httpx.AsyncClient, ana: Tenant, world: World) -> None:
+    name = fresh()
+    await put(plugin, name)
+    await Quotas(world.database, world.clock).set(ana.host, None, Limits(max_bytes=500))
+    refused = await plugin.post(f"/v1/namespaces/{name}/memories", json=MEMORY | {"content": "x" * 600})
+    assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+    assert refused.json()["details"]["limit"] == "max_bytes"
+
+
+async def test_a_listing_has_pages_that_neither_repeat_nor_leave_out(plugin: httpx.AsyncClient) -> None:
+    name = fresh()
+    await put(plugin, name)
+    at = "2026-03-01T10:00:00Z"
+    written = {(await write(plugin, name, f"n {n}", pin=n % 3 == 0, created_at=at))["id"] for n in range(11)}
+    seen: list[dict[str, Any]] = []
+    body: dict[str, Any] = {"namespaces": [name], "limit": 4}
+    while True:
+        page = (await plugin.post("/v1/search", json=body)).json()
+        seen += page["memories"]
+        if "next_cursor" not in page:
+            break
+        body["cursor"] = page["next_cursor"]
+    assert len(seen) == 11
+    assert {one["id"] for one in seen} == written
+    assert [one.get("pin", False) for one in seen] == [True] * 4 + [False] * 7
+    wrong = await plugin.post("/v1/search", json={"namespaces": [name], "cursor": "x"})
+    assert wrong.status_code == 400
+
+
+async def test_after_a_replay_the_plugin_shows_the_same(
+    plugin: httpx.AsyncClient, ana: Tenant, postgres: TestPostgres
+) -> None:
+    name = fresh()
+    await put(plugin, name, metadata={"n": 2**63 + 1})
+    await write(plugin, name, "kept", propagation={"deep": [1, {"n": 2**70}]}, embedding=[0.1, 0.2])
+    before = await search(plugin, name), await search(plugin, name, embedding=[0.1, 0.2])
+    await replay.repair_scope(postgres.owner_url, Scope(host_id(ana.host)))
+    assert (await search(plugin, name), await search(plugin, name, embedding=[0.1, 0.2])) == before
+    assert before[0][0]["propagation"] == {"deep": [1, {"n": 2**70}]}
+    again = await plugin.put(f"/v1/namespaces/{name}", json={"kind": "team"})
+    assert again.json()["metadata"] == {"n": 2**63 + 1}
