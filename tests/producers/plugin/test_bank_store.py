@@ -11,7 +11,6 @@ from producers.contract_kit.catalog import CASES
 from producers.settings import ApiSettings
 from store.identity import host_id
 from store.ledger.ledger import Ledger
-from store.ledger.stages import Stage
 from store.memory.turns import TurnStore
 from store.replay import run as replay
 from store.replay.shadow import Scope
@@ -84,8 +83,8 @@ async def test_a_memory_is_one_result_whatever_the_stages_draw_from_it(quiet: Wo
         await write(plugin, name, said)
         await write(plugin, name, "Alice moved to Ghent.", pin=True)
         workers = Workers(quiet.postgres, quiet.database, Ledger(quiet.database), TurnStore(quiet.database, now))
-        await Crew(workers).drain(Stage.EXTRACTION, Stage.PROJECTION)
-        drawn = "select 1 from afterturn.agent_memory_unit_t where origin = 'extraction' and active"
+        await Crew(workers).drain()
+        drawn = "select 1 from afterturn.agent_memory_unit_entity_t where removed_at is null"
         assert await quiet.sql(drawn), "the stages drew nothing: the test shows nothing"
         assert [one["content"] for one in await search(plugin, name)] == ["Alice moved to Ghent.", said]
         assert [one["content"] for one in await search(plugin, name, query="prefer trains")] == [said]
